@@ -26,7 +26,7 @@ pub(super) struct Read {
 /// Reason why a list of refs cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadList {
-    #[error("line {0} of the list of refs is not an id and a name")]
+    #[error("line {0} of the list of refs does not consist of an id and a name")]
     Line(usize),
     #[error("the list of refs ends in the middle of a line")]
     CutOff,
@@ -64,7 +64,7 @@ impl Mirror {
         };
         let read = read(&list, wanted).map_err(|error| GitError::other(self.listing(), error))?;
         if read.left_out > 0 {
-            warn!(repo = %self.repo, count = read.left_out, "Refs with names that cannot be handed to git safely are left out of the mirror");
+            warn!(repo = %self.repo, count = read.left_out, "The mirror leaves out refs with names that are not safe for git");
         }
         Ok(read.refs)
     }

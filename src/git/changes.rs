@@ -35,7 +35,7 @@ impl Mirror {
         base: &CommitSha,
         head: &CommitSha,
     ) -> Result<Option<Changes>, GitError> {
-        let doing = format!("list what {} changes", head.short());
+        let doing = format!("list the changes of {}", head.short());
         let left_at = self.merge_base(&doing, base, head).await?;
         let files = self.changed_since(&left_at, head).await?;
         Ok(files.map(|files| Changes { files, left_at }))
@@ -48,7 +48,7 @@ impl Mirror {
         old: &CommitSha,
         new: &CommitSha,
     ) -> Result<Option<Vec<ChangedFile>>, GitError> {
-        let doing = format!("list what {} changes", new.short());
+        let doing = format!("list the changes of {}", new.short());
         let cmd = self.git().cap(MAX_LIST).args([
             "diff-tree",
             "-r",
@@ -70,7 +70,7 @@ impl Mirror {
         dirs: &[RepoPath],
         most: usize,
     ) -> Result<Vec<BaseCommit>, GitError> {
-        let doing = format!("list what was merged before {}", new.short());
+        let doing = format!("list the merges before {}", new.short());
         let cmd = self.git().args([
             "--literal-pathspecs",
             "log",

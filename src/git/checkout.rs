@@ -89,8 +89,8 @@ pub enum DirError {
     Leaves(RepoPath),
     /// A project uses a symbolic link that leads out of the checkout.
     #[error(
-        "the project in `{dir}` cannot run: it reaches the symbolic link `{link}`, which leads to `{target}`. Nothing \
-         outside of the repository is read or written through links; put a file or directory of the repository in its place"
+        "the project in `{dir}` cannot run: it uses the symbolic link `{link}`, which leads to `{target}`. Links must \
+         not lead out of the repository. Replace the link with a file or directory of the repository"
     )]
     LinkOut {
         /// Directory of the project.
@@ -283,13 +283,13 @@ impl Mirror {
                 self.widen_and_move(doing, admin, &place.dir, commit, wanted)
                     .await
             }
-            None => Err(GitError::other(doing, "there is no whole checkout yet")),
+            None => Err(GitError::other(doing, "there is no complete checkout yet")),
         };
         let placed = match moved {
             Ok(extent) => (false, extent),
             Err(error) => {
                 if admin.is_some() {
-                    tracing::warn!(repo = %self.repo, dir = ?place.dir, %error, "Making a broken checkout anew");
+                    tracing::warn!(repo = %self.repo, dir = ?place.dir, %error, "Creating a broken checkout again");
                 }
                 self.make_anew(doing, place, commit, wanted).await?;
                 (true, wanted.clone())
@@ -332,7 +332,7 @@ impl Mirror {
     pub(super) fn git_in(&self, doing: &str, dir: &Path) -> Result<Cmd, GitError> {
         let admin = self
             .admin_dir(dir)
-            .ok_or_else(|| GitError::other(doing, "the checkout is not whole"))?;
+            .ok_or_else(|| GitError::other(doing, "the checkout is not complete"))?;
         Ok(self
             .git()
             .env("GIT_DIR", admin)

@@ -211,8 +211,9 @@ fn is_reason_of_ssh(line: &str) -> bool {
 
 /// Message of git when ssh ended, for any reason.
 const NO_REASON: &str = "fatal: Could not read from remote repository.";
-const UNKNOWN_HOST: &str = "The host is not the one that the SSH credential names. If it has a new key, compare what \
-    `ssh-keyscan` prints with what the host publishes, and give the credential again with these lines as known hosts.";
+const UNKNOWN_HOST: &str = "The key of the host does not match the SSH credential. If the host has a new key, compare \
+    the output of `ssh-keyscan` with the keys that the host publishes, and add the credential again with these lines \
+    as known hosts.";
 
 /// Returns the important lines for display: at most three, and a hint that helps to fix the problem.
 pub(super) fn message(stderr: &str, code: Option<i32>, secret: Option<&str>) -> String {
@@ -238,7 +239,7 @@ pub(super) fn message(stderr: &str, code: Option<i32>, secret: Option<&str>) -> 
         .collect();
     if lines.is_empty() {
         let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
-        return format!("git ended with {code} and said nothing");
+        return format!("git ended with {code} and without a message");
     }
     lines.join("\n")
 }

@@ -18,28 +18,28 @@ pub enum GitError {
         message: String,
     },
     /// The forge refused the credentials, or requires some.
-    #[error("cannot {doing}, the credentials were refused: {message}")]
+    #[error("cannot {doing}: the forge refused the credentials: {message}")]
     AuthFailed {
         doing: String,
         /// Message of git, at most three lines.
         message: String,
     },
     /// The network or the forge failed temporarily; a retry later may succeed.
-    #[error("cannot {doing}, the server could not be reached or broke off: {message}")]
+    #[error("cannot {doing}: the forge is unreachable or closed the connection: {message}")]
     Unreachable {
         doing: String,
         /// Message of git, at most three lines.
         message: String,
     },
     /// The mirror is damaged. [`super::Mirror::fetch`] fixes that automatically; other callers fetch again.
-    #[error("cannot {doing}, the local copy is damaged: {message}")]
+    #[error("cannot {doing}: the mirror is damaged: {message}")]
     Corrupt {
         doing: String,
         /// Message of git, at most three lines.
         message: String,
     },
     /// Git refuses what was pushed: an object does not pass `fsck`. Only another push changes that.
-    #[error("cannot {doing}, git refuses what was pushed (`git fsck`): {message}")]
+    #[error("cannot {doing}: git refuses the pushed content (`git fsck`): {message}")]
     Fsck {
         doing: String,
         /// Message of git, which names the object.
@@ -47,7 +47,7 @@ pub enum GitError {
     },
     /// The mirror or the checkout is not as Lockkeeper wrote it. The next fetch replaces the mirror.
     #[error(
-        "cannot {doing}: the copy of the repository on the server was changed by something other than Lockkeeper: {message}"
+        "cannot {doing}: another program changed the files of the repository on the server: {message}"
     )]
     Altered {
         doing: String,
@@ -69,7 +69,7 @@ pub enum GitError {
         message: String,
     },
     /// A file exceeds the size limit of the caller.
-    #[error("`{path}` is {} long; the longest file that is read here has {}", shown(*.size), shown(*.limit))]
+    #[error("`{path}` is too large: it has {}, the limit is {}", shown(*.size), shown(*.limit))]
     TooLarge {
         /// Path in the repository.
         path: String,

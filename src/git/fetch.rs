@@ -97,7 +97,7 @@ impl Mirror {
         let _transfer = self.locks.transfer.lock().await;
         match self.fetch_once(&remote, request).await {
             Err(GitError::Corrupt { message, .. } | GitError::Altered { message, .. }) => {
-                tracing::warn!(repo = %self.repo, %message, "Replacing a damaged mirror by what is fetched anew");
+                tracing::warn!(repo = %self.repo, %message, "Replacing a damaged mirror with a new fetch");
                 self.replace(async |fresh| fresh.fetch_once(&remote, request).await)
                     .await
             }

@@ -57,7 +57,7 @@ impl Mirror {
             .text()
             .contains("filtering not recognized by server");
         if is_ignored && !SAID.swap(true, Ordering::Relaxed) {
-            warn!(repo = %self.repo, "The forge knows no partial clones (--mirror-filter): its mirrors get everything");
+            warn!(repo = %self.repo, "The forge does not support partial clones (--mirror-filter); its mirrors are complete");
         }
     }
 
@@ -139,7 +139,8 @@ impl Mirror {
                 .collect();
             if all.len() > MAX_BASES {
                 let message = format!(
-                    "the branches were merged both ways too often (more than {MAX_BASES} merge bases); rebase the pull"
+                    "the branches were merged into each other too often (more than {MAX_BASES} merge bases). Rebase \
+                     the pull request"
                 );
                 return Err(GitError::other(doing, message));
             }
@@ -180,7 +181,7 @@ impl Mirror {
         if self.filter().is_none() {
             return Ok(Vec::new());
         }
-        let doing = format!("look what is missing of {}", self.repo);
+        let doing = format!("find missing objects of {}", self.repo);
         let cmd = self.git().cap(objects::MAX_LIST).args([
             "rev-list",
             "--objects",
@@ -196,7 +197,7 @@ impl Mirror {
         if output.stdout.truncated {
             return Err(GitError::other(
                 doing,
-                "there are more than 64 MiB of file names",
+                "the file names have more than 64 MiB in total",
             ));
         }
         Ok(output

@@ -119,7 +119,7 @@ pub(super) fn put_back(aside: &Path, checkout: &Path) -> io::Result<()> {
             warn!(
                 ?state,
                 ?aside,
-                "A local state has no place in the checkout any more and is kept beside it"
+                "A local state no longer fits into the checkout and is kept beside it"
             );
             continue;
         }

@@ -24,7 +24,8 @@ const MAX_POINTER: u64 = 1024;
 const MAX_FILES: usize = 10_000;
 /// Maximum total size of the LFS files of one commit, in bytes.
 const MAX_BYTES: u64 = 5 << 30;
-const WAY_OUT: &str = "have whoever runs Lockkeeper switch off `--checkout-lfs`, or keep fewer of them in the repository";
+const WAY_OUT: &str =
+    "Keep fewer of them in the repository, or ask an administrator to turn off `--checkout-lfs`";
 
 /// LFS file whose content was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,9 +54,9 @@ impl Git {
                 .unwrap_or_default()
                 .to_owned());
         }
-        let fix = "the program git-lfs is not installed: install it (Debian and Ubuntu: `apt-get install git-lfs`; Alpine: \
-                   `apk add git-lfs`; macOS: `brew install git-lfs`), or leave --checkout-lfs out";
-        Err(GitError::other("check out files kept with LFS", fix))
+        let fix = "the program git-lfs is not installed. Install it (Debian and Ubuntu: `apt-get install git-lfs`; \
+                   Alpine: `apk add git-lfs`; macOS: `brew install git-lfs`), or remove --checkout-lfs";
+        Err(GitError::other("check out LFS files", fix))
     }
 }
 
@@ -67,7 +68,7 @@ impl Mirror {
         remote: &Remote<'_>,
         commit: &CommitSha,
     ) -> Result<Vec<LfsFile>, GitError> {
-        let doing = format!("fetch the files of {} that are kept with LFS", self.repo);
+        let doing = format!("fetch the LFS files of {}", self.repo);
         let remote = self.check(&doing, remote)?;
         let files = self.lfs_files(&doing, commit).await?;
         if files.iter().all(LfsFile::is_here) {
@@ -99,7 +100,7 @@ impl Mirror {
 
     /// Returns true if a commit in the mirror has LFS files.
     pub async fn has_lfs(&self, commit: &CommitSha) -> Result<bool, GitError> {
-        let doing = format!("look for files of {} that are kept with LFS", self.repo);
+        let doing = format!("find the LFS files of {}", self.repo);
         Ok(!self
             .lfs_names(&doing, commit)
             .await?
@@ -136,7 +137,7 @@ impl Mirror {
             bytes = bytes.saturating_add(size);
             if files.len() == MAX_FILES || bytes > MAX_BYTES {
                 let limit = format!(
-                    "they are more than {MAX_FILES}, or take more than {} GiB: {WAY_OUT}",
+                    "there are more than {MAX_FILES}, or they have more than {} GiB. {WAY_OUT}",
                     MAX_BYTES >> 30
                 );
                 return Err(GitError::other(doing, limit));
@@ -162,13 +163,10 @@ impl Mirror {
         checkout: &Checkout,
         files: Vec<LfsFile>,
     ) -> Result<(), GitError> {
-        let doing = format!(
-            "check out the files of {} that are kept with LFS",
-            self.repo
-        );
+        let doing = format!("check out the LFS files of {}", self.repo);
         let _hold = self.hold(&doing, &checkout.hold).await?;
         let Some(admin) = self.admin_dir(&checkout.path) else {
-            return Err(GitError::other(doing, "the checkout is not whole"));
+            return Err(GitError::other(doing, "the checkout is not complete"));
         };
         let (root, extent) = (checkout.path.clone(), checkout.extent.clone());
         let put = move || {
@@ -276,8 +274,8 @@ fn not_brought(
         ),
         None => error.into_message().replace('\n', " "),
     };
-    let fix = "Push it with `git lfs push --all origin` from a clone that has it, or have whoever runs Lockkeeper switch \
-               off `--checkout-lfs`";
+    let fix = "Push it with `git lfs push --all origin` from a clone that has it, or ask an administrator to turn off \
+               `--checkout-lfs`";
     GitError::other(doing, format!("{why}. {fix}"))
 }
 
@@ -333,8 +331,7 @@ fn copy_of(content: &Path, to: &Path, id: &str) -> io::Result<()> {
     }
     remove_all(content)?;
     let what = format!(
-        "the content {id} that was fetched with LFS was changed by something other than Lockkeeper; the next command \
-         fetches it again"
+        "another program changed the fetched LFS content {id}; the next command fetches it again"
     );
     Err(io::Error::new(io::ErrorKind::InvalidData, what))
 }

@@ -57,7 +57,7 @@ impl Mirror {
         if output.stdout.truncated {
             return Err(GitError::other(
                 doing,
-                "there are more than 64 MiB of file names",
+                "the file names have more than 64 MiB in total",
             ));
         }
         let mut found = CommitLinks::default();
@@ -80,7 +80,7 @@ impl Mirror {
 impl Checkout {
     /// Returns the links that lead out of the checkout or replace the tool's own directory. Reads the disk.
     pub fn links_out(&self, of_commit: &CommitLinks) -> Result<Vec<LinkOut>, GitError> {
-        let doing = format!("look at the symbolic links of {}", self.commit.short());
+        let doing = format!("check the symbolic links of {}", self.commit.short());
         let mut links = of_commit.links.clone();
         let mut left = MAX_ENTRIES;
         for submodule in &of_commit.submodules {

@@ -18,7 +18,7 @@ const MAX_PULLS: usize = 1_000;
 const MAX_PACKET: usize = 65_520;
 /// Maximum number of lines in the forge's list of capabilities.
 const MAX_CAPABILITIES: usize = 100;
-const BROKEN: &str = "the forge's answer is not git's protocol";
+const BROKEN: &str = "the answer of the forge does not follow the git protocol";
 
 /// Packet of git's protocol.
 #[derive(Debug, PartialEq, Eq)]

@@ -125,7 +125,7 @@ impl Mirror {
 
     /// Creates the mirror, or completes an interrupted creation; a repetition is harmless.
     pub(super) async fn init(&self) -> Result<(), GitError> {
-        let doing = format!("make the mirror of {}", self.repo);
+        let doing = format!("create the mirror of {}", self.repo);
         self.check_ours(&doing)?;
         let begun = make_dir(&self.dir).and_then(|()| self.begin_partial());
         // The file is complete before git sets the same values, so no process ever finds another configuration.
@@ -147,7 +147,7 @@ impl Mirror {
             noted => noted,
         };
         noted.map_err(GitError::from_io(format!(
-            "note that the mirror of {} is damaged",
+            "mark the mirror of {} as damaged",
             self.repo
         )))
     }

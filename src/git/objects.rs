@@ -158,7 +158,7 @@ impl Mirror {
         ignored: Ignored,
     ) -> Result<TreeFiles, GitError> {
         let doing = format!(
-            "list the files that were made in the checkout of {}",
+            "list the files that were created in the checkout of {}",
             checkout.head.short()
         );
         let cmd = self
@@ -211,7 +211,7 @@ impl Mirror {
         if entry.is_link() {
             return Err(GitError::other(
                 doing,
-                "it is a symbolic link; put a regular file there",
+                "it is a symbolic link. Replace it with a regular file",
             ));
         }
         let Some(size) = entry.size.filter(|_| entry.is_file()) else {

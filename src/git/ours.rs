@@ -50,7 +50,7 @@ impl Mirror {
     /// Marks a mirror that was changed by another program; the next fetch replaces it.
     pub(super) fn altered(&self, doing: &str, what: &str) -> GitError {
         let dir = self.dir().display();
-        error!(repo = %self.repo, mirror = %dir, what, "A mirror was changed by something other than Lockkeeper; the next fetch replaces it. Find out what runs as the user of the server");
+        error!(repo = %self.repo, mirror = %dir, what, "A mirror was changed by something other than Lockkeeper; the next fetch replaces it. Find out which program runs as the user of the server");
         if let Err(error) = self.note_damage() {
             return error;
         }
@@ -97,7 +97,9 @@ fn foreign(dir: &Path, is_submodule: bool) -> io::Result<Option<String>> {
         return Ok(None);
     }
     if !is_config(&dir.join("config"))? {
-        return Ok(Some("`config` is not what Lockkeeper writes".to_owned()));
+        return Ok(Some(
+            "`config` does not have the content that Lockkeeper writes".to_owned(),
+        ));
     }
     let strange = STRANGE
         .into_iter()
@@ -105,7 +107,7 @@ fn foreign(dir: &Path, is_submodule: bool) -> io::Result<Option<String>> {
     for name in strange {
         if exists(&dir.join(name))? {
             return Ok(Some(format!(
-                "there is `{name}`, which Lockkeeper does not create"
+                "`{name}` exists, but Lockkeeper does not create it"
             )));
         }
     }
@@ -125,7 +127,7 @@ fn in_info(info: &Path) -> io::Result<Option<String>> {
         if name != LIST_OF_REFS {
             let name = name.to_string_lossy().replace(char::is_control, "\u{FFFD}");
             return Ok(Some(format!(
-                "there is `info/{name}`, which Lockkeeper does not create"
+                "`info/{name}` exists, but Lockkeeper does not create it"
             )));
         }
     }

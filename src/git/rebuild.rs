@@ -37,7 +37,7 @@ impl Mirror {
     }
 
     fn rebuilding(&self) -> String {
-        format!("make the mirror of {} anew", self.repo)
+        format!("create the mirror of {} again", self.repo)
     }
 
     /// Fetches into an empty mirror and replaces this one by it, if everything came and is whole. Needs the mutex
@@ -87,7 +87,7 @@ impl Mirror {
             }
             if Instant::now() >= end {
                 let message = format!(
-                    "runs still use the old copy (waited {} seconds); it is replaced when they have ended",
+                    "runs still use the old mirror (waited {} seconds); it is replaced when they have ended",
                     self.settings.hold_wait.as_secs()
                 );
                 return Err(GitError::Busy {
@@ -96,7 +96,7 @@ impl Mirror {
                 });
             }
             if !has_told {
-                info!(repo = %self.repo, "A fresh mirror waits for runs that use the old one");
+                info!(repo = %self.repo, "A new mirror waits for runs that use the old one");
                 has_told = true;
             }
             sleep(EVERY).await;

@@ -79,7 +79,7 @@ impl Mirror {
         let known = self.refused();
         for one in refused.iter().filter(|one| !known.contains(one)) {
             warn!(repo = %self.repo, reference = %one.name, commit = %one.commit, why = one.why,
-                "A ref is left out of the mirror because git refuses what is in it; push another commit to it, or delete it");
+                "The mirror leaves out a ref because git refuses its content; push another commit to it, or delete it");
         }
         let file = self.dir().join(place::REFUSED);
         let lines = refused

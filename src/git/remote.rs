@@ -34,7 +34,7 @@ impl<'a> Remote<'a> {
             .map_err(|error| problem(&format!("the URL is not valid: {error}")))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(problem(
-                "the URL contains credentials; they must be configured apart from it",
+                "the URL contains credentials. Configure them separately",
             ));
         }
         let known =

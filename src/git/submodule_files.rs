@@ -28,7 +28,7 @@ impl Mirror {
         let doing = format!("check out the submodules of {}", self.repo);
         let _hold = self.hold(&doing, &checkout.hold).await?;
         let Some(admin) = self.admin_dir(&checkout.path) else {
-            return Err(GitError::other(doing, "the checkout is not whole"));
+            return Err(GitError::other(doing, "the checkout is not complete"));
         };
         let io = || GitError::from_io(&doing);
         let noted = admin.join(place::SUBMODULES);
@@ -73,7 +73,7 @@ impl Mirror {
         if output.stdout.truncated {
             return Err(GitError::other(
                 doing,
-                "there are more files than can be listed, so submodules may be overlooked",
+                "there are too many files to list, so submodules may be missed",
             ));
         }
         let links = output

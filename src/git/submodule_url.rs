@@ -9,13 +9,13 @@ const MAX_URL: usize = 2048;
 /// Reason why a submodule is not fetched from its URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadUrl {
-    #[error("its URL is not one")]
+    #[error("its URL is not valid")]
     Invalid,
     #[error(
-        "its URL begins with `{0}`, and only those of the same forge may be used: `https://…`, `git@…` or `../…`"
+        "its URL begins with `{0}`, but it must be a URL of the same forge: `https://…`, `git@…` or `../…`"
     )]
     Protocol(String),
-    #[error("its URL leads to `{0}`, another host or port than that of the repository")]
+    #[error("its URL leads to `{0}`, not to the host and port of the repository")]
     Elsewhere(String),
     #[error("its URL contains credentials")]
     Credentials,
@@ -192,7 +192,7 @@ mod tests {
             "{told:#?}"
         );
         assert!(told[4].ends_with(
-            "leads to `https://evil.example`, another host or port than that of the repository"
+            "leads to `https://evil.example`, not to the host and port of the repository"
         ));
         assert!(
             told[9].contains("begins with `file:`") && told[12].contains("begins with `ext::sh`")

@@ -274,13 +274,13 @@ impl Mirror {
         if classify::is_refused_commit(&output.stderr.text()) {
             let (repo, commit) = (&self.repo, commit.short());
             let why = format!(
-                "{repo} has no commit `{commit}` (any more): push it there, or name another one here"
+                "{repo} does not have the commit `{commit}` (any more). Push it there, or select another commit here"
             );
             return GitError::other(doing, why);
         }
         if classify::is_redirect(&output.stderr.text()) {
             let why = format!(
-                "the forge leads on from {} to another address: it may have a new name",
+                "the forge redirects {} to another address. The repository may have been renamed",
                 self.repo
             );
             return refused(doing, &why);
@@ -291,8 +291,8 @@ impl Mirror {
         {
             let (repo, said) = (&self.repo, message.replace('\n', " "));
             let why = format!(
-                "the forge does not show {repo} to the account or App that reads this repository ({said}). Let it read \
-                 {repo}, mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`"
+                "the account or App that reads this repository cannot read {repo} ({said}). Give it access to {repo}, \
+                 fix `.gitmodules`, or ask an administrator to turn off `--checkout-submodules`"
             );
             return GitError::other(doing, why);
         }
@@ -307,19 +307,19 @@ impl Mirror {
         remove_all(self.dir()).map_err(GitError::from_io(doing))?;
         Err(refused(
             doing,
-            &format!("it takes more than {} GiB", MAX_BYTES >> 30),
+            &format!("it has more than {} GiB", MAX_BYTES >> 30),
         ))
     }
 }
 
-const NO_REPOSITORY: &str = "its URL leads to no repository of the forge";
+const NO_REPOSITORY: &str = "its URL does not lead to a repository of the forge";
 
 /// Appends the way out to a refusal.
 fn refused(doing: impl Into<String>, why: &impl std::fmt::Display) -> GitError {
     GitError::other(
         doing,
         format!(
-            "{why}. Mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`"
+            "{why}. Fix `.gitmodules`, or ask an administrator to turn off `--checkout-submodules`"
         ),
     )
 }

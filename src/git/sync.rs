@@ -46,7 +46,7 @@ impl Mirror {
         self.clear_leftovers()?;
         match self.sync_once(&remote, wanted).await {
             Err(GitError::Corrupt { message, .. } | GitError::Altered { message, .. }) => {
-                warn!(repo = %self.repo, %message, "Replacing a damaged mirror by a fresh clone");
+                warn!(repo = %self.repo, %message, "Replacing a damaged mirror with a new clone");
                 self.replace(async |fresh| fresh.sync_once(&remote, wanted).await)
                     .await
             }
@@ -73,7 +73,7 @@ impl Mirror {
     }
 
     fn syncing(&self) -> String {
-        format!("synchronise the mirror of {}", self.repo)
+        format!("sync the mirror of {}", self.repo)
     }
 
     pub(super) async fn sync_once(
@@ -105,9 +105,9 @@ impl Mirror {
                     bytes,
                 });
             }
-            info!(repo = %self.repo, "A commit was replaced while it was to be fetched; asking for the refs again");
+            info!(repo = %self.repo, "A commit was replaced before it was fetched; listing the refs again");
         }
-        let message = "its refs change faster than they can be fetched".to_owned();
+        let message = "its refs change too fast to be fetched".to_owned();
         Err(GitError::Unreachable {
             doing: self.syncing(),
             message,

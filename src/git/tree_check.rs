@@ -137,7 +137,7 @@ impl Mirror {
         };
         let Some(bytes) = objects.read("commit", commit.as_str()).await? else {
             return Ok(Err(format!(
-                "the commit {} is not what its id says",
+                "the content of the commit {} does not match its id",
                 commit.short()
             )));
         };
@@ -152,7 +152,7 @@ impl Mirror {
         while let Some((dir, part, id)) = open.pop() {
             let Some(list) = objects.read("tree", &id).await? else {
                 return Ok(Err(format!(
-                    "the directory `{}` at {} is not what its id says",
+                    "the content of the directory `{}` at {} does not match its id",
                     shown(&dir),
                     commit.short()
                 )));
@@ -188,9 +188,8 @@ impl Mirror {
         files: &[Entry],
     ) -> Result<Vec<String>, GitError> {
         if files.len() > MAX_CONVERTED {
-            let limit = format!(
-                "more than {MAX_CONVERTED} files have other bytes than in the commit, by its attributes"
-            );
+            let limit =
+                format!("its attributes change the bytes of more than {MAX_CONVERTED} files");
             return Err(GitError::other(doing, limit));
         }
         let mut list = Vec::new();
@@ -218,7 +217,7 @@ fn attributes_of_others(root: &Path, path: &Path, known: &BTreeSet<PathBuf>) -> 
 
 fn not_of(path: &Path, commit: &CommitSha) -> String {
     format!(
-        "`{}` in the checkout is not that of the commit {}",
+        "`{}` in the checkout differs from the commit {}",
         shown(path),
         commit.short()
     )
@@ -302,7 +301,7 @@ impl Objects<'_> {
         if self.bytes > MAX_LIST + MAX_COMMIT {
             return Err(GitError::other(
                 doing,
-                "there are more than 64 MiB of directories",
+                "the directories have more than 64 MiB in total",
             ));
         }
         let bytes = self

@@ -39,7 +39,7 @@ impl Mirror {
 
     /// Does the check of `check_connectivity`. Needs the mutex `transfer`.
     pub(super) async fn connected(&self) -> Result<(), GitError> {
-        let doing = format!("check that the mirror of {} is whole", self.repo);
+        let doing = format!("check that the mirror of {} is complete", self.repo);
         let cmd = self.git().deadline(DEADLINE).args([
             "rev-list",
             "--objects",

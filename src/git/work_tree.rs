@@ -164,7 +164,7 @@ impl WorkTree {
                 &self.git().args(["merge-base", commit.as_str(), "HEAD"]),
             )
             .await?;
-        let none = "it has no commit in common with HEAD; if this is a shallow clone, run `git fetch --unshallow` first";
+        let none = "it has no commit in common with HEAD. If this is a shallow clone, run `git fetch --unshallow` first";
         CommitSha::new(output.stdout.text().trim()).map_err(|_| GitError::other(doing, none))
     }
 
@@ -273,7 +273,7 @@ impl WorkTree {
         if output.stdout.truncated {
             return Err(GitError::other(
                 doing.to_owned(),
-                "there are more than 64 MiB of file names",
+                "the file names have more than 64 MiB in total",
             ));
         }
         let parts: Vec<Vec<u8>> = output

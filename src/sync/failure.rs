@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn a_damaged_mirror_that_runs_kept_in_place_is_replaced_by_the_next_attempt() {
         let busy = GitError::Busy {
-            doing: "make the mirror anew".to_owned(),
+            doing: "create the mirror again".to_owned(),
             message: "runs use it".to_owned(),
         };
         let kind = |before| of_replacing(&busy, Some(&failure(before, "before"))).kind;

@@ -207,15 +207,19 @@ async fn a_submodule_from_elsewhere_is_refused_with_the_way_out() {
     let local = format!("file://{}", world.path("srv/acme/lib.git").display());
     let cases = [
         (local.as_str(), &lib, "begins with `file:`"),
-        ("ext::sh -c x", &lib, "not one"),
-        ("https://evil.example/acme/lib.git", &lib, "another host"),
+        ("ext::sh -c x", &lib, "not valid"),
+        (
+            "https://evil.example/acme/lib.git",
+            &lib,
+            "not to the host and port",
+        ),
         (
             "../../secret/lib.git",
             &secret,
             "github.com/secret/lib is not acme's",
         ),
-        ("../lib.git", &gone, "has no commit"),
-        ("../none.git", &lib, "switch off `--checkout-submodules`"),
+        ("../lib.git", &gone, "does not have the commit"),
+        ("../none.git", &lib, "turn off `--checkout-submodules`"),
     ];
     for (url, commit, expected) in cases {
         let commits = world.pull_with(&[("lib/x", url, commit)]).await;
@@ -301,7 +305,7 @@ async fn the_credential_of_an_owner_is_told_from_that_of_the_server() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("the forge does not show github.com/secret/lib"),
+        error.contains("cannot read github.com/secret/lib"),
         "{error}"
     );
     assert!(
@@ -353,7 +357,7 @@ async fn a_submodule_is_not_looked_for_where_the_forge_leads_on_to() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("leads on from github.com/acme/lib") && error.contains("Mend `.gitmodules`"),
+        error.contains("redirects github.com/acme/lib") && error.contains("Fix `.gitmodules`"),
         "{error}"
     );
 }
@@ -656,7 +660,7 @@ async fn without_the_program_for_lfs_it_is_said_how_to_get_it() {
     });
     let error = git.lfs_version().await.unwrap_err().to_string();
     assert!(
-        error.contains("apt-get install git-lfs") && error.contains("leave --checkout-lfs out"),
+        error.contains("apt-get install git-lfs") && error.contains("remove --checkout-lfs"),
         "{error}"
     );
 }

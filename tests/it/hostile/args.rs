@@ -333,9 +333,7 @@ async fn a_project_with_a_link_out_of_the_checkout_does_not_run(backend: Backend
     let pull = with_links(&mut bot, &files, &links).await;
     let said = bot.answer(pull);
     assert!(
-        said.contains(
-            "reaches the symbolic link `network/secret.tf`, which leads to `/etc/passwd`"
-        ),
+        said.contains("uses the symbolic link `network/secret.tf`, which leads to `/etc/passwd`"),
         "{said}"
     );
     assert!(!said.contains("root:"), "{said}");
@@ -352,7 +350,7 @@ async fn a_project_with_a_link_out_of_the_checkout_does_not_run(backend: Backend
         bot.say(pull, &format!("lockkeeper {command}")).await;
         let said = bot.answer(pull);
         assert!(
-            said.contains("reaches the symbolic link `network/secret.tf`"),
+            said.contains("uses the symbolic link `network/secret.tf`"),
             "{command}: {said}"
         );
     }
@@ -387,7 +385,7 @@ async fn a_link_out_of_the_checkout_in_a_module_stops_the_projects_that_use_it(b
     let said = bot.heard(pull).join("\n");
     assert!(
         said.contains(
-            "reaches the symbolic link `modules/net/files`, which leads to `../../../../outside`"
+            "uses the symbolic link `modules/net/files`, which leads to `../../../../outside`"
         ),
         "{said}"
     );
@@ -407,7 +405,7 @@ async fn a_link_in_the_place_of_the_tools_directory_is_refused(backend: Backend)
     let pull = with_links(&mut bot, &[("network/main.tf", "# changed\n")], &links).await;
     let said = bot.answer(pull);
     assert!(
-        said.contains("reaches the symbolic link `network/.terraform`"),
+        said.contains("uses the symbolic link `network/.terraform`"),
         "{said}"
     );
     assert_eq!(bot.calls(), [""; 0]);

@@ -124,7 +124,7 @@ async fn a_filter_in_the_mirror_of_another_repository_changes_no_code() {
     remove_checkouts(&world);
     let said = world.ask(pull, "lockkeeper apply").await;
     said.is("apply refused (altered_mirror)")
-        .says("changed by something other than Lockkeeper")
+        .says("another program changed the files of the repository")
         .says("`config`");
     assert_eq!(
         (world.server.calls("apply").len(), mark.exists()),
@@ -203,7 +203,7 @@ async fn an_object_that_was_replaced_in_the_mirror_changes_no_code() {
     remove_checkouts(&world);
     let said = world.ask(pull, "lockkeeper apply").await;
     said.is("apply refused | . default refused")
-        .says("`main.tf` in the checkout is not that of the commit");
+        .says("`main.tf` in the checkout differs from the commit");
     world
         .ask(pull, "lockkeeper apply")
         .await

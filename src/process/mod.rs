@@ -115,7 +115,7 @@ pub enum ProcessError {
     /// SIGKILL was sent and the process still exists: it hangs inside the kernel (a dead network disk). The hold file
     /// stays locked.
     #[error(
-        "{program:?} cannot be ended (its supervisor is process {pid}); look for a disk that does not answer"
+        "{program:?} cannot be stopped (its supervisor is process {pid}). Check for a disk that does not respond"
     )]
     WouldNotDie {
         /// Program of the command.

@@ -338,7 +338,7 @@ impl Sink {
             } else if before <= self.cap {
                 // Only one line can cross the cap, so the notice appears once.
                 let text = format!(
-                    "Output is longer than {} bytes; the rest is not kept.",
+                    "The output is longer than {} bytes. The rest is not stored.",
                     self.cap
                 );
                 Line {

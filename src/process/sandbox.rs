@@ -304,7 +304,7 @@ fn on_new_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Re
             .spawn_scoped(scope, work)?;
         thread.join().unwrap_or_else(|_| {
             Err(io::Error::other(
-                "the thread that starts a program has panicked",
+                "the thread that starts a program panicked",
             ))
         })
     })

@@ -106,7 +106,7 @@ pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
     disregard_signals().map_err(os("catch signals"))?;
     leave_terminal().map_err(os("leave the terminal"))?;
     let hold = order.hold.as_deref().map(Share::take).transpose()?;
-    if leash_is_gone().map_err(os("look at standard input"))? {
+    if leash_is_gone().map_err(os("check standard input"))? {
         return Ok(NOT_STARTED);
     }
     set_child_subreaper(true).map_err(os("adopt orphans"))?;

@@ -22,12 +22,11 @@ use super::Limits;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Message of the supervisor when a run exceeds its memory. The server recognises the limit by it.
-pub(super) const MEMORY: &str = "the processes of this run together have more memory than it may";
+pub(super) const MEMORY: &str = "the processes of this run use more memory than allowed";
 /// Message for too many processes and threads.
-pub(super) const PROCESSES: &str = "this run has more processes and threads than it may";
+pub(super) const PROCESSES: &str = "this run has more processes and threads than allowed";
 /// Message for too much processor time.
-pub(super) const CPU: &str =
-    "the processes of this run together have used more processor time than it may";
+pub(super) const CPU: &str = "the processes of this run used more processor time than allowed";
 
 /// Ways to end a run.
 pub(super) trait Ends: Send + 'static {
@@ -77,7 +76,7 @@ pub(super) fn watch(limits: Limits, run: impl Ends) -> io::Result<()> {
 /// Writes to standard error, which is that of the run.
 #[expect(
     clippy::print_stderr,
-    reason = "whoever reads the output of the run has to see it"
+    reason = "readers of the output of the run must see it"
 )]
 fn say(what: &str) {
     eprintln!("Lockkeeper ends a process: {what}.");

@@ -165,7 +165,7 @@ async fn output_beyond_the_cap_is_announced_once_and_does_not_block_the_program(
         lines[10],
         (
             Stream::Notice,
-            "Output is longer than 100 bytes; the rest is not kept.".into()
+            "The output is longer than 100 bytes. The rest is not stored.".into()
         )
     );
     assert!(exit.is_success());

@@ -26,13 +26,13 @@ pub fn web_accounts(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result
     };
     let WebAuth::Basic { username, .. } = &config.web.auth else {
         bail!(
-            "{}: the pages ask for no password, so nobody would be limited",
+            "{}: the pages do not require a password, so accounts would have no effect",
             shown()
         );
     };
     let text = text(path).with_context(shown)?;
     let accounts = WebAccounts::parse(&text, username).with_context(shown)?;
-    tracing::info!(%accounts, "Accounts of the pages and the API are limited to owners");
+    tracing::info!(%accounts, "Limited the accounts of the pages and the API to owners");
     for warning in accounts.warnings() {
         tracing::warn!("{warning}");
     }

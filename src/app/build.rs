@@ -63,7 +63,7 @@ pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ct
     let storage = &config.storage;
     own_dir(&storage.data_dir).with_context(|| {
         format!(
-            "cannot make the data directory {} (--data-dir)",
+            "cannot create the data directory {} (--data-dir)",
             storage.data_dir.display()
         )
     })?;
@@ -75,8 +75,8 @@ pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ct
         let version = git
             .lfs_version()
             .await
-            .context("--checkout-lfs cannot be followed")?;
-        tracing::info!(version, "Files kept with LFS are checked out");
+            .context("cannot use --checkout-lfs")?;
+        tracing::info!(version, "Checkouts contain LFS files");
     }
     let url = database_url(&storage.database)?;
     let store = Store::open(&url, Arc::clone(&parts.clock), Arc::clone(&parts.ids));
@@ -118,7 +118,7 @@ pub async fn build_on(
     sandbox::tell_git_config(&setups.plans);
     for name in ["mirrors", "checkouts"] {
         own_dir(&storage.data_dir.join(name))
-            .context("cannot make a directory in the data directory (--data-dir)")?;
+            .context("cannot create a directory in the data directory (--data-dir)")?;
     }
     let (clock, ids) = (Arc::clone(&parts.clock), Arc::clone(&parts.ids));
     let leases = Leases::new(
@@ -180,7 +180,7 @@ pub async fn build_on(
 /// Returns the name of the data directory in the registry of mirrors.
 fn home(config: &ServerConfig, parts: &Parts) -> anyhow::Result<HomeId> {
     let data_dir = &config.storage.data_dir;
-    own_dir(data_dir).context("cannot make the data directory (--data-dir)")?;
+    own_dir(data_dir).context("cannot create the data directory (--data-dir)")?;
     sync::home(data_dir, &parts.name).context("the data directory (--data-dir) has no name")
 }
 
@@ -235,8 +235,8 @@ pub(super) fn open_to_others(dir: &Path, run_as: Option<RunUser>) -> Option<Stri
     (mode & 0o077 != 0).then(|| {
         let dir = dir.display();
         format!(
-            "Other users of this machine can look into the data directory {dir} (mode {mode:04o}), which holds code, plans \
-             and outputs. Run `chmod 700 {dir}`"
+            "Other users of this machine can read the data directory {dir} (mode {mode:04o}), which contains code, \
+             plans and outputs. Run `chmod 700 {dir}`"
         )
     })
 }
@@ -272,7 +272,7 @@ fn forge(
 ) -> anyhow::Result<Arc<dyn Forge>> {
     let github = &config.github;
     let endpoints = GitHubEndpoints::new(github.host.as_str(), Some(github.api_url.clone()))
-        .context("the address of GitHub cannot be used (--gh-hostname, --gh-api-url)")?;
+        .context("cannot use the address of GitHub (--gh-hostname, --gh-api-url)")?;
     let auth = match &github.auth {
         GithubAuth::Token { user, token } => GitHubAuth::Token {
             user: Some(user.clone()),
@@ -299,7 +299,7 @@ fn forge(
         Timeouts::default(),
     );
     let client = client
-        .context("the credentials for GitHub cannot be used")?
+        .context("cannot use the credentials for GitHub")?
         .counting(metrics);
     let client = client.with_gates(Arc::new(SharedGates::new(store.clone())));
     let client = match github.write_pause {
@@ -383,7 +383,7 @@ fn tools(
     let settings = DownloadSettings::new(downloaded.clone(), sources);
     let downloads = Downloads::new(settings, Keys::official(), Arc::clone(&parts.clock));
     let downloads =
-        downloads.context("cannot download programs (--tf-download=false does without)")?;
+        downloads.context("cannot download programs (--tf-download=false turns downloads off)")?;
     Ok(Tools::with_downloads(&dirs, environment, downloads))
 }
 

@@ -17,11 +17,11 @@ const USUAL: u64 = 1024;
 pub(super) fn raise() {
     let (before, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok(limits) => limits,
-        Err(error) => return warn!(%error, "The limit of open files could not be read"),
+        Err(error) => return warn!(%error, "Could not read the limit of open files"),
     };
     let wanted = hard.min(ENOUGH);
     if wanted <= before {
-        return info!(open_files = before, "The limit of open files stays");
+        return info!(open_files = before, "Kept the limit of open files");
     }
     match setrlimit(Resource::RLIMIT_NOFILE, wanted, hard) {
         Ok(()) => info!(
@@ -29,7 +29,7 @@ pub(super) fn raise() {
             before, "Raised the limit of open files"
         ),
         Err(error) => {
-            warn!(%error, open_files = before, "The limit of open files could not be raised");
+            warn!(%error, open_files = before, "Could not raise the limit of open files");
         }
     }
 }

@@ -114,8 +114,8 @@ fn with(
     for ProfileVariable { name, source } in variables {
         let Some(value) = all.get(source) else {
             bail!(
-                "`environment_profiles` of --repo-config: {of} has `{name}`, and the server has no variable `{source}`. Start \
-                 it with `{source}`, or take the line out"
+                "`environment_profiles` of --repo-config: {of} has `{name}`, but the server has no variable \
+                 `{source}`. Start the server with `{source}`, or remove the line"
             )
         };
         named.push((name.into(), value.into()));

@@ -185,7 +185,7 @@ async fn listen(replica: Arc<Replica>) {
             Ok(true) => {}
             Err(error) => warn!(
                 error = format!("{error:#}"),
-                "Other replicas cannot be heard; their news come later"
+                "Cannot receive notifications of other replicas; their changes arrive later"
             ),
         }
         tokio::time::sleep(LISTEN_AGAIN_AFTER).await;
@@ -213,7 +213,7 @@ fn spawn_until<F>(
 async fn work(worker: &Worker<Jobs>, turn: &Mutex<Nudges>, closing: &CancellationToken) {
     while let Some(lease) = next(worker, turn, closing).await {
         if let Err(error) = worker.see_through(lease).await {
-            error!(%error, "The end of a job could not be written");
+            error!(%error, "Could not record the end of a job");
         }
     }
 }
@@ -236,7 +236,7 @@ async fn next(
             Ok(Some(lease)) => return Some(lease),
             Ok(None) => LOOK_EVERY,
             Err(error) => {
-                error!(%error, "The queue could not be looked at");
+                error!(%error, "Could not read the queue");
                 AFTER_ERROR
             }
         };
@@ -265,7 +265,7 @@ fn spawn_every<F>(
             if let Err(error) = tick(Arc::clone(&replica)).await {
                 error!(
                     error = format!("{error:#}"),
-                    "What is done again and again did not come to its end, and is tried again"
+                    "A periodic task failed and will be retried"
                 );
             }
             tokio::select! {

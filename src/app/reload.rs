@@ -31,18 +31,18 @@ pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<Look> {
     match &look {
         Look::Same => {}
         Look::Back => {
-            info!(%path, "The file of --repo-config is again what it was when it was last taken");
+            info!(%path, "The file of --repo-config has its last accepted content again");
         }
         Look::Taken(warnings) => {
             ctx.metrics.count(Metric::RepoConfigLoads, &["taken"]);
-            info!(%path, "The file of --repo-config has changed, and holds for every command from now on");
+            info!(%path, "The file of --repo-config has changed and is in effect for new commands");
             for warning in warnings {
                 warn!("{warning}");
             }
         }
         Look::Refused(error) => {
             ctx.metrics.count(Metric::RepoConfigLoads, &["refused"]);
-            warn!(%path, "The file of --repo-config is refused, what it said before goes on to hold:\n{error}");
+            warn!(%path, "The file of --repo-config is refused; the previous content stays in effect:\n{error}");
         }
     }
     show(ctx);
@@ -67,19 +67,19 @@ pub(super) async fn look_at_accounts(ctx: &Ctx) -> anyhow::Result<Look> {
     match &look {
         Look::Same => {}
         Look::Back => {
-            info!(%path, "The file of --web-accounts-file is again what it was when it was last taken");
+            info!(%path, "The file of --web-accounts-file has its last accepted content again");
         }
         Look::Taken(warnings) => {
             ctx.metrics.count(Metric::WebAccountsLoads, &["taken"]);
             let accounts = live.now();
-            info!(%path, %accounts, "The file of --web-accounts-file has changed, and holds for every request from now on");
+            info!(%path, %accounts, "The file of --web-accounts-file has changed and is in effect for new requests");
             for warning in warnings {
                 warn!("{warning}");
             }
         }
         Look::Refused(error) => {
             ctx.metrics.count(Metric::WebAccountsLoads, &["refused"]);
-            warn!(%path, "The file of --web-accounts-file is refused, what it said before goes on to hold: {error}");
+            warn!(%path, "The file of --web-accounts-file is refused; the previous content stays in effect: {error}");
         }
     }
     show(ctx);
@@ -111,16 +111,16 @@ pub(super) fn tell(flag: &str, look: anyhow::Result<Look>, state: Option<FileSta
                 refused: Some(_), ..
             }),
         ) => {
-            warn!("Told to read {flag} again: it is still refused, see /operations");
+            warn!("Reload of {flag} requested: the file is still refused, see /operations");
         }
-        (Ok(Look::Same), Some(_)) => info!("Told to read {flag} again: nothing has changed"),
+        (Ok(Look::Same), Some(_)) => info!("Reload of {flag} requested: nothing has changed"),
         (Ok(Look::Same), None) => {
-            info!("Told to read {flag} again: there is no such file, nothing can change");
+            info!("Reload of {flag} requested: there is no such file, so nothing can change");
         }
         (Ok(Look::Taken(_) | Look::Refused(_) | Look::Back), _) => {}
         (Err(error), _) => warn!(
             error = format!("{error:#}"),
-            "The file of {flag} could not be looked at"
+            "Could not check the file of {flag}"
         ),
     }
 }
@@ -140,5 +140,5 @@ fn number(state: &FileState) -> f64 {
 
 fn read(path: &Path) -> Result<String, String> {
     let text = std::fs::File::open(path).and_then(|file| read_text(file, ServerRepos::MAX_BYTES));
-    text.map_err(|error| format!("`{}` cannot be read: {error}", path.display()))
+    text.map_err(|error| format!("cannot read `{}`: {error}", path.display()))
 }

@@ -159,7 +159,7 @@ impl Replica {
     /// Turns the reconciler of that name now, even if it is the turn of another replica. Tests and tools call it.
     pub async fn tick(&self, name: &str) -> anyhow::Result<Found> {
         let which = features::reconciler(name)
-            .with_context(|| format!("there is no reconciler of the name `{name}`"))?;
+            .with_context(|| format!("there is no reconciler with the name `{name}`"))?;
         self.prepare(which).await?;
         self.rounds.tick(which).await
     }
@@ -182,12 +182,12 @@ impl Replica {
                 .keeper
                 .tick()
                 .await
-                .context("the leases of this server could not be renewed");
+                .context("cannot renew the leases of this server");
             return renewed.inspect_err(|error| {
                 error!(
                     reconciler = which.name,
                     error = format!("{error:#}"),
-                    "A repair could not begin"
+                    "A reconciler could not start"
                 );
             });
         }

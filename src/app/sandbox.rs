@@ -38,14 +38,15 @@ impl<'a> Boundaries<'a> {
             check_user(user)?;
             if kernel.is_none() && matches!(mechanism, Some(Mechanism::Bubblewrap(_))) {
                 bail!(
-                    "--run-as with --sandbox bubblewrap needs a kernel with Landlock: without it git would be in namespaces \
-                     too, where it has no right to the files of another user. Use another kernel, or leave out --run-as"
+                    "--run-as with --sandbox bubblewrap needs a kernel with Landlock. Without it, git would run in \
+                     namespaces too, where it has no rights to the files of another user. Use another kernel, or \
+                     remove --run-as"
                 );
             }
             info!(
                 user = user.uid,
                 group = user.gid,
-                "Runs are another user than the server"
+                "Runs use another user than the server"
             );
         }
         Ok(Self {
@@ -107,7 +108,7 @@ pub(super) fn tell_git_config(plans: &StageSetup) {
         if file.exists() && !sandbox.covers(&file) {
             let file = file.display();
             info!(
-                "Git in runs does not read {file}: name it in --sandbox-read if modules that come by git need it"
+                "Git in runs does not read {file}. Add it to --sandbox-read if modules from git need it"
             );
         }
     }
@@ -117,15 +118,15 @@ pub(super) fn tell_git_config(plans: &StageSetup) {
 fn check_user(user: RunUser) -> anyhow::Result<()> {
     if user.is_own() {
         bail!(
-            "--run-as {user} cannot be followed: the server itself is that user, so runs could read what it reads. Name a \
-             user that nothing else has"
+            "cannot use --run-as {user}: the server itself runs as that user, so runs could read its files. Use a \
+             user that no other program has"
         );
     }
-    let missing = RunUser::missing_rights().context("cannot tell which rights the server has")?;
+    let missing = RunUser::missing_rights().context("cannot determine the rights of the server")?;
     if !missing.is_empty() {
         bail!(
-            "--run-as {user} cannot be followed: the server lacks {}. Start it as root, or with these as ambient \
-             capabilities (AmbientCapabilities= of systemd)",
+            "cannot use --run-as {user}: the server lacks {}. Start it as root, or with these as ambient capabilities \
+             (AmbientCapabilities= of systemd)",
             missing.join(", ")
         );
     }
@@ -140,20 +141,17 @@ async fn mechanism(
     match (kind, kernel) {
         (SandboxKind::None, _) => {
             warn!(
-                "Runs are not separated from the server (--sandbox none): code of a pull request can read its tokens and \
-                 keys, act as the server, and change other repositories"
+                "Runs are not isolated from the server (--sandbox none): code of a pull request can read the tokens \
+                 and keys of the server, act as the server, and change other repositories"
             );
             Ok(None)
         }
         (SandboxKind::Landlock | SandboxKind::Require, Some(kernel)) => {
             let gaps = kernel.gaps();
-            info!(
-                abi = kernel.abi(),
-                "Runs are separated from the server by Landlock"
-            );
+            info!(abi = kernel.abi(), "Landlock isolates runs from the server");
             if !gaps.is_empty() {
                 warn!(
-                    "The kernel is too old to keep runs from {}",
+                    "The kernel is too old to prevent runs from {}",
                     gaps.join("; ")
                 );
             }
@@ -161,24 +159,24 @@ async fn mechanism(
         }
         (SandboxKind::Landlock, None) => {
             warn!(
-                "Runs are not separated from the server: this kernel has no Landlock, or it is not enabled (Linux 5.19 or \
-                 newer, `landlock` in the list of `lsm=`). Code of a pull request can read the server's tokens and keys. \
-                 Use another kernel, --sandbox bubblewrap, or --sandbox none to accept it"
+                "Runs are not isolated from the server: this kernel has no Landlock, or it is not enabled (Linux 5.19 \
+                 or newer, `landlock` in the list of `lsm=`). Code of a pull request can read the server's tokens and \
+                 keys. Use another kernel, --sandbox bubblewrap, or --sandbox none to accept this"
             );
             Ok(None)
         }
         (SandboxKind::Require, None) => bail!(
-            "--sandbox require: this kernel has no Landlock, or it is not enabled, so runs cannot be separated from the \
-             server. Use Linux 5.19 or newer with `landlock` in the list of `lsm=`, or --sandbox bubblewrap"
+            "--sandbox require: this kernel has no Landlock, or it is not enabled, so runs cannot be isolated from \
+             the server. Use Linux 5.19 or newer with `landlock` in the list of `lsm=`, or --sandbox bubblewrap"
         ),
         (SandboxKind::Bubblewrap, _) => {
             let program = bubblewrap(environment)
                 .await
-                .context("--sandbox bubblewrap cannot be followed")?;
-            info!(program = %program.display(), "Runs are separated from the server by bubblewrap");
+                .context("cannot use --sandbox bubblewrap")?;
+            info!(program = %program.display(), "bubblewrap isolates runs from the server");
             let gaps = Kernel::gaps_of_namespaces(kernel);
             if !gaps.is_empty() {
-                warn!("Namespaces do not keep runs from {}", gaps.join("; "));
+                warn!("Namespaces do not prevent runs from {}", gaps.join("; "));
             }
             Ok(Some(Mechanism::Bubblewrap(program)))
         }
@@ -206,8 +204,8 @@ async fn bubblewrap(environment: &ChildEnvironment) -> anyhow::Result<PathBuf> {
         .await?;
     if !tried.is_success() {
         bail!(
-            "`{}` cannot make namespaces here ({}). Let users make user namespaces (in containers also new mounts of \
-             /proc), or use --sandbox landlock",
+            "`{}` cannot create namespaces here ({}). Allow users to create user namespaces (in containers also new \
+             mounts of /proc), or use --sandbox landlock",
             program.display(),
             tried.stderr.text().trim()
         );
@@ -308,8 +306,8 @@ fn check(config: &ServerConfig, sandbox: &Sandbox, secrets: &[OwnPath]) -> anyho
     for OwnPath { path, what } in secrets {
         if let Some(allowed) = sandbox.covering(path) {
             bail!(
-                "runs could read {what}: `{}` lies in `{}`, which they may use ({}). Move one of the two, or name a smaller \
-                 folder",
+                "runs could read {what}: `{}` is in `{}`, which they may use ({}). Move one of the two, or allow a \
+                 smaller directory",
                 path.display(),
                 allowed.display(),
                 reason(&config.sandbox, allowed)
@@ -329,8 +327,8 @@ fn check(config: &ServerConfig, sandbox: &Sandbox, secrets: &[OwnPath]) -> anyho
             .find(|own| !is_fine && is_within(path, &own.path))
         {
             bail!(
-                "--{flag} names `{}`, which lies in {what}, `{}`. What is there belongs to the server and to other runs. Name \
-                 a folder outside of it",
+                "--{flag} contains `{}`, which is in {what}, `{}`. That directory belongs to the server and to other \
+                 runs. Use a directory outside of it",
                 path.display(),
                 own.display()
             );
@@ -341,7 +339,8 @@ fn check(config: &ServerConfig, sandbox: &Sandbox, secrets: &[OwnPath]) -> anyho
             |own: &&OwnPath| is_within(&own.path, allowed) || is_within(allowed, &own.path);
         if let Some(OwnPath { path, what }) = fixed.iter().find(is_touched) {
             bail!(
-                "--sandbox-write would let runs change {what}: `{}` lies in `{}`. Move one of the two, or name a smaller folder",
+                "--sandbox-write would allow runs to change {what}: `{}` is in `{}`. Move one of the two, or allow a \
+                 smaller directory",
                 path.display(),
                 allowed.display()
             );

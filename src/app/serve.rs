@@ -22,8 +22,8 @@ pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::
         .context("cannot hide the memory of the server from other programs")?;
     if nix::unistd::geteuid().is_root() && config.sandbox.run_as.is_none() {
         warn!(
-            "The server runs as root, and so does code from pull requests: start it as a user of its own, \
-             or use --run-as (docs/security.md)"
+            "The server runs as root, and so does code from pull requests. Start the server as a user of its own, or \
+             use --run-as (docs/security.md)"
         );
     }
     descriptors::raise();
@@ -45,7 +45,7 @@ pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::
     }
     info!(
         runs = server.runs(),
-        "Told to stop: no new work is begun; send the signal again to interrupt runs"
+        "Stopping: the server starts no new work; send the signal again to interrupt runs"
     );
     server.close();
     tokio::select! {
@@ -62,7 +62,7 @@ pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::
 /// Waits until the time of runs is over, and returns the reason.
 async fn impatience(signals: &mut Signals, grace: Duration) -> &'static str {
     tokio::select! {
-        () = signals.next() => "Told to stop again",
+        () = signals.next() => "Received a second signal",
         () = tokio::time::sleep(grace) => "Runs took longer than --shutdown-grace",
     }
 }

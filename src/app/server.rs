@@ -69,7 +69,7 @@ impl Server {
     ) -> anyhow::Result<Self> {
         build::own_dir(&config.storage.data_dir).with_context(|| {
             format!(
-                "cannot make the data directory {} (--data-dir)",
+                "cannot create the data directory {} (--data-dir)",
                 config.storage.data_dir.display()
             )
         })?;
@@ -83,13 +83,13 @@ impl Server {
         empty(&build::scratch(&config.storage.data_dir))?;
         let address = listener
             .local_addr()
-            .context("cannot tell on which address the server listens")?;
+            .context("cannot determine the address that the server listens on")?;
         let replica = Arc::new(replica(config, surroundings, address).await?);
         reload::show(&replica.ctx);
         replica
             .tick_leases()
             .await
-            .context("cannot tell the database that this server is there")?;
+            .context("cannot register this server in the database")?;
         let (closing, ended) = (replica.ctx.closing.clone(), CancellationToken::new());
         let router = web::router(&replica.ctx, config, closing.clone()).await?;
         let peers = peers(&listener, &replica.ctx)?;
@@ -176,7 +176,7 @@ impl Server {
             .await
             .ok();
         if let Err(error) = self.replica.end().await {
-            warn!(%error, "The other replicas could not be told of the end; they miss this one when its lease ends");
+            warn!(%error, "Could not notify the other replicas; they take over when the lease of this server expires");
         }
         self.replica.ctx.store.close().await;
         info!("Lockkeeper has stopped");
@@ -190,7 +190,7 @@ fn web_server(router: Router, config: &ServerConfig, ctx: &Ctx) -> anyhow::Resul
     info!(
         in_all = limits.in_all,
         per_address = limits.per_address,
-        "Connections to the web server are limited"
+        "Limited the connections to the web server"
     );
     let admission = Admission::new(
         limits,
@@ -206,7 +206,8 @@ fn peers(listener: &TcpListener, ctx: &Ctx) -> anyhow::Result<Option<Peers>> {
     if sandbox.mechanism().is_none() && sandbox.user().is_none() {
         return Ok(None);
     }
-    Peers::new(listener, sandbox.user()).context("cannot tell on which address the server listens")
+    Peers::new(listener, sandbox.user())
+        .context("cannot determine the address that the server listens on")
 }
 
 async fn replica(
@@ -228,7 +229,8 @@ async fn replica(
         clock: Arc::new(SystemClock),
         ids: Arc::new(ids),
         panics,
-        exe: std::env::current_exe().context("cannot tell where the lockkeeper executable is")?,
+        exe: std::env::current_exe()
+            .context("cannot determine the path of the lockkeeper executable")?,
         environment: surroundings.variables,
         name,
     };
@@ -257,8 +259,8 @@ fn only_one(storage: &StorageConfig) -> anyhow::Result<Vec<File>> {
 async fn end_git(hold: &Path) -> anyhow::Result<()> {
     let ended = Hold::by_force(hold, GIT_ENDS).await;
     let (_hold, killed) = ended.context(
-        "git processes of an earlier server of this data directory do not end, although they were killed; a disk that does not \
-         answer can be the cause",
+        "git processes of an earlier server of this data directory were killed but do not end. Check for a disk that \
+         does not respond",
     )?;
     if killed > 0 {
         info!(
@@ -291,7 +293,7 @@ fn lock(path: &Path, what: &str) -> anyhow::Result<File> {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => {
             bail!(
-                "another Lockkeeper uses this {what}: it holds {}",
+                "another Lockkeeper uses this {what}: it has locked {}",
                 path.display()
             )
         }
@@ -312,7 +314,7 @@ async fn take_over(ctx: &Ctx) -> anyhow::Result<()> {
         if mirrors > 0 {
             info!(
                 mirrors,
-                "Taking over mirrors that an earlier server of this data directory was at"
+                "Taking over mirrors of an earlier server of this data directory"
             );
         }
         return Ok(());
@@ -323,7 +325,7 @@ async fn take_over(ctx: &Ctx) -> anyhow::Result<()> {
         .job_requeue_orphans(ctx.clock.now() + EVERY_LEASE)
         .await?;
     if orphans > 0 {
-        info!(orphans, "Taking up work that an earlier server left");
+        info!(orphans, "Taking over work of an earlier server");
     }
     Ok(())
 }

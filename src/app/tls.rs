@@ -99,12 +99,12 @@ impl Certificate {
             match tokio::task::spawn_blocking(move || own.reload()).await {
                 Ok(Ok(false)) | Err(_) => {}
                 Ok(Ok(true)) => info!(
-                    "The certificate of the web server has changed; new connections get the new one"
+                    "The certificate of the web server has changed; new connections use the new one"
                 ),
                 Ok(Err(error)) => {
                     warn!(
                         error = format!("{error:#}"),
-                        "The new certificate cannot be used; the old one goes on to hold"
+                        "Cannot use the new certificate; the old one stays in effect"
                     );
                 }
             }
@@ -133,19 +133,17 @@ fn parse([certificate, key]: &Texts) -> anyhow::Result<ServerConfig> {
     let chain = chain.context("--ssl-cert-file is not a certificate in PEM")?;
     ensure!(
         !chain.is_empty(),
-        "--ssl-cert-file has no certificate in it"
+        "--ssl-cert-file does not contain a certificate"
     );
     let key =
         PrivateKeyDer::from_pem_slice(key).context("--ssl-key-file is not a private key in PEM")?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder =
         ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder
-        .context("TLS cannot be set up")?
-        .with_no_client_auth();
+    let builder = builder.context("cannot set up TLS")?.with_no_client_auth();
     let mut config = builder
         .with_single_cert(chain, key)
-        .context("certificate and key do not belong together")?;
+        .context("the certificate and the key do not match")?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -235,11 +233,11 @@ mod tests {
     fn what_is_wrong_with_the_files_is_said() {
         let dir = tempfile::tempdir().unwrap();
         for (texts, expected) in [
+            ([ONE[0], TWO[1]], "the certificate and the key do not match"),
             (
-                [ONE[0], TWO[1]],
-                "certificate and key do not belong together",
+                ["", ONE[1]],
+                "--ssl-cert-file does not contain a certificate",
             ),
-            (["", ONE[1]], "--ssl-cert-file has no certificate in it"),
             ([ONE[0], "x"], "--ssl-key-file is not a private key in PEM"),
         ] {
             let error = Certificate::open(write(dir.path(), texts)).err().unwrap();

@@ -57,7 +57,7 @@ pub async fn router(
     };
     let web = Web::new(setup)
         .await
-        .context("cannot read what the dashboard needs from the database")?;
+        .context("cannot read the data of the dashboard from the database")?;
     Ok(http::door(Arc::clone(ctx)).merge(http::router(Arc::new(web))))
 }
 
@@ -76,14 +76,14 @@ pub fn tell_use(config: &ServerConfig) {
     let may = &config.permissions.web;
     match &config.web.auth {
         server::WebAuth::Basic { .. } => {
-            info!(%may, "The pages and the API ask for a password (--web-allow)");
+            info!(%may, "The pages and the API require a password (--web-allow)");
         }
         server::WebAuth::Open if may.is_empty() => info!(
-            "The pages and the API ask for no password, so they only show, and not what runs print; --web-basic-auth turns \
-             on the rest"
+            "The pages and the API do not require a password, so they are read-only and hide the output of runs; \
+             --web-basic-auth turns on the rest"
         ),
         server::WebAuth::Open => {
-            warn!(%may, "Anybody who reaches the pages may change something (--allow-anonymous-web)");
+            warn!(%may, "Anybody who can open the pages may make changes (--allow-anonymous-web)");
         }
     }
 }

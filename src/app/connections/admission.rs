@@ -220,13 +220,13 @@ impl Admission {
         match full {
             Full::InAll => warn!(
                 refused, most = in_all, %peer,
-                "Connections are refused: as many requests are being answered as this server may have connections. It is \
-                 derived from the limit of open files (docs/operations.md, Connections)"
+                "Connections are refused: the server has reached its limit of connections. The limit depends on that \
+                 of open files (docs/operations.md, Connections)"
             ),
             Full::OfAddress => warn!(
                 refused, most = per_address, %peer,
-                "Connections are refused: one address has as many as it may have. If it is a proxy or a load balancer, \
-                 name it in --trusted-proxies (docs/operations.md, Connections)"
+                "Connections are refused: one address has reached its limit of connections. If it is a proxy or a \
+                 load balancer, add it to --trusted-proxies (docs/operations.md, Connections)"
             ),
         }
     }

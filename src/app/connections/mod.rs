@@ -107,7 +107,7 @@ impl WebServer {
                     }
                     Err(error) if is_of_one_connection(&error) => {}
                     Err(error) => {
-                        warn!(%error, "A connection could not be accepted");
+                        warn!(%error, "Could not accept a connection");
                         tokio::time::sleep(AFTER_ERROR).await;
                     }
                 }
@@ -126,7 +126,7 @@ impl WebServer {
     ) {
         tokio::select! {
             end = place.progress.overdue() => {
-                debug!(%peer, ?end, "A connection was ended");
+                debug!(%peer, ?end, "Closed a connection");
                 if end == End::TooSlow {
                     self.admission.closed("too_slow");
                 }
@@ -155,7 +155,7 @@ impl WebServer {
             None => self.answer(stream, ends, progress, ended).await,
             Some(certificate) => match certificate.handshake(stream).await {
                 Ok(stream) => self.answer(stream, ends, progress, ended).await,
-                Err(error) => debug!(%error, %peer, "A connection has not agreed on keys"),
+                Err(error) => debug!(%error, %peer, "The TLS handshake of a connection failed"),
             },
         }
     }
@@ -181,7 +181,7 @@ impl WebServer {
                 // Not the connection's own future, which would close the socket.
                 served = poll_fn(|cx| connection.poll_without_shutdown(cx)) => match served {
                     Ok(()) => break,
-                    Err(error) => return debug!(%error, peer = %ends.peer, "A connection broke off"),
+                    Err(error) => return debug!(%error, peer = %ends.peer, "A connection ended early"),
                 },
                 () = &mut ended => std::pin::Pin::new(&mut connection).graceful_shutdown(),
             }
@@ -223,7 +223,7 @@ async fn linger(mut io: impl AsyncRead + AsyncWrite + Unpin, time: Duration) {
         Ok::<_, io::Error>(())
     };
     if let Ok(Err(error)) = tokio::time::timeout(time, lingering).await {
-        debug!(%error, "A connection broke off");
+        debug!(%error, "A connection ended early");
     }
 }
 

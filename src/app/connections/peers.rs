@@ -59,11 +59,11 @@ enum Refusal {
 impl Refusal {
     const fn why(self) -> &'static str {
         match self {
-            Self::OfRun => "a run has its other end",
-            Self::Closed => "its other end was closed at once",
+            Self::OfRun => "the client is a process of a run",
+            Self::Closed => "the client closed it at once",
             Self::Unknown => {
-                "a run is under way, and which process of the server's own user has its other end cannot be found out; a proxy \
-                 on this machine has to run as another user, or where the server can see it"
+                "a run is in progress, and the server cannot determine which process of its own user opened it. A \
+                 proxy on this machine must run as another user, or where the server can see it"
             }
         }
     }
@@ -83,7 +83,7 @@ impl Peers {
         );
         if !matches!(socket_between(local, nobody), Ok(Some(_))) {
             warn!(
-                "The kernel does not say whose connections are (CONFIG_INET_DIAG), so runs can open the pages"
+                "The kernel does not report the owners of connections (CONFIG_INET_DIAG), so runs can open the pages"
             );
             return Ok(None);
         }
@@ -128,7 +128,7 @@ impl Peers {
         let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
         if told_at.is_none_or(|told_at| told_at.elapsed() >= TELL_EVERY) {
             *told_at = Some(Instant::now());
-            warn!(%peer, "A connection from this machine was refused: {}", refusal.why());
+            warn!(%peer, "Refused a connection from this machine: {}", refusal.why());
         }
     }
 }
@@ -287,7 +287,7 @@ fn read_answer(answer: &[u8]) -> io::Result<Option<Socket>> {
     let odd = || {
         io::Error::new(
             io::ErrorKind::InvalidData,
-            "the kernel's answer about a socket cannot be read",
+            "cannot read the answer of the kernel about a socket",
         )
     };
     let number = |at: usize| {

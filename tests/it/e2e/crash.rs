@@ -167,7 +167,10 @@ async fn what_was_taken_before_a_crash_is_worked_on_after_it(backend: Backend) {
     let visit = gate.visit().await;
     // A server that was told to stop accepts webhooks until the end, but begins nothing new.
     world.server.terminate();
-    world.server.logged("Told to stop").await;
+    world
+        .server
+        .logged("Stopping: the server starts no new work")
+        .await;
     let second = world.open("second", &[("b/main.tf", &gate.code())]).await;
     let deliveries = world.github.deliveries();
     let answered = Attempt::Answered(200);

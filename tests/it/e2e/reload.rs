@@ -31,7 +31,7 @@ async fn a_hangup_has_the_file_of_repositories_read_again() {
     world.server.signal(Signal::SIGHUP);
     world
         .server
-        .logged("is refused, what it said before goes on to hold")
+        .logged("is refused; the previous content stays in effect")
         .await;
     world.server.logged("--> ").await;
     assert!(
@@ -49,7 +49,7 @@ async fn a_hangup_has_the_file_of_repositories_read_again() {
     world.server.signal(Signal::SIGHUP);
     world
         .server
-        .logged("has changed, and holds for every command from now on")
+        .logged("has changed and is in effect for new commands")
         .await;
     world
         .ask(pull, "lockkeeper plan")
@@ -62,7 +62,7 @@ async fn a_hangup_has_the_file_of_repositories_read_again() {
         world
             .server
             .log()
-            .matches("has changed, and holds for every command from now on")
+            .matches("has changed and is in effect for new commands")
             .count()
             == 2
     };
@@ -122,7 +122,7 @@ async fn a_hangup_has_the_file_of_accounts_read_again() {
     world.server.signal(Signal::SIGHUP);
     let line = world
         .server
-        .logged("--web-accounts-file is refused, what it said before goes on to hold")
+        .logged("--web-accounts-file is refused; the previous content stays in effect")
         .await;
     assert!(
         line.contains(&file.display().to_string())
@@ -145,7 +145,7 @@ async fn a_hangup_has_the_file_of_accounts_read_again() {
     world.server.signal(Signal::SIGHUP);
     world
         .server
-        .logged("has changed, and holds for every request from now on")
+        .logged("has changed and is in effect for new requests")
         .await;
     assert_eq!(
         asked("/", "kim", "kims-password-of-kim").await.0,

@@ -11,7 +11,10 @@ async fn the_first_sigterm_waits_for_the_run_and_says_how_it_ended() {
     let pull = world.open("feature", &[("main.tf", &gate.code())]).await;
     let visit = gate.visit().await;
     world.server.terminate();
-    world.server.logged("Told to stop").await;
+    world
+        .server
+        .logged("Stopping: the server starts no new work")
+        .await;
     assert_eq!(world.server.terraforms().len(), 1, "the plan goes on");
     visit.let_in();
     assert!(world.server.exit().await.success());
@@ -29,7 +32,10 @@ async fn the_second_sigterm_interrupts_a_plan_which_is_made_again_after_the_rest
     let pull = world.open("feature", &[("main.tf", &gate.code())]).await;
     let visit = gate.visit().await;
     world.server.terminate();
-    world.server.logged("Told to stop").await;
+    world
+        .server
+        .logged("Stopping: the server starts no new work")
+        .await;
     world.server.terminate();
     world.server.interrupted(1).await;
     visit.let_in();
@@ -57,7 +63,10 @@ async fn the_second_sigterm_interrupts_an_apply_which_says_how_far_it_came() {
     world.comment(pull, "lockkeeper apply").await;
     let applying = gate.reached().await;
     world.server.terminate();
-    world.server.logged("Told to stop").await;
+    world
+        .server
+        .logged("Stopping: the server starts no new work")
+        .await;
     world.server.terminate();
     assert!(world.server.exit().await.success());
     drop(applying);

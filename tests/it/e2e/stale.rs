@@ -92,7 +92,8 @@ async fn a_plan_file_that_is_gone_is_not_applied() {
     let (world, pull) = planned().await;
     std::fs::remove_dir_all(world.server.data_dir().join("plans/plans")).expect("the plan files");
     let said = world.ask(pull, "lockkeeper apply").await;
-    said.is("apply refused | . default refused").says("is gone");
+    said.is("apply refused | . default refused")
+        .says("does not exist in the store");
     plan_again_helps(world, pull, &said).await;
 }
 

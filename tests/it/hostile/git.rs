@@ -253,10 +253,7 @@ async fn nobody_else_can_read_what_the_server_writes() {
     for name in files {
         assert_eq!(mode(name).unwrap(), 0o600, "{name}");
     }
-    let warned = world
-        .server
-        .logged("can look into the data directory")
-        .await;
+    let warned = world.server.logged("can read the data directory").await;
     assert!(
         warned.contains("mode 0755") && warned.contains("chmod 700"),
         "{warned}"

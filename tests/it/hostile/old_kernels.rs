@@ -37,7 +37,7 @@ async fn who_requires_a_sandbox_does_not_start_without_one() {
     assert!(
         server
             .log()
-            .contains("Runs are separated from the server by Landlock"),
+            .contains("Landlock isolates runs from the server"),
         "{}",
         server.log()
     );
@@ -47,7 +47,7 @@ async fn who_requires_a_sandbox_does_not_start_without_one() {
 async fn by_default_runs_go_on_without_one_and_the_log_says_so() {
     without_a_sandbox(
         ordinary(),
-        "Runs are not separated from the server: this kernel has no Landlock",
+        "Runs are not isolated from the server: this kernel has no Landlock",
     )
     .await;
 }
@@ -57,7 +57,7 @@ async fn everything_works_where_nobody_wants_one() {
     let settings = ordinary().flag("--sandbox=none");
     without_a_sandbox(
         settings,
-        "Runs are not separated from the server (--sandbox none)",
+        "Runs are not isolated from the server (--sandbox none)",
     )
     .await;
 }

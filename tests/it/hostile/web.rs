@@ -642,7 +642,7 @@ async fn an_anonymous_visitor_applies_nothing_and_reads_no_output() {
     store.close().await;
     program
         .server
-        .logged("The pages and the API ask for no password, so they only show")
+        .logged("The pages and the API do not require a password, so they are read-only")
         .await;
     program.finish(&["#1 . default"]).await;
 }

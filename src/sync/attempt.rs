@@ -59,7 +59,7 @@ impl Attempt {
 impl Inner {
     pub(super) async fn attempt(&self, repo: &RepoId) -> Attempt {
         let attempt = self.under_lease(repo).await.unwrap_or_else(|error| {
-            error!(%repo, %error, "The registry of mirrors could not be read or written");
+            error!(%repo, %error, "Could not read or write the registry of mirrors");
             Attempt::NoDatabase
         });
         if let Some(outcome) = attempt.outcome() {
@@ -87,10 +87,7 @@ impl Inner {
             return Ok(Attempt::Busy);
         };
         let key = LeaseKey::repository_sync(home.as_str(), repo);
-        let held = match leases
-            .obtain(&key, "bring a mirror in step", *lease_time)
-            .await?
-        {
+        let held = match leases.obtain(&key, "sync a mirror", *lease_time).await? {
             Obtained::Held(held) => held,
             Obtained::Busy { .. } => return Ok(Attempt::Busy),
         };
@@ -130,7 +127,7 @@ impl Inner {
         };
         let done = tokio::select! {
             done = self.bring_in_step(&row) => done,
-            () = closing.cancelled() => Err(failure(FailureKind::Interrupted, "the server was told to stop")),
+            () = closing.cancelled() => Err(failure(FailureKind::Interrupted, "the server was stopping")),
         };
         let (at, jitter) = (clock.now(), self.jitter(repo));
         metrics.observe(
@@ -141,7 +138,7 @@ impl Inner {
         let (event, attempt) = match done {
             Ok(facts) => {
                 let (refs, refused) = (facts.refs, facts.refused.len());
-                info!(%repo, refs, refused, checksum = %facts.checksum, "A mirror is in step");
+                info!(%repo, refs, refused, checksum = %facts.checksum, "A mirror is in sync");
                 (
                     MirrorEvent::Succeeded {
                         at,
@@ -154,7 +151,7 @@ impl Inner {
             }
             Err(failure) => {
                 let (kind, message) = (failure.kind, failure.message.clone());
-                warn!(%repo, %kind, message, fix = kind.fix(), "A mirror could not be brought in step");
+                warn!(%repo, %kind, message, fix = kind.fix(), "Could not sync a mirror");
                 (
                     MirrorEvent::Failed {
                         at,
@@ -191,7 +188,7 @@ impl Inner {
             deadline: self.parts.fetch_time,
         };
         let synced = if row.state.needs_rebuild() {
-            warn!(repo = %row.repo, "A mirror is made anew");
+            warn!(repo = %row.repo, "Creating a mirror again");
             mirror.rebuild(&remote, &wanted).await
         } else {
             mirror.sync(&remote, &wanted).await
@@ -227,7 +224,7 @@ impl Inner {
         let heads = heads.map_err(|error| {
             failure(
                 FailureKind::Other,
-                &format!("the open pulls are not known: {error}"),
+                &format!("cannot list the open pull requests: {error}"),
             )
         })?;
         let name = |number| {
@@ -315,7 +312,7 @@ impl Inner {
             .unless_wanted(mirror.repo(), is_overdue, work)
             .await;
         if done.is_none() {
-            info!(repo = %mirror.repo(), "Upkeep of a mirror steps aside for a command");
+            info!(repo = %mirror.repo(), "Stopped the maintenance of a mirror because a command needs it");
         }
         done
     }
@@ -327,7 +324,7 @@ async fn size(mirror: &Mirror) -> Option<u64> {
         .size()
         .await
         .inspect_err(
-            |error| warn!(repo = %mirror.repo(), %error, "The size of a mirror is not known"),
+            |error| warn!(repo = %mirror.repo(), %error, "Could not determine the size of a mirror"),
         )
         .ok()
 }
@@ -337,7 +334,7 @@ async fn maintain(mirror: &Mirror) -> bool {
     match mirror.maintain().await {
         Ok(()) => true,
         Err(error) => {
-            warn!(repo = %mirror.repo(), %error, "A mirror could not be tidied up, which is tried again");
+            warn!(repo = %mirror.repo(), %error, "Could not clean up a mirror; this will be retried");
             false
         }
     }

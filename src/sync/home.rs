@@ -15,7 +15,7 @@ const FILE: &str = "replica-id";
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     /// The file cannot be read or created.
-    #[error("cannot read or make {path}")]
+    #[error("cannot read or create {path}")]
     Io {
         /// Path of the file.
         path: String,
@@ -24,8 +24,8 @@ pub enum HomeError {
     },
     /// The file contains something other than a name.
     #[error(
-        "{path} does not hold the name of a data directory: restore it, or delete it, and the mirrors of this directory are \
-         looked at anew under a new name"
+        "{path} does not contain the name of a data directory. Restore the file, or delete it: then the mirrors of \
+         this directory are checked again under a new name"
     )]
     Invalid {
         /// Path of the file.

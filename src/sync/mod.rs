@@ -226,7 +226,7 @@ impl Syncer {
                 .await
         };
         if let Err(error) = noted.await {
-            warn!(%repo, %error, "That a mirror is used could not be noted");
+            warn!(%repo, %error, "Could not record the use of a mirror");
         }
     }
 
@@ -271,7 +271,7 @@ impl Inner {
             match store.repository_event_walk(home, EVENTS).await? {
                 EventWalk::NoCursor => {
                     let repositories = store.repository_event_begin(home).await?;
-                    info!(%home, repositories, "This data directory begins to follow what happens to repositories");
+                    info!(%home, repositories, "This data directory now follows the events of repositories");
                 }
                 EventWalk::Walked(0) => break,
                 EventWalk::Walked(many) => walked += many as u64,
@@ -296,7 +296,7 @@ impl Inner {
                     .failure
                     .map(|failure| failure.message)
                     .unwrap_or_default();
-                info!(%repo, %home, message, "The sync of a mirror was cut off and is made again");
+                info!(%repo, %home, message, "The sync of a mirror was interrupted and will be retried");
                 ended += 1;
             }
         }
@@ -342,7 +342,7 @@ impl Inner {
         wanted.dedup();
         for repo in store.mirror_list_unknown(home, wanted).await? {
             if wants.includes(store, &repo).await? && store.mirror_know(home, &repo, None).await? {
-                info!(%repo, "A repository gets its mirror when there is nothing else to do");
+                info!(%repo, "A repository will get a mirror when no other work is left");
             }
         }
         Ok(())
@@ -375,16 +375,16 @@ impl Inner {
                 Ok(true) => {
                     let span = info_span!("sync", %repo);
                     let outcome = self.attempt(&repo).instrument(span).await;
-                    debug!(%repo, ?outcome, "An attempt at a mirror ended");
+                    debug!(%repo, ?outcome, "An attempt to sync a mirror ended");
                 }
                 Ok(false) => {
                     if let Err(error) = self.forget(wants, &repo).await {
-                        error!(%repo, %error, "A mirror of a repository that is not served any more could not be forgotten");
+                        error!(%repo, %error, "Could not remove a mirror of an unused repository from the registry");
                     }
                 }
                 // The mirror stays due: the next round checks again.
                 Err(error) => {
-                    error!(%repo, %error, "Whether somebody has claimed a repository could not be asked");
+                    error!(%repo, %error, "Could not check whether a repository is claimed");
                 }
             }
         }
@@ -399,7 +399,7 @@ impl Inner {
             return Ok(());
         };
         if !wants.includes(store, repo).await? && !store.mirror_forget(&row).await? {
-            debug!(%repo, "A mirror that was to be forgotten was changed at that moment, and is looked at again");
+            debug!(%repo, "An unused mirror was changed before its removal from the registry; it will be checked again");
         }
         Ok(())
     }

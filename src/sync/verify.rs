@@ -63,7 +63,7 @@ fn difference(here: &RefList, there: &RefList) -> String {
         .collect();
     let sorts = [
         ("missing here", missing),
-        ("gone there", gone),
+        ("deleted there", gone),
         ("at another commit", moved),
     ];
     let named = sorts.iter().filter_map(|(what, refs)| {
@@ -73,7 +73,7 @@ fn difference(here: &RefList, there: &RefList) -> String {
     let (ours, theirs) = (here.checksum(), there.checksum());
     let named = named.collect::<Vec<_>>().join("; ");
     format!(
-        "the references fetched ({ours}) are not those that the forge advertises ({theirs}): {named}"
+        "the fetched references ({ours}) differ from those that the forge advertises ({theirs}): {named}"
     )
 }
 
@@ -109,7 +109,8 @@ mod tests {
         let (_, named) = text.split_once("): ").unwrap();
         assert_eq!(
             named,
-            "2 missing here, as refs/heads/new; 1 gone there, as refs/heads/old; 1 at another commit, as refs/heads/a"
+            "2 missing here, as refs/heads/new; 1 deleted there, as refs/heads/old; 1 at another commit, as \
+             refs/heads/a"
         );
     }
 }

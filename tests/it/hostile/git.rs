@@ -116,7 +116,7 @@ async fn a_filter_in_the_mirror_of_another_repository_changes_no_code() {
     // A sync after this moment would find the planted filter and replace the mirror.
     world
         .server
-        .logged("A mirror is in step repo=github.test/acme/infra refs=3")
+        .logged("A mirror is in sync repo=github.test/acme/infra refs=3")
         .await;
     let (mirror, mark) = (mirror_of(&world), world.dir.path().join("filter-ran"));
     plant_filter(&mirror, &mark);

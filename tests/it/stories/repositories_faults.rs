@@ -172,10 +172,7 @@ async fn a_forge_that_answers_nothing_is_given_up_and_keeps_nobody_else_waiting(
     bot.ask_for_sync().await;
     bot.github.fault(GIT, 1_000, Fault::Hang);
     let attempt = bot.attempt_that_hangs().await;
-    assert_eq!(
-        bot.lease_of_infra().await.as_deref(),
-        Some("bring a mirror in step")
-    );
+    assert_eq!(bot.lease_of_infra().await.as_deref(), Some("sync a mirror"));
     let ctx = &bot.replica.ctx;
     assert!(
         ctx.store

@@ -124,7 +124,7 @@ impl Leases {
             self.0
                 .metrics
                 .count(Metric::LeaseRefusals, &[key.kind().as_str()]);
-            warn!(%key, holder, %until, purpose, "cannot obtain an exclusive lease");
+            warn!(%key, holder, %until, purpose, "Cannot obtain an exclusive lease");
         }
         Ok(obtained)
     }
@@ -189,7 +189,7 @@ impl Leases {
             pulse.ran_out().await;
             for hold in self.0.registry.cancel_all() {
                 self.0
-                    .lost(&hold, "this server could not say in time that it is there");
+                    .lost(&hold, "this server could not renew its own lease in time");
             }
             pulse.came_back().await;
         }
@@ -249,11 +249,11 @@ impl Inner {
         match self.store.lease_renew(hold, self.ends_at(time)).await {
             Ok(true) => self.registry.renewed(hold, asked),
             Ok(false) if self.registry.cancel(hold) => {
-                self.lost(hold, "it ended, or was given back by hand");
+                self.lost(hold, "it expired, or was released manually");
             }
             Ok(false) => {}
             Err(error) => {
-                warn!(key = hold.key, %error, "A lease could not be renewed, which is tried again");
+                warn!(key = hold.key, %error, "Could not renew a lease; this will be retried");
             }
         }
     }
@@ -264,11 +264,11 @@ impl Inner {
         match self.store.lease_release(hold).await {
             Ok(was_held) => {
                 if self.registry.forget(hold) && !was_held {
-                    info!(key = hold.key, "A lease was gone before its work had ended");
+                    info!(key = hold.key, "A lease ended before its work");
                 }
             }
             Err(error) => {
-                warn!(key = hold.key, %error, "A lease could not be given back, which is tried again");
+                warn!(key = hold.key, %error, "Could not release a lease; this will be retried");
             }
         }
     }
@@ -280,7 +280,7 @@ impl Inner {
         );
         warn!(
             key = hold.key,
-            why, "An exclusive lease was lost; what is done under it is stopped"
+            why, "An exclusive lease was lost; its work is stopped"
         );
     }
 

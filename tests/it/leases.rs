@@ -168,7 +168,7 @@ async fn what_cannot_be_obtained_is_logged_and_counted(db: &TestDb) {
     let heard = heard.end();
     let line = heard
         .lines()
-        .find(|line| line.contains("cannot obtain an exclusive lease"))
+        .find(|line| line.contains("Cannot obtain an exclusive lease"))
         .expect(&heard);
     assert!(
         line.contains("WARN") && line.contains(key().as_str()) && line.contains(&holder),
@@ -301,7 +301,7 @@ async fn a_turn_lasts_to_its_end_after_a_success_and_no_longer_after_a_failure(d
         .advance(period.saturating_sub(Duration::from_micros(1)));
     assert!(turn(&one).await.is_none() && turn(&two).await.is_none());
     assert!(
-        !heard.end().contains("cannot obtain")
+        !heard.end().contains("Cannot obtain")
             && metrics.render().contains("{kind=\"reconciler\"} 0\n")
     );
     db.clock.advance(Duration::from_micros(1));

@@ -50,7 +50,7 @@ impl Job<Ctx> for AddReaction {
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
-        warn!(repo = %self.repo, comment = self.comment, error = error.message(), "A reaction could not be added");
+        warn!(repo = %self.repo, comment = self.comment, error = error.message(), "Could not add a reaction");
         Ok(())
     }
 }

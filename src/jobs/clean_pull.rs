@@ -32,12 +32,12 @@ impl Job<Ctx> for CleanPull {
     async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
         let removed = ctx.checkouts.remove_pull(&self.pull).await;
         removed
-            .context("cannot remove the checkouts of a closed pull")
+            .context("cannot remove the checkouts of a closed pull request")
             .map_err(|error| JobError::Retry { at: None, error })
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
-        warn!(pull = %self.pull, error = error.message(), "The checkouts of a closed pull could not be removed");
+        warn!(pull = %self.pull, error = error.message(), "Could not remove the checkouts of a closed pull request");
         Ok(())
     }
 }

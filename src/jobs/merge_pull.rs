@@ -55,7 +55,7 @@ impl Job<Ctx> for MergePull {
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
         let row = ctx.store.command_get(self.command).await?;
         let row = row.ok_or_else(|| {
-            JobError::Fail(anyhow!("the command {} is not on record", self.command))
+            JobError::Fail(anyhow!("the command {} does not exist", self.command))
         })?;
         match commands::merge(ctx, self, &row, attempt, &write_permit(ctx)).await? {
             Merging::Done => {}
@@ -72,10 +72,10 @@ impl Job<Ctx> for MergePull {
     }
 
     async fn gave_up(&self, ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
-        warn!(pull = %self.pull, error = error.message(), "A pull request could not be merged");
+        warn!(pull = %self.pull, error = error.message(), "Could not merge a pull request");
         let row = ctx.store.command_get(self.command).await?;
         let hint = format!(
-            "Comment `{} apply` to try once more, or merge by hand.",
+            "Comment `{} apply` to try again, or merge it manually.",
             ctx.settings.executable
         );
         let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
@@ -89,7 +89,7 @@ impl Job<Ctx> for MergePull {
                 .map(|error| format!("{}.", describe_error(error)))
         };
         let message = of_forge.or_else(of_git);
-        let message = message.unwrap_or_else(|| "something inside Lockkeeper failed.".to_owned());
+        let message = message.unwrap_or_else(|| "an internal error occurred.".to_owned());
         let why = UserText::new(message, [hint]);
         for post in commands::not_merged(ctx, self, row.as_ref(), why) {
             ctx.store.job_push(&post.to_new()).await?;

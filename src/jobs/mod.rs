@@ -172,7 +172,7 @@ impl Jobs {
 
     async fn call(&self, attempt: &Attempt) -> Result<(), JobError> {
         by_kind!(attempt.lease.kind.as_str(), J => read::<J>(attempt)?.run(&self.0.under(attempt), attempt).await, else => |kind| {
-            Err(JobError::Fail(anyhow!("no job of the kind `{kind}` is known to this version")))
+            Err(JobError::Fail(anyhow!("this version does not know jobs of the kind `{kind}`")))
         })
     }
 }

@@ -66,7 +66,7 @@ impl PostComment {
         let found = found.map_err(|error| patient(error.into(), attempt))?;
         match found.first() {
             Some(comment) => {
-                info!(pull = %self.pull, comment, "The comment had got through before");
+                info!(pull = %self.pull, comment, "The comment had been posted before");
                 duplicates.keep_first(ctx, &found).await?;
             }
             None => self.post(ctx, attempt).await?,
@@ -96,7 +96,7 @@ impl Job<Ctx> for PostComment {
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
-        warn!(pull = %self.pull, error = error.message(), "A comment could not be posted");
+        warn!(pull = %self.pull, error = error.message(), "Could not post a comment");
         Ok(())
     }
 }

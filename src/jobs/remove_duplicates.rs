@@ -48,7 +48,7 @@ impl RemoveDuplicates {
                 )
                 .await;
             deleted?;
-            info!(pull = %self.pull, comment = later, "Deleted a comment that stood twice");
+            info!(pull = %self.pull, comment = later, "Deleted a duplicate comment");
         }
         Ok(())
     }
@@ -83,7 +83,7 @@ impl Job<Ctx> for RemoveDuplicates {
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
-        warn!(pull = %self.pull, error = error.message(), "Whether a comment stands twice could not be found out");
+        warn!(pull = %self.pull, error = error.message(), "Could not check for duplicate comments");
         Ok(())
     }
 }

@@ -66,7 +66,7 @@ impl Job<Ctx> for RepeatStatus {
         warn!(
             statuses = self.statuses,
             error = error.message(),
-            "A status could not be set once more"
+            "Could not set a status again"
         );
         Ok(())
     }

@@ -98,7 +98,7 @@ impl Job<Ctx> for SetStatus {
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
-        warn!(repo = %self.repo, context = %self.status.context, error = error.message(), "A status could not be set");
+        warn!(repo = %self.repo, context = %self.status.context, error = error.message(), "Could not set a status");
         Ok(())
     }
 }

@@ -56,7 +56,7 @@ impl Job<Ctx> for SettleRepository {
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         let ForgeRepo { id, repo, .. } = &self.told;
-        warn!(%repo, id, error = error.message(), "Which repository a delivery has named could not be found out");
+        warn!(%repo, id, error = error.message(), "Could not determine the repository of a delivery");
         Ok(())
     }
 }

@@ -47,7 +47,7 @@ impl Job<Ctx> for TellLoss {
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
-        warn!(pull = %self.pull, error = error.message(), "A pull request could not be told that it lost a lock");
+        warn!(pull = %self.pull, error = error.message(), "Could not notify a pull request of the loss of a lock");
         Ok(())
     }
 }

@@ -123,7 +123,7 @@ impl From<ForgeError> for JobError {
 
 /// The server stopped during a job more often than allowed.
 #[derive(Debug, thiserror::Error)]
-#[error("the server stopped in the middle of it {times} times, perhaps because of it")]
+#[error("the server stopped during the job {times} times; the job may be the cause")]
 pub struct CutOff {
     /// Number of interrupted attempts.
     pub times: i64,

@@ -59,7 +59,7 @@ impl LeaseKeeper {
             .replica_beat(&self.replica, presence, &running, until)
             .await?;
         for job in running.into_iter().filter(|job| !held.contains(job)) {
-            warn!(job.id = %job, "Another replica took the job over; it is stopped here");
+            warn!(job.id = %job, "Another replica took over the job; it is stopped on this server");
             self.running.cancel(job);
         }
         self.pulse.beat(beat);
@@ -73,7 +73,7 @@ impl LeaseKeeper {
             self.pulse.ran_out().await;
             warn!(
                 jobs = self.running.count(),
-                "The leases could not be renewed in time; all work is stopped here"
+                "Could not renew the leases in time; all work on this server is stopped"
             );
             self.running.cancel_all();
             self.pulse.came_back().await;
@@ -86,7 +86,7 @@ impl LeaseKeeper {
         if jobs > 0 {
             info!(
                 jobs,
-                "Left work to the other replicas, or to the next start"
+                "Left jobs to the other replicas, or to the next start"
             );
         }
         Ok(())
@@ -103,7 +103,7 @@ pub async fn requeue_orphans(
     let orphans = store.job_requeue_orphans(clock.now()).await?;
     store.replica_end_leases().await?;
     if orphans > 0 {
-        info!(orphans, "Took over jobs whose worker had gone");
+        info!(orphans, "Queued jobs of stopped servers again");
         nudge.nudge();
     }
     Ok(orphans)

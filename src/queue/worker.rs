@@ -247,7 +247,7 @@ impl<R: Runner> Worker<R> {
             Err(error) => self.after_error(&attempt, error).await?,
         };
         if finish == Finish::LeaseLost {
-            warn!("Another replica took the job over while it was worked on");
+            warn!("Another replica took over the job during its work");
         }
         Ok(())
     }
@@ -257,16 +257,12 @@ impl<R: Runner> Worker<R> {
     async fn let_go(&self, lease: &JobLease) -> Result<(), sqlx::Error> {
         let again = self
             .store
-            .job_retry(
-                lease,
-                self.clock.now(),
-                "the lease could not be renewed in time",
-            )
+            .job_retry(lease, self.clock.now(), "could not renew the lease in time")
             .await?;
         match again {
             Finish::LeaseLost => warn!("Lost the lease of the job; its result is not written"),
             Finish::Recorded => {
-                warn!("The lease of the job could not be renewed in time; it is begun again");
+                warn!("Could not renew the lease of the job in time; the job is started again");
             }
         }
         Ok(())
@@ -287,10 +283,7 @@ impl<R: Runner> Worker<R> {
         let last = lease.tries() >= self.runner.max_attempts(&lease.kind);
         match &error {
             JobError::Retry { at, .. } if !last => {
-                warn!(
-                    error = message,
-                    "The job did not end well and is tried again"
-                );
+                warn!(error = message, "The job failed and will be retried");
                 let wait = TimeDelta::from_std(backoff(lease.tries())).unwrap_or(TimeDelta::MAX);
                 self.store
                     .job_retry(
@@ -301,11 +294,11 @@ impl<R: Runner> Worker<R> {
                     .await
             }
             JobError::Retry { .. } | JobError::Fail(_) => {
-                error!(error = message, "The job is given up");
+                error!(error = message, "The job failed and will not be retried");
                 if let Err(report) = self.runner.gave_up(attempt, &error).await {
                     error!(
                         error = format!("{report:#}"),
-                        "Nobody could be told that the job was given up"
+                        "Could not report the failure of the job"
                     );
                 }
                 self.store.job_fail(lease, &message).await

@@ -34,7 +34,7 @@ pub struct Held {
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// The credential cannot be decrypted.
-    #[error("the credential {id} that its owner gave for it cannot be read: {reason}")]
+    #[error("cannot decrypt the credential {id} of the repository: {reason}")]
     Sealed {
         /// Number of the credential.
         id: CredentialId,
@@ -43,10 +43,10 @@ pub enum AccessError {
     },
     /// The credential was decrypted, but its content is not understood.
     #[error(
-        "the credential {0} that its owner gave for it is not understood here: was it kept by a newer server?"
+        "the credential {0} of the repository has an unknown format. A newer server may have stored it"
     )]
     Unknown(CredentialId),
     /// The database did not answer; the failure is temporary.
-    #[error("the database did not say which credential its owner gave for it")]
+    #[error("cannot look up the credential of the repository in the database")]
     Store(#[source] sqlx::Error),
 }

@@ -35,7 +35,7 @@ pub trait RateGates: Send + Sync + 'static {
 
 /// Error of the database, which did not answer; the failure is temporary.
 #[derive(Debug, thiserror::Error)]
-#[error("the database did not say whether the forge asked to wait")]
+#[error("cannot look up in the database whether the forge asked to wait")]
 pub struct GateError(#[from] sqlx::Error);
 
 /// Gates of this process alone.

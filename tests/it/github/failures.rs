@@ -27,8 +27,8 @@ async fn refusals_are_classified_and_not_repeated() {
     for (status, expected) in [
         (
             301,
-            "github.com rejected pull request acme/infra#12: it is now somewhere else (HTTP status 301 Moved \
-            Permanently): was the repository renamed or transferred?",
+            "github.com rejected pull request acme/infra#12: it has moved (HTTP status 301 Moved Permanently): was \
+            the repository renamed or transferred?",
         ),
         (
             401,

@@ -137,7 +137,7 @@ impl PullAnswer {
             ));
         }
         if !self.html_url.starts_with("https://") && !self.html_url.starts_with("http://") {
-            return Err("the address of its page is not one of the web".to_owned());
+            return Err("the address of its page is not an HTTP URL".to_owned());
         }
         let base = self.base.repo.as_ref();
         Ok(Pull {

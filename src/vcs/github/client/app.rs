@@ -247,7 +247,7 @@ impl App {
         encode(&Header::new(Algorithm::RS256), &claims, &self.key)
             .map(|jwt| Secret::new(&jwt))
             .map_err(|error| {
-                let message = format!("the key of the GitHub App cannot sign: {error}");
+                let message = format!("cannot sign with the key of the GitHub App: {error}");
                 Failure::denied(&wire.host, "any request of the GitHub App", &message)
             })
     }

@@ -51,10 +51,7 @@ impl TokenSource {
         let token = match self {
             Self::Fixed(token) => token.clone(),
             Self::File(path) => read_file(path).await.map_err(|error| {
-                format!(
-                    "the token file `{}` cannot be read: {error}",
-                    path.display()
-                )
+                format!("cannot read the token file `{}`: {error}", path.display())
             })?,
         };
         let usable = token.expose().bytes().all(|c| c.is_ascii_graphic());
@@ -64,7 +61,7 @@ impl TokenSource {
             }
             Self::Fixed(_) if token.is_empty() => Err("the token is empty".to_owned()),
             Self::Fixed(_) | Self::File(_) if !usable => {
-                Err("the token has characters that no token can have".to_owned())
+                Err("the token has invalid characters".to_owned())
             }
             Self::Fixed(_) | Self::File(_) => Ok(token),
         }
@@ -245,7 +242,7 @@ async fn user_login(
     };
     match configured {
         Some(user) if failure.is_of_another_kind() => {
-            tracing::warn!(host = %wire.host, user, "The token may not read its own account; `{user}` is taken to be it");
+            tracing::warn!(host = %wire.host, user, "The token cannot read its own account; `{user}` is assumed");
             Ok(user.to_owned())
         }
         _ => Err(failure),

@@ -130,7 +130,7 @@ impl Answer {
         let mut deserializer = serde_json::Deserializer::from_slice(&self.body);
         serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
             let message = format!(
-                "the answer cannot be understood at `{}`: {}",
+                "cannot parse the answer at `{}`: {}",
                 error.path(),
                 error.inner()
             );

@@ -149,7 +149,7 @@ fn with_needed_permission(refusal: &Refusal<'_>, message: String) -> String {
 
 fn moved(refusal: &Refusal<'_>) -> String {
     format!(
-        "it is now somewhere else (HTTP status {}): was the repository renamed or transferred?",
+        "it has moved (HTTP status {}): was the repository renamed or transferred?",
         refusal.status
     )
 }

@@ -10,7 +10,7 @@ use crate::model::{HostName, RepoId};
 pub enum InvalidEndpoint {
     /// The value of `--gh-hostname` is not a host name.
     #[error(
-        "`{0}` is not a host name: give it without `https://` and without a path, like `github.example.com`"
+        "`{0}` is not a host name. Write it without `https://` and without a path, like `github.example.com`"
     )]
     Host(String),
     /// The value of `--gh-api-url` cannot be the base of an API.
@@ -90,7 +90,7 @@ fn checked(url: Url) -> Result<Url, InvalidEndpoint> {
     let reason = if !matches!(url.scheme(), "http" | "https") {
         "it starts with neither `https://` nor `http://`"
     } else if !url.username().is_empty() || url.password().is_some() {
-        "it holds credentials; give them with the flags made for them"
+        "it contains credentials. Use the flags for credentials"
     } else if url.query().is_some() || url.fragment().is_some() {
         "it has a query or a fragment"
     } else {

@@ -73,7 +73,7 @@ fn listed(repo: &RepoId, entry: PullAnswer) -> Option<ListedPull> {
             archived: pull.archived,
         }),
         Err(message) => {
-            warn!(pull = %at, message, "An open pull request in the list of GitHub cannot be read");
+            warn!(pull = %at, message, "Could not parse an open pull request in the list of GitHub");
             None
         }
     }

@@ -115,7 +115,7 @@ fn obstacle(check: &RequiredCheck, state: RequiredState) -> Option<Obstacle> {
         RequiredState::Failed => is(CheckState::Failed),
         RequiredState::OfUnknownApp => Some(Obstacle::Hidden {
             rule: format!("the required check `{}`", check.context.replace('`', "'")),
-            why: "it is required of a particular GitHub App, and GitHub does not tell which App set the status"
+            why: "it must come from a specific GitHub App, and GitHub does not return which App set the status"
                 .to_owned(),
         }),
     }

@@ -66,12 +66,12 @@ const USER_OF_TOKENS: &str = "x-access-token";
 pub enum GitHubSetupError {
     /// The key of the App is not valid.
     #[error(
-        "the key of the GitHub App is not an RSA private key in PEM ({0}): download one from the App's settings"
+        "the key of the GitHub App is not an RSA private key in PEM ({0}). Download one from the settings of the App"
     )]
     AppKey(String),
     /// The HTTP client cannot be created, usually because this machine has no usable certificates of authorities.
     #[error(
-        "the HTTP client cannot be made ({0}): are the certificates of the system (ca-certificates) installed?"
+        "cannot create the HTTP client ({0}). Check that the certificates of the system (ca-certificates) are installed"
     )]
     Client(String),
 }

@@ -141,11 +141,10 @@ async fn only_writers(
     via: Installation,
     mut approval: Approval,
 ) -> Result<Approval, Failure> {
-    let what = format!("who may write to {}", repo.full_name());
+    let what = format!("the people with write access to {}", repo.full_name());
     if approval.by.len() + approval.asking.len() > MAX_ASKED {
-        let message = format!(
-            "more than {MAX_ASKED} people have reviewed, which are too many to ask about one by one"
-        );
+        let message =
+            format!("more than {MAX_ASKED} people have reviewed, too many to check one by one");
         return Err(Failure::rejected(&github.wire.host, &what, &message));
     }
     for (login, commit) in std::mem::take(&mut approval.by) {
@@ -182,7 +181,7 @@ pub(super) async fn may_write(
     );
     let call = Call::get(
         path,
-        format!("what `{login}` may do in {}", repo.full_name()),
+        format!("the permissions of `{login}` in {}", repo.full_name()),
     );
     match github
         .credentials

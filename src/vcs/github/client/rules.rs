@@ -122,7 +122,7 @@ struct ProtectedCheck {
     app_id: Option<i64>,
 }
 
-const NOT_TOLD: &str = "GitHub's REST API does not tell";
+const NOT_TOLD: &str = "GitHub's REST API does not return it";
 
 /// Fetches all rules of a branch.
 pub(super) async fn of(
@@ -187,7 +187,7 @@ async fn classic(
         return Ok(None);
     }
     let what = format!(
-        "the protection of the branch `{branch}` of {}, which takes the permission to read administration",
+        "the protection of the branch `{branch}` of {}, which requires the permission to read administration",
         repo.full_name()
     );
     let call = Call::get(format!("{path}/protection"), what);

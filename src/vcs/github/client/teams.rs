@@ -69,7 +69,7 @@ pub(super) async fn list(
         }
         if slugs.len() > most {
             let message = format!(
-                "there are more than {most}, which are too many to ask about one by one: name those that count in --gh-team-allowlist"
+                "there are more than {most}, too many to check one by one. List the teams that matter in --gh-team-allowlist"
             );
             return Err(Failure::rejected(&github.wire.host, &what, &message));
         }

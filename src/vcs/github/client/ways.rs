@@ -125,7 +125,7 @@ impl Ways {
             Failure::passing(
                 &wire.host,
                 what,
-                &format!("the key cannot be written down for git: {error}"),
+                &format!("cannot write the key for git: {error}"),
             )
         };
         login.transpose().map_err(cannot)
@@ -206,7 +206,7 @@ impl Ways {
                 return Err(Failure::denied(
                     &wire.host,
                     what,
-                    "an SSH key is no credential for the API",
+                    "an SSH key is not a credential for the API",
                 ));
             }
         };
@@ -226,7 +226,7 @@ impl Ways {
 }
 
 fn failure(wire: &Wire, repo: &RepoId, what: &str, error: &AccessError) -> Failure {
-    tracing::warn!(%repo, error = error as &dyn std::error::Error, "The credential of a repository cannot be used");
+    tracing::warn!(%repo, error = error as &dyn std::error::Error, "Could not use the credential of a repository");
     match error {
         AccessError::Store(_) => Failure::passing(&wire.host, what, &error.to_string()),
         AccessError::Sealed { .. } | AccessError::Unknown(_) => {

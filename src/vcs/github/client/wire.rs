@@ -249,13 +249,13 @@ impl Wire {
         };
         warn!(
             host = %scope.host, credential = scope.credential, until = %until, only_writes,
-            "GitHub asks to wait: nothing more is sent with these credentials until then"
+            "GitHub asks to wait: no more requests are sent with these credentials until then"
         );
         for traffic in closed {
             if let Err(error) = self.gates.close(scope, *traffic, until).await {
                 warn!(
                     error = chain(&error),
-                    "The other servers could not be told that GitHub asks to wait"
+                    "Could not notify the other servers that GitHub asks to wait"
                 );
             }
         }
@@ -342,7 +342,7 @@ impl Wire {
         }
         if raw.cut {
             let message = format!(
-                "the answer is larger than {} MiB, which nothing we ask for is",
+                "the answer is larger than {} MiB, the limit for every request",
                 MAX_ANSWER >> 20
             );
             return Err(Failure::rejected(&self.host, &call.what, &message));

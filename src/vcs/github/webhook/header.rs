@@ -23,7 +23,7 @@ pub enum BadHeader {
     #[error("the header {0} is missing")]
     Missing(&'static str),
     /// A header has a value that GitHub does not send.
-    #[error("the header {0} is empty, too long or has characters that GitHub does not use")]
+    #[error("the header {0} is empty or too long, or has characters that GitHub does not use")]
     Malformed(&'static str),
 }
 

@@ -55,7 +55,7 @@ pub fn parse(headers: &HeaderMap, body: &[u8], host: &HostName) -> Result<Event,
         "installation_repositories" => repositories::granted(read(&json(headers, body)?)?, host),
         "installation" => repositories::installed(read(&json(headers, body)?)?, host),
         "ping" => Ok(ignored(
-            "GitHub only asks whether the webhook is reachable (ping)",
+            "a ping: GitHub only checks that the webhook is reachable",
         )),
         other => Ok(ignored(format!("events of type `{other}` are not used"))),
     }
@@ -133,7 +133,7 @@ fn used_action(acted: &Acted) -> Result<PullAction, String> {
             Err("a pull request that becomes a draft needs no new plan".to_owned())
         }
         other => Err(format!(
-            "the action `{}` of a pull request asks for nothing",
+            "the action `{}` of a pull request is not used",
             cut(other)
         )),
     }
@@ -145,17 +145,17 @@ fn issue_comment(json: &[u8], host: &HostName) -> Result<Event, PayloadError> {
         "created" => {}
         "edited" => {
             return Ok(ignored(
-                "edited comments are not read again; write a new comment",
+                "edited comments are not read again. Write a new comment",
             ));
         }
         "deleted" => {
             return Ok(ignored(
-                "a comment was deleted; what it asked for stays asked",
+                "a comment was deleted. Its command stays in effect",
             ));
         }
         other => {
             return Ok(ignored(format!(
-                "the action `{}` of a comment asks for nothing",
+                "the action `{}` of a comment is not used",
                 cut(other)
             )));
         }

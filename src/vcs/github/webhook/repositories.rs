@@ -94,7 +94,9 @@ pub(super) fn granted(payload: GrantPayload, host: &HostName) -> Result<Event, P
     )?;
     let news = [added, removed].concat();
     if news.is_empty() {
-        return Ok(ignored("the app was neither given nor denied a repository"));
+        return Ok(ignored(
+            "the app did not gain or lose access to a repository",
+        ));
     }
     Ok(Event::Repositories { news })
 }
@@ -106,7 +108,7 @@ pub(super) fn installed(payload: InstallPayload, host: &HostName) -> Result<Even
         Some("deleted" | "suspend") => RepositoryEventKind::Deleted,
         Some(_) | None => {
             return Ok(ignored(
-                "this change of the app's installation concerns no repository",
+                "this change of the app's installation does not concern a repository",
             ));
         }
     };

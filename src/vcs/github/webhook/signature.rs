@@ -16,21 +16,20 @@ const OUTDATED_SIGNATURE: &str = "x-hub-signature";
 pub enum BadSignature {
     /// No secret is configured for the comparison; with an empty secret everybody could sign.
     #[error(
-        "no webhook secret is configured, so no signature can be checked: set one here and in the webhook's settings"
+        "no webhook secret is configured, so signatures cannot be checked. Set one here and in the settings of the \
+         webhook"
     )]
     NoSecret,
     /// The webhook has no secret on GitHub's side.
     #[error(
-        "the header X-Hub-Signature-256 is missing: set the same secret in the webhook's settings on GitHub"
+        "the header X-Hub-Signature-256 is missing. Set the same secret in the settings of the webhook on GitHub"
     )]
     Missing,
     /// A proxy dropped the better header, or the sender is not GitHub.
     #[error("only the outdated X-Hub-Signature (SHA-1) was sent; X-Hub-Signature-256 is required")]
     OnlySha1,
     /// The header is not `sha256=` and 64 hexadecimal digits, or was sent twice.
-    #[error(
-        "the header X-Hub-Signature-256 is not one `sha256=` followed by 64 hexadecimal digits"
-    )]
+    #[error("the header X-Hub-Signature-256 is not `sha256=` followed by 64 hexadecimal digits")]
     Malformed,
     /// The sender has another secret, or the body was changed in transit.
     #[error(

@@ -22,8 +22,8 @@ pub enum InvalidKnownHosts {
     },
     /// No line names the host.
     #[error(
-        "no line is about `{0}`, so that host could not be told from one that only says it is: \
-         `ssh-keyscan HOST` prints its lines; compare them with what the host publishes"
+        "no line has a key of `{0}`, so the identity of that host cannot be checked. `ssh-keyscan HOST` prints the \
+         lines; compare them with the keys that the host publishes"
     )]
     OtherHost(String),
     /// The text has too many lines or bytes.
@@ -58,7 +58,7 @@ pub(super) fn check(text: &str, host: &HostName, port: u16) -> Result<(), Invali
 /// Checks a line and returns its names.
 fn check_line(line: &str) -> Result<&str, &'static str> {
     if line.starts_with('@') {
-        return Err("lines that begin with a marker such as @cert-authority are not taken");
+        return Err("lines that begin with a marker such as @cert-authority are not supported");
     }
     let mut words = line.split_ascii_whitespace();
     let (Some(names), Some(algorithm), Some(key)) = (words.next(), words.next(), words.next())
@@ -66,13 +66,13 @@ fn check_line(line: &str) -> Result<&str, &'static str> {
         return Err("expected the name of the host, the kind of its key and the key");
     };
     if names.starts_with('|') {
-        return Err("the name of the host is hashed; write it out");
+        return Err("the name of the host is hashed. Write it in plain text");
     }
     if names.contains(['*', '?', '!']) {
-        return Err("patterns are not taken; write the name of the host out");
+        return Err("patterns are not supported. Write the full name of the host");
     }
     if line.chars().any(char::is_control) {
-        return Err("there is a control character in it");
+        return Err("it contains a control character");
     }
     let algorithm_fits = algorithm.starts_with("ssh-") || algorithm.starts_with("ecdsa-");
     let says_so = STANDARD

@@ -90,15 +90,16 @@ pub enum InvalidAccess {
     Token(&'static str),
     /// The name beside the token, or the account on an SSH host, is invalid.
     #[error(
-        "the user name has 1 to 255 letters, digits, dots, hyphens, underscores or brackets, and begins with none of `-`"
+        "the user name must have 1 to 255 letters, digits, dots, hyphens, underscores or brackets, and must not begin \
+         with `-`"
     )]
     User,
     /// The number of the App or of its installation is 0.
-    #[error("the number of {0} is 0: GitHub counts from 1")]
+    #[error("the number of {0} is 0, but GitHub counts from 1")]
     Zero(&'static str),
     /// The key of the App is invalid.
     #[error(
-        "the key of the App is not an RSA private key in PEM ({0}): download one from the settings of the App"
+        "the key of the App is not an RSA private key in PEM ({0}). Download one from the settings of the App"
     )]
     AppKey(String),
     /// The SSH key is invalid.
@@ -108,7 +109,7 @@ pub enum InvalidAccess {
     #[error("known hosts: {0}")]
     KnownHosts(#[from] InvalidKnownHosts),
     /// The port is 0.
-    #[error("no host listens on port 0")]
+    #[error("the port must not be 0")]
     Port,
 }
 
@@ -410,23 +411,23 @@ mod tests {
             (token(None, ""), "the token is empty"),
             (
                 token(None, "hunter2"),
-                "the token is shorter than 16 characters: is all of it there?",
+                "the token is shorter than 16 characters. Check that it is complete",
             ),
             (
                 token(None, "ghp_0123456789 abcdef"),
-                "the token has characters that no token can have",
+                "the token has invalid characters",
             ),
             (
                 token(Some(""), "ghp_0123456789abcdef"),
-                "the user name has 1 to 255 letters",
+                "the user name must have 1 to 255 letters",
             ),
             (
                 token(Some("a b"), "ghp_0123456789abcdef"),
-                "the user name has 1 to 255 letters",
+                "the user name must have 1 to 255 letters",
             ),
             (
                 token(Some("-oProxyCommand=x"), "ghp_0123456789abcdef"),
-                "the user name has 1 to 255 letters",
+                "the user name must have 1 to 255 letters",
             ),
             (app(0, 1), "the number of the App is 0"),
             (app(1, 0), "the number of the installation is 0"),
@@ -434,7 +435,7 @@ mod tests {
                 app(1, 1),
                 "the key of the App is not an RSA private key in PEM",
             ),
-            (ssh("git", 0), "no host listens on port 0"),
+            (ssh("git", 0), "the port must not be 0"),
             (
                 ssh("git", 22),
                 "the SSH key is not a private key of OpenSSH",

@@ -26,24 +26,24 @@ const ALGORITHMS: &[&str] = &[
 pub enum InvalidSshKey {
     /// The text is not in this format.
     #[error(
-        "is not a private key of OpenSSH (`-----BEGIN OPENSSH PRIVATE KEY-----`): `ssh-keygen -t ed25519` makes one, \
-         `ssh-keygen -p -f FILE` rewrites an old one"
+        "is not a private key of OpenSSH (`-----BEGIN OPENSSH PRIVATE KEY-----`). Create one with `ssh-keygen -t \
+         ed25519`, or convert an old one with `ssh-keygen -p -f FILE`"
     )]
     Format,
     /// The text is a public key.
-    #[error("is the public half: what is needed is the file beside it without `.pub`")]
+    #[error("is a public key. Use the private key, the file without `.pub`")]
     Public,
     /// The key is damaged.
-    #[error("is damaged: is all of it there?")]
+    #[error("is damaged. Check that it is complete")]
     Damaged,
     /// A passphrase protects the key.
     #[error(
-        "is protected by a passphrase, and nobody would be there to type it: `ssh-keygen -p -N '' -f COPY` takes it away \
-         from a copy, or make a key for this purpose alone"
+        "is protected by a passphrase, which nobody could enter. Remove it from a copy with `ssh-keygen -p -N '' -f \
+         COPY`, or create a key for this purpose only"
     )]
     Passphrase,
     /// The algorithm of the key is not accepted.
-    #[error("is of a kind that is not taken: use ed25519, ECDSA or RSA without a security key")]
+    #[error("has an unsupported type. Use ed25519, ECDSA or RSA without a security key")]
     Algorithm,
     /// The text is too long.
     #[error("has more than {LONGEST} bytes")]

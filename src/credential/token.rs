@@ -17,10 +17,10 @@ pub(super) fn check(token: &Secret) -> Result<(), &'static str> {
         return Err("is empty");
     }
     if !text.bytes().all(|c| c.is_ascii_graphic()) {
-        return Err("has characters that no token can have");
+        return Err("has invalid characters");
     }
     if text.len() < SHORTEST {
-        return Err("is shorter than 16 characters: is all of it there?");
+        return Err("is shorter than 16 characters. Check that it is complete");
     }
     if text.len() > LONGEST {
         return Err("is longer than 4096 characters");

@@ -23,12 +23,12 @@ pub enum InvalidKeyring {
         reason: LineFault,
     },
     /// The file has no key.
-    #[error("there is no key in it: `lockkeeper credentials keygen` prints a line for it")]
+    #[error("it contains no key. `lockkeeper credentials keygen` prints a line for it")]
     Empty,
     /// Other users may read the file.
     #[error(
-        "others than its owner may read or change it (its mode is {mode:04o}): `chmod 600` it, and replace its keys if \
-         somebody may have looked"
+        "users other than its owner may read or change it (its mode is {mode:04o}). Run `chmod 600` on it, and \
+         replace its keys if somebody may have read them"
     )]
     Open {
         /// Permission bits of the file.
@@ -41,7 +41,7 @@ pub enum InvalidKeyring {
 pub enum LineFault {
     /// The line has no colon.
     #[error(
-        "there is no `:` between the name of a key and the key; expected `NAME:` and 32 bytes in base64"
+        "the `:` between the name of a key and the key is missing; expected `NAME:` and 32 bytes in base64"
     )]
     NoColon,
     /// The name of the key is invalid.
@@ -57,7 +57,7 @@ pub enum LineFault {
     #[error("the key is not random: every byte of it is the same")]
     NotRandom,
     /// Another line has the same name.
-    #[error("the name `{name}` stands in line {first} already")]
+    #[error("the name `{name}` is already in line {first}")]
     NameTwice {
         /// Name that occurs twice.
         name: KeyName,
@@ -65,15 +65,13 @@ pub enum LineFault {
         first: usize,
     },
     /// Another line has the same key.
-    #[error("it is the same key as in line {first}: two names for one key are one too many")]
+    #[error("it is the same key as in line {first}. Remove one of the two lines")]
     KeyTwice {
         /// Number of the earlier line.
         first: usize,
     },
     /// The file has too many keys.
-    #[error(
-        "there are more than {MAX_KEYS} keys: remove those that nothing is sealed with any more"
-    )]
+    #[error("there are more than {MAX_KEYS} keys. Remove those that encrypt nothing any more")]
     TooMany,
 }
 
@@ -201,19 +199,21 @@ mod tests {
         for (text, expected) in [
             (
                 String::new(),
-                "there is no key in it: `lockkeeper credentials keygen` prints a line for it",
+                "it contains no key. `lockkeeper credentials keygen` prints a line for it",
             ),
             (
                 "# nothing\n".to_owned(),
-                "there is no key in it: `lockkeeper credentials keygen` prints a line for it",
+                "it contains no key. `lockkeeper credentials keygen` prints a line for it",
             ),
             (
                 "\nc2VjcmV0".to_owned(),
-                "line 2: there is no `:` between the name of a key and the key; expected `NAME:` and 32 bytes in base64",
+                "line 2: the `:` between the name of a key and the key is missing; expected `NAME:` and 32 bytes in \
+                 base64",
             ),
             (
                 "c2Vj cmV0:a".to_owned(),
-                "line 1: the name of a key has 1 to 64 letters, digits, dots, hyphens and underscores, as in `2026-11`",
+                "line 1: the name of a key must have 1 to 64 letters, digits, dots, hyphens and underscores, as in \
+                 `2026-11`",
             ),
             (
                 "a:c2Vjcm!V0".to_owned(),
@@ -230,15 +230,15 @@ mod tests {
             ),
             (
                 two(&line("a", 2)),
-                "line 3: the name `a` stands in line 1 already",
+                "line 3: the name `a` is already in line 1",
             ),
             (
                 two(&line("b", 1)),
-                "line 3: it is the same key as in line 1: two names for one key are one too many",
+                "line 3: it is the same key as in line 1. Remove one of the two lines",
             ),
             (
                 many,
-                "line 65: there are more than 64 keys: remove those that nothing is sealed with any more",
+                "line 65: there are more than 64 keys. Remove those that encrypt nothing any more",
             ),
         ] {
             let told = Keyring::parse(&text).unwrap_err().to_string();

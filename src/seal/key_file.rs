@@ -30,13 +30,13 @@ pub(crate) fn private_text(path: &Path, otherwise: &str) -> anyhow::Result<Zeroi
     let file = std::fs::File::open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() {
-        bail!("it is no file");
+        bail!("it is not a regular file");
     }
     let mode = meta.permissions().mode();
     if check_mode(mode).is_err() {
         bail!(
-            "others than its owner may read or change it (its mode is {:04o}): `chmod 600` it, and {otherwise} if somebody \
-             may have looked",
+            "users other than its owner may read or change it (its mode is {:04o}). Run `chmod 600` on it, and \
+             {otherwise} if somebody may have read them",
             mode & 0o7777
         );
     }

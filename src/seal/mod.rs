@@ -74,18 +74,18 @@ impl fmt::Debug for Sealed {
 pub enum OpenError {
     /// The key is not in the file.
     #[error(
-        "it is sealed with the key `{0}`, which is not in the file of --encryption-key-file: put the line of that key \
-         back, below the first"
+        "it is encrypted with the key `{0}`, which is not in the file of --encryption-key-file. Add the line of that \
+         key again, below the first line"
     )]
     MissingKey(KeyName),
     /// The text does not fit the key: another key had the name, the bytes changed, or they belong to something else.
     #[error(
-        "the key `{0}` does not open it: either another key had that name when it was sealed, or it was changed in the \
-         database since"
+        "the key `{0}` cannot decrypt it: another key had that name when it was encrypted, or it was changed in the \
+         database"
     )]
     Refused(KeyName),
     /// The server has no key file.
-    #[error("it is sealed with the key `{0}`, and this server was given no --encryption-key-file")]
+    #[error("it is encrypted with the key `{0}`, but this server has no --encryption-key-file")]
     NoKeys(KeyName),
 }
 

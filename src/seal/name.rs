@@ -13,7 +13,7 @@ pub struct KeyName(String);
 /// wrong place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the name of a key has 1 to 64 letters, digits, dots, hyphens and underscores, as in `2026-11`"
+    "the name of a key must have 1 to 64 letters, digits, dots, hyphens and underscores, as in `2026-11`"
 )]
 pub struct InvalidKeyName;
 

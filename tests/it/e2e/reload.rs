@@ -158,7 +158,7 @@ async fn a_hangup_has_the_file_of_accounts_read_again() {
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     world
         .server
-        .logged("others than its owner may read or change it")
+        .logged("users other than its owner may read or change it")
         .await;
     assert_eq!(asked("/", "lee", "lees-password-of-lee").await.0, 200);
     assert!(

@@ -441,8 +441,8 @@ async fn a_row_that_was_tampered_with_does_not_open(db: &TestDb) {
     assert_eq!(
         secret_for(&keys, "infra").await.unwrap_err().to_string(),
         format!(
-            "the credential {one} that its owner gave for it cannot be read: it is sealed with the key `gone`, which is not in \
-             the file of --encryption-key-file: put the line of that key back, below the first"
+            "cannot decrypt the credential {one} of the repository: it is encrypted with the key `gone`, which is not \
+             in the file of --encryption-key-file. Add the line of that key again, below the first line"
         )
     );
     let none = Credentials::new(db.store().clone(), db.ids.clone(), None);

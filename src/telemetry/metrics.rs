@@ -77,65 +77,68 @@ macro_rules! metrics {
 }
 
 metrics! {
-    Info = Gauge "info" ["version"] "Always 1; says which version runs.";
-    DatabaseUp = Gauge "database_up" [] "1 if the database answered this request; if 0, what is read from it is missing or old.";
+    Info = Gauge "info" ["version"] "Always 1. The label has the version of the server.";
+    DatabaseUp = Gauge "database_up" [] "1 if the database answered this request. If 0, values from it are missing or old.";
     Deliveries = Counter "deliveries_total" ["outcome"]
-        "Webhook deliveries by what became of them: `handled`, `ignored`, `refused`, `duplicate`, `bad_signature`, `unreadable`, `too_large`, `too_slow`, `no_room`, `broken_off`, `not_kept`.";
+        "Webhook deliveries by outcome: `handled`, `ignored`, `refused`, `duplicate`, `bad_signature`, `unreadable`, `too_large`, `too_slow`, `no_room`, `broken_off`, `not_kept`.";
     DeliveryBodyBytes = Gauge "delivery_body_bytes" [] "Memory reserved for bodies of webhook deliveries that are being received or stored, in bytes.";
     Commands = Counter "commands_total" ["kind" "outcome"] "Commands that ended, by kind (`plan`, `apply` …) and outcome.";
     Runs = Counter "runs_total" ["kind" "outcome"] "Projects of a command that ended, by kind (`plan`, `apply`) and outcome.";
-    RunDuration = Histogram "run_duration_seconds" ["kind"] "How long runs took from their first step to their end.";
+    RunDuration = Histogram "run_duration_seconds" ["kind"] "Duration of runs from their first step to their end.";
     LockTakes = Counter "lock_takes_total" ["outcome"]
-        "Locks that plans asked for: `held` by their pull request, `in_line`, `refused`, or the pull request was `closed`.";
+        "Locks that plans requested: `held` by their pull request, `in_line` (queued), `refused`, or the pull request \
+         was `closed`.";
     LeaseRefusals = Counter "lease_refusals_total" ["kind"]
-        "Exclusive leases that this server could not obtain because somebody has them, by what they are for (`repository_sync`, `reconciler`).";
+        "Exclusive leases that this server could not obtain because another holder has them, by kind (`repository_sync`, `reconciler`).";
     LeasesLost = Counter "leases_lost_total" ["kind"]
-        "Exclusive leases that this server lost while it worked under them.";
+        "Exclusive leases that this server lost during its work.";
     Locks = Gauge "locks" [] "Locks that are held.";
-    LockWaiters = Gauge "lock_waiters" [] "Places in lines for locks.";
-    ApplyLocks = Gauge "apply_locks" [] "Switches that stop applies right now.";
+    LockWaiters = Gauge "lock_waiters" [] "Pull requests queued for locks.";
+    ApplyLocks = Gauge "apply_locks" [] "Apply locks in effect.";
     QueueJobs = Gauge "queue_jobs" ["kind" "state"]
-        "Jobs in the queue: `waiting` for a worker or for their lane, `delayed` until another try, `running`.";
+        "Jobs in the queue: `waiting` for a worker or for their lane, `delayed` until a retry, `running`.";
     QueueOldest = Gauge "queue_oldest_seconds" ["kind"] "Age of the oldest job of a kind that has not ended.";
     JobErrors = Counter "job_errors_total" ["kind"]
-        "Attempts at jobs that did not end well and are made again: for `post_comment`, `set_status` and `add_reaction` the retries of the outbox.";
+        "Failed attempts at jobs that are retried: for `post_comment`, `set_status` and `add_reaction` the retries of the outbox.";
     JobsGivenUp = Counter "jobs_given_up_total" ["kind"] "Jobs that were given up.";
-    Replicas = Gauge "replicas" ["state"] "Servers on the database: `alive`, `stopping`, `ended`, `gone` without a word.";
+    Replicas = Gauge "replicas" ["state"] "Servers on the database: `alive`, `stopping`, `ended`, or `gone` (stopped \
+        responding).";
     ReconcilerTicks = Counter "reconciler_ticks_total" ["reconciler" "outcome"]
-        "How often this server looked for something to repair, by outcome (`success`, `failure`).";
-    ReconcilerRepaired = Counter "reconciler_repaired_total" ["reconciler"] "What this server repaired.";
-    ReconcilerDuration = Gauge "reconciler_duration_seconds" ["reconciler"] "How long the last look took.";
-    ReconcilerFailures = Gauge "reconciler_failures" ["reconciler"] "Looks in a row that failed.";
+        "Checks of this server by a reconciler, by outcome (`success`, `failure`).";
+    ReconcilerRepaired = Counter "reconciler_repaired_total" ["reconciler"] "Differences that this server fixed.";
+    ReconcilerDuration = Gauge "reconciler_duration_seconds" ["reconciler"] "Duration of the last check.";
+    ReconcilerFailures = Gauge "reconciler_failures" ["reconciler"] "Consecutive failed checks.";
     ReconcilerLastSuccess = Gauge "reconciler_last_success_timestamp_seconds" ["reconciler"]
-        "When a look last came to its end, on any server, in Unix time.";
+        "Time of the last completed check on any server, in Unix time.";
     RepositorySyncs = Counter "repository_syncs_total" ["outcome"]
-        "Attempts of this server to bring a mirror in step, by outcome: `synced`, `failed`, `busy` (somebody else has the lease), `lost` (the lease was).";
+        "Attempts of this server to sync a mirror, by outcome: `synced`, `failed`, `busy` (another holder has the lease), `lost` (the lease was lost).";
     RepositorySyncFailures = Counter "repository_sync_failures_total" ["kind"]
-        "Attempts that failed, by what the failure is about: `authentication`, `not_found`, `unreachable`, `timed_out`, `corrupt`, `verification`, `interrupted`, `other`.";
-    RepositorySyncDuration = Histogram "repository_sync_duration_seconds" [] "How long attempts took, from the lease to the last check.";
+        "Failed attempts, by kind of the failure: `authentication`, `not_found`, `unreachable`, `timed_out`, `corrupt`, `verification`, `interrupted`, `other`.";
+    RepositorySyncDuration = Histogram "repository_sync_duration_seconds" [] "Duration of attempts, from the lease to the last check.";
     RepositoryMirrors = Gauge "repository_mirrors" ["state"]
-        "Mirrors of this server's data directory by where they stand: `pending`, `started`, `synced`, `failed`.";
+        "Mirrors of this server's data directory by state: `pending`, `started`, `synced`, `failed`.";
     AuditEvents = Gauge "audit_events" [] "Events in the audit log of locks.";
     AuditVerified = Gauge "audit_verified_seq" [] "Number of the event up to which the audit log is verified.";
-    AuditBroken = Gauge "audit_broken" [] "1 if the audit log was found to be changed; somebody should look at once.";
+    AuditBroken = Gauge "audit_broken" [] "1 if the audit log was changed. Investigate at once.";
     RepoConfigLoads = Counter "repo_config_loads_total" ["outcome"]
-        "Changes of the file of `--repo-config` that this server found, by outcome (`taken`, `refused`).";
+        "Changes of the file of `--repo-config` that this server found, by outcome (`taken`: in effect, `refused`).";
     RepoConfigRefused = Gauge "repo_config_refused" []
-        "1 if what is in the file of `--repo-config` is refused and what it said before holds; somebody should mend it.";
+        "1 if the file of `--repo-config` is refused and its previous content stays in effect. Fix the file.";
     RepoConfigDigest = Gauge "repo_config_digest" []
-        "A number made from the text of `--repo-config` that holds; servers that go by the same text show the same number.";
+        "Digest of the `--repo-config` text in effect. Servers with the same text show the same number.";
     WebAccountsLoads = Counter "web_accounts_loads_total" ["outcome"]
-        "Changes of the file of `--web-accounts-file` that this server found, by outcome (`taken`, `refused`).";
+        "Changes of the file of `--web-accounts-file` that this server found, by outcome (`taken`: in effect, `refused`).";
     WebAccountsRefused = Gauge "web_accounts_refused" []
-        "1 if what is in the file of `--web-accounts-file` is refused and what it said before holds; somebody should mend it.";
+        "1 if the file of `--web-accounts-file` is refused and its previous content stays in effect. Fix the file.";
     ForgeRequests = Counter "forge_requests_total" ["status"]
         "Requests to the forge's API by class of the answer: `2xx` to `5xx`, `none` if there was none, `held` if it was not sent because the forge had asked to wait.";
-    ForgeRateLimit = Gauge "forge_rate_limit_remaining" [] "Requests that the forge grants until the limit starts anew, as of its last answer.";
-    HttpConnections = Gauge "http_connections" [] "Connections that are open to this server.";
+    ForgeRateLimit = Gauge "forge_rate_limit_remaining" [] "Requests that the forge allows until the limit is reset, as of its last answer.";
+    HttpConnections = Gauge "http_connections" [] "Open connections to this server.";
     HttpConnectionsClosed = Counter "http_connections_closed_total" ["reason"]
-        "Connections that this server closed to stay available: `full` and `address` (over the limit in all or of one address), `made_room` (for a new one), `too_slow`, `run` (a run asked for a page).";
+        "Connections that this server closed to stay available: `full` and `address` (over the total limit or that of \
+         one address), `made_room` (for a new one), `too_slow`, `run` (a run requested a page).";
     HttpRequests = Counter "http_requests_total" ["route" "method" "status"]
-        "Requests to this server by route as the program knows it (`/jobs/{id}`), verb and class of the answer.";
+        "Requests to this server by route (such as `/jobs/{id}`), method and class of the answer.";
 }
 
 /// Metrics of one server. Clones share their values.

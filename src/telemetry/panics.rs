@@ -69,7 +69,7 @@ impl Panics {
 
 fn place(info: &PanicHookInfo<'_>) -> String {
     info.location().map_or_else(
-        || "an unknown place".to_owned(),
+        || "an unknown location".to_owned(),
         |at| format!("{}:{}", at.file(), at.line()),
     )
 }

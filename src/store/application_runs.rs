@@ -107,7 +107,7 @@ impl Store {
         match created {
             CreateCommand::Created(command) => Ok(AskedRun::Queued(command)),
             CreateCommand::Known => Err(sqlx::Error::Protocol(
-                "a new command was on record before".to_owned(),
+                "a new command existed already".to_owned(),
             )),
         }
     }

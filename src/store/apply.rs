@@ -63,7 +63,7 @@ impl Store {
         }
         if !super::runs::run_start_in_tx(&mut tx, run, self.now()).await? {
             return Err(sqlx::Error::Protocol(
-                "the run of this apply has ended or was never kept".to_owned(),
+                "the run of this apply has ended or does not exist".to_owned(),
             ));
         }
         self.lock_events_in_tx(&mut tx, taken.into_iter().collect())

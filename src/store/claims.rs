@@ -228,7 +228,7 @@ impl Store {
             }
         }
         Err(sqlx::Error::Protocol(format!(
-            "the claim on {url} came and went {TRIES} times within one transaction"
+            "the claim on {url} was created and removed {TRIES} times during one transaction"
         )))
     }
 

@@ -412,7 +412,10 @@ impl Store {
         for (lock, outcome) in batch.locks.iter().zip(&imported.locks) {
             let held = self.lock_holder(&lock.key()).await?;
             if !is_as_reported(held.as_ref(), lock, outcome) {
-                wrong.push(format!("the lock {} is not as it was written", lock.key()));
+                wrong.push(format!(
+                    "the lock {} differs from what was written",
+                    lock.key()
+                ));
             }
         }
         for ((pull, _), outcome) in batch.pulls.iter().zip(&imported.pulls) {
@@ -422,7 +425,7 @@ impl Store {
             };
             if self.pull_state(pull).await? != Some(expected) {
                 wrong.push(format!(
-                    "the pull request {pull} is not known as {expected}"
+                    "the pull request {pull} is not recorded as {expected}"
                 ));
             }
         }
@@ -432,7 +435,7 @@ impl Store {
                 .iter()
                 .any(|plan| plan.project == *project && plan.state == *state)
             {
-                wrong.push(format!("{project} of {pull} is not on record as {state}"));
+                wrong.push(format!("{project} of {pull} is not recorded as {state}"));
             }
         }
         if batch.apply_lock.is_some() && self.apply_lock_get(&ApplyScope::Server).await?.is_none() {

@@ -216,7 +216,7 @@ impl<'a> LockChange<'a> {
                     .number
                     .called(title_in_tx(&mut self.tx, after).await?.as_deref()),
             };
-            let reason = format!("next in line after {after}{}", self.aside);
+            let reason = format!("next in the queue after {after}{}", self.aside);
             self.hand_to(waiter, &reason).await?;
         }
         Ok(())

@@ -63,7 +63,7 @@ impl FromStr for DatabaseUrl {
         }
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
             let options: PgConnectOptions = text.parse().map_err(|_| {
-                InvalidDatabaseUrl("the PostgreSQL address cannot be read".to_owned())
+                InvalidDatabaseUrl("the PostgreSQL address cannot be parsed".to_owned())
             })?;
             return Ok(Self::Postgres(Box::new(
                 options.application_name("lockkeeper"),
@@ -160,7 +160,7 @@ impl Store {
             (true, _) => Ok(Some(store)),
             (false, true) => Ok(None),
             (false, false) => Err(sqlx::Error::Configuration(
-                "it has the tables of an older release: start the server of this release on it first".into(),
+                "it has the tables of an older release. Start the server of this release with it first".into(),
             )),
         }
     }
@@ -228,7 +228,7 @@ fn keep_private(path: &Path, create: bool) -> std::io::Result<()> {
         let mut file = path.as_os_str().to_owned();
         file.push(suffix);
         if make_private(Path::new(&file))? {
-            info!(file = %file.display(), "Other users could read a file of the database; now its mode is 0600");
+            info!(file = %file.display(), "Changed the mode of a database file to 0600, because other users could read it");
         }
     }
     Ok(())

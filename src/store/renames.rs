@@ -96,9 +96,9 @@ pub enum Renamed {
 pub enum RenameRefused {
     /// Different owners have claimed the two names.
     #[error(
-        "the repository {old} is {new} now, and `{owner}` has claimed the old name, `{other}` the new one: nothing is done \
-         in it until the applications and credentials of one of them are removed (lockkeeper apps remove, lockkeeper \
-         credentials remove)"
+        "the repository {old} was renamed to {new}, but `{owner}` has claimed the old name and `{other}` the new one. \
+         Remove the applications and credentials of one of them (lockkeeper apps remove, lockkeeper credentials \
+         remove); until then, no work is done in the repository"
     )]
     TwoOwners {
         /// Name in the database.
@@ -112,8 +112,8 @@ pub enum RenameRefused {
     },
     /// The same project is registered under both names.
     #[error(
-        "the repository {old} is {new} now, and the same project is registered under both names, as application {first} and \
-         as {second}: remove one of them (lockkeeper apps remove)"
+        "the repository {old} was renamed to {new}, but the same project is registered under both names, as \
+         application {first} and as {second}. Remove one of them (lockkeeper apps remove)"
     )]
     SameApplication {
         /// Name in the database.
@@ -127,8 +127,9 @@ pub enum RenameRefused {
     },
     /// A credential of the repository cannot be sealed for the new address.
     #[error(
-        "the repository {old} is {new} now, and the credential {id} of the old name cannot be moved: {reason}. Give the \
-         server the key, or remove the credential (lockkeeper credentials remove) and add it again under the new name"
+        "the repository {old} was renamed to {new}, but the credential {id} of the old name cannot be moved: \
+         {reason}. Give the server the key, or remove the credential (lockkeeper credentials remove) and add it again \
+         under the new name"
     )]
     Sealed {
         /// Name in the database.
@@ -670,7 +671,7 @@ fn renamed_event(rename: &Rename<'_>) -> NewLockEvent {
         old, new, cause, ..
     } = *rename;
     let about = if is_proper(new) { new } else { old };
-    let reason = format!("{old} is {new} now: {}", cause.reason);
+    let reason = format!("{old} was renamed to {new}: {}", cause.reason);
     NewLockEvent {
         kind: LockEventKind::RepositoryRenamed,
         key: None,

@@ -76,7 +76,7 @@ impl Store {
         };
         if !run_start_in_tx(&mut tx, run, self.now()).await? {
             return Err(sqlx::Error::Protocol(
-                "the run of this change has ended or was never kept".to_owned(),
+                "the run of this change has ended or does not exist".to_owned(),
             ));
         }
         let fresh_lock = taken.is_some();

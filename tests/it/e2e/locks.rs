@@ -36,7 +36,7 @@ async fn the_second_pull_is_told_who_holds_the_lock_and_is_planned_after_the_unl
         .answer(second)
         .await
         .is("autoplan success | . default planned")
-        .says("next in line after pull request 1");
+        .says("next in the queue after pull request 1");
     world
         .ask(first, "lockkeeper apply")
         .await

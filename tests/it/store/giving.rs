@@ -134,7 +134,7 @@ async fn a_lock_is_released_to_the_first_in_line_or_to_nobody(db: &TestDb) {
     assert_eq!((now.pull.number.0, now.holder.as_str()), (2, "ada"));
     assert_eq!(
         now.reason,
-        "next in line after pull request 1, whose lock olga released"
+        "next in the queue after pull request 1, whose lock olga released"
     );
     assert_eq!(plan_state(db, &plan).await, PlanState::Discarded);
     assert_eq!(line(store, "a").await, [3]);
@@ -156,9 +156,9 @@ async fn a_lock_is_released_to_the_first_in_line_or_to_nobody(db: &TestDb) {
         told(store, 5).await,
         [
             "released #1: released",
-            "taken #2: next in line after pull request 1, whose lock olga released",
+            "taken #2: next in the queue after pull request 1, whose lock olga released",
             "released #2: released: spring cleaning",
-            "taken #3: next in line after pull request 2, whose lock olga released (spring cleaning)",
+            "taken #3: next in the queue after pull request 2, whose lock olga released (spring cleaning)",
             "released #3: released",
         ]
     );
@@ -221,7 +221,7 @@ async fn a_lock_under_which_a_plan_is_made_is_released_by_force_only(db: &TestDb
         told(store, 2).await,
         [
             "stolen #1: released by force: the outage `first`",
-            "taken #2: next in line after pull request 1, whose lock olga took away (the outage 'first')",
+            "taken #2: next in the queue after pull request 1, whose lock olga took away (the outage 'first')",
         ]
     );
     assert!(

@@ -264,12 +264,12 @@ async fn verification_names_what_is_not_there(db: &TestDb) {
         .unwrap();
     let wrong = db.store().import_verify(&whole(), &trial).await.unwrap();
     let expected = [
-        "the lock acme/infra/a/default is not as it was written",
-        "the lock acme/infra/b/default is not as it was written",
-        "the pull request github.com/acme/infra#1 is not known as open",
-        "the pull request github.com/acme/infra#9 is not known as open",
-        "dir: `a` workspace: `default` of github.com/acme/infra#9 is not on record as applied",
-        "dir: `b` workspace: `default` of github.com/acme/infra#9 is not on record as no_changes",
+        "the lock acme/infra/a/default differs from what was written",
+        "the lock acme/infra/b/default differs from what was written",
+        "the pull request github.com/acme/infra#1 is not recorded as open",
+        "the pull request github.com/acme/infra#9 is not recorded as open",
+        "dir: `a` workspace: `default` of github.com/acme/infra#9 is not recorded as applied",
+        "dir: `b` workspace: `default` of github.com/acme/infra#9 is not recorded as no_changes",
         "applies are not stopped",
     ];
     assert_eq!(wrong, expected);

@@ -359,7 +359,7 @@ async fn a_row_of_every_table_moves(db: &TestDb) {
             .event
             .cause
             .reason
-            .starts_with(&format!("{OLD} is {NEW} now: ")),
+            .starts_with(&format!("{OLD} was renamed to {NEW}: ")),
         "{}",
         events[0].event.cause.reason
     );

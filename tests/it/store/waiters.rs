@@ -133,7 +133,7 @@ async fn a_freed_lock_goes_to_the_first_in_line_with_a_job_for_it(db: &TestDb) {
     let lock = store.lock_list().await.unwrap().remove(0);
     assert_eq!(
         (&lock.pull, lock.holder.as_str(), lock.reason.as_str()),
-        (&two, "ada", "next in line after pull request 1")
+        (&two, "ada", "next in the queue after pull request 1")
     );
     assert_eq!(line(store, "a").await, [3]);
     let jobs = store.job_list_open().await.unwrap();

@@ -206,7 +206,7 @@ async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_ou
     let turn = bot.answer(pull);
     assert!(
         turn.contains(
-            "this pull request was next in line after application network (branch main)."
+            "this pull request was next in the queue after application network (branch main)."
         ),
         "{turn}"
     );

@@ -343,7 +343,7 @@ async fn a_pull_request_that_lost_its_lock_gets_in_line_again(backend: Backend) 
     bot.heard(third);
     assert!(
         bot.comment(first)
-            .contains("next in line after pull request 3")
+            .contains("next in the queue after pull request 3")
     );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }

@@ -197,7 +197,7 @@ async fn a_new_commit_keeps_the_place_and_unlock_gives_it_up(backend: Backend) {
     bot.heard(first);
     assert!(
         bot.comment(third)
-            .contains("next in line after pull request 1")
+            .contains("next in the queue after pull request 1")
     );
     bot.end(&["acme/infra/network/default by #3"]).await;
 }
@@ -275,7 +275,7 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
     ");
     let planned = bot.comment(first);
     assert!(
-        planned.contains("this pull request was next in line after pull request 2."),
+        planned.contains("this pull request was next in the queue after pull request 2."),
         "{planned}"
     );
     bot.merge(first).await;
@@ -306,7 +306,7 @@ async fn a_pull_request_that_needs_the_project_no_longer_passes_its_turn_on(back
     bot.heard(first);
     assert!(
         bot.comment(third)
-            .contains("next in line after pull request 1")
+            .contains("next in the queue after pull request 1")
     );
     bot.end(&[
         "acme/infra/app/default by #2",

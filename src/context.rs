@@ -288,8 +288,8 @@ impl Settings {
             for entry in rules.near_misses() {
                 warn!(
                     %repo,
-                    "The id in {entry} fits only a part of `{repo}`, so the entry does not count for it: an expression \
-                     has to fit the whole id. Write `.*` before or after it if it is meant"
+                    "The id in {entry} matches only a part of `{repo}`, so the entry does not apply to it: an \
+                     expression must match the whole id. To match it, write `.*` before or after the expression"
                 );
             }
         }

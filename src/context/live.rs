@@ -95,8 +95,8 @@ fn parse(
         .map_err(|errors| errors.to_string())?;
     if repos.environment_profiles() != before.environment_profiles() {
         return Err(
-            "`environment_profiles` has changed, and the variables of runs are read at the start of the server only: \
-                    restart it"
+            "`environment_profiles` has changed, but the server reads the variables of runs only at its start. \
+                    Restart the server"
                 .to_owned(),
         );
     }

@@ -132,7 +132,7 @@ impl Mirror {
     /// commit, and [`GitError::Altered`] names the difference.
     pub async fn prepare(&self, wanted: &Wanted<'_>) -> Result<Prepared, GitError> {
         let doing = format!(
-            "check out {} for pull {} of {}",
+            "check out {} for pull request {} of {}",
             wanted.head.short(),
             wanted.pull,
             self.repo
@@ -191,7 +191,7 @@ impl Mirror {
         workspace: &WorkspaceName,
     ) -> Result<(), GitError> {
         let doing = format!(
-            "remove the checkout `{workspace}` of pull {pull} of {}",
+            "remove the checkout `{workspace}` of pull request {pull} of {}",
             self.repo
         );
         let place = CheckoutPlace::new(
@@ -214,7 +214,10 @@ impl Mirror {
 
     /// Removes all checkouts of a pull, if there are any.
     pub async fn remove_pull(&self, pull: PullNumber) -> Result<(), GitError> {
-        let doing = format!("remove the checkouts of pull {pull} of {}", self.repo);
+        let doing = format!(
+            "remove the checkouts of pull request {pull} of {}",
+            self.repo
+        );
         let dir = place::pull(&self.settings.data_dir, &self.repo, pull);
         let mut holds = Vec::new();
         for file in fs::read_dir(dir.join(place::HOLDS))

@@ -113,7 +113,10 @@ impl Mirror {
     /// Removes the checkouts of a pull. If a run still uses one, does nothing and returns `false`. The caller must
     /// ensure that no run begins.
     pub async fn evict_pull(&self, pull: PullNumber) -> Result<bool, GitError> {
-        let doing = format!("remove the checkouts of pull {pull} of {}", self.repo);
+        let doing = format!(
+            "remove the checkouts of pull request {pull} of {}",
+            self.repo
+        );
         let dir = place::pull(&self.settings.data_dir, &self.repo, pull);
         let mut holds = Vec::new();
         for file in fs::read_dir(dir.join(place::HOLDS))

@@ -255,11 +255,7 @@ impl Mirror {
             return Ok(paths);
         }
         let list = self
-            .entries_at(
-                &format!("look for files at {}", commit.short()),
-                commit,
-                &paths,
-            )
+            .entries_at(&format!("find files at {}", commit.short()), commit, &paths)
             .await?;
         let found: Vec<RepoPath> = entries(&list)
             .filter_map(|entry| path_of(entry.name))

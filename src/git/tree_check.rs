@@ -160,7 +160,7 @@ impl Mirror {
             let Some(entries) = entries(&list, id.len() / 2) else {
                 return Err(GitError::other(
                     doing,
-                    format!("the directory `{}` cannot be read", shown(&dir)),
+                    format!("cannot read the directory `{}`", shown(&dir)),
                 ));
             };
             for (mode, name, id) in entries {

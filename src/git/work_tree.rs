@@ -138,7 +138,7 @@ impl WorkTree {
         match wanted {
             Some(rev) => Err(GitError::other(
                 format!("compare with `{rev}`"),
-                "there is no such revision here",
+                "the revision does not exist",
             )),
             None => Ok(None),
         }

@@ -119,7 +119,7 @@ metrics! {
         "Mirrors of this server's data directory by state: `pending`, `started`, `synced`, `failed`.";
     AuditEvents = Gauge "audit_events" [] "Events in the audit log of locks.";
     AuditVerified = Gauge "audit_verified_seq" [] "Number of the event up to which the audit log is verified.";
-    AuditBroken = Gauge "audit_broken" [] "1 if the audit log was changed. Investigate at once.";
+    AuditBroken = Gauge "audit_broken" [] "1 if the audit log is broken (somebody altered it). Investigate at once.";
     RepoConfigLoads = Counter "repo_config_loads_total" ["outcome"]
         "Changes of the file of `--repo-config` that this server found, by outcome (`taken`: in effect, `refused`).";
     RepoConfigRefused = Gauge "repo_config_refused" []

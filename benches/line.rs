@@ -40,7 +40,7 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     postgres.close().await;
     let mut section = Section::new("Release of a lock that others wait for").with_table(table);
     section
-        .note(format!("`Store::lock_release` until it is durable, with the hand-over to the next in line. {version}"));
+        .note(format!("`Store::lock_release` until it is durable, with the hand-over to the next in the queue. {version}"));
     Ok(section)
 }
 

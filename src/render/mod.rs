@@ -99,7 +99,7 @@ fn dropped(report: &Report, comments: usize) -> String {
         .and_then(escape::link_target)
         .filter(|url| url.len() < 300);
     let place = place
-        .map(|url| format!(": [see all of it]({url})"))
+        .map(|url| format!(": [see the full output]({url})"))
         .unwrap_or_default();
     let noun = if comments == 1 {
         "comment was"
@@ -107,7 +107,8 @@ fn dropped(report: &Report, comments: usize) -> String {
         "comments were"
     };
     format!(
-        "**About {comments} {noun} left out here**, because one command may post only so many{place}."
+        "**About {comments} {noun} left out here**, because a command may post only a limited number of \
+         comments{place}."
     )
 }
 

@@ -9,11 +9,9 @@ impl Refusal {
         refusal(
             "not_allowlisted",
             format!(
-                "this server does not work for `{repo}`: no entry of its `--repo-allowlist` fits."
+                "this server does not serve `{repo}`: no entry of its `--repo-allowlist` matches."
             ),
-            [format!(
-                "Whoever operates the server can add `{repo}` to the list."
-            )],
+            [format!("An administrator can add `{repo}` to the list.")],
         )
     }
 
@@ -22,16 +20,17 @@ impl Refusal {
         refusal(
             "unclaimed",
             format!(
-                "nobody has claimed `{repo}` on this server, and it only works for repositories that have an owner (`--require-claims`)."
+                "`{repo}` has no owner on this server, and the server only serves claimed repositories \
+                 (`--require-claims`)."
             ),
             [
                 format!(
-                    "Whoever has the account of the whole server can claim it for a team, with the first application or \
-                     credential of it: `{page}` shows which team owns what."
+                    "The account of the whole server can claim it for a team by adding its first application or \
+                     credential. `{page}` shows which team owns which repository."
                 ),
                 format!(
-                    "Whoever operates the server can do it for them: `lockkeeper credentials add --owner TEAM --url {url}`, \
-                     or `lockkeeper apps add`."
+                    "Or an administrator can claim it: `lockkeeper credentials add --owner TEAM --url {url}`, or \
+                     `lockkeeper apps add`."
                 ),
             ],
         )
@@ -41,11 +40,11 @@ impl Refusal {
     pub fn draft() -> Self {
         refusal(
             "draft",
-            "this pull request is a draft, and the server leaves drafts alone.".to_owned(),
+            "this pull request is a draft, and the server ignores drafts.".to_owned(),
             [
-                "Mark the pull request as ready for review; that plans it at once.".to_owned(),
-                "Or whoever operates the server can allow drafts with `--allow-draft-prs`."
+                "Mark the pull request as ready for review. It is then planned automatically."
                     .to_owned(),
+                "Or an administrator can allow drafts with `--allow-draft-prs`.".to_owned(),
             ],
         )
     }
@@ -53,16 +52,16 @@ impl Refusal {
     /// Refuses a pull request from another repository; `None` if that repository was deleted.
     pub fn fork(head_repo: Option<&RepoId>) -> Self {
         let from = head_repo.map_or_else(
-            || "a repository that is gone".to_owned(),
+            || "a deleted repository".to_owned(),
             |repo| format!("the fork `{repo}`"),
         );
         refusal(
             "fork",
             format!("this pull request comes from {from}, and the server does not run code from forks."),
             [
-                "Somebody who may push to this repository can bring the branch here and open a pull request from it."
+                "Somebody with write access can push the branch to this repository and open a pull request from it."
                     .to_owned(),
-                "Or whoever operates the server can allow forks with `--allow-fork-prs`.".to_owned(),
+                "Or an administrator can allow forks with `--allow-fork-prs`.".to_owned(),
             ],
         )
     }
@@ -73,10 +72,10 @@ impl Refusal {
         refusal(
             "not_available",
             format!(
-                "`{}` is not part of this version of Lockkeeper.",
+                "this version of Lockkeeper does not support `{}`.",
                 word.replace('`', "'")
             ),
-            [format!("It understands {}.", quoted.join(", "))],
+            [format!("It supports {}.", quoted.join(", "))],
         )
     }
 }

@@ -795,7 +795,7 @@ fn dropped_comments_leave_a_note_and_a_link() {
         },
     );
     assert!(all[0].body.contains(
-        "left out here**, because one command may post only so many: [see all of it](https://"
+        "left out here**, because a command may post only a limited number of comments: [see the full output](https://"
     ));
     assert!(
         all[0]
@@ -826,7 +826,7 @@ fn one_very_long_output_is_cut_only_where_the_operator_limits_comments() {
         },
     );
     assert_eq!((few.len(), lines(&few) < 10_000), (3, true));
-    let text = "left out here**, because one command may post only so many: [see all of it](https://locks.example/";
+    let text = "left out here**, because a command may post only a limited number of comments: [see the full output](https://locks.example/";
     assert!(
         few.iter().any(|one| one.body.contains(text)),
         "{}",

@@ -82,7 +82,7 @@ pub fn unasked(executable: &str) -> (CommitState, String) {
     (
         CommitState::Failure,
         format!(
-            "Not planned: somebody who may write here has to look at it and comment `{executable} plan`."
+            "Not planned: somebody with write access must review it and comment `{executable} plan`."
         ),
     )
 }
@@ -91,7 +91,7 @@ pub fn unasked(executable: &str) -> (CommitState, String) {
 pub fn interrupted() -> (CommitState, String) {
     (
         CommitState::Failure,
-        "It was interrupted: comment the command again.".to_owned(),
+        "Interrupted: comment the command again.".to_owned(),
     )
 }
 
@@ -108,16 +108,16 @@ pub fn let_go() -> (CommitState, String) {
 pub fn left_line() -> (CommitState, String) {
     (
         CommitState::Failure,
-        "No longer in line for the lock: plan again.".to_owned(),
+        "No longer queued for the lock: plan again.".to_owned(),
     )
 }
 
-/// Returns the description for a project that is queued for a lock: `Waiting for #1 (alice), next in line`.
+/// Returns the description for a project that is queued for a lock: `Waiting for #1 (alice), next in the queue`.
 pub fn in_line(holder: &str, who: &str, place: usize) -> String {
     let place = if place == 1 {
-        "next in line".to_owned()
+        "next in the queue".to_owned()
     } else {
-        format!("number {place} in line")
+        format!("number {place} in the queue")
     };
     format!("Waiting for {holder} ({who}), {place}")
 }
@@ -255,8 +255,8 @@ pub fn project(
         ProjectOutcome::Applied => "Apply succeeded.".to_owned(),
         ProjectOutcome::UpToDate => "Up to date.".to_owned(),
         ProjectOutcome::Imported => "Resource imported: plan again.".to_owned(),
-        ProjectOutcome::StateRemoved => "Resource taken out of the state: plan again.".to_owned(),
-        ProjectOutcome::Told => "Told.".to_owned(),
+        ProjectOutcome::StateRemoved => "Resource removed from the state: plan again.".to_owned(),
+        ProjectOutcome::Told => "Reported.".to_owned(),
         ProjectOutcome::Discarded => {
             return (
                 CommitState::Failure,
@@ -265,12 +265,12 @@ pub fn project(
         }
         ProjectOutcome::Waiting => "Waiting for the lock.".to_owned(),
         ProjectOutcome::Locked => failed("another pull request holds the lock"),
-        ProjectOutcome::Refused => failed("refused, the comment says why"),
+        ProjectOutcome::Refused => failed("refused, see the comment"),
         ProjectOutcome::Failed => format!("{} failed.", title(kind)),
-        ProjectOutcome::Cancelled => failed("it was stopped"),
-        ProjectOutcome::Skipped => failed("something before it failed"),
-        ProjectOutcome::PolicyPassed => "Policies hold.".to_owned(),
-        ProjectOutcome::PolicyFailed => failed("policies do not hold"),
+        ProjectOutcome::Cancelled => failed("it was cancelled"),
+        ProjectOutcome::Skipped => failed("a previous project failed"),
+        ProjectOutcome::PolicyPassed => "Policies passed.".to_owned(),
+        ProjectOutcome::PolicyFailed => failed("policies failed"),
     };
     (state, text)
 }
@@ -405,7 +405,7 @@ mod tests {
             (state, line.as_str()),
             (
                 CommitState::Pending,
-                "Waiting for #1 (alice), number 2 in line, and others: 2/2 projects."
+                "Waiting for #1 (alice), number 2 in the queue, and others: 2/2 projects."
             )
         );
     }

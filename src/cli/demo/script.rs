@@ -191,11 +191,14 @@ pub(super) const STORY: &[Step] = &[
                 "the answer names #1 as the holder and links to it",
             ),
             (
-                Expect::Words("**next in line**"),
-                "#2 is next in line, and need not come back to ask",
+                Expect::Words("**next in the queue**"),
+                "#2 is next in the queue, and need not come back to ask",
             ),
             (
-                Expect::StatusText("lockkeeper/plan", "Waiting for #1 (alice), next in line."),
+                Expect::StatusText(
+                    "lockkeeper/plan",
+                    "Waiting for #1 (alice), next in the queue.",
+                ),
                 "the commit says for whom its plan waits",
             ),
             (Expect::LockOf(Role::Alice), "#1 still holds the lock"),
@@ -246,12 +249,12 @@ pub(super) const STORY: &[Step] = &[
             (Expect::Command(CommandOutcome::Success), "#1 is told"),
             (
                 Expect::LockOf(Role::Bob),
-                "#2 was next in line and holds the lock now",
+                "#2 was next in the queue and holds the lock now",
             ),
         ],
     },
     Step {
-        title: "It is Bob's turn, and his change is planned by itself",
+        title: "It is Bob's turn, and his change is planned automatically",
         why: "His branch does not have Alice's subnet. Planned is what `main` will be once his pull request is \
               merged, so her work stays where it is.",
         act: Act::Wait(Role::Bob),

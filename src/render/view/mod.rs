@@ -231,8 +231,8 @@ pub(super) fn no_projects<'a>(report: &Report, text: Option<&'a UserText>) -> No
 
 fn deed(command: CommandKind) -> &'static str {
     match command {
-        CommandKind::Version => "asked about",
-        CommandKind::Import | CommandKind::StateRm => "worked on",
+        CommandKind::Version => "show the version of",
+        CommandKind::Import | CommandKind::StateRm => "change the state of",
         CommandKind::Plan
         | CommandKind::Autoplan
         | CommandKind::Apply
@@ -324,12 +324,12 @@ pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {
 
 fn what(released: &Released) -> &'static str {
     match (released.lock, released.plan, released.line) {
-        (true, true, _) => "lock given back, plan discarded",
-        (true, false, _) => "lock given back",
-        (false, true, true) => "plan discarded, no longer in line for the lock",
+        (true, true, _) => "lock released, plan discarded",
+        (true, false, _) => "lock released",
+        (false, true, true) => "plan discarded, no longer queued for the lock",
         (false, true, false) => "plan discarded",
-        (false, false, true) => "no longer in line for the lock",
-        (false, false, false) => "nothing was left",
+        (false, false, true) => "no longer queued for the lock",
+        (false, false, false) => "nothing to release",
     }
 }
 
@@ -348,11 +348,11 @@ pub(super) fn cancelled<'a>(report: &Report, lines: &'a [CancelLine]) -> Cancell
 
 fn fate(fate: Fate) -> &'static str {
     match fate {
-        Fate::Dropped => ": it was waiting and will not run.",
+        Fate::Dropped => ": it was queued and will not run.",
         Fate::Interrupted => {
-            ": it was under way and is interrupted; its own comment says how far it came."
+            ": it was running and is being interrupted. Its own comment shows how far it got."
         }
-        Fate::Spared => ": it is under way and was left alone.",
+        Fate::Spared => ": it is running and was not interrupted.",
     }
 }
 

@@ -17,7 +17,7 @@ async fn the_second_pull_is_told_who_holds_the_lock_and_is_planned_after_the_unl
     said.is("autoplan waiting | . default waiting")
         .says(&link)
         .says("`alice`")
-        .says("**next in line**");
+        .says("**next in the queue**");
     world
         .ask(second, "lockkeeper plan")
         .await
@@ -26,12 +26,12 @@ async fn the_second_pull_is_told_who_holds_the_lock_and_is_planned_after_the_unl
         .ask(second, "lockkeeper apply")
         .await
         .is("apply refused (waiting)")
-        .says("next in line");
+        .says("next in the queue");
     assert_eq!(world.locks().await, ["#1 . default"]);
 
     let said = world.ask(first, "lockkeeper unlock").await;
     said.is("unlock success | . default discarded")
-        .says("lock given back, plan discarded");
+        .says("lock released, plan discarded");
     world
         .answer(second)
         .await

@@ -186,11 +186,7 @@ async fn comments_that_cannot_be_carried_out_are_answered_with_the_way_out() {
             "/etc/passwd",
         ),
         ("lockkeeper help", "help success", "lockkeeper plan"),
-        (
-            "lockkeeper unlock",
-            "unlock success",
-            "nothing to give back",
-        ),
+        ("lockkeeper unlock", "unlock success", "nothing to release"),
     ] {
         world.ask(pull, text).await.is(outcome).says(part);
     }

@@ -334,7 +334,7 @@ async fn a_fork_that_moves_on_before_its_turn_is_not_planned(backend: Backend) {
     let (mut bot, first) = planned(backend, "", &flags).await;
     let (fork, pull) = from_fork(&bot, "stranger").await;
     bot.hear(pull, "bob", "lockkeeper plan").await;
-    assert!(bot.comment(pull).contains("**next in line**"));
+    assert!(bot.comment(pull).contains("**next in the queue**"));
     bot.github
         .push(
             &fork,

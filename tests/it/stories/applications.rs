@@ -345,8 +345,7 @@ async fn an_apply_that_was_cut_off_is_told_and_never_done_again(backend: Backend
         .unwrap()
         .expect("something is told");
     assert!(
-        text.contains("The server stopped in the middle of this apply")
-            && !text.contains("comment"),
+        text.contains("The server stopped during this apply") && !text.contains("comment"),
         "{text}"
     );
     let row = bot.store().command_get(command).await.unwrap().unwrap();

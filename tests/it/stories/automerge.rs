@@ -636,7 +636,7 @@ async fn a_server_that_is_killed_anywhere_merges_or_says_why_not(backend: Backen
         let told = bot.heard(pull);
         let interrupted = told
             .iter()
-            .any(|comment| comment.contains("stopped in the middle of this apply"));
+            .any(|comment| comment.contains("stopped during this apply"));
         let expected = if interrupted {
             PullState::Open
         } else {

@@ -109,7 +109,7 @@ async fn an_apply_that_is_killed_anywhere_is_told_once_and_done_at_most_once(bac
         let told = bot.heard(pull);
         assert_eq!(told.len(), 1, "killed after {wakes}: {told:#?}");
         let applied = told[0].contains(": applied\n");
-        let stopped = told[0].contains("The server stopped in the middle of this apply");
+        let stopped = told[0].contains("The server stopped during this apply");
         assert!(applied || stopped, "killed after {wakes}: {}", told[0]);
         let calls = format!("apply {}", file.trim_end_matches("/main.tf"));
         let calls = bot.calls().iter().filter(|call| **call == calls).count();
@@ -252,7 +252,7 @@ async fn an_apply_that_was_cut_off_is_told_although_github_was_away(backend: Bac
     bot.settle().await;
     assert!(
         bot.answer(pull)
-            .contains("The server stopped in the middle of this apply")
+            .contains("The server stopped during this apply")
     );
     assert_eq!(bot.pending(pull), [""; 0]);
     bot.end(&[LOCK]).await;

@@ -87,9 +87,9 @@ async fn what_cannot_be_explained_is_refused_as_a_plan_is(backend: Backend) {
     bot.heard(pull);
     bot.say(pull, "lockkeeper explain").await;
     let answer = bot.answer(pull);
-    assert!(answer.starts_with(
-        "**Explain failed**: the configuration of this repository has to be mended first."
-    ));
+    assert!(
+        answer.starts_with("**Explain failed**: the configuration of this repository has errors.")
+    );
     assert!(answer.contains("did you mean `name`?"), "{answer}");
     bot.say(pull, "lockkeeper explain -p ntw --verbose").await;
     assert!(

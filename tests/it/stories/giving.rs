@@ -334,7 +334,7 @@ async fn a_pull_request_that_lost_its_lock_gets_in_line_again(backend: Backend) 
     bot.say(first, "lockkeeper plan -d network").await;
     assert!(
         bot.comment(first)
-            .contains("This pull request is **number 2 in line**")
+            .contains("This pull request is **number 2 in the queue**")
     );
     bot.merge(second).await;
     bot.heard(second);

@@ -90,7 +90,7 @@ async fn a_lock_that_nobody_uses_goes_back_after_a_warning(backend: Backend) {
 async fn whoever_waits_for_an_idle_lock_gets_it(backend: Backend) {
     let (mut bot, first) = planned(backend).await;
     let second = bot.open_pull("other", &[OTHER]).await;
-    assert!(bot.answer(second).contains("next in line"));
+    assert!(bot.answer(second).contains("next in the queue"));
     bot.nothing_happens_for(80).await;
     bot.nothing_happens_for(20).await;
     assert_eq!(bot.heard(first).len(), 2);
@@ -154,7 +154,7 @@ async fn what_was_applied_and_not_merged_is_warned_of(backend: Backend) {
     bot.nothing_happens_for(20).await;
     let heard = bot.heard(pull);
     assert!(
-        heard[1].contains("Something of this pull request was applied"),
+        heard[1].contains("Changes of this pull request were applied"),
         "{heard:#?}"
     );
     bot.end(&[]).await;

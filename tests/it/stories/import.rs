@@ -544,7 +544,7 @@ async fn an_import_that_is_killed_anywhere_is_told_once_and_done_at_most_once(ba
         let told = bot.heard(pull);
         assert_eq!(told.len(), 1, "killed after {wakes}: {told:#?}");
         let imported = told[0].contains(": imported\n");
-        let stopped = told[0].contains("The server stopped in the middle of this import");
+        let stopped = told[0].contains("The server stopped during this import");
         assert!(imported || stopped, "killed after {wakes}: {}", told[0]);
         let dir = file.trim_end_matches("/main.tf");
         let calls = calls(&bot, &format!("import {dir}"));
@@ -570,7 +570,7 @@ async fn closing_the_pull_leaves_the_lock_until_the_import_has_ended(backend: Ba
     bot.printed("waiting").await;
     bot.github.close(REPO, pull, "alice").await.unwrap();
     bot.settle_short().await;
-    assert_eq!(bot.locks().await, [LOCK], "it is under way");
+    assert_eq!(bot.locks().await, [LOCK], "it is running");
     std::fs::write(bot.tools.join("go"), "").unwrap();
     let _ = command.await.unwrap();
     assert_eq!(bot.locks().await, [""; 0]);
@@ -599,7 +599,7 @@ async fn a_running_import_is_cancelled_by_force_only(backend: Backend) {
     bot.settle_short().await;
     let spared = bot.comment(pull);
     assert!(
-        spared.contains("it is under way and was left alone"),
+        spared.contains("it is running and was not interrupted"),
         "{spared}"
     );
     bot.github

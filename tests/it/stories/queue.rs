@@ -180,7 +180,7 @@ async fn a_new_commit_keeps_the_place_and_unlock_gives_it_up(backend: Backend) {
     .await;
     bot.settle_short().await;
     bot.settle().await;
-    assert!(bot.comment(second).contains("**next in line**"));
+    assert!(bot.comment(second).contains("**next in the queue**"));
     bot.say(second, "lockkeeper unlock").await;
     assert_snapshot!(bot.comment(second), @"
     Ran Unlock for 1 project

@@ -150,7 +150,10 @@ async fn an_apply_while_waiting_names_who_has_the_lock(backend: Backend) {
     <sub>Commit `c8e9c736` · 0 s</sub>
     ");
     bot.say(third, "lockkeeper apply -d network").await;
-    assert!(bot.answer(third).contains("(alice), number 2 in line."));
+    assert!(
+        bot.answer(third)
+            .contains("(alice), number 2 in the queue.")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 

@@ -118,15 +118,15 @@ pub fn busy(application: &Application, command: &CommandRow) -> Explanation {
         field: None,
         code: "busy",
         message: format!(
-            "Application {} is being worked on: `{}` of `{}` ({}) has not ended.",
+            "A command of application {} is still running: `{}` by `{}` ({}).",
             application.spec.title(),
             command.kind,
             command.actor.login,
             command.id
         ),
         way_out: format!(
-            "Wait for its end, or cancel it: on the page of the application, with `POST /api/apps/{id}/cancel`, or with \
-             `lockkeeper apps cancel {id}`.",
+            "Wait until it ends, or cancel it: on the page of the application, with `POST /api/apps/{id}/cancel`, or \
+             with `lockkeeper apps cancel {id}`.",
             id = application.id
         ),
     }
@@ -138,11 +138,11 @@ pub fn over(application: &Application) -> Explanation {
         field: None,
         code: "over",
         message: format!(
-            "No such run of application {} waits or is under way: it has ended, or there was none.",
+            "Application {} has no such queued or running run: it has ended, or it never existed.",
             application.spec.title()
         ),
         way_out: format!(
-            "The page of the application and `lockkeeper apps show {}` tell what came of its runs.",
+            "The page of the application and `lockkeeper apps show {}` show the results of its runs.",
             application.id
         ),
     }
@@ -154,14 +154,14 @@ pub fn apply_running(application: &Application, command: &CommandRow) -> Explana
         field: Some("force"),
         code: "apply_running",
         message: format!(
-            "The apply of application {} that `{}` asked for is under way, so it was not interrupted: an apply that is cut \
-             off can leave the infrastructure half changed.",
+            "The apply of application {} that `{}` requested is running, so it was not interrupted: an interrupted \
+             apply can leave its changes incomplete.",
             application.spec.title(),
             command.actor.login
         ),
         way_out:
-            "Wait for its end, or interrupt it by force: with the button for it on the page of the application, with \
-                  `\"force\": true` in the API, or with `--force` on the command line."
+            "Wait until it ends, or interrupt it by force: with the button on the page of the application, with \
+             `\"force\": true` in the API, or with `--force` on the command line."
                 .to_owned(),
     }
 }
@@ -200,8 +200,8 @@ fn no_plan(application: &Application, last: Option<PlanState>) -> Explanation {
         None => "there is none",
         Some(PlanState::NoChanges) => "the last one has no changes",
         Some(PlanState::Applied) => "the last one was applied",
-        Some(PlanState::Discarded) => "the last one was thrown away",
-        Some(PlanState::Applying) => "the last one is being applied, or was cut off",
+        Some(PlanState::Discarded) => "the last one was discarded",
+        Some(PlanState::Applying) => "the last one is being applied, or its apply was interrupted",
         Some(PlanState::Planned | PlanState::ApplyFailed) => "the last one is gone",
     };
     Explanation {
@@ -252,7 +252,7 @@ pub(super) async fn pull_now(
         return Err(ForgeError::Moved {
             what,
             repo,
-            message: "it has another name now".to_owned(),
+            message: "it was renamed".to_owned(),
         }
         .into());
     }
@@ -270,7 +270,10 @@ pub(super) async fn pull_now(
             let message = format!("the branch `{branch}` is not in the repository.");
             Unseen::Refused(
                 "branch_gone",
-                UserText::new(message, ["Make it, or change the application.".to_owned()]),
+                UserText::new(
+                    message,
+                    ["Create the branch, or change the application.".to_owned()],
+                ),
             )
         })?;
     Ok(Pull {
@@ -297,7 +300,7 @@ fn other_branch(application: &Application, at: &PullRef, default: &BranchName) -
     let (id, branch) = (application.id, &application.spec.branch);
     let message = format!(
         "the application is registered for the branch `{branch}`, and the default branch of {} is `{default}` now. An \
-         application works on the default branch only, unless whoever has the account of the whole server allows another.",
+         application uses the default branch, unless the account of the whole server allows another one.",
         at.repo
     );
     let hints = [
@@ -305,7 +308,7 @@ fn other_branch(application: &Application, at: &PullRef, default: &BranchName) -
             "Register it for the default branch: `lockkeeper apps change {id} --branch {default}`, or `POST /api/apps/{id}`."
         ),
         format!(
-            "Or whoever operates the server allows this branch: `lockkeeper apps change {id} --any-branch true`, or \
+            "Or an administrator can allow this branch: `lockkeeper apps change {id} --any-branch true`, or \
              `\"any_branch\": true` in `POST /api/apps/{id}`."
         ),
     ];
@@ -321,7 +324,7 @@ pub async fn default_branch(
     if repo.host() != host {
         let (what, message) = (
             format!("the default branch of {repo}"),
-            "this server works with this forge alone".to_owned(),
+            "this server serves repositories on this forge only".to_owned(),
         );
         return Err(ForgeError::Rejected {
             what,
@@ -335,7 +338,7 @@ pub async fn default_branch(
     }
     let (what, message) = (
         format!("the default branch of {repo}"),
-        format!("it is {} now", facts.at.repo),
+        format!("it was renamed to {}", facts.at.repo),
     );
     Err(ForgeError::Rejected {
         what,
@@ -362,7 +365,7 @@ pub(super) async fn registered(
     })?;
     if at.repo.host() != ctx.forge.host() {
         let message = format!(
-            "this server works with `{}`, and the repository is on `{}`.",
+            "this server serves repositories on `{}`, and this one is on `{}`.",
             ctx.forge.host(),
             at.repo.host()
         );
@@ -370,10 +373,10 @@ pub(super) async fn registered(
     }
     if !ctx.settings.allowlist.allows(&at.repo) {
         let message = format!(
-            "this server does not work for `{}` (`--repo-allowlist`).",
+            "this server does not serve `{}` (`--repo-allowlist`).",
             at.repo
         );
-        let hint = "Whoever operates the server can add the repository to that list.".to_owned();
+        let hint = "An administrator can add the repository to that list.".to_owned();
         return Err(Unseen::Refused(
             "not_allowlisted",
             UserText::new(message, [hint]),
@@ -407,8 +410,9 @@ fn not_the_owner(
     );
     let who = claimed_by.map_or_else(String::new, |other| format!(" for `{other}`"));
     let hints = [
-        format!("Remove the application and register it anew{who} with the address `{url}`."),
-        "Commands on the server's machine must be given the `--gh-hostname` of the server: then they write addresses as it does."
+        format!("Remove the application and register it again{who} with the address `{url}`."),
+        "On the machine of the server, run commands with the `--gh-hostname` of the server, so that they write \
+         addresses in the same way."
             .to_owned(),
     ];
     UserText::new(message, hints)
@@ -417,7 +421,7 @@ fn not_the_owner(
 /// Says how somebody requests a command again: `Comment the command again`.
 pub(super) const fn again(number: PullNumber) -> &'static str {
     if number.is_application() {
-        "Ask for it again"
+        "Run the command again"
     } else {
         "Comment the command again"
     }
@@ -426,7 +430,7 @@ pub(super) const fn again(number: PullNumber) -> &'static str {
 /// Says the same after another step: `Then comment the command again`.
 pub(super) const fn then_again(number: PullNumber) -> &'static str {
     if number.is_application() {
-        "Then ask for it again"
+        "Then run the command again"
     } else {
         "Then comment the command again"
     }

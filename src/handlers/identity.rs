@@ -65,14 +65,14 @@ pub(crate) async fn settle(ctx: &Ctx, told: &ForgeRepo, by: Asker) -> Result<Rep
                 if before.is_none() && facts.at.id != told.id {
                     let at = &facts.at.repo;
                     return Err(JobError::fail(anyhow!(
-                        "{at} is another repository now, and the one that is told of is not known"
+                        "{at} is a different repository now, and the repository of the event is unknown"
                     )));
                 }
             }
             // The records have another repository under this name, and nobody must confuse them.
             None if before.is_none() => {
                 return Err(JobError::retry(anyhow!(
-                    "which repository has the name {} cannot be found out",
+                    "the repository with the name {} cannot be determined",
                     told.repo
                 )));
             }
@@ -201,7 +201,7 @@ async fn displace(ctx: &Ctx, old: &ForgeRepo, by: Asker) -> Result<(), JobError>
 
 async fn rename(ctx: &Ctx, now: &ForgeRepo, old: &RepoId, by: Asker) -> Result<(), JobError> {
     let new = &now.repo;
-    let reason = "the forge has given it another name";
+    let reason = "the forge reports the new name";
     let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), reason);
     let rename = Rename {
         id: now.id,
@@ -214,13 +214,13 @@ async fn rename(ctx: &Ctx, now: &ForgeRepo, old: &RepoId, by: Asker) -> Result<(
     match ctx.store.repository_rename(&rename, reseal).await? {
         Renamed::Done(rows) => {
             if rows > 0 {
-                info!(%old, %new, id = now.id, rows, "A repository has another name; everything that is kept of it was moved");
+                info!(%old, %new, id = now.id, rows, "A repository was renamed; its records were moved");
             }
             if !ctx.settings.allowlist.allows(new) && rows > 0 {
                 warn!(
                     %old, %new,
-                    "A repository has a name that is not on the allow-list: nothing is done in it until it is added \
-                     (--repo-allowlist)"
+                    "A repository was renamed, and its new name is not on the allowlist. Lockkeeper does not serve it \
+                     until you add the name (--repo-allowlist)"
                 );
             }
             ctx.checkouts.follow_name(old, new).await;
@@ -229,10 +229,10 @@ async fn rename(ctx: &Ctx, now: &ForgeRepo, old: &RepoId, by: Asker) -> Result<(
             Ok(())
         }
         Renamed::Busy => Err(JobError::retry(anyhow!(
-            "the repository {old} is {new} now: what runs in it under the old name has to end first"
+            "the repository {old} is {new} now: its work under the old name has to end first"
         ))),
         Renamed::Refused(why) => {
-            warn!(%old, %new, %why, "A repository was renamed, and what is kept of it cannot be moved");
+            warn!(%old, %new, %why, "A repository was renamed, but its records cannot be moved");
             Err(JobError::retry(why))
         }
     }

@@ -121,16 +121,16 @@ pub fn explain(lock: &Lock, why: WhyNot, executable: &str) -> Explanation {
 /// Field to change, situation, and ways out.
 type Said = (Option<&'static str>, String, String);
 
-const BY_FORCE: &str = "use force, with a reason";
+const BY_FORCE: &str = "use force with a reason";
 
 fn reason_wanted(lock: &Lock) -> Said {
     let holder = lock.called();
     (
         Some("reason"),
         format!(
-            "A lock is taken by force for a reason, which {holder}, the next one and the audit log are told."
+            "Force requires a reason. {holder}, the next pull request and the audit log show it."
         ),
-        "Say in a few words why.".to_owned(),
+        "Enter a short reason.".to_owned(),
     )
 }
 
@@ -139,23 +139,23 @@ fn apply_running(lock: &Lock, executable: &str) -> Said {
     let cancel = if lock.pull.number.is_application() {
         format!("cancel it on the page of {holder}")
     } else {
-        format!("comment `{executable} cancel --force` at {holder}")
+        format!("comment `{executable} cancel --force` on {holder}")
     };
     (
         None,
         format!(
-            "A change of {holder} is under way under this lock (an apply, an import or a state rm): taking the lock away now \
-             would let another pull request change the same infrastructure at the same time."
+            "An apply, an import or a state rm of {holder} is running under this lock. Without the lock, another pull \
+             request could change the same infrastructure at the same time."
         ),
-        format!("Wait for its end, or {cancel} to interrupt it."),
+        format!("Wait until it ends, or {cancel} to interrupt it."),
     )
 }
 
 fn plan_running(lock: &Lock) -> Said {
     (
         Some("force"),
-        format!("A plan of {} is being made under this lock.", lock.called()),
-        format!("Wait for its end, or {BY_FORCE}: the plan is interrupted then."),
+        format!("A plan of {} is running under this lock.", lock.called()),
+        format!("Wait until it ends, or {BY_FORCE}. Force interrupts the plan."),
     )
 }
 
@@ -163,10 +163,12 @@ fn apply_waiting(lock: &Lock) -> Said {
     (
         Some("force"),
         format!(
-            "An apply, an import or a state rm of {} is about to begin under this lock.",
+            "An apply, an import or a state rm of {} is about to start under this lock.",
             lock.called()
         ),
-        format!("Wait for its end, or {BY_FORCE}: it finds its plan or its lock gone then."),
+        format!(
+            "Wait until it ends, or {BY_FORCE}. Force discards its plan and its lock, so it fails."
+        ),
     )
 }
 
@@ -174,8 +176,8 @@ fn applied(lock: &Lock) -> Said {
     (
         Some("force"),
         format!(
-            "The lock is held by {}, which has applied something under it that is not merged: the next plan of another pull \
-             request would undo that.",
+            "The lock is held by {}, which has applied changes that are not merged. The next plan of another pull \
+             request would undo them.",
             lock.called()
         ),
         format!("Merge it, or {BY_FORCE}."),
@@ -185,9 +187,9 @@ fn applied(lock: &Lock) -> Said {
 fn not_in_line(to: PullNumber, executable: &str) -> Said {
     (
         Some("pull"),
-        format!("Pull request #{to} is not in line for this lock."),
+        format!("Pull request #{to} is not queued for this lock."),
         format!(
-            "Comment `{executable} plan` there: then it is. Or hand the lock to one that waits for it."
+            "Comment `{executable} plan` there to queue it, or hand the lock over to a queued pull request."
         ),
     )
 }
@@ -196,9 +198,9 @@ fn circle(to: PullNumber) -> Said {
     (
         Some("pull"),
         format!(
-            "If pull request #{to} got this lock now, pull requests would wait for each other for ever."
+            "If pull request #{to} got this lock now, pull requests would wait for each other forever."
         ),
-        "Hand it to another one in line, or release it: the first in line can always have it."
+        "Hand it over to another queued pull request, or release it. The first in the queue can always have it."
             .to_owned(),
     )
 }

@@ -142,10 +142,9 @@ impl Reply {
 }
 
 /// Hints of many commands that mention comments, and their replacements on pages without comments.
-const HINTS: [(&str, &str); 3] = [
-    ("Comment the command again", "Ask for it again"),
-    ("Comment the same again", "Ask for it again"),
-    ("; comment again after", "; ask for it again after"),
+const HINTS: [(&str, &str); 2] = [
+    ("Comment the command again", "Run the command again"),
+    ("; comment again after", "; run the command again after"),
 ];
 
 /// Renders the comments of a command as text for the page of an application. The text has no parts that only programs

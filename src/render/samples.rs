@@ -232,7 +232,7 @@ fn blocked() -> ProjectReport {
 
 /// Returns a plan of a tool that has no machine-readable form.
 fn unlisted() -> ProjectReport {
-    let why = "Terraform 0.11.14 cannot show a plan in a machine-readable form, which takes 0.12 or later";
+    let why = "Terraform 0.11.14 cannot show a plan in a machine-readable form; this requires 0.12 or later";
     ProjectReport {
         list: PlanList::Missing(why.to_owned()),
         ..planned()
@@ -335,7 +335,7 @@ fn state_samples() -> Vec<(&'static str, Report)> {
     };
     let net = |outcome, output| project(key("infra/net", "default", Some("net")), outcome, output);
     let text = UserText::new(
-        "The plan that was made before is discarded: it knows nothing of this.",
+        "The earlier plan is discarded, because it does not include this change.",
         [],
     );
     let imported = net(
@@ -358,7 +358,7 @@ fn state_samples() -> Vec<(&'static str, Report)> {
     };
     let many = Body::Projects(vec![removed("app"), removed("db"), held()]);
     let cut = UserText::new(
-        "the import was interrupted: Lockkeeper stopped while it was under way.",
+        "the import was interrupted, because Lockkeeper stopped while it was running.",
         [],
     );
     let cut = ProjectReport {
@@ -523,7 +523,7 @@ fn other_samples() -> Vec<(&'static str, Report)> {
     let usage = "There is no flag `--foo` for `plan`; did you mean `--verbose`?".to_owned();
     let config = "error: unknown key `nmae`\n --> atlantis.yaml:3:5\n  |\n3 |   - nmae: net\n  |     ^^^^ did you mean `name`?";
     let broken = UserText::new(
-        "this command could not be carried out.",
+        "this command could not be run.",
         ["Comment it again.".to_owned()],
     );
     vec![

@@ -67,7 +67,7 @@ pub enum AuthzError {
     #[error(transparent)]
     Forge(#[from] ForgeError),
     /// A denial could not be recorded.
-    #[error("the database did not take what was to be put on record: {0}")]
+    #[error("the database did not store the audit event: {0}")]
     Store(#[from] sqlx::Error),
 }
 
@@ -215,8 +215,8 @@ fn not_from_the_forge(who: &Identity, action: Action) -> Decision {
     Decision::Denied(Box::new(Denial {
         who: who.clone(),
         action,
-        rule: "this is done on the pages, by the API or on the command line".to_owned(),
-        actual: "what came was a comment".to_owned(),
+        rule: "this requires the pages, the API or the command line".to_owned(),
+        actual: "this request was a comment".to_owned(),
         who_can: vec!["Somebody who may use the pages of this server can do it there.".to_owned()],
     }))
 }

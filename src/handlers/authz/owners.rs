@@ -66,7 +66,7 @@ pub async fn within(
     let (actual, owner) = match (on, on.repo()) {
         (Resource::Owner(owner), _) if account.owners.contains(*owner) => return Ok(Ok(())),
         (Resource::Owner(owner), _) => (
-            format!("this is of {}", quoted(owner.as_str())),
+            format!("this belongs to {}", quoted(owner.as_str())),
             Some((*owner).clone()),
         ),
         (_, Some((repo, _))) => {
@@ -87,7 +87,7 @@ pub async fn within(
         (_, None) => ("this concerns the whole server".to_owned(), None),
     };
     let rule = format!(
-        "this account is limited to what is of {}",
+        "this account is limited to the resources of {}",
         account.owners_quoted()
     );
     Ok(Err(Outside {
@@ -101,24 +101,25 @@ fn reserved_for_whole(reserved: &Reserved<'_>) -> Outside {
     let Reserved { owner, url, what } = reserved;
     let (rule, actual, who_can) = match what {
         ReservedDeed::FirstClaim => (
-            "only the account of the whole server makes the first claim of a repository",
+            "only the account of the whole server can make the first claim of a repository",
             format!("nobody has claimed {url}"),
             format!(
-                "Whoever has that account can register the first application or credential of it for {}; then accounts of \
-                 this owner can add more.",
+                "That account can register the first application or credential of the repository for {}. Then \
+                 accounts of this owner can add more.",
                 quoted(owner.as_str())
             ),
         ),
         ReservedDeed::OtherBranch(branch, default) => (
-            "only the account of the whole server lets an application work on another branch than the default one",
+            "only the account of the whole server can let an application use another branch than the default branch",
             default.map_or_else(
-                || format!("this asks for it (`any_branch`) for {}", quoted(branch.as_str())),
+                || format!("this requests it (`any_branch`) for {}", quoted(branch.as_str())),
                 |default| {
                     let (branch, default) = (quoted(branch.as_str()), quoted(default.as_str()));
                     format!("the default branch of {url} is {default}, not {branch}")
                 },
             ),
-            "Register it for the default branch, or have whoever has that account allow the other one (`any_branch`)."
+            "Register it for the default branch, or ask a user of that account to allow the other branch \
+             (`any_branch`)."
                 .to_owned(),
         ),
     };
@@ -130,16 +131,17 @@ fn reserved_for_whole(reserved: &Reserved<'_>) -> Outside {
 }
 
 fn who_can(owner: Option<&str>) -> Vec<String> {
-    let of_owner = owner.map(|owner| format!("An account of {} can.", quoted(owner)));
-    let main = "Whoever has the account for the whole server can, and whoever operates it can change what this one is \
-                limited to (--web-accounts-file).";
+    let of_owner = owner.map(|owner| format!("An account of {} can do it.", quoted(owner)));
+    let main = "The account of the whole server can do it, and an administrator can change the limits of this account \
+                (--web-accounts-file).";
     of_owner.into_iter().chain([main.to_owned()]).collect()
 }
 
 fn unknown() -> Outside {
     Outside {
-        rule: "only accounts in the file of --web-accounts-file and that of --web-username may do something".to_owned(),
-        actual: "this is neither (any more)".to_owned(),
-        who_can: vec!["Whoever operates the server can add the account.".to_owned()],
+        rule: "only the accounts of --web-accounts-file and --web-username have permissions"
+            .to_owned(),
+        actual: "this account is not one of them (any more)".to_owned(),
+        who_can: vec!["An administrator can add the account.".to_owned()],
     }
 }

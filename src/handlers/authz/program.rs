@@ -139,7 +139,7 @@ fn comment_args(args: &[String]) -> OsString {
 fn verdict(answer: &Result<Output, ProcessError>) -> Result<(), String> {
     let output = answer
         .as_ref()
-        .map_err(|error| format!("it could not be asked: {}", describe_error(error)))?;
+        .map_err(|error| format!("it could not be run: {}", describe_error(error)))?;
     if output.stdout.truncated {
         return Err(format!("it printed more than {MOST_OUTPUT} bytes"));
     }
@@ -151,7 +151,7 @@ fn verdict(answer: &Result<Output, ProcessError>) -> Result<(), String> {
         Some(0) => Err(format!("its last line was {}", shown(last))),
         Some(code) if last.is_empty() => Err(format!("it ended with exit code {code}")),
         Some(code) => Err(format!(
-            "it ended with exit code {code}, its last line being {}",
+            "it ended with exit code {code} and the last line {}",
             shown(last)
         )),
         None => Err("a signal ended it".to_owned()),
@@ -176,10 +176,14 @@ fn denial(program: &TeamAuthz, who: &Identity, action: Action, actual: String) -
     Denial {
         who: who.clone(),
         action,
-        rule: format!("the program {} (`team_authz.command`) has to answer `pass`", quoted(&name)),
+        rule: format!(
+            "the program {} (`team_authz.command`) has to answer `pass`",
+            quoted(&name)
+        ),
         actual,
         who_can: vec![
-            "Whoever operates the server knows what the program asks for, and finds its output in the log.".to_owned(),
+            "An administrator knows the rules of the program, and finds its output in the log."
+                .to_owned(),
         ],
     }
 }
@@ -197,14 +201,14 @@ fn log(program: &TeamAuthz, answer: &Result<Output, ProcessError>) {
                 code = output.code,
                 stdout,
                 stderr,
-                "A program was asked about permission"
+                "Ran the program that decides about permissions"
             );
         }
         Err(error) => {
             let error = describe_error(error);
             warn!(
                 command = program.command,
-                error, "The program that decides about permission could not be asked"
+                error, "The program that decides about permissions could not be run"
             );
         }
     }

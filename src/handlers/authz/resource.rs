@@ -223,7 +223,7 @@ impl fmt::Display for Resource<'_> {
             Self::Lock(lock) => write!(f, "{}/{} of {}", lock.key.repo.host(), lock.key, lock.pull),
             Self::Applies(scope) => write!(f, "applies in {scope}"),
             Self::Repository(repo) => write!(f, "the mirrors of {repo}"),
-            Self::Owner(owner) => write!(f, "what is of {owner}"),
+            Self::Owner(owner) => write!(f, "the resources of {owner}"),
             Self::Reserved(reserved) => reserved.fmt(f),
             Self::Server => f.write_str("the server"),
         }

@@ -71,13 +71,13 @@ async fn is_in(
 fn denial(who: &Identity, action: Action, repo: &RepoId, giving: &[&str], own: &[&str]) -> Denial {
     let (name, org) = (quoted(who.name()), quoted(repo.owner()));
     let rule = match giving {
-        [] => format!("`--gh-team-allowlist` gives `{action}` to no team"),
+        [] => format!("`--gh-team-allowlist` allows `{action}` for no team"),
         [team] => format!(
-            "`--gh-team-allowlist` gives `{action}` to the team {} of {org}",
+            "`--gh-team-allowlist` allows `{action}` only for the team {} of {org}",
             quoted(team)
         ),
         teams => format!(
-            "`--gh-team-allowlist` gives `{action}` to the teams {} of {org}",
+            "`--gh-team-allowlist` allows `{action}` only for the teams {} of {org}",
             listed(teams, "and")
         ),
     };
@@ -100,19 +100,17 @@ fn denial(who: &Identity, action: Action, repo: &RepoId, giving: &[&str], own: &
 
 fn ways_out(action: Action, name: &str, org: &str, giving: &[&str]) -> Vec<String> {
     if giving.is_empty() {
-        return vec![format!(
-            "Whoever operates the server can give `{action}` to a team."
-        )];
+        return vec![format!("An administrator can allow `{action}` for a team.")];
     }
     let (teams, kept) = (listed(giving, "or"), KEPT.num_seconds());
     vec![
-        format!("A member of {teams} can give the command."),
+        format!("A member of {teams} can comment the command."),
         format!(
-            "Or somebody who maintains {teams} adds {name}; comment again {kept} seconds later."
+            "Or a maintainer of {teams} can add {name}. Comment the command again {kept} seconds later."
         ),
         format!(
-            "Or whoever operates the server changes the list. A team that {org} does not have, or that the account of \
-             Lockkeeper may not see, counts as empty."
+            "Or an administrator can change the list. A team counts as empty if {org} does not have it, or if the \
+             account of Lockkeeper may not see it."
         ),
     ]
 }

@@ -45,23 +45,21 @@ fn by_rules(
         who: who.clone(),
         action,
         rule,
-        actual: format!("`{action}` is not among it"),
+        actual: format!("`{action}` is not allowed"),
         who_can: vec![who_can],
     };
     if rules.is_anonymous() && !rules.allows(action) {
-        let way_out = "Whoever operates the server can set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD; those who sign in \
-                       can then do it.";
+        let way_out = "An administrator can set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD. Signed-in users can \
+                       then do it.";
         return Some(denial(
-            "nobody signs in to the pages of this server, which then only show".to_owned(),
+            "the pages of this server have no sign-in, so they are read-only".to_owned(),
             way_out.to_owned(),
         ));
     }
     if !rules.allows(action) {
         return Some(denial(
-            format!(
-                "`--web-allow={rules}` is what the pages and the API of this server may be used for"
-            ),
-            format!("Whoever operates the server can add `{action}` to the list."),
+            format!("the pages and the API of this server are limited by `--web-allow={rules}`"),
+            format!("An administrator can add `{action}` to the list."),
         ));
     }
     let Standing::Limited(account) = accounts.standing(who.name()) else {
@@ -73,9 +71,9 @@ fn by_rules(
     let name = quoted(&account.name);
     Some(denial(
         account.allow.as_ref().map_or_else(
-            || format!("the line of {name} in --web-accounts-file has no `allow=`, so it may change nothing"),
-            |own| format!("`allow={own}` is what {name} may do"),
+            || format!("the line of {name} in --web-accounts-file has no `allow=`, so the account is read-only"),
+            |own| format!("{name} is limited by `allow={own}`"),
         ),
-        format!("Whoever operates the server can add `{action}` to its line in --web-accounts-file."),
+        format!("An administrator can add `{action}` to its line in --web-accounts-file."),
     ))
 }

@@ -151,7 +151,7 @@ fn denial(ctx: &Ctx, who: &Identity, action: Action, repo: &RepoId, answer: &Ans
 fn denial_of_fork(ctx: &Ctx, repo: &RepoId, login: &str, answer: &Answer) -> Denial {
     let executable = &ctx.settings.executable;
     let mut who_can = vec![format!(
-        "Somebody who may write to the repository can look at the code and comment `{executable} plan`."
+        "Somebody with write access to the repository can review the code and comment `{executable} plan`."
     )];
     who_can.extend(ways_out(&quoted(login), answer).into_iter().skip(1));
     Denial {
@@ -167,21 +167,23 @@ fn rule(commenters: Commenters, what: &str, repo: &RepoId) -> String {
     let name = quoted(repo.full_name());
     match commenters {
         Commenters::Writers => {
-            format!("`--allow-commenters=writers` gives {what} to people who may write to {name}")
+            format!(
+                "`--allow-commenters=writers` allows {what} only for people with write access to {name}"
+            )
         }
         Commenters::Everyone => format!(
-            "`--allow-commenters=everyone` does not hold in a public repository, so that only people who may write to \
-             {name} are given {what}"
+            "`--allow-commenters=everyone` has no effect in a public repository, so only people with write access to \
+             {name} are allowed {what}"
         ),
     }
 }
 
 fn actual(name: &str, answer: &Answer) -> String {
     match answer {
-        Answer::Yes | Answer::No => format!("{name} may not"),
+        Answer::Yes | Answer::No => format!("{name} has no write access"),
         Answer::Refused(why) => {
             format!(
-                "what {name} may do there cannot be found out: {}",
+                "the permissions of {name} cannot be determined: {}",
                 why.trim_end_matches('.')
             )
         }
@@ -191,16 +193,16 @@ fn actual(name: &str, answer: &Answer) -> String {
 fn ways_out(name: &str, answer: &Answer) -> Vec<String> {
     match answer {
         Answer::Yes | Answer::No => vec![
-            "Somebody who may write to the repository can give the command.".to_owned(),
-            format!("Or somebody who administers the repository gives {name} the role `Write`."),
-            "Or whoever operates the server says which teams may do what with `--gh-team-allowlist`.".to_owned(),
+            "Somebody with write access to the repository can comment the command.".to_owned(),
+            format!("Or an administrator of the repository can give {name} the role `Write`."),
+            "Or an administrator of the server can give permissions to teams with `--gh-team-allowlist`.".to_owned(),
         ],
         Answer::Refused(_) => vec![
             "Comment the command again in a moment.".to_owned(),
-            "If it says the same then: the account of Lockkeeper needs write access to the repository, or, as a GitHub \
+            "If this happens again, the account of Lockkeeper needs write access to the repository, or, as a GitHub \
              App, the permission `Metadata: read`."
                 .to_owned(),
-            "Or whoever operates the server says which teams may do what with `--gh-team-allowlist`.".to_owned(),
+            "Or an administrator of the server can give permissions to teams with `--gh-team-allowlist`.".to_owned(),
         ],
     }
 }

@@ -21,11 +21,11 @@ use crate::store::{CancelWhat, Cancelled, CommandRow, CommandState, FinishedComm
 /// Carries out a `cancel` that somebody commented.
 pub(super) async fn run(ctx: &Ctx, row: &CommandRow) -> Result<(), JobError> {
     let spec = Spec::from_json(&row.spec)
-        .context("the command on record cannot be read")
+        .context("the stored command cannot be read")
         .map_err(JobError::Fail)?;
     let Spec::Command(Command::Cancel(command)) = &spec else {
         return Err(JobError::Fail(anyhow::anyhow!(
-            "the command on record is not what its row says"
+            "the stored command does not match its row"
         )));
     };
     if let Some(refusal) = permission::check_unseen(ctx, row, &spec).await? {
@@ -155,7 +155,7 @@ pub(super) fn before(row: &CommandRow, stop: &StopRequest) -> Reply {
     told(match row.state {
         CommandState::Queued => format!("{} before its turn came. Nothing was run.", stop.why),
         CommandState::Running | CommandState::Finished => {
-            format!("{} before it was begun again.", stop.why)
+            format!("{} before it was started again.", stop.why)
         }
     })
 }

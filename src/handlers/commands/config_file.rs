@@ -198,7 +198,7 @@ impl Reading {
                 commit,
                 name: Some(name),
             } => {
-                let note = "not from this pull request, so it has to be mended there";
+                let note = "not from this pull request, so correct it there";
                 format!(
                     "{what}\n\nThe file is read from {name} at {}, {note}.",
                     commit.short()
@@ -294,7 +294,7 @@ pub(super) fn refusal(ctx: &Ctx, rules: &RepoRules, error: &anyhow::Error) -> Op
         .trim_end_matches('.')
         .to_owned();
     Some(format!(
-        "the configuration is to be read from the branch `{branch}` (`repo_config_source`), and it cannot be: {first}."
+        "the configuration cannot be read from the branch `{branch}` (`repo_config_source`): {first}."
     ))
 }
 
@@ -360,8 +360,8 @@ async fn origin(
                 .await?;
             let commit = tip.ok_or_else(|| {
                 ConfigTrouble::Wrong(format!(
-                    "The configuration is to be read from the branch `{branch}` (`repo_config_source`), and there is no \
-                     such branch. Whoever runs Lockkeeper has to name another one, or the branch has to be made."
+                    "The configuration is read from the branch `{branch}` (`repo_config_source`), but there is no \
+                     such branch. Create the branch, or ask an administrator to name another one."
                 ))
             })?;
             Origin::Commit {

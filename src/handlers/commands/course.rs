@@ -28,8 +28,8 @@ impl Course {
             .as_ref()
             .filter(|(before, _)| self.aborts && *before < group)?;
         let message = format!(
-            "Not tried, because `{}` did not succeed: it is in group {before} of the order, this project in group {group}, \
-             and the configuration file says `abort_on_execution_order_fail: true`.",
+            "Skipped, because `{}` in group {before} of the execution order did not succeed. This project is in group \
+             {group}, and the configuration file sets `abort_on_execution_order_fail: true`.",
             project.status_id()
         );
         Some(UserText::new(message, []))

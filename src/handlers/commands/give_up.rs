@@ -94,7 +94,7 @@ pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitSta
             .run_finish(
                 run.id,
                 ProjectOutcome::Failed,
-                Some("The command could not be carried out."),
+                Some("The command could not be run."),
             )
             .await?
         {
@@ -121,7 +121,7 @@ async fn discard(ctx: &Ctx, run: &RunRow) -> Result<(), sqlx::Error> {
         RunKind::Plan => {
             let cause = Cause::new(
                 Actor::lockkeeper(Origin::Reconciler),
-                "the plan could not be carried out",
+                "the plan could not be made",
             );
             ctx.store.plan_drop(&run.pull, &run.project, &cause).await
         }
@@ -134,14 +134,14 @@ async fn discard(ctx: &Ctx, run: &RunRow) -> Result<(), sqlx::Error> {
 fn cut_off(row: &CommandRow, times: i64) -> UserText {
     UserText {
         message: format!(
-            "Lockkeeper stopped {times} times in the middle of this command, and does not begin it again by itself. \
-             Nothing was applied."
+            "Lockkeeper stopped {times} times during this command, and does not retry it automatically. Nothing was \
+             applied."
         ),
         hints: vec![
-            "Whoever runs Lockkeeper should look why it stopped before this is tried again: too little memory for a run \
-             is a usual cause."
+            "Ask an administrator to find out why Lockkeeper stopped before you retry the command. A common cause is \
+             too little memory for a run."
                 .to_owned(),
-            format!("{}. The log knows it as `{}`.", then_again(row.pull.number), row.id),
+            format!("{}. Its id in the log is `{}`.", then_again(row.pull.number), row.id),
         ],
     }
 }
@@ -154,13 +154,13 @@ fn broken(row: &CommandRow, error: &JobError) -> UserText {
         return cut_off(row, *times);
     }
     let known = forge_error(error).map(ToString::to_string);
-    let cause = known.unwrap_or_else(|| "something inside Lockkeeper failed".to_owned());
+    let cause = known.unwrap_or_else(|| "an internal error occurred".to_owned());
     UserText {
-        message: format!("this command could not be carried out: {cause}."),
+        message: format!("this command could not be run: {cause}."),
         hints: vec![
-            format!("{} to try once more.", again(row.pull.number)),
+            format!("{} to retry.", again(row.pull.number)),
             format!(
-                "If it stays so, whoever runs Lockkeeper finds the cause in the log under `{}`.",
+                "If it fails again, an administrator can find the cause in the log under `{}`.",
                 row.id
             ),
         ],

@@ -67,12 +67,12 @@ fn closed(row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
         return Some(Reply::silent(CommandOutcome::Refused));
     }
     let message = format!(
-        "this pull request is {}, and commands run on open ones only.",
+        "this pull request is {}, and commands run on open pull requests only.",
         pull.state
     );
     let hint = match pull.state {
-        PullState::Merged => "What is left to do needs a new pull request.",
-        PullState::Open | PullState::Closed => "Open it again, then comment the command once more.",
+        PullState::Merged => "Open a new pull request for further changes.",
+        PullState::Open | PullState::Closed => "Reopen it, then comment the command again.",
     };
     Some(Reply::refused("closed", message, vec![hint.to_owned()]))
 }
@@ -94,7 +94,7 @@ fn branch(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<R
     };
     let hints = vec![
         format!("Change the {what}, if it is the wrong one."),
-        "Or whoever operates the server can change that line.".to_owned(),
+        "Or an administrator can change that line.".to_owned(),
     ];
     Some(Reply::refused("branch", format!("{why}."), hints))
 }
@@ -109,14 +109,14 @@ pub(in crate::handlers) fn other_branch(
     let served = rules.branch().filter(|served| !served.value.fits(base))?;
     if pull.number.is_application() {
         return Some(format!(
-            "this application is on `{base}`, and the server only works on branches that match `/{}/` ({})",
+            "this application uses the branch `{base}`, and the server only serves branches that match `/{}/` ({})",
             served.value.as_str(),
             served.by
         ));
     }
     Some(format!(
-        "this pull request goes into `{base}`, and the server only works for pull requests into branches that match \
-         `/{}/` ({})",
+        "the base branch of this pull request is `{base}`, and the server only serves base branches that match `/{}/` \
+         ({})",
         served.value.as_str(),
         served.by
     ))
@@ -139,7 +139,7 @@ fn label(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Re
     Some(Reply::refused(
         "label",
         message,
-        vec!["Take the label away first, if the locks are to be given back.".to_owned()],
+        vec!["To release the locks, remove the label first.".to_owned()],
     ))
 }
 

@@ -158,8 +158,10 @@ impl Failed {
                 called.replace('`', "'")
             ),
             vec![
-                format!("What it printed is on `{url}`; hooks belong to whoever runs Lockkeeper."),
-                "Comment the command again when that is mended.".to_owned(),
+                format!(
+                    "Its output is at `{url}`. Hooks are configured by an administrator of Lockkeeper."
+                ),
+                "Comment the command again when the hook is fixed.".to_owned(),
             ],
         )
     }

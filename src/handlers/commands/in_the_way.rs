@@ -65,8 +65,8 @@ pub(super) fn not_in_line(
             let pulls: Vec<String> = pulls.iter().map(|pull| format!("#{pull}")).collect();
             UserText::new(
                 format!(
-                    "This pull request is not in line for the lock: it holds locks under which something was applied, \
-                     {} wait for them, and they would wait for each other for ever.",
+                    "This pull request is not queued for the lock: it has applied changes under locks that {} wait \
+                     for, so they would wait for each other forever.",
                     pulls.join(", ")
                 ),
                 [
@@ -77,7 +77,8 @@ pub(super) fn not_in_line(
         }
         NotInLine::Full(waiting) => UserText::new(
             format!(
-                "This pull request is not in line for the lock: {waiting} places are taken in this repository."
+                "This pull request is not queued for the lock: the queues of this repository are full ({waiting} \
+                 places)."
             ),
             ["Comment the command again later.".to_owned()],
         ),

@@ -49,7 +49,7 @@ pub(super) async fn reply(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, 
     let head = row
         .head
         .clone()
-        .context("a change began without a head commit on record")
+        .context("a change began without a recorded head commit")
         .map_err(JobError::Fail)?;
     let body = Body::Interrupted(reports);
     if standing::status_kind(row.kind).is_none() {
@@ -109,7 +109,7 @@ async fn ended(ctx: &Ctx, run: &RunRow, report: &ProjectReport) -> Result<bool, 
         (RunKind::Import | RunKind::StateRm, RunState::Running) => {
             let cause = Cause::new(
                 Actor::lockkeeper(Origin::Reconciler),
-                "the change of the state was cut off",
+                "the change of the state was interrupted",
             );
             let end = StateChanged {
                 outcome: report.outcome,
@@ -155,24 +155,25 @@ async fn cut_off(
     if run.kind == RunKind::Apply {
         let cause = Cause::new(
             Actor::lockkeeper(Origin::Reconciler),
-            "the apply was cut off",
+            "the apply was interrupted",
         );
         ctx.store.apply_abandon(&run.pull, run.id, &cause).await?;
     }
     let (word, done, to_see) = words(run.kind);
     let hints = [
         format!(
-            "{done} is in the state, as far as {} could still write it.",
+            "The state shows {done}, as far as {} could still write it.",
             tool.title()
         ),
         format!(
-            "Plan again to see {to_see}. If {} could not give back its own lock of the state, the plan says so, with \
-             the command that clears it.",
+            "Plan again to see {to_see}. If {} could not release its own lock of the state, the plan shows that, and \
+             the command that clears the lock.",
             tool.title()
         ),
     ];
     let message = format!(
-        "the {word} was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself."
+        "the {word} was interrupted, because Lockkeeper stopped while it was running. It is not repeated \
+         automatically."
     );
     Ok(ProjectReport {
         outcome: ProjectOutcome::Failed,
@@ -189,16 +190,16 @@ const fn words(kind: RunKind) -> (&'static str, &'static str, &'static str) {
     match kind {
         RunKind::Import => (
             "import",
-            "If it was imported, it",
-            "whether it was; a plan that was made before is discarded",
+            "whether the resource was imported",
+            "whether it was imported; an earlier plan is discarded",
         ),
         RunKind::StateRm => (
             "`state rm`",
-            "Whether resources were removed",
-            "what is left; a plan that was made before is discarded",
+            "whether the resources were removed",
+            "what is left; an earlier plan is discarded",
         ),
         RunKind::Plan | RunKind::Apply | RunKind::Version => {
-            ("apply", "What was applied until then", "what is left")
+            ("apply", "what was applied until then", "what is left")
         }
     }
 }

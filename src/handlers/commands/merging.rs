@@ -286,7 +286,7 @@ pub async fn merge(
     }
     let pull = ctx.forge.pull(&job.pull, row.installation).await?;
     if pull.state != PullState::Open {
-        info!(pull = %job.pull, state = %pull.state, "There is nothing to merge any more");
+        info!(pull = %job.pull, state = %pull.state, "The pull request is not open any more, so it is not merged");
         return Ok(Merging::Done);
     }
     let cx = CommandCx {
@@ -404,8 +404,8 @@ async fn unplanned(
             "Comment `{} plan`, and apply what is left; or merge by hand.",
             cx.ctx.settings.executable
         );
-        let message = "no plan of the whole pull request was made at its newest commit, so nobody knows whether all \
-                       projects are applied.";
+        let message = "the newest commit of the pull request has no plan of all projects, so it is unknown whether \
+                       all of them are applied.";
         let is_known = is_searched(cx, standings, plans, policies).await?;
         return Ok(if is_known {
             Ok(Vec::new())
@@ -421,13 +421,13 @@ async fn unplanned(
             .collect()),
         Err(stop) => {
             let reply = stop.into_reply()?;
-            let cannot = "which projects the pull request concerns cannot be found out";
+            let cannot = "the projects of the pull request cannot be determined";
             let Told::Comment(body) = reply.told else {
                 return Ok(Err(UserText::new(format!("{cannot}."), [])));
             };
             let Body::Refused(refusal) = *body else {
                 return Ok(Err(UserText::new(
-                    format!("{cannot}: its configuration has mistakes."),
+                    format!("{cannot}: its configuration has errors."),
                     [],
                 )));
             };
@@ -482,7 +482,7 @@ async fn unmet(
     for plan in plans {
         if work.hides_demands(&plan.project) {
             let message = format!(
-                "what the repository demands of an apply of {} (`apply_requirements`) cannot be read.",
+                "the `apply_requirements` of {} cannot be read.",
                 plan.project
             );
             return Ok(Some(UserText::new(
@@ -582,7 +582,7 @@ async fn send(
             )))
         }
         Ok(MergeAnswer::NotNow(said)) if job.refused + 1 < MOST_REQUESTS => {
-            info!(pull = %job.pull, said, "The forge refused to merge a pull request; it is asked again");
+            info!(pull = %job.pull, said, "The forge refused to merge a pull request; retrying later");
             Ok(again(
                 ctx,
                 &MergePull {

@@ -116,7 +116,7 @@ impl CommandCx<'_> {
             Ok(())
         } else {
             Err(JobError::retry(anyhow!(
-                "the command was ended before it could begin"
+                "the command was ended before it could start"
             )))
         }
     }
@@ -213,7 +213,7 @@ impl CommandCx<'_> {
         }
         if self.fate.get() == Some(&Fate::HandedOver) {
             let error = anyhow!(
-                "the server is stopping and had not begun; another one does it, or the next start"
+                "the server is stopping and had not started the command; another server or the next start runs it"
             );
             return Err(JobError::Retry {
                 at: Some(self.ctx.clock.now()),
@@ -280,7 +280,8 @@ impl CommandCx<'_> {
     }
 }
 
-const PRIVATE: &str = "Not shown here: the workflow keeps parts of it out of comments. The page of the run has all of it.";
+const PRIVATE: &str = "Not shown here, because the workflow hides parts of the output from comments. The page of the \
+                       run has the full output.";
 
 /// Returns the whole output of a run, for `--verbose`.
 async fn log(ctx: &Ctx, verbose: bool, run: RunId) -> Result<Option<String>, sqlx::Error> {
@@ -295,7 +296,7 @@ async fn log(ctx: &Ctx, verbose: bool, run: RunId) -> Result<Option<String>, sql
 
 /// Returns the error of an attempt that lost its lease. The queue notices that and writes nothing.
 fn taken_over() -> JobError {
-    JobError::retry(anyhow!("another replica took the command over"))
+    JobError::retry(anyhow!("another replica took over the command"))
 }
 
 /// Summarises the end of a run in one line, for pages.
@@ -320,7 +321,7 @@ fn headline(report: &ProjectReport) -> Option<String> {
 /// Works on a command, and records its end and all comments and statuses about it.
 pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobError> {
     let Some(row) = ctx.store.command_get(id).await? else {
-        return Err(JobError::Fail(anyhow!("the command {id} is not on record")));
+        return Err(JobError::Fail(anyhow!("there is no command {id}")));
     };
     if row.state == CommandState::Finished {
         return Ok(());
@@ -368,7 +369,7 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, J
         return Ok(Round::Over(reply));
     }
     let spec = Spec::from_json(&row.spec)
-        .context("the command on record cannot be read")
+        .context("the stored command cannot be read")
         .map_err(JobError::Fail)?;
     if let Some(reply) = help::answer(ctx, row, &spec) {
         return Ok(Round::Over(reply));
@@ -595,7 +596,7 @@ async fn forget_cut_off(ctx: &Ctx, runs: Vec<RunRow>) -> Result<(), sqlx::Error>
     forget(
         ctx,
         runs,
-        "Cut off when the server stopped; it is done again.",
+        "Interrupted when the server stopped. It is repeated.",
     )
     .await
 }

@@ -275,12 +275,12 @@ impl Asking<'_> {
             .filter(|demand| demand.value != Requirement::Undiverged);
         let unmet = of_a_pull.map(|demand| Unmet {
             message: format!(
-                "`{}` is required ({}), and that can only hold of a pull request: an application has none.",
+                "`{}` is required ({}), and only a pull request can meet it: an application has none.",
                 demand.value, demand.by
             ),
             hints: vec![
                 "Make the change in a pull request, and apply it there.".to_owned(),
-                "Or have that line changed, if applications are to be applied without a review.".to_owned(),
+                "Or change that line, if applications may be applied without a review.".to_owned(),
             ],
         });
         let unmet: Vec<Unmet> = unmet.collect();

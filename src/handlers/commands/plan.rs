@@ -121,7 +121,7 @@ async fn run(
             .iter()
             .map(|project| project.key.clone())
             .collect();
-        let cause = cx.cause("the pull request concerns the project no longer");
+        let cause = cx.cause("the pull request no longer concerns the project");
         cx.ctx
             .store
             .plan_keep_only(&cx.pull.at, &keep, &cause)
@@ -372,25 +372,26 @@ fn places(not_known: &[Unresolved]) -> Vec<String> {
 
 /// Notes that the plan may have left out units of Terragrunt, because their inputs are unknown.
 fn may_be_more(not_known: &[Unresolved]) -> Option<String> {
-    let more = "The change may concern more units of Terragrunt than were planned, because what these go by cannot be found \
-                out without running Terragrunt";
+    let more = "The change may concern more Terragrunt units than were planned, because some of their inputs cannot \
+                be determined without running Terragrunt";
     (!not_known.is_empty()).then(|| format!("{more}: {}.", places(not_known).join("; ")))
 }
 
 fn none_known(cx: &CommandCx<'_>, not_known: &[Unresolved]) -> UserText {
     let word = &cx.ctx.settings.executable;
-    let message = "Nothing that this pull request changes is known to belong to a project. It may still concern units of \
-                   Terragrunt, because what these go by cannot be found out without running Terragrunt:";
+    let message = "No file that this pull request changes is known to belong to a project. The change may still \
+                   concern Terragrunt units, because some of their inputs cannot be determined without running \
+                   Terragrunt:";
     let next = format!(
-        "Plan by hand what is concerned: `{word} plan -d DIR`. `{word} explain` lists all such places."
+        "Plan the affected directories by hand: `{word} plan -d DIR`. `{word} explain` lists all such places."
     );
     UserText::new(message, places(not_known).into_iter().chain([next]))
 }
 
 fn gave_way(lock: &Lock) -> String {
     format!(
-        "The lock of {} went to a pull request that waits for it: that one and this one would have waited for each \
-         other for ever. This one is in line for it now; a plan under it was discarded.",
+        "The lock of {} was handed over to another pull request, because the two would have waited for each other \
+         forever. This pull request is queued for the lock now. A plan under the lock was discarded.",
         lock.project
     )
 }
@@ -589,7 +590,7 @@ async fn drop_plan(
     }
     match lock {
         Some(_) => {
-            let cause = cx.cause("the plan did not come to its end");
+            let cause = cx.cause("the plan did not finish");
             Ok(cx.ctx.store.plan_drop(&cx.pull.at, project, &cause).await?)
         }
         None => Ok(cx.ctx.store.plan_discard(&cx.pull.at, project).await?),
@@ -748,7 +749,7 @@ fn read_output(made: &PlanMade) -> Reading {
         (Shown::TooOld, _) => {
             let tool = format!("{} {}", made.tool.distribution.title(), made.tool.version);
             let why = format!(
-                "{tool} cannot show a plan in a machine-readable form, which takes 0.12 or later"
+                "{tool} cannot show a plan in a machine-readable form; this requires 0.12 or later"
             );
             Reading {
                 list: PlanList::Missing(why),
@@ -761,7 +762,7 @@ fn read_output(made: &PlanMade) -> Reading {
         },
         (Shown::Failed(why), Some(_)) => {
             let blocked = Some(format!(
-                "which resources it changes cannot be found out, because {why}"
+                "the resources that it changes cannot be determined, because {why}"
             ));
             Reading {
                 no_changes: false,
@@ -820,7 +821,7 @@ async fn not_kept(cx: &CommandCx<'_>, report: ProjectReport) -> Result<ProjectRe
     } else {
         Next::Plan
     };
-    let why = stop.map_or_else(|| "the lock was given back".to_owned(), |stop| stop.why);
+    let why = stop.map_or_else(|| "the lock was released".to_owned(), |stop| stop.why);
     let message = format!("{why} while the plan was made, so it was not kept.");
     Ok(ProjectReport {
         next,
@@ -841,7 +842,7 @@ fn stopped(report: ProjectReport, why: &str) -> ProjectReport {
 
 async fn why_stopped(cx: &CommandCx<'_>) -> Result<String, JobError> {
     let stop = cx.asked_to_stop().await?;
-    Ok(stop.map_or_else(|| "the server was told to stop".to_owned(), |stop| stop.why))
+    Ok(stop.map_or_else(|| "the server was stopped".to_owned(), |stop| stop.why))
 }
 
 async fn failed(

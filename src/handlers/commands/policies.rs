@@ -109,7 +109,7 @@ impl Policies {
             Err(error) => {
                 tracing::warn!(
                     error = describe_error(&*error),
-                    "The configuration that was planned cannot be read"
+                    "The configuration of a plan cannot be read"
                 );
                 let refusal = config_file::refusal(cx.ctx, &rules, &error);
                 Self {
@@ -121,7 +121,7 @@ impl Policies {
     }
 
     fn refusal(&self) -> Option<Reply> {
-        let hint = "Comment the same again once it can be read; nothing was applied.".to_owned();
+        let hint = "Nothing was applied. Comment the command again once it can be read.".to_owned();
         self.refusal
             .clone()
             .map(|message| Reply::refused("config", message, vec![hint]))

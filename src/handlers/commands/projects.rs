@@ -99,7 +99,7 @@ pub(super) fn argument_refusal(
         .check(command, extra, operands)
         .err();
     let refusal = |refused: RefusedArg| {
-        let hint = "Comment the command again in another form; `help` explains it.".to_owned();
+        let hint = "Comment the command again with other arguments; `help` explains it.".to_owned();
         Reply::refused(refused.reason(), refused.to_string(), vec![hint])
     };
     refused
@@ -116,7 +116,7 @@ pub(super) fn argument_of_other_tool(
     let (argument, only) = ctx.settings.extra_args.of_other_tool(extra, tool)?;
     let argument = argument.replace('`', "'");
     Some(format!(
-        "only {} has the argument `{argument}`, and this project is run by {}",
+        "only {} supports the argument `{argument}`, and this project uses {}",
         only.title(),
         tool.title()
     ))
@@ -140,8 +140,7 @@ fn var_file_refusal(ctx: &Ctx, extra: &[String]) -> Option<Reply> {
         ),
         vec![
             "Name a file below the project's directory, without `..` at its beginning.".to_owned(),
-            "Or whoever runs Lockkeeper can allow its directory with `--var-file-allowlist`."
-                .to_owned(),
+            "Or an administrator can allow its directory with `--var-file-allowlist`.".to_owned(),
         ],
     ))
 }
@@ -670,41 +669,44 @@ fn is_denied(output: &str) -> bool {
 fn known_hints(ctx: &Ctx, error: &RunError) -> Vec<String> {
     match error {
         RunError::Step(_) if ctx.checkouts.is_sparse() && sparse::may_lack_files(error.output()) => vec![
-            "The checkout holds only what this project is known to reach (`--sparse-checkout`). If the file is in this \
-             repository, name it in `when_modified` of the project, relative to its directory, and plan again."
+            "The checkout contains only files that this project is known to use (`--sparse-checkout`). If the file is \
+             in this repository, name it in `when_modified` of the project, relative to its directory, and plan \
+             again."
                 .to_owned(),
         ],
         RunError::Step(_) if ctx.terraform.plans.sandbox.mechanism().is_some() && is_denied(error.output()) => vec![
-            "Runs may use their checkout, the programs of the system and what the administrator names, and nothing else \
-             (`--sandbox`). If the path above is meant to be used, ask the administrator to name it in `--sandbox-read` or \
+            "Runs may only use their checkout, the programs of the system, and paths that the administrator names \
+             (`--sandbox`). If the run needs the path above, ask an administrator to name it in `--sandbox-read` or \
              `--sandbox-write`."
                 .to_owned(),
         ],
         RunError::Step(StepError { why: StepFailure::Unreported(_), .. }) => vec![
-            "Compare what is there with the state, then plan again to see what is left.".to_owned(),
-            "If a program of this server stands in for the tool, it has to print what the tool prints.".to_owned(),
+            "Compare the infrastructure with the state, then plan again to see what is left.".to_owned(),
+            "If a program on this server replaces the tool, it must print the same output as the tool.".to_owned(),
         ],
         RunError::Tool(ToolError::Missing { program, .. }) => vec![format!(
-            "Whoever runs Lockkeeper has to install `{program}` on the PATH of the server or in `--tf-bin-dir`."
+            "Ask an administrator to install `{program}` on the PATH of the server or in `--tf-bin-dir`."
         )],
         RunError::Tool(ToolError::OtherVersion { wanted, .. } | ToolError::Unasked { wanted, .. }) => vec![format!(
-            "Ask for a version this server has, or have {wanted} put into `--tf-bin-dir` under its name and version."
+            "Use a version that this server has, or ask an administrator to install {wanted} in `--tf-bin-dir` under \
+             its name and version."
         )],
         RunError::Tool(ToolError::Download { wanted, .. }) => vec![format!(
-            "Comment the command again when the mirror can be reached, or have whoever runs Lockkeeper put {wanted} into \
+            "Comment the command again when the mirror can be reached, or ask an administrator to install {wanted} in \
              `--tf-bin-dir` under its name and version."
         )],
         RunError::Tool(ToolError::Constraint(_)) => {
-            vec!["Mend the constraint, or set `terraform_version` of the project, which goes before it.".to_owned()]
+            vec!["Correct the constraint, or set `terraform_version` of the project, which has precedence.".to_owned()]
         }
         RunError::Tool(ToolError::Unsatisfied { title, .. }) => vec![
-            format!("Change the constraint, or set `terraform_version` of the project to a version of {title} that is there."),
-            "Or have whoever runs Lockkeeper put a version that matches into `--tf-bin-dir`, named like `terraform1.9.8` or \
+            format!("Change the constraint, or set `terraform_version` of the project to an installed version of \
+                     {title}."),
+            "Or ask an administrator to install a matching version in `--tf-bin-dir`, named like `terraform1.9.8` or \
              `tofu1.9.0`."
                 .to_owned(),
         ],
         RunError::Step(StepError { why: StepFailure::TimedOut { .. }, .. }) => {
-            vec!["If it needs that long, whoever runs Lockkeeper can raise `--run-timeout`.".to_owned()]
+            vec!["If the run needs more time, an administrator can raise `--run-timeout`.".to_owned()]
         }
         RunError::Tool(ToolError::Unreadable { .. } | ToolError::Process(_))
         | RunError::Step(_)

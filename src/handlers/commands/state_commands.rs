@@ -239,11 +239,11 @@ fn several(found: &[Project]) -> Reply {
     Reply::refused(
         "several_projects",
         format!(
-            "a resource is imported into one project, and {} could be meant. Nothing was changed.",
+            "a resource can be imported into one project only, and {} projects match. Nothing was changed.",
             found.len()
         ),
         vec![format!(
-            "Comment the command again with the flags of the one that is meant: {}.",
+            "Comment the command again with the flags of one of them: {}.",
             named.join(", ")
         )],
     )

@@ -127,7 +127,7 @@ pub(super) async fn pass_on(
     row: &CommandRow,
     projects: Vec<ProjectKey>,
 ) -> Result<(), JobError> {
-    let cause = Cause::new(row.actor.clone(), "nothing is to be planned there any more");
+    let cause = Cause::new(row.actor.clone(), "there is nothing left to plan");
     for project in &projects {
         ctx.store.plan_drop(&row.pull, project, &cause).await?;
     }

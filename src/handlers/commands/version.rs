@@ -90,7 +90,7 @@ fn no_projects(cx: &CommandCx<'_>) -> Reply {
         return Reply::silent(CommandOutcome::Success);
     }
     let word = &cx.ctx.settings.executable;
-    let hint = format!("Plan first, or name the project that is meant: `{word} version -d DIR`.");
+    let hint = format!("Plan first, or name a project: `{word} version -d DIR`.");
     Reply::new(Body::NoProjects(Some(UserText::new(
         "No project of this pull request has a plan.",
         [hint],
@@ -192,7 +192,7 @@ async fn stopped(cx: &CommandCx<'_>, report: ProjectReport) -> Result<ProjectRep
     let why = cx
         .asked_to_stop()
         .await?
-        .map_or_else(|| "the server was told to stop".to_owned(), |stop| stop.why);
+        .map_or_else(|| "the server was stopped".to_owned(), |stop| stop.why);
     let message = Some(UserText::new(format!("{why}."), []));
     Ok(ProjectReport {
         outcome: ProjectOutcome::Cancelled,

@@ -20,7 +20,7 @@ pub(super) async fn handle(
     }
     if crate::render::PartLine::find(&event.body).is_some() {
         return Ok(DeliveryEnd::ignored(
-            "the comment ends with the hidden line of a Lockkeeper, so it asks for nothing",
+            "the comment ends with the hidden line of a Lockkeeper, so it is not a command",
         ));
     }
     let service = claimed::service(ctx, &event.pull.repo).await?;

@@ -44,7 +44,7 @@ impl DeliveryEnd {
     }
 
     fn not_served() -> Self {
-        Self::refused("403: the repository is not on the allow-list (--repo-allowlist)")
+        Self::refused("403: the repository is not on the allowlist (--repo-allowlist)")
     }
 
     fn unclaimed() -> Self {

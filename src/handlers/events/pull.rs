@@ -129,7 +129,7 @@ async fn still_news(ctx: &Ctx, event: &PullEvent) -> Result<Told, JobError> {
     if !may_be_late(ctx, event, known.as_ref()).await? {
         return Ok(Told::News(event.clone()));
     }
-    let found = || Told::Late("what it tells was found before it came".to_owned());
+    let found = || Told::Late("its change was found before it arrived".to_owned());
     let known = known.map(|known| known.at);
     if known.as_ref() == Some(&told) {
         return Ok(found());
@@ -212,7 +212,7 @@ async fn take_up(
 
 fn asks_for_nothing(ctx: &Ctx, event: &PullEvent) -> Option<String> {
     if !ctx.settings.autoplan {
-        return Some("planning by itself is switched off (--disable-autoplan)".to_owned());
+        return Some("automatic plans are disabled (--disable-autoplan)".to_owned());
     }
     if let Some(why) = event
         .base_branch
@@ -228,7 +228,7 @@ fn asks_for_nothing(ctx: &Ctx, event: &PullEvent) -> Option<String> {
 /// Says why older plans are useless now, as a clause.
 fn what_came(action: PullAction) -> &'static str {
     match action {
-        PullAction::Opened | PullAction::Updated => "a newer commit came",
+        PullAction::Opened | PullAction::Updated => "a newer commit was pushed",
         PullAction::Reopened | PullAction::Closed => "the pull request was opened again",
         PullAction::ReadyForReview => "the pull request was marked as ready for review",
         PullAction::BaseChanged => "the base branch was changed",

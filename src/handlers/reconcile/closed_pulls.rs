@@ -37,7 +37,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
             Err(error) => {
                 warn!(pull = %at, error = format!("{error:#}"), "Cannot clean up after a pull request that holds locks");
                 if !is_of_repository(&error) {
-                    failures.push(error.context(format!("{at} could not be looked after")));
+                    failures.push(error.context(format!("{at} could not be checked")));
                 }
             }
         }

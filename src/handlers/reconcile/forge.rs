@@ -16,8 +16,8 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let missing = ctx.forge.missing(uses).await?;
     if !missing.is_empty() {
         bail!(
-            "the credentials of the server for {} lack {}. Commands that need it fail until it is given (docs/install.md); \
-             each organization has to accept new permissions of a GitHub App",
+            "the credentials of the server for {} lack {}. Commands that need it fail until it is granted \
+             (docs/install.md); each organization has to accept new permissions of a GitHub App",
             ctx.forge.host(),
             missing.join("; ")
         );

@@ -129,7 +129,7 @@ async fn release_pull(ctx: &Ctx, at: &PullRef, why: &str) -> anyhow::Result<()> 
     let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), why);
     if at.number.is_application() {
         let freed = ctx.store.lock_release_all(at, &cause).await?;
-        info!(application = %at, locks = freed.len(), why, "An application holds nothing any more");
+        info!(application = %at, locks = freed.len(), why, "Released the locks of an application");
         return Ok(());
     }
     let freed = ctx.store.pull_gone(at, &cause).await?;
@@ -141,8 +141,8 @@ async fn release_pull(ctx: &Ctx, at: &PullRef, why: &str) -> anyhow::Result<()> 
             .await?;
     } else if let Err(error) = ctx.checkouts.remove_pull(at).await {
         // No job may have such a name, because another repository has the name of this one.
-        warn!(pull = %at, %error, "The checkouts of a pull request that is gone could not be removed");
+        warn!(pull = %at, %error, "The checkouts of a deleted pull request could not be removed");
     }
-    warn!(pull = %at, locks = freed.len(), why, "A pull request holds nothing any more");
+    warn!(pull = %at, locks = freed.len(), why, "Released the locks of a pull request");
     Ok(())
 }

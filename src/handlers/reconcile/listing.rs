@@ -164,7 +164,7 @@ impl List<'_> {
             }
             self.be_thrifty()?;
         }
-        warn!(%repo, "There are more than {} open pull requests; those beyond are not looked after", MAX_PAGES * 100);
+        warn!(%repo, "There are more than {} open pull requests; the others are not checked", MAX_PAGES * 100);
         Ok(false)
     }
 
@@ -187,8 +187,9 @@ impl List<'_> {
             (ListedPage::Unchanged, None) => Err(Stop::Forge(ForgeError::Unavailable {
                 what: format!("the open pull requests of {}", repo.full_name()),
                 host: repo.host().clone(),
-                message: "it says that nothing has changed although it was not told since when"
-                    .to_owned(),
+                message:
+                    "it reported that nothing has changed, although the request was unconditional"
+                        .to_owned(),
             })),
         }
     }
@@ -245,7 +246,7 @@ impl List<'_> {
                 return Ok(());
             }
             Err(error @ ForgeError::Rejected { .. }) => {
-                warn!(pull = %at, %error, "Where a pull request stands cannot be told");
+                warn!(pull = %at, %error, "The state of a pull request cannot be determined");
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
@@ -253,7 +254,7 @@ impl List<'_> {
         ctx.store.absence_forget(Absence::Pull(&at)).await?;
         if self.mend(&pull).await? {
             self.found.repaired += 1;
-            info!(pull = %at, state = %pull.state, head = pull.head.short(), "Found what no event had told of a pull request");
+            info!(pull = %at, state = %pull.state, head = pull.head.short(), "Found a change of a pull request that no event had reported");
             ctx.nudge.nudge();
         }
         Ok(())

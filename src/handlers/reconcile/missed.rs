@@ -89,7 +89,7 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
             match gone::repository(ctx, &watched.repo).await {
                 Ok(repaired) => found.repaired += repaired,
                 Err(error) => {
-                    warn!(repo = %watched.repo, error = format!("{error:#}"), "Whether a repository is gone cannot be told");
+                    warn!(repo = %watched.repo, error = format!("{error:#}"), "Cannot check whether a repository still exists");
                 }
             }
         }
@@ -104,7 +104,7 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
 /// to remove it; the next tick tries again.
 pub(super) async fn follow(ctx: &Ctx, repo: &RepoId) {
     if let Err(error) = identity::look(ctx, repo, Asker::default()).await {
-        warn!(%repo, error = error.message(), "What is kept of a repository that was renamed could not be moved yet");
+        warn!(%repo, error = error.message(), "The records of a renamed repository could not be moved yet");
     }
 }
 
@@ -112,7 +112,7 @@ pub(super) async fn follow(ctx: &Ctx, repo: &RepoId) {
 async fn put_off(ctx: &Ctx, watched: &WatchedRepo, error: &ForgeError) -> anyhow::Result<()> {
     let doublings = u32::try_from(watched.failures.clamp(0, 16)).unwrap_or_default();
     let wait = (NOT_AGAIN_FOR * 2_i32.pow(doublings)).min(LONGEST_WAIT);
-    warn!(repo = %watched.repo, %error, "The open pull requests of a repository cannot be listed; it is tried again later");
+    warn!(repo = %watched.repo, %error, "The open pull requests of a repository cannot be listed; retrying later");
     ctx.store
         .watched_failed(&watched.repo, ctx.clock.now() + wait)
         .await?;
@@ -168,10 +168,7 @@ impl Thrift {
     fn tell(&self) {
         if !self.words.is_empty() {
             let why = self.words.join("; ");
-            info!(
-                why,
-                "The search for missed events leaves the rest for later"
-            );
+            info!(why, "The search for missed events continues later");
         }
     }
 }

@@ -168,15 +168,15 @@ impl Reconciler {
 pub static RECONCILERS: &[Reconciler] = &[
     Reconciler::new(
         "closed_pulls",
-        "Gives back what closed pull requests still hold: the close event was missed, or a server died over it; and what \
-         pull requests hold that are gone, with their repository or without.",
+        "Releases the locks of closed pull requests if their close event was missed or a server died while handling \
+         it. Also releases the locks of deleted pull requests and repositories.",
         Duration::from_mins(5),
         |ctx| Box::pin(closed_pulls::tick(ctx)),
     )
     .looking_at_start(),
     Reconciler::new(
         "orphans",
-        "Puts the work of servers that are gone back into the queue, and ends what else they had claimed.",
+        "Puts the work of lost servers back into the queue, and ends their other claims.",
         Duration::from_secs(15),
         |ctx| Box::pin(orphans::tick(ctx)),
     )
@@ -184,27 +184,28 @@ pub static RECONCILERS: &[Reconciler] = &[
     .renewing_first(),
     Reconciler::new(
         "forge",
-        "Asks whether the forge answers, takes the credentials of the server, and allows what the server needs.",
+        "Checks that the forge answers, accepts the credentials of the server, and grants the required permissions.",
         Duration::from_mins(5),
         |ctx| Box::pin(forge::tick(ctx)),
     )
     .on_every_replica(),
     Reconciler::new(
         "stops",
-        "Stops commands of this server that somebody cancelled on another.",
+        "Stops commands of this server that were cancelled on another server.",
         Duration::from_secs(2),
         |ctx| Box::pin(stops::tick(ctx)),
     )
     .on_every_replica(),
     Reconciler::new(
         "missed_events",
-        "Lists the open pull requests of the forge and does what events would have done that never came.",
+        "Lists the open pull requests of the forge and handles changes whose events never arrived.",
         Duration::from_mins(5),
         |ctx| Box::pin(missed::tick(ctx)),
     ),
     Reconciler::new(
         "panics",
-        "Looks whether this server panicked in the last 24 hours: the work goes on, but somebody should hear of it.",
+        "Checks whether this server panicked in the last 24 hours. The work goes on, but an administrator should \
+         know.",
         Duration::from_mins(1),
         |ctx| Box::pin(std::future::ready(panics::tick(ctx))),
     )
@@ -218,16 +219,16 @@ pub static RECONCILERS: &[Reconciler] = &[
     // The disk reconciler counts all files of all checkouts, so it runs rarely.
     Reconciler::new(
         "disk",
-        "Removes checkouts of closed pull requests, providers that nobody uses, and what takes more room than \
-         --disk-quota.",
+        "Removes checkouts of closed pull requests, unused providers, and more files if --disk-quota is exceeded.",
         Duration::from_mins(15),
         |ctx| Box::pin(disk::tick(ctx)),
     )
     .on_every_replica(),
     Reconciler::new(
         "retention",
-        "Removes what is older than --keep-deliveries and --keep-runs, jobs that ended a week ago, servers that ended \
-         a day ago, events of repositories that every server has walked, and plan files without a record.",
+        "Removes deliveries and runs that are older than --keep-deliveries and --keep-runs, jobs that ended a week \
+         ago, servers that ended a day ago, repository events that every server has processed, and plan files without \
+         a record.",
         Duration::from_hours(1),
         |ctx| Box::pin(retention::tick(ctx)),
     ),

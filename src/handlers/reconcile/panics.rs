@@ -20,8 +20,8 @@ pub(super) fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
             format!("{} times", seen.len())
         };
         bail!(
-            "the server {} panicked {times} in the last 24 hours, most recently at {} in {}. That is a bug in Lockkeeper; please \
-             report it with what the log of that server says",
+            "the server {} panicked {times} in the last 24 hours, most recently at {} in {}. This is a bug in \
+             Lockkeeper. Please report it with the log of that server",
             ctx.leases.replica(),
             last.at.to_rfc3339_opts(SecondsFormat::Secs, true),
             last.place

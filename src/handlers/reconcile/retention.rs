@@ -77,7 +77,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
 async fn homes(ctx: &Ctx, before: DateTime<Utc>) -> anyhow::Result<u64> {
     let dropped = ctx.store.repository_event_drop_cursors(before).await?;
     for home in &dropped {
-        info!(%home, "Forgot the mirrors of a data directory that was not heard of for long");
+        info!(%home, "Removed the records of a data directory that no server has used for a long time");
     }
     Ok(dropped.len() as u64)
 }
@@ -110,7 +110,7 @@ async fn unrecorded_plan_files(ctx: &Ctx, now: DateTime<Utc>) -> anyhow::Result<
                 .remove_found(file)
                 .await
                 .context("cannot remove a plan file without a record")?;
-            info!(plan = %file.plan, written_at = %file.modified, "Removed a plan file that no record names");
+            info!(plan = %file.plan, written_at = %file.modified, "Removed a plan file without a record");
             gone += 1;
         }
     }

@@ -88,7 +88,8 @@ impl Rounds {
             Ok(Some(held)) => held,
             Ok(None) => return Ok(Turn::Anothers),
             Err(error) => {
-                let failed = Err(anyhow!(error).context("whose turn it is could not be found out"));
+                let failed =
+                    Err(anyhow!(error).context("cannot determine which server has the turn"));
                 return self
                     .told(which, failed, self.ctx.clock.now())
                     .map(Turn::Ours);
@@ -133,7 +134,7 @@ impl Rounds {
         let ticked = self.told(which, ticked, started_at);
         let recorded = self.record(which.name, &ticked, started_at).await;
         let found = ticked?;
-        recorded.context("what came of it could not be kept")?;
+        recorded.context("its result could not be stored")?;
         Ok(found)
     }
 
@@ -216,17 +217,17 @@ fn tell(name: &str, ticked: &anyhow::Result<Found>) {
             looked_at,
             repaired: repaired @ 1..,
         }) => {
-            info!(reconciler = name, looked_at, repaired, "Repaired something");
+            info!(reconciler = name, looked_at, repaired, "Fixed differences");
         }
         Ok(Found {
             looked_at,
             repaired: 0,
-        }) => debug!(reconciler = name, looked_at, "Nothing to repair"),
+        }) => debug!(reconciler = name, looked_at, "Nothing to fix"),
         Err(error) => {
             let error = format!("{error:#}");
             error!(
                 reconciler = name,
-                error, "A repair did not come to its end and is tried again"
+                error, "A reconciler failed and is retried"
             );
         }
     }

@@ -28,7 +28,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
         let job = end_of(ctx, &left).await?;
         if ctx.store.status_mend(&left, &job.to_new()).await? {
             found.repaired += 1;
-            info!(repo = %left.repo, head = left.head.short(), context = left.context, "Ends a status that was left pending");
+            info!(repo = %left.repo, head = left.head.short(), context = left.context, "Ended a status that was left pending");
         }
     }
     if found.repaired > 0 {
@@ -40,7 +40,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
 async fn lost_commands(ctx: &Ctx) -> anyhow::Result<Found> {
     let lost = ctx.store.command_list_lost(AT_ONCE).await?;
     for id in &lost {
-        warn!(command = %id, "A command has no job any more; it is given up");
+        warn!(command = %id, "A command has lost its job and is given up");
         commands::give_up(
             ctx,
             *id,

@@ -95,7 +95,7 @@ pub(super) struct NoProjectsView<'a> {
     title: &'static str,
     message: Option<&'a str>,
     hints_list: &'a [String],
-    /// Past participle for a project that is named: `planned`.
+    /// Verb phrase for the command on a named project: `plan`.
     deed: &'static str,
     /// Example command for a project without changes.
     example: String,

@@ -92,7 +92,7 @@ projects:
         .await;
     let said = world.answer(pull).await;
     said.is("autoplan failure | net default failed | app default skipped")
-        .says("Not tried, because `net` did not succeed");
+        .says("Skipped, because `net` in group");
     assert_eq!(world.server.calls("plan").len(), 1);
     world.finish(&[]).await;
 }

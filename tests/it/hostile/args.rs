@@ -248,7 +248,7 @@ async fn arguments_of_the_other_tool_are_refused_by_name(backend: Backend) {
     let said = bot.answer(pull);
     assert!(
         said.contains(
-            "only OpenTofu has the argument `-concise`, and this project is run by Terraform"
+            "only OpenTofu supports the argument `-concise`, and this project uses Terraform"
         ),
         "{said}"
     );
@@ -256,7 +256,7 @@ async fn arguments_of_the_other_tool_are_refused_by_name(backend: Backend) {
     let said = bot.answer(pull);
     assert!(
         said.contains(
-            "only OpenTofu has the argument `-exclude=a.b`, and this project is run by Terraform"
+            "only OpenTofu supports the argument `-exclude=a.b`, and this project uses Terraform"
         ),
         "{said}"
     );
@@ -276,7 +276,7 @@ async fn an_apply_that_reports_nothing_is_no_apply(backend: Backend) {
         "{said}"
     );
     assert!(
-        said.contains("Compare what is there with the state, then plan again"),
+        said.contains("Compare the infrastructure with the state, then plan again"),
         "{said}"
     );
     let plan = bot

@@ -354,7 +354,7 @@ async fn a_fork_that_moves_on_before_its_turn_is_not_planned(backend: Backend) {
         "{told}"
     );
     assert!(
-        told.contains("Somebody who may write to the repository can look at the code"),
+        told.contains("Somebody with write access to the repository can review the code"),
         "{told}"
     );
     bot.end(&[]).await;

@@ -193,8 +193,9 @@ async fn nobody_applies_the_plan_of_an_application_that_they_made_themselves(bac
     );
     told(&bot, &app, Deed::Plan, kim).await;
     let refused = told(&bot, &app, Deed::Apply, same).await;
-    let why = "another account has to apply than planned (`four_eyes`, line 1 of the server's `--repo-config-json`, for \
-               `/.*/`), and `kim` (through the API) made the plan. Nothing was applied, and the plan is kept.";
+    let why = "the account that applies must not be the account that planned (`four_eyes`, line 1 of the server's \
+               `--repo-config-json`, for `/.*/`), and `kim` (through the API) made the plan. Nothing was applied, and \
+               the plan is kept.";
     assert!(
         refused.contains("**Apply refused**: ") && refused.contains(why),
         "{refused}"
@@ -207,7 +208,7 @@ async fn nobody_applies_the_plan_of_an_application_that_they_made_themselves(bac
     )
     .await;
     assert!(
-        nobody.contains("and no account is known that asks for the apply"),
+        nobody.contains("and the account that requests the apply is unknown"),
         "{nobody}"
     );
     assert_eq!(
@@ -228,7 +229,7 @@ async fn nobody_applies_the_plan_of_an_application_that_they_made_themselves(bac
     .await;
     let unknown = told(&bot, &app, Deed::Apply, olga).await;
     assert!(
-        unknown.contains("and no account is known that made the plan"),
+        unknown.contains("and the account that made the plan is unknown"),
         "{unknown}"
     );
     told(&bot, &app, Deed::Plan, kim).await;
@@ -370,7 +371,7 @@ async fn a_limited_account_takes_no_repository_and_no_branch_that_it_was_not_giv
         assert_eq!(status, 403, "{said}");
         assert!(
             said.contains(
-                "only the account of the whole server makes the first claim of a repository"
+                "only the account of the whole server can make the first claim of a repository"
             ),
             "{said}"
         );

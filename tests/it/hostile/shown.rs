@@ -289,7 +289,7 @@ async fn a_plan_that_cannot_be_listed_is_not_applied(backend: Backend) {
     bot.say(pull, "lockkeeper apply").await;
     let said = bot.comment(pull);
     assert!(
-        said.contains("which resources it changes cannot be found out, because"),
+        said.contains("the resources that it changes cannot be determined, because"),
         "{said}"
     );
     assert_eq!(bot.calls(), ["init network", "plan network"]);

@@ -449,7 +449,7 @@ async fn what_works_on_an_application_is_cancelled_on_its_page() {
         assert!(
             spared
                 .text()
-                .contains("is under way, so it was not interrupted"),
+                .contains("is running, so it was not interrupted"),
             "{}",
             spared.text()
         );

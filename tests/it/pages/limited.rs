@@ -345,7 +345,7 @@ async fn every_route_is_limited_or_refused() {
                 let (status, said) = ask(&kim, verb, &path, &body(&path)).await;
                 assert_eq!(status, StatusCode::FORBIDDEN, "{verb} {path}: {said}");
                 assert!(
-                    said.contains("limited to what is of"),
+                    said.contains("limited to the resources of"),
                     "{verb} {path}: {said}"
                 );
             }
@@ -372,7 +372,7 @@ async fn every_route_is_limited_or_refused() {
             let (status, said) = ask(&kim, verb, &path, &body(&path)).await;
             assert_eq!(status, StatusCode::FORBIDDEN, "{verb} {path}: {said}");
             assert!(
-                said.contains("this account is limited to what is of “net”"),
+                said.contains("this account is limited to the resources of “net”"),
                 "{verb} {path}: {said}"
             );
         }
@@ -520,7 +520,7 @@ async fn a_limited_account_drives_what_is_of_its_owner() {
         (
             "/api/credentials",
             json!({ "owner": "net", "url": "https://github.com/acme/new", "kind": "token", "token": token }),
-            "only the account of the whole server makes the first claim of a repository",
+            "only the account of the whole server can make the first claim of a repository",
         ),
         (
             change.as_str(),

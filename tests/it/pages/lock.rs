@@ -63,14 +63,15 @@ async fn a_lock_under_which_an_apply_runs_is_not_given_away() {
 
     let (browser, path) = (world.browser().await, format!("/locks/{}", lock.id));
     let page = browser.get(&path).await;
-    let why = "A change of pull request #12 is under way under this lock (an apply, an import or a state rm): taking";
+    let why = "An apply, an import or a state rm of pull request #12 is running under this lock.";
     assert!(page.text().contains(why), "{}", page.text());
     assert!(!page.body.contains("<form method=\"post\""));
 
     for fields in ["", "force=yes&reason=outage", "force=yes"] {
         let answer = browser.post(&path, fields).await;
         assert_eq!(answer.status, StatusCode::CONFLICT, "{fields}");
-        let way_out = "Wait for its end, or comment “lockkeeper cancel --force” at pull request #12 to interrupt it.";
+        let way_out = "Wait until it ends, or comment “lockkeeper cancel --force” on pull request #12 to interrupt \
+                       it.";
         assert!(answer.text().contains(way_out), "{}", answer.text());
     }
     assert_eq!(world.store.lock_get(lock.id).await.unwrap(), Some(lock));

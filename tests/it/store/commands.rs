@@ -357,7 +357,7 @@ async fn newer(store: &Store) -> (CommandId, Vec<CommandId>) {
         .command_create_instead(
             &new,
             no_jobs,
-            "a newer commit came",
+            "a newer commit was pushed",
             HeadNews::Told(None, None),
         )
         .await

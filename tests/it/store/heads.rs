@@ -175,7 +175,7 @@ async fn found_on_many_connections_at_once_leads_to_one_command(db: &TestDb) {
         };
         db.reopen()
             .await
-            .command_create_instead(&new, |_| vec![], "a newer commit came", news)
+            .command_create_instead(&new, |_| vec![], "a newer commit was pushed", news)
             .await
             .unwrap()
             .0
@@ -208,7 +208,7 @@ async fn a_delivery_that_is_known_changes_nothing(db: &TestDb) {
         let at = at(digit);
         let news = HeadNews::Told(Some(&at), None);
         db.store()
-            .command_create_instead(&new, |_| vec![], "a newer commit came", news)
+            .command_create_instead(&new, |_| vec![], "a newer commit was pushed", news)
             .await
             .unwrap()
             .0

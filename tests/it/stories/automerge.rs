@@ -479,7 +479,7 @@ async fn with_hooks_projects_that_are_only_planned_by_comment_have_to_be(backend
     bot.say(pull, "lockkeeper apply").await;
     let told = not_merged(&mut bot, pull);
     assert!(
-        told.contains("no plan of the whole pull request was made"),
+        told.contains("the newest commit of the pull request has no plan of all projects"),
         "{told}"
     );
     bot.say(pull, "lockkeeper plan").await;

@@ -285,8 +285,8 @@ async fn what_hooks_wrote_holds_for_the_state_of_the_base_branch_that_they_ran_o
         "{answer}"
     );
     // The hooks have run for `app`. Other files that they may have made do not exist for `net`.
-    let why = "the hooks before this apply ran on another state of the base branch than the one this plan was made of, so \
-               what they make would be missing. Nothing was applied.";
+    let why = "the hooks before this apply ran on another commit of the base branch than this plan, so the files that \
+               they make would be missing. Nothing was applied.";
     assert!(
         answer.contains(why) && answer.contains("2 refused"),
         "{answer}"
@@ -347,14 +347,14 @@ async fn a_named_branch_that_is_not_there_stops_plan_and_apply(backend: Backend)
         .await;
     bot.say(pull, "lockkeeper apply").await;
     let apply = bot.comment(pull);
-    let why = "the configuration is to be read from the branch `config` (`repo_config_source`), and it cannot be";
+    let why = "the configuration cannot be read from the branch `config` (`repo_config_source`)";
     assert!(
         apply.starts_with("**Apply refused**") && apply.contains(why),
         "{apply}"
     );
     bot.say(pull, "lockkeeper plan").await;
     let plan = bot.comment(pull);
-    assert!(plan.contains("and there is no such branch"), "{plan}");
+    assert!(plan.contains("but there is no such branch"), "{plan}");
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 

@@ -389,13 +389,13 @@ async fn locks_are_shown_released_and_handed_over_on_the_command_line(backend: B
     let nobody = call(&["hand-over", NAME, "--to", "9"]);
     assert_eq!((nobody.code, nobody.out.as_str()), (1, ""));
     assert!(
-        nobody.err.contains(
-            "error: Pull request #9 is not in line for this lock. Nothing was changed.\n"
-        )
+        nobody
+            .err
+            .contains("error: Pull request #9 is not queued for this lock. Nothing was changed.\n")
     );
     let unexplained = call(&["release", NAME, "--force"]);
     assert!(
-        unexplained.err.contains("Say in a few words why."),
+        unexplained.err.contains("Enter a short reason."),
         "{}",
         unexplained.err
     );

@@ -165,7 +165,7 @@ async fn what_stops_applies_stops_imports_and_removals(backend: Backend) {
     bot.say(pull, "lockkeeper state rm terraform_data.it").await;
     let comment = bot.comment(pull);
     assert!(
-        comment.contains("What stops applies stops `state rm` too"),
+        comment.contains("An apply lock also prevents `state rm`"),
         "{comment}"
     );
     assert_eq!(
@@ -616,10 +616,7 @@ async fn a_running_import_is_cancelled_by_force_only(backend: Backend) {
         ),
         "{told}"
     );
-    assert!(
-        told.contains("so the plan that was made before is discarded"),
-        "{told}"
-    );
+    assert!(told.contains("so the earlier plan is discarded"), "{told}");
     bot.end(&[LOCK]).await;
 }
 

@@ -121,8 +121,8 @@ async fn a_failure_keeps_later_groups_from_running_in_both_modes(backend: Backen
             )
             .await;
         let answer = bot.answer(pull);
-        let why = "Not tried, because `net` did not succeed: it is in group 0 of the order, this project in group 1, and \
-                   the configuration file says `abort_on_execution_order_fail: true`.";
+        let why = "Skipped, because `net` in group 0 of the execution order did not succeed. This project is in group \
+                   1, and the configuration file sets `abort_on_execution_order_fail: true`.";
         assert!(answer.contains(why), "parallel_plan: {parallel}\n{answer}");
         assert_eq!(
             bot.calls(),
@@ -167,7 +167,7 @@ async fn a_failed_apply_keeps_later_groups_and_dependents_from_running(backend: 
         .await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.answer(pull).contains("Not tried, because"));
+    assert!(bot.answer(pull).contains("Skipped, because"));
     assert!(!bot.calls().contains(&"apply app".to_owned()));
     // The plan of `app` is still valid.
     bot.say(pull, "lockkeeper apply -p app").await;
@@ -202,8 +202,9 @@ async fn what_is_not_known_of_units_is_said_in_the_comment_and_never_passed_over
     assert!(told.starts_with("Ran Plan for dir: `live/vpc`"), "{told}");
     assert!(
         told.contains(
-            "The change may concern more units of Terragrunt than were planned, because what these go by cannot be found \
-             out without running Terragrunt: `live/app/terragrunt.hcl:2`: the `config_path` of a dependency is not known"
+            "The change may concern more Terragrunt units than were planned, because some of their inputs cannot be \
+             determined without running Terragrunt: `live/app/terragrunt.hcl:2`: the `config_path` of a dependency is \
+             not known"
         ),
         "{told}"
     );

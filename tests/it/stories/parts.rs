@@ -237,7 +237,7 @@ async fn another_repository_of_the_name_while_the_code_of_an_apply_is_fetched_re
         "{:?}",
         bot.calls()
     );
-    let why = "github.test/acme/infra is another repository now than the one that was planned";
+    let why = "github.test/acme/infra is a different repository now than at the time of the plan";
     let runs = bot.store().run_list_recent(1).await.unwrap();
     assert!(
         runs[0]

@@ -101,7 +101,7 @@ async fn a_command_without_a_job_is_given_up_with_its_statuses(backend: Backend)
             repaired: 1
         }
     );
-    assert!(bot.comment(pull).contains("could not be carried out"));
+    assert!(bot.comment(pull).contains("could not be run"));
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Failure, Plan failed.
     lockkeeper/plan: network/default: Failure, Plan failed.

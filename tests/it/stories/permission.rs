@@ -324,7 +324,7 @@ async fn a_program_that_cannot_be_run_lets_nothing_through(backend: Backend) {
     bot.hear(pull, "olga", "lockkeeper apply").await;
     assert!(
         bot.comment(pull)
-            .contains("it ended with exit code 3, its last line being `pass`")
+            .contains("it ended with exit code 3 and the last line `pass`")
     );
     assert_snapshot!(asked(&bot), @"--mode two words apply acme/infra acme/ops");
     assert_eq!(runs(&bot, "apply"), 0);

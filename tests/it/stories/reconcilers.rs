@@ -272,7 +272,7 @@ async fn a_repair_that_fails_says_so_and_goes_on_until_it_goes_well(backend: Bac
         // The turn is released after a failure, so this server can take it again at once.
         let error = bot.replica.turn(which).await.unwrap_err();
         assert!(
-            format!("{error:#}").contains("acme/infra#1 could not be looked after"),
+            format!("{error:#}").contains("acme/infra#1 could not be checked"),
             "{error:#}"
         );
         let failures = "lockkeeper_reconciler_failures{reconciler=\"closed_pulls\"}";
@@ -284,7 +284,7 @@ async fn a_repair_that_fails_says_so_and_goes_on_until_it_goes_well(backend: Bac
     let page = get(&pages, "/operations").await;
     assert!(
         page.contains(
-            "The repair closed_pulls has failed 2 times in a row: github.test/acme/infra#1 could not be looked after"
+            "The repair closed_pulls has failed 2 times in a row: github.test/acme/infra#1 could not be checked"
         ),
         "{page}"
     );

@@ -97,7 +97,7 @@ async fn a_repository_that_is_not_served_is_left_in_silence_when_told_so(backend
     let last = bot.deliveries().await.pop().unwrap();
     assert_eq!(
         last,
-        "issue_comment refused: 403: the repository is not on the allow-list (--repo-allowlist)"
+        "issue_comment refused: 403: the repository is not on the allowlist (--repo-allowlist)"
     );
     bot.end(&[]).await;
 }

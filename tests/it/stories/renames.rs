@@ -103,7 +103,7 @@ async fn a_renamed_repository_keeps_its_lock_its_line_its_plan_and_its_mirror(ba
     assert_eq!(event.kind, LockEventKind::RepositoryRenamed);
     assert_eq!(
         event.cause.reason,
-        "github.test/acme/infra was renamed to github.test/acme/network: the forge has given it another name"
+        "github.test/acme/infra was renamed to github.test/acme/network: the forge reports the new name"
     );
     bot.say_in(NEW, first, "lockkeeper apply").await;
     assert_eq!(

@@ -117,7 +117,7 @@ async fn a_second_apply_does_not_make_less_of_the_first(backend: Backend) {
         "{applied}"
     );
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.answer(pull).contains("This plan was applied before."));
+    assert!(bot.answer(pull).contains("This plan was already applied."));
     assert_eq!(bot.statuses(pull), applied);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }

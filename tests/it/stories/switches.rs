@@ -33,7 +33,7 @@ async fn an_apply_has_to_name_its_project_where_the_server_wants_it(backend: Bac
     bot.say(pull, "lockkeeper apply").await;
     let refused = bot.comment(pull);
     assert!(
-        refused.contains("an apply has to name its project (`--disable-apply-all`)"),
+        refused.contains("an apply must name its project (`--disable-apply-all`)"),
         "{refused}"
     );
     bot.say(pull, "lockkeeper apply -d network").await;

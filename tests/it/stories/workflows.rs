@@ -250,7 +250,7 @@ async fn commands_alone_plan_and_apply_without_a_plan_file(backend: Backend) {
     ");
     bot.say(pull, "lockkeeper apply").await;
     let again = bot.comment(pull);
-    assert!(again.contains("This plan was applied before."), "{again}");
+    assert!(again.contains("This plan was already applied."), "{again}");
     assert!(bot.calls().is_empty(), "Terraform has no part in it");
     bot.end(&[LOCK]).await;
 }
@@ -408,7 +408,7 @@ async fn what_is_kept_out_of_comments_is_not_in_the_log_of_a_comment(backend: Ba
     bot.say(pull, "lockkeeper plan --verbose").await;
     let said = bot.comment(pull);
     assert!(
-        said.contains("The page of the run has all of it."),
+        said.contains("The page of the run has the full output."),
         "{said}"
     );
     assert!(

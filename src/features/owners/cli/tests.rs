@@ -195,8 +195,9 @@ fn what_waits_is_asked_to_stop_and_a_server_ends_it() {
     assert_eq!(
         said,
         format!(
-            "error: nothing was changed. No such run of application net (branch main) waits or is under way: it has ended, \
-             or there was none. The page of the application and `lockkeeper apps show {id}` tell what came of its runs.\n"
+            "error: nothing was changed. Application net (branch main) has no such queued or running run: it has \
+             ended, or it never existed. The page of the application and `lockkeeper apps show {id}` show the results \
+             of its runs.\n"
         )
     );
     let queued = object(&dir, &format!("apps plan {id} --json"));

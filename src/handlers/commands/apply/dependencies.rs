@@ -29,10 +29,8 @@ pub(super) async fn unmet(
         let planned = plans.iter().find(|other| is_it(&other.project));
         let why = match planned {
             Some(other) if other.head == plan.head => planned_at_this_commit(other.state)?,
-            Some(_) | None if standings.any(is_it) => {
-                "has no plan of this commit that could be applied"
-            }
-            Some(_) => "was planned for an older commit only",
+            Some(_) | None if standings.any(is_it) => "has no plan of this commit",
+            Some(_) => "has only a plan of an older commit",
             None => return None,
         };
         Some((name.clone(), format!("`{name}` {why}")))
@@ -71,13 +69,16 @@ fn text(cx: &CommandCx<'_>, names: &[ProjectName], waits: &[String]) -> UserText
     UserText::new(
         message,
         [format!(
-            "Apply first what it depends on ({first}), or everything in order: `{word} apply`."
+            "Apply its dependencies first ({first}), or apply everything in order: `{word} apply`."
         )],
     )
 }
 
 fn unread() -> UserText {
-    let message = "the configuration file of the commit that was planned cannot be read, so what has to be applied before \
-                   cannot be found out. Nothing was applied.";
-    UserText::new(message, ["Plan again: then it is read anew.".to_owned()])
+    let message = "the configuration file of the planned commit cannot be read, so the dependencies of this project \
+                   are unknown. Nothing was applied.";
+    UserText::new(
+        message,
+        ["Plan again. The new plan reads the file again.".to_owned()],
+    )
 }

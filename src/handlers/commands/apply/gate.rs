@@ -27,7 +27,7 @@ pub(super) fn nothing_left(state: PlanState) -> Option<&'static str> {
     match state {
         PlanState::NoChanges => Some("The plan has no changes."),
         PlanState::Applied => {
-            Some("This plan was applied before. A new plan shows whether anything is left to do.")
+            Some("This plan was already applied. Plan again to see whether anything is left to do.")
         }
         PlanState::Planned
         | PlanState::Applying
@@ -39,8 +39,8 @@ pub(super) fn nothing_left(state: PlanState) -> Option<&'static str> {
 /// Refuses a plan that was never meant to be applied, see [`PlanRecord::blocked`].
 pub(super) fn blocked(plan: &PlanRecord) -> Option<Shut> {
     let why = plan.blocked.as_ref()?;
-    let hint = "Plan again. If that leads to the same, look at the output of the plan: an attribute may hold text that \
-                misleads.";
+    let hint = "Plan again. If this happens again, check the output of the plan: an attribute may contain misleading \
+                text.";
     let text = UserText::new(format!("{why}. Nothing was applied."), [hint.to_owned()]);
     Some(Shut::Stale(text))
 }
@@ -122,16 +122,10 @@ pub(super) async fn prepare(
         .checkouts
         .fetch_plan(&*ctx.forge, plan, cx.row.installation)
         .await;
-    let source = source.map_err(|error| {
-        Shut::stale(format!(
-            "the code that was planned cannot be fetched: {error}"
-        ))
-    })?;
-    let not_checked_out = |error| {
-        Shut::stale(format!(
-            "the code that was planned cannot be checked out: {error}"
-        ))
-    };
+    let source = source
+        .map_err(|error| Shut::stale(format!("the planned code cannot be fetched: {error}")))?;
+    let not_checked_out =
+        |error| Shut::stale(format!("the planned code cannot be checked out: {error}"));
     let checkout = work
         .checkout_of(cx, &source, &plan.project.workspace)
         .await
@@ -141,8 +135,8 @@ pub(super) async fn prepare(
         .map_err(Shut::stale)?;
     if work.hides_demands(&plan.project) {
         return Err(Shut::stale(
-            "what the repository demands of an apply (`apply_requirements` in its configuration at the commit that was \
-             planned) cannot be read, or is not allowed any more",
+            "the `apply_requirements` in the configuration of the planned commit cannot be read, or are not allowed \
+             any more",
         ));
     }
     let demands = work.demands(RunKind::Apply, &plan.project);
@@ -176,12 +170,12 @@ fn same_workflow(work: &Work, plan: &PlanRecord) -> Result<Arc<Workflow>, Shut> 
         return Ok(workflow);
     }
     if work.policies(&plan.project).is_unread() {
-        let message = "which workflow made the plan cannot be found out, because the configuration of this repository \
-                       cannot be read as it was planned. Nothing was applied.";
+        let message = "the workflow of the plan cannot be determined, because the configuration of the planned commit \
+                       cannot be read. Nothing was applied.";
         return Err(Shut::Stale(UserText::new(message, [])));
     }
     Err(Shut::stale(format!(
-        "the plan was made by other steps than those of the workflow `{}` now",
+        "the plan was made with other steps than the workflow `{}` has now",
         workflow.name
     )))
 }
@@ -220,14 +214,14 @@ async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut
                 "pull request"
             };
             let message = format!(
-                "whether the {what} is still the one that was planned cannot be found out: {error}."
+                "Lockkeeper cannot check whether the {what} has changed since the plan: {error}."
             );
             let hint = format!("Nothing was applied. {} in a moment.", again(number));
             Shut::ForNow(UserText::new(message, [hint]))
         })?;
     if live.repo_id != cx.pull.repo_id {
         let message = format!(
-            "{} is another repository now than the one that was planned",
+            "{} is a different repository now than at the time of the plan",
             cx.pull.at.repo
         );
         return Err(Shut::stale(message));
@@ -241,8 +235,8 @@ fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
     if plan.created_at <= cx.row.created_at {
         return Ok(());
     }
-    let message = "the plan was made after the comment that asks to apply it, so nobody can have looked at it before. \
-                   Nothing was applied.";
+    let message = "the plan is newer than the comment that requests the apply, so nobody can have looked at it \
+                   before. Nothing was applied.";
     Err(Shut::ForNow(UserText::new(
         message,
         ["Look at the plan, then comment the command again.".to_owned()],
@@ -257,10 +251,10 @@ async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Resul
         return Ok(());
     }
     let planner = planner(cx, plan).await.map_err(|error| {
-        warn!(plan = %plan.id, error = describe_error(&error), "Who made a plan cannot be found out");
+        warn!(plan = %plan.id, error = describe_error(&error), "The author of a plan cannot be determined");
         let message = format!(
-            "`four_eyes` is set ({}), and who made the plan cannot be found out: the database does not answer. Nothing was \
-             applied, and the plan is kept.",
+            "`four_eyes` is set ({}), and the author of the plan cannot be determined, because the database does not \
+             answer. Nothing was applied, and the plan is kept.",
             four_eyes.by
         );
         Shut::ForNow(UserText::new(message, [format!("{} in a moment.", again(cx.pull.at.number))]))
@@ -279,26 +273,28 @@ async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Resul
     let why = match (&planner, &first, &second) {
         (Some(planner), Some(_), Some(_)) => format!("and {} made the plan", told(planner)),
         (Some(planner), None, _) => format!(
-            "and no account is known that made the plan: it was {}",
+            "and the account that made the plan is unknown: it was {}",
             told(planner)
         ),
-        (None, _, _) => "and who made the plan is not on record".to_owned(),
+        (None, _, _) => "and the author of the plan is not recorded".to_owned(),
         (Some(_), Some(_), None) => {
             format!(
-                "and no account is known that asks for the apply: it is {}",
+                "and the account that requests the apply is unknown: it is {}",
                 told(&cx.row.actor)
             )
         }
     };
     let message = format!(
-        "another account has to apply than planned (`four_eyes`, {}), {why}. Nothing was applied, and the plan is kept.",
+        "the account that applies must not be the account that planned (`four_eyes`, {}), {why}. Nothing was applied, \
+         and the plan is kept.",
         four_eyes.by
     );
     let hint = if cx.pull.at.number.is_application() {
-        "Somebody else asks for the apply, with an account of their own; or somebody else plans again, and you apply that \
-         plan once you have looked at it."
+        "Ask somebody with another account to apply, or to plan again. In that case, look at the new plan, then apply \
+         it."
     } else {
-        "Somebody else comments the apply; or somebody else comments a plan, and you apply that once you have looked at it."
+        "Ask somebody else to comment the apply, or to comment a plan. In that case, look at the new plan, then apply \
+         it."
     };
     Err(Shut::ForNow(UserText::new(message, [hint.to_owned()])))
 }
@@ -340,9 +336,9 @@ pub(super) fn seen_by_hooks(
     if !plan.project.workspace.is_default() || hooked.is_none_or(is_seen) {
         return Ok(());
     }
-    let message = "the hooks before this apply ran on another state of the base branch than the one this plan was made of, \
-                   so what they make would be missing. Nothing was applied.";
-    let hint = "Apply it by itself, by the line below: then they run on what it was made of.";
+    let message = "the hooks before this apply ran on another commit of the base branch than this plan, so the files \
+                   that they make would be missing. Nothing was applied.";
+    let hint = "Apply this project alone with the command below. The hooks then run on the commits of its plan.";
     Err(Shut::ForNow(UserText::new(message, [hint.to_owned()])))
 }
 
@@ -367,9 +363,8 @@ fn other_tool(plan: &PlanRecord, error: &ToolError) -> Shut {
         }
     };
     let program = format!("{}{}", plan.distribution.program(), plan.tool_version);
-    let hint = format!(
-        "Or whoever runs Lockkeeper puts `{program}` into `--tf-bin-dir`; then apply again."
-    );
+    let hint =
+        format!("Or an administrator can install `{program}` in `--tf-bin-dir`. Then apply again.");
     Shut::Stale(UserText::new(
         format!("{message}. Nothing was applied."),
         [hint],
@@ -402,7 +397,7 @@ pub(super) fn compare(pull: &Pull, plan: &PlanRecord) -> Result<(), Shut> {
     }
     if pull.base_branch != plan.base_branch {
         return Err(Shut::stale(format!(
-            "the plan was made against the base branch `{}`, and the pull request goes into `{}` now",
+            "the plan was made against the base branch `{}`, and the base branch of the pull request is `{}` now",
             plan.base_branch, pull.base_branch
         )));
     }
@@ -439,8 +434,8 @@ pub(super) async fn pass(
 fn gone(state: PlanState) -> String {
     match state {
         PlanState::Discarded => "the plan was discarded in the meantime".to_owned(),
-        PlanState::Applied => "the plan was applied already".to_owned(),
-        PlanState::Applying => "the plan is being applied right now".to_owned(),
+        PlanState::Applied => "the plan was already applied".to_owned(),
+        PlanState::Applying => "the plan is being applied now".to_owned(),
         PlanState::Planned | PlanState::NoChanges | PlanState::ApplyFailed => {
             format!("the plan is in the state `{state}` and cannot be applied")
         }

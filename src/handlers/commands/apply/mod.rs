@@ -52,9 +52,9 @@ use crate::workflow::{
 };
 
 const LEFT_BY_AN_INTERRUPT: &str =
-    "What was applied until then is in the state. Plan again to see what is left.";
-const LEFT_BY_A_KILL: &str = "It may have changed more than its state says. Compare the two, then plan again to see \
-                              what is left.";
+    "The state has the changes that were applied until then. Plan again to see what is left.";
+const LEFT_BY_A_KILL: &str = "The infrastructure may have changes that the state does not have. Compare both, then \
+                              plan again to see what is left.";
 
 pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Reply, Stop> {
     if let Some(refusal) = refusal(cx, command) {
@@ -152,7 +152,7 @@ async fn pushed_meanwhile(
         .filter(|head| *head != cx.pull.head);
     Ok(newer.map(|newer| {
         format!(
-            "Commits were pushed while this ran: what was applied is `{}`, and the newest commit is `{}`.",
+            "Commits were pushed during this apply: commit `{}` was applied, and the newest commit is `{}`.",
             cx.pull.head.short(),
             newer.short()
         )
@@ -258,9 +258,10 @@ fn no_apply_all(cx: &CommandCx<'_>) -> Reply {
     let word = &cx.ctx.settings.executable;
     Reply::refused(
         "apply_all_disabled",
-        "on this server an apply has to name its project (`--disable-apply-all`).".to_owned(),
+        "on this server, an apply must name its project (`--disable-apply-all`).".to_owned(),
         vec![format!(
-            "Comment `{word} apply -d DIR -w WORKSPACE` or `{word} apply -p PROJECT`; the plan shows the line."
+            "Comment `{word} apply -d DIR -w WORKSPACE` or `{word} apply -p PROJECT`. The comment with the plan has \
+             the exact command."
         )],
     )
 }
@@ -521,7 +522,7 @@ async fn failed(
     {
         // Nothing else stops an apply, not even the end of its pull request.
         let why = stop.map_or_else(
-            || "Lockkeeper was shut down while this apply was under way".to_owned(),
+            || "Lockkeeper was shut down during this apply".to_owned(),
             |s| s.why,
         );
         let message = format!("{why}, so {error}.");

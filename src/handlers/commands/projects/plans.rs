@@ -95,7 +95,7 @@ async fn waits(cx: &CommandCx<'_>, target: &command::Target) -> Result<Option<Re
         return Ok(None);
     }
     lines.push(
-        "It is planned by itself as soon as the lock is free. Look at that plan, then apply it."
+        "It is planned automatically as soon as the lock is free. Look at that plan, then apply it."
             .to_owned(),
     );
     let message =

@@ -108,7 +108,7 @@ async fn look<T: Send + 'static>(
     let settings = cx.ctx.settings.discovery.clone();
     let found = tokio::task::spawn_blocking(move || ground.search(find, &settings, graph)).await;
     let found = found
-        .context("the search for projects broke off")
+        .context("the search for projects failed")
         .map_err(JobError::Fail)?;
     let Found {
         what,
@@ -508,12 +508,12 @@ pub(in crate::handlers::commands) fn checkout_refusal(error: CheckoutError) -> S
         CheckoutError::Conflict { base, files } => (
             "merge_conflict",
             format!("this pull request cannot be merged into `{base}` without conflicts in {}.", list(&files)),
-            vec!["Resolve the conflicts and push; the plan then runs by itself.".to_owned()],
+            vec!["Resolve the conflicts and push. The plan then runs automatically.".to_owned()],
         ),
         CheckoutError::HeadGone { head } => (
             "head_gone",
             format!("the commit `{}` is not part of the pull request any more.", head.short()),
-            vec!["A push replaced it; the plan of the newest commit runs by itself.".to_owned()],
+            vec!["A push replaced it. The plan of the newest commit runs automatically.".to_owned()],
         ),
         error @ (CheckoutError::BaseGone { .. } | CheckoutError::Dir(_) | CheckoutError::Part(_)) => {
             ("checkout", format!("{error}."), vec![])
@@ -522,7 +522,8 @@ pub(in crate::handlers::commands) fn checkout_refusal(error: CheckoutError) -> S
             "fsck",
             format!("{error}."),
             vec![
-                "Find the commit that brought the object (`git fsck` in a clone names it), and push the branch without it."
+                "Find the commit that added the object (`git fsck` in a clone names it), and push the branch without \
+                 it."
                     .to_owned(),
             ],
         ),
@@ -530,8 +531,9 @@ pub(in crate::handlers::commands) fn checkout_refusal(error: CheckoutError) -> S
             "altered_mirror",
             format!("{error}. Nothing was run."),
             vec![
-                "The copy is replaced by a fresh one: give the command again.".to_owned(),
-                "Tell the administrators of the server: a program there has written into it. Its log names the file."
+                "Comment the command again. Lockkeeper replaces the mirror with a fresh one.".to_owned(),
+                "Tell an administrator that a program on the server has changed the mirror. The log of the server \
+                 names the file."
                     .to_owned(),
             ],
         ),

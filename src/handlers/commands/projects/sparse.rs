@@ -233,8 +233,8 @@ pub(super) async fn hint_of_submodules(cx: &CommandCx<'_>, error: &RunError) -> 
         return None;
     }
     Some(
-        "The submodules of this repository are not checked out. If the file is in one of them, have whoever runs \
-         Lockkeeper switch on `--checkout-submodules`, then plan again."
+        "The submodules of this repository are not checked out. If the file is in one of them, ask an administrator \
+         to enable `--checkout-submodules`, then plan again."
             .to_owned(),
     )
 }

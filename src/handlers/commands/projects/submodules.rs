@@ -31,8 +31,9 @@ impl SubmoduleRules for Rules<'_> {
         match self.by_claims(repo).await {
             Ok(admission) => admission,
             Err(error) => {
-                warn!(%repo, %error, "Whose a repository is cannot be looked up, so it is not fetched as a submodule");
-                Admission::Unknown(format!("the database did not say whose {repo} is"))
+                warn!(%repo, %error, "The owner of a repository cannot be looked up, so it is not fetched as a \
+                                      submodule");
+                Admission::Unknown(format!("the database did not return the owner of {repo}"))
             }
         }
     }
@@ -56,8 +57,8 @@ impl Rules<'_> {
 
 fn not_allowed(repo: &RepoId) -> String {
     format!(
-        "it comes from {repo}, which `--repo-allowlist` does not allow. Have whoever runs Lockkeeper add {repo} to \
-         `--repo-allowlist` or switch off `--checkout-submodules`, or name another repository in `.gitmodules`"
+        "it comes from {repo}, which `--repo-allowlist` does not allow. Ask an administrator to add {repo} to \
+         `--repo-allowlist` or to disable `--checkout-submodules`, or name another repository in `.gitmodules`"
     )
 }
 
@@ -78,9 +79,9 @@ fn of_another(
 
 fn unclaimed(repo: &RepoId, own: Option<&OwnerName>) -> String {
     format!(
-        "it comes from {repo}, which nobody has claimed, and this server only works for repositories that have an owner \
-         (`--require-claims`). Have it claimed (`lockkeeper credentials add --owner {} --url {}`, or \
-         `lockkeeper apps add`), or name another repository in `.gitmodules`",
+        "it comes from {repo}, which has no owner, and this server only serves claimed repositories \
+         (`--require-claims`). Claim it (`lockkeeper credentials add --owner {} --url {}`, or `lockkeeper apps add`), \
+         or name another repository in `.gitmodules`",
         name(own),
         address(repo)
     )

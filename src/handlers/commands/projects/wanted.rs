@@ -173,7 +173,7 @@ fn registered(spec: &ApplicationSpec, input: &Input<'_>) -> Result<Project, Trou
         };
         let found = discovery::select(&by_place, input).map_err(|error| {
             Trouble::Target(format!(
-                "{error}; an application means the one whose name it is registered under"
+                "{error}; register the application under the name of its project"
             ))
         })?;
         let none = || {

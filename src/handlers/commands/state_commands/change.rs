@@ -60,7 +60,7 @@ impl Task for Changing<'_> {
         report: &ProjectReport,
     ) -> Result<ProjectReport, JobError> {
         let stop = run.cx.asked_to_stop().await?;
-        let why = stop.map_or_else(|| "the server was told to stop".to_owned(), |stop| stop.why);
+        let why = stop.map_or_else(|| "the server was stopped".to_owned(), |stop| stop.why);
         let text = UserText::new(format!("{why} before anything was changed."), []);
         Ok(ProjectReport {
             outcome: ProjectOutcome::Cancelled,
@@ -193,7 +193,7 @@ impl Changing<'_> {
         let UserText { message, hints } =
             Refusal::apply_locked(locks, &cx.ctx.settings.apply_locks_url()).text;
         let why = format!(
-            "What stops applies stops {} too: it changes the state as they do.",
+            "An apply lock also prevents {}, because it changes the state as well.",
             self.order.change.word()
         );
         UserText::new(message, iter::once(why).chain(hints))
@@ -218,8 +218,9 @@ impl Changing<'_> {
         let closed = closed.map(|text| text.message);
         match done.ended {
             Ok(output) => {
-                let text = "The plan that was made before is discarded: it knows nothing of this."
-                    .to_owned();
+                let text =
+                    "The earlier plan is discarded, because it does not include this change."
+                        .to_owned();
                 let all: Vec<String> = discarded
                     .then_some(text)
                     .into_iter()
@@ -234,7 +235,7 @@ impl Changing<'_> {
                 })
             }
             Err(error) => {
-                let text = "What it did to the state is not known, so the plan that was made before is discarded.";
+                let text = "Its effect on the state is unknown, so the earlier plan is discarded.";
                 let more = discarded.then(|| text.to_owned()).into_iter().chain(closed);
                 self.failed(run, &error, more, report).await
             }
@@ -265,7 +266,7 @@ impl Changing<'_> {
             ) => {
                 let shut_down = || {
                     format!(
-                        "Lockkeeper was shut down while this {} was under way",
+                        "Lockkeeper was shut down during this {}",
                         order.change.word()
                     )
                 };

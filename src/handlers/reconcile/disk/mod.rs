@@ -71,7 +71,7 @@ async fn idle_packages(ctx: &Ctx, remover: &mut Remover<'_>) -> anyhow::Result<F
         let part = Part::Provider(package.package);
         if package.used_at + IDLE <= ctx.clock.now() && remover.remove(&part).await {
             found.repaired += 1;
-            info!(%part, used_at = %package.used_at, "Removed what no project has used for long");
+            info!(%part, used_at = %package.used_at, "Removed a provider that no project has used for a long time");
         }
     }
     Ok(found)
@@ -157,8 +157,8 @@ fn not_met(total: u64, quota: ByteSize, mut stay: Vec<(PartUse, Stays)>) -> Stri
         named = format!("{named}; and {} more", stay.len() - NAMED);
     }
     format!(
-        "Mirrors, checkouts, providers and programs take {}, more than --disk-quota {quota}, and nothing more can be removed: {named}. Give \
-         them more room, or close pull requests; with a remote backend no checkout holds a state",
+        "Mirrors, checkouts, providers and programs take {}, more than --disk-quota {quota}, and nothing more can be \
+         removed: {named}. Increase the quota, or close pull requests; with a remote backend, checkouts hold no state",
         shown(total)
     )
 }

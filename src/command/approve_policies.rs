@@ -19,7 +19,7 @@ static CLEAR: Flag = Flag {
     long: "clear-policy-approval",
     short: None,
     value: None,
-    about: "Take the approvals given so far away instead of adding one.",
+    about: "Remove the existing approvals instead of adding one.",
 };
 
 /// The `approve_policies` command, which lets plans pass although policies failed.

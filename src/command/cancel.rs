@@ -10,17 +10,18 @@ static FORCE: Flag = Flag {
     long: "force",
     short: None,
     value: None,
-    about: "Interrupt a running apply as well, which can leave things half changed.",
+    about: "Interrupt a running apply as well, which can leave its changes incomplete.",
 };
 
 pub(super) static SPEC: Spec = Spec {
     name: CommandName::Cancel,
-    about: "Stop what is waiting or running for this pull request.",
+    about: "Stop the queued and running commands of this pull request.",
     operands: Operands::None,
     flags: &[&FORCE],
     extra: false,
-    note: "What waits will not run, and plans that run are interrupted. An apply that runs is only interrupted with\n\
-           `--force`: Terraform is asked to stop, and killed only if it does not within the time that the server allows.",
+    note: "Queued commands do not run, and running plans are interrupted. A running apply is only interrupted \
+           with\n`--force`: Terraform is asked to stop, and killed if it does not stop within the time limit of the \
+           server.",
     examples: &[],
     build: |arguments, _| {
         Ok(Command::Cancel(CancelCommand {

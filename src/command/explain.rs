@@ -18,12 +18,12 @@ pub struct ExplainCommand {
 
 pub(super) static SPEC: Spec = Spec {
     name: CommandName::Explain,
-    about: "Say which projects would be planned, by which rule, and why the others would not.",
+    about: "Show which projects would be planned, by which rule, and why the others would not.",
     operands: Operands::None,
     flags: &[&DIR, &WORKSPACE, &PROJECT],
     extra: false,
-    note: "Nothing is run, and no lock is taken. Each value comes with who decided it: a default, a flag of the\n\
-           server, or a line of a file. `lockkeeper check` on your own machine says the same before you push.",
+    note: "Nothing is run, and no lock is taken. Each value has its source: a default, a flag of the\nserver, or a \
+           line of a file. `lockkeeper check` shows the same on your machine before you push.",
     examples: &[(
         "explain",
         "why each project of this pull request is planned, or not",

@@ -96,17 +96,18 @@ const ROWS: [Row; 14] = [
     both("var-file", Value, &[Plan, Import]),
 ];
 
-const FILES: &str = "which files are read and written is up to Lockkeeper, so that the plan you see is the one that is kept";
+const FILES: &str = "Lockkeeper chooses the files that are read and written, so that the plan you see is the stored \
+                     plan";
 const PLACE: &str =
-    "the code of the pull request runs where it lies, with the providers that it names";
+    "the code of the pull request runs in its own directory, with the providers that it names";
 const NOTHING: &str = "nothing would be planned or applied";
-const OUTPUT: &str = "what the command prints and how it ends would no longer be understood";
+const OUTPUT: &str = "Lockkeeper could not read the output and the exit code of the command";
 
 /// Flags that no setting can allow, each with the reason.
 const NEVER: [(&str, &str); 20] = [
     (
         "auto-approve",
-        "it is not needed, as an apply makes the changes of the plan that was reviewed; leave it out",
+        "it is not needed, because an apply makes the changes of the reviewed plan; leave it out",
     ),
     ("backup", FILES),
     ("chdir", PLACE),
@@ -116,12 +117,15 @@ const NEVER: [(&str, &str); 20] = [
     ("generate-config-out", FILES),
     ("h", NOTHING),
     ("help", NOTHING),
-    ("input", "nobody is there to answer questions"),
+    ("input", "nobody can answer the questions of Terraform"),
     ("json", OUTPUT),
     ("json-into", FILES),
     ("out", FILES),
     ("plugin-dir", PLACE),
-    ("show-sensitive", "it prints what must not be in a comment"),
+    (
+        "show-sensitive",
+        "it prints values that must not be in a comment",
+    ),
     ("state", FILES),
     ("state-out", FILES),
     ("target-file", FILES),
@@ -442,13 +446,14 @@ impl fmt::Display for RefusedArg {
         match self {
             Self::Blocked { argument, rule } => write!(
                 f,
-                "{} may not be handed to Terraform. The operator of this server forbids {} (`--blocked-extra-args`).",
+                "{} may not be passed to Terraform. The administrator of this server forbids {} \
+                 (`--blocked-extra-args`).",
                 code(argument),
                 code(rule)
             ),
             Self::Never { argument, why } => write!(
                 f,
-                "{} may not be handed to Terraform: {why}.",
+                "{} may not be passed to Terraform: {why}.",
                 code(argument)
             ),
             Self::Unknown {
@@ -459,7 +464,7 @@ impl fmt::Display for RefusedArg {
             } => {
                 write!(
                     f,
-                    "{} is not among the arguments that `{command}` takes after `--`.",
+                    "{} is not an argument that `{command}` accepts after `--`.",
                     code(argument)
                 )?;
                 if let Some(nearest) = nearest {
@@ -467,19 +472,19 @@ impl fmt::Display for RefusedArg {
                 }
                 write!(
                     f,
-                    " They are: {}. The operator of this server can allow more with `--allow-extra-args`.",
+                    " Allowed are: {}. The administrator of this server can allow more with `--allow-extra-args`.",
                     choices.join(", ")
                 )
             }
             Self::OfPlan { argument } => write!(
                 f,
-                "{} cannot be followed: a plan is applied as a whole. Plan with it, look at that plan, then apply it \
-                 without the argument.",
+                "{} is not possible for an apply, because a plan is applied as a whole. Plan with the argument, look \
+                 at that plan, then apply it without the argument.",
                 code(argument)
             ),
             Self::NotAFlag { argument } => write!(
                 f,
-                "{} may not stand after `--`: only flags may, each with its value in the same word.",
+                "{} is not allowed after `--`: only flags are, each with its value in the same word.",
                 code(argument)
             ),
             Self::Operand { operand } => {
@@ -851,10 +856,10 @@ mod tests {
             (
                 "-tarket=x",
                 None,
-                "argument_not_allowed: `-tarket=x` is not among the arguments that `plan` takes after `--`. \
-             Did you mean `-target`? They are: `-compact-warnings`, `-concise` (OpenTofu), `-destroy`, `-exclude=…` \
+                "argument_not_allowed: `-tarket=x` is not an argument that `plan` accepts after `--`. \
+             Did you mean `-target`? Allowed are: `-compact-warnings`, `-concise` (OpenTofu), `-destroy`, `-exclude=…` \
              (OpenTofu), `-lock`, `-lock-timeout=…`, `-no-color`, `-parallelism=…`, `-refresh`, `-refresh-only`, \
-             `-replace=…`, `-target=…`, `-var=…`, `-var-file=…`. The operator of this server can allow more with \
+             `-replace=…`, `-target=…`, `-var=…`, `-var-file=…`. The administrator of this server can allow more with \
              `--allow-extra-args`.",
             ),
         ] {

@@ -37,14 +37,14 @@ impl ImportCommand {
 
 pub(super) static SPEC: Spec = Spec {
     name: CommandName::Import,
-    about: "Take a resource that exists already into the state of one project.",
+    about: "Import an existing resource into the state of one project.",
     operands: Operands::Each(&["ADDRESS", "ID"]),
     flags: &[&DIR, &WORKSPACE, &PROJECT, &VERBOSE],
     extra: true,
     note: "Put an address with quotes or brackets into single quotes: 'aws_instance.web[\"a\"]'.",
     examples: &[(
         "import -d infra/net aws_vpc.main vpc-0a1b2c",
-        "take an existing resource into the state",
+        "import an existing resource into the state",
     )],
     build,
 };

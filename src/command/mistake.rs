@@ -208,7 +208,7 @@ impl Scene<'_> {
         match self.spec {
             Some(spec) => fence(&spec.usage(self.executable)),
             None => format!(
-                "{} shows what can be done.",
+                "{} lists the commands.",
                 code(&format!("{} help", self.executable))
             ),
         }
@@ -241,12 +241,12 @@ impl Scene<'_> {
             Problem::NotTheWord { given, word } => {
                 format!("after {} comes {}, not {}.", self.command(), code(word), code(given))
             }
-            Problem::Conflict { one, other } => format!("{} and {} exclude each other.", spelled(one), spelled(other)),
+            Problem::Conflict { one, other } => format!("{} and {} cannot be used together.", spelled(one), spelled(other)),
             Problem::NoMergeMethods => {
-                "the way to merge can be chosen on GitHub only; this forge merges as it is configured.".to_owned()
+                "the merge method can be chosen on GitHub only; this forge uses its configured method.".to_owned()
             }
             Problem::NoExtraArguments => {
-                format!("{} hands nothing to Terraform, so nothing may stand after `--`.", self.command())
+                format!("{} passes nothing to Terraform, so nothing is allowed after `--`.", self.command())
             }
             Problem::ExtraArgument(refused @ RefusedArg::Unknown { argument, .. }) => {
                 format!("{refused}{}", typography(std::slice::from_ref(argument)))
@@ -263,7 +263,7 @@ impl Scene<'_> {
     fn not_allowed(&self, name: CommandName) -> String {
         let (name, choices) = (code(name.as_str()), self.choices());
         format!(
-            "{name} is switched off on this server; its operator can allow it with `--allow-commands`. {choices}"
+            "{name} is disabled on this server; an administrator can allow it with `--allow-commands`. {choices}"
         )
     }
 
@@ -291,7 +291,7 @@ impl Scene<'_> {
             }
             None if typed.starts_with('-') => {
                 format!(
-                    "{} stands where a command is expected; flags follow the command. {choices}",
+                    "{} is in the place of a command; flags follow the command. {choices}",
                     code(typed)
                 )
             }
@@ -325,10 +325,10 @@ impl Scene<'_> {
             .spec
             .map(|spec| (&spec.operands, spec.flags.is_empty()))
         {
-            Some((Operands::None, true)) => format!("{} stands alone", self.command()),
+            Some((Operands::None, true)) => format!("{} takes no arguments", self.command()),
             Some((Operands::None, false)) => format!("{} takes flags only", self.command()),
             Some((Operands::Each(_) | Operands::AfterWord(..), _)) | None => {
-                format!("{} takes fewer", self.command())
+                format!("{} takes fewer arguments", self.command())
             }
         };
         let words_for = if words.len() == 1 {
@@ -354,12 +354,12 @@ fn typography(words: &[String]) -> &'static str {
         .iter()
         .any(|word| word.starts_with(|c| is_dash(c) && c != '-'))
     {
-        " That is a long dash, as some editors make of two hyphens; flags start with `--`."
+        " That is a long dash; some editors replace two hyphens with it. Flags start with `--`."
     } else if words
         .iter()
         .any(|word| word.contains(['“', '”', '„', '‘', '’']))
     {
-        " Those are curly quotation marks; only straight ones (`'` and `\"`) hold words together."
+        " Those are curly quotation marks; only straight ones (`'` and `\"`) group words."
     } else {
         ""
     }
@@ -367,8 +367,8 @@ fn typography(words: &[String]) -> &'static str {
 
 fn hidden(character: char) -> String {
     format!(
-        "the command has an invisible character (U+{:04X}), so it is not what readers see. Such characters come along \
-         with copied text; please type the place anew.",
+        "the command has an invisible character (U+{:04X}), so readers see another text. Such characters often come \
+         from copied text. Type that part again.",
         u32::from(character)
     )
 }
@@ -380,7 +380,7 @@ fn formatted(formatting: Formatting) -> String {
         Formatting::Html => "the command has HTML in it",
     };
     format!(
-        "{what}, so readers see another text than the one typed. Please put the whole line into a code block."
+        "{what}, so readers see another text than the one typed. Put the whole line into a code block."
     )
 }
 

@@ -35,7 +35,7 @@ impl StateRmCommand {
 
 pub(super) static SPEC: Spec = Spec {
     name: CommandName::State,
-    about: "Let resources leave the state without destroying them.",
+    about: "Remove resources from the state without destroying them.",
     operands: Operands::AfterWord("rm", "ADDRESS"),
     flags: &[&DIR, &WORKSPACE, &PROJECT, &VERBOSE],
     extra: true,

@@ -37,7 +37,7 @@ pub(super) static VERBOSE: Flag = Flag {
     long: "verbose",
     short: None,
     value: None,
-    about: "Add everything that was printed to the reply, init included.",
+    about: "Add the full output to the reply, including init.",
 };
 
 /// Projects that a command is about.

@@ -20,7 +20,7 @@ pub struct VersionCommand {
 
 pub(super) static SPEC: Spec = Spec {
     name: CommandName::Version,
-    about: "Tell which version of Terraform or OpenTofu a project uses.",
+    about: "Show which version of Terraform or OpenTofu a project uses.",
     operands: Operands::None,
     flags: &[&DIR, &WORKSPACE, &PROJECT, &VERBOSE],
     extra: false,

@@ -259,7 +259,7 @@ mod tests {
         let running = explain(&app, WhyNot::ApplyRunning, "lockkeeper").way_out;
         assert_eq!(
             running,
-            "Wait for its end, or cancel it on the page of application network (branch main) to interrupt it."
+            "Wait until it ends, or cancel it on the page of application network (branch main) to interrupt it."
         );
         let of_pull = explain(
             &lock_of(PullNumber(12), None),
@@ -269,7 +269,7 @@ mod tests {
         .way_out;
         assert_eq!(
             of_pull,
-            "Wait for its end, or comment `lockkeeper cancel --force` at pull request #12 to interrupt it."
+            "Wait until it ends, or comment `lockkeeper cancel --force` on pull request #12 to interrupt it."
         );
     }
 }

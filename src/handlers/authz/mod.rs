@@ -44,7 +44,7 @@ pub struct Denial {
     /// Identity that requested the action.
     pub who: Identity,
     pub action: Action,
-    /// Rule as a clause: "`--gh-team-allowlist` gives `apply` to the team `ops` of `acme`".
+    /// Rule as a clause: "`--gh-team-allowlist` allows `apply` only for the team `ops` of `acme`".
     pub rule: String,
     /// Value found, as a clause: "`mallory` is not in it".
     pub actual: String,

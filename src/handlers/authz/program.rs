@@ -243,7 +243,7 @@ mod tests {
             (
                 Some(1),
                 "pass",
-                "it ended with exit code 1, its last line being `pass`",
+                "it ended with exit code 1 and the last line `pass`",
             ),
             (Some(2), "", "it ended with exit code 2"),
             (None, "pass", "a signal ended it"),
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(
             late,
             Err(
-                r#"it could not be asked: "authz" did not end within 30 seconds and was stopped"#
+                r#"it could not be run: "authz" did not end within 30 seconds and was stopped"#
                     .to_owned()
             )
         );

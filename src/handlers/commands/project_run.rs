@@ -71,7 +71,7 @@ pub(super) trait Task {
     /// True if the output is only for people who may see the page of the run.
     fn is_private(&self, run: &ProjectRun<'_>, begun: &Self::Begun) -> bool;
 
-    /// Does the work.
+    /// Runs the steps of the command.
     async fn carry_out(
         &self,
         run: &ProjectRun<'_>,

@@ -61,15 +61,15 @@ async fn the_reviewed_plan_is_not_swapped_for_a_destroy(backend: Backend) {
     for (words, part) in [
         (
             "-destroy -auto-approve -json-into",
-            "`-destroy` cannot be followed: a plan is applied as a whole",
+            "`-destroy` is not possible for an apply, because a plan is applied as a whole",
         ),
         (
             "-json-into -auto-approve",
-            "`-json-into` may not be handed to Terraform",
+            "`-json-into` may not be passed to Terraform",
         ),
         (
             "-auto-approve",
-            "`-auto-approve` may not be handed to Terraform: it is not needed",
+            "`-auto-approve` may not be passed to Terraform: it is not needed",
         ),
         (
             "-parallelism",
@@ -81,11 +81,11 @@ async fn the_reviewed_plan_is_not_swapped_for_a_destroy(backend: Backend) {
         ),
         (
             "-help",
-            "`-help` may not be handed to Terraform: nothing would be planned or applied",
+            "`-help` may not be passed to Terraform: nothing would be planned or applied",
         ),
-        ("-h", "`-h` may not be handed to Terraform"),
-        ("-version", "`-version` may not be handed to Terraform"),
-        ("plan.tfplan", "`plan.tfplan` may not stand after `--`"),
+        ("-h", "`-h` may not be passed to Terraform"),
+        ("-version", "`-version` may not be passed to Terraform"),
+        ("plan.tfplan", "`plan.tfplan` is not allowed after `--`"),
     ] {
         bot.say(pull, &format!("lockkeeper apply -- {words}")).await;
         let said = bot.answer(pull);
@@ -141,7 +141,7 @@ async fn files_of_the_server_are_neither_written_nor_read_by_a_plan(backend: Bac
             let said = bot.answer(pull);
             assert!(
                 said.contains(&format!(
-                    "`{dashes}{flag}=/etc/passwd` may not be handed to Terraform"
+                    "`{dashes}{flag}=/etc/passwd` may not be passed to Terraform"
                 )),
                 "{said}"
             );
@@ -233,10 +233,9 @@ async fn an_operator_allows_more_and_never_what_swaps_plans(backend: Backend) {
     );
     bot.say(pull, "lockkeeper apply -- -consolidate-errors")
         .await;
-    assert!(
-        bot.answer(pull)
-            .contains("`-consolidate-errors` cannot be followed: a plan is applied as a whole")
-    );
+    assert!(bot.answer(pull).contains(
+        "`-consolidate-errors` is not possible for an apply, because a plan is applied as a whole"
+    ));
     assert_eq!(bot.calls().last().unwrap(), "plan network");
     bot.end(&[LOCK]).await;
 }

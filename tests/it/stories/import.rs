@@ -669,7 +669,7 @@ async fn imports_are_switched_off_unless_the_operator_allows_them(backend: Backe
         bot.say(pull, comment).await;
         let refused = bot.comment(pull);
         let why = format!(
-            "`{word}` is switched off on this server; its operator can allow it with `--allow-commands`"
+            "`{word}` is disabled on this server; an administrator can allow it with `--allow-commands`"
         );
         assert!(refused.contains(&why), "{refused}");
     }

@@ -377,7 +377,7 @@ impl Task for Applying<'_> {
         Ok(())
     }
 
-    /// Its plan stays valid.
+    /// Reports that the apply has not begun. The plan stays valid.
     async fn not_begun(
         &self,
         run: &ProjectRun<'_>,

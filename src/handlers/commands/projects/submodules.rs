@@ -31,8 +31,10 @@ impl SubmoduleRules for Rules<'_> {
         match self.by_claims(repo).await {
             Ok(admission) => admission,
             Err(error) => {
-                warn!(%repo, %error, "The owner of a repository cannot be looked up, so it is not fetched as a \
-                                      submodule");
+                warn!(
+                    %repo, %error,
+                    "The owner of a repository cannot be looked up, so it is not fetched as a submodule"
+                );
                 Admission::Unknown(format!("the database did not return the owner of {repo}"))
             }
         }

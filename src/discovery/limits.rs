@@ -32,7 +32,7 @@ pub enum LimitExceeded {
     /// The command would run too many projects.
     #[error(
         "this command concerns {found} projects, and {allowed} are allowed at once: change fewer of them in one pull \
-         request, or choose some with `-d` or `-p`; whoever runs Lockkeeper can allow more with `--max-projects`"
+         request, or choose some with `-d` or `-p`; an administrator can allow more with `--max-projects`"
     )]
     Projects {
         /// Number of projects found.
@@ -42,26 +42,26 @@ pub enum LimitExceeded {
     },
     /// The patterns of `dir` match too many directories.
     #[error(
-        "the patterns of `dir` in the configuration file match more than {MAX_CONFIGURED} directories: write narrower ones"
+        "the patterns of `dir` in the configuration file match more than {MAX_CONFIGURED} directories: write narrower \
+         patterns"
     )]
     Configured,
     /// The changed files and the patterns are too many to compare.
     #[error(
-        "so many files changed, and the projects have so many patterns in `when_modified`, that the search for projects \
-         was given up: use fewer patterns, or choose projects with `-d` or `-p`"
+        "too many files changed for the number of patterns in `when_modified`, so the search for projects was given \
+         up: use fewer patterns, or choose projects with `-d` or `-p`"
     )]
     PatternTests,
     /// Links multiply the changed files, or are too much work to follow.
     #[error(
-        "the changed files are seen under more than {MAX_LINKED} names through symbolic links, or the links are so \
-         many or so long that following them took too long, so the search for projects was given up: choose projects \
-         with `-d` or `-p`"
+        "the changed files have more than {MAX_LINKED} names through symbolic links, or following the links took too \
+         long, so the search for projects was given up: choose projects with `-d` or `-p`"
     )]
     Links,
     /// The modules have too much code, or their paths are too long, to find out which projects use them.
     #[error(
-        "there is so much code (more than {MAX_MODULE_DIRS} directories or {} MiB), or so many and long sources of modules, \
-         that who uses which was not found out: whoever runs Lockkeeper can name fewer files with \
+        "there is too much code (more than {MAX_MODULE_DIRS} directories or {} MiB), or there are too many or too \
+         long module sources, to find out which project uses which module: an administrator can name fewer files with \
          `--autoplan-modules-from-projects`",
         MAX_MODULE_BYTES >> 20
     )]

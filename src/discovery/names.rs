@@ -14,11 +14,11 @@ const MAX_COMPILED: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The value is neither a name nor an expression.
-    #[error("`{}` is neither the name of a project nor a regular expression that can be read", shown(.0))]
+    #[error("`{}` is neither the name of a project nor a valid regular expression", shown(.0))]
     NotAnExpression(String),
     /// The repository requires a fixed beginning of expressions for several projects.
     #[error(
-        "`{}` matches {count} projects, and an expression for several has to begin with {} in this repository \
+        "`{}` matches {count} projects, and an expression for several projects must begin with {} in this repository \
          (`allowed_regexp_prefixes` of the configuration file)",
         shown(.typed), quoted(.prefixes.iter().map(|prefix| shown(prefix)))
     )]

@@ -28,8 +28,8 @@ pub enum SelectError {
     },
     /// The projects with the name are for other base branches.
     #[error(
-        "the project `{}` is for other base branches: its `branch` (`/{}/`, line {line} of the configuration file) does \
-         not match `{}`, which this pull request goes into", shown(.name), shown(.filter), shown(.base)
+        "the project `{}` is for other base branches: its `branch` (`/{}/`, line {line} of the configuration file) \
+         does not match `{}`, the base branch of this pull request", shown(.name), shown(.filter), shown(.base)
     )]
     NameForOtherBranch {
         /// Requested name of the project.
@@ -44,7 +44,7 @@ pub enum SelectError {
     /// The projects of the directory are for other base branches.
     #[error(
         "the directory `{}` is configured for other base branches only: `branch` (`/{}/`, line {line} of the \
-         configuration file) does not match `{}`, which this pull request goes into",
+         configuration file) does not match `{}`, the base branch of this pull request",
         shown(.dir.as_str()), shown(.filter), shown(.base)
     )]
     DirForOtherBranch {
@@ -59,8 +59,8 @@ pub enum SelectError {
     },
     /// The directory is excluded from the search for projects.
     #[error(
-        "the directory `{}` is no project: it matches `{}` of `ignore_paths` ({by}). Give it an entry in `projects` if it \
-         is one", shown(.dir.as_str()), shown(.glob)
+        "the directory `{}` is not a project: it matches `{}` of `ignore_paths` ({by}). Give it an entry in \
+         `projects` if it is one", shown(.dir.as_str()), shown(.glob)
     )]
     Ignored {
         /// Requested directory of the project.
@@ -78,8 +78,8 @@ pub enum SelectError {
     Unchanged(#[from] Unchanged),
     /// The directory of a project is a symbolic link.
     #[error(
-        "`{}` is a symbolic link to `{}`: two projects in the same files would get in each other's way, so name that \
-         directory, with `-d` or as `dir` in the configuration file", shown(.dir.as_str()), shown(.target.as_str())
+        "`{}` is a symbolic link to `{}`: two projects with the same files would disturb each other. Name that \
+         directory with `-d`, or as `dir` in the configuration file", shown(.dir.as_str()), shown(.target.as_str())
     )]
     DirIsLink {
         /// Requested directory of the project.
@@ -97,7 +97,7 @@ pub enum SelectError {
     },
     /// The directory is configured with other workspaces only.
     #[error(
-        "workspace `{}` is not configured for the directory `{}`: choose with `-w` one that is: {}",
+        "workspace `{}` is not configured for the directory `{}`: choose one of these with `-w`: {}",
         shown(.workspace.as_str()), shown(.dir.as_str()), quoted(.allowed.iter().map(|name| shown(name.as_str())))
     )]
     WorkspaceNotAllowed {
@@ -144,7 +144,7 @@ pub enum SelectError {
 fn alternatives(near: &[String], known: &[String]) -> String {
     if near.is_empty() {
         return format!(
-            "There are {}.",
+            "These exist: {}.",
             quoted(known.iter().map(|name| shown(name)))
         );
     }
@@ -172,7 +172,7 @@ fn names(projects: &[ProjectKey]) -> String {
         .map(|name| format!("-p {name}"))
         .collect();
     let hint = if named.len() < projects.len() {
-        " (one has no `name` in the configuration file: give it one)"
+        " (one has no `name` in the configuration file: add one)"
     } else {
         ""
     };

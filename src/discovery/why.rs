@@ -110,8 +110,8 @@ impl fmt::Display for Why {
                 )
             }
             Self::ByRegexp(expression) => write!(f, "its name matches `{}`", shown(expression)),
-            Self::ByName => f.write_str("it was asked for by name"),
-            Self::ByPlace => f.write_str("it was asked for by directory and workspace"),
+            Self::ByName => f.write_str("it was requested by name"),
+            Self::ByPlace => f.write_str("it was requested by directory and workspace"),
             Self::ByGlob(glob) => write!(f, "its directory matches `{}`", shown(glob)),
         }
     }

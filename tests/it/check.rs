@@ -230,7 +230,7 @@ fn the_settings_of_the_server_count_from_flags_and_variables() {
     let said = tree.check(&["--repo-config", "repos.yaml"]);
     assert!(
         said.out
-            .contains("`/acme\\/.*/` fits a part of this repository's name only"),
+            .contains("`/acme\\/.*/` matches only a part of the name of this repository"),
         "{}",
         said.out
     );
@@ -340,11 +340,12 @@ fn hooks_that_were_not_run_and_units_that_terragrunt_passes_over_are_told() {
     let said = tree.check(&["--repo-config", "repos.yaml"]);
     let words = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
-        "Hooks were not run: before a plan the server runs 1 hook, which may make or change files, so that a plan may \
-         find something else than what is said here without it.",
-        "1 it is no unit of Terragrunt: `skip` or `exclude` in its `terragrunt.hcl` takes it out off",
-        "1 it is no unit of Terragrunt: its `terragrunt.hcl` is included by others and names no `source`, and it has no code itself .",
-        "off/main.tf `off` is no unit of Terragrunt: `skip` or `exclude`",
+        "Hooks were not run. Before a plan, the server runs 1 hook. Without it, this explanation may differ from a \
+         plan, because hooks may make or change files.",
+        "1 it is not a Terragrunt unit: `skip` or `exclude` in its `terragrunt.hcl` excludes it off",
+        "1 it is not a Terragrunt unit: its `terragrunt.hcl` is included by others and names no `source`, and it has \
+         no code itself .",
+        "off/main.tf `off` is not a Terragrunt unit: `skip` or `exclude`",
     ] {
         assert!(words.contains(part), "{part}\n{}", said.out);
     }
@@ -402,7 +403,7 @@ fn code_that_is_a_link_counts_where_the_link_is() {
     for part in [
         "Would be planned (1)",
         "live/prod `modules/net/main.tf` changed, in a module that it uses: `modules/net`",
-        "the newest version that fits: line 2 of `live/prod/versions.tf` says `~> 1.9.0`",
+        "the newest version that matches: line 2 of `live/prod/versions.tf` says `~> 1.9.0`",
     ] {
         assert!(words.contains(part), "{part}\n{}", said.out);
     }

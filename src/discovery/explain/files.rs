@@ -70,7 +70,7 @@ impl fmt::Display for FileWhyNot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Configuration => {
-                f.write_str("it is the configuration, which concerns no project by itself")
+                f.write_str("it is the configuration, which does not concern a project on its own")
             }
             Self::NotListed => f.write_str("it matches `when_modified` of no project"),
             Self::OfConfigured(dir) => {
@@ -81,13 +81,13 @@ impl fmt::Display for FileWhyNot {
                 )
             }
             Self::NotCounted => f.write_str("it is not in `--autoplan-file-list`"),
-            Self::NoCode => f.write_str("it holds state or settings of a tool, no code"),
+            Self::NoCode => f.write_str("it contains state or settings of a tool, but no code"),
             Self::DirWithoutCode(dir) => {
                 write!(f, "there is no Terraform code in `{}`", shown(dir.as_str()))
             }
             Self::PassedOver(dir, why) => write!(
                 f,
-                "`{}` is no unit of Terragrunt: {why}",
+                "`{}` is not a Terragrunt unit: {why}",
                 shown(dir.as_str())
             ),
             Self::SharedModule => f.write_str("it is in `modules` of a directory without code"),

@@ -128,7 +128,10 @@ impl Planned {
     /// Returns one clause: the rule that chose the project, and a note if no push plans it.
     pub fn because(&self) -> String {
         match &self.only_asked {
-            Some(by) => format!("{}; no push plans it, only a comment does ({by})", self.why),
+            Some(by) => format!(
+                "{}; a push does not plan it, only a comment does ({by})",
+                self.why
+            ),
             None => self.why.to_string(),
         }
     }
@@ -141,8 +144,8 @@ impl Explanation {
         let noun = if all == 1 { "project" } else { "projects" };
         let asked = match planned - self.by_themselves() {
             0 => String::new(),
-            asked if asked == planned => ", only when a comment asks for it".to_owned(),
-            asked => format!(", {asked} of them only when a comment asks for it"),
+            asked if asked == planned => ", only when a comment requests it".to_owned(),
+            asked => format!(", {asked} of them only when a comment requests it"),
         };
         if self.not_served.is_some() {
             return "nothing would be planned: pull requests into this branch are not served"
@@ -220,8 +223,8 @@ pub fn hooks_not_run(hooks: usize) -> Option<String> {
         more => (format!("{more} hooks"), "them"),
     };
     Some(format!(
-        "Hooks were not run: before a plan the server runs {number}, which may make or change files, so that a plan may \
-         find something else than what is said here without {them}."
+        "Hooks were not run. Before a plan, the server runs {number}. Without {them}, this explanation may differ \
+         from a plan, because hooks may make or change files."
     ))
 }
 

@@ -125,7 +125,7 @@ pub fn rows(planned: &Planned) -> Vec<Row> {
                 .map(|kind: &RunKind| kind.as_str()),
         );
         rows.push(Row {
-            label: "silent about",
+            label: "silenced",
             parts: vec![Part::new(kinds, &rules.silenced.by)],
         });
     }
@@ -142,9 +142,7 @@ fn requirements(planned: &Planned) -> Vec<Row> {
     if all.iter().all(|(_, demands)| demands.is_empty()) {
         return vec![Row {
             label: "needs",
-            parts: vec![Part::plain(
-                "nothing, neither to plan nor to apply or import",
-            )],
+            parts: vec![Part::plain("nothing for plan, apply or import")],
         }];
     }
     all.into_iter()
@@ -169,11 +167,11 @@ fn tool(planned: &Planned) -> Vec<Part> {
     let tool = &planned.tool;
     let version = match &tool.version {
         Some(version) => Part::new(format!("version {}", version.value), &version.by),
-        None if tool.code.is_empty() => Part::plain("whichever version the server has"),
+        None if tool.code.is_empty() => Part::plain("any version of the server"),
         None if tool.code.unreadable().is_some() => {
             Part::plain(format!("no version: {}", tool.code))
         }
-        None => Part::plain(format!("the newest version that fits: {}", tool.code)),
+        None => Part::plain(format!("the newest version that matches: {}", tool.code)),
     };
     vec![
         Part::new(tool.distribution.value.as_str(), &tool.distribution.by),
@@ -192,7 +190,7 @@ fn lock(policy: &LockPolicy) -> Vec<Part> {
     );
     let ttl = policy.ttl.map_or_else(
         || "no time limit".to_owned(),
-        |ttl| format!("{} of idleness", hours(ttl)),
+        |ttl| format!("{} without activity", hours(ttl)),
     );
     vec![mode, scope, Part::new(ttl, &policy.decided_by.ttl)]
 }
@@ -208,7 +206,7 @@ fn hours(time: std::time::Duration) -> String {
 fn order(planned: &Planned) -> Option<Row> {
     let Order { group, after } = &planned.order;
     let Some(by) = &planned.configured else {
-        let text = format!("in group {group}, after the units that it needs");
+        let text = format!("in group {group}, after its dependencies");
         return (*group != 0).then(|| Row {
             label: "order",
             parts: vec![Part::plain(text)],

@@ -108,34 +108,56 @@ impl fmt::Display for WhyNot {
                 let target = shown(target.as_str());
                 write!(
                     f,
-                    "its directory is a symbolic link to `{target}`, and no project runs behind a link: write `dir: \
-                     {target}`"
+                    "its directory is a symbolic link to `{target}`, and projects behind links are not run: write \
+                     `dir: {target}`"
                 )
             }
             Self::OtherBranch { filter, base } => {
-                write!(f, "its `branch` (`/{}/`) does not match `{}`", shown(filter), shown(base.as_str()))
+                write!(
+                    f,
+                    "its `branch` (`/{}/`) does not match `{}`",
+                    shown(filter),
+                    shown(base.as_str())
+                )
             }
-            Self::Ignored { glob, by } => write!(f, "it matches `{}` of `ignore_paths` ({by})", shown(glob)),
-            Self::NoPatterns => f.write_str("its `when_modified` is empty, so that nothing concerns it"),
-            Self::NoMatch(patterns) if *patterns == Autoplan::default().when_modified => {
-                f.write_str("no Terraform file in its directory changed, which is what counts without `when_modified`")
+            Self::Ignored { glob, by } => {
+                write!(f, "it matches `{}` of `ignore_paths` ({by})", shown(glob))
             }
+            Self::NoPatterns => f.write_str("its `when_modified` is empty, so no file concerns it"),
+            Self::NoMatch(patterns) if *patterns == Autoplan::default().when_modified => f
+                .write_str(
+                    "no Terraform file in its directory changed (the default of `when_modified`)",
+                ),
             Self::NoMatch(patterns) => {
-                write!(f, "no changed file matches its `when_modified`: {}", quoted(patterns.texts().map(shown)))
+                write!(
+                    f,
+                    "no changed file matches its `when_modified`: {}",
+                    quoted(patterns.texts().map(shown))
+                )
             }
-            Self::Unchanged => f.write_str("nothing changed in it"),
-            Self::NothingCounts(reason) => write!(f, "what changed in it does not count: {reason}"),
+            Self::Unchanged => f.write_str("no file in it changed"),
+            Self::NothingCounts(reason) => write!(f, "its changed files do not count: {reason}"),
             Self::PartOf(Some(owner)) => {
-                write!(f, "it is below `modules`, which belongs to `{}`", shown(owner.as_str()))
+                write!(
+                    f,
+                    "it is below `modules`, which belongs to `{}`",
+                    shown(owner.as_str())
+                )
             }
-            Self::PassedOver(why) => write!(f, "it is no unit of Terragrunt: {why}"),
-            Self::PartOf(None) => f.write_str("it is below `modules`, and no directory with code is above that"),
+            Self::PassedOver(why) => write!(f, "it is not a Terragrunt unit: {why}"),
+            Self::PartOf(None) => {
+                f.write_str("it is below `modules`, and there is no directory with code above it")
+            }
             Self::NotConfigured(mode) => match mode.value {
-                AutodiscoverMode::Auto | AutodiscoverMode::Enabled => {
-                    f.write_str("the configuration lists projects, and this directory is not among them")
-                }
+                AutodiscoverMode::Auto | AutodiscoverMode::Enabled => f.write_str(
+                    "the configuration lists projects, and this directory is not among them",
+                ),
                 AutodiscoverMode::Disabled => {
-                    write!(f, "it is not configured, and `autodiscover` is `disabled` ({})", mode.by)
+                    write!(
+                        f,
+                        "it is not configured, and `autodiscover` is `disabled` ({})",
+                        mode.by
+                    )
                 }
             },
         }

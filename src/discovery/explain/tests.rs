@@ -566,9 +566,8 @@ fn not_known(world: &World, files: &[&str]) -> String {
 fn code_that_cannot_be_read_is_a_warning_where_it_decides_something() {
     let files = ["a/broken.tf", "b/main.tf", "idle/broken.tf"];
     let world = || World::new(&files);
-    let version =
-        "a/broken.tf:5: this code could not be read, so which version it demands is not known";
-    let workspace = "a/broken.tf:5: this code could not be read, so which workspace its `cloud` names is not known";
+    let version = "a/broken.tf:5: this code could not be read, so its required version is unknown";
+    let workspace = "a/broken.tf:5: this code could not be read, so the workspace of its `cloud` block is unknown";
     assert_eq!(
         not_known(&world(), &["a/x.tf", "b/main.tf"]),
         format!("{version}\n{workspace}")
@@ -599,8 +598,7 @@ fn code_that_cannot_be_read_is_a_warning_where_it_decides_something() {
 
 #[test]
 fn modules_that_are_not_known_are_a_warning_of_whatever_may_use_them() {
-    let modules =
-        "a/broken.tf:5: this code could not be read, so which modules it uses is not known";
+    let modules = "a/broken.tf:5: this code could not be read, so its modules are unknown";
     let world = World::new(&["a/broken.tf", "b/main.tf"]).modules();
     assert_eq!(not_known(&world, &["b/main.tf"]), modules);
     let world = World::new(&[
@@ -631,7 +629,7 @@ fn what_the_configuration_says_comes_before_code() {
 #[test]
 fn a_module_that_may_have_a_state_of_its_own_is_a_warning() {
     let world = || World::new(&["app/uses.tf", "mod/lost.tf"]).modules();
-    let state = "mod/lost.tf:4: this code could not be read, so whether this module has a state of its own is not known";
+    let state = "mod/lost.tf:4: this code could not be read, so it is unknown whether this module has its own state";
     assert_eq!(not_known(&world(), &["app/uses.tf"]), state);
     let configured = world().projects(&["dir: mod"]);
     assert_eq!(

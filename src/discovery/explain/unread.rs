@@ -22,19 +22,19 @@ impl Lost {
         let Unread { file, line, what } = unread;
         let (lost, instead) = match self {
             Self::Version => (
-                "which version it demands is not known",
+                "its required version is unknown",
                 "name the version with `terraform_version`",
             ),
             Self::Workspace => (
-                "which workspace its `cloud` names is not known",
+                "the workspace of its `cloud` block is unknown",
                 "configure the project",
             ),
             Self::Modules => (
-                "which modules it uses is not known",
+                "its modules are unknown",
                 "name their files in `when_modified`",
             ),
             Self::State => (
-                "whether this module has a state of its own is not known",
+                "it is unknown whether this module has its own state",
                 "configure it as a project",
             ),
         };
@@ -42,7 +42,7 @@ impl Lost {
             file: file.to_string(),
             line: Some(*line),
             what: format!("this code could not be read ({what}), so {lost}"),
-            help: format!("correct it if the tool refuses it too, else {instead}"),
+            help: format!("correct the code if the tool also refuses it; otherwise {instead}"),
         }
     }
 }

@@ -95,20 +95,18 @@ fn not_known(
 
 /// Warns about entries that match only a part of the repository's id.
 fn of_server(question: &Question<'_>) -> Vec<Warning> {
-    let warning = |by: &Decider| {
-        match by {
+    let warning = |by: &Decider| match by {
         Decider::Server { file, line, id } => Some(Warning {
             file: file.to_string(),
             line: Some(*line),
             what: format!(
-                "`{}` fits a part of this repository's name only, so the entry does not hold for it",
+                "`{}` matches only a part of the name of this repository, so the entry does not apply to it",
                 shown(id)
             ),
-            help: "an expression has to fit the whole of `host/owner/name`: add `.*` where anything may stand"
+            help: "an expression must match the whole of `host/owner/name`: add `.*` for any text"
                 .to_owned(),
         }),
         Decider::Default | Decider::Flag(_) | Decider::Repo { .. } => None,
-    }
     };
     question
         .rules
@@ -129,8 +127,8 @@ fn of_terragrunt(question: &Question<'_>) -> Vec<Warning> {
         file: file.to_string(),
         line: Some(line),
         what,
-        help: "a change that only this leads to is not noticed: write it as a plain path, or name the files with \
-               `mark_as_read`"
+        help: "changes of files that only this expression names are not noticed: write a plain path, or name the \
+               files with `mark_as_read`"
             .to_owned(),
     }
     };
@@ -235,7 +233,7 @@ fn requirements(question: &Question<'_>, config: &RepoConfig) -> Vec<Warning> {
         file: config.file_name.clone(),
         line: Some(line),
         what: format!("`{key}: []` has no effect"),
-        help: "what the server demands still holds; remove the key, or ask whoever runs Lockkeeper to add \
+        help: "the requirements of the server are still in effect; remove the key, or ask an administrator to add \
                `fewer_requirements` to `allowed_overrides` of this repository"
             .to_owned(),
     }
@@ -258,7 +256,7 @@ fn workflows(
         file: config.file_name.clone(),
         line: None,
         what: format!("no project uses the workflow `{}`", shown(name)),
-        help: "let a project name it with `workflow`, or remove it".to_owned(),
+        help: "name it in `workflow` of a project, or remove it".to_owned(),
     };
     unused.into_iter().map(warning).collect()
 }

@@ -90,8 +90,8 @@ impl Frame<'_> {
             "get_terraform_command"
             | "get_terraform_cli_args"
             | "get_terragrunt_source_cli_flag" => "depends on how Terragrunt is called",
-            name if name.starts_with("get_aws_") => "asks AWS",
-            "timestamp" | "uuid" | "bcrypt" => "gives something else each time",
+            name if name.starts_with("get_aws_") => "requests data from AWS",
+            "timestamp" | "uuid" | "bcrypt" => "returns another value each time",
             _ => "is not evaluated",
         };
         Value::Unknown(self.fault(call, format!("`{name}()` {why}")))

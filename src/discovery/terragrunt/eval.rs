@@ -172,11 +172,9 @@ impl Frame<'_> {
         match name {
             "local" => self.placed(place, self.all_locals()),
             "include" => self.placed(place, self.include_value(None).map(|(value, _)| value)),
-            "dependency" => {
-                unknown("what another unit puts out is known only after it was applied")
-            }
-            "feature" => unknown("a feature can be switched when Terragrunt is called"),
-            "unit" | "stack" => unknown("where a stack puts its units is not evaluated"),
+            "dependency" => unknown("the outputs of another unit are known only after its apply"),
+            "feature" => unknown("a feature can be set when Terragrunt is called"),
+            "unit" | "stack" => unknown("the place of the units of a stack is not evaluated"),
             "values" => match &self.origin.values {
                 Some(values) => Ok(values.clone()),
                 None => Err(self.fault(
@@ -325,6 +323,6 @@ fn arithmetic(one: &Value, two: &Value, make: fn(f64, f64) -> f64) -> Result<Val
     if number.is_finite() {
         Ok(Value::Number(number))
     } else {
-        Err("the result is no number".into())
+        Err("the result is not a number".into())
     }
 }

@@ -172,7 +172,7 @@ impl Merged {
             return;
         };
         let holds = frame
-            .needed(&condition.value, "whether it is excluded")
+            .needed(&condition.value, "the condition of `exclude`")
             .is_some_and(|v| v.to_bool().unwrap_or(false));
         let planned = |action: &Rc<str>| ["all", "all_except_output", "plan"].contains(&&**action);
         if holds

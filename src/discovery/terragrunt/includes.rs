@@ -97,7 +97,7 @@ impl<'s> Frame<'s> {
         let frame = include
             .frame
             .as_ref()
-            .ok_or("what is included cannot be read")?;
+            .ok_or("the included file cannot be read")?;
         Ok((frame.exposed()?, taken))
     }
 

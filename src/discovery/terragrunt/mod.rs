@@ -123,12 +123,12 @@ impl fmt::Display for How {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::LookedFor => "looks for",
-            Self::AboveForeign => "may include in a unit that is not of this repository",
+            Self::AboveForeign => "may include in a unit that is not in this repository",
             Self::Dependency => "depends on",
             Self::File | Self::Config => "reads",
             Self::VarFile => "takes variables from",
             Self::Include => "includes",
-            Self::Template => "makes a unit from",
+            Self::Template => "generates a unit from",
             Self::Own => "is configured by",
         })
     }
@@ -165,8 +165,8 @@ impl fmt::Display for PassedOver {
                 "its `terragrunt.hcl` is included by others and names no `source`, and it has no code itself"
             }
             Self::NoCode => "it has no code, and its `terragrunt.hcl` neither names a `source` nor generates code",
-            Self::Excluded => "`skip` or `exclude` in its `terragrunt.hcl` takes it out",
-            Self::Template => "a stack makes units of it",
+            Self::Excluded => "`skip` or `exclude` in its `terragrunt.hcl` excludes it",
+            Self::Template => "a stack generates units from it",
         })
     }
 }
@@ -220,7 +220,7 @@ pub fn units(tree: &Tree, read: &dyn Fn(&RepoPath) -> Option<String>) -> Found {
     let mut cut_off = None;
     for dir in dirs {
         if drafts.len() == MAX_UNITS {
-            let what = format!("there are more than {MAX_UNITS} units: the rest is not looked at");
+            let what = format!("there are more than {MAX_UNITS} units: the rest is ignored");
             cut_off = Some(Unresolved {
                 file: dir.clone(),
                 line: 1,

@@ -110,7 +110,7 @@ fn described(units: &[Unit], cycle: &[usize]) -> Unresolved {
         file,
         line: 1,
         what: format!(
-            "units depend on each other in a circle: {}",
+            "units depend on each other in a cycle: {}",
             names.join(" needs ")
         ),
     }

@@ -27,13 +27,13 @@ pub(super) fn resolve(text: &str, base: &RepoPath) -> Result<RepoPath, String> {
     };
     if rest.contains(ROOT) {
         return Err(format!(
-            "`{}` depends on where the checkout lies",
+            "`{}` depends on the directory of the checkout",
             short(text)
         ));
     }
     from.join(rest).map_err(|invalid| match invalid {
         InvalidPath::Leaves(_) => format!("`{}` is not in this repository", short(text)),
-        InvalidPath::Control(_) | InvalidPath::TooLong => "it is no path".to_owned(),
+        InvalidPath::Control(_) | InvalidPath::TooLong => "it is not a path".to_owned(),
     })
 }
 

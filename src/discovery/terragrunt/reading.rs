@@ -60,7 +60,7 @@ impl Frame<'_> {
             "fileexists" => self.file_exists(args),
             "fileset" | "mark_glob_as_read" => {
                 let what = format!(
-                    "`{name}()` is not evaluated: name the files, or tell of each with `mark_as_read()`"
+                    "`{name}()` is not evaluated: name the files, or mark each with `mark_as_read()`"
                 );
                 self.report(call, what.as_str());
                 Err(Stop::Unknown(self.fault(call, what)))
@@ -101,7 +101,12 @@ impl Frame<'_> {
                 return Value::text(&absolute(&candidate));
             }
         }
-        let missing = || Stop::Wrong(format!("`{}` is in no directory above", short(&name)));
+        let missing = || {
+            Stop::Wrong(format!(
+                "`{}` does not exist in any directory above",
+                short(&name)
+            ))
+        };
         args.get(1).cloned().ok_or_else(missing)
     }
 
@@ -116,7 +121,10 @@ impl Frame<'_> {
             if let Stop::Unknown(fault) = stop {
                 let name = call.name.name.as_str();
                 let cause = format!("{} ({}:{})", fault.what, fault.file, fault.line);
-                self.report(call, format!("what `{name}()` reads is not known: {cause}"));
+                self.report(
+                    call,
+                    format!("the file that `{name}()` reads is not known: {cause}"),
+                );
             }
         })
     }
@@ -187,7 +195,7 @@ impl Frame<'_> {
         if !self.session.files.tree.has_file(&file) {
             return Err(format!("there is no `{}`", short(file.as_str())).into());
         }
-        let what = format!("what `{name}()` makes of a file is not evaluated");
+        let what = format!("the result of `{name}()` for a file is not evaluated");
         Err(Stop::Unknown(self.fault(call, what)))
     }
 
@@ -208,7 +216,7 @@ impl Frame<'_> {
         let decode: fn(&str) -> Result<Value, Stop> = match name {
             "jsondecode" => |text| {
                 from_json(
-                    &serde_json::from_str(text).map_err(|_| "a text is no JSON")?,
+                    &serde_json::from_str(text).map_err(|_| "a text is not JSON")?,
                     0,
                 )
             },
@@ -233,5 +241,5 @@ fn yaml(text: &str) -> Result<serde_json::Value, Stop> {
         with_snippet: false,
     };
     serde_saphyr::from_str_with_options(text, options)
-        .map_err(|_| Stop::unsupported("a text is no YAML, or too large"))
+        .map_err(|_| Stop::unsupported("a text is not YAML, or too large"))
 }

@@ -89,7 +89,8 @@ impl<'w> Session<'w> {
         let exhausted =
             self.steps.get() == 0 || self.files.steps.get() == 0 || self.made.get() == 0;
         if exhausted || self.reads.borrow().len() >= MAX_READS {
-            let what = "its configuration takes too much work to evaluate, so changes of what it reads may be missed";
+            let what = "its configuration takes too much work to evaluate, so changes of the files that it reads may \
+                        be missed";
             self.report(&Fault {
                 file: dir.clone(),
                 line: 1,

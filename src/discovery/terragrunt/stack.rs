@@ -122,8 +122,8 @@ impl Stack<'_> {
         match source::code(self.session.files.tree, &source, &frame.base()) {
             Code::Remote => {
                 let what = format!(
-                    "the {} `{}` is not of this repository, so what it reads is not known: only changes of `*.hcl` in the \
-                     directories above it are noticed",
+                    "the {} `{}` is not in this repository, so the files that it reads are unknown: only changes of \
+                     `*.hcl` in the directories above it are noticed",
                     block.ident.as_str(),
                     short(label(block)),
                 );

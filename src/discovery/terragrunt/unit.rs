@@ -289,7 +289,7 @@ fn finished(
         );
         if !has(files.tree, &named, CONFIG) {
             let what = format!(
-                "it depends on `{}`, where no unit is",
+                "it depends on `{}`, but there is no unit",
                 short(named.as_str())
             );
             own.insert(Unresolved { file, line, what });

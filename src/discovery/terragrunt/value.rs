@@ -163,7 +163,7 @@ impl Value {
             Self::Bool(value) => Ok(value.to_string().into()),
             Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
             Self::Null | Self::List(_) | Self::Object(_) => {
-                Err(format!("{} is no text", self.kind()).into())
+                Err(format!("{} is not a text", self.kind()).into())
             }
         }
     }
@@ -176,7 +176,7 @@ impl Value {
             Self::Text(text) if &**text == "false" => Ok(false),
             Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
             Self::Null | Self::Number(_) | Self::Text(_) | Self::List(_) | Self::Object(_) => {
-                Err(format!("{} is no boolean", self.kind()).into())
+                Err(format!("{} is not a boolean", self.kind()).into())
             }
         }
     }
@@ -185,10 +185,12 @@ impl Value {
     pub(super) fn to_number(&self) -> Result<f64, Stop> {
         match self {
             Self::Number(number) => Ok(*number),
-            Self::Text(text) => text.parse().map_err(|_| Stop::from("a text is no number")),
+            Self::Text(text) => text
+                .parse()
+                .map_err(|_| Stop::from("a text is not a number")),
             Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
             Self::Null | Self::Bool(_) | Self::List(_) | Self::Object(_) => {
-                Err(format!("{} is no number", self.kind()).into())
+                Err(format!("{} is not a number", self.kind()).into())
             }
         }
     }
@@ -199,7 +201,7 @@ impl Value {
             Self::List(list) => Ok(Rc::clone(&list.items)),
             Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
             Self::Null | Self::Bool(_) | Self::Number(_) | Self::Text(_) | Self::Object(_) => {
-                Err(format!("{} is no list", self.kind()).into())
+                Err(format!("{} is not a list", self.kind()).into())
             }
         }
     }
@@ -211,7 +213,7 @@ impl Value {
             Self::Null => Ok(Rc::default()),
             Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
             Self::Bool(_) | Self::Number(_) | Self::Text(_) | Self::List(_) => {
-                Err(format!("{} is no object", self.kind()).into())
+                Err(format!("{} is not an object", self.kind()).into())
             }
         }
     }

@@ -406,7 +406,7 @@ async fn cancel_is_answered_while_the_forge_does_not_tell_of_the_pull(backend: B
     comments(&bot, pull, "bob", "lockkeeper cancel").await;
     assert!(
         bot.comment(pull)
-            .starts_with("Ran Cancel: nothing of this pull request was waiting")
+            .starts_with("Ran Cancel: this pull request has no queued or running commands")
     );
     bot.github.clear_faults();
     bot.end(&[LOCK]).await;

@@ -34,9 +34,9 @@ async fn an_explanation_runs_nothing_and_takes_no_lock(backend: Backend) {
     let line = bot.machine_line(pull);
     let answer = bot.answer(pull);
     for part in [
-        "Ran Explain: 1 of 4 projects would be planned, only when a comment asks for it\n",
+        "Ran Explain: 1 of 4 projects would be planned, only when a comment requests it\n",
         "* project: `net` dir: `network` workspace: `default`: `network/main.tf` changed and matches `**/*.tf*` of \
-         `when_modified`; no push plans it, only a comment does (line 3 of `lockkeeper.yaml`)\n",
+         `when_modified`; a push does not plan it, only a comment does (line 3 of `lockkeeper.yaml`)\n",
         "* **lock**: `on_plan`, scope `workspace`, no time limit (the default)\n",
         "<details><summary>3 projects would not be planned</summary>",
         "* its directory does not exist: `gone/default`\n",
@@ -66,7 +66,7 @@ async fn one_project_is_explained_by_its_name(backend: Backend) {
     );
     assert!(
         answer.contains(
-            "* project: `app` dir: `app` workspace: `default`: it was asked for by name\n"
+            "* project: `app` dir: `app` workspace: `default`: it was requested by name\n"
         ),
         "{answer}"
     );
@@ -172,9 +172,7 @@ async fn hooks_that_were_not_run_are_told(backend: Backend) {
     bot.say(pull, "lockkeeper explain").await;
     let answer = bot.answer(pull);
     assert!(
-        answer.contains(
-            "\n\nHooks were not run: before a plan the server runs 1 hook, which may make"
-        ),
+        answer.contains("\n\nHooks were not run. Before a plan, the server runs 1 hook."),
         "{answer}"
     );
     bot.end(&[]).await;

@@ -264,14 +264,14 @@ async fn units_of_terragrunt_run_after_those_they_need(backend: Backend) {
     bot.say(pull, "lockkeeper explain").await;
     let explained = bot.answer(pull);
     assert!(
-        explained.contains("* **order**: in group 1, after the units that it needs\n"),
+        explained.contains("* **order**: in group 1, after its dependencies\n"),
         "{explained}"
     );
     assert!(
         explained.contains(
             "* `live/app/terragrunt.hcl:5`: the `source` is not known: `run_cmd()` runs a program \
-             (live/app/terragrunt.hcl:5); a change that only this leads to is not noticed: write it as a plain path, or \
-             name the files with `mark_as_read`\n"
+             (live/app/terragrunt.hcl:5); changes of files that only this expression names are not noticed: write a \
+             plain path, or name the files with `mark_as_read`\n"
         ),
         "{explained}"
     );

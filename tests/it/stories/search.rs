@@ -231,7 +231,7 @@ async fn an_expression_chooses_several_projects(backend: Backend) {
     <sub>Commit `d6869ae6` · 0 s</sub>
     ");
     bot.say(pull, "lockkeeper apply -p '.*'").await;
-    assert!(bot.answer(pull).contains("has to begin with `all-`"));
+    assert!(bot.answer(pull).contains("must begin with `all-`"));
     bot.say(pull, "lockkeeper apply -p 'all-(app|db)'").await;
     assert!(bot.answer(pull).starts_with("Ran Apply for 2 projects:"));
     bot.end(&[

@@ -31,7 +31,7 @@ impl Origin {
             Self::Page => "on the dashboard",
             Self::Api => "through the API",
             Self::Cli => "on the command line",
-            Self::Reconciler => "by repair",
+            Self::Reconciler => "by a reconciler",
             Self::Queue => "when its turn came",
         }
     }

@@ -85,7 +85,7 @@ impl fmt::Display for ApplicationSpec {
             .as_ref()
             .map_or(Ok(()), |name| write!(f, " ({name})"))?;
         if self.any_branch {
-            f.write_str(", whatever the default branch is")
+            f.write_str(", even if it is not the default branch")
         } else {
             Ok(())
         }

@@ -99,7 +99,7 @@ impl fmt::Display for ApplyScope {
             Self::Server => f.write_str("everywhere"),
             Self::Repo(repo) => write!(f, "{repo}"),
             Self::Path { repo, dir } => write!(f, "{dir} in {repo}"),
-            Self::Unknown(text) => write!(f, "everywhere (not understood: {text})"),
+            Self::Unknown(text) => write!(f, "everywhere (unknown scope: {text})"),
         }
     }
 }

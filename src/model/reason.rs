@@ -6,7 +6,7 @@ pub struct Reason(String);
 
 /// Error for a text that is too long to be stored, with its number of characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it has {0} characters, and at most {max} are kept", max = Reason::MAX_CHARS)]
+#[error("it has {0} characters, and at most {max} are allowed", max = Reason::MAX_CHARS)]
 pub struct InvalidReason(pub usize);
 
 impl Reason {

@@ -124,7 +124,7 @@ impl RepoId {
         let any = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '~' | ' ' | '+');
         let read = Self::read(HostName::new(host)?, path, any);
         read.map_err(|reason| {
-            invalid(reason.unwrap_or("it holds characters that no release has taken"))
+            invalid(reason.unwrap_or("it has characters that no release has accepted"))
         })
     }
 

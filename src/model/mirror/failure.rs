@@ -71,39 +71,41 @@ impl FailureKind {
     pub const fn fix(self) -> &'static str {
         match self {
             Self::Authentication => {
-                "The forge refused the credentials. If the owner of the repository gave one for it (`lockkeeper credentials \
-                 list --url URL` shows it), that one is used and no other: put one in its place that is valid (`lockkeeper \
-                 credentials change`), or, if the message says that a key is missing, put that back into the file of \
-                 --encryption-key-file. Otherwise check that the token of the server (--gh-token, --gh-token-file) is valid \
-                 and may read the contents of the repository, or that the GitHub App is installed on it with that \
-                 permission. Then ask for a sync, or push."
+                "The forge refused the credentials. If the owner of the repository added one for it (`lockkeeper \
+                 credentials list --url URL` shows it), Lockkeeper uses only that one: replace it with a valid one \
+                 (`lockkeeper credentials change`), or, if the message says that a key is missing, restore that key \
+                 in the file of --encryption-key-file. Otherwise check that the token of the server (--gh-token, \
+                 --gh-token-file) is valid and may read the contents of the repository, or that the GitHub App is \
+                 installed on it with that permission. Then request a sync, or push."
             }
             Self::NotFound => {
-                "The repository does not exist under this name, or the credentials may not see it. Give the account or \
-                 the GitHub App access to it; if it was renamed or deleted, take it off --repo-allowlist."
+                "The repository does not exist under this name, or the credentials may not see it. Give the account \
+                 or the GitHub App access to it; if it was renamed or deleted, remove it from --repo-allowlist."
             }
             Self::Unreachable => {
-                "The forge did not answer or broke off. Check the network, the proxy and the forge's own status; it is \
-                 tried again by itself."
+                "The forge did not answer or closed the connection. Check the network, the proxy and the status of \
+                 the forge. Lockkeeper retries automatically."
             }
             Self::TimedOut => {
-                "It took too long. Check that the forge answers, and the line to it; if the repository is very large, give \
-                 it more time (--fetch-timeout). It is tried again by itself."
+                "The sync took too long. Check the forge and the connection to it. If the repository is very large, \
+                 increase --fetch-timeout. Lockkeeper retries automatically."
             }
             Self::Corrupt => {
-                "The copy on this disk is damaged; the next attempt makes it anew by itself. If it happens again, check \
-                 the disk of --data-dir."
+                "The mirror on this disk is damaged. The next attempt replaces it automatically. If this happens \
+                 again, check the disk of --data-dir."
             }
             Self::Verification => {
-                "What was fetched is not what the forge advertises. It is compared again by itself, and after the second \
-                 time made anew; if it keeps happening, look for a proxy that keeps old answers of the forge."
+                "The fetched refs differ from the refs that the forge advertises. Lockkeeper compares them again \
+                 automatically, and replaces the mirror after the second time. If this keeps happening, look for a \
+                 proxy that returns old answers of the forge."
             }
             Self::Interrupted => {
-                "The server ended or lost its claim before the sync did. It is tried again by itself; if it keeps \
-                 happening, see why the server is killed, or raise --sync-lease-timeout."
+                "The server ended or lost its lease before the sync ended. Lockkeeper retries automatically. If this \
+                 keeps happening, find out why the server is killed, or raise --sync-lease-timeout."
             }
             Self::Other => {
-                "The message says what happened; more is in the log of that server. It is tried again by itself."
+                "The message says what happened. The log of that server has more details. Lockkeeper retries \
+                 automatically."
             }
         }
     }

@@ -19,13 +19,13 @@ pub enum NotAllowed {
     #[error("no attempt is due")]
     NotDue,
     /// Another attempt is under way.
-    #[error("an attempt is under way")]
+    #[error("an attempt is running")]
     UnderWay,
     /// Only an attempt that is under way can end.
-    #[error("no attempt is under way")]
+    #[error("no attempt is running")]
     NotUnderWay,
     /// Only the holder of an attempt can end it.
-    #[error("the attempt that is under way is somebody else's")]
+    #[error("the running attempt belongs to another holder")]
     NotYours,
 }
 
@@ -273,10 +273,10 @@ impl MirrorState {
         }
         let message = match &self.lease {
             Some(lease) => format!(
-                "the attempt of {} was cut off: nobody holds its lease any more",
+                "the attempt of {} was interrupted: nobody holds its lease any more",
                 lease.holder
             ),
-            None => "the attempt was cut off".to_owned(),
+            None => "the attempt was interrupted".to_owned(),
         };
         Ok(self.failed(
             at,

@@ -23,7 +23,7 @@ pub enum RepoUrlFault {
     #[error("it is longer than {} bytes", RepoUrl::MAX_BYTES)]
     TooLong,
     /// The text has a control character, plain or encoded.
-    #[error("it has a control character; leave that out")]
+    #[error("it has a control character; remove it")]
     Control,
     /// The text is a path on a machine, or has no host.
     #[error(
@@ -43,15 +43,15 @@ pub enum RepoUrlFault {
     Scheme,
     /// The text has a password, or a user name that looks like a token.
     #[error(
-        "it has a password or a token in it, which would be kept and shown; leave that out, store it with \
-         `lockkeeper credentials add`, and have it replaced if others could read it"
+        "it contains a password or a token, which would be stored and shown; remove it from the address, store it \
+         with `lockkeeper credentials add`, and replace it if others could read it"
     )]
     Credentials,
     /// The text has no host, or one that no name server could know.
     #[error("its host is not a host name; write `https://host/owner/name`")]
     Host,
     /// The port is not a number from 1 to 65535.
-    #[error("its port is not a number from 1 to 65535; leave it out where it is the default one")]
+    #[error("its port is not a number from 1 to 65535; leave it out if it is the default port")]
     Port,
     /// The port does not identify the forge.
     #[error(
@@ -60,14 +60,14 @@ pub enum RepoUrlFault {
     SshPort(u16),
     /// The text has a `?` or `#`.
     #[error(
-        "it has a `?` or `#`, and what follows these is no part of a repository; leave that out"
+        "it has a `?` or `#`, which is not part of the address of a repository; remove it and the text after it"
     )]
     Query,
     /// A `%` is not followed by two hexadecimal digits, or the decoded bytes are no text.
     #[error("its percent-encoding cannot be read; write `%25` for a plain percent sign")]
     Escape,
     /// The path has `.` or `..` as a part.
-    #[error("its path has `.` or `..` as a part; write the path that is meant")]
+    #[error("its path has `.` or `..` as a part; write the path without them")]
     Dots,
     /// The path has two slashes in a row, or is missing.
     #[error("its path is empty or has an empty part; write `https://host/owner/name`")]
@@ -79,14 +79,15 @@ pub enum RepoUrlFault {
     Slash,
     /// A part of the path begins with a hyphen.
     #[error(
-        "a part of its path begins with `-`, as no repository's does; write the address without what is behind the name"
+        "a part of its path begins with `-`, which no repository has; write the address without the text after the \
+         name"
     )]
     Hyphen,
     /// The path ends in `.git.git`.
     #[error("its name ends in `.git` twice; write it once or not at all")]
     TwiceGit,
     /// The path does not have the shape of addresses of this forge.
-    #[error("on this forge it is `{0}`; write it without what is before or behind that")]
+    #[error("on this forge the address is `{0}`; write it without the text before or after that")]
     Shape(&'static str),
     /// The text is an address in another form than the normal one.
     #[error("it is not in normal form; write `{0}`")]

@@ -456,7 +456,7 @@ async fn a_secret_in_an_address_is_not_written_again(backend: Backend) {
     for (url, wrong) in [
         (
             "https%3A%2F%2Fann%3Ahunter2%40github.com%2Facme%2Finfra",
-            "it has a password or a token in it",
+            "it contains a password or a token",
         ),
         (
             "https%3A%2F%2Fgithub.com%2Facme%2Finfra%3Ftoken%3Dhunter2",

@@ -238,9 +238,13 @@ async fn what_the_forge_answers_is_told_apart_and_shown_with_the_fix(backend: Ba
         (
             Fault::ServiceUnavailable,
             FailureKind::Unreachable,
-            "by itself",
+            "automatically",
         ),
-        (Fault::DropConnection, FailureKind::Unreachable, "by itself"),
+        (
+            Fault::DropConnection,
+            FailureKind::Unreachable,
+            "automatically",
+        ),
     ];
     for (fault, kind, fix) in cases {
         bot.ask_for_sync().await;

@@ -124,7 +124,10 @@ async fn what_is_listed_and_never_comes_backs_off_and_is_healed_by_a_fresh_clone
         );
         let page = bot.page_of_infra().await;
         assert!(page.contains("1 at another commit, as refs"), "{page}");
-        assert!(page.contains("is not what the forge advertises"), "{page}");
+        assert!(
+            page.contains("differ from the refs that the forge advertises"),
+            "{page}"
+        );
         assert_eq!(
             bot.replica.ctx.syncer.attempt(&infra()).await,
             Attempt::NotDue

@@ -116,7 +116,7 @@ async fn a_repository_that_is_not_served_is_told_so_and_nothing_of_it_runs() {
     assert!(
         answer
             .body
-            .contains("does not work for `github.test/other/infra`"),
+            .contains("does not serve `github.test/other/infra`"),
         "{}",
         answer.body
     );

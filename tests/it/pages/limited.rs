@@ -535,7 +535,7 @@ async fn a_limited_account_drives_what_is_of_its_owner() {
         (
             change.as_str(),
             json!({ "any_branch": true }),
-            "this asks for it (“any_branch”)",
+            "this requests it (“any_branch”)",
         ),
     ] {
         let (status, said) = ask(&kim, "POST", path, &body).await;

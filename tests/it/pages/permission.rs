@@ -191,9 +191,7 @@ async fn scripts_may_do_no_more_than_the_pages() {
             .await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{method} {path}");
         assert!(
-            answer
-                .body
-                .contains("“--web-allow=discard” is what the pages"),
+            answer.body.contains("are limited by “--web-allow=discard”"),
             "{}",
             answer.body
         );

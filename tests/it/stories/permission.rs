@@ -200,7 +200,7 @@ async fn cancel_needs_a_team_and_so_does_cutting_off_an_apply(backend: Backend) 
         bot.hear(pull, who, command).await;
         let told = bot.comment(pull);
         let expected = if may {
-            "Ran Cancel: nothing of this pull request"
+            "Ran Cancel: this pull request has no queued"
         } else {
             "**Cancel refused**: `"
         };

@@ -1,4 +1,4 @@
-//! Applications come, change and go with the claims on their repositories, each time in one transaction.
+//! Adds, changes and removes applications together with the claims on their repositories, each in one transaction.
 
 use super::{no_owner, owned_by, unclaimed};
 use crate::model::{
@@ -11,37 +11,36 @@ use crate::store::{
     application_use_in_tx, claim_refer_in_tx, owner_event, owner_share_named_in_tx,
 };
 
-/// What came of adding or changing an application.
+/// Result of adding or changing an application.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplicationSaved {
-    /// It is as it was to be.
     Saved(Application),
-    /// The repository is somebody else's; nothing was changed.
+    /// Another owner has claimed the repository; nothing was changed.
     OwnedBy(RepoUrl, OwnerName),
-    /// The repository is nobody's, and whoever asks must not make the first claim; nothing was changed.
+    /// Nobody has claimed the repository, and the requester may not make the first claim; nothing was changed.
     Unclaimed(RepoUrl),
-    /// Another one is the same; nothing was changed.
+    /// Another application is the same; nothing was changed.
     AlreadyThere(Box<Application>),
-    /// There is no such owner.
+    /// No owner has this name.
     NoOwner(OwnerName),
-    /// The owner has as many as there may be of one; nothing was changed.
+    /// The owner has the maximum number of applications; nothing was changed.
     TooMany(OwnerName),
-    /// There is no such application.
+    /// No application has this identifier.
     NotThere(ApplicationId),
-    /// It holds a lock, or something works on it; nothing was changed.
+    /// The application has a lock or a run; nothing was changed.
     InUse(Box<Application>, ApplicationUse),
 }
 
 impl ApplicationSaved {
-    /// The application, or sentences that say why nothing was changed.
+    /// Returns the application, or sentences that explain why nothing was changed.
     pub fn or_why(self) -> Result<Application, String> {
         match self {
             Self::Saved(application) => Ok(application),
             Self::OwnedBy(url, owner) => Err(owned_by(&url, &owner)),
             Self::Unclaimed(url) => Err(unclaimed(&url)),
             Self::AlreadyThere(there) => Err(format!(
-                "There is one for {} already: {} of `{}`. Change that one, or remove it first.",
+                "An application for {} already exists: {} of `{}`. Change that one, or remove it first.",
                 there.spec, there.id, there.owner
             )),
             Self::NoOwner(name) => Err(no_owner(&name)),
@@ -52,30 +51,32 @@ impl ApplicationSaved {
     }
 }
 
-/// Why nothing more is registered for an owner, and what to do: sentences.
+/// Explains why an owner can have no more applications, and what to do: sentences.
 fn too_many(owner: &OwnerName) -> String {
     format!(
-        "`{owner}` has {most} applications, and no owner may have more. Remove some that nobody needs (`lockkeeper apps \
-         list --owner {owner}`, `lockkeeper apps remove ID`), or add another owner for some of the repositories.",
+        "`{owner}` has {most} applications, which is the maximum. Remove applications that are no longer needed (`lockkeeper \
+         apps list --owner {owner}`, `lockkeeper apps remove ID`), or add another owner for some of the repositories.",
         most = Store::MAX_APPLICATIONS
     )
 }
 
 fn no_application(id: ApplicationId) -> String {
-    format!("There is no application {id}. `lockkeeper apps list` shows all with their ids.")
+    format!(
+        "There is no application {id}. `lockkeeper apps list` lists all applications with their ids."
+    )
 }
 
-/// Why an application is neither changed nor removed, and what to do first: sentences.
+/// Explains why an application is neither changed nor removed, and what to do first: sentences.
 fn in_use(application: &Application, busy: &ApplicationUse) -> String {
     let (id, title) = (application.id, application.spec.title());
     match busy {
         ApplicationUse::Command(command) => format!(
-            "A run of application {title} is under way (`{command}`), and it belongs to what the application is now. Wait \
-             for its end, or cancel it: `lockkeeper apps cancel {id}`, or `POST /api/apps/{id}/cancel`."
+            "Application {title} has a run (`{command}`), so it cannot be changed or removed now. Wait until the run has \
+             ended, or cancel it: `lockkeeper apps cancel {id}`, or `POST /api/apps/{id}/cancel`."
         ),
         ApplicationUse::Lock(lock) => format!(
-            "Application {title} holds the lock of {} since {}, for {}. Apply its plan, or throw it away, which gives the \
-             lock back: `lockkeeper apps discard {id}`, or `POST /api/apps/{id}/discard`.",
+            "Application {title} holds the lock of {} since {}, for {}. Apply its plan, or discard it, which releases the \
+             lock: `lockkeeper apps discard {id}`, or `POST /api/apps/{id}/discard`.",
             lock.project,
             lock.taken_at.format("%Y-%m-%d %H:%M UTC"),
             lock.holder
@@ -83,20 +84,20 @@ fn in_use(application: &Application, busy: &ApplicationUse) -> String {
     }
 }
 
-/// What came of removing an application.
+/// Result of removing an application.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplicationRemoved {
-    /// It is gone.
+    /// The application was removed.
     Removed(Box<Application>),
-    /// There is no such application.
+    /// No application has this identifier.
     NotThere(ApplicationId),
-    /// It holds a lock, or something works on it; nothing was changed.
+    /// The application has a lock or a run; nothing was changed.
     InUse(Box<Application>, ApplicationUse),
 }
 
 impl ApplicationRemoved {
-    /// What was removed, or sentences that say why nothing was.
+    /// Returns the removed application, or sentences that explain why nothing was removed.
     pub fn or_why(self) -> Result<Application, String> {
         match self {
             Self::Removed(application) => Ok(*application),
@@ -106,10 +107,10 @@ impl ApplicationRemoved {
     }
 }
 
-/// Whoever is in the way was removed each time before it could be named: never so often.
+/// Maximum number of attempts. Each fails only if a conflicting application was removed before it could be named.
 const TRIES: usize = 100;
 
-/// Registers a project for an owner, and claims its repository for them, as far as whoever asks has the right.
+/// Registers a project for an owner, and claims its repository for the owner if the requester has the right to.
 pub async fn application_add(
     store: &Store,
     owner: &OwnerName,
@@ -122,15 +123,15 @@ pub async fn application_add(
         }
     }
     Err(sqlx::Error::Protocol(format!(
-        "what is in the way of {spec} came and went {TRIES} times"
+        "applications that conflict with {spec} were added and removed {TRIES} times"
     )))
 }
 
-/// Changes an application. Its repository is claimed first, also if that does not change; a changed one moves the
+/// Changes an application. Its repository is claimed first, even if it does not change. A different one moves the
 /// reference, and the old claim ends if nothing else refers to it.
 ///
-/// That another branch than the default one was allowed holds for what the application was: who has no right to allow it
-/// takes it back with any change.
+/// The permission for a branch other than the default one belongs to the old application. If the requester may not
+/// grant it, any change revokes it.
 pub async fn application_change(
     store: &Store,
     id: ApplicationId,
@@ -143,7 +144,7 @@ pub async fn application_change(
         }
     }
     Err(sqlx::Error::Protocol(format!(
-        "what is in the way of a change of {id} came and went {TRIES} times"
+        "applications that conflict with a change of {id} were added and removed {TRIES} times"
     )))
 }
 
@@ -244,7 +245,7 @@ async fn try_change(
         .map(|()| Some(ApplicationSaved::Saved(application)))
 }
 
-/// What comes of a wish with these rights.
+/// Limits the requested application to these rights.
 fn within(rights: Rights, spec: ApplicationSpec) -> ApplicationSpec {
     ApplicationSpec {
         any_branch: spec.any_branch && rights == Rights::Whole,
@@ -279,7 +280,7 @@ pub async fn application_remove(
         .map(|()| ApplicationRemoved::Removed(Box::new(application)))
 }
 
-/// The one that was there first; `None`: it is gone by now.
+/// Returns the application that was there first. `None`: it was removed in the meantime.
 async fn there_is(
     store: &Store,
     tx: Tx,

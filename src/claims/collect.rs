@@ -1,30 +1,30 @@
 //! Removes claims that nothing refers to.
 //!
-//! None should ever be left over; one that was, because somebody acquired it and never made anything refer to it, keeps
-//! other owners from the repository until it is removed here.
+//! Normally there are none. If somebody acquired a claim and nothing refers to it, the claim keeps other owners from the
+//! repository until it is removed here.
 
 use tracing::warn;
 
 use crate::store::{Collected, Store};
 
-/// Claims looked at in one round. What is left over waits for the next.
+/// Maximum number of claims checked in one round. The next round takes the rest.
 const MOST: i64 = 1000;
 
-/// What a round came to.
+/// Result of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collection {
-    /// Claims that nothing referred to at first sight.
+    /// Claims that nothing referred to at first.
     pub unused: u64,
-    /// Those of them that are gone. Something came to refer to the others in between, or somebody else removed them.
+    /// Number of claims that are gone. The others got a reference in the meantime.
     pub removed: u64,
 }
 
-/// One round. Each claim is a transaction of its own, so that one that must stay, or cannot be removed, keeps none of the
-/// others.
+/// Runs one round. Each claim has its own transaction, so that a claim that must stay or cannot be removed does not
+/// prevent the removal of others.
 ///
 /// # Errors
 ///
-/// The first of the claims that could not be looked after, and how many more there are.
+/// The error of the first claim that could not be removed, with the number of further failures.
 pub async fn collect(store: &Store) -> anyhow::Result<Collection> {
     let (mut done, mut failures) = (Collection::default(), Vec::new());
     for id in store.claim_list_unused(MOST).await? {
@@ -35,7 +35,7 @@ pub async fn collect(store: &Store) -> anyhow::Result<Collection> {
                 warn!(claim = %id, %error, "Cannot remove a claim that nothing refers to");
                 failures.push(
                     anyhow::Error::new(error)
-                        .context(format!("the claim {id} could not be looked after")),
+                        .context(format!("cannot remove the unused claim {id}")),
                 );
             }
         }
@@ -44,6 +44,6 @@ pub async fn collect(store: &Store) -> anyhow::Result<Collection> {
     match failures.into_iter().next() {
         None => Ok(done),
         Some(first) if others == 0 => Err(first),
-        Some(first) => Err(first.context(format!("{others} more claims failed as well"))),
+        Some(first) => Err(first.context(format!("cannot remove {others} more claims"))),
     }
 }

@@ -1,5 +1,4 @@
-//! The rules of credentials: what is checked before one is kept, how it is sealed, how it is found when it is needed, and
-//! how all of them get another key.
+//! Rules of credentials: the checks before one is stored, its encryption, its lookup, and the rotation of the key.
 
 use std::sync::Arc;
 
@@ -14,12 +13,12 @@ use crate::seal::{self, Binding, KeyName, Keyring, OpenError, Sealed};
 use crate::store::{KeepCredential, NewCredential, SealedCredential, Store};
 use crate::vcs::{AccessError, Held, RepoAccess};
 
-/// Credentials that get another key in one transaction.
+/// Number of credentials that get another key in one transaction.
 const BATCH: i64 = 100;
-/// Credentials that a report names one by one.
+/// Maximum number of credentials that a report names.
 const MOST_NAMED: usize = 100;
 
-/// The credentials in the database, and the keys they are sealed with.
+/// The stored credentials and the keys that encrypt them.
 #[derive(Clone)]
 pub struct Credentials {
     store: Store,
@@ -27,104 +26,97 @@ pub struct Credentials {
     keys: Option<Arc<Keyring>>,
 }
 
-/// A credential that was kept.
+/// A credential that was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Its number.
     pub id: CredentialId,
     /// The claim it refers to.
     pub claim: ClaimId,
 }
 
-/// What is to be other about a credential.
+/// Requested change of a credential.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeCredential {
-    /// The repository it is for.
+    /// New repository of the credential.
     pub url: Option<RepoUrl>,
-    /// The credential itself.
+    /// New value of the credential.
     pub access: Option<Access>,
 }
 
-/// Why a credential is not kept.
+/// Reason why a credential is not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
-    /// Nothing to encrypt with.
+    /// No key to encrypt with.
     #[error(
-        "credentials are kept encrypted, and there is no key: put a line that `lockkeeper credentials keygen` prints into \
-         a file that only the server can read, and name it with --encryption-key-file"
+        "credentials are stored encrypted, and there is no key. Write a line from `lockkeeper credentials keygen` to a \
+         file that only the server can read, and set --encryption-key-file to that file"
     )]
     NoKeys,
-    /// There is no such owner.
+    /// No owner has this name.
     #[error("{}", super::no_owner(.0))]
     NoOwner(OwnerName),
-    /// Something about the values.
     #[error(transparent)]
     Invalid(#[from] InvalidAccess),
-    /// The repository is somebody else's.
+    /// Another owner has claimed the repository.
     #[error("{}", super::owned_by(url, owner))]
     OwnedBy {
-        /// The repository.
         url: RepoUrl,
-        /// Whose it is.
+        /// Owner that has claimed it.
         owner: OwnerName,
     },
-    /// Nobody has claimed the repository, and whoever asks must not be the first.
+    /// Nobody has claimed the repository, and the requester may not make the first claim.
     #[error("{}", super::unclaimed(.0))]
     Unclaimed(RepoUrl),
-    /// The owner has enough.
-    #[error("`{0}` has {most} credentials, and no owner may have more", most = Store::MAX_CREDENTIALS)]
+    /// The owner has the maximum number of credentials.
+    #[error("`{0}` has {most} credentials, which is the maximum. Remove one first", most = Store::MAX_CREDENTIALS)]
     TooMany(OwnerName),
-    /// There is no such credential.
-    #[error("there is no credential {0} (any more)")]
+    /// No credential has this identifier.
+    #[error("there is no credential {0}, or it was removed")]
     NotThere(CredentialId),
-    /// It is not what it was.
-    #[error("the credential {0} was changed by somebody else at the same moment: look at it again")]
+    /// The credential was changed concurrently.
+    #[error(
+        "the credential {0} was changed by somebody else at the same time. Check it and try again"
+    )]
     Changed(CredentialId),
-    /// The one that is there cannot be read.
+    /// The stored credential cannot be decrypted.
     #[error("the credential {id} cannot be read: {reason}")]
-    Unreadable {
-        /// Its number.
-        id: CredentialId,
-        /// Why.
-        reason: OpenError,
-    },
-    /// The database.
-    #[error("the database query failed")]
+    Unreadable { id: CredentialId, reason: OpenError },
+    #[error("the database request failed")]
     Store(#[from] sqlx::Error),
 }
 
-/// What came of giving every credential the first key.
+/// Result of encrypting every credential with the first key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// Those that have it now.
+    /// Number of credentials encrypted with the first key.
     pub resealed: u64,
-    /// Those that somebody changed at the same moment; they may have another key still.
+    /// Number of credentials that somebody changed at the same time; they may still have another key.
     pub changed: u64,
-    /// How many cannot be read.
+    /// Number of credentials that cannot be read.
     pub unreadable: u64,
-    /// The first of them, and why.
+    /// The first of the unreadable credentials, each with the reason.
     pub named: Vec<(CredentialId, OpenError)>,
 }
 
 impl Rotation {
-    /// Whether no other key is needed any more.
+    /// Returns true if no other key is needed.
     pub fn is_complete(&self) -> bool {
         self.changed == 0 && self.unreadable == 0
     }
 }
 
 impl Credentials {
-    /// Credentials in a database; `keys` is what the file of keys holds, if there is one.
+    /// Creates the access to the credentials of a database; `keys` are the keys of the key file, if there is one.
     pub fn new(store: Store, ids: Arc<dyn Ids>, keys: Option<Arc<Keyring>>) -> Self {
         Self { store, ids, keys }
     }
 
-    /// The name of the key that encrypts; `None`: there is none.
+    /// Returns the name of the key that encrypts. `None`: there is no key.
     pub fn first_key(&self) -> Option<&KeyName> {
         self.keys.as_deref().map(Keyring::first)
     }
 
-    /// Keeps a credential of an owner for a repository, which the owner acquires with it if whoever asks has the right.
+    /// Stores a credential of an owner for a repository, and claims the repository if the requester has the right to.
     pub async fn add(
         &self,
         owner: &OwnerName,
@@ -152,7 +144,7 @@ impl Credentials {
         kept(outcome, &new, &owner.name, CredentialError::NotThere)
     }
 
-    /// Changes the repository of a credential, or the credential, or both. Another repository is acquired first.
+    /// Changes the repository of a credential, its value, or both. A new repository is claimed first.
     pub async fn change(
         &self,
         id: CredentialId,
@@ -193,8 +185,8 @@ impl Credentials {
         kept(outcome, &new, &row.owner_name, CredentialError::Changed)
     }
 
-    /// Seals every credential with the first key, batch by batch; what was done stays done if it is interrupted. `told`
-    /// hears after each batch how many it were in all.
+    /// Encrypts every credential with the first key, batch by batch; finished batches stay if it is interrupted. Calls
+    /// `told` after each batch with the total so far.
     pub async fn rotate(&self, mut told: impl FnMut(u64)) -> Result<Rotation, CredentialError> {
         let keys = self.keys()?;
         let (mut rotation, mut after) = (Rotation::default(), None);
@@ -221,7 +213,7 @@ impl Credentials {
         }
     }
 
-    /// The seal of a credential whose repository has another address now: whoever could open it can open it there.
+    /// Encrypts a credential for the new address of its repository.
     pub fn resealed_for(
         &self,
         there: &SealedCredential,
@@ -247,7 +239,7 @@ impl Credentials {
         repo: &RepoId,
         ssh: bool,
     ) -> Result<Option<(CredentialId, DateTime<Utc>, Access)>, AccessError> {
-        // What has no address in normal form cannot be claimed either.
+        // A repository without a normalized address cannot be claimed either.
         let Ok(url) = RepoUrl::of(repo) else {
             return Ok(None);
         };
@@ -264,7 +256,7 @@ impl Credentials {
         })?;
         let access = Access::from_sealed_text(&text).map_err(|_| AccessError::Unknown(there.id))?;
         if let Err(error) = self.store.credential_note_use(&there).await {
-            warn!(%error, credential = %there.id, "That a credential was used cannot be noted");
+            warn!(%error, credential = %there.id, "Cannot record the use of a credential");
         }
         Ok(Some((there.id, there.updated_at, access)))
     }
@@ -329,7 +321,7 @@ fn read(keys: Option<&Keyring>, there: &SealedCredential) -> Result<Access, Cred
         reason,
     };
     let text = seal::open(keys, &there.sealed, &bound(there)).map_err(unreadable)?;
-    // What opens was sealed by a server; only a newer one seals what this one does not know.
+    // A server encrypted it. If this one cannot read it, that server is newer.
     Access::from_sealed_text(&text)
         .map_err(|_| unreadable(OpenError::Refused(there.sealed.key.clone())))
 }

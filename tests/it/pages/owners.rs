@@ -510,8 +510,9 @@ async fn what_is_in_the_way_of_an_application_is_said_at_its_form(backend: Backe
     let again = browser.post("/owners/net/apps", app).await;
     assert_eq!(again.status, StatusCode::CONFLICT);
     assert!(
-        alert(&again.body)
-            .starts_with("There is one for https://github.com/acme/infra branch main"),
+        alert(&again.body).starts_with(
+            "An application for https://github.com/acme/infra branch main already exists"
+        ),
         "{}",
         again.body
     );
@@ -592,7 +593,7 @@ async fn a_button_that_did_nothing_says_why_on_the_page_it_was_pressed_on(backen
         .await;
     assert_eq!(busy.status, StatusCode::CONFLICT);
     assert!(
-        alert(&busy.body).starts_with("A run of application eu (branch main) is under way"),
+        alert(&busy.body).starts_with("Application eu (branch main) has a run"),
         "{}",
         busy.body
     );

@@ -322,7 +322,7 @@ async fn owners_and_the_applications_of_each_have_a_limit(db: &TestDb) {
     assert_eq!(refused, ApplicationSaved::TooMany(name("net")));
     let why = refused.or_why().unwrap_err();
     assert!(
-        why.starts_with("`net` has 10000 applications, and no owner may have more. Remove some"),
+        why.starts_with("`net` has 10000 applications, which is the maximum. Remove applications"),
         "{why}"
     );
     assert!(matches!(
@@ -488,8 +488,8 @@ async fn an_application_of_anothers_repository_is_refused_and_nothing_is_there(d
     assert_eq!(refused, ApplicationSaved::OwnedBy(url(INFRA), name("net")));
     assert_eq!(
         refused.or_why().unwrap_err(),
-        "https://github.com/acme/infra is owned by `net`. Ask them, or have what they registered for it removed; \
-         `lockkeeper claims show https://github.com/acme/infra` says how much that is."
+        "https://github.com/acme/infra is owned by `net`. Ask that owner to remove its applications and credentials for the repository; \
+         `lockkeeper claims show https://github.com/acme/infra` shows how many there are."
     );
     assert_eq!(
         add(store, "nobody", DNS, ".").await,
@@ -645,7 +645,7 @@ async fn a_claim_that_cannot_be_collected_keeps_none_of_the_others(db: &TestDb) 
     }
     let failed = format!("{:#}", collect(store).await.unwrap_err());
     assert!(
-        failed.starts_with("1 more claims failed as well: the claim "),
+        failed.starts_with("cannot remove 1 more claims: cannot remove the unused claim "),
         "{failed}"
     );
     assert_eq!(

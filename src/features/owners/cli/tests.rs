@@ -64,8 +64,8 @@ fn a_second_owner_is_refused_a_claimed_repository_until_it_is_let_go() {
     assert_eq!(exit, Exit::Failure);
     assert_eq!(
         said,
-        "error: nothing was changed. https://github.com/acme/infra is owned by `net`. Ask them, or have what they \
-         registered for it removed; `lockkeeper claims show https://github.com/acme/infra` says how much that is.\n"
+        "error: nothing was changed. https://github.com/acme/infra is owned by `net`. Ask that owner to remove its \
+         applications and credentials for the repository; `lockkeeper claims show https://github.com/acme/infra` shows how many there are.\n"
     );
     let claim = object(&dir, "claims show ssh://git@github.com/acme/infra --json");
     assert_eq!(

@@ -1,17 +1,17 @@
-//! The webhook door: `POST /events`. It bounds, verifies, reads and stores, and then lets go (P1, P2).
+//! The webhook endpoint: `POST /events`. It limits, verifies, reads and stores a delivery, and then answers (P1, P2).
 //!
-//! Everything that the headers can decide is decided before a byte of the body is read, so that a sender without a
-//! well-formed signature costs nothing but the connection.
+//! All checks of the headers come before the first byte of the body is read. A sender without a well-formed signature
+//! therefore costs only the connection.
 //!
 //! | answer | when |
 //! |---|---|
-//! | 200 | the delivery is committed, or it was before |
+//! | 200 | the delivery is stored, now or earlier |
 //! | 400 | it cannot be read; the log says where |
 //! | 401 | the signature is missing or wrong |
-//! | 403 | the repository is not on the allow-list; kept all the same |
+//! | 403 | the repository is not on the allow-list; stored nevertheless |
 //! | 408 | the body did not arrive in time |
 //! | 413 | the body is larger than [`MAX_BODY_BYTES`](super::intake::MAX_BODY_BYTES) |
-//! | 503 | the database did not take it, or too many large bodies are on their way; the forge may send it again |
+//! | 503 | the database did not store it, or too many large bodies arrive at once; the forge may send it again |
 
 use std::sync::Arc;
 
@@ -36,24 +36,24 @@ const NOT_SERVED: &str = "the repository is not on the allow-list (--repo-allowl
 
 type Answer = (StatusCode, String);
 
-/// Seconds after which a sender may try again when there was no room.
+/// Seconds after which a sender may try again if there was no room.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("30");
 
-/// What the door is given.
+/// State of the webhook endpoint.
 pub(super) struct Door {
     ctx: Arc<Ctx>,
     intake: Intake,
 }
 
 impl Door {
-    /// A door with bodies of its own.
+    /// Creates an endpoint with its own limits for bodies.
     pub fn new(ctx: Arc<Ctx>, limits: Limits) -> Self {
         let intake = Intake::new(limits, ctx.metrics.clone());
         Self { ctx, intake }
     }
 }
 
-/// Takes a delivery.
+/// Receives and stores a delivery.
 pub(super) async fn receive(State(door): State<Arc<Door>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let (ctx, headers) = (&*door.ctx, &parts.headers);
@@ -76,7 +76,7 @@ pub(super) async fn receive(State(door): State<Arc<Door>>, request: Request) -> 
     answer.into_response()
 }
 
-/// Everything that can be decided without the body.
+/// Checks everything that does not need the body.
 fn begin(
     ctx: &Ctx,
     headers: &HeaderMap,
@@ -96,7 +96,7 @@ fn begin(
 }
 
 fn bad_signature(ctx: &Ctx, delivery: &DeliveryHeader, error: BadSignature) -> Answer {
-    warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery with a bad signature");
+    warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery with a missing or wrong signature");
     count(ctx, "bad_signature");
     refuse(
         StatusCode::UNAUTHORIZED,
@@ -122,12 +122,12 @@ fn not_taken(ctx: &Ctx, delivery: &DeliveryHeader, error: NotTaken) -> Response 
     response
 }
 
-/// The connection is of no more use: the rest of the body would have to be read first.
+/// Closes the connection, because its next request would come after the rest of the body.
 fn closing(answer: Answer) -> Response {
     ([(header::CONNECTION, "close")], answer).into_response()
 }
 
-/// Everything else that can be decided without the database.
+/// Checks everything that does not need the database.
 fn understand(
     ctx: &Ctx,
     headers: &HeaderMap,
@@ -151,7 +151,7 @@ fn refuse(status: StatusCode, why: &str) -> Answer {
     (status, format!("{why}\n"))
 }
 
-/// What a delivery means, and which repositories it names by their identifiers.
+/// A parsed delivery: its event, and the repositories that it names by their identifiers.
 type Understood = (Event, Vec<ForgeRepo>);
 
 async fn store(
@@ -171,7 +171,7 @@ async fn store(
     let (news, is_allowed) = (event.news(), |repo: &RepoId| {
         ctx.settings.allowlist.allows(repo)
     });
-    // Of the repositories that an app may see, some are served and some are not.
+    // An app may see repositories that this server does not serve.
     let allowed = if news.is_empty() {
         event.repo().is_none_or(is_allowed)
     } else {
@@ -179,7 +179,7 @@ async fn store(
     };
     match keep(ctx, &new, event, told).await {
         Ok(Accepted::New(id)) => {
-            info!(delivery = %id, forge.delivery = new.forge_delivery, event = new.event, "Took a delivery");
+            info!(delivery = %id, forge.delivery = new.forge_delivery, event = new.event, "Accepted a delivery");
             ctx.nudge.nudge();
             ctx.mirror_nudge.nudge();
             answer(allowed)
@@ -189,25 +189,25 @@ async fn store(
             if allowed {
                 (
                     StatusCode::OK,
-                    "this delivery was taken before\n".to_owned(),
+                    "this delivery was already accepted\n".to_owned(),
                 )
             } else {
                 answer(allowed)
             }
         }
         Err(error) => {
-            warn!(%error, forge.delivery = new.forge_delivery, "A delivery could not be kept");
+            warn!(%error, forge.delivery = new.forge_delivery, "Cannot store a delivery");
             count(ctx, "not_kept");
             refuse(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "the delivery could not be kept; send it again",
+                "the delivery could not be stored; send it again",
             )
         }
     }
 }
 
-/// Puts a delivery where every server finds it. What it tells of repositories that are not served is not told further, and
-/// what it tells of one that seems to have been renamed waits until that is known.
+/// Stores a delivery, so that every server finds it. News about repositories that are not served is dropped. News about a
+/// repository that seems to have been renamed waits until the rename is settled.
 async fn keep(
     ctx: &Ctx,
     new: &NewDelivery,
@@ -253,7 +253,7 @@ async fn keep(
     }
 }
 
-/// The news of repositories that are served, and why there are none if there are none.
+/// Returns the news about served repositories. If there is none, also returns the reason.
 async fn served(
     ctx: &Ctx,
     news: Vec<RepositoryNews>,
@@ -275,7 +275,7 @@ fn count(ctx: &Ctx, outcome: &str) {
 
 fn answer(allowed: bool) -> Answer {
     if allowed {
-        (StatusCode::OK, "taken\n".to_owned())
+        (StatusCode::OK, "accepted\n".to_owned())
     } else {
         refuse(
             StatusCode::FORBIDDEN,

@@ -1,10 +1,10 @@
-//! Bodies of deliveries on their way in: how many bytes at a time, and how long.
+//! Limits for the bodies of deliveries: how many bytes at a time, and for how long.
 //!
 //! - *bounded*: the memory of all bodies together stays below [`Limits::in_flight`]. A body counts with the memory that
-//!   is reserved for it, which grows with what has arrived; an announced length reserves nothing.
-//! - *small ones do not wait*: the first [`FIRST`] bytes of every body have memory of their own, so that a few large
-//!   bodies that come slowly hold up no other delivery. GitHub's deliveries are rarely larger.
-//! - *nobody waits for ever*: bytes, and the room for them, come within [`Limits::time`], or the delivery is refused.
+//!   is reserved for it, which grows with the received bytes; an announced length reserves nothing.
+//! - *small ones do not wait*: the first [`FIRST`] bytes of every body have their own memory, so that a few large
+//!   bodies that arrive slowly delay no other delivery. GitHub's deliveries are rarely larger.
+//! - *nobody waits forever*: the bytes, and the room for them, come within [`Limits::time`], or the delivery is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,15 +20,15 @@ use crate::vcs::github::webhook::SignatureCheck;
 /// GitHub REST: webhook payloads are capped at 25 MB.
 pub const MAX_BODY_BYTES: usize = 25 * 1024 * 1024;
 
-/// Bytes of each body for which there is always room.
+/// Number of bytes of each body for which there is always room.
 const FIRST: usize = 64 * 1024;
 
 /// Limits of all bodies of one server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most bytes of memory for bodies that are being received or stored.
+    /// Maximum memory in bytes for bodies that are being received or stored.
     pub in_flight: usize,
-    /// Longest time from the headers of a delivery to the last byte of its body.
+    /// Maximum time from the headers of a delivery to the last byte of its body.
     pub time: Duration,
 }
 
@@ -41,38 +41,37 @@ impl Default for Limits {
     }
 }
 
-/// Why a body was not taken.
+/// Reason why a body was not received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotTaken {
-    /// More than GitHub sends.
+    /// The body is larger than GitHub sends.
     #[error("the body is larger than 25 MiB")]
     TooLarge,
     /// The sender was too slow.
     #[error("the body did not arrive in time")]
     TooSlow,
-    /// Other bodies took all the memory there is for them.
-    #[error("the server receives too many large deliveries at the same time")]
+    /// Other bodies use all the memory for bodies.
+    #[error("the server is receiving too many large deliveries at the same time")]
     NoRoom,
     /// The connection broke off, or the body is not what HTTP allows.
     #[error("the body could not be received")]
     Broken,
 }
 
-/// Takes bodies.
+/// Receives bodies within the limits.
 pub(super) struct Intake {
     limits: Limits,
-    /// A place for the beginning of a body.
+    /// Permits for the first bytes of a body.
     first: Arc<Semaphore>,
-    /// Bytes for all that comes after the beginnings.
+    /// Permits for all bytes after the first ones.
     rest: Arc<Semaphore>,
     metrics: Metrics,
 }
 
 /// A body with the memory that is reserved for it.
 pub(super) struct Received {
-    /// What was sent.
     pub bytes: Vec<u8>,
-    /// Reserved until it is dropped.
+    /// Reserved memory, released on drop.
     pub room: Room,
 }
 
@@ -85,7 +84,7 @@ pub(super) struct Room {
 }
 
 impl Intake {
-    /// A quarter of the memory is for the beginnings of bodies.
+    /// Creates the limits. A quarter of the memory is for the first bytes of bodies.
     pub fn new(limits: Limits, metrics: Metrics) -> Self {
         let first = (limits.in_flight / 4 / FIRST).max(1);
         Self {
@@ -98,7 +97,7 @@ impl Intake {
         }
     }
 
-    /// Receives a body, and hashes it for its signature meanwhile.
+    /// Receives a body, and computes its signature at the same time.
     pub async fn receive(
         &self,
         body: Body,
@@ -210,7 +209,7 @@ mod tests {
         line.unwrap_or("0").to_owned()
     }
 
-    /// These bytes without an announced length, and then nothing more for ever.
+    /// Returns a body that sends these bytes without an announced length, and then nothing more.
     fn unfinished(bytes: usize) -> Body {
         let frames = stream::iter(frames(bytes));
         Body::from_stream(frames.chain(stream::pending()))

@@ -1,7 +1,6 @@
-//! The web server: the webhook door, and what people and programs see: the dashboard, the JSON API and the health of
-//! the process.
+//! The web server: the webhook endpoint, the dashboard, the JSON API and the health checks.
 //!
-//! What they share, with the rules that all of them keep, is in [`crate::kit::web`].
+//! Their common parts and rules are in [`crate::kit::web`].
 
 mod events;
 mod intake;
@@ -25,17 +24,17 @@ use crate::kit::web::{
     Access, Failure, Route, Routes, Web, auth, count, errors, headers, hosts, reach, routes, trace,
 };
 
-/// A page or an answer that takes longer is given up; streams are only bound until their first byte.
+/// Time limit for an answer. For streams it ends with the first byte.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
-/// Bodies are short forms.
+/// Maximum size of a body, because all are short forms.
 const BODY_BYTES: usize = 16 * 1024;
 
-/// The webhook door: guarded by signatures, not by the web user.
+/// Returns the router of the webhook endpoint, which is guarded by signatures, not by the web user.
 pub fn door(ctx: Arc<Ctx>) -> Router {
     door_with(ctx, DeliveryLimits::default())
 }
 
-/// The same with other limits.
+/// Returns the same router with other limits.
 pub fn door_with(ctx: Arc<Ctx>, limits: DeliveryLimits) -> Router {
     let metrics = ctx.metrics.clone();
     let door = Arc::new(events::Door::new(ctx, limits));
@@ -62,7 +61,7 @@ fn guarded_routes() -> Routes<Arc<Web>> {
     )
 }
 
-/// Every route there is, from the parts that the routers are made of.
+/// Returns the table of all routes.
 pub fn routes() -> Vec<Route> {
     [
         door_routes().table,
@@ -72,8 +71,8 @@ pub fn routes() -> Vec<Route> {
     .concat()
 }
 
-/// Everything but the webhook door. A proxy that serves the public address below a path strips that path, so the
-/// routes stand at the root and only links carry it (reference 11).
+/// Returns the router of everything but the webhook endpoint. A proxy that serves the public address below a path strips
+/// that path, so the routes are at the root and only links carry it (reference 11).
 pub fn router(web: Arc<Web>) -> Router {
     let Routes { router, table } = guarded_routes();
     let openness = routes::Openness::new(Arc::clone(&web), &table);

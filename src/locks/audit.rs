@@ -1,8 +1,8 @@
 //! Proof that the audit log is whole.
 //!
-//! Each event continues the one before it, so nothing in the middle can be changed or removed alone. What a chain of
-//! hashes cannot show is shown by *anchors*: signed checkpoints, in the database and outside of it, say which hash an event
-//! must have and how far the log must reach; a signed seal says where it begins.
+//! Each event continues the one before it, so no event in the middle can be changed or removed without a trace. A chain of
+//! hashes alone does not show how far the log must reach. *Anchors* do: signed checkpoints, in the database and outside of
+//! it, give the hash that an event must have. A signed seal says where the log begins.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,16 @@ use crate::model::{ChainedEvent, Sha256Digest};
 use crate::seal::{Checkpoint, PublicKey};
 use crate::store::{LockEventSeal, Result, Store};
 
-/// So many events are read at once.
+/// Number of events that are read at once.
 const PIECE: i64 = 1_000;
 
-/// What looking through the log comes to.
+/// Result of verifying the whole log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every event continues the one before it, and every anchor holds.
+    /// Every event continues the one before it, and matches every anchor.
     Whole(Whole),
     /// The first event that does not fit.
-    Broken {
-        /// Its place.
-        seq: i64,
-        /// What does not fit.
-        fault: Fault,
-    },
+    Broken { seq: i64, fault: Fault },
 }
 
 /// A log that is whole.
@@ -32,32 +27,32 @@ pub enum Verdict {
 pub struct Whole {
     /// Number of events in the chain.
     pub events: u64,
-    /// How many were removed by `audit prune`.
+    /// Number of events removed by `audit prune`.
     pub removed: i64,
-    /// Hash of the newest. Kept elsewhere, it later proves that nothing was cut off the end.
+    /// Hash of the newest event. If you keep it elsewhere, it proves later that nothing was cut off the end.
     pub head: Sha256Digest,
-    /// Whether the hash that was asked for stands in the log.
+    /// True if the requested hash is in the log.
     pub known: bool,
-    /// The last checkpoint.
+    /// The newest signed checkpoint.
     pub checkpoint: Option<Checkpoint>,
     /// Events after the last checkpoint, sealed or not.
     pub unsigned: i64,
 }
 
-/// What does not fit.
+/// Reason why an event does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Something in the event was changed.
+    /// The event was changed after it was written.
     Changed,
-    /// It does not continue the event before it: that one was changed together with its hash.
+    /// The event does not continue the one before it, which was changed together with its hash.
     Unlinked,
-    /// The event that should be here is not.
+    /// The event is missing.
     Missing,
-    /// Neither this event is there nor any up to that number.
+    /// All events from this one up to that number are missing.
     MissingTo(i64),
-    /// It has a number that no event has, or one that was pruned.
+    /// The event has a number that no event can have, or that was pruned.
     Stray,
-    /// A checkpoint says that the event had another hash.
+    /// A checkpoint has another hash for this event.
     Replaced,
     /// A seal in place of pruned events was not signed.
     UnsignedSeal,
@@ -68,7 +63,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What to say of an event, after its number.
+    /// Describes the fault, to be appended to the number of the event.
     pub fn says(self) -> String {
         let text = match self {
             Self::Changed => "was changed after it was written",
@@ -79,13 +74,15 @@ impl Fault {
             Self::MissingTo(last) => {
                 return format!("and all after it up to event {last} are missing");
             }
-            Self::Stray => "does not belong to the log: no event of that number can be in it",
+            Self::Stray => {
+                "does not belong to the log: the log cannot contain an event with that number"
+            }
             Self::Replaced => {
-                "is not the one that was signed in a checkpoint: the log was written again from there, or from before"
+                "is not the one that was signed in a checkpoint: this event or an earlier one was replaced"
             }
             Self::UnsignedSeal => {
-                "is said to be the last of those that were pruned, but no key of the log has signed that: somebody \
-                 removed events without `audit prune`"
+                "is recorded as the last pruned event, but no key of the log has signed that: somebody removed events \
+                 without `audit prune`"
             }
             Self::UnsignedCheckpoint => "has a checkpoint that no key of the log has signed",
             Self::NoCheckpoint => "was sealed, but no checkpoint is left: somebody removed them",
@@ -94,12 +91,12 @@ impl Fault {
     }
 }
 
-/// What is known about the log from elsewhere.
+/// Facts about the log from outside of the database.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// Authentic checkpoints that lie outside of the database.
+    /// Authentic checkpoints from outside of the database.
     pub checkpoints: Vec<Checkpoint>,
-    /// The keys that may sign checkpoints; `None`: those that the database names.
+    /// Keys that may sign checkpoints. `None`: the keys in the database.
     pub keys: Option<Vec<PublicKey>>,
 }
 
@@ -108,32 +105,26 @@ pub struct Evidence {
 pub struct Mark {
     /// Number of the last event that was verified.
     pub seq: i64,
-    /// Its hash.
     pub hash: Sha256Digest,
 }
 
-/// What looking through a part of the log comes to.
+/// Result of verifying a part of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stretch {
     /// Every event continues the one before it.
     Whole {
-        /// How far it was looked through.
+        /// Position up to which it was verified.
         mark: Mark,
-        /// How many events were looked at.
+        /// Number of verified events.
         events: u64,
-        /// Whether that is the end of the log.
+        /// True if the part reaches the end of the log.
         at_end: bool,
     },
     /// The first event that does not fit.
-    Broken {
-        /// Its place.
-        seq: i64,
-        /// What does not fit.
-        fault: Fault,
-    },
+    Broken { seq: i64, fault: Fault },
 }
 
-/// Walks along the chain.
+/// Position of a verification along the chain.
 struct Walk<'a> {
     seq: i64,
     head: Sha256Digest,
@@ -180,7 +171,7 @@ impl Walk<'_> {
     }
 }
 
-/// Where the log begins: behind the last event that was pruned.
+/// Returns where the log begins: after the last pruned event.
 fn beginning(seals: &[LockEventSeal]) -> Mark {
     let last = seals.last().map(|seal| Mark {
         seq: seal.last_seq,
@@ -192,10 +183,10 @@ fn beginning(seals: &[LockEventSeal]) -> Mark {
     })
 }
 
-/// Looks at the anchors without reading the log: both ends, and the events that checkpoints outside of the database and
-/// the last one inside are about. The first thing that does not fit, if any.
+/// Checks the anchors without reading the log: both ends, the checkpoints outside of the database, and the last one in the
+/// database. Returns the first fault, if any.
 pub async fn anchored(store: &Store, evidence: &Evidence) -> Result<Option<(i64, Fault)>> {
-    // The log goes on meanwhile: what is known of it is read before it is looked at.
+    // The log grows in the meantime, so its reach is read before its events.
     let (reach, last) = (
         store.audit_reach().await?,
         store.audit_checkpoint_last().await?,
@@ -271,7 +262,7 @@ fn missing(from: i64, to: i64) -> Fault {
     }
 }
 
-/// The keys that may sign.
+/// Returns the keys that may sign checkpoints.
 async fn trusted(store: &Store, evidence: &Evidence) -> Result<Vec<PublicKey>> {
     match &evidence.keys {
         Some(keys) => Ok(keys.clone()),
@@ -288,7 +279,7 @@ fn is_signed(checkpoint: &Checkpoint, keys: &[PublicKey]) -> bool {
     keys.contains(&checkpoint.key) && checkpoint.is_authentic()
 }
 
-/// A seal that no key of the log has signed.
+/// Finds a seal that no key of the log has signed.
 fn unsigned_seal(seals: &[LockEventSeal], keys: &[PublicKey]) -> Option<(i64, Fault)> {
     seals
         .iter()
@@ -296,8 +287,8 @@ fn unsigned_seal(seals: &[LockEventSeal], keys: &[PublicKey]) -> Option<(i64, Fa
         .map(|seal| (seal.last_seq, Fault::UnsignedSeal))
 }
 
-/// Reads the whole log. `wanted` is a hash that somebody noted earlier: it must stand in the log, or be the one that a
-/// seal continues.
+/// Verifies the whole log. `wanted` is a hash that somebody noted earlier: it must be the hash of an event in the log, or
+/// the one that a seal continues.
 pub async fn verify(
     store: &Store,
     evidence: &Evidence,
@@ -364,8 +355,8 @@ pub async fn verify(
     }))
 }
 
-/// Looks at the anchors, and reads on from a mark, or from the beginning, at most so many pieces of a thousand events. The
-/// event at the mark must still be what it was.
+/// Checks the anchors, and verifies at most `pieces` pieces of a thousand events after a mark, or from the beginning. The
+/// event at the mark must be unchanged.
 pub async fn verify_on(
     store: &Store,
     evidence: &Evidence,
@@ -376,7 +367,7 @@ pub async fn verify_on(
         return Ok(Stretch::Broken { seq, fault });
     }
     let begin = beginning(&store.lock_event_seals().await?);
-    // What was pruned since the mark was made cannot be looked at any more.
+    // Events that were pruned after the mark was made cannot be verified.
     let from = from.filter(|mark| mark.seq >= begin.seq).unwrap_or(&begin);
     if let Some(fault) = changed_at(store, from, &begin).await? {
         return Ok(Stretch::Broken {
@@ -407,7 +398,7 @@ pub async fn verify_on(
     Ok(walk.stretch(false))
 }
 
-/// Whether the event at a mark is not what it was. One that was pruned cannot be looked at.
+/// Returns a fault if the event at a mark was changed. A pruned event cannot be checked.
 async fn changed_at(store: &Store, mark: &Mark, begin: &Mark) -> Result<Option<Fault>> {
     if mark.seq < begin.seq {
         return Ok(None);

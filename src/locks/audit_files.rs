@@ -1,8 +1,8 @@
-//! What proves the audit log and lies outside of the database: the private key, the last checkpoint that this server has
+//! Files outside of the database that prove the audit log: the private key, the last checkpoint that this server has
 //! signed, and the file of `--audit-checkpoint-file`.
 //!
-//! Whoever may write to the database can replace all of it, with every counter and checkpoint in it. So the server keeps
-//! the last checkpoint in its data directory and does not go on with a log that does not reach it.
+//! Somebody with write access to the database can replace all of it, with every counter and checkpoint. So the server
+//! keeps the last checkpoint in its data directory, and does not continue a log that does not reach that checkpoint.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -18,9 +18,9 @@ use crate::seal::{Binding, Checkpoint, Keyring, PublicKey, SigningKey};
 use crate::secret::{Secret, make_private};
 use crate::store::Store;
 
-/// Folder of the data directory.
+/// Folder in the data directory.
 const FOLDER: &str = "audit";
-/// File in it with the private key, where there is no file of keys.
+/// File in the folder with the private key, if there is no key file.
 const KEY: &str = "signing-key";
 
 /// Files of one server that prove the audit log of its database.
@@ -33,8 +33,8 @@ pub struct AuditFiles {
 }
 
 impl AuditFiles {
-    /// Files below a data directory, for the database of that name. With `keys` the private key lies in the database,
-    /// encrypted; without, in the data directory. Every checkpoint is appended to `export`.
+    /// Creates the files below a data directory, for the database of that name. With `keys` the private key is in the
+    /// database, encrypted; otherwise it is in the data directory. Every checkpoint is appended to `export`.
     pub fn new(
         data_dir: &Path,
         database: &str,
@@ -42,7 +42,7 @@ impl AuditFiles {
         keys: Option<Arc<Keyring>>,
     ) -> Self {
         let folder = data_dir.join(FOLDER);
-        // A data directory may be used with another database later on, whose log is another.
+        // The data directory may be used with another database later, which has another log.
         let name = &Sha256Digest::of(database.as_bytes()).to_string()[..16];
         let mark = folder.join(format!("{name}.checkpoint"));
         Self {
@@ -53,12 +53,12 @@ impl AuditFiles {
         }
     }
 
-    /// The file with the last checkpoint that this server has signed.
+    /// Path of the file with the last checkpoint that this server has signed.
     pub fn mark_path(&self) -> &Path {
         &self.mark
     }
 
-    /// The private key of this server, if it has one by now.
+    /// Returns the private key of this server, if it already has one.
     pub async fn key(&self, store: &Store) -> anyhow::Result<Option<SigningKey>> {
         match &self.keys {
             Some(keys) => Ok(open(keys, store).await?.ok()),
@@ -66,15 +66,15 @@ impl AuditFiles {
         }
     }
 
-    /// The private key of this server, which is made if there is none.
+    /// Returns the private key of this server, and creates it if there is none.
     pub(super) async fn key_or_new(&self, store: &Store) -> anyhow::Result<SigningKey> {
         let Some(keys) = &self.keys else {
             let key = match self.read_key()? {
                 Some(key) => key,
                 None => self.make_key()?,
             };
-            // The database may be another than the one the key was made for.
-            let why = "it lies in the data directory of a server";
+            // The key may have been created for another database.
+            let why = "the key is in the data directory of a server";
             store
                 .audit_key_add(
                     key.public(),
@@ -108,13 +108,13 @@ impl AuditFiles {
         match SigningKey::from_secret(&text) {
             Some(key) => Ok(Some(key)),
             None => bail!(
-                "{} is not a key of the audit log: restore it, or move it away, and the server makes a new one",
+                "{} does not contain a key of the audit log. Restore the file, or move it away; the server then creates a new key",
                 path.display()
             ),
         }
     }
 
-    /// Of two that make a key at the same moment, both get the same.
+    /// Creates the private key. If two processes do so at the same time, both get the same key.
     fn make_key(&self) -> anyhow::Result<SigningKey> {
         let path = self.folder.join(KEY);
         let key = SigningKey::generate();
@@ -125,17 +125,20 @@ impl AuditFiles {
             }
         });
         made.with_context(|| {
-            format!("cannot keep the key of the audit log in {}", path.display())
+            format!(
+                "cannot write the key of the audit log in {}",
+                path.display()
+            )
         })?;
         self.read_key()?.with_context(|| {
             format!(
-                "the key of the audit log, {}, is gone again",
+                "the key of the audit log, {}, was removed right after it was written",
                 path.display()
             )
         })
     }
 
-    /// The last checkpoint that this server has signed.
+    /// Returns the last checkpoint that this server has signed.
     pub fn mark(&self) -> anyhow::Result<Option<Checkpoint>> {
         let shown = || format!("cannot read {}", self.mark.display());
         let text = match fs::read_to_string(&self.mark) {
@@ -149,7 +152,7 @@ impl AuditFiles {
             .with_context(shown)
     }
 
-    /// Writes a checkpoint where the database cannot take it back.
+    /// Writes a checkpoint outside of the database, where a change of the database cannot revoke it.
     pub(super) fn publish(&self, checkpoint: &Checkpoint) -> anyhow::Result<()> {
         if let Some(path) = &self.export {
             append(path, checkpoint).with_context(|| {
@@ -167,7 +170,7 @@ impl AuditFiles {
             .with_context(|| format!("cannot write {}", self.mark.display()))
     }
 
-    /// A new file in the folder that only its owner may read, complete and on the disk.
+    /// Writes a new file in the folder, readable only by its owner, complete and flushed to the disk.
     fn beside(&self, line: &str) -> io::Result<NamedTempFile> {
         fs::DirBuilder::new()
             .recursive(true)
@@ -179,7 +182,7 @@ impl AuditFiles {
         Ok(file)
     }
 
-    /// Every checkpoint that lies outside of the database.
+    /// Returns every checkpoint that is outside of the database.
     pub fn checkpoints(&self) -> anyhow::Result<Vec<Checkpoint>> {
         let mut all = match &self.export {
             Some(path) => read_exported(path)?,
@@ -190,9 +193,9 @@ impl AuditFiles {
     }
 }
 
-/// The newest key of the database that a file of keys opens, or why there is none.
+/// Returns the newest key in the database that the key file can decrypt, or the reason why there is none.
 async fn open(keys: &Keyring, store: &Store) -> anyhow::Result<Result<SigningKey, String>> {
-    let mut why = "there was none that is encrypted with --encryption-key-file".to_owned();
+    let mut why = "no earlier key is encrypted with --encryption-key-file".to_owned();
     for known in store.audit_keys().await? {
         let Some(sealed) = &known.sealed else {
             continue;
@@ -201,17 +204,17 @@ async fn open(keys: &Keyring, store: &Store) -> anyhow::Result<Result<SigningKey
             Ok(secret) => {
                 match SigningKey::from_secret(&secret).filter(|key| key.public() == known.public) {
                     Some(key) => return Ok(Ok(key)),
-                    None => why = String::from("the one before is damaged"),
+                    None => why = String::from("the earlier key is damaged"),
                 }
             }
-            Err(error) => why = format!("the one before cannot be used: {error}"),
+            Err(error) => why = format!("the earlier key cannot be used: {error}"),
         }
     }
     Ok(Err(why))
 }
 
-/// Encrypts the private keys in the database with the first key of a file, as far as the others of it can read them, and
-/// tells how many.
+/// Encrypts the private keys in the database with the first key of the key file, if one of its keys can decrypt them.
+/// Returns the number of encrypted keys.
 pub async fn reseal_audit_keys(store: &Store, keys: &Keyring) -> anyhow::Result<u64> {
     let mut resealed = 0;
     for known in store.audit_keys().await? {
@@ -233,14 +236,14 @@ fn binding(public: PublicKey) -> Binding {
     Binding::new(&["audit key", &public.to_string()])
 }
 
-/// The event that tells of a key that is not the first one.
+/// Creates the event for a key that is not the first one.
 async fn key_event(
     store: &Store,
     key: PublicKey,
     why: &str,
 ) -> anyhow::Result<Option<NewLockEvent>> {
     let others = store.audit_keys().await?;
-    let reason = format!("checkpoints are signed with {key} from here on: {why}");
+    let reason = format!("checkpoints are signed with {key} from now on: {why}");
     let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), reason);
     let event = NewLockEvent {
         kind: LockEventKind::KeyAdded,
@@ -253,7 +256,7 @@ async fn key_event(
     Ok((!others.is_empty()).then_some(event))
 }
 
-/// Appends a line, whole or not at all. The file is opened anew each time, so that it can be rotated.
+/// Appends a line, completely or not at all. The file is opened for each line, so that it can be rotated.
 fn append(path: &Path, checkpoint: &Checkpoint) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
     let before = file.metadata()?.len();
@@ -267,7 +270,7 @@ fn append(path: &Path, checkpoint: &Checkpoint) -> io::Result<()> {
     written
 }
 
-/// Reads exported checkpoints; all must be authentic.
+/// Reads exported checkpoints. All must be authentic.
 fn read_exported(path: &Path) -> anyhow::Result<Vec<Checkpoint>> {
     let shown = || {
         format!(
@@ -286,7 +289,7 @@ fn read_exported(path: &Path) -> anyhow::Result<Vec<Checkpoint>> {
         match line.parse::<Checkpoint>() {
             Ok(checkpoint) if checkpoint.is_authentic() => all.push(checkpoint),
             Ok(_) => bail!(
-                "{}: line {number} was changed: its key has not signed it",
+                "{}: line {number} was changed: its signature does not match",
                 path.display()
             ),
             Err(error) => bail!("{}: line {number}: {error}", path.display()),

@@ -1,19 +1,19 @@
-//! Locks that people take from a pull, from outside of it: released, taken away by force, or handed over.
+//! Releases locks of pulls on request of other people, or hands them over.
 //!
-//! - *release*: the plans under the lock are discarded, and it goes back: to the first in line, if anybody waits.
-//!   Refused while a command of its pull works under it, and when something was applied under it that is not merged,
-//!   because the next plan of another pull would undo that;
-//! - *force*: the same in spite of both, with a reason. A plan under way is interrupted, an apply that waits finds its
-//!   plan gone. Never while an apply changes things (P4);
-//! - *hand over*: the lock goes to one that waits for it, whatever its place in the line; refused if pulls would then
-//!   wait for each other for ever. What forbids a release forbids this, too, unless it is done by force.
+//! - *release*: the plans under the lock are discarded, and the first pull in the queue gets the lock, if there is one.
+//!   Refused while a command of the pull works under the lock. Also refused if something was applied under it that is not
+//!   merged, because the next plan of another pull would undo that;
+//! - *force*: the same in spite of both, with a reason. A plan under way is interrupted, and a waiting apply does not find
+//!   its plan. Never while an apply changes things (P4);
+//! - *hand over*: a chosen pull in the queue gets the lock, regardless of its place. Refused if pulls would then wait for
+//!   each other forever. Everything that forbids a release forbids this too, unless it is forced.
 //!
 //! Races, by name:
-//! - *two give the same lock away*: a lock is named by its identifier, and one deletes it; the other is told that nobody
-//!   holds it any more, even if the same pull has taken it anew;
-//! - *giving meets apply*: the pull's row is held, so an apply is either seen and spared, or finds its plan gone;
-//! - *giving meets plan*: a plan that begins after the look is not interrupted, but is not kept either, because its lock
-//!   is gone when it is to be recorded.
+//! - *two requests for the same lock*: each names the lock by its identifier, and one deletes it. The other one is
+//!   refused, even if the same pull has taken the lock again;
+//! - *release meets apply*: the row of the pull is held, so an apply is either seen and spared, or does not find its plan;
+//! - *release meets plan*: a plan that begins after the check is not interrupted, but is not kept either, because its lock
+//!   is gone when the plan is to be recorded.
 
 use super::lines::conflict;
 use super::take::lines_of;
@@ -23,71 +23,69 @@ use crate::model::{
 };
 use crate::store::{LockChange, NewJob, Result, Store, WaiterRow};
 
-/// What somebody wants to be done with a lock that a pull holds.
+/// Request to take a lock from the pull that holds it.
 #[derive(Clone, Debug)]
 pub struct Giving {
-    /// The lock.
     pub lock: LockId,
-    /// Which pull gets it; `None`: the first in line, if anybody waits.
+    /// Pull that gets the lock. `None`: the first in the queue, if there is one.
     pub to: Option<PullNumber>,
-    /// Also when its pull works under it or has applied something.
+    /// True if the lock is taken even if its pull works under it or has applied something.
     pub force: bool,
-    /// Why; by force there has to be a reason.
+    /// Reason of the request, required with `force`.
     pub reason: Option<Reason>,
-    /// Who wants it.
     pub actor: Actor,
-    /// Address the wish came from.
+    /// Network address that the request came from.
     pub remote: Option<String>,
 }
 
-/// What came of it.
+/// Result of the request.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Gave {
     /// The pull has lost the lock.
     Done(Box<Given>),
-    /// Nobody held it any more.
+    /// No pull held the lock any more.
     NotHeld,
-    /// The pull still has it.
+    /// The pull keeps the lock.
     Refused(Box<Lock>, WhyNot),
 }
 
 /// A lock that was taken from its pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
-    /// As it was held.
+    /// The lock before it was taken.
     pub lock: Lock,
-    /// A plan under it that could have been applied is discarded.
+    /// True if a plan was discarded that could have been applied.
     pub plan: bool,
-    /// Plans under way that are asked to stop.
+    /// Plans under way that will be interrupted.
     pub interrupted: Vec<CommandId>,
-    /// Something was applied under it.
+    /// True if something was applied under the lock.
     pub applied: bool,
-    /// Who has it now, or a part of it.
+    /// Lock of the new holder on the same project or a part of it.
     pub now: Option<Lock>,
 }
 
-/// Why a lock was left to its pull.
+/// Reason why a pull keeps its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyNot {
-    /// Force needs a reason.
+    /// A forced request has no reason.
     ReasonWanted,
     /// An apply, an import or a `state rm` changes things under it.
     ApplyRunning,
-    /// It is being planned under it.
+    /// A plan is being made under the lock.
     PlanRunning,
     /// An apply, an import or a `state rm` is about to begin.
     ApplyWaiting,
-    /// Something was applied under it and is not merged.
+    /// An apply under the lock is not merged.
     Applied,
-    /// This pull does not wait for it.
+    /// The chosen pull is not in the queue of the lock.
     NotInLine(PullNumber),
-    /// If this pull got it, pulls would wait for each other for ever.
+    /// If this pull got the lock, pulls would wait for each other forever.
     Circle(PullNumber),
 }
 
 impl WhyNot {
-    /// What keeps a lock with its pull, unless it is taken by force.
+    /// Returns why a pull keeps its lock unless the request is forced.
     pub fn of(standing: &LockStanding) -> Option<Self> {
         let changes = |(_, kind): &(CommandId, CommandKind)| kind.changes();
         if standing.applying {
@@ -101,7 +99,7 @@ impl WhyNot {
     }
 }
 
-/// Takes a lock from its pull. What `outbox` makes of it is put into the queue in the same transaction.
+/// Takes a lock from its pull. The jobs that `outbox` makes are queued in the same transaction.
 pub async fn give(
     store: &Store,
     giving: &Giving,
@@ -151,7 +149,7 @@ async fn take_away(
     clear_up(change, giving, lock, &standing).await.map(Ok)
 }
 
-/// What is to be done about the work of the pull, and who has the lock after all.
+/// Stops the work of the pull and finds the new holder.
 async fn clear_up(
     change: &mut LockChange<'_>,
     giving: &Giving,
@@ -177,7 +175,7 @@ async fn clear_up(
     })
 }
 
-/// The place of a pull in the line for exactly this lock, if it can be given the lock.
+/// Finds the place of a pull in the queue of exactly this lock, if the pull can get the lock.
 async fn find_place(
     change: &mut LockChange<'_>,
     lock: &Lock,
@@ -204,7 +202,7 @@ async fn find_place(
 }
 
 impl Giving {
-    /// What of the state of the lock forbids it.
+    /// Returns why the state of the lock forbids the request.
     fn forbidden(&self, standing: &LockStanding) -> Option<WhyNot> {
         if self.force && !standing.applying {
             return self.reason.is_none().then_some(WhyNot::ReasonWanted);
@@ -212,7 +210,7 @@ impl Giving {
         WhyNot::of(standing)
     }
 
-    /// To hand a lock over is to take it from somebody; to release one of which nothing is used is not.
+    /// Kind of the event: handing a lock over takes it from its pull, and so does force. A release does not.
     fn event(&self) -> LockEventKind {
         if self.force || self.to.is_some() {
             LockEventKind::Stolen
@@ -221,7 +219,7 @@ impl Giving {
         }
     }
 
-    /// For the record: `released by force: the outage first`.
+    /// Cause for the audit log, such as `released by force: the outage first`.
     fn cause(&self) -> Cause {
         let deed = self.to.map_or("released".to_owned(), |to| {
             format!("handed over to pull request {to}")
@@ -243,7 +241,7 @@ impl Giving {
             .unwrap_or_default()
     }
 
-    /// What the next in line is told, behind the number of the pull that had the lock.
+    /// Text for the pull that is next in the queue, after the number of the pull that had the lock.
     fn aside(&self) -> String {
         let verb = if self.force { "took away" } else { "released" };
         format!(
@@ -253,20 +251,20 @@ impl Giving {
         )
     }
 
-    /// What the one that was chosen is told: "this pull request was …".
+    /// Text for the chosen pull, after "this pull request was".
     fn to_the_chosen(&self, lock: &Lock) -> String {
         let from = match lock.pull.number.subject() {
             Subject::Pull(number) => format!("pull request {number}"),
             Subject::Application(_) => lock.called(),
         };
         format!(
-            "given it by {}, who took it from {from}{}",
+            "chosen by {}, who handed the lock over from {from}{}",
             plain(&self.actor.login),
             self.in_brackets()
         )
     }
 
-    /// Why a plan is cut off, a clause.
+    /// Returns why a plan is interrupted, as a clause.
     fn to_the_interrupted(&self) -> String {
         let (by, way) = (plain(&self.actor.login), self.actor.origin.way());
         match self.to {
@@ -276,7 +274,7 @@ impl Giving {
     }
 }
 
-/// Where pairs of backticks mark code, a text of somebody else's has none.
+/// Removes backticks from the text of another person, because pairs of them mark code.
 fn plain(text: &str) -> String {
     text.replace('`', "'")
 }

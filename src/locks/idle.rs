@@ -1,22 +1,20 @@
-//! Time limits of locks (`repo_locks.ttl`): when a pull is warned, and when its lock goes back.
+//! Time limits of locks (`repo_locks.ttl`): when a pull is warned, and when its lock is released.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// What the time limit of a lock asks for now.
+/// Action that the time limit of a lock requires now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Nothing yet.
     Wait,
-    /// The pull is to be told that the lock goes back at this time.
+    /// Warn the pull that the lock expires at this time.
     Warn(DateTime<Utc>),
-    /// The lock goes back.
+    /// Release the lock now.
     End,
 }
 
-/// What a lock asks for whose pull was active last at `active_at` and was warned at `warned_at`.
+/// Returns the action for a lock whose pull was last active at `active_at` and was warned at `warned_at`.
 ///
-/// A pull is warned when four fifths of the limit are over. Between the warning and the end there is always a fifth of
-/// the limit, also when the server was away at the time of the warning, or the limit was set while the lock was old.
+/// A pull is warned when four fifths of the limit are over. There is always at least a fifth of the limit between the
 pub fn limit(
     active_at: DateTime<Utc>,
     warned_at: Option<DateTime<Utc>>,
@@ -33,7 +31,7 @@ pub fn limit(
     }
 }
 
-/// Activity is noted no more often than this for a time limit: a twentieth of it, at most an hour.
+/// Returns the shortest time between two recorded activities for a time limit: a twentieth of it, at most an hour.
 pub fn grain(ttl: Option<TimeDelta>) -> TimeDelta {
     let hour = TimeDelta::hours(1);
     ttl.map_or(hour, |ttl| hour.min(ttl / 20))
@@ -73,8 +71,8 @@ mod tests {
     }
 
     proptest! {
-        /// However seldom somebody looks, a lock ends after one warning, not before its limit, and never sooner after
-        /// the warning than a fifth of the limit.
+        /// However rarely somebody checks, a lock ends after one warning, not before its limit, and never sooner after the
+        /// warning than a fifth of the limit.
         #[test]
         fn a_lock_ends_after_its_warning(ttl in 1_i64..500_000, pauses in prop::collection::vec(1_i64..600_000, 1..60)) {
             let limit_of = TimeDelta::seconds(ttl);

@@ -1,47 +1,47 @@
-//! The lines of a repository as a value, and what lining up does to them. Pure.
+//! The queues of a repository as a value, and the effect of joining them. Pure.
 
 use std::collections::BTreeSet;
 
 use crate::model::{LockKey, PullNumber};
 
-/// Locks that are held and those who wait for them.
+/// Held locks and the pulls that wait for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lines {
     /// Every lock with its holder.
     pub held: Vec<(LockKey, PullNumber)>,
-    /// Every place in a line, in order of arrival.
+    /// Every place in a queue, in order of arrival.
     pub waiting: Vec<(LockKey, PullNumber)>,
 }
 
-/// What lining up comes to.
+/// Step that results from joining queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Join the line at its end.
+    /// Join the queue at its end.
     LineUp(LockKey),
-    /// Give this lock to the first in line for it, then join that line.
+    /// Hand this lock over to the first pull in its queue, then join that queue.
     GiveWay(LockKey),
-    /// Give up the place in this line, then join it anew.
+    /// Leave this queue, then join it again at its end.
     FallBack(LockKey),
-    /// Do not wait for this one: these pulls would wait for each other for ever.
+    /// Do not wait for this lock: these pulls would wait for each other forever.
     Refuse(LockKey, Vec<PullNumber>),
 }
 
-/// What one pull's lining up has come to so far.
+/// Steps of one pull so far.
 #[derive(Default)]
 struct Turn {
     steps: Vec<Step>,
-    /// Places that it has taken, which no circle was made of before.
+    /// New places of the pull, which were part of no circle before.
     new: Vec<LockKey>,
 }
 
-/// Whether two locks exclude each other.
+/// Returns true if two locks exclude each other.
 pub(super) fn conflict(a: &LockKey, b: &LockKey) -> bool {
     let projects = a.project.is_none() || b.project.is_none() || a.project == b.project;
     projects && a.repo == b.repo && a.dir == b.dir && a.workspace == b.workspace
 }
 
 impl Lines {
-    /// Whom a place in a line makes wait: the holders, and everybody before it.
+    /// Returns the pulls that a place in a queue waits for: the holders, and all pulls before it.
     fn ahead(&self, place: usize) -> impl Iterator<Item = PullNumber> {
         let (key, pull) = &self.waiting[place];
         let holders = self
@@ -60,7 +60,7 @@ impl Lines {
         (0..self.waiting.len()).filter(move |place| self.waiting[*place].1 == pull)
     }
 
-    /// Everybody whom one of these waits for, also through others.
+    /// Returns every pull that one of these waits for, also through others.
     fn reach(&self, from: impl IntoIterator<Item = PullNumber>) -> BTreeSet<PullNumber> {
         let mut open: Vec<PullNumber> = from.into_iter().collect();
         let mut seen: BTreeSet<PullNumber> = open.iter().copied().collect();
@@ -74,17 +74,17 @@ impl Lines {
         seen
     }
 
-    /// Those who are before a place, and everybody whom they wait for.
+    /// Returns the pulls before a place, and every pull that they wait for.
     fn beyond(&self, place: usize) -> BTreeSet<PullNumber> {
         self.reach(self.ahead(place).collect::<Vec<_>>())
     }
 
-    /// Whether somebody waits for themselves.
+    /// Returns true if a pull waits for itself.
     pub(super) fn has_circle(&self) -> bool {
         (0..self.waiting.len()).any(|place| self.beyond(place).contains(&self.waiting[place].1))
     }
 
-    /// How many are before a pull in the line for a lock, itself counted.
+    /// Returns the place of a pull in the queue of a lock, from 1.
     pub(super) fn place(&self, key: &LockKey, pull: PullNumber) -> usize {
         let own = self
             .waiting
@@ -97,8 +97,8 @@ impl Lines {
             .count()
     }
 
-    /// Lines a pull up for locks that others hold, and says what is to be done, in order. `may_give` tells whether a
-    /// lock of the pull can be given away.
+    /// Adds a pull to the queues of locks that others hold. Returns the steps to carry out, in order. `may_give` returns true
+    /// if a lock of the pull can be handed over.
     pub(super) fn line_up(
         &mut self,
         pull: PullNumber,
@@ -140,13 +140,13 @@ impl Lines {
         }
     }
 
-    /// Last in the line for a lock.
+    /// Adds a pull to the end of the queue of a lock.
     fn join(&mut self, key: &LockKey, pull: PullNumber, turn: &mut Turn) {
         self.waiting.push((key.clone(), pull));
         turn.new.push(key.clone());
     }
 
-    /// Takes back the new places by which the pull would wait for those who wait for a lock that it cannot give away.
+    /// Removes the new places by which the pull would wait for pulls that wait for a lock that it cannot hand over.
     fn refuse(&mut self, fast: &LockKey, pull: PullNumber, turn: &mut Turn) {
         let behind = self.waiters_for(fast, pull);
         let circle = |key: &LockKey| Some((key.clone(), self.circle(key, pull, &behind)?));
@@ -164,7 +164,7 @@ impl Lines {
         }
     }
 
-    /// Who would wait in a circle with the pull because of its place for a lock; `None`: nobody of those behind it.
+    /// Returns the pulls that would wait in a circle with the pull because of its place in the queue of a lock. `None`: none.
     fn circle(
         &self,
         key: &LockKey,
@@ -217,19 +217,19 @@ impl Lines {
             .collect()
     }
 
-    /// Where projects have locks of their own, whoever was behind may have nobody ahead any more.
+    /// Removes a pull from a queue. If projects have their own locks, the pulls behind it may have nobody before them now.
     fn leave(&mut self, key: &LockKey, pull: PullNumber) {
         self.waiting.retain(|(k, p)| !(k == key && *p == pull));
         self.hand_on(key);
     }
 
-    /// Frees a lock.
+    /// Releases a lock of a pull.
     pub(super) fn give(&mut self, key: &LockKey, holder: PullNumber) {
         self.held.retain(|(k, p)| !(k == key && *p == holder));
         self.hand_on(key);
     }
 
-    /// Whoever has nobody ahead any more holds theirs now.
+    /// Gives locks to the pulls that have nobody before them any more.
     fn hand_on(&mut self, key: &LockKey) {
         let next = |lines: &Self| {
             let wants = |place: &usize| conflict(&lines.waiting[*place].0, key);

@@ -1,25 +1,25 @@
-//! Who holds which lock, and who waits for it: the rules over the rows of `store`.
+//! Rules of locks and their queues, over the rows of `store`.
 //!
-//! A plan that meets a lock of another pull waits in line for it. When the lock is freed it goes to the first in line,
-//! in the same transaction, and that pull is planned by itself. First come, first served, per lock; a new commit keeps
-//! the place, `unlock` and closing give it up.
+//! A plan that needs a lock of another pull waits in the queue of the lock. When the lock is released, the first pull in
+//! the queue gets it in the same transaction, and is planned automatically. Each lock is first come, first served. A pull
+//! keeps its place when it gets a new commit, and loses it with `unlock` or when it is closed.
 //!
-//! # No two pulls wait for each other for ever
+//! # No two pulls wait for each other forever
 //!
-//! Pull *a* waits for pull *b* if *b* holds a lock that *a* is in line for, or stands in that line before *a*. The
-//! program keeps this relation free of circles, so there is always a pull that waits for nobody; when its locks are
-//! freed, somebody else waits for one pull less. Why no step can close a circle:
+//! Pull *a* waits for pull *b* if *b* holds a lock that *a* is queued for, or if *b* is before *a* in that queue. The
+//! program keeps this relation free of circles. So there is always a pull that waits for nobody, and each release of its
+//! locks lets another pull wait for one pull less. No step can close a circle:
 //!
-//! - *taking a free lock*: nobody is in line for it, so nobody begins to wait;
-//! - *lining up*: the newcomer alone begins to wait. If that closed a circle, the newcomer gives way first: locks of it
-//!   under which nothing was applied yet go to the first in their line, places in lines go behind those who are in the
-//!   circle, and it lines up for them anew. Where something was applied already, the lock cannot be given away (the
-//!   next plan would undo it), so the newcomer is not lined up, and is told which pulls stand in each other's way;
-//! - *handing on to the first in line*: whoever is behind waited for the new holder already;
-//! - *handing over to another in line*, which people can ask for: looked at first, and refused if it closed a circle;
-//! - *leaving, closing, releasing*: somebody waits for less.
+//! - *taking a free lock*: nobody is queued for it, so nobody begins to wait;
+//! - *joining queues*: only the newcomer begins to wait. If that would close a circle, the newcomer gives way first: its
+//!   locks without an apply go to the first pull in their queue, its places go behind those of the circle, and it joins
+//!   these queues again. A lock with an apply cannot be handed over, because the next plan would undo the apply. In that
+//!   case the newcomer is not queued, and its comment names the pulls that wait for each other;
+//! - *handing over to the first in the queue*: the pulls behind it already waited for the new holder;
+//! - *handing over to another pull in the queue* on request: checked first, and refused if it would close a circle;
+//! - *leaving, closing, releasing*: some pull waits for less.
 //!
-//! All steps but the first hold the line of the repository, so each sees what the others did.
+//! All steps but the first hold the queue of the repository, so each sees the changes of the others.
 
 mod audit;
 mod audit_files;

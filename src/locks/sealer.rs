@@ -9,13 +9,13 @@ use super::audit_files::AuditFiles;
 use crate::model::{Actor, Cause, LockEventKind, NewLockEvent, Origin};
 use crate::store::{LockEventSeal, PruneLog, SealLog, Store};
 
-/// Events that are sealed in one transaction.
+/// Number of events that are sealed in one transaction.
 const BATCH: i64 = 500;
-/// Batches of one look; the next look takes what is left.
+/// Maximum number of batches per call. The next call seals the rest.
 const BATCHES: usize = 40;
 
-/// Seals what was written since the last time, and publishes a checkpoint for each batch. Tells how many events it
-/// sealed. A log that does not reach the last checkpoint is not continued: that would cover up what is missing.
+/// Seals the new events, and publishes a checkpoint for each batch. Returns the number of sealed events. Does not continue
+/// a log that does not reach the last checkpoint, because that would hide the missing events.
 pub async fn seal_log(store: &Store, files: &AuditFiles) -> anyhow::Result<u64> {
     let reach = store.audit_reach().await?;
     let mark = files.mark()?;
@@ -25,23 +25,23 @@ pub async fn seal_log(store: &Store, files: &AuditFiles) -> anyhow::Result<u64> 
     };
     if let Some((seq, fault)) = anchored(store, &evidence).await? {
         let way_out = if anchored(store, &Evidence::default()).await?.is_some() {
-            // No file can help: the database contradicts the checkpoints that it has itself.
-            "Restore the database from a backup that was made before that".to_owned()
+            // No file can help: the database contradicts its own checkpoints.
+            "Restore a backup of the database from before the damage".to_owned()
         } else {
             format!(
-                "Only if you know why, as after a backup was restored, move {} away on every server: they go on from what is \
-                 there then",
+                "If you know the cause, such as a restored backup, move {} away on every server: the servers then continue \
+                 the log as it is",
                 files.mark_path().display()
             )
         };
         bail!(
-            "the audit log is not sealed any further: event {seq} {}. Run `lockkeeper audit verify`. {way_out}",
+            "cannot continue the audit log: event {seq} {}. Run `lockkeeper audit verify`. {way_out}",
             fault.says()
         );
     }
     let last = store.audit_checkpoint_last().await?;
     if let Some(last) = last.filter(|last| mark.as_ref().is_none_or(|mark| mark.seq < last.seq)) {
-        // Another server signed it, or this one died before it could write it down.
+        // Another server signed it, or this one stopped before it could write it.
         files.publish(&last)?;
     }
     if reach.waiting == 0 && reach.head == reach.checkpoint {
@@ -59,7 +59,7 @@ pub async fn seal_log(store: &Store, files: &AuditFiles) -> anyhow::Result<u64> 
             }
             SealLog::Torn(checkpoint) => {
                 bail!(
-                    "the audit log was changed at event {}, of which a checkpoint was signed",
+                    "the audit log was changed at event {}, which has a signed checkpoint",
                     checkpoint.seq
                 )
             }
@@ -68,8 +68,7 @@ pub async fn seal_log(store: &Store, files: &AuditFiles) -> anyhow::Result<u64> 
     Ok(sealed)
 }
 
-/// Removes the events from before a time, if the log is whole and the key that signs it is here. `None`: nothing is that
-/// old.
+/// Removes the events before a time, if the log is intact and its signing key is here. `None`: no event is that old.
 pub async fn prune_log(
     store: &Store,
     files: &AuditFiles,
@@ -82,13 +81,13 @@ pub async fn prune_log(
     };
     if let Verdict::Broken { seq, fault } = verify(store, &evidence, None).await? {
         bail!(
-            "nothing was pruned, because the audit log is broken: event {seq} {}",
+            "cannot prune the audit log, because it is broken: event {seq} {}",
             fault.says()
         );
     }
     let key = files.key(store).await?.context(
-        "pruning is signed, and the key for that is not here: run this on the server with its --data-dir and \
-         --encryption-key-file, after the server has sealed the log",
+        "cannot prune the audit log, because the key that signs it is not here. Run this on the server with its --data-dir \
+         and --encryption-key-file, after the server has sealed the log",
     )?;
     let pruned = store.lock_event_prune(before, actor, &key, |seal| {
         let reason = format!(

@@ -1,4 +1,4 @@
-//! Taking every lock that a command needs before any of its work begins, and lining up for the rest.
+//! Takes every lock that a command needs before its work begins, and queues the pull for the rest.
 
 use std::collections::BTreeMap;
 
@@ -8,73 +8,70 @@ use super::lines::{Lines, Step};
 use crate::model::{Cause, Lock, LockEventKind, LockKey, ProjectKey, PullNumber, PullRef};
 use crate::store::{LockChange, LockWish, NewWaiter, Result, Store, TakeLock, WaiterRow};
 
-/// More than this many pulls do not wait for locks of one repository (P12).
+/// Maximum number of pulls that wait for locks of one repository (P12).
 const MOST_WAITERS: usize = 5_000;
 
-/// What is planned when the turn comes.
+/// Plan to make when the pull gets the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    /// The project.
     pub project: ProjectKey,
-    /// For `terraform plan`.
+    /// Arguments for `terraform plan`.
     pub extra_args: Vec<String>,
-    /// Which installation of the forge's app the wish came through.
+    /// Installation of the forge's app through which the request came.
     pub installation: Option<u64>,
 }
 
 /// A lock that a command needs.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// The lock.
     pub key: LockKey,
-    /// What is to be done under it.
+    /// Plan to make under the lock.
     pub ask: Ask,
 }
 
-/// What came of one wish.
+/// Result of one request for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Took {
     /// The pull holds the lock.
     Held(Lock),
-    /// Another pull holds it, and this one is in line.
+    /// Another pull holds the lock, and this one is queued.
     InLine {
-        /// Who holds it.
+        /// Lock of the other pull.
         holder: Lock,
-        /// Place in the line, from 1.
+        /// Place in the queue, from 1.
         place: usize,
     },
-    /// Another pull holds it, and this one is not in line.
+    /// Another pull holds the lock, and this one is not queued.
     Refused {
-        /// Who holds it.
+        /// Lock of the other pull.
         holder: Lock,
-        /// Why not.
+        /// Reason why this pull is not queued.
         why: NotInLine,
     },
     /// The pull is closed.
     PullClosed,
 }
 
-/// Why a pull is not in line.
+/// Reason why a pull is not queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotInLine {
-    /// Lines are switched off.
+    /// Queues are turned off.
     Off,
-    /// It and these pulls would wait for each other for ever.
+    /// The pull and these pulls would wait for each other forever.
     Circle(Vec<PullNumber>),
-    /// So many wait in this repository already.
+    /// Too many pulls already wait in the repository: this many.
     Full(usize),
 }
 
-/// What came of all wishes.
+/// Results of all requests.
 #[derive(Clone, Debug, Default)]
 pub struct TakeAll {
-    /// By project.
     pub took: BTreeMap<ProjectKey, Took>,
-    /// Locks that the pull gave away so that no two pulls wait for each other; it is in line for them now.
+    /// Locks that the pull handed over so that no two pulls wait for each other; it is queued for them now.
     pub gave_way: Vec<Lock>,
 }
 
-/// The texts of a place in a line, read back.
+/// Reads the stored plans of a place in a queue.
 pub fn ask_list(json: &str) -> Result<Vec<Ask>, serde_json::Error> {
     serde_json::from_str(json)
 }
@@ -83,7 +80,7 @@ fn to_json(asks: &[Ask]) -> String {
     serde_json::to_string(asks).expect("an ask consists of texts")
 }
 
-/// Takes every lock that can be had, and lines up for the rest if `in_line`.
+/// Takes every free lock, and queues the pull for the rest if `in_line`.
 pub async fn take_all(
     store: &Store,
     pull: &PullRef,
@@ -139,7 +136,7 @@ async fn line_up(
             pull_url,
             cause,
         };
-        // It may have become free since; from here on nobody else frees any.
+        // It may have been released since; from here on nobody else releases any.
         let took = match change.take(&want).await? {
             TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => Took::Held(lock),
             TakeLock::PullClosed => Took::PullClosed,
@@ -184,7 +181,7 @@ async fn line_up(
     queue.change.commit().await
 }
 
-/// Those who would have been lined up are told that there is no room.
+/// Marks the missing locks as not queued, because there is no room.
 fn full(all: &mut TakeAll, waiting: usize) {
     for took in all.took.values_mut() {
         if let Took::Refused { why, .. } = took {
@@ -206,7 +203,7 @@ pub(super) fn lines_of(locks: &[Lock], waiters: &[WaiterRow]) -> Lines {
     }
 }
 
-/// Carries the steps out on the rows.
+/// Carries the steps out in the database.
 struct LineUp<'a> {
     change: LockChange<'a>,
     pull: &'a PullRef,
@@ -260,7 +257,7 @@ impl LineUp<'_> {
         }
     }
 
-    /// Joins the line; what was asked for there before is kept, unless it is asked for anew.
+    /// Joins the queue. Earlier requests at this place are kept, unless the same project is requested again.
     async fn join(&mut self, key: &LockKey, asks: &[Ask]) -> Result<()> {
         let before = self
             .waiters
@@ -286,7 +283,7 @@ impl LineUp<'_> {
     }
 }
 
-/// Where each wish stands after all steps.
+/// Sets the result of each request after all steps.
 fn tell_places(
     all: &mut TakeAll,
     steps: &[Step],

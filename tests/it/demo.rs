@@ -324,7 +324,7 @@ async fn ctrl_c_in_the_middle_ends_the_terraform_that_runs() {
         "--terraform",
         terraform.to_str().unwrap(),
     ]));
-    running.until("Took a delivery").await;
+    running.until("Accepted a delivery").await;
     while !demo
         .processes()
         .iter()

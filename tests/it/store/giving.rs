@@ -389,7 +389,7 @@ async fn a_lock_is_handed_to_anybody_in_line(db: &TestDb) {
     assert_eq!((given.now.as_ref(), now.pull.number.0), (Some(&now), 3));
     assert_eq!(
         now.reason,
-        "given it by olga, who took it from pull request 1 (the outage first)"
+        "chosen by olga, who handed the lock over from pull request 1 (the outage first)"
     );
     assert_eq!(line(store, "a").await, [2], "the others keep their places");
     assert_eq!(
@@ -402,7 +402,7 @@ async fn a_lock_is_handed_to_anybody_in_line(db: &TestDb) {
         told(store, 2).await,
         [
             "stolen #1: handed over to pull request 3: the outage first",
-            "taken #3: given it by olga, who took it from pull request 1 (the outage first)",
+            "taken #3: chosen by olga, who handed the lock over from pull request 1 (the outage first)",
         ]
     );
 }

@@ -1,5 +1,5 @@
-//! What Lockkeeper does for its users, a folder for each feature: its rules, SQL, routes, pages, API, command line, comments
-//! and repairs. A feature uses another one only through its `mod.rs`.
+//! All features of Lockkeeper, a folder for each: its rules, SQL, routes, pages, API, command line, comments and
+//! reconcilers. A feature uses another one only through its `mod.rs`.
 //!
 //! A feature registers itself with one value, [`Feature`], in [`FEATURES`].
 
@@ -20,17 +20,17 @@ use crate::handlers::reconcile::{RECONCILERS, Reconciler};
 use crate::kit::term::Subcommand;
 use crate::kit::web::{Routes, Web};
 
-/// What a feature adds to the server and to the command line.
+/// Parts that a feature adds to the server and to the command line.
 struct Feature {
     /// Pages and API.
     routes: fn() -> Routes<Arc<Web>>,
     /// `lockkeeper NAME`.
     subcommands: &'static [Subcommand],
-    /// Repairs that run by timer.
+    /// Reconcilers of the feature, which run periodically.
     reconcilers: &'static [Reconciler],
 }
 
-/// In the order of help and of the page of operations.
+/// All features, in the order of the help text and of the page of operations.
 const FEATURES: &[Feature] = &[
     locks::FEATURE,
     apply_locks::FEATURE,
@@ -44,25 +44,25 @@ const FEATURES: &[Feature] = &[
     operations::FEATURE,
 ];
 
-/// The routes of all features.
+/// Returns the routes of all features.
 pub(crate) fn routes() -> Routes<Arc<Web>> {
     let all = FEATURES.iter().map(|feature| (feature.routes)());
     all.fold(Routes::new(), Routes::merge)
 }
 
-/// The subcommands of all features.
+/// Returns the subcommands of all features.
 pub(crate) fn subcommands() -> impl Iterator<Item = &'static Subcommand> {
     FEATURES.iter().flat_map(|feature| feature.subcommands)
 }
 
-/// Every repair that runs by timer, in the order of the page of operations.
+/// Returns every reconciler, in the order of the page of operations.
 pub fn reconcilers() -> impl Iterator<Item = &'static Reconciler> {
     RECONCILERS
         .iter()
         .chain(FEATURES.iter().flat_map(|feature| feature.reconcilers))
 }
 
-/// The repair of this name.
+/// Finds the reconciler with this name.
 pub fn reconciler(name: &str) -> Option<&'static Reconciler> {
     reconcilers().find(|reconciler| reconciler.name == name)
 }

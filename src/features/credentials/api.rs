@@ -1,4 +1,4 @@
-//! `/api/credentials`: with what repositories are reached. Secrets go in and never come out.
+//! `/api/credentials`: credentials of repositories. Secrets can be sent, but are never returned.
 
 use std::sync::Arc;
 
@@ -23,22 +23,22 @@ use crate::model::{CredentialId, OwnerName};
 use crate::secret::Secret;
 use crate::store::CredentialRow;
 
-/// A list.
+/// Page of the list of credentials.
 #[derive(Serialize)]
 pub(super) struct CredentialsJson {
     credentials: Vec<CredentialJson>,
-    /// What to ask for with `after` to see more; `null`: there is no more.
+    /// Value of `after` for the next page. `null`: this is the last page.
     next: Option<String>,
 }
 
-/// One of them, without its secret.
+/// A credential without its secret.
 #[derive(Serialize)]
 pub(super) struct CredentialJson {
     id: String,
     owner: String,
     url: String,
     kind: &'static str,
-    /// What of it may be shown.
+    /// Public parts of the credential.
     public: PublicParts,
     /// Name of the key that it is encrypted with.
     key: String,
@@ -65,15 +65,15 @@ impl From<CredentialRow> for CredentialJson {
     }
 }
 
-/// Which are asked for.
+/// Query of the list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Which {
-    /// Those of this owner.
+    /// Owner of the listed credentials.
     owner: Option<String>,
-    /// Those for this repository, in any spelling.
+    /// Repository of the listed credentials, in any spelling.
     url: Option<String>,
-    /// Those that come after this one.
+    /// Credential after which the page begins.
     after: Option<CredentialId>,
 }
 
@@ -118,7 +118,7 @@ pub(super) async fn show(
         .ok_or_else(Failure::no_such_credential)
 }
 
-/// What is to be kept. Has no `Debug`: there are secrets in it.
+/// Requested credential. Has no `Debug`, because it contains secrets.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Wish {
@@ -135,7 +135,7 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    /// `None`: nothing is said of a value.
+    /// Reads the value. `None`: the request has none of its fields.
     fn access(self) -> Result<Option<Access>, Failure> {
         let Some(kind) = &self.kind else {
             let is_said = self.token.is_some() || self.private_key.is_some();
@@ -147,7 +147,7 @@ impl Wish {
         };
         let kind: CredentialKind = kind
             .parse()
-            .map_err(|_| wrong("kind", "it is none of token, app and ssh"))?;
+            .map_err(|_| wrong("kind", "it must be token, app or ssh"))?;
         let strays = [
             ("token", self.token.is_some(), kind == CredentialKind::Token),
             ("user", self.user.is_some(), kind != CredentialKind::App),
@@ -177,7 +177,10 @@ impl Wish {
             .into_iter()
             .find(|(_, is_said, fits)| *is_said && !fits)
         {
-            return Err(wrong(field, &format!("it is not for {}", kind.words())));
+            return Err(wrong(
+                field,
+                &format!("it cannot be used with {}", kind.words()),
+            ));
         }
         self.of_kind(kind).map(Some)
     }
@@ -238,7 +241,7 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, shown(&web, kept.id).await?))
 }
 
-/// `POST /api/credentials/{id}`: what is not said stays as it is.
+/// `POST /api/credentials/{id}`: fields that are not given stay unchanged.
 pub(super) async fn change(
     State(web): State<Arc<Web>>,
     Script(who): Script,
@@ -251,7 +254,7 @@ pub(super) async fn change(
         let way_out = "Remove the credential, and let the other owner add one.";
         return Err(Failure::unusable_field(
             "owner",
-            "a credential stays with its owner",
+            "the owner of a credential cannot be changed",
             way_out,
         ));
     }
@@ -283,7 +286,7 @@ pub(super) async fn change(
     shown(&web, kept.id).await
 }
 
-/// `DELETE /api/credentials/{id}`; the answer is what was removed.
+/// `DELETE /api/credentials/{id}`; answers with the removed credential.
 pub(super) async fn remove(
     State(web): State<Arc<Web>>,
     Script(who): Script,
@@ -306,7 +309,7 @@ async fn shown(web: &Web, id: CredentialId) -> Result<Json<CredentialJson>, Fail
         .ok_or_else(Failure::no_such_credential)
 }
 
-/// Goes on only if somebody may change a credential.
+/// Fails if the user may not change the credential.
 async fn permit_credential(web: &Web, who: &Asker, asked: &str) -> Result<(), Failure> {
     let row = match asked.parse() {
         Ok(id) => web.store.credential_get(id).await?,
@@ -332,7 +335,7 @@ fn wrong(field: &str, what: &str) -> Failure {
     Failure::unusable_field(
         field,
         what,
-        "docs/credentials.md says what each kind needs.",
+        "See docs/credentials.md for the fields of each kind.",
     )
 }
 
@@ -345,12 +348,14 @@ fn why(error: CredentialError) -> Failure {
         CredentialError::Invalid(error) => Failure::unusable_field(
             "kind",
             &error.to_string(),
-            "docs/credentials.md says what each kind needs.",
+            "See docs/credentials.md for the fields of each kind.",
         ),
         error @ (CredentialError::NoKeys
         | CredentialError::TooMany(_)
         | CredentialError::Changed(_)
         | CredentialError::Unreadable { .. }
-        | CredentialError::Unclaimed(_)) => Failure::in_the_way("Not kept", &format!("{error}.")),
+        | CredentialError::Unclaimed(_)) => {
+            Failure::in_the_way("Credential not stored", &format!("{error}."))
+        }
     }
 }

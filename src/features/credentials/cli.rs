@@ -1,7 +1,7 @@
-//! `lockkeeper credentials (add | change | list | remove | rotate | keygen)`: with what repositories are reached.
+//! `lockkeeper credentials (add | change | list | remove | rotate | keygen)`: credentials of repositories.
 //!
-//! Secrets come from a file or standard input, never from an argument, which every user of the machine could read; and
-//! nothing here prints one that is kept.
+//! Secrets come from a file or standard input, never from an argument, because every user of the machine could read it.
+//! Stored secrets are never printed.
 
 mod flags;
 mod show;
@@ -28,7 +28,7 @@ pub(super) const SUBCOMMAND: Subcommand = Subcommand {
     run,
 };
 
-/// Credentials that are read at once.
+/// Number of credentials that are read at once.
 const PART: i64 = 500;
 
 fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
@@ -83,9 +83,9 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
             Given::Rotate => {
                 if let Some(keys) = &keys {
                     // The key of the audit log is encrypted in the same way.
-                    reseal_audit_keys(&store, keys)
-                        .await
-                        .context("the key of the audit log could not be encrypted anew")?;
+                    reseal_audit_keys(&store, keys).await.context(
+                        "the key of the audit log could not be encrypted with the first key",
+                    )?;
                 }
                 rotate(&credentials, as_json, terminal).await
             }
@@ -93,7 +93,7 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     })?
 }
 
-/// What the environment, the flags and the file of settings say, with where the keys are and which host is the forge.
+/// Reads the settings from the environment, the flags and the settings file, with the keys and the host of the forge.
 fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
     let mut raw = database::settings(matches)?;
     for flag in [flags::KEY_FILE, flags::HOST] {
@@ -122,14 +122,14 @@ fn keygen(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let key = secrecy::zeroize::Zeroizing::new(rand::random::<[u8; KEY_BYTES]>());
     terminal.line(key_line(&name, &key).expose())?;
     terminal.note(
-        "Put this line first into the file of --encryption-key-file on every server (chmod 600), start them anew, and run \
-         `lockkeeper credentials rotate`. Older lines stay below until that has ended. Keep a copy where the database's \
-         backups are not: without its key a credential cannot be read.",
+        "Put this line first into the file of --encryption-key-file on every server (chmod 600). Restart the servers, and \
+         run `lockkeeper credentials rotate`. Keep the older lines below it until that has ended. Keep a copy of the key, \
+         but not with the backups of the database: a credential cannot be read without its key.",
     );
     Ok(Exit::Success)
 }
 
-/// What came of adding or changing one.
+/// Prints the result of adding or changing a credential.
 async fn told(
     kept: Result<CredentialId, CredentialError>,
     store: &Store,
@@ -140,7 +140,7 @@ async fn told(
     let id = match kept {
         Ok(id) => id,
         Err(CredentialError::Store(error)) => {
-            return Err(error).context("the credential was not kept");
+            return Err(error).context("the credential was not stored");
         }
         Err(error) => {
             terminal.note(format_args!("error: {error}"));
@@ -206,7 +206,7 @@ async fn list(
 
 fn none(as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
     if !as_json {
-        terminal.line("There are no such credentials.")?;
+        terminal.line("No credentials found.")?;
     }
     Ok(Exit::Success)
 }
@@ -240,7 +240,7 @@ async fn rotate(credentials: &Credentials, as_json: bool, terminal: &mut Termina
     let rotation = match rotation {
         Ok(rotation) => rotation,
         Err(CredentialError::Store(error)) => {
-            return Err(error).context("not all credentials have the key");
+            return Err(error).context("not all credentials were encrypted with the first key");
         }
         Err(error) => {
             terminal.note(format_args!("error: {error}"));
@@ -306,11 +306,11 @@ mod tests {
             (&["--kind", "ssh"], "--known-hosts"),
             (
                 &["--kind", "token", "--app-id", "7"],
-                "--app-id is not for a token",
+                "--app-id cannot be used with a token",
             ),
             (
                 &["--kind", "app", "--user", "x"],
-                "--user is not for an App installation",
+                "--user cannot be used with an App installation",
             ),
             (&["--kind", "password"], "password"),
             (&["--value", "ghp_x"], "--value"),

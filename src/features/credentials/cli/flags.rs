@@ -10,63 +10,64 @@ use crate::kit::term::database;
 use crate::model::{CredentialId, ForgeHosts, OwnerName, RepoUrl};
 use crate::seal::KeyName;
 
-/// Where the keys are, as for the server.
+/// Name of the flag for the key file, as for the server.
 pub(super) const KEY_FILE: &str = "encryption-key-file";
-/// Which host is the forge, as for the server.
+/// Name of the flag for the host of the forge, as for the server.
 pub(super) const HOST: &str = "gh-hostname";
 
 pub(super) fn command() -> Command {
     let add = Command::new("add")
-        .about("Keep a credential for a repository, which its owner claims with it")
+        .about("Store a credential for a repository, and claim the repository for its owner")
         .long_about(
-            "Keeps a token, an installation of a GitHub App or an SSH key for one repository. The secret is read from \
-             --value-file, or from standard input. The owner claims the repository with it.\n\nExit code 1: the repository \
-             is somebody else's, or the credential cannot be used; it says why, and nothing was kept.",
+            "Stores a token, an installation of a GitHub App or an SSH key for one repository. The secret is read from \
+             --value-file, or from standard input. The owner claims the repository with it.\n\nExit code 1: another owner \
+             has claimed the repository, or the credential cannot be used. The message says why, and nothing was stored.",
         )
-        .args([text("owner", "NAME", "Whose it is").required(true), text("url", "URL", "The repository").required(true)])
+        .args([text("owner", "NAME", "Owner of the credential").required(true), text("url", "URL", "The repository").required(true)])
         .args(value_args(true));
     let change = Command::new("change")
-        .about("Put another credential in the place of one, or use it for another repository")
+        .about("Replace a credential, or use it for another repository")
         .arg(id())
-        .arg(text("url", "URL", "The repository it is for from now on"))
+        .arg(text("url", "URL", "New repository of the credential"))
         .args(value_args(false));
     let list = Command::new("list")
-        .about("Show credentials, without what is secret of them")
+        .about("Show credentials without their secrets")
         .args([
-            text("owner", "NAME", "Only of this owner"),
-            text("url", "URL", "Only for this repository"),
+            text("owner", "NAME", "Only credentials of this owner"),
+            text("url", "URL", "Only credentials for this repository"),
         ]);
     let remove = Command::new("remove")
         .about("Remove a credential, and the claim if nothing else needs it")
         .arg(id());
-    let rotate = Command::new("rotate").about("Encrypt all with the first key of the file").long_about(
-        "Encrypts every credential with the first key of --encryption-key-file, a hundred at a time; it can be \
-         interrupted and run again, and the servers go on working. Afterwards the older keys are not needed any more.\n\n\
-         Exit code 1: some could not be read, or were changed at the same moment; run it again.",
+    let rotate = Command::new("rotate").about("Encrypt all credentials with the first key of the key file").long_about(
+        "Encrypts every credential with the first key of --encryption-key-file, a hundred at a time. You can interrupt it \
+         and run it again, and the servers keep working. Afterwards the older keys are no longer needed.\n\n\
+         Exit code 1: some credentials could not be read, or were changed at the same time. Run it again.",
     );
     let keygen = Command::new("keygen")
-        .about("Print a new line for the file of keys")
+        .about("Print a new line for the key file")
         .arg(
             text(
                 "name",
                 "NAME",
-                "What the key is called; today's date unless given",
+                "Name of the key; the default is today's date",
             )
             .value_parser(value_parser!(KeyName)),
         );
-    let on_database = [add, change, list, remove, rotate].map(|command| {
-        command
+    let on_database =
+        [add, change, list, remove, rotate].map(|command| {
+            command
             .arg(text(KEY_FILE, "FILE", "Keys to encrypt with, as for `lockkeeper server`"))
             .arg(text(
                 HOST,
                 "HOST",
-                "Host of the forge, as for `lockkeeper server`: there the case of names means nothing",
+                "Host of the forge, as for `lockkeeper server`: names on it are case-insensitive",
             ))
             .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("As JSON"))
             .args(database::flags())
-    });
+        });
     Command::new("credentials")
-        .about("Keep, change and remove what repositories are reached with")
+        .about("Add, change and remove credentials of repositories")
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .subcommands(on_database)
@@ -95,7 +96,7 @@ fn value_args(with_default: bool) -> [Arg; 7] {
                 .map(|kind| kind.as_str())
                 .collect::<Vec<_>>(),
         )
-        .help("token, app (an installation of a GitHub App) or ssh (an SSH key, for git alone)");
+        .help("token, app (an installation of a GitHub App) or ssh (an SSH key, for git only)");
     [
         if with_default {
             kind.default_value("token")
@@ -106,15 +107,19 @@ fn value_args(with_default: bool) -> [Arg; 7] {
             .long("value-file")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("File with the token or the private key; standard input unless given"),
+            .help("File with the token or the private key; the default is standard input"),
         text(
             "user",
             "NAME",
-            "Account of the token, or on the SSH host; most need none",
+            "Account of the token, or on the SSH host; usually not needed",
         ),
-        text("app-id", "NUMBER", "Number of the App").value_parser(value_parser!(u64)),
-        text("installation-id", "NUMBER", "Number of its installation")
-            .value_parser(value_parser!(u64)),
+        text("app-id", "NUMBER", "Identifier of the GitHub App").value_parser(value_parser!(u64)),
+        text(
+            "installation-id",
+            "NUMBER",
+            "Identifier of its installation",
+        )
+        .value_parser(value_parser!(u64)),
         Arg::new("known-hosts")
             .long("known-hosts")
             .value_name("FILE")
@@ -129,7 +134,7 @@ fn value_args(with_default: bool) -> [Arg; 7] {
     ]
 }
 
-/// What is asked for, read before anything is opened.
+/// Request, read before anything is opened.
 pub(super) enum Given {
     Add {
         owner: OwnerName,
@@ -170,7 +175,7 @@ impl Given {
                 let value = Value::of(matches)?;
                 if url.is_none() && value.is_none() {
                     return Err(
-                        "nothing is to be changed: give --url, or --kind and the new value"
+                        "no change was requested: set --url, or --kind and the new value"
                             .to_owned(),
                     );
                 }

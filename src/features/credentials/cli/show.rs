@@ -1,4 +1,4 @@
-//! How credentials are shown: never with a secret.
+//! Formats credentials for the terminal, without their secrets.
 
 use std::fmt::Write as _;
 
@@ -51,19 +51,19 @@ pub(super) fn rotation(key: &str, rotation: &Rotation) -> String {
     if rotation.changed > 0 {
         let _infallible = write!(
             text,
-            " {} were changed at the same moment: run it again.",
+            " {} were changed at the same time: run the command again.",
             rotation.changed
         );
     }
     if rotation.unreadable > 0 {
         let _infallible = write!(
             text,
-            " {} cannot be read; they are as they were.",
+            " {} cannot be read; they are unchanged.",
             rotation.unreadable
         );
     }
     if rotation.is_complete() {
-        text.push_str(" Nothing needs another key any more.");
+        text.push_str(" The older keys are no longer needed.");
     }
     text
 }

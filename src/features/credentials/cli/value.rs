@@ -10,10 +10,10 @@ use secrecy::zeroize::Zeroizing;
 use crate::credential::{Access, CredentialKind};
 use crate::secret::Secret;
 
-/// The largest keys take half of it.
+/// Maximum size of a secret, twice that of the largest keys.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// Where the parts of a credential come from.
+/// Sources of the parts of a credential.
 pub(super) struct Value {
     secret: Option<PathBuf>,
     parts: Parts,
@@ -35,7 +35,7 @@ enum Parts {
 }
 
 impl Value {
-    /// `None`: no kind was given, and nothing else of a value either.
+    /// Reads the flags of a value. `None`: none of them was given.
     pub fn of(matches: &ArgMatches) -> Result<Option<Self>, String> {
         const FOR: [(&str, &[CredentialKind]); 5] = [
             ("user", &[CredentialKind::Token, CredentialKind::Ssh]),
@@ -51,16 +51,14 @@ impl Value {
                 .map(|(flag, _)| *flag)
                 .chain(["value-file"])
                 .find(|flag| matches.contains_id(flag));
-            return stray.map_or(Ok(None), |flag| {
-                Err(format!("--{flag} without --kind: which kind is it?"))
-            });
+            return stray.map_or(Ok(None), |flag| Err(format!("--{flag} needs --kind")));
         };
         let kind: CredentialKind = kind.parse()?;
         if let Some((flag, _)) = FOR
             .iter()
             .find(|(flag, kinds)| matches.contains_id(flag) && !kinds.contains(&kind))
         {
-            return Err(format!("--{flag} is not for {}", kind.words()));
+            return Err(format!("--{flag} cannot be used with {}", kind.words()));
         }
         Ok(Some(Self {
             secret,
@@ -68,7 +66,7 @@ impl Value {
         }))
     }
 
-    /// Reads the secret.
+    /// Reads the secret from its source.
     pub fn read(self) -> anyhow::Result<Access> {
         let secret = match &self.secret {
             Some(path) => Secret::new(&read_file("value-file", path)?),
@@ -113,8 +111,8 @@ impl Parts {
                 user,
                 port: matches.get_one("ssh-port").copied(),
                 known_hosts: matches.get_one::<PathBuf>("known-hosts").cloned().ok_or(
-                    "--known-hosts is needed for an SSH key: `ssh-keyscan HOST` prints the lines; compare them with \
-                     what the host publishes",
+                    "--known-hosts is needed for an SSH key: print the lines with `ssh-keyscan HOST`, and compare them with \
+                     the keys that the host publishes",
                 )?,
             },
         })
@@ -130,7 +128,7 @@ fn read_input() -> anyhow::Result<Zeroizing<String>> {
     let input = std::io::stdin();
     if input.is_terminal() {
         bail!(
-            "a secret is not typed where everybody sees it: give a file with --value-file, or send it to standard input"
+            "a secret cannot be typed into a terminal: name a file with --value-file, or pipe the secret to standard input"
         );
     }
     read_limited(input.lock()).context("cannot read the secret from standard input")

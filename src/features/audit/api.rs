@@ -13,21 +13,21 @@ use crate::kit::web::extract::Asked;
 use crate::kit::web::reach::Sight;
 use crate::kit::web::{Failure, Web};
 
-/// A part of the log.
+/// Page of the log.
 #[derive(Serialize)]
 pub(super) struct Events {
     events: Vec<Value>,
-    /// What to ask for with `after` to see older ones; `null`: there are none.
+    /// Value of `after` for older events. `null`: this is the last page.
     next: Option<String>,
 }
 
-/// Which are asked for.
+/// Query of the list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Which {
-    /// What concerns this owner, and the repositories that it has claimed.
+    /// Owner that the events concern, or whose claimed repositories they concern.
     owner: Option<String>,
-    /// Those that come after what was the last of a part: older ones.
+    /// Place of the last event of the page before. The page begins with older events.
     after: Option<i64>,
 }
 

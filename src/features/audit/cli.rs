@@ -1,4 +1,4 @@
-//! `lockkeeper audit (verify | key | list | prune)`: the log of what happened to locks.
+//! `lockkeeper audit (verify | key | list | prune)`: the audit log.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::model::{LockEvent, Sha256Digest};
 use crate::seal::{PublicKey, keyring};
 use crate::store::Store;
 
-/// Flags of the server that say where the proof of the log lies.
+/// Flags of the server for the files that prove the log.
 const FLAGS: [(&str, &str); 2] = [
     (
         "encryption-key-file",
@@ -24,19 +24,19 @@ const FLAGS: [(&str, &str); 2] = [
     ),
     (
         "audit-checkpoint-file",
-        "Exported checkpoints, as for `lockkeeper server`, or a copy of them",
+        "File of exported checkpoints, as for `lockkeeper server`, or a copy of it",
     ),
 ];
 
 pub(super) fn command() -> Command {
     let verify = Command::new("verify")
-        .about("Prove that no event was changed or removed, or name the first that was")
+        .about("Prove that no event was changed or removed, or name the first such event")
         .long_about(
-            "Reads the whole log and checks that each event continues the one before it, and that it holds what was signed \
-             in checkpoints: those of the database, the last one in the data directory, and those of \
-             --audit-checkpoint-file. With a copy of that file from another machine it proves that nothing was cut off \
-             the end. So does the hash of the newest event, which is printed, with --contains.\n\nExit code 1: the log is \
-             not whole, or the hash is not in it.",
+            "Reads the whole log and checks that each event continues the one before it. Also checks that the log contains \
+             the events that were signed in checkpoints: those in the database, the last one in the data directory, and \
+             those in --audit-checkpoint-file. A copy of that file from another machine proves that nothing was cut off the \
+             end. So does --contains with the hash of the newest event, which this command prints.\n\nExit code 1: the log \
+             is broken, or the hash is not in it.",
         )
         .arg(
             Arg::new("public-key")
@@ -44,17 +44,17 @@ pub(super) fn command() -> Command {
                 .value_name("KEY")
                 .action(clap::ArgAction::Append)
                 .value_parser(value_parser!(PublicKey))
-                .help("A key that may sign, as `audit key` printed it; not given: those that the database names"),
+                .help("Key that may sign, as `audit key` printed it; the default is the keys in the database"),
         )
         .arg(
             Arg::new("contains")
                 .long("contains")
                 .value_name("HASH")
                 .value_parser(value_parser!(Sha256Digest))
-                .help("A hash that was printed earlier; it must still be in the log"),
+                .help("Hash that was printed earlier, which must still be in the log"),
         );
-    let key = Command::new("key")
-        .about("Show the public keys that checkpoints of the log are signed with");
+    let key =
+        Command::new("key").about("Show the public keys that sign the checkpoints of the log");
     let list = Command::new("list")
         .about("Show the newest events")
         .arg(
@@ -63,7 +63,7 @@ pub(super) fn command() -> Command {
                 .value_name("NUMBER")
                 .default_value("50")
                 .value_parser(value_parser!(i64).range(1..=100_000))
-                .help("How many"),
+                .help("Maximum number of events"),
         )
         .arg(
             Arg::new("json")
@@ -72,17 +72,17 @@ pub(super) fn command() -> Command {
                 .help("As JSON, an event per line"),
         );
     let prune = Command::new("prune")
-        .about("Remove old events and leave a seal that the rest continues")
+        .about("Remove old events, and leave a seal that the other events continue")
         .arg(
             Arg::new("before")
                 .long("before")
                 .value_name("DATE")
                 .required(true)
                 .value_parser(date)
-                .help("Events from before this day are removed, as in 2026-01-31 (UTC)"),
+                .help("Remove events from before this day, as in 2026-01-31 (UTC)"),
         );
     Command::new("audit")
-        .about("Look through the log of what happened to locks")
+        .about("Show, verify and prune the audit log")
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .subcommands(
@@ -107,7 +107,7 @@ fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
 fn date(text: &str) -> Result<DateTime<Utc>, String> {
     let day = text
         .parse::<NaiveDate>()
-        .map_err(|_| "a day is written as 2026-01-31".to_owned())?;
+        .map_err(|_| "it is not a day: write it as in 2026-01-31".to_owned())?;
     Ok(day.and_time(chrono::NaiveTime::MIN).and_utc())
 }
 
@@ -172,16 +172,15 @@ async fn run_verify(
                 String::new()
             };
             terminal.line(format_args!(
-                "The log is whole: {} events{before}, the newest with the hash {}.",
+                "The log is intact: {} events{before}. The newest has the hash {}.",
                 whole.events, whole.head
             ))?;
             for line in about_signature(store, files, &evidence, &whole).await {
                 terminal.line(line)?;
             }
             if !whole.known {
-                terminal.note(
-                    "error: the hash that was asked for is not in the log: events were removed",
-                );
+                terminal
+                    .note("error: the hash of --contains is not in the log: events were removed");
                 return Ok(Exit::Failure);
             }
             Ok(Exit::Success)
@@ -196,7 +195,7 @@ async fn run_verify(
     }
 }
 
-/// How far the log is signed, and how much the signature is worth.
+/// Describes how far the log is signed, and if the signature can be trusted.
 async fn about_signature(
     store: &Store,
     files: &AuditFiles,
@@ -205,7 +204,7 @@ async fn about_signature(
 ) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(last) = &whole.checkpoint {
-        // Who may verify need not be able to read the private key.
+        // A user who verifies the log may not be able to read the private key.
         let ours = files
             .key(store)
             .await
@@ -217,8 +216,8 @@ async fn about_signature(
         } else if evidence.keys.is_some() {
             "a key that you named"
         } else {
-            "a key that only the database names: compare it with what `lockkeeper audit key` prints on the server, or name \
-             the right one with --public-key"
+            "a key that only the database names: compare it with the output of `lockkeeper audit key` on the server, or name \
+             the right key with --public-key"
         };
         lines.push(format!(
             "The last checkpoint is of event {}, signed with {}, {trust}.",
@@ -227,7 +226,7 @@ async fn about_signature(
     }
     if whole.unsigned > 0 {
         lines.push(format!(
-            "Events that are not signed yet: {}. A running server signs them within seconds.",
+            "{} events are not signed yet. A running server signs them within seconds.",
             whole.unsigned
         ));
     }
@@ -240,7 +239,7 @@ async fn run_key(store: &Store, files: &AuditFiles, terminal: &mut Terminal<'_>)
         .await
         .context("the keys could not be read")?;
     if known.is_empty() {
-        terminal.note("There is no key yet: a server makes it when it seals the first event.");
+        terminal.note("There is no key yet. A server creates it when it seals the first event.");
         return Ok(Exit::Failure);
     }
     let ours = files
@@ -325,13 +324,13 @@ async fn run_prune(
         .context("the log could not be pruned")?
     {
         Some(seal) => terminal.line(format_args!(
-            "Removed {} events, the last of them number {} of {}. The log continues its hash {}.",
+            "Removed {} events. The last of them was number {} of {}. The log continues its hash {}.",
             seal.events,
             seal.last_seq,
             time(seal.last_at),
             seal.last_hash
         ))?,
-        None => terminal.line("Nothing in the log is that old.")?,
+        None => terminal.line("No event in the log is that old.")?,
     }
     Ok(Exit::Success)
 }
@@ -354,7 +353,7 @@ mod tests {
         DatabaseUrl::Sqlite(dir.join("lockkeeper.db"))
     }
 
-    /// Four events, and how a server seals them.
+    /// Adds four events, and seals them as a server does.
     async fn fill(dir: &Path) {
         let store = Store::open(&url(dir), Arc::new(SystemClock), Arc::new(RandomIds))
             .await
@@ -395,7 +394,7 @@ mod tests {
         connection.close().await.unwrap();
     }
 
-    /// Exit code and what was said, without keys and hashes.
+    /// Returns the exit code and the output, without keys and hashes.
     fn audit(dir: &Path, args: &[&str]) -> (Exit, String) {
         let data = dir.display().to_string();
         let (exit, out, err) = call(&[&["audit"], args, &["--data-dir", &data]].concat());

@@ -1,4 +1,4 @@
-//! Where the audit log of locks stands. Nobody reads all of it for a page: the reconciler `audit` has.
+//! State of the audit log. No page reads the whole log, because the reconciler `audit` does.
 
 use chrono::{DateTime, Utc};
 
@@ -7,40 +7,39 @@ use crate::model::{LockEvent, Sha256Digest};
 use crate::seal::Checkpoint;
 use crate::store::{LockEventSeal, LogReach, Result, Store};
 
-/// The log.
+/// State of the log.
 pub(crate) struct Log {
-    /// Events in it, sealed or not.
+    /// Number of events in the log, sealed or not.
     pub events: i64,
-    /// How far it reaches.
+    /// Position of the end of the log.
     pub reach: LogReach,
     /// Hash of the newest sealed event.
     pub newest_hash: Option<Sha256Digest>,
-    /// The last checkpoint.
+    /// The newest signed checkpoint.
     pub checkpoint: Option<Checkpoint>,
-    /// The newest, newest first.
+    /// Newest events, newest first.
     pub newest: Vec<LockEvent>,
-    /// What was removed from its beginning, oldest first.
+    /// Seals of pruned events, oldest first.
     pub seals: Vec<LockEventSeal>,
     /// Number of the event up to which it is verified.
     pub verified_seq: i64,
-    /// When somebody looked last.
+    /// Time of the last verification.
     pub looked_at: Option<DateTime<Utc>>,
-    /// How far it is being verified again.
+    /// Number of the event up to which it is being verified again.
     pub again_seq: i64,
-    /// The first event that was found not to be in order.
+    /// First event that does not fit.
     pub broken: Option<Broken>,
 }
 
-/// An event that is not in order.
+/// An event that does not fit.
 pub(crate) struct Broken {
-    /// Its number.
     pub seq: i64,
-    /// What is wrong, after its number.
+    /// Fault of the event, to be appended to its number.
     pub fault: String,
 }
 
 impl Log {
-    /// Reads where it stands, with so many of the newest events. Numbers have no gaps, so nobody has to count.
+    /// Reads the state, with so many of the newest events. Numbers have no gaps, so no events have to be counted.
     pub async fn read(store: &Store, events: i64) -> Result<Self> {
         let newest = store.lock_event_list(events.max(1)).await?;
         let seals = store.lock_event_seals().await?;
@@ -71,7 +70,7 @@ impl Log {
         })
     }
 
-    /// Events that nobody has looked at yet.
+    /// Returns the number of events that are not verified yet.
     pub fn unverified(&self) -> i64 {
         (self.reach.head + self.reach.waiting - self.verified_seq).clamp(0, self.events)
     }

@@ -1,5 +1,5 @@
-//! The audit log as people see it: reading, verifying and pruning it, and the reconcilers that seal and verify it all the
-//! time. Its chain, signatures and checkpoints follow the rules of [`crate::locks`] and [`crate::seal`].
+//! The audit log as people see it: reading, verifying and pruning it, and the reconcilers that seal and verify it
+//! continuously. Its chain, signatures and checkpoints follow the rules of [`crate::locks`] and [`crate::seal`].
 //!
 //! | File | Content |
 //! |---|---|
@@ -44,7 +44,7 @@ fn routes() -> Routes<Arc<Web>> {
         .get("/api/audit", Access::Account, api::list)
 }
 
-/// Place of the key and of the last checkpoint of the audit log of a server.
+/// Returns the files with the key and the last checkpoint of the audit log of a server.
 pub(crate) fn files(
     storage: &StorageConfig,
     keys: Option<Arc<Keyring>>,
@@ -58,27 +58,27 @@ pub(crate) fn files(
     ))
 }
 
-/// Kind of an event, in words.
+/// Returns the kind of an event in words.
 pub(crate) const fn event_words(kind: LockEventKind) -> &'static str {
     match kind {
         LockEventKind::Taken => "taken",
-        LockEventKind::Renewed => "still used",
-        LockEventKind::Queued => "waits in line",
-        LockEventKind::Left => "left the line",
-        LockEventKind::Released => "given back",
+        LockEventKind::Renewed => "renewed",
+        LockEventKind::Queued => "queued",
+        LockEventKind::Left => "left the queue",
+        LockEventKind::Released => "released",
         LockEventKind::Stolen => "taken away",
-        LockEventKind::Expired => "ran out",
+        LockEventKind::Expired => "expired",
         LockEventKind::Denied => "not allowed",
         LockEventKind::ApplyLocked => "applies stopped",
         LockEventKind::ApplyUnlocked => "applies allowed",
-        LockEventKind::LeaseReleased => "lease given back by hand",
-        LockEventKind::SyncAsked => "sync asked for",
+        LockEventKind::LeaseReleased => "lease released manually",
+        LockEventKind::SyncAsked => "sync requested",
         LockEventKind::RepositoryRenamed => "repository renamed",
         LockEventKind::Claimed => "repository claimed",
         LockEventKind::Unclaimed => "claim ended",
         LockEventKind::Registered => "registered",
         LockEventKind::Unregistered => "removed",
         LockEventKind::Pruned => "log pruned",
-        LockEventKind::KeyAdded => "new key of the log",
+        LockEventKind::KeyAdded => "new log key",
     }
 }

@@ -1,4 +1,4 @@
-//! `/audit`: what happened, newest first. Who is limited to owners sees what concerns these, and what they have claimed.
+//! `/audit`: events, newest first. An account that is limited to owners sees events of these and of their repositories.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{Failure, Web};
 use crate::model::{ApplyScope, Concern, LockEvent};
 
-/// Events on a page.
+/// Maximum number of events on a page.
 const MOST: i64 = 100;
 
 /// `?owner=…&after=…`
@@ -32,7 +32,7 @@ struct View {
     events: Vec<EventLine>,
     owners: Vec<String>,
     owner: String,
-    /// It is the beginning of the list.
+    /// True on the first page.
     is_newest: bool,
     next: Option<String>,
 }
@@ -40,7 +40,7 @@ struct View {
 #[derive(Serialize)]
 struct EventLine {
     id: i64,
-    /// Its number, once it is sealed.
+    /// Sequence number; `None` until the event is sealed.
     seq: Option<i64>,
     what: &'static str,
     repo: Option<String>,
@@ -96,7 +96,7 @@ pub(super) async fn show(
     Asked(which): Asked<Which>,
 ) -> Result<Response, Failure> {
     let asked = which.owner.trim();
-    // A place that is none is the beginning.
+    // An invalid place means the first page.
     let after: Option<i64> = which.after.trim().parse().ok();
     let of = sight.concerns(Some(asked)).await?;
     let events = web

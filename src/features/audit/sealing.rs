@@ -8,12 +8,12 @@ use crate::locks::seal_log;
 
 pub(super) const RECONCILER: Reconciler = Reconciler::new(
     "audit_seal",
-    "Makes new events of the audit log a part of its chain, and signs how far that reaches.",
+    "Adds new events of the audit log to its chain, and signs a checkpoint.",
     Duration::from_secs(10),
     |ctx| Box::pin(tick(ctx)),
 );
 
-/// Seals all events that wait for it. The result has no repairs, because nothing was wrong.
+/// Seals all events that wait for it. The result has no fixes, because nothing was wrong.
 async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let looked_at = seal_log(&ctx.store, &ctx.audit).await?;
     Ok(Found {

@@ -25,7 +25,7 @@ const PIECES: usize = 20;
 
 pub(super) const RECONCILER: Reconciler = Reconciler::new(
     "audit",
-    "Verifies the audit log of locks: first what is new, then all of it again, piece by piece.",
+    "Verifies the audit log of locks: first its new events, then all events again, piece by piece.",
     Duration::from_mins(5),
     |ctx| Box::pin(tick(ctx)),
 );
@@ -43,7 +43,7 @@ async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     }
     if let Some((seq, fault)) = broken {
         bail!(
-            "the audit log of locks is broken: event {seq} {}; `lockkeeper audit verify` looks at all of it",
+            "the audit log of locks is broken: event {seq} {}. Run `lockkeeper audit verify` to verify all of it",
             fault.says()
         );
     }

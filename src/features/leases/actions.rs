@@ -1,4 +1,4 @@
-//! Exclusive work: who does what, and taking it away by hand, for the pages and the API alike.
+//! Shows leases and releases them manually, for the pages and the API.
 
 use axum::http::StatusCode;
 use tracing::warn;
@@ -11,15 +11,15 @@ use crate::leases::LeaseKey;
 use crate::model::{Cause, Reason};
 use crate::store::{FreeLease, LeaseRow};
 
-/// Which lease is taken away, and why.
+/// Request to release a lease, with the reason.
 pub(super) struct Release<'a> {
     pub key: &'a str,
-    /// Only if this one holds it; `None`: whoever does.
+    /// Expected holder. `None`: any holder.
     pub holder: Option<&'a str>,
     pub reason: &'a str,
 }
 
-/// The leases that somebody may see, by key: those of the mirrors of repositories, also of one owner alone, or all.
+/// Returns the leases that the user may see, by key: those of mirrors, limited to an owner or not, or all of them.
 pub(super) async fn seen(
     web: &Web,
     sight: &Sight,
@@ -31,13 +31,13 @@ pub(super) async fn seen(
     })
 }
 
-/// Takes a lease away for somebody who may.
+/// Releases a lease if the user may.
 pub(super) async fn release(
     web: &Web,
     wish: Release<'_>,
     who: &Asker,
 ) -> Result<FreeLease, Failure> {
-    let way_out = "Say in a few words why, for those who look at the audit log.";
+    let way_out = "Give a short reason for the audit log.";
     let reason = Reason::read(wish.reason)
         .map_err(|e| Failure::unusable_field("reason", &e.to_string(), way_out))?;
     let reason = reason.ok_or_else(|| Failure::unusable_field("reason", "it is empty", way_out))?;
@@ -59,15 +59,15 @@ pub(super) async fn release(
             key = lease.key,
             holder = lease.holder,
             reason = reason.as_str(),
-            "A lease is given back by hand"
+            "Somebody releases a lease manually"
         );
     }
     Ok(freed)
 }
 
-/// Nobody holds this lease, or another holder than the one that was named.
+/// The requested holder, or any holder, does not have this lease.
 pub(super) fn not_held() -> Failure {
-    let message = "Nobody holds this lease, or another holder than the one that was named. Most likely it was given back; \
-                   GET /api/leases and the page of operations show those that are held. Nothing was changed.";
-    Failure::new(StatusCode::NOT_FOUND, "This lease is not held", message)
+    let message = "Nobody holds this lease, or its holder is not the one that you named. Most likely it was released. GET \
+                   /api/leases and the page of operations show the leases that are held. Nothing was changed.";
+    Failure::new(StatusCode::NOT_FOUND, "Lease not held", message)
 }

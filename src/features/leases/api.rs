@@ -1,4 +1,4 @@
-//! `/api/leases`: exclusive work.
+//! `/api/leases`: work that only one server at a time may do.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::kit::web::reach::Sight;
 use crate::kit::web::{Failure, Web};
 use crate::store::{FreeLease, LeaseRow, Store};
 
-/// `GET /api/leases?owner=…`: all that may be seen, by key, a thousand at most; `more` says that there may be others.
-/// Of an owner: those of mirrors of repositories that it has claimed.
+/// `GET /api/leases?owner=…`: all leases that the user may see, by key, a thousand at most; `more` says if there may be
+/// others. With `owner`: the leases of mirrors of repositories that it has claimed.
 pub(super) async fn list(
     State(web): State<Arc<Web>>,
     sight: Sight,
@@ -37,7 +37,7 @@ pub(super) struct Wish {
     holder: Option<String>,
 }
 
-/// `DELETE /api/leases/{key}?reason=…`: 200 when it is `free`, 202 when its holder was told to stop (`stopping`).
+/// `DELETE /api/leases/{key}?reason=…`: 200 if it is now `free`, 202 if its holder was asked to stop (`stopping`).
 pub(super) async fn end(
     State(web): State<Arc<Web>>,
     Script(who): Script,

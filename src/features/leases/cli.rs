@@ -1,4 +1,4 @@
-//! `lockkeeper leases (list | release)`: exclusive work.
+//! `lockkeeper leases (list | release)`: work that only one server at a time may do.
 
 use anyhow::Context as _;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -14,14 +14,14 @@ use crate::store::{FreeLease, Lease, LeaseRow, ReplicaState, Store};
 pub(super) fn command() -> Command {
     let json = || Arg::new("json").long("json").action(ArgAction::SetTrue);
     let list = Command::new("list")
-        .about("Show what is being done by one server at a time")
+        .about("Show the work that only one server at a time may do")
         .arg(json().help("As JSON, a lease per line"));
     let release = Command::new("release")
-        .about("Take a lease away from its holder")
+        .about("Release a lease of a server")
         .long_about(
-            "Gives a lease back by hand, which the audit log keeps. If the server that holds it is gone, the lease is free \
-             at once. A server that is alive is told to stop what it does, so that nobody begins the same beside it: the \
-             lease is free when it has, within a minute at the latest.\n\nExit code 1: nobody holds this lease.",
+            "Releases a lease manually, and adds that to the audit log. If the server that holds it is gone, the lease is free \
+             at once. A running server is asked to stop the work, so that no other server begins it at the same time. The \
+             lease is free when that server has stopped, after a minute at most.\n\nExit code 1: nobody holds this lease.",
         )
         .arg(Arg::new("key").value_name("KEY").required(true).help("As `list` shows it"))
         .arg(
@@ -29,14 +29,14 @@ pub(super) fn command() -> Command {
                 .long("reason")
                 .value_name("TEXT")
                 .required(true)
-                .help("Why, for those who look at the audit log"),
+                .help("Reason, for the audit log"),
         )
         .arg(
-            Arg::new("holder").long("holder").value_name("HOLDER").help("Only if this is the holder, as `list` shows it"),
+            Arg::new("holder").long("holder").value_name("HOLDER").help("Release it only if this is the holder, as `list` shows it"),
         )
         .arg(json().help("As JSON"));
     Command::new("leases")
-        .about("Look at exclusive work, and take a lease away")
+        .about("Show leases, and release one")
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .subcommands([list, release].map(|command| command.args(database::flags())))
@@ -81,7 +81,7 @@ async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outc
     }
     if leases.len() >= usize::from(Store::LEASES_LISTED) {
         terminal.note(format_args!(
-            "Only the first {}, by key, are shown; there may be more.",
+            "Showing the first {} by key; there may be more.",
             leases.len()
         ));
     }
@@ -105,12 +105,12 @@ async fn release(
             &Cause::new(actor(), reason.as_str()),
         )
         .await;
-    let (state, lease) = match freed.context("the lease could not be given back")? {
+    let (state, lease) = match freed.context("the lease could not be released")? {
         FreeLease::Freed(lease) => ("free", lease),
         FreeLease::Told(lease) | FreeLease::AlreadyTold(lease) => ("stopping", lease),
         FreeLease::NotHeld => {
             terminal.note(format_args!("error: {}", safe(&not_held(key, holder))));
-            terminal.note("`lockkeeper leases list` shows those that are held.");
+            terminal.note("`lockkeeper leases list` shows the leases that are held.");
             return Ok(Exit::Failure);
         }
     };
@@ -141,10 +141,10 @@ fn released(
     }: &Lease,
 ) -> String {
     if is_free {
-        format!("Given back: {key}. Its holder {holder} was gone.")
+        format!("Released {key}. Its holder {holder} was gone.")
     } else {
         format!(
-            "{holder} is told to stop. {key} is free when it has, at {} at the latest.",
+            "{holder} was asked to stop. {key} is free when it has stopped, at {} at the latest.",
             minute(*until)
         )
     }
@@ -155,10 +155,10 @@ fn line(LeaseRow { lease, replica }: &LeaseRow) -> String {
         Some((_, ReplicaState::Alive)) => "",
         Some((_, ReplicaState::Stopping)) => " (its server is stopping)",
         Some((_, ReplicaState::Ended | ReplicaState::Gone)) => " (its server is gone)",
-        None => " (its server is not known)",
+        None => " (its server is unknown)",
     };
     let told = if lease.revoked_at.is_some() {
-        ", told to stop"
+        ", asked to stop"
     } else {
         ""
     };
@@ -198,7 +198,7 @@ mod tests {
             .unwrap()
     }
 
-    /// A lease of a server that is alive, and one of a server that is gone.
+    /// Creates a lease of a server that is alive, and one of a server that is gone.
     fn data() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         block_on(async {
@@ -239,7 +239,7 @@ mod tests {
         dir
     }
 
-    /// Exit code and what was said, with times replaced.
+    /// Returns the exit code and the output, with times replaced.
     fn leases(dir: &tempfile::TempDir, args: &[&str]) -> (Exit, String) {
         let data = dir.path().display().to_string();
         let (exit, out, err) = call(&[&["leases"], args, &["--data-dir", &data]].concat());

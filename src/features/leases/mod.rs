@@ -1,10 +1,10 @@
-//! Leases as people see them: exclusive work, and taking it away from a holder by hand. How leases are held and renewed is in
-//! [`crate::leases`].
+//! Leases as people see them: work that only one server at a time may do, and releasing it manually. How leases are held
+//! and renewed is in [`crate::leases`].
 //!
 //! | File | What it does |
 //! |---|---|
-//! | `actions.rs` | finds leases that somebody may see, and takes one away for somebody who may |
-//! | `view.rs` | one lease as the API and the command line tell it to programs |
+//! | `actions.rs` | finds the leases that a user may see, and releases one if the user may |
+//! | `view.rs` | one lease as JSON, for the API and the command line |
 //! | `page.rs` | the table and the form on `/operations` |
 //! | `api.rs` | `/api/leases` |
 //! | `cli.rs` | `lockkeeper leases` |

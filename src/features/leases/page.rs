@@ -1,4 +1,4 @@
-//! Exclusive work on the page of operations, and the form that takes a lease away.
+//! Leases on the page of operations, and the form that releases one.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::kit::web::text::{Badge, Stamp, Until, shown};
 use crate::kit::web::{Failure, Web};
 use crate::store::{FreeLease, LeaseRow, ReplicaState};
 
-/// A lease in words. The key and the holder stand in the form as they are, too.
+/// A lease as text, with the unescaped key and holder for the form.
 #[derive(Serialize)]
 pub(crate) struct LeaseLine {
     key: String,
@@ -28,7 +28,7 @@ pub(crate) struct LeaseLine {
 }
 
 impl LeaseLine {
-    /// As seen now.
+    /// Formats the lease as of now.
     pub fn new(row: &LeaseRow, now: DateTime<Utc>) -> Self {
         let (lease, replica) = (&row.lease, &row.replica);
         let holder = replica.as_ref().map_or(&lease.holder, |(name, _)| name);
@@ -43,11 +43,11 @@ impl LeaseLine {
                 (_, Some(ReplicaState::Gone | ReplicaState::Ended)) => {
                     Badge::new("bad", "its server is gone")
                 }
-                (Some(_), _) => Badge::new("warn", "told to stop"),
+                (Some(_), _) => Badge::new("warn", "asked to stop"),
                 (None, Some(ReplicaState::Alive | ReplicaState::Stopping)) => {
                     Badge::new("busy", "held")
                 }
-                (None, None) => Badge::new("warn", "server not known"),
+                (None, None) => Badge::new("warn", "server unknown"),
             },
             since: Stamp::new(lease.taken_at, now),
             until: Until::new(lease.until, now),
@@ -56,21 +56,21 @@ impl LeaseLine {
     }
 }
 
-/// What the page says after the form was sent.
+/// Message of the page after the form was sent.
 pub(crate) fn notice(code: &str) -> Option<&'static str> {
     match code {
-        "lease-free" => Some("The lease is given back: its server was gone."),
+        "lease-free" => Some("The lease is released. Its server was gone."),
         "lease-stopping" => Some(
-            "The server that holds the lease is told to stop. The lease is free when it has, within a minute at the latest.",
+            "The server that holds the lease was asked to stop. The lease is free when it has stopped, after a minute at most.",
         ),
         "lease-gone" => Some(
-            "That lease was given back already, or somebody else has it by now. Nothing was changed.",
+            "That lease was already released, or another server holds it now. Nothing was changed.",
         ),
         _ => None,
     }
 }
 
-/// Which lease, as the page showed it.
+/// Lease to release, as the page showed it.
 #[derive(Deserialize)]
 pub(super) struct Chosen {
     key: String,

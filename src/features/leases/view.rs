@@ -1,4 +1,4 @@
-//! A lease as the API and the command line tell it to programs. Times are RFC 3339 in UTC; what is not known is `null`.
+//! Renders a lease as JSON for the API and the command line. Times are RFC 3339 in UTC; unknown values are `null`.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
-/// A lease.
+/// Renders a lease as JSON.
 pub(crate) fn view(LeaseRow { lease, replica }: &LeaseRow) -> Value {
     json!({
         "key": lease.key,

@@ -163,11 +163,11 @@ async fn a_lease_is_taken_away_on_the_page() {
         .await
         .text();
     assert!(
-        text.contains("The server that holds the lease is told to stop."),
+        text.contains("The server that holds the lease was asked to stop."),
         "{text}"
     );
     assert!(
-        section(&text).contains("told to stop\n") && section(&text).contains("stops soon"),
+        section(&text).contains("asked to stop\n") && section(&text).contains("stops soon"),
         "{text}"
     );
     let events = world.store.lock_event_list(9).await.unwrap();

@@ -1,16 +1,16 @@
-//! What a tool prints to a terminal, as lines of HTML.
+//! Converts the terminal output of a tool to lines of HTML.
 //!
-//! Converters at hand write colours into `style` attributes, which our policy forbids; this one writes classes. It knows
-//! what Terraform and its friends use: the sixteen colours of the text, bold, faint, italic and underlined. Backgrounds
-//! and exact colours are dropped, because nobody could promise that the text stays readable. Control characters are shown
-//! as in comments ([`parts`]): no sequence takes text away.
+//! Existing converters write colours into `style` attributes, which our policy forbids; this one writes classes. It knows
+//! the styles of Terraform and similar tools: the sixteen colours of text, bold, faint, italic and underlined. Backgrounds
+//! and exact colours are dropped, because the text might become unreadable. Control characters are shown as in comments
+//! ([`parts`]), so no sequence hides text.
 
 use std::fmt::Write as _;
 
 use crate::render::escape::push_visible;
 use crate::render::plan_output::{Part, parts};
 
-/// How text looks.
+/// Colour and style of text.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a switch of the terminal, and they are independent"
@@ -25,7 +25,7 @@ struct Style {
 }
 
 impl Style {
-    /// The names of the classes; empty for plain text.
+    /// Returns the names of the classes; empty for plain text.
     fn classes(self) -> String {
         let marks = [
             (self.bold, "b"),
@@ -42,7 +42,7 @@ impl Style {
         classes.join(" ")
     }
 
-    /// Obeys `ESC [ … m` (ECMA-48, "Select Graphic Rendition").
+    /// Applies `ESC [ … m` (ECMA-48, "Select Graphic Rendition").
     fn select(&mut self, parameters: &str) {
         // A group with colons describes one exact colour or a fancy underline.
         let mut codes = parameters
@@ -73,7 +73,7 @@ impl Style {
     }
 }
 
-/// What follows 38 or 48: `5;n` or `2;r;g;b`. Only the first sixteen of the numbered colours are ours.
+/// Reads the codes after 38 or 48: `5;n` or `2;r;g;b`. Only the first sixteen of the numbered colours are supported.
 fn extended_colour(codes: &mut impl Iterator<Item = u16>) -> Option<u8> {
     match codes.next() {
         Some(5) => codes
@@ -88,7 +88,7 @@ fn extended_colour(codes: &mut impl Iterator<Item = u16>) -> Option<u8> {
     }
 }
 
-/// Writes the lines of a run; knows the number of the next line and how its text looks.
+/// Converts the lines of a run. Keeps the number of the next line and the style of its text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Painter {
     lines: u64,
@@ -96,13 +96,13 @@ pub(super) struct Painter {
 }
 
 impl Painter {
-    /// How many lines there were.
+    /// Returns the number of lines so far.
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// Some whole lines as HTML, without a line break between them. The links of the numbers are no stops of the
-    /// keyboard; there would be thousands.
+    /// Converts whole lines to HTML, without a line break between them. The keyboard skips the links of the numbers, because
+    /// there would be thousands.
     pub fn paint(&mut self, text: &str) -> String {
         let mut html = String::with_capacity(text.len() * 2);
         for line in text.split_terminator('\n') {

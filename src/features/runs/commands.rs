@@ -1,4 +1,4 @@
-//! What was asked for lately, and its runs.
+//! Recent commands and their runs.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use crate::kit::web::{Failure, Web};
 use crate::model::{CommandId, PullRef, RepoId};
 use crate::store::{CommandRow, RunRow};
 
-/// Commands that a search looks through.
+/// Number of commands that a search looks through.
 const SEARCHED: i64 = 500;
-/// Commands on the page.
+/// Maximum number of commands on the page.
 const SHOWN: usize = 40;
-/// Runs looked at to find those of the commands.
+/// Maximum number of runs that are read for the commands.
 const RUNS: i64 = 2000;
 
 /// A command in the list.
@@ -39,7 +39,7 @@ pub(crate) struct RunLink {
     badge: Badge,
 }
 
-/// The newest commands that the search finds; on pulls of these repositories, or of any.
+/// Returns the newest commands that match the search, on pulls of these repositories or of all.
 pub(crate) async fn recent_commands(
     web: &Web,
     repos: Option<&[RepoId]>,
@@ -84,7 +84,7 @@ fn is_found(search: &Search, command: &CommandRow, runs: &[RunRow]) -> bool {
 }
 
 impl CommandLine {
-    /// Where its repository is.
+    /// Returns the host of the repository.
     pub fn host(&self) -> &str {
         &self.pull.host
     }
@@ -113,7 +113,7 @@ impl CommandLine {
     }
 }
 
-/// Links to the runs of a command, in the order in which they were made.
+/// Returns links to the runs of a command, in the order of the runs.
 pub(crate) fn run_links(runs: &[RunRow]) -> Vec<RunLink> {
     runs.iter().map(RunLink::new).collect()
 }
@@ -128,8 +128,8 @@ impl RunLink {
     }
 }
 
-/// The page of the command's pull. Of one that was never seen itself, because nothing but help was asked for, it is in
-/// GitHub's form; GitHub is the one forge there is an adapter for.
+/// Returns the page of the command's pull. If the pull was never read, because only help was requested, the link has the
+/// form of GitHub, the only forge with an adapter.
 pub(super) fn pull_page(command: &CommandRow) -> String {
     let guess = |pull: &PullRef| {
         format!(

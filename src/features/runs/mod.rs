@@ -34,7 +34,7 @@ fn routes() -> Routes<Arc<Web>> {
         .get("/jobs/{id}/events", Access::Account, stream::events)
 }
 
-/// State of a plan, in words.
+/// Returns the state of a plan in words.
 pub(crate) const fn plan_words(state: PlanState) -> &'static str {
     match state {
         PlanState::Planned => "waiting to be applied",

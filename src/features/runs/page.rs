@@ -1,4 +1,4 @@
-//! `/jobs/{id}`: a run, what it is about, and what it prints. The same address while it runs and ever after (P9).
+//! `/jobs/{id}`: a run and its output. The address stays the same while the run is under way and afterwards (P9).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,25 +29,25 @@ use crate::render::escape::visible;
 use crate::render::plan_output::clean;
 use crate::store::{CommandRow, CommandState, OutputPiece, RunRow, RunState, StopKind, Store};
 
-/// Pieces read at once; each holds about 32 KiB at most.
+/// Number of pieces that are read at once; each has about 32 KiB at most.
 pub(super) const PIECES: i64 = 32;
-/// The end of the output that the page shows; the rest is one click away, as text.
+/// Maximum size of the output on the page, taken from its end. The rest is one click away, as text.
 const SHOWN_BYTES: usize = 2 * 1024 * 1024;
-/// A browser slows down with more.
+/// Maximum number of lines on the page, because browsers slow down with more.
 const SHOWN_LINES: u64 = 10_000;
 
 #[derive(Serialize)]
 struct View {
     id: String,
     kind: &'static str,
-    /// Only who may interrupt an apply may cancel it.
+    /// True for a run that changes infrastructure: only a user who may interrupt an apply may cancel it.
     changes: bool,
-    /// What a hook is called.
+    /// Name of the hook, if the run is one.
     hook: Option<String>,
     live: bool,
-    /// It goes on, and nobody has cancelled it.
+    /// True if the run is not finished and nobody has cancelled it.
     cancellable: bool,
-    /// Why it is being stopped.
+    /// Reason why it is being stopped.
     stopping: Option<String>,
     badge: Badge,
     pull: PullName,
@@ -67,14 +67,14 @@ struct View {
 #[derive(Default, Serialize)]
 struct Output {
     html: String,
-    /// The last piece that is in it.
+    /// Number of the last piece in the output.
     seq: i64,
     lines: u64,
-    /// Lines before the first that is shown.
+    /// Number of lines before the first one that is shown.
     left_out: u64,
 }
 
-/// Finds a run by the text in the address, for somebody who may see it.
+/// Finds a run by the identifier in the path, if the user may see it.
 pub(super) async fn find_run(web: &Web, sight: &Sight, asked: &str) -> Result<RunRow, Failure> {
     let id: RunId = asked.parse().map_err(|_| Failure::no_such_run())?;
     if let Some(run) = web.store.run_get(id).await? {
@@ -86,8 +86,8 @@ pub(super) async fn find_run(web: &Web, sight: &Sight, asked: &str) -> Result<Ru
     Err(removed(web, asked).unwrap_or_else(Failure::no_such_run))
 }
 
-/// The name of a run tells when it was asked for (RFC 9562, version 7). One that is older than what is kept was removed;
-/// nothing was made before there was Lockkeeper.
+/// Returns the failure for a removed run. The identifier contains the time of the request (RFC 9562, version 7). A run
+/// older than the retention time was removed; no run is older than Lockkeeper.
 fn removed(web: &Web, asked: &str) -> Option<Failure> {
     const FIRST: DateTime<Utc> =
         DateTime::from_timestamp(1_735_689_600, 0).expect("the first day of 2025");
@@ -98,14 +98,14 @@ fn removed(web: &Web, asked: &str) -> Option<Failure> {
     (asked_at >= FIRST && is_old).then(|| Failure::run_removed(keep, asked_at))
 }
 
-/// Shows the page.
+/// Shows the page of a run.
 pub(super) async fn show(
     State(web): State<Arc<Web>>,
     visitor: Visitor,
     sight: Sight,
     Segment(asked): Segment,
 ) -> Result<Response, Failure> {
-    // First the state and then the output: a run that is over by now has printed everything.
+    // The state is read before the output, because a finished run has printed everything.
     let run = find_run(&web, &sight, &asked).await?;
     let command = web
         .store
@@ -170,7 +170,7 @@ impl View {
     }
 }
 
-/// Whether an apply may be cut off.
+/// Form that cancels a run, with the consent to interrupt an apply.
 #[derive(Deserialize)]
 pub(super) struct Wish {
     #[serde(default)]
@@ -203,7 +203,7 @@ pub(super) async fn cancel(
     )
     .await?;
     let outcome = web.cancel.cancel(run.command, &who.actor(), force).await?;
-    warn!(who = form.who.0, command = %run.command, ?outcome, "Somebody cancels a command");
+    warn!(who = form.who.0, command = %run.command, ?outcome, "Somebody cancelled a command");
     match outcome {
         Cancelling::Dropped | Cancelling::Interrupted => {
             Ok(Redirect::to(&web.link(&format!("/jobs/{}", run.id))))
@@ -213,8 +213,7 @@ pub(super) async fn cancel(
     }
 }
 
-/// The end of what a run printed. Earlier pieces are read as well, for the numbers of the lines and the colours that
-/// last, but not kept.
+/// Reads the end of the output of a run. Earlier pieces are read for the line numbers and the colours, but not kept.
 async fn read_output(store: &Store, run: RunId) -> Result<Output, Failure> {
     let (mut painter, mut end, mut seq) = (Painter::default(), Tail::default(), 0);
     loop {
@@ -265,7 +264,7 @@ impl Tail {
     }
 }
 
-/// `GET /jobs/{id}/output.txt`: everything, without colours, as it is stored at this moment.
+/// `GET /jobs/{id}/output.txt`: the whole stored output, without colours.
 pub(super) async fn plain(
     State(web): State<Arc<Web>>,
     sight: Sight,
@@ -290,7 +289,7 @@ fn plain_text(store: Store, run: RunId) -> impl Stream<Item = Result<Vec<u8>, sq
     })
 }
 
-/// The text of a piece as its lines on the page show it.
+/// Returns the text of a piece as its lines on the page show it.
 fn plain_lines(text: &str) -> String {
     visible(&clean(text))
 }

@@ -1,13 +1,13 @@
-//! `/jobs/{id}/events`: what a run prints, while it prints it, as server-sent events.
+//! `/jobs/{id}/events`: the output of a run while it is printed, as server-sent events.
 //!
-//! The stream reads the store, so that any replica can serve a run of any other (P9); news of this replica's runs only
-//! shorten the wait. An event is a piece as HTML and its id is the number of the piece, so a browser that was cut off
-//! says where it was and goes on from there. Races, by name:
-//! - *news while we read*: the receiver exists before the first read, so news cannot fall between the two;
-//! - *whoever is gone sees no more*: before each read the account is looked at again, and whether it may still see the
-//!   repository, which may have got another owner. If not, the connection ends; the browser comes back with its password
-//!   and is judged anew;
-//! - *last words*: the state of the run is read before its output; when it says finished, nothing is printed after.
+//! The stream reads the store, so that any replica can serve a run of any other (P9). News of this replica's runs only
+//! shortens the wait. An event is a piece as HTML, and its id is the number of the piece. A browser that lost the
+//! connection sends the last id and continues from there. Races, by name:
+//! - *news while we read*: the receiver exists before the first read, so no news is lost between the two;
+//! - *a removed account sees no more*: before each read the account is checked, and if it may still see the repository,
+//!   which may have another owner now. If not, the connection ends. The browser comes back with its password and is
+//!   checked again;
+//! - *last words*: the state of the run is read before its output. A finished run prints nothing more.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -33,15 +33,15 @@ use crate::kit::web::{Failure, Web};
 use crate::model::{RepoId, RunId};
 use crate::store::{OutputPiece, RunState, Store};
 
-/// Other replicas write without telling us.
+/// Time between two reads, because other replicas do not notify this one.
 const POLL: Duration = Duration::from_secs(1);
-/// Proxies close a connection on which nothing is said.
+/// Time between two messages that keep the connection open, because proxies close a silent connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Stops nginx from holding events back.
+/// Header that stops nginx from holding events back.
 const NO_BUFFERING: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffering"), "no");
 
-/// `?after=…`: the last piece that the page holds already.
+/// `?after=…`: the number of the last piece on the page.
 #[derive(Default, Deserialize)]
 pub(super) struct From {
     after: Option<i64>,
@@ -81,13 +81,13 @@ fn last_seen(headers: &HeaderMap) -> Option<i64> {
     headers.get(LAST_EVENT_ID)?.to_str().ok()?.parse().ok()
 }
 
-/// Somebody who watches a run.
+/// A browser that watches a run.
 struct Watch {
     store: Store,
     sight: Sight,
     repo: RepoId,
     run: RunId,
-    /// The last piece that was sent.
+    /// Number of the last piece that was sent.
     seq: i64,
     painter: Painter,
     news: Receiver<RunId>,
@@ -102,7 +102,7 @@ enum Step {
 }
 
 impl Watch {
-    /// Reads what the page has already: the numbers of lines and the colours that last go on from there.
+    /// Skips the pieces that the page already has. The line numbers and the colours continue from there.
     async fn skip_to(&mut self, seq: i64) -> Result<(), Failure> {
         while self.seq < seq {
             let limit = PIECES.min(seq - self.seq);
@@ -126,7 +126,7 @@ impl Watch {
         futures::StreamExt::flat_map(batches, stream::iter)
     }
 
-    /// The next events; `None` in place of the watch after the last.
+    /// Returns the next events. `None` instead of the watch: these were the last.
     async fn batch(mut self) -> Option<(Vec<Result<Event, Infallible>>, Option<Self>)> {
         loop {
             if !self.sight.still_holds()
@@ -148,8 +148,8 @@ impl Watch {
                 }
                 Ok(Step::Nothing) => self.wait().await?,
                 Err(error) => {
-                    // The browser comes back by itself and says where it was.
-                    warn!(run = %self.run, %error, "The output of a run could not be read");
+                    // The browser reconnects automatically and says where it was.
+                    warn!(run = %self.run, %error, "Cannot read the output of a run");
                     return None;
                 }
             }
@@ -176,7 +176,7 @@ impl Watch {
             .data(self.painter.paint(&piece.text))
     }
 
-    /// Until there may be something new; `None` when the server stops.
+    /// Waits until there may be new output. `None`: the server stops.
     async fn wait(&mut self) -> Option<()> {
         let stop = self.stop.clone();
         tokio::select! {

@@ -1,5 +1,4 @@
-//! Mirrors of repositories: how they stand on every disk, and asking for one to be synchronised, for the pages and the API
-//! alike.
+//! Mirrors of repositories for the pages and the API: their state on every disk, and requests for a sync.
 
 use axum::http::StatusCode;
 use tracing::info;
@@ -11,20 +10,20 @@ use crate::kit::web::{Failure, Web, shown};
 use crate::model::{Cause, Reason, RepoId, SyncState};
 use crate::store::{MirrorQuery, MirrorRow};
 
-/// Disks that one repository is listed on.
+/// Maximum number of disks that one repository is listed on.
 const DISKS: i64 = 1000;
 
-/// Reads the name of a repository in an address.
+/// Reads the name of a repository from a path.
 pub(super) fn read_repo(text: &str) -> Result<RepoId, Failure> {
     text.parse().map_err(|_| no_such_mirror(text))
 }
 
-/// Reads the name of a state in an address; `None`: any.
+/// Reads the name of a state from a query. `None`: any state.
 pub(super) fn read_state(text: &str) -> Option<SyncState> {
     text.parse().ok()
 }
 
-/// The mirrors of a repository, by disk, for somebody who may see them.
+/// Returns the mirrors of a repository by disk, if the user may see them.
 pub(super) async fn mirrors_of(
     web: &Web,
     sight: &Sight,
@@ -43,14 +42,14 @@ pub(super) async fn mirrors_of(
     }
 }
 
-/// Asks for the mirrors of a repository to be synchronised, for somebody who may. Tells how many there are.
+/// Requests a sync of the mirrors of a repository, if the user may. Returns the number of mirrors.
 pub(super) async fn ask(
     web: &Web,
     repo: &RepoId,
     reason: &str,
     who: &Asker,
 ) -> Result<u64, Failure> {
-    let way_out = "Say in a few words why, for those who look at the repository or the audit log.";
+    let way_out = "Give a short reason for the page of the repository and the audit log.";
     let reason = Reason::read(reason)
         .map_err(|e| Failure::unusable_field("reason", &e.to_string(), way_out))?;
     let reason = reason.ok_or_else(|| Failure::unusable_field("reason", "it is empty", way_out))?;
@@ -61,22 +60,18 @@ pub(super) async fn ask(
         0 => Err(no_such_mirror(&repo.to_string())),
         mirrors => {
             web.mirror_nudge.nudge();
-            info!(who = who.name(), %repo, mirrors, reason = reason.as_str(), "Somebody asked for a sync");
+            info!(who = who.name(), %repo, mirrors, reason = reason.as_str(), "Somebody requested a sync");
             Ok(mirrors)
         }
     }
 }
 
-/// No server has a mirror of this repository.
+/// Says that no server has a mirror of this repository.
 fn no_such_mirror(asked: &str) -> Failure {
     let message = format!(
-        "No server has a mirror of “{}”. One is made as soon as something happens to a repository that is served \
-         (--repo-allowlist). Names of repositories have their host in front, as in github.com/acme/infra.",
+        "No server has a mirror of “{}”. A server creates one at the first event of a repository that it serves \
+         (--repo-allowlist). Put the host in front of the name, as in github.com/acme/infra.",
         shown(asked)
     );
-    Failure::new(
-        StatusCode::NOT_FOUND,
-        "This repository is not known",
-        message,
-    )
+    Failure::new(StatusCode::NOT_FOUND, "Unknown repository", message)
 }

@@ -16,7 +16,7 @@ use crate::kit::web::reach::Sight;
 use crate::kit::web::{Failure, Web};
 use crate::store::MirrorSearch;
 
-/// Mirrors in one answer.
+/// Maximum number of mirrors in one answer.
 const LISTED: i64 = 1000;
 
 /// `?q=…&state=…&owner=…&page=…`
@@ -26,12 +26,12 @@ pub(super) struct Search {
     q: String,
     state: String,
     owner: Option<String>,
-    /// Counted from 1.
+    /// Number of the page, from 1.
     page: Option<u32>,
 }
 
-/// `GET /api/repos`: those in trouble first, a thousand in an answer. `found` says how many there are in all, and `next` is
-/// the page to ask for to see more, or `null`.
+/// `GET /api/repos`: failing mirrors first, a thousand in an answer. `found` is the number of all of them, and `next` is
+/// the page to request for more, or `null`.
 pub(super) async fn list(
     State(web): State<Arc<Web>>,
     sight: Sight,
@@ -71,14 +71,14 @@ pub(super) async fn show(
     Ok(Json(json!({ "repo": repo, "mirrors": mirrors })))
 }
 
-/// Why.
+/// Body of a request for a sync.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Wish {
     reason: String,
 }
 
-/// `POST /api/repos/{host}/{path}/sync`: 202, each server syncs its own mirror soon.
+/// `POST /api/repos/{host}/{path}/sync`: 202, because each server syncs its own mirror soon.
 pub(super) async fn sync(
     State(web): State<Arc<Web>>,
     Script(who): Script,

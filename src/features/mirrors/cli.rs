@@ -11,7 +11,7 @@ use crate::kit::term::{
 use crate::model::{Cause, OwnerName, Reason, RepoId, SyncState, minute};
 use crate::store::{MirrorQuery, MirrorRow, MirrorSearch, Store};
 
-/// Disks that one repository is listed on.
+/// Maximum number of disks that one repository is listed on.
 const DISKS: i64 = 1000;
 
 pub(super) fn command() -> Command {
@@ -34,19 +34,19 @@ pub(super) fn command() -> Command {
         .value_name("NAME")
         .value_parser(value_parser!(OwnerName));
     let list = Command::new("list")
-        .about("Show the mirrors on every disk, those in trouble first")
-        .arg(owner.help("Only those of repositories that this owner has claimed"))
+        .about("Show the mirrors on every disk, failing mirrors first")
+        .arg(owner.help("Only repositories that this owner has claimed"))
         .arg(
             Arg::new("search")
                 .value_name("TEXT")
-                .help("Only repositories whose name has this in it"),
+                .help("Only repositories whose name contains this text"),
         )
         .arg(
             Arg::new("state")
                 .long("state")
                 .value_name("STATE")
                 .value_parser(states().collect::<Vec<_>>())
-                .help("Only those that stand so"),
+                .help("Only mirrors in this state"),
         )
         .arg(
             Arg::new("limit")
@@ -54,27 +54,27 @@ pub(super) fn command() -> Command {
                 .value_name("NUMBER")
                 .default_value("1000")
                 .value_parser(value_parser!(i64).range(1..=100_000))
-                .help("How many"),
+                .help("Maximum number of mirrors"),
         )
         .arg(json());
     let show = Command::new("show")
-        .about("Show all that is known of the mirrors of a repository")
+        .about("Show all facts about the mirrors of a repository")
         .arg(repo())
         .arg(json());
     let sync = Command::new("sync")
-        .about("Ask for the mirrors of a repository to be synchronised now")
+        .about("Sync the mirrors of a repository now")
         .long_about(
-            "Every server brings its mirror of the repository in step as soon as it has time, also one that waits after a \
-             failure, and makes one if it has none. A server that does not serve the repository (--repo-allowlist) leaves it \
-             at that. Who asked and why is shown until that has succeeded, and is in the audit log.\n\nExit code 1: no server \
-             has used the database yet.",
+            "Every server syncs its mirror of the repository as soon as it can, even if the mirror waits after a failure, and \
+             creates one if it has none. A server that does not serve the repository (--repo-allowlist) ignores the request. \
+             The lists show who requested the sync and why until it has succeeded, and the audit log keeps both.\n\nExit \
+             code 1: no server has used the database yet.",
         )
         .arg(repo())
         .arg(
-            Arg::new("reason").long("reason").value_name("TEXT").required(true).help("Why, for those who look at it"),
+            Arg::new("reason").long("reason").value_name("TEXT").required(true).help("Reason, for the lists and the audit log"),
         );
     Command::new("repos")
-        .about("Look at the mirrors of repositories, and ask for a sync")
+        .about("Show the mirrors of repositories, and sync them")
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .subcommands([list, show, sync].map(|command| command.args(database::flags())))
@@ -140,24 +140,24 @@ async fn list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
     }
     let shown = i64::try_from(found.rows.len()).unwrap_or(i64::MAX);
     if found.count == 0 && !matches.get_flag("json") {
-        terminal.line("No mirror is known that fits.")?;
+        terminal.line("No mirrors found.")?;
     } else if found.count > shown {
         terminal.note(format_args!(
-            "{shown} of {} are shown: see --limit.",
+            "Showing {shown} of {}. Use --limit to see more.",
             found.count
         ));
     }
     Ok(Exit::Success)
 }
 
-/// The repositories that an owner has claimed; an error where there is none of that name.
+/// Returns the repositories that an owner has claimed. Fails if no owner has that name.
 async fn claimed_by(store: &Store, name: &OwnerName) -> anyhow::Result<Vec<RepoId>> {
     let owner = store
         .owner_get(name)
         .await
         .context("the owners could not be read")?;
     let owner = owner.with_context(|| {
-        format!("there is no owner `{name}`; `lockkeeper owners list` shows all")
+        format!("there is no owner `{name}`; `lockkeeper owners list` lists all owners")
     })?;
     store
         .claim_repos(owner.id)
@@ -201,20 +201,20 @@ async fn sync(
     match store
         .mirror_ask_anywhere(repo, &cause)
         .await
-        .context("the sync could not be asked for")?
+        .context("the sync could not be requested")?
     {
         0 => {
-            terminal.note("error: no server has used this database yet, so there is none that could have a mirror");
-            terminal.note("Start a server with the same --database-url, then ask again.");
+            terminal.note("error: no server has used this database yet, so there are no mirrors");
+            terminal.note("Start a server with the same --database-url, then try again.");
             Ok(Exit::Failure)
         }
         mirrors => {
             let what = if mirrors == 1 {
-                "1 mirror is".to_owned()
+                "1 mirror".to_owned()
             } else {
-                format!("{mirrors} mirrors are")
+                format!("{mirrors} mirrors")
             };
-            terminal.line(format_args!("{what} to be synchronised: {repo}"))?;
+            terminal.line(format_args!("Requested a sync of {what}: {repo}"))?;
             Ok(Exit::Success)
         }
     }
@@ -223,8 +223,8 @@ async fn sync(
 fn unknown(repo: &RepoId, terminal: &mut Terminal<'_>) -> Exit {
     terminal.note(format_args!("error: no server has a mirror of {repo}"));
     terminal.note(
-        "`lockkeeper repos sync` makes one of a repository that is served (--repo-allowlist); `lockkeeper repos list` shows \
-         those that are there.",
+        "`lockkeeper repos sync` creates one if a server serves the repository (--repo-allowlist). `lockkeeper repos list` \
+         lists all mirrors.",
     );
     Exit::Failure
 }
@@ -236,13 +236,13 @@ fn or_never(at: Option<DateTime<Utc>>) -> String {
 fn line(row: &MirrorRow) -> String {
     let state = &row.state;
     let standing = if state.evicted_at.is_some() {
-        "removed to make room"
+        "removed to free disk space"
     } else {
         state.state.as_str()
     };
     let retry = state.retry_at.map(|at| {
         format!(
-            ", next try {} after {} failed",
+            ", next try {} after {} failures",
             minute(at),
             state.retry_count
         )
@@ -271,7 +271,7 @@ fn details(row: &MirrorRow) -> Vec<String> {
     let state = &row.state;
     let mut lines = vec![line(row)];
     if let Some(failure) = &state.failure {
-        lines.push(format!("  what helps: {}", failure.kind.fix()));
+        lines.push(format!("  fix: {}", failure.kind.fix()));
     }
     if let Some(asked) = &state.asked {
         let why = asked
@@ -280,13 +280,13 @@ fn details(row: &MirrorRow) -> Vec<String> {
             .map(|reason| format!(": {reason}"))
             .unwrap_or_default();
         lines.push(format!(
-            "  asked for by {} on {}{why}",
+            "  sync requested by {} on {}{why}",
             asked.by,
             minute(asked.at)
         ));
     }
     lines.push(format!(
-        "  last attempt {}, last change heard of {}, last used {}",
+        "  last attempt {}, last known change {}, last used {}",
         or_never(state.synced_at),
         or_never(state.updated_at),
         or_never(state.used_at)
@@ -313,7 +313,7 @@ fn details(row: &MirrorRow) -> Vec<String> {
         .map(|bytes| format!(", {} MiB", bytes >> 20))
         .unwrap_or_default();
     lines.push(format!(
-        "  objects checked {objects}, tidied up {tidied}{size}"
+        "  objects checked {objects}, maintained {tidied}{size}"
     ));
     if let Some(lease) = &state.lease {
         lines.push(format!(
@@ -350,7 +350,7 @@ mod tests {
             .unwrap()
     }
 
-    /// One mirror that could not be fetched, and one that was never tried.
+    /// Creates one mirror whose fetch failed, and one that was never tried.
     fn data() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         block_on(async {
@@ -388,7 +388,7 @@ mod tests {
         dir
     }
 
-    /// Exit code and what was said, with the user and times replaced.
+    /// Returns the exit code and the output, with the user and times replaced.
     fn repos(dir: &tempfile::TempDir, args: &[&str]) -> (Exit, String) {
         let data = dir.path().display().to_string();
         let (exit, out, err) = call(&[&["repos"], args, &["--data-dir", &data]].concat());
@@ -435,12 +435,12 @@ mod tests {
         );
         assert_eq!(
             repos(&dir, &["list", "--state", "synced"]).1,
-            "No mirror is known that fits.\n"
+            "No mirrors found.\n"
         );
         assert!(
             repos(&dir, &["list", "--limit", "1"])
                 .1
-                .ends_with("1 of 2 are shown: see --limit.\n")
+                .ends_with("Showing 1 of 2. Use --limit to see more.\n")
         );
         assert_eq!(
             repos(
@@ -454,7 +454,7 @@ mod tests {
             ),
             (
                 Exit::Success,
-                "1 mirror is to be synchronised: github.com/acme/infra\n".to_owned()
+                "Requested a sync of 1 mirror: github.com/acme/infra\n".to_owned()
             )
         );
         let (exit, shown) = repos(&dir, &["show", "github.com/acme/infra"]);
@@ -507,7 +507,7 @@ mod tests {
             repos(&dir, &sync),
             (
                 Exit::Success,
-                "2 mirrors are to be synchronised: github.com/acme/x\n".to_owned()
+                "Requested a sync of 2 mirrors: github.com/acme/x\n".to_owned()
             )
         );
         let (exit, listed) = repos(&dir, &["list"]);

@@ -1,10 +1,10 @@
-//! Mirrors as people see them: how each repository stands on every disk, and asking for a sync. How mirrors are kept in sync
-//! is in [`crate::sync`].
+//! Mirrors as people see them: the state of each repository on every disk, and requests for a sync. How mirrors are kept
+//! in sync is in [`crate::sync`].
 //!
 //! | File | What it does |
 //! |---|---|
-//! | `actions.rs` | finds mirrors that somebody may see, and asks for a sync for somebody who may |
-//! | `view.rs` | one mirror as the API and the command line tell it to programs |
+//! | `actions.rs` | finds the mirrors that a user may see, and requests a sync if the user may |
+//! | `view.rs` | one mirror as JSON, for the API and the command line |
 //! | `page.rs` | `/repos` |
 //! | `api.rs` | `/api/repos` |
 //! | `cli.rs` | `lockkeeper repos` |

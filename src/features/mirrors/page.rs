@@ -1,5 +1,5 @@
-//! `/repos`: the mirrors of repositories on every disk, those in trouble first; `/repos/{host}/{path}`: those of one, with
-//! all that is known of them.
+//! `/repos`: the mirrors of repositories on every disk, failing mirrors first; `/repos/{host}/{path}`: all facts about the
+//! mirrors of one repository.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::kit::web::{Failure, Web};
 use crate::model::{MirrorState, Reason, RepoId, RepoUrl, SyncState, Verification};
 use crate::store::{MirrorRow, MirrorSearch};
 
-/// Mirrors on one page; a search finds the others.
+/// Maximum number of mirrors on one page; a search finds the others.
 const SHOWN: i64 = 200;
 
 /// `?q=…&state=…&owner=…&page=…&notice=…`
@@ -28,7 +28,7 @@ pub(super) struct Wish {
     q: String,
     state: String,
     owner: String,
-    /// Counted from 1.
+    /// Number of the page, from 1.
     page: Option<u32>,
     notice: String,
 }
@@ -39,19 +39,19 @@ struct View {
     state: &'static str,
     states: Vec<Choice>,
     owner: String,
-    /// Those to choose from.
+    /// Owners to choose from.
     owners: Vec<String>,
     found: i64,
     all: i64,
     mirrors: Vec<Line>,
-    /// How many come before the first that is shown.
+    /// Number of mirrors before the first one on the page.
     skipped: i64,
-    /// The query of the page before this one, and of that after it.
+    /// Query of the previous page, if there is one.
     before: Option<String>,
     next: Option<String>,
 }
 
-/// A state to choose.
+/// A state to choose from.
 #[derive(Serialize)]
 struct Choice {
     name: &'static str,
@@ -70,20 +70,20 @@ struct Line {
     retry: Option<Until>,
     retries: u32,
     verification: Badge,
-    /// References that the mirror does not have, with the reason.
+    /// References that the mirror does not have, each with the reason.
     refused: Vec<String>,
     failure: Option<Failing>,
     asked: Option<Wanting>,
 }
 
-/// Why an attempt failed, and what helps.
+/// Reason why an attempt failed, and the fix.
 #[derive(Serialize)]
 struct Failing {
     message: String,
     fix: &'static str,
 }
 
-/// Who asked for a sync.
+/// User who requested a sync.
 #[derive(Serialize)]
 struct Wanting {
     at: Stamp,
@@ -160,14 +160,14 @@ const fn words(state: SyncState) -> &'static str {
     match state {
         SyncState::Pending => "waiting",
         SyncState::Started => "syncing",
-        SyncState::Synced => "in step",
+        SyncState::Synced => "in sync",
         SyncState::Failed => "failed",
     }
 }
 
 fn badge(state: &MirrorState) -> Badge {
     let tone = match state.state {
-        _ if state.evicted_at.is_some() => return Badge::new("idle", "removed to make room"),
+        _ if state.evicted_at.is_some() => return Badge::new("idle", "removed to free disk space"),
         SyncState::Pending => "idle",
         SyncState::Started => "busy",
         SyncState::Synced => "good",
@@ -232,14 +232,14 @@ impl Line {
 #[derive(Serialize)]
 struct Detail {
     repo: String,
-    /// Who has claimed it.
+    /// Owner that has claimed it.
     owner: Option<String>,
     notice: Option<&'static str>,
     mirrors: Vec<MirrorView>,
     most_chars: usize,
 }
 
-/// All that is known of a mirror.
+/// All facts about a mirror.
 #[derive(Serialize)]
 struct MirrorView {
     #[serde(flatten)]
@@ -295,7 +295,7 @@ impl MirrorView {
 /// `1.5 MiB`, `700 KiB`.
 #[expect(
     clippy::cast_precision_loss,
-    reason = "one digit behind the point is shown"
+    reason = "one digit after the point is shown"
 )]
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
@@ -323,7 +323,7 @@ pub(super) async fn show(
         .map(|row| MirrorView::new(row, now))
         .collect();
     let notice = (wish.notice == "asked")
-        .then_some("A sync is asked for. Each server begins its own in a moment.");
+        .then_some("Sync requested. Each server starts its own in a moment.");
     let view = Detail {
         repo: repo.to_string(),
         owner,
@@ -345,7 +345,7 @@ async fn owner_of(web: &Web, repo: &RepoId) -> Result<Option<String>, Failure> {
         .map(|owner| owner.to_string()))
 }
 
-/// Why.
+/// Form that requests a sync.
 #[derive(Deserialize)]
 pub(super) struct Typed {
     #[serde(default)]

@@ -1,5 +1,5 @@
-//! Keeps the mirrors of repositories in sync: it takes up their events, and workers sync the mirrors that are due
-//! (`sync`). A tick does not wait for the workers.
+//! Keeps the mirrors of repositories in sync: a tick takes up their events, and workers sync the mirrors that are due
+//! (`sync`). The tick does not wait for the workers.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ const MOST_NAMES: i64 = 1000;
 
 pub(super) const RECONCILER: Reconciler = Reconciler::new(
     "repositories",
-    "Brings mirrors in step: what was pushed, what was never fetched, what failed and may be tried again, and what a \
-     server left behind.",
+    "Syncs mirrors after a push, after a failure and for the first time, and removes directories that a server left \
+     behind.",
     Duration::from_secs(5),
     |ctx| Box::pin(tick(ctx)),
 )
@@ -22,7 +22,7 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 .hearing_of_mirrors()
 .renewing_first();
 
-/// Takes up new events, and lets the workers begin.
+/// Takes up new events, and wakes the workers.
 async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     // Moves directories on the disk of a server that did not rename the rows itself.
     for FormerName { old, now } in ctx.store.repository_former_names(MOST_NAMES).await? {

@@ -1,4 +1,4 @@
-//! A mirror as the API and the command line tell it to programs. Times are RFC 3339 in UTC; what is not known is `null`.
+//! Renders a mirror as JSON for the API and the command line. Times are RFC 3339 in UTC; unknown values are `null`.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
-/// A mirror.
+/// Renders a mirror as JSON.
 pub(super) fn view(row: &MirrorRow) -> Value {
     let state = &row.state;
     json!({

@@ -259,7 +259,7 @@ async fn a_sync_is_asked_for_on_every_disk_with_the_reason() {
     let answer = browser.post(&path, "reason=access+was+given").await;
     assert_eq!(answer.header("location"), format!("{path}?notice=asked"));
     let text = browser.get(answer.header("location")).await.text();
-    assert!(text.contains("A sync is asked for."), "{text}");
+    assert!(text.contains("Sync requested."), "{text}");
     assert_eq!(
         text.matches("by ops: access was given").count(),
         2,

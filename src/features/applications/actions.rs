@@ -1,5 +1,5 @@
-//! Applications for the pages and the API: registering and changing them, asking for a plan or an apply, cancelling what
-//! works on one, and throwing a plan away.
+//! Applications for the pages and the API: registering and changing them, requesting a plan or an apply, cancelling a run,
+//! and discarding a plan.
 
 use serde::Deserialize;
 use tracing::{info, warn};
@@ -16,15 +16,15 @@ use crate::model::{
 };
 use crate::store::{Application, ApplicationRuns, CommandRow, DiscardedPlan};
 
-/// Commands of an application that are shown.
+/// Maximum number of shown commands of an application.
 const SHOWN: i64 = 20;
 
-/// Reads the identifier in an address.
+/// Reads the identifier in the path.
 pub(super) fn app_id(asked: &str) -> Result<ApplicationId, Failure> {
     asked.parse().map_err(|_| Failure::no_such_app())
 }
 
-/// The application of an identifier in an address.
+/// Returns the application of an identifier in the path.
 pub(super) async fn the_app(web: &Web, asked: &str) -> Result<Application, Failure> {
     web.store
         .application_get(app_id(asked)?)
@@ -32,7 +32,7 @@ pub(super) async fn the_app(web: &Web, asked: &str) -> Result<Application, Failu
         .ok_or_else(Failure::no_such_app)
 }
 
-/// The application of an identifier in an address, for whoever may see it.
+/// Returns the application of an identifier in the path, if the user may see it.
 pub(super) async fn seen_app(
     web: &Web,
     sight: &Sight,
@@ -45,7 +45,7 @@ pub(super) async fn seen_app(
     app.ok_or_else(Failure::no_such_app)
 }
 
-/// What there is to say of its runs.
+/// Reads the runs of an application.
 pub(super) async fn runs_of(web: &Web, app: &Application) -> Result<ApplicationRuns, Failure> {
     match app.at() {
         Some(at) => Ok(web.store.application_runs(&at, SHOWN).await?),
@@ -75,7 +75,7 @@ async fn permit(web: &Web, app: &Application, who: &Asker, action: Action) -> Re
     }
 }
 
-/// Registers an application for somebody who may change what is of the owner.
+/// Registers an application if the user may change data of the owner.
 pub(crate) async fn register(
     web: &Web,
     owner: &OwnerName,
@@ -90,7 +90,7 @@ pub(crate) async fn register(
     saved_or_why(web, who, owner, saved).await
 }
 
-/// Changes an application for somebody who may change what is of its owner.
+/// Changes an application if the user may change data of its owner.
 pub(super) async fn change(
     web: &Web,
     app: &Application,
@@ -105,8 +105,8 @@ pub(super) async fn change(
     saved_or_why(web, who, &app.owner, saved).await
 }
 
-/// Goes on only if an account that is limited may register this branch. Whose repository it is comes first: of those of
-/// others nothing is asked, and nothing told.
+/// Checks if a limited account may register this branch. The owner of the repository is checked first, so that nothing
+/// about the repositories of other owners is requested or revealed.
 async fn permit_branch(
     web: &Web,
     who: &Asker,
@@ -127,7 +127,7 @@ async fn permit_branch(
     if spec.any_branch {
         web.permit(who, Action::Owners, &reserved(None)).await?;
     }
-    // What is no repository of a forge is never worked on.
+    // Lockkeeper never works on a repository that is not on a forge.
     let Some(repo) = spec.url.repo_id() else {
         return Ok(());
     };
@@ -140,7 +140,7 @@ async fn permit_branch(
     }
 }
 
-/// What was registered, or why it was not.
+/// Returns the saved application, or why it was not saved.
 async fn saved_or_why(
     web: &Web,
     who: &Asker,
@@ -154,12 +154,12 @@ async fn saved_or_why(
         ApplicationSaved::NoOwner(name) => Err(Failure::no_such_owner(name.as_str())),
         ApplicationSaved::NotThere(_) => Err(Failure::no_such_app()),
         busy @ ApplicationSaved::InUse(..) => Err(Failure::in_the_way(
-            "In use",
+            "Application in use",
             &busy.or_why().err().unwrap_or_default(),
         )),
         there @ ApplicationSaved::AlreadyThere(_) => {
             let why = there.or_why().err().unwrap_or_default();
-            Err(Failure::in_the_way("There before", &why))
+            Err(Failure::in_the_way("Already registered", &why))
         }
         many @ ApplicationSaved::TooMany(_) => Err(Failure::in_the_way(
             "Too many applications",
@@ -168,8 +168,8 @@ async fn saved_or_why(
     }
 }
 
-/// The refusal of a first claim, which is put on record. Somebody whose account is that of the whole server by now only has
-/// to ask again.
+/// Returns the refusal of a first claim, which is recorded in the audit log. If the account is limited no more by now, the
+/// user only has to try again.
 pub(crate) async fn unclaimed(web: &Web, who: &Asker, owner: &OwnerName, url: &RepoUrl) -> Failure {
     let claim = Resource::Reserved(Reserved {
         owner,
@@ -179,10 +179,10 @@ pub(crate) async fn unclaimed(web: &Web, who: &Asker, owner: &OwnerName, url: &R
     let denied = web.permit(who, Action::Owners, &claim).await;
     denied
         .err()
-        .unwrap_or_else(|| Failure::in_the_way("Not claimed", &claims::unclaimed(url)))
+        .unwrap_or_else(|| Failure::in_the_way("Repository not claimed", &claims::unclaimed(url)))
 }
 
-/// Puts a run into the queue for somebody who may ask for it.
+/// Queues a run if the user may request it.
 pub(super) async fn ask(
     web: &Web,
     app: &Application,
@@ -193,21 +193,21 @@ pub(super) async fn ask(
     let asked = applications::ask(&web.store, app.id, deed, &who.actor()).await?;
     let why = |why: Option<_>| why.map_or_else(Failure::no_such_app, |why| Failure::not_now(&why));
     let command = queued_or_why(asked).map_err(why)?;
-    info!(who = who.name(), application = %app.id, %command, ?deed, "Somebody asked for a run of an application");
+    info!(who = who.name(), application = %app.id, %command, ?deed, "Somebody requested a run of an application");
     Ok(command)
 }
 
-/// What is to be cancelled, and how.
+/// Request to cancel a run.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Stopping {
-    /// Only this run; whatever works on the application if it is not there.
+    /// Run to cancel. `None`: the current run of the application.
     pub run: Option<CommandId>,
-    /// Also an apply that is under way.
+    /// True if an apply that is under way is interrupted too.
     pub force: bool,
 }
 
-/// Cancels what works on an application, for somebody who may.
+/// Cancels the current run of an application if the user may.
 pub(super) async fn cancel(
     web: &Web,
     app: &Application,
@@ -232,7 +232,7 @@ pub(super) async fn cancel(
         return Err(Failure::not_now(&over(app)));
     };
     let outcome = web.cancel.cancel(command.id, &who.actor(), force).await?;
-    warn!(who = who.name(), application = %app.id, command = %command.id, force, ?outcome, "Somebody cancels a command");
+    warn!(who = who.name(), application = %app.id, command = %command.id, force, ?outcome, "Somebody cancelled a command");
     match outcome {
         Cancelling::Dropped | Cancelling::Interrupted => Ok((command.id, outcome)),
         Cancelling::ApplyRunning => Err(Failure::not_now(&apply_running(app, &command))),
@@ -240,18 +240,18 @@ pub(super) async fn cancel(
     }
 }
 
-/// Throws the plan away for somebody who may; tells which locks went back.
+/// Discards the plan if the user may. Returns the released locks.
 pub(super) async fn discard(
     web: &Web,
     app: &Application,
     who: &Asker,
 ) -> Result<Vec<Lock>, Failure> {
     permit(web, app, who, Action::Discard).await?;
-    let cause = Cause::new(who.actor(), "the plan of the application is thrown away")
+    let cause = Cause::new(who.actor(), "the plan of the application is discarded")
         .from_address(who.remote.clone());
     match web.store.application_discard(app.id, &cause).await? {
         DiscardedPlan::Done(locks) => {
-            info!(who = who.name(), application = %app.id, locks = locks.len(), "The plan of an application is discarded");
+            info!(who = who.name(), application = %app.id, locks = locks.len(), "Somebody discarded the plan of an application");
             Ok(locks)
         }
         DiscardedPlan::NotThere => Err(Failure::no_such_app()),

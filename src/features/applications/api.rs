@@ -1,5 +1,5 @@
-//! `/api/apps`: registered projects. Who adds or changes one claims its repository; if that is somebody else's, the answer
-//! is 409 and names them, and nothing was changed.
+//! `/api/apps`: registered projects. Adding or changing one claims its repository. If another owner has claimed the
+//! repository, the answer is 409 with the name of that owner, and nothing was changed.
 
 use std::sync::Arc;
 
@@ -25,15 +25,15 @@ use crate::kit::web::{Cancelling, Failure, Web};
 use crate::model::{ApplicationFields, ApplicationId, CommandId, PlanRecord};
 use crate::store::{Application, ApplicationRuns, CommandRow};
 
-/// A part of the list.
+/// Page of the list of applications.
 #[derive(Serialize)]
 pub(super) struct Apps {
     apps: Vec<AppJson>,
-    /// What to ask for with `after` to see more; `null`: there is no more.
+    /// Value of `after` for the next page. `null`: this is the last page.
     next: Option<String>,
 }
 
-/// One registered project.
+/// A registered project in the list.
 #[derive(Serialize)]
 pub(super) struct AppJson {
     id: String,
@@ -43,7 +43,7 @@ pub(super) struct AppJson {
     dir: String,
     workspace: String,
     name: Option<String>,
-    /// Whether the branch may be another than the default one.
+    /// True if the branch may be another than the default one.
     any_branch: bool,
     created_by: String,
     created_at: String,
@@ -68,13 +68,13 @@ impl From<Application> for AppJson {
     }
 }
 
-/// Which are asked for.
+/// Query of the list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Which {
-    /// Those of this owner.
+    /// Owner of the listed applications.
     owner: Option<String>,
-    /// Those that come after this one.
+    /// Application after which the page begins.
     after: Option<ApplicationId>,
 }
 
@@ -142,7 +142,7 @@ async fn command_json(web: &Web, command: &CommandRow) -> Result<Value, Failure>
     }))
 }
 
-/// `POST /api/apps/{id}/plan`, `…/apply`, `…/discard`. The first two are 202: a server takes the run up in a moment.
+/// `POST /api/apps/{id}/plan`, `…/apply`, `…/discard`. The first two answer 202: a server starts the run in a moment.
 pub(super) async fn act(
     State(web): State<Arc<Web>>,
     Script(who): Script,
@@ -173,7 +173,7 @@ fn where_to_look(web: &Web, app: &Application, command: CommandId) -> Json<Value
     Json(json!({ "id": command, "page": page, "look": look }))
 }
 
-/// `POST /api/apps/{id}/cancel`: 200 for what had not begun and never will, 202 for what is asked to stop.
+/// `POST /api/apps/{id}/cancel`: 200 if the run had not begun, 202 if it was asked to stop.
 pub(super) async fn stop(
     State(web): State<Arc<Web>>,
     Script(who): Script,
@@ -190,7 +190,7 @@ pub(super) async fn stop(
     Ok((status, where_to_look(&web, &app, command)))
 }
 
-/// What is to be registered, or to become different.
+/// Application to register, or new values of its fields.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Wish {
@@ -239,7 +239,7 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, Json(app.into())))
 }
 
-/// `POST /api/apps/{id}`: what is not said stays as it is.
+/// `POST /api/apps/{id}`: fields that are not given stay unchanged.
 pub(super) async fn change(
     State(web): State<Arc<Web>>,
     Script(who): Script,
@@ -252,7 +252,7 @@ pub(super) async fn change(
         let way_out = "Remove the application, and let the other owner add it.";
         return Err(Failure::unusable_field(
             "owner",
-            "an application stays with its owner",
+            "the owner of an application cannot be changed",
             way_out,
         ));
     }
@@ -268,7 +268,7 @@ pub(super) async fn change(
     ))
 }
 
-/// `DELETE /api/apps/{id}`; the answer is what was removed.
+/// `DELETE /api/apps/{id}`; answers with the removed application.
 pub(super) async fn remove(
     State(web): State<Arc<Web>>,
     Script(who): Script,
@@ -280,19 +280,19 @@ pub(super) async fn remove(
     Ok(Json(removed_or_why(removed)?.into()))
 }
 
-/// What was removed, or why it was not.
+/// Returns the removed application, or why it was not removed.
 pub(crate) fn removed_or_why(removed: ApplicationRemoved) -> Result<Application, Failure> {
     match removed {
         ApplicationRemoved::Removed(app) => Ok(*app),
         ApplicationRemoved::NotThere(_) => Err(Failure::no_such_app()),
         busy @ ApplicationRemoved::InUse(..) => Err(Failure::in_the_way(
-            "In use",
+            "Application in use",
             &busy.or_why().err().unwrap_or_default(),
         )),
     }
 }
 
-/// Goes on only if somebody may do something with an application.
+/// Fails if the user may not perform the action on the application.
 pub(super) async fn permit_app(
     web: &Web,
     who: &Asker,

@@ -25,16 +25,16 @@ fn command() -> Command {
     let add = Command::new("add")
         .about("Register a project, and claim its repository for its owner")
         .long_about(
-            "Registers a project and claims its repository.\n\nExit code 1: the repository is another owner's, who is \
-             named, the same project is registered already, or the owner has too many; nothing was changed.",
+            "Registers a project and claims its repository.\n\nExit code 1: another owner has claimed the repository, the \
+             same project is already registered, or the owner has too many. The message says which, and nothing was changed.",
         )
-        .arg(owner_arg().required(true).help("Whose it is"))
+        .arg(owner_arg().required(true).help("Owner of the project"))
         .args(field_args())
         .arg(json_arg())
         .mut_arg("url", |arg| arg.required(true))
         .mut_arg("branch", |arg| arg.required(true));
     let change = Command::new("change")
-        .about("Change a registered project; what is not given stays as it is")
+        .about("Change a registered project; values that are not given stay unchanged")
         .arg(id_arg())
         .args(field_args())
         .arg(json_arg());
@@ -43,7 +43,9 @@ fn command() -> Command {
         .arg(owner_arg())
         .arg(json_arg());
     let remove = Command::new("remove")
-        .about("Remove a registered project, and the claim on its repository if nothing else needs that")
+        .about(
+            "Remove a registered project, and the claim on its repository if nothing else needs it",
+        )
         .arg(id_arg())
         .arg(json_arg());
     Command::new("apps")
@@ -57,35 +59,33 @@ fn command() -> Command {
 
 fn at_work() -> [Command; 5] {
     let plan = Command::new("plan")
-        .about("Ask for a plan of a registered project, as it is on its branch")
+        .about("Plan a registered project, as it is on its branch")
         .long_about(
-            "Puts a plan of the project into the queue, which a running server takes up. `show` tells what came of it.\n\n\
-             Exit code 1: nothing was put into the queue, and it says why.",
+            "Queues a plan of the project, which a running server starts. `show` shows the result.\n\nExit code 1: nothing was \
+             queued; the message says why.",
         )
         .arg(id_arg())
         .arg(json_arg());
     let apply = Command::new("apply")
-        .about("Ask for the last plan of a registered project to be applied")
+        .about("Apply the last plan of a registered project")
         .long_about(
-            "Puts an apply of exactly the last plan into the queue, which a running server takes up. If the branch has moved \
-             since, nothing is applied. `show` tells what came of it.\n\nExit code 1: nothing was put into the queue, and \
-             it says why.",
+            "Queues an apply of exactly the last plan, which a running server starts. If the branch has changed since the \
+             plan, nothing is applied. `show` shows the result.\n\nExit code 1: nothing was queued; the message says why.",
         )
         .arg(id_arg())
         .arg(json_arg());
     let cancel = Command::new("cancel")
-        .about("Cancel the run of a registered project that waits or is under way")
+        .about("Cancel the queued or running run of a registered project")
         .long_about(
-            "Asks what works on the project to stop. A running server ends it: what waits is not begun, a plan is \
-             interrupted, and an apply that is under way only with --force, because one that is cut off can leave the \
-             infrastructure half changed. `show` tells what came of it.\n\nExit code 1: nothing was changed, and it says \
-             why.",
+            "Asks the run of the project to stop. A running server ends it: a queued run does not begin, and a running plan is \
+             interrupted. A running apply is only interrupted with --force, because that can leave the infrastructure half \
+             changed. `show` shows the result.\n\nExit code 1: nothing was changed; the message says why.",
         )
         .arg(id_arg())
-        .arg(Arg::new("force").long("force").action(ArgAction::SetTrue).help("Also an apply that is under way"))
+        .arg(Arg::new("force").long("force").action(ArgAction::SetTrue).help("Also interrupt a running apply"))
         .arg(json_arg());
     let discard = Command::new("discard")
-        .about("Throw the last plan of a registered project away, and give its lock back")
+        .about("Discard the last plan of a registered project, and release its lock")
         .arg(id_arg())
         .arg(json_arg());
     let show = Command::new("show")
@@ -100,16 +100,16 @@ fn field_args() -> [Arg; 6] {
         Arg::new(name).long(name).value_name(value).help(help)
     };
     [
-        text("url", "URL", "Address of the repository, in whatever way it is written"),
+        text("url", "URL", "Address of the repository, in any form"),
         text("branch", "NAME", "Branch"),
-        text("dir", "PATH", "Directory; the root if it is not given"),
-        text("workspace", "NAME", "Workspace; `default` if it is not given"),
-        text("name", "NAME", "What people call it; empty for none"),
+        text("dir", "PATH", "Directory; the default is the root"),
+        text("workspace", "NAME", "Workspace; the default is `default`"),
+        text("name", "NAME", "Name of the project; empty for none"),
         Arg::new("any-branch")
             .long("any-branch")
             .value_name("BOOL")
             .value_parser(value_parser!(bool))
-            .help("Whether it may work on this branch although that is not the default branch of the repository"),
+            .help("Allow a branch that is not the default branch of the repository"),
     ]
 }
 
@@ -118,7 +118,7 @@ fn id_arg() -> Arg {
         .value_name("ID")
         .required(true)
         .value_parser(value_parser!(ApplicationId))
-        .help("The one that `list` shows with this id")
+        .help("Identifier, as `list` shows it")
 }
 
 fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {

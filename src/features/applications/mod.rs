@@ -3,7 +3,7 @@
 //!
 //! | File | Content |
 //! |---|---|
-//! | `actions.rs` | registers, changes, plans and applies for somebody who may |
+//! | `actions.rs` | registers, changes, plans and applies, if the user may |
 //! | `page.rs` | `/apps/{id}` |
 //! | `api.rs` | `/api/apps` |
 //! | `cli.rs` | `lockkeeper apps` |

@@ -1,5 +1,5 @@
-//! `/apps/{id}`: an application, its plan, its lock and its runs, and the buttons that plan it, apply the plan, cancel
-//! what works on it, and throw the plan away.
+//! `/apps/{id}`: an application, its plan, its lock and its runs, with buttons to plan, to apply the plan, to cancel a run
+//! and to discard the plan.
 
 use std::sync::Arc;
 
@@ -38,11 +38,11 @@ struct View {
     plan: Option<PlanView>,
     locks: Vec<LockView>,
     runs: Vec<CommandView>,
-    /// What works on it, so that nothing else can be asked for.
+    /// Current run. No other run can be requested until it ends.
     busy: Option<BusyView>,
-    /// There is a plan that could be applied.
+    /// True if there is a plan that can be applied.
     can_apply: bool,
-    /// There is a plan or a lock to be given up.
+    /// True if there is a plan or a lock that can be given up.
     can_discard: bool,
 }
 
@@ -99,9 +99,9 @@ struct BusyView {
     run: String,
     kind: &'static str,
     by: String,
-    /// It is an apply under way: only who may interrupt an apply may cancel it.
+    /// True for a running apply, which only a user who may interrupt applies may cancel.
     needs_force: bool,
-    /// Why it is being stopped.
+    /// Reason why it is being stopped.
     stopping: Option<String>,
 }
 
@@ -130,7 +130,7 @@ struct CommandView {
     commit: Option<String>,
     badge: Badge,
     runs: Vec<RunLink>,
-    /// What came of it, as a comment on a pull would have said it.
+    /// Result, as the text of a comment on a pull request.
     result: Option<String>,
 }
 
@@ -140,7 +140,7 @@ impl CommandView {
         Ok(Self {
             kind: command.kind.as_str(),
             by: shown(&command.actor.login),
-            // Where everybody may, the name says the way.
+            // If nobody signs in, the name already says the way.
             way: if command.actor.login == NOBODY {
                 ""
             } else {
@@ -167,16 +167,12 @@ pub(super) struct Wish {
 
 fn notice(code: &str) -> Option<&'static str> {
     match code {
-        "plan" => {
-            Some("A plan is asked for. It begins in a moment; reload this page to see how it goes.")
-        }
-        "apply" => Some(
-            "An apply is asked for. It begins in a moment; reload this page to see how it goes.",
-        ),
+        "plan" => Some("Plan queued. Reload this page to see its progress."),
+        "apply" => Some("Apply queued. Reload this page to see its progress."),
         "cancel" => Some(
-            "The run is cancelled. If it was under way, it is stopped in a moment; reload this page to see how it goes.",
+            "The run was cancelled. If it was running, it stops in a moment. Reload this page to see its progress.",
         ),
-        "discard" => Some("The plan is thrown away, and the lock is given back."),
+        "discard" => Some("The plan was discarded, and the lock was released."),
         _ => None,
     }
 }
@@ -269,7 +265,7 @@ pub(super) async fn act(
     ))
 }
 
-/// What is to be cancelled, and whether an apply may be cut off.
+/// Run to cancel, and if an apply may be interrupted.
 #[derive(Deserialize)]
 pub(super) struct StopForm {
     #[serde(default)]
@@ -278,7 +274,7 @@ pub(super) struct StopForm {
     force: String,
 }
 
-/// `POST /apps/{id}/cancel`: cancels the run that the page showed.
+/// `POST /apps/{id}/cancel`: cancels the run that the page shows.
 pub(super) async fn stop(
     State(web): State<Arc<Web>>,
     Segment(asked): Segment,

@@ -195,8 +195,7 @@ async fn the_page_shows_an_application_with_its_plan_its_lock_and_its_runs_and_h
     );
     let busy = browser.get(&format!("{page}?notice=plan")).await.text();
     assert!(
-        busy.contains("A plan is asked for.")
-            && busy.contains("Something works on it right now: plan,"),
+        busy.contains("Plan queued.") && busy.contains("Something works on it right now: plan,"),
         "{busy}"
     );
     assert_eq!(
@@ -419,7 +418,7 @@ async fn what_works_on_an_application_is_cancelled_on_its_page() {
     );
     let text = browser.get(&after).await.text();
     assert!(
-        text.contains("The run is cancelled.") && !text.contains("Something works on it"),
+        text.contains("The run was cancelled.") && !text.contains("Something works on it"),
         "{text}"
     );
     assert!(

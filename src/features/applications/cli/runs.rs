@@ -1,5 +1,5 @@
-//! `lockkeeper apps (show | plan | apply | cancel | discard)`: registered projects at work. A running server does it; here
-//! it is only put into the queue, or asked to stop.
+//! `lockkeeper apps (show | plan | apply | cancel | discard)`: runs of registered projects. These commands only queue a
+//! run or ask it to stop; a running server does the rest.
 
 use anyhow::Context as _;
 use clap::ArgMatches;
@@ -13,10 +13,10 @@ use crate::kit::term::{Exit, Outcome, Terminal, safe, time};
 use crate::model::{ApplicationId, Cause, PlanRecord};
 use crate::store::{ApplicationRuns, CommandRow, DiscardedPlan};
 
-/// Runs that are shown.
+/// Maximum number of shown runs.
 const SHOWN: i64 = 20;
 
-/// Asks for a run.
+/// Queues a run of the application.
 pub(super) async fn ask(
     desk: &Desk,
     deed: Deed,
@@ -25,21 +25,22 @@ pub(super) async fn ask(
 ) -> Outcome {
     let id = id(matches);
     let asked = applications::ask(&desk.store, id, deed, &cause().actor).await;
-    match queued_or_why(asked.context("the run could not be put into the queue")?) {
+    match queued_or_why(asked.context("the run could not be queued")?) {
         Ok(command) if matches.get_flag("json") => {
             terminal.line(json!({ "id": command }).to_string())?;
             Ok(Exit::Success)
         }
         Ok(command) => {
-            terminal
-                .line(format!("It is in the queue as {command}. `lockkeeper apps show {id}` tells what came of it."))?;
+            terminal.line(format!(
+                "The run is queued as {command}. `lockkeeper apps show {id}` shows its result."
+            ))?;
             Ok(Exit::Success)
         }
         Err(why) => Ok(refused(id, why.as_ref(), terminal)),
     }
 }
 
-/// Asks what works on it to stop.
+/// Asks the current run to stop.
 pub(super) async fn cancel(
     desk: &Desk,
     matches: &ArgMatches,
@@ -50,7 +51,7 @@ pub(super) async fn cancel(
     match asked.context("the run could not be cancelled")? {
         Ok(command) if matches.get_flag("json") => terminal.line(json!({ "id": command.id }).to_string())?,
         Ok(command) => terminal.line(safe(&format!(
-            "{} {} by {} is asked to stop, and a running server ends it. `lockkeeper apps show {id}` tells what came of it.",
+            "{} {} by {} was asked to stop. A running server ends it. `lockkeeper apps show {id}` shows its result.",
             command.kind, command.id, command.actor.login
         )))?,
         Err(why) => return Ok(refused(id, why.as_ref(), terminal)),
@@ -58,14 +59,14 @@ pub(super) async fn cancel(
     Ok(Exit::Success)
 }
 
-/// Throws the plan away.
+/// Discards the plan and releases the lock.
 pub(super) async fn discard(
     desk: &Desk,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
 ) -> Outcome {
     let (id, by) = (id(matches), cause());
-    let cause = Cause::new(by.actor, "the plan of the application is thrown away");
+    let cause = Cause::new(by.actor, "the plan of the application is discarded");
     let discarded = desk.store.application_discard(id, &cause).await;
     match discarded.context("the plan could not be discarded")? {
         DiscardedPlan::Done(locks) => {
@@ -74,12 +75,12 @@ pub(super) async fn discard(
                 terminal.line(json!({ "released": keys }).to_string())?;
             } else {
                 let given_back = if keys.is_empty() {
-                    "it held no lock".to_owned()
+                    "none".to_owned()
                 } else {
                     keys.join(", ")
                 };
                 terminal.line(safe(&format!(
-                    "No plan is left to be applied. Given back: {given_back}."
+                    "The application has no plan to apply now. Released locks: {given_back}."
                 )))?;
             }
             Ok(Exit::Success)
@@ -93,7 +94,7 @@ fn refused(id: ApplicationId, why: Option<&Explanation>, terminal: &mut Terminal
     let why = why.map_or_else(
         || {
             format!(
-                "There is no application {id}. `lockkeeper apps list` shows all with their ids."
+                "There is no application {id}. `lockkeeper apps list` lists all applications with their ids."
             )
         },
         |why| format!("{} {}", why.message, why.way_out),
@@ -189,11 +190,7 @@ fn lines(found: &ApplicationRuns) -> Vec<String> {
     });
     let commands = found.commands.iter().map(|command| {
         let state = || match &command.stop {
-            Some(stop) => format!(
-                "{}, to be stopped: {}",
-                command.state,
-                stop.why.replace('`', "")
-            ),
+            Some(stop) => format!("{}, stopping: {}", command.state, stop.why.replace('`', "")),
             None => command.state.to_string(),
         };
         let outcome = command

@@ -19,15 +19,15 @@ use crate::kit::web::{Failure, Web};
 use crate::model::{Cause, OwnerName};
 use crate::store::{CreateOwner, DeleteOwner, Owner};
 
-/// A part of the list, by name.
+/// Page of the list of owners, by name.
 #[derive(Serialize)]
 pub(super) struct Owners {
     owners: Vec<OwnerJson>,
-    /// What to ask for with `after` to see more; `null`: there is no more.
+    /// Value of `after` for the next page. `null`: this is the last page.
     next: Option<String>,
 }
 
-/// One of them.
+/// An owner in the list.
 #[derive(Serialize)]
 pub(super) struct OwnerJson {
     id: String,
@@ -47,11 +47,11 @@ impl From<Owner> for OwnerJson {
     }
 }
 
-/// Which are asked for.
+/// Query of the list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Which {
-    /// Those that come after this name.
+    /// Name after which the page begins.
     after: Option<String>,
 }
 
@@ -80,7 +80,7 @@ pub(super) async fn list(
     }))
 }
 
-/// Who is to be added.
+/// Body with the owner to add.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Wish {
@@ -100,16 +100,16 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, Json(owner.into())))
 }
 
-/// Who was added, or why nobody was.
+/// Returns the added owner, or why none was added.
 pub(super) fn created_or_why(created: CreateOwner) -> Result<Owner, Failure> {
     match created {
         CreateOwner::Created(owner) => Ok(owner),
         CreateOwner::AlreadyThere(owner) => Err(Failure::name_taken(
             &format!(
-                "There is an owner `{}` already, added by {}.",
+                "Owner `{}` already exists, added by {}.",
                 owner.name, owner.created_by
             ),
-            "Use that one, or give the new one another name.",
+            "Use that owner, or choose another name.",
         )),
         CreateOwner::TooMany(most) => Err(Failure::in_the_way(
             "Too many owners",
@@ -118,7 +118,7 @@ pub(super) fn created_or_why(created: CreateOwner) -> Result<Owner, Failure> {
     }
 }
 
-/// `DELETE /api/owners/{name}`; the answer is who was removed.
+/// `DELETE /api/owners/{name}`; answers with the removed owner.
 pub(super) async fn remove(
     State(web): State<Arc<Web>>,
     Script(who): Script,
@@ -131,7 +131,7 @@ pub(super) async fn remove(
     Ok(Json(owner.into()))
 }
 
-/// Who was removed, or why nobody was.
+/// Returns the removed owner, or why none was removed.
 pub(super) fn deleted_or_why(deleted: DeleteOwner, name: &OwnerName) -> Result<Owner, Failure> {
     match deleted {
         DeleteOwner::Deleted(owner) => Ok(owner),
@@ -140,23 +140,23 @@ pub(super) fn deleted_or_why(deleted: DeleteOwner, name: &OwnerName) -> Result<O
             applications,
             credentials,
         } => Err(Failure::in_the_way(
-            "Still in use",
+            "Owner in use",
             &format!(
-                "`{name}` has {applications} applications and {credentials} credentials. Remove these first: GET \
+                "`{name}` has {applications} applications and {credentials} credentials. Remove these first. GET \
                  /api/apps?owner={name} lists the applications."
             ),
         )),
     }
 }
 
-/// Who did it, for the record.
+/// Returns the user as the cause of a change, for the audit log.
 pub(crate) fn cause(who: &Asker) -> Cause {
     Cause::new(who.actor(), "by a script").from_address(who.remote.clone())
 }
 
-/// The name of an owner in a field.
+/// Reads the name of an owner from a field.
 pub(crate) fn owner_name(field: &str, text: &str) -> Result<OwnerName, Failure> {
-    let way_out = "GET /api/owners lists those there are.";
+    let way_out = "GET /api/owners lists all owners.";
     OwnerName::new(text)
         .map_err(|error| Failure::unusable_field(field, &error.to_string(), way_out))
 }

@@ -1,5 +1,5 @@
-//! `/api/claims`: who drives which repository. Claims come and go with applications and credentials, so there is nothing
-//! here to change.
+//! `/api/claims`: the owners of repositories. Claims come and go with applications and credentials, so they cannot be
+//! changed here.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::kit::web::{Failure, Web};
 use crate::model::RepoUrl;
 use crate::store::Claim;
 
-/// A part of the list, by address.
+/// Page of the list of claims, by address.
 #[derive(Serialize)]
 pub(super) struct Claims {
     claims: Vec<ClaimJson>,
-    /// What to ask for with `after` to see more; `null`: there is no more.
+    /// Value of `after` for the next page. `null`: this is the last page.
     next: Option<String>,
 }
 
-/// One claim.
+/// A claim in the list.
 #[derive(Serialize)]
 pub(super) struct ClaimJson {
     id: String,
@@ -48,15 +48,15 @@ impl From<Claim> for ClaimJson {
     }
 }
 
-/// Which are asked for.
+/// Query of the list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Which {
-    /// The one on this repository, in any spelling.
+    /// Repository of the claim, in any spelling.
     url: Option<String>,
-    /// Those of this owner.
+    /// Owner of the claims.
     owner: Option<String>,
-    /// Those that come after this address.
+    /// Address after which the page begins.
     after: Option<String>,
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn list(
     }))
 }
 
-/// The address of a repository in a field, in any spelling.
+/// Reads the address of a repository from a field, in any spelling.
 pub(crate) fn repo_url(web: &Web, field: &str, text: &str) -> Result<RepoUrl, Failure> {
     let way_out = "Write the address as in https://github.com/acme/infra.";
     let url = RepoUrl::parse_at(text, &web.forges);

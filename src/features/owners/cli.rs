@@ -1,4 +1,4 @@
-//! `lockkeeper owners`, `claims` and `apps`: who drives which repository, on the database of a server.
+//! `lockkeeper owners`, `claims` and `apps`: owners and their repositories, on the database of a server.
 
 mod claims;
 mod list;
@@ -32,10 +32,10 @@ fn command() -> Command {
         .about("Show all owners")
         .arg(json_arg());
     let remove = Command::new("remove")
-        .about("Remove an owner that has neither applications nor credentials")
+        .about("Remove an owner that has no applications and no credentials")
         .long_about(
-            "Removes an owner. Exit code 1: there is none of this name, or it still has applications or credentials, which \
-             are to be removed first.",
+            "Removes an owner.\n\nExit code 1: no owner has this name, or the owner still has applications or credentials. \
+             Remove these first.",
         )
         .arg(name_arg())
         .arg(json_arg());
@@ -61,10 +61,9 @@ pub(crate) fn json_arg() -> Arg {
         .help("As JSON, an object per line")
 }
 
-/// Where the database is, and which host is the forge.
+/// Returns the flags for the database and for the host of the forge.
 pub(crate) fn flags() -> Vec<Arg> {
-    let host =
-        "Host of the forge, as for `lockkeeper server`: there the case of names means nothing";
+    let host = "Host of the forge, as for `lockkeeper server`: names on it are case-insensitive";
     let host = Arg::new("gh-hostname")
         .long("gh-hostname")
         .value_name("HOST")
@@ -72,13 +71,13 @@ pub(crate) fn flags() -> Vec<Arg> {
     database::flags().into_iter().chain([host]).collect()
 }
 
-/// What these commands work with.
+/// Database and settings of these commands.
 pub(crate) struct Desk {
     pub(crate) store: Store,
     pub(crate) forges: ForgeHosts,
 }
 
-/// Opens the database and does something; a wrong setting is told first.
+/// Opens the database and runs a command with it. A wrong setting is reported first.
 pub(crate) fn at_desk(
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
@@ -119,7 +118,7 @@ async fn run_list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> 
         .await
         .context("the owners could not be read")?;
     if owners.is_empty() && !as_json {
-        terminal.line("There are no owners yet. `lockkeeper owners add NAME` adds one.")?;
+        terminal.line("There are no owners yet. Add one with `lockkeeper owners add NAME`.")?;
     }
     for owner in &owners {
         show(owner, as_json, terminal)?;
@@ -141,7 +140,7 @@ async fn run_add(
         CreateOwner::Created(owner) => show(&owner, as_json, terminal).map(|()| Exit::Success),
         CreateOwner::AlreadyThere(owner) => {
             terminal.note(safe(&format!(
-                "error: there is an owner `{name}` already, added by {}",
+                "error: owner `{name}` already exists, added by {}",
                 owner.created_by
             )));
             Ok(Exit::Failure)
@@ -172,7 +171,7 @@ async fn run_remove(
         }
         DeleteOwner::NotThere => {
             terminal.note(format_args!("error: there is no owner `{name}`"));
-            terminal.note("`lockkeeper owners list` shows all.");
+            terminal.note("`lockkeeper owners list` lists all owners.");
         }
         DeleteOwner::InUse {
             applications,
@@ -182,7 +181,7 @@ async fn run_remove(
                 "error: `{name}` has {applications} applications and {credentials} credentials; nothing was changed"
             ));
             terminal.note(format_args!(
-                "`lockkeeper apps list --owner {name}` and `lockkeeper credentials list --owner {name}` show them."
+                "`lockkeeper apps list --owner {name}` and `lockkeeper credentials list --owner {name}` list them."
             ));
         }
     }

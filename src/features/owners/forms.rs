@@ -1,6 +1,6 @@
-//! What can be changed on the pages of owners: owners come and go, applications are registered and removed, credentials are
-//! removed. A credential is added by a command or a script: no page ever holds a secret. What cannot be taken is answered by
-//! [`taken_or_again`].
+//! Forms of the pages of owners: they add and remove owners, register and remove applications, and remove credentials.
+//! Credentials are added by a command or a script, because no page ever contains a secret. A form that is refused is
+//! answered by [`taken_or_again`].
 
 use std::sync::Arc;
 
@@ -22,25 +22,25 @@ use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{Failure, Web};
 use crate::model::{ApplicationFields, Cause, OwnerName, RepoUrl};
 
-/// What a page says after a form was sent.
+/// Message of the page after a form was sent.
 pub(super) fn notice(code: &str) -> Option<&'static str> {
     match code {
-        "owner-added" => {
-            Some("The owner is there. What it registers first claims a repository for it.")
-        }
-        "owner-removed" => Some("The owner is removed."),
-        "app-added" => Some("The application is registered, and the repository is claimed."),
+        "owner-added" => Some(
+            "The owner was added. Its first application or credential for a repository claims that repository.",
+        ),
+        "owner-removed" => Some("The owner was removed."),
+        "app-added" => Some("The application was registered, and the repository is claimed."),
         "app-removed" => Some(
-            "The application is removed. With the last application or credential of a repository the claim goes.",
+            "The application was removed. The last application or credential of a repository ends the claim.",
         ),
         "credential-removed" => Some(
-            "The credential is removed. With the last application or credential of a repository the claim goes.",
+            "The credential was removed. The last application or credential of a repository ends the claim.",
         ),
         _ => None,
     }
 }
 
-/// Who is to be added.
+/// Form with the owner to add.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct NewOwner {
@@ -73,7 +73,7 @@ async fn add_owner(web: &Web, who: &Asker, name: &str) -> Result<String, Failure
     web.permit(who, Action::Owners, &Resource::Server).await?;
     let name = OwnerName::new(name);
     let name = name.map_err(|error| {
-        Failure::unusable_field("name", &error.to_string(), "Write another name.")
+        Failure::unusable_field("name", &error.to_string(), "Choose another name.")
     })?;
     let owner = created_or_why(web.store.owner_create(&name, &cause(who)).await?)?;
     Ok(format!("/owners/{}?notice=owner-added", owner.name))
@@ -101,7 +101,7 @@ async fn remove_owner(web: &Web, who: &Asker, asked: &str) -> Result<String, Fai
     Ok("/owners?notice=owner-removed".to_owned())
 }
 
-/// Above the page of the owner: a button has no field that could be mended.
+/// Shows the problem above the page of the owner, because a button has no field to correct.
 fn refused(wrong: Wrong) -> Said<NewApp> {
     Said {
         refused: Some(wrong.all),
@@ -109,7 +109,7 @@ fn refused(wrong: Wrong) -> Said<NewApp> {
     }
 }
 
-/// What is to be registered.
+/// Form with the application to register.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct NewApp {
@@ -118,15 +118,15 @@ pub(super) struct NewApp {
     dir: String,
     workspace: String,
     name: String,
-    /// `yes`: it may be another branch than the default one.
+    /// `yes` if the branch may be another than the default one.
     any_branch: String,
 }
 
 impl NewApp {
-    /// As the form has them.
+    /// Fields in the order of the form.
     const NAMES: &[&str] = &["url", "branch", "dir", "workspace", "name"];
 
-    /// A field that was left empty says nothing.
+    /// Returns the fields. An empty field counts as not given.
     fn fields(&self) -> ApplicationFields<'_> {
         fn said(text: &str) -> Option<&str> {
             Some(text.trim()).filter(|text| !text.is_empty())
@@ -141,7 +141,7 @@ impl NewApp {
         }
     }
 
-    /// To be typed again where it is wrong, without what nobody may read.
+    /// Fills the form again after a refusal, without values that may contain a secret.
     fn again(self, mut wrong: Wrong) -> Said<Self> {
         let is_secret = RepoUrl::may_hold_secret(&self.url);
         if is_secret {
@@ -196,7 +196,7 @@ pub(super) async fn remove_thing(
     .await
 }
 
-/// Removes an application or a credential, if it is one of this owner.
+/// Removes an application or a credential of this owner.
 async fn unregister(
     web: &Web,
     who: &Asker,

@@ -1,4 +1,4 @@
-//! `/owners`, `/owners/{name}` and `/claims`: who drives which repository, and with what. Secrets are not even read here.
+//! `/owners`, `/owners/{name}` and `/claims`: owners and their repositories. Secrets are not even read here.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::kit::web::{Failure, Web};
 use crate::model::{OwnerName, RepoUrl};
 use crate::store::{Application, Claim, CredentialRow, OwnerOverview};
 
-/// Most claims, applications or credentials on a page; the list of claims goes on on another.
+/// Maximum number of claims, applications or credentials on a page. The list of claims has further pages.
 const MOST: i64 = 500;
 
-/// What a page says about the form that was sent last, and what stands in its fields.
+/// State of a form after it was sent: its problems and the values of its fields.
 #[derive(Default, Serialize)]
 pub(super) struct Said<T> {
     pub notice: Option<&'static str>,
-    /// A button did nothing: why, and the way out.
+    /// Reason why a button had no effect, and the way out.
     pub refused: Option<String>,
     pub typed: T,
     pub wrong: Wrong,
@@ -82,7 +82,7 @@ pub(super) async fn list(
     .await
 }
 
-/// The page of all owners that somebody may see.
+/// Renders the page of all owners that the user may see.
 pub(super) async fn list_page(
     web: &Web,
     (visitor, sight): (&Visitor, &Sight),
@@ -124,7 +124,7 @@ struct OwnerPage {
     applications: Vec<ApplicationLine>,
     credentials: Vec<CredentialLine>,
     is_cut: bool,
-    /// Whoever looks has the account of the whole server.
+    /// True if the user has the account of the whole server.
     is_whole: bool,
 }
 
@@ -203,7 +203,7 @@ pub(super) async fn show(
     .await
 }
 
-/// The page of an owner.
+/// Renders the page of an owner.
 pub(super) async fn owner_page(
     web: &Web,
     (visitor, sight): (&Visitor, &Sight),
@@ -299,7 +299,7 @@ pub(super) async fn claims(
     Asked(which): Asked<Which>,
 ) -> Result<Response, Failure> {
     let asked = which.owner.trim();
-    // A place that is none is the beginning.
+    // An invalid place means the first page.
     let (after, mut claims) = (RepoUrl::normalised(&which.after).ok(), Vec::new());
     for owner in each(sight.narrowed(Some(asked)).await?) {
         claims.extend(web.store.claim_list(owner, after.as_ref(), MOST).await?);
@@ -321,7 +321,7 @@ pub(super) async fn claims(
     visitor.page("claims.html", &page)
 }
 
-/// Without what every address begins with.
+/// Removes the common beginning of all addresses.
 fn short(url: &RepoUrl) -> String {
     shown(
         url.as_str()

@@ -679,7 +679,7 @@ async fn owners_and_what_is_theirs_come_and_go_on_the_pages() {
     assert_eq!(
         (
             again.status,
-            again.text().contains("There is an owner “net” already")
+            again.text().contains("Owner “net” already exists")
         ),
         (StatusCode::CONFLICT, true)
     );

@@ -45,7 +45,7 @@ async fn owners_are_added_listed_and_removed() {
         again["error"]
             .as_str()
             .unwrap()
-            .contains("There is an owner “net” already, added by ops."),
+            .contains("Owner “net” already exists, added by ops."),
         "{again}"
     );
     let (_, listed) = call(&browser, "GET", "/api/owners", &json!(null)).await;
@@ -543,7 +543,7 @@ async fn a_name_that_cannot_be_used_is_asked_for_again(backend: Backend) {
             "NET",
             "NET",
             409,
-            "There is an owner “net” already, added by ada. Nothing was changed. Use that one",
+            "Owner “net” already exists, added by ada. Nothing was changed. Use that owner",
         ),
     ] {
         let answer = browser.post("/owners", &format!("name={name}")).await;

@@ -1,4 +1,4 @@
-//! `lockkeeper claims (list | show)`: who drives which repository.
+//! `lockkeeper claims (list | show)`: the owners of repositories.
 
 use anyhow::Context as _;
 use clap::{Arg, ArgMatches, Command};
@@ -22,14 +22,14 @@ fn command() -> Command {
         .arg(owner_arg())
         .arg(json_arg());
     let show = Command::new("show")
-        .about("Show whose a repository is")
+        .about("Show the owner of a repository")
         .long_about(
-            "Shows whose a repository is, in whatever way its address is written.\n\nExit code 1: it is nobody's.",
+            "Shows the owner of a repository. You can write its address in any form.\n\nExit code 1: nobody has claimed it.",
         )
         .arg(Arg::new("url").value_name("URL").required(true).help("Address of the repository"))
         .arg(json_arg());
     Command::new("claims")
-        .about("Show who drives which repository")
+        .about("Show the owners of repositories")
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .subcommands([list, show].map(|command| command.args(flags())))

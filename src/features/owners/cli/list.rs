@@ -1,4 +1,4 @@
-//! Long lists, read part by part.
+//! Long lists, read in parts.
 
 use anyhow::Context as _;
 use clap::{Arg, ArgMatches, value_parser};
@@ -6,7 +6,7 @@ use clap::{Arg, ArgMatches, value_parser};
 use super::Desk;
 use crate::model::{OwnerId, OwnerName};
 
-/// What is read at once.
+/// Number of rows that are read at once.
 pub(crate) const PART: i64 = 500;
 
 pub(crate) fn owner_arg() -> Arg {
@@ -14,10 +14,10 @@ pub(crate) fn owner_arg() -> Arg {
         .long("owner")
         .value_name("NAME")
         .value_parser(value_parser!(OwnerName))
-        .help("Only those of this owner")
+        .help("Only entries of this owner")
 }
 
-/// The owner that the list is limited to; an error where there is none of that name.
+/// Returns the owner that the list is limited to. Fails if no owner has that name.
 pub(crate) async fn owner(desk: &Desk, matches: &ArgMatches) -> anyhow::Result<Option<OwnerId>> {
     let Some(name) = matches.get_one::<OwnerName>("owner") else {
         return Ok(None);
@@ -28,12 +28,12 @@ pub(crate) async fn owner(desk: &Desk, matches: &ArgMatches) -> anyhow::Result<O
         .await
         .context("the owners could not be read")?;
     let owner = owner.with_context(|| {
-        format!("there is no owner `{name}`; `lockkeeper owners list` shows all")
+        format!("there is no owner `{name}`; `lockkeeper owners list` lists all owners")
     })?;
     Ok(Some(owner.id))
 }
 
-/// Whether what was read may not be all.
+/// Returns true if there may be more rows than this part.
 pub(crate) fn may_go_on<T>(part: &[T]) -> bool {
     i64::try_from(part.len()).is_ok_and(|count| count >= PART)
 }

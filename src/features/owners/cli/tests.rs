@@ -1,4 +1,4 @@
-//! The three commands, one after another on a database.
+//! Tests of the three commands, one after another on a database.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::cli::tests::call;
 use crate::clock::{RandomIds, SystemClock};
 use crate::store::DatabaseUrl;
 
-/// A directory with an empty database.
+/// Creates a directory with an empty database.
 fn data() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let url = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
@@ -22,7 +22,7 @@ fn data() -> tempfile::TempDir {
     dir
 }
 
-/// Exit code and what was said.
+/// Returns the exit code and the output.
 fn say(dir: &tempfile::TempDir, line: &str) -> (Exit, String) {
     let data = dir.path().display().to_string();
     let words: Vec<&str> = line.split(' ').chain(["--data-dir", &data]).collect();
@@ -47,8 +47,7 @@ fn a_second_owner_is_refused_a_claimed_repository_until_it_is_let_go() {
     }
     let (exit, said) = say(&dir, "owners add NET");
     assert!(
-        exit == Exit::Failure
-            && said.starts_with("error: there is an owner `net` already, added by "),
+        exit == Exit::Failure && said.starts_with("error: owner `net` already exists, added by "),
         "{said}"
     );
     let app = object(
@@ -112,7 +111,7 @@ fn what_is_wrong_is_told_and_nothing_is_changed() {
         (
             "owners remove dns",
             Exit::Failure,
-            "error: there is no owner `dns`\n`lockkeeper owners list` shows all.\n",
+            "error: there is no owner `dns`\n`lockkeeper owners list` lists all owners.\n",
         ),
         (
             "apps add --owner net --branch main",
@@ -143,7 +142,7 @@ fn what_is_wrong_is_told_and_nothing_is_changed() {
         (
             "apps list --owner dns",
             Exit::Failure,
-            "there is no owner `dns`; `lockkeeper owners list` shows all",
+            "there is no owner `dns`; `lockkeeper owners list` lists all owners",
         ),
         (
             "claims show infra",
@@ -212,12 +211,12 @@ fn what_waits_is_asked_to_stop_and_a_server_ends_it() {
     );
     let (exit, said) = say(&dir, &format!("apps cancel {id} --force"));
     assert!(
-        exit == Exit::Success && said.contains("is asked to stop, and a running server ends it."),
+        exit == Exit::Success && said.contains("was asked to stop. A running server ends it."),
         "{said}"
     );
     let shown = say(&dir, &format!("apps show {id}")).1;
     assert!(
-        shown.contains(": queued, to be stopped: ")
+        shown.contains(": queued, stopping: ")
             && shown.contains(" cancelled it on the command line"),
         "{shown}"
     );

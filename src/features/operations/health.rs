@@ -1,5 +1,5 @@
-//! What load balancers and monitors ask. Open to everybody, so it says nothing that helps an attacker: the version only
-//! to those who have signed in (the lesson of CVE-2025-58445), and of an error only that there is one.
+//! Health checks for load balancers and monitors. Everybody may call them, so they say nothing that helps an attacker: the
+//! version only to users who have signed in (the lesson of CVE-2025-58445), and of an error only that there is one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::kit::web::auth::is_known;
 use crate::kit::web::routes::{Access, Routes};
 use crate::kit::web::{Failure, Web};
 
-/// A probe wants an answer before its own patience ends.
+/// Time limit for the database, shorter than the patience of a probe.
 const PING_TIME: Duration = Duration::from_secs(5);
 
-/// The open routes.
+/// Returns the routes that everybody may call.
 pub(crate) fn health_routes() -> Routes<Arc<Web>> {
     Routes::new()
         .get("/healthz", Access::Everybody, healthz)
@@ -43,12 +43,12 @@ impl Health {
     };
 }
 
-/// What a server that is ready depends on. A forge that is away makes no server less ready: another one would not do better,
-/// and pages have to be there to say so. The page of operations tells why.
+/// Dependencies of a server that is ready. A forge that does not answer makes no server less ready: another server would
+/// have the same problem, and the pages have to show it. The page of operations has the details.
 #[derive(Serialize)]
 struct Checks {
     database: &'static str,
-    /// `unknown` until somebody has asked it.
+    /// `unknown` until a server has asked it.
     forge: &'static str,
 }
 
@@ -57,12 +57,12 @@ struct Probe {
     verbose: Option<String>,
 }
 
-/// The process answers.
+/// Answers as long as the process runs.
 async fn healthz() -> Json<Health> {
     Json(Health::OK)
 }
 
-/// The process and its database answer; `?verbose` tells more of what it depends on.
+/// Answers if the process and its database work; `?verbose` adds its dependencies.
 async fn readyz(
     State(web): State<Arc<Web>>,
     Query(probe): Query<Probe>,
@@ -89,7 +89,7 @@ async fn readyz(
         }
         Ok(Err(error)) => {
             error!(%error, "The database does not answer");
-            "the database does not answer; the log of this replica says why"
+            "the database does not answer; the log of this replica has the reason"
         }
         Err(_) => {
             error!(
@@ -109,7 +109,7 @@ async fn readyz(
     )
 }
 
-/// How the forge is, by the last look of the servers that are there.
+/// Returns the state of the forge, from the last check of the running servers.
 async fn forge(web: &Web) -> Result<&'static str, sqlx::Error> {
     let repairs = repairs(web).await?;
     let look = repairs.iter().find(|repair| repair.what.name == "forge");
@@ -128,7 +128,7 @@ struct Status {
     version: Option<String>,
 }
 
-/// What a rollout waits for (reference 11).
+/// State that a rollout waits for (reference 11).
 async fn status(
     State(web): State<Arc<Web>>,
     extensions: Extensions,

@@ -1,8 +1,8 @@
-//! `GET /metrics` for Prometheus, behind the same password as the pages: Atlantis asks for it there, too, and the numbers
+//! `GET /metrics` for Prometheus, behind the same password as the pages. Atlantis requires it there too, and the numbers
 //! tell an outsider how busy a company is.
 //!
-//! What only the database knows is read when somebody asks, and not again for some seconds. Every replica answers with
-//! it, so the values of different replicas are not to be added up; what a replica counts itself is.
+//! Numbers from the database are read on request, and not again for some seconds. Every replica answers with them, so do
+//! not add up the values of different replicas. Add up only what a replica counts itself.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use crate::store::{QueueLine, ReplicaState, Store};
 use crate::telemetry::{Metric, Metrics};
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Several scrapers and impatient people cost the database no more than one.
+/// Time between two reads, so that several scrapers cost the database no more than one.
 const FRESH_FOR: TimeDelta = TimeDelta::seconds(5);
 
-/// `GET /metrics`. Its numbers and labels name no repository and nobody, so it is as open as the pages are.
+/// `GET /metrics`. Its numbers and labels name no repository and no person, so it is as open as the pages are.
 pub(super) async fn show(State(web): State<Arc<Web>>) -> Response {
     refresh(&web).await;
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], web.metrics.render()).into_response()
 }
 
-/// Reads what only the database knows. If it does not answer, the numbers of this server are shown all the same.
+/// Reads the numbers from the database. If it does not answer, the numbers of this server are shown anyway.
 async fn refresh(web: &Web) {
     let mut read_at = web.metrics_read_at.lock().await;
     let now = web.clock.now();
@@ -41,7 +41,7 @@ async fn refresh(web: &Web) {
     let read = read(&web.store, metrics, now).await;
     metrics.set(Metric::DatabaseUp, &[], f64::from(u8::from(read.is_ok())));
     if let Err(error) = read {
-        warn!(%error, "The numbers for monitors could not be read from the database");
+        warn!(%error, "Cannot read the metrics from the database");
     }
 }
 
@@ -119,7 +119,7 @@ async fn reconcilers(store: &Store, metrics: &Metrics) -> Result<(), sqlx::Error
     Ok(())
 }
 
-/// Exact up to 2^53, which no number here comes near.
+/// Converts a count exactly up to 2^53, which no number here comes near.
 #[expect(
     clippy::cast_precision_loss,
     reason = "counts and seconds are far below 2^53"

@@ -1,4 +1,4 @@
-//! Whether Lockkeeper itself is well, for administrators, load balancers and monitors.
+//! Health of Lockkeeper itself, for administrators, load balancers and monitors.
 //!
 //! | File | Content |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! What operators look at: servers, queue, repairs, audit log, deliveries. Gathered once, for the page and for
-//! `GET /api/operations`; every list has an end.
+//! State of servers, queue, reconcilers, audit log and deliveries, for the page and for `GET /api/operations`. Every list
+//! is limited.
 
 use std::sync::Arc;
 
@@ -16,54 +16,54 @@ use crate::store::{
     DeliveryState, FailedJob, Held, LaneRow, LeaseRow, QueueLine, ReplicaRow, Store,
 };
 
-/// Deliveries and failures that count as of late.
+/// Period for the shown deliveries and failures.
 pub(super) const LATELY: TimeDelta = TimeDelta::days(1);
-/// Lanes, failed jobs and servers that are shown.
+/// Maximum number of shown lanes, failed jobs and servers.
 const SHOWN: usize = 20;
-/// Leases that are shown: as many as servers usually have at once.
+/// Maximum number of shown leases: as many as servers usually have at once.
 const LEASES: usize = 50;
-/// Newest events of the audit log that are shown.
+/// Number of shown events of the audit log, the newest ones.
 const EVENTS: i64 = 20;
 
-/// Everything on the page.
+/// All facts of the page.
 pub(super) struct Operations {
     pub now: DateTime<Utc>,
-    /// Those that are there first, then the youngest.
+    /// Servers: running ones first, then the youngest.
     pub replicas: Vec<ReplicaRow>,
-    /// How many servers are remembered beyond those.
+    /// Number of known servers that are not shown.
     pub more_replicas: usize,
-    /// By key.
+    /// Shown leases, by key.
     pub leases: Vec<LeaseRow>,
-    /// How many were read beyond those.
+    /// Number of leases that were read and are not shown.
     pub more_leases: usize,
-    /// Whether there may be others that were not even read.
+    /// True if there may be more leases, which were not read.
     pub leases_are_cut: bool,
     pub queue: Vec<QueueLine>,
-    /// Those that wait longest.
+    /// Lanes that have waited longest.
     pub lanes: Vec<LaneRow>,
-    /// Newest first.
+    /// Failed jobs, newest first.
     pub failed: Vec<FailedJob>,
     pub failed_count: i64,
     pub repairs: Vec<Repair>,
     pub log: Log,
     pub deliveries: Vec<(DeliveryState, i64)>,
     pub held: Held,
-    /// How it stands about the file of `--repo-config` on this server; `None`: there is none.
+    /// State of the `--repo-config` file on this server. `None`: there is no such file.
     pub repo_config: Option<FileState>,
-    /// What of the configuration is accepted and has no effect, a sentence each.
+    /// Accepted settings that have no effect, a sentence for each.
     pub without_effect: Vec<String>,
-    /// How it stands about the file of `--web-accounts-file`, and how many accounts it has.
+    /// State of the `--web-accounts-file` file, and its number of accounts.
     pub web_accounts: Option<(FileState, usize)>,
 }
 
-/// How the repairs went.
+/// Returns the state of the reconcilers.
 pub(super) async fn repairs(web: &Web) -> Result<Vec<Repair>, sqlx::Error> {
     let replicas = web.store.replica_list().await?;
     repairs::read(&web.store, &web.periods, &replicas, web.clock.now()).await
 }
 
 impl Operations {
-    /// Reads all of it.
+    /// Reads all facts from the database.
     pub async fn read(web: &Web) -> Result<Self, Failure> {
         let (store, now) = (&web.store, web.clock.now());
         let mut replicas = store.replica_list().await?;

@@ -1,5 +1,5 @@
-//! `/operations`: whether Lockkeeper itself is well. What is wrong comes first, in sentences; then servers, repairs,
-//! queue, deliveries and audit log.
+//! `/operations`: the health of Lockkeeper itself. Problems come first, in sentences; then servers, reconcilers, queue,
+//! deliveries and audit log.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ use crate::store::{
     ReplicaState,
 };
 
-/// A lane whose first job is older than this should not be.
+/// Age of the first job of a lane from which the lane counts as stuck.
 const STUCK_AFTER: TimeDelta = TimeDelta::minutes(15);
-/// Newest seals on the page; there is one for each time somebody pruned.
+/// Number of shown seals, the newest ones. There is one for each `audit prune`.
 const SEALS: usize = 5;
 
 /// `?notice=…`
@@ -39,7 +39,7 @@ pub(super) struct Wish {
 #[derive(Serialize)]
 struct View {
     notice: Option<&'static str>,
-    /// Sentences about what is wrong.
+    /// Problems, a sentence for each.
     troubles: Vec<String>,
     replicas: Vec<ReplicaLine>,
     more_replicas: usize,
@@ -61,14 +61,14 @@ struct View {
     web_accounts: Option<AccountsView>,
 }
 
-/// The file of `--repo-config` or `--web-accounts-file`.
+/// State of the `--repo-config` or `--web-accounts-file` file.
 #[derive(Serialize)]
 struct FileView {
     path: String,
     since: Stamp,
     badge: Badge,
     refused: Option<RefusedView>,
-    /// Of `--repo-config` alone: it would help somebody who tries out passwords.
+    /// Digest of `--repo-config`. The other file has none, because it would help somebody who tries passwords.
     digest: Option<String>,
 }
 
@@ -201,7 +201,7 @@ struct EventLine {
     reason: String,
 }
 
-/// Shows the page.
+/// Shows the page of operations.
 pub(super) async fn show(
     State(web): State<Arc<Web>>,
     visitor: Visitor,
@@ -271,7 +271,7 @@ impl View {
     }
 }
 
-/// What somebody who is woken at night should read first.
+/// Returns the problems that an administrator should read first.
 fn troubles(all: &Operations) -> Vec<String> {
     let mut troubles = Vec::new();
     if let Some(broken) = &all.log.broken {
@@ -285,7 +285,7 @@ fn troubles(all: &Operations) -> Vec<String> {
     ] {
         if state.is_some_and(|state| state.refused.is_some()) {
             troubles.push(format!(
-                "The file of {flag} is refused; what it said before holds."
+                "The file of {flag} is invalid; its previous content stays in effect."
             ));
         }
     }
@@ -303,13 +303,13 @@ fn troubles(all: &Operations) -> Vec<String> {
                     .map(|error| format!(": {error}"))
                     .unwrap_or_default();
                 troubles.push(format!(
-                    "The repair {} has failed {times}{why}.",
+                    "The reconciler {} has failed {times}{why}.",
                     repair.what.name
                 ));
             }
             Some(_) if repair.is_late => {
                 troubles.push(format!(
-                    "The repair {} has not been heard of for three of its periods.",
+                    "The reconciler {} has not run for three of its periods.",
                     repair.what.name
                 ));
             }
@@ -334,13 +334,13 @@ fn troubles(all: &Operations) -> Vec<String> {
         ),
         (
             gone,
-            "server was lost without a word",
-            "servers were lost without a word",
+            "server stopped responding",
+            "servers stopped responding",
         ),
         (
             usize::try_from(all.failed_count).unwrap_or(0),
-            "job was given up in the last day",
-            "jobs were given up in the last day",
+            "job failed in the last day",
+            "jobs failed in the last day",
         ),
     ] {
         match count {
@@ -353,7 +353,7 @@ fn troubles(all: &Operations) -> Vec<String> {
 }
 
 impl FileView {
-    /// Characters of the digest that tell files apart.
+    /// Number of shown characters of a digest, enough to tell files apart.
     const DIGEST: usize = 12;
 
     fn new(state: &FileState, now: DateTime<Utc>) -> Self {
@@ -366,7 +366,7 @@ impl FileView {
             since: Stamp::new(state.since, now),
             badge: match state.refused {
                 Some(_) => Badge::new("bad", "refused"),
-                None => Badge::new("good", "holds"),
+                None => Badge::new("good", "in effect"),
             },
             refused: state.refused.as_ref().map(refused),
             digest: None,
@@ -406,7 +406,7 @@ impl RepairLine {
             None => Badge::new("idle", "not yet"),
             Some(last) if last.failures > 0 => Badge::new("bad", "failing"),
             Some(_) if repair.is_late => Badge::new("warn", "late"),
-            Some(_) => Badge::new("good", "well"),
+            Some(_) => Badge::new("good", "ok"),
         };
         Self {
             name: repair.what.name,
@@ -431,7 +431,7 @@ impl RepairLine {
     }
 }
 
-/// `5 min`, `1 h`.
+/// Formats a period, such as `5 min` or `1 h`.
 fn period(time: std::time::Duration) -> String {
     match time.as_secs() {
         seconds if seconds % 3600 == 0 => format!("{} h", seconds / 3600),
@@ -440,7 +440,7 @@ fn period(time: std::time::Duration) -> String {
     }
 }
 
-/// A line per kind; they come sorted by kind.
+/// Summarizes the lines by kind. They are sorted by kind.
 fn kinds(lines: &[QueueLine], now: DateTime<Utc>) -> Vec<KindLine> {
     let mut kinds: Vec<KindLine> = Vec::new();
     let mut oldest_at = now;
@@ -476,10 +476,10 @@ impl LaneLine {
             kind: shown(&row.kind),
             badge: match row.state {
                 JobState::Running => Badge::new("busy", "running"),
-                JobState::Queued if is_delayed => Badge::new("warn", "tried again later"),
-                JobState::Queued => Badge::new("idle", "waiting"),
+                JobState::Queued if is_delayed => Badge::new("warn", "delayed"),
+                JobState::Queued => Badge::new("idle", "queued"),
                 JobState::Done => Badge::new("good", "done"),
-                JobState::Failed => Badge::new("bad", "given up"),
+                JobState::Failed => Badge::new("bad", "failed"),
             },
             attempts: row.attempt,
             since: Stamp::new(row.created_at, now),
@@ -501,7 +501,7 @@ impl FailedLine {
             error: shown(
                 job.last_error
                     .as_deref()
-                    .unwrap_or("no reason is on record"),
+                    .unwrap_or("no reason was recorded"),
             ),
             at: Stamp::new(job.finished_at, now),
         }
@@ -511,10 +511,10 @@ impl FailedLine {
 impl DeliveryLine {
     fn new((state, count): &(DeliveryState, i64)) -> Self {
         let outcome = match state {
-            DeliveryState::Received => "Not looked at yet",
+            DeliveryState::Received => "Not handled yet",
             DeliveryState::Handled => "Handled",
             DeliveryState::Ignored => "Ignored",
-            DeliveryState::Refused => "Refused, or given up",
+            DeliveryState::Refused => "Refused or failed",
         };
         Self {
             outcome,
@@ -528,7 +528,7 @@ impl AuditView {
         let badge = match (&log.broken, log.looked_at) {
             (Some(_), _) => Badge::new("bad", "broken"),
             (None, None) => Badge::new("idle", "not verified yet"),
-            (None, Some(_)) => Badge::new("good", "whole"),
+            (None, Some(_)) => Badge::new("good", "intact"),
         };
         Self {
             badge,

@@ -1,4 +1,4 @@
-//! How the repairs went, all servers together.
+//! State of the reconcilers on all servers.
 
 use std::time::Duration;
 
@@ -9,37 +9,37 @@ use crate::features;
 use crate::handlers::reconcile::{Reconciler, Scope};
 use crate::store::{ReconcilerRow, ReplicaRow, Result, Store};
 
-/// A repair that is not heard of for so many of its periods is late.
+/// Number of periods after which a reconciler without a run is late.
 const LATE_AFTER: i32 = 3;
-/// And for so long at least: what finds nothing is not written down each time.
+/// Minimum time before a reconciler is late, because not every run without findings is recorded.
 const NEVER_LATE_BEFORE: TimeDelta = TimeDelta::minutes(3);
 
-/// A repair and how it went.
+/// A reconciler and its runs.
 pub(super) struct Repair {
     pub what: &'static Reconciler,
-    /// On each server, the newest first.
+    /// Last run on each server, the newest first.
     pub runs: Vec<ReconcilerRow>,
-    /// The one of them that says where it stands: what one per group does, the newest; of what each server does for
-    /// itself, one that failed on a server which is there.
+    /// Run that shows the state: the newest one of a reconciler that runs once per group; otherwise a failed one on a running
+    /// server, if there is any.
     telling: Option<usize>,
-    /// How long from one look to the next.
+    /// Time between two runs.
     pub every: Duration,
-    /// Whether it should have been heard of again by now.
+    /// True if it should have run again by now.
     pub is_late: bool,
 }
 
 impl Repair {
-    /// Where it stands; `None`: nobody has looked yet.
+    /// Returns the run that shows the state. `None`: it has not run yet.
     pub fn last(&self) -> Option<&ReconcilerRow> {
         self.telling.and_then(|at| self.runs.get(at))
     }
 
-    /// Whether it does not come to its end.
+    /// Returns true if its last run failed.
     pub fn is_failing(&self) -> bool {
         self.last().is_some_and(|run| run.failures > 0)
     }
 
-    /// What was repaired by the servers that are remembered.
+    /// Returns the number of fixes by all known servers.
     pub fn repaired_total(&self) -> i64 {
         self.runs.iter().map(|run| run.repaired_total).sum()
     }
@@ -72,7 +72,7 @@ impl Repair {
     }
 }
 
-/// Reads them, in the order of the registry.
+/// Reads the reconcilers, in the order of the registry.
 pub(super) async fn read(
     store: &Store,
     periods: &Periods,

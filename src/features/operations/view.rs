@@ -1,4 +1,4 @@
-//! The same as JSON. Times are RFC 3339 in UTC; what is not known is `null`.
+//! The facts of the page as JSON. Times are RFC 3339 in UTC; unknown values are `null`.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::features::leases;
 use crate::handlers::reconcile::Scope;
 use crate::store::{FailedJob, LaneRow, QueueLine, ReconcilerRow, ReplicaRow};
 
-/// Everything.
+/// Renders all facts as JSON.
 pub(super) fn of(all: &Operations, version: &str) -> Value {
     let deliveries = all
         .deliveries
@@ -47,7 +47,7 @@ fn repo_config(state: &FileState) -> Value {
     })
 }
 
-/// Without digests: with them somebody could try out passwords.
+/// Renders the file without its digest, because that would help somebody who tries passwords.
 fn web_accounts((state, accounts): &(FileState, usize)) -> Value {
     let refused = |refused: &Refused| json!({ "at": refused.at, "error": refused.error });
     json!({

@@ -217,7 +217,9 @@ async fn the_page_of_operators_says_what_holds_and_what_is_refused() {
     let answer = ops.get("/operations").await;
     let text = answer.text();
     assert!(
-        text.contains("The file of --web-accounts-file is refused; what it said before holds."),
+        text.contains(
+            "The file of --web-accounts-file is invalid; its previous content stays in effect."
+        ),
         "{text}"
     );
     assert!(

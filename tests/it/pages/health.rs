@@ -58,7 +58,7 @@ async fn a_server_without_its_database_is_alive_but_not_ready() {
     assert_eq!(browser.get("/healthz").await.status, StatusCode::OK);
     let ready = browser.get("/readyz").await;
     assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
-    let expected = r#"{"status":"error","error":"the database does not answer; the log of this replica says why"}"#;
+    let expected = r#"{"status":"error","error":"the database does not answer; the log of this replica has the reason"}"#;
     assert_eq!(ready.body, expected);
     for path in [
         "/",

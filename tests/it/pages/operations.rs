@@ -258,7 +258,9 @@ async fn the_page_says_which_file_holds_and_what_is_refused() {
     let browser = world.browser().await;
     let text = browser.get("/operations").await.text();
     assert!(
-        text.contains("The file of --repo-config is refused; what it said before holds."),
+        text.contains(
+            "The file of --repo-config is invalid; its previous content stays in effect."
+        ),
         "{text}"
     );
     assert!(text.contains("is not a key of the file"), "{text}");

@@ -131,7 +131,7 @@ async fn a_token_that_the_forge_refuses_is_told_before_anybody_waits_for_a_plan(
     assert_eq!(get(&pages, "/readyz").await, r#"{"status":"ok"}"#);
     let page = get(&pages, "/operations").await;
     assert!(
-        page.contains("The repair forge has failed once: github.test"),
+        page.contains("The reconciler forge has failed once: github.test"),
         "{page}"
     );
     let failures = "lockkeeper_reconciler_failures{reconciler=\"forge\"}";
@@ -151,7 +151,7 @@ async fn a_panic_is_told_for_a_day(backend: Backend) {
     let page = get(&pages, "/operations").await;
     let told = "panicked once in the last 24 hours, most recently at 2026-03-02T09:00:00Z in src/queue/worker.rs:120.";
     assert!(
-        page.contains("The repair panics has failed once: the server ") && page.contains(told),
+        page.contains("The reconciler panics has failed once: the server ") && page.contains(told),
         "{page}"
     );
     bot.db
@@ -284,7 +284,7 @@ async fn a_repair_that_fails_says_so_and_goes_on_until_it_goes_well(backend: Bac
     let page = get(&pages, "/operations").await;
     assert!(
         page.contains(
-            "The repair closed_pulls has failed 2 times in a row: github.test/acme/infra#1 could not be checked"
+            "The reconciler closed_pulls has failed 2 times in a row: github.test/acme/infra#1 could not be checked"
         ),
         "{page}"
     );

@@ -1,4 +1,4 @@
-//! Sets and ends apply locks for somebody at a page or a script, and asks first whether they may.
+//! Sets and ends apply locks for pages and scripts, after a check of permissions.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::kit::web::reach::Sight;
 use crate::kit::web::{Failure, Web, shown};
 use crate::model::{ApplyLock, ApplyLockId, ApplyScope, Cause, Origin, RepoId, minute};
 
-/// Those that concern what somebody may see, or the repositories of one owner alone: what stops everything concerns
-/// everybody.
+/// Returns the apply locks that the user may see, or those of the repositories of one owner. Locks of the whole server are
+/// always included.
 pub(crate) async fn seen(
     web: &Web,
     sight: &Sight,
@@ -28,18 +28,18 @@ pub(crate) async fn seen(
     Ok(locks.into_iter().filter(concerns).collect())
 }
 
-/// What came of the wish to stop applies.
+/// Result of a request to stop applies.
 #[must_use]
 pub(super) enum Stopping {
-    /// They are stopped.
+    /// The new apply lock.
     Set(ApplyLock),
-    /// Somebody had stopped the same applies before.
+    /// The existing apply lock with the same scope.
     AlreadySet(ApplyLock),
-    /// Something is wrong with the wish.
+    /// Problems of the request.
     Wrong(Vec<ApplyLockProblem>),
 }
 
-/// Stops applies for somebody who may.
+/// Stops applies if the user may.
 pub(super) async fn stop(
     web: &Web,
     wish: Result<ApplyLockWish, Vec<ApplyLockProblem>>,
@@ -61,7 +61,7 @@ pub(super) async fn stop(
         .await?
     {
         SetApplyLock::Set(lock) => {
-            warn!(who = who.name(), scope = %lock.scope, reason = lock.reason, until = ?lock.ends_at, "Applies are stopped");
+            warn!(who = who.name(), scope = %lock.scope, reason = lock.reason, until = ?lock.ends_at, "Somebody stopped applies");
             Ok(Stopping::Set(lock))
         }
         SetApplyLock::AlreadySet(lock) => Ok(Stopping::AlreadySet(lock)),
@@ -73,7 +73,7 @@ pub(super) async fn stop(
     }
 }
 
-/// Ends one lock for somebody who may; `None`: it is not set any more.
+/// Ends one apply lock if the user may. `None`: there is no such lock any more.
 pub(super) async fn allow(
     web: &Web,
     id: ApplyLockId,
@@ -87,7 +87,7 @@ pub(super) async fn allow(
     end(web, &lock, who).await
 }
 
-/// Ends the lock that stops everything; `None`: there is none.
+/// Ends the lock that stops everything. `None`: there is none.
 pub(super) async fn allow_all(web: &Web, who: &Asker) -> Result<Option<ApplyLock>, Failure> {
     let all = ApplyScope::Server;
     web.permit(who, Action::ApplyLock, &(&all).into()).await?;
@@ -107,26 +107,26 @@ async fn end(web: &Web, lock: &ApplyLock, who: &Asker) -> Result<Option<ApplyLoc
     let cause = Cause::new(actor, how).from_address(who.remote.clone());
     let ended = web.store.apply_lock_clear_one(lock.id, &cause).await?;
     if let Some(lock) = &ended {
-        warn!(who = who.name(), scope = %lock.scope, "Applies are allowed again");
+        warn!(who = who.name(), scope = %lock.scope, "Somebody allowed applies again");
     }
     Ok(ended)
 }
 
-/// Why a second lock for the same applies is not set.
+/// Explains why a second lock with the same scope is not set.
 pub(super) fn set_before(lock: &ApplyLock) -> String {
     let until = lock
         .ends_at
         .map(|end| format!(" until {}", minute(end)))
         .unwrap_or_default();
     format!(
-        "{} has stopped these applies since {}{until}: {}. That lock stays as it is; end it first to set another.",
+        "{} has stopped these applies since {}{until}: {}. That lock was not changed. End it first to set another.",
         shown(&lock.holder),
         minute(lock.taken_at),
         shown(&lock.reason)
     )
 }
 
-/// Something is wrong with the fields of a wish.
+/// Returns the failure for invalid fields of a request.
 pub(super) fn unusable(problems: &[ApplyLockProblem]) -> Failure {
     Failure::wrong_fields(
         problems
@@ -135,22 +135,22 @@ pub(super) fn unusable(problems: &[ApplyLockProblem]) -> Failure {
     )
 }
 
-/// No apply lock has this identifier.
+/// Says that no apply lock has this identifier.
 pub(super) fn not_set() -> Failure {
-    let message = "No apply lock has this identifier. Most likely it was ended already, by somebody or by its time; \
-                   GET /api/apply-locks and the page of apply locks show those that are set.";
-    Failure::new(StatusCode::NOT_FOUND, "This apply lock is not set", message)
+    let message = "No apply lock has this identifier. Most likely it has expired, or somebody ended it. GET \
+                   /api/apply-locks and the page of apply locks show the current ones.";
+    Failure::new(StatusCode::NOT_FOUND, "Apply lock not found", message)
 }
 
-/// The same applies are stopped already.
+/// Says that the same applies are already stopped.
 pub(super) fn already_set(lock: &ApplyLock) -> Failure {
-    Failure::new(StatusCode::CONFLICT, "Stopped before", set_before(lock))
+    Failure::new(StatusCode::CONFLICT, "Already stopped", set_before(lock))
 }
 
 fn too_many(most: usize) -> Failure {
     let message = format!(
-        "There are {most} apply locks, and no more are kept. Nothing was changed. End some, or stop a whole \
-         repository or everything with one."
+        "There are {most} apply locks, which is the maximum. Nothing was changed. End some of them, or stop a whole \
+         repository or the whole server with one."
     );
     Failure::new(StatusCode::CONFLICT, "Too many apply locks", message)
 }

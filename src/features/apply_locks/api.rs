@@ -16,14 +16,14 @@ use crate::kit::web::reach::Sight;
 use crate::kit::web::{Failure, Web};
 use crate::model::ApplyLockId;
 
-/// All of them, the widest first.
+/// All apply locks, the widest scope first.
 #[derive(Serialize)]
 pub(super) struct ApplyLocks {
     apply_locks: Vec<ApplyLockView>,
 }
 
-/// `GET /api/apply-locks?owner=…`. Of an owner: those that stop applies in repositories that it has claimed, with those
-/// that stop everything.
+/// `GET /api/apply-locks?owner=…`. With `owner`: the apply locks of repositories that it has claimed, and those of the whole
+/// server.
 pub(super) async fn list(
     State(web): State<Arc<Web>>,
     sight: Sight,
@@ -35,7 +35,7 @@ pub(super) async fn list(
     }))
 }
 
-/// What is to be stopped.
+/// Body of a request to stop applies.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Wish {
@@ -53,7 +53,7 @@ impl Wish {
             reason: &self.reason,
             until: self.until.as_deref().unwrap_or_default(),
         };
-        // Most likely a variable of the script that was not set: it must not widen what is stopped.
+        // Probably an unset variable of the script, which must not widen the scope.
         let given = [
             (ApplyLockField::Repo, &self.repo),
             (ApplyLockField::Dir, &self.dir),
@@ -63,7 +63,10 @@ impl Wish {
             .into_iter()
             .filter(|(_, text)| text.as_ref().is_some_and(|text| text.trim().is_empty()));
         let empty = empty.map(|(field, _)| {
-            ApplyLockProblem::new(field, "It is empty. Give it a value, or leave it out.")
+            ApplyLockProblem::new(
+                field,
+                "The value is empty. Give a value, or leave the field out.",
+            )
         });
         let empty: Vec<_> = empty.collect();
         if empty.is_empty() {
@@ -87,7 +90,7 @@ pub(super) async fn set(
     }
 }
 
-/// `DELETE /api/apply-locks/{id}`; the answer is what was ended.
+/// `DELETE /api/apply-locks/{id}`; the answer is the ended apply lock.
 pub(super) async fn end(
     State(web): State<Arc<Web>>,
     Script(who): Script,
@@ -98,7 +101,7 @@ pub(super) async fn end(
     ended.map(|lock| Json((&lock).into())).ok_or_else(not_set)
 }
 
-/// The reason of a script that has none to give.
+/// Reason for scripts that give none.
 const REASON: &str = "stopped by a script, without a reason";
 
 /// `POST /apply/lock`
@@ -113,7 +116,7 @@ pub(super) async fn stop_applies(
     .wish();
     match stop(&web, wish, &who.by_script()).await? {
         Stopping::Set(_) => Ok("All applies are stopped.\n"),
-        Stopping::AlreadySet(_) => Ok("All applies were stopped before.\n"),
+        Stopping::AlreadySet(_) => Ok("All applies were already stopped.\n"),
         Stopping::Wrong(problems) => Err(unusable(&problems)),
     }
 }

@@ -1,4 +1,4 @@
-//! `lockkeeper apply-lock (list | set | clear)`: what stops applies.
+//! `lockkeeper apply-lock (list | set | clear)`: sets and ends apply locks.
 
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
@@ -14,7 +14,7 @@ use crate::model::{ApplyLock, ApplyLockId, ApplyScope, Cause, minute};
 use crate::store::{Result, Store};
 
 pub(super) fn command() -> Command {
-    let list = Command::new("list").about("Show what stops applies").arg(
+    let list = Command::new("list").about("Show the apply locks").arg(
         Arg::new("json")
             .long("json")
             .action(ArgAction::SetTrue)
@@ -23,28 +23,28 @@ pub(super) fn command() -> Command {
     let set = Command::new("set")
         .about("Stop applies")
         .long_about(
-            "Stops applies everywhere, in one repository (--repo), or in one directory of it and everything below \
-             (--repo and --dir). An apply that is running goes on to its end.\n\nExit code 1: these applies are stopped \
-             already; it says by whom.",
+            "Stops applies everywhere, in one repository (--repo), or in one directory of it and everything below it \
+             (--repo and --dir). A running apply continues to its end.\n\nExit code 1: these applies are already stopped; \
+             the message says by whom.",
         )
-        .arg(text("reason", "TEXT", "Why, for those who find applies stopped").required(true))
+        .arg(text("reason", "TEXT", "Reason, shown to people whose applies are stopped").required(true))
         .args(scope_args())
-        .arg(text("until", "TIME", "When it ends by itself, as in 2026-12-24T18:00Z (UTC where no zone stands)"))
-        .arg(text("for", "TIME", "After how long it ends by itself, as in 90m, 12h or 3d").conflicts_with("until"));
+        .arg(text("until", "TIME", "Time at which the lock expires, as in 2026-12-24T18:00Z (UTC if no zone is given)"))
+        .arg(text("for", "TIME", "Time after which the lock expires, as in 90m, 12h or 3d").conflicts_with("until"));
     let clear = Command::new("clear")
         .about("Allow applies again")
         .long_about(
-            "Ends the apply lock of exactly this: of everything, of one repository (--repo), or of one directory (--repo \
-             and --dir). Others stay.\n\nExit code 1: there is no such apply lock.",
+            "Ends the apply lock with exactly this scope: the whole server, one repository (--repo), or one directory (--repo \
+             and --dir). Other apply locks stay.\n\nExit code 1: there is no such apply lock.",
         )
         .args(scope_args())
         .arg(
-            text("id", "ID", "The one that `list --json` shows with this id")
+            text("id", "ID", "Identifier, as `list --json` shows it")
                 .value_parser(value_parser!(ApplyLockId))
                 .conflicts_with("repo"),
         );
     Command::new("apply-lock")
-        .about("Stop applies, everywhere or somewhere, and allow them again")
+        .about("Stop applies, and allow them again")
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .subcommands([list, set, clear].map(|command| command.args(database::flags())))
@@ -59,12 +59,12 @@ fn scope_args() -> [Arg; 2] {
         text(
             "repo",
             "HOST/OWNER/NAME",
-            "Only in this repository, as in github.com/acme/infra",
+            "Only this repository, as in github.com/acme/infra",
         ),
         text(
             "dir",
             "PATH",
-            "Only in this directory of the repository and below it",
+            "Only this directory of the repository, and everything below it",
         )
         .requires("repo"),
     ]
@@ -76,7 +76,7 @@ pub(super) const SUBCOMMAND: Subcommand = Subcommand {
     run,
 };
 
-/// What is asked for, read before anything is opened.
+/// Request, read before anything is opened.
 enum Wanted {
     List { as_json: bool },
     Set(ApplyLockWish),
@@ -100,7 +100,7 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
                 let ended = store.apply_lock_clear(&scope, &cause()).await;
                 cleared(
                     ended,
-                    &format!("no apply lock is set for exactly this: {scope}"),
+                    &format!("no apply lock has exactly this scope: {scope}"),
                     terminal,
                 )
             }
@@ -123,7 +123,7 @@ fn wanted(name: &str, matches: &ArgMatches) -> Result<Wanted, String> {
         reason: given("reason"),
         until: given("until"),
     };
-    // An empty value is most likely a variable of a script that was not set: it must not widen what is stopped.
+    // An empty value is probably an unset variable of a script, which must not widen the scope.
     let is_empty = |name: &str| {
         let value = matches.try_get_one::<String>(name).ok().flatten();
         value.is_some_and(|value| value.trim().is_empty())
@@ -133,7 +133,7 @@ fn wanted(name: &str, matches: &ArgMatches) -> Result<Wanted, String> {
         .find(|name| is_empty(name))
     {
         return Err(format!(
-            "error: --{name} has no value: give it one, or leave it out\n"
+            "error: --{name} has no value: give a value, or leave the flag out\n"
         ));
     }
     Ok(match name {
@@ -197,7 +197,7 @@ async fn set(store: &Store, wish: &ApplyLockWish, terminal: &mut Terminal<'_>) -
         }
         SetApplyLock::AlreadySet(lock) => {
             terminal.note(format_args!(
-                "error: these applies are stopped already: {}",
+                "error: these applies are already stopped: {}",
                 line(&lock)
             ));
             Ok(Exit::Failure)
@@ -208,7 +208,7 @@ async fn set(store: &Store, wish: &ApplyLockWish, terminal: &mut Terminal<'_>) -
         }
         SetApplyLock::TooMany(most) => {
             terminal.note(format_args!(
-                "error: there are {most} apply locks, and no more are kept: clear some first"
+                "error: there are {most} apply locks, which is the maximum: clear some first"
             ));
             Ok(Exit::Failure)
         }
@@ -222,14 +222,14 @@ fn cause() -> Cause {
 fn cleared(ended: Result<Option<ApplyLock>>, none: &str, terminal: &mut Terminal<'_>) -> Outcome {
     let Some(lock) = ended.context("the apply lock could not be ended")? else {
         terminal.note(format_args!("error: {none}"));
-        terminal.note("`lockkeeper apply-lock list` shows those that are.");
+        terminal.note("`lockkeeper apply-lock list` lists all apply locks.");
         return Ok(Exit::Failure);
     };
     terminal.line(format_args!("Ended: {}", line(&lock)))?;
     Ok(Exit::Success)
 }
 
-/// Names and reasons come from others; a terminal must not obey them.
+/// Formats a lock. Names and reasons come from other people, and a terminal must not obey them.
 fn line(lock: &ApplyLock) -> String {
     let until = lock
         .ends_at
@@ -259,7 +259,7 @@ mod tests {
     use crate::locks::{Evidence, Verdict, verify};
     use crate::store::DatabaseUrl;
 
-    /// A directory with an empty database.
+    /// Creates a directory with an empty database.
     fn data() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         drop(block_on(open(dir.path())).unwrap());
@@ -273,7 +273,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Exit code and what was said, with the user and times replaced.
+    /// Returns the exit code and the output, with the user and times replaced.
     fn apply_lock(dir: &tempfile::TempDir, args: &[&str]) -> (Exit, String) {
         let data = dir.path().display().to_string();
         let (exit, out, err) = call(&[&["apply-lock"], args, &["--data-dir", &data]].concat());
@@ -368,7 +368,7 @@ mod tests {
             (&["set"], "--reason <TEXT>"),
             (
                 &["set", "--reason", " "],
-                "error: --reason: Say in a few words why",
+                "error: --reason: Give a short reason",
             ),
             (
                 &["set", "--reason", "x", "--repo", "infra"],
@@ -384,7 +384,7 @@ mod tests {
             ),
             (
                 &["set", "--reason", "x", "--until", "2020-01-01T00:00Z"],
-                "2020-01-01 00:00 UTC is over: it is ",
+                "2020-01-01 00:00 UTC is in the past: it is ",
             ),
             (
                 &["set", "--reason", "x", "--for", "soon"],

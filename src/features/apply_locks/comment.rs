@@ -1,11 +1,11 @@
-//! What is said where applies are stopped: by whom, since when, why, until when, and the way out (P10).
+//! Comments and statuses for stopped applies: by whom, since when, why, until when, and the way out (P10).
 
 use crate::model::{ApplyLock, ApplyScope, minute};
 use crate::render::Refusal;
 use crate::render::refusals::refusal;
 
 impl Refusal {
-    /// Apply locks stand in the way, all of which are named. `page` is where they can be ended.
+    /// Refuses an apply because of these apply locks, and names all of them. `page` is where they can be ended.
     pub(crate) fn apply_locked(locks: &[ApplyLock], page: &str) -> Self {
         let sentences = locks
             .iter()
@@ -17,16 +17,16 @@ impl Refusal {
             sentences.collect::<Vec<_>>().join("\n"),
             [
                 format!(
-                    "Whoever may use the pages of this server can allow applies again on `{page}`, and whoever operates \
-                     it with `lockkeeper apply-lock clear`."
+                    "If you can use the pages of this server, allow applies again on `{page}`. An administrator can also run \
+                     `lockkeeper apply-lock clear`."
                 ),
-                format!("The plans stay as they are until then; {}", again(locks)),
+                format!("The plans are kept until then; {}", again(locks)),
             ],
         )
     }
 }
 
-/// The line of a commit's status while these stand in the way.
+/// Text of the commit status while these apply locks stop an apply.
 pub(crate) fn apply_locks_line(locks: &[ApplyLock]) -> String {
     let others = locks.len().saturating_sub(1);
     let more = if others > 0 {
@@ -69,7 +69,7 @@ fn sentence(lock: &ApplyLock, is_another: bool) -> String {
         }
         ApplyScope::Unknown(text) => {
             format!(
-                "wherever `{}` means: this version does not understand it, so that is everywhere",
+                "in the unknown scope `{}`, which this version treats as the whole server",
                 plain(text)
             )
         }
@@ -79,9 +79,9 @@ fn sentence(lock: &ApplyLock, is_another: bool) -> String {
         .map_or_else(|| "somebody allows them again".to_owned(), minute);
     let why = lock.reason.split_whitespace().collect::<Vec<_>>().join(" ");
     let why = if why.is_empty() {
-        "Nobody said why.".to_owned()
+        "No reason was given.".to_owned()
     } else {
-        format!("Why: {why}")
+        format!("Reason: {why}")
     };
     format!(
         "{start} stopped {place}, by `{holder}` since {}, until {until}. {why}",
@@ -89,7 +89,7 @@ fn sentence(lock: &ApplyLock, is_another: bool) -> String {
     )
 }
 
-/// When the last of them ends by itself, if each does.
+/// Says when to comment again: after the last of them expires, if each does.
 fn again(locks: &[ApplyLock]) -> String {
     let ends: Option<Vec<_>> = locks.iter().map(|lock| lock.ends_at).collect();
     match ends.and_then(|ends| ends.into_iter().max()) {
@@ -98,7 +98,7 @@ fn again(locks: &[ApplyLock]) -> String {
     }
 }
 
-/// Somebody else's text as code.
+/// Removes backticks from the text of another person.
 fn plain(text: &str) -> String {
     text.replace('`', "'")
 }

@@ -1,4 +1,4 @@
-//! Removes apply locks whose time is over.
+//! Removes expired apply locks.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tracing::info;
 use crate::context::Ctx;
 use crate::handlers::reconcile::{Found, Reconciler};
 
-/// They stop nothing any more; only lists and the audit log wait for it.
+/// Reconciler of expired apply locks. They stop nothing any more, so only lists and the audit log wait for it.
 pub(super) const RECONCILER: Reconciler = Reconciler::new(
     "apply_locks",
-    "Removes apply locks whose time is over, and puts that on record.",
+    "Removes expired apply locks, and records that in the audit log.",
     Duration::from_secs(30),
     |ctx| Box::pin(tick(ctx)),
 );
@@ -18,7 +18,7 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let ended = ctx.store.apply_lock_expire().await?;
     for lock in &ended {
-        info!(scope = %lock.scope, holder = lock.holder, "The time of an apply lock ended");
+        info!(scope = %lock.scope, holder = lock.holder, "An apply lock expired");
     }
     Ok(Found::repaired(u64::try_from(ended.len())?))
 }

@@ -1,20 +1,20 @@
-//! Apply locks stop applies: everywhere, in one repository, or in one directory of it and everything below it. An apply that
-//! is running goes on to its end, and plans go on as usual.
+//! Apply locks stop applies: everywhere, in one repository, or in one directory of it and everything below it. A running
+//! apply continues to its end, and plans are not affected.
 //!
 //! The nouns are [`ApplyLock`](crate::model::ApplyLock) and [`ApplyScope`](crate::model::ApplyScope), because the audit log
 //! and permissions speak of scopes too. Everything else is here:
 //!
 //! | File | What it does |
 //! |---|---|
-//! | `wish.rs` | reads what somebody asks for, on a page, by the API or on the command line |
-//! | `store.rs` | keeps apply locks, and decides in the transaction of an apply whether one is in its way |
-//! | `actions.rs` | sets and ends them for somebody who may |
+//! | `wish.rs` | reads a request from a page, the API or the command line |
+//! | `store.rs` | stores apply locks, and checks in the transaction of an apply if one is in conflict with it |
+//! | `actions.rs` | sets and ends apply locks, if the user may |
 //! | `view.rs` | one apply lock as page, API and command line show it |
 //! | `page.rs`, `switch.rs` | `/apply-locks`, and the switch of the dashboard |
 //! | `api.rs` | `/api/apply-locks`, and the routes that scripts of Atlantis call |
 //! | `cli.rs` | `lockkeeper apply-lock` |
-//! | `comment.rs` | what a pull request is told where applies are stopped |
-//! | `expiry.rs` | removes those whose time is over |
+//! | `comment.rs` | the comment on a pull request whose applies are stopped |
+//! | `expiry.rs` | removes expired apply locks |
 
 mod actions;
 mod api;

@@ -1,4 +1,4 @@
-//! `/apply-locks`: what stops applies, where, why and until when.
+//! `/apply-locks`: the apply locks with their scopes, reasons and end times.
 
 use std::sync::Arc;
 
@@ -27,9 +27,11 @@ pub(super) struct Wish {
 
 fn notice(code: &str) -> Option<&'static str> {
     match code {
-        "set" => Some("These applies are stopped. What was running already goes on to its end."),
-        "ended" => Some("The lock is ended. What no other lock stops can be applied again."),
-        "gone" => Some("That lock had ended already."),
+        "set" => Some("These applies are stopped. Running applies continue to their end."),
+        "ended" => {
+            Some("The apply lock was ended. Applies that no other lock stops are allowed again.")
+        }
+        "gone" => Some("That apply lock had already ended."),
         _ => None,
     }
 }
@@ -44,7 +46,7 @@ struct View {
     longest_dir: usize,
 }
 
-/// What somebody typed into the form; it stands there again when something is wrong.
+/// Values of the form, which are shown again if something is wrong.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct Typed {
@@ -56,7 +58,7 @@ pub(super) struct Typed {
 }
 
 impl Typed {
-    /// The whole server, as the form of the first page means it.
+    /// Returns the values of the form on the dashboard, which stops all applies.
     pub fn everywhere(reason: String) -> Self {
         Self {
             scope: "server".to_owned(),
@@ -83,7 +85,7 @@ impl Typed {
         }
     }
 
-    /// Where the choice and the fields say different things.
+    /// Finds contradictions between the chosen scope and the fields.
     fn contradictions(&self) -> Vec<ApplyLockProblem> {
         let (has_repo, has_dir) = (!self.repo.trim().is_empty(), !self.dir.trim().is_empty());
         let (repo, dir) = match self.scope.as_str() {
@@ -94,15 +96,15 @@ impl Typed {
                     .then_some("All repositories are chosen above. Choose one directory there, or empty this field."),
             ),
             "repo" => (
-                (!has_repo).then_some("Name the repository with its host, as in github.com/acme/infra."),
+                (!has_repo).then_some("Give the repository with its host, as in github.com/acme/infra."),
                 has_dir
                     .then_some("A whole repository is chosen above. Choose one directory there, or empty this field."),
             ),
             "path" => (
-                (!has_repo).then_some("Name the repository of the directory, as in github.com/acme/infra."),
-                (!has_dir).then_some("Name the directory from the root of the repository, as in network/eu."),
+                (!has_repo).then_some("Give the repository of the directory, as in github.com/acme/infra."),
+                (!has_dir).then_some("Give the directory from the root of the repository, as in network/eu."),
             ),
-            _ => (Some("Choose above which applies are to stop."), None),
+            _ => (Some("Choose above which applies to stop."), None),
         };
         let problem = |field| move |text: &str| ApplyLockProblem::new(field, text);
         let repo = repo.map(problem(ApplyLockField::Repo));
@@ -174,7 +176,7 @@ pub(super) async fn set(
     }
 }
 
-/// Sets what was typed; else the page again, with what is wrong and all that was typed.
+/// Sets the apply lock. If the form is wrong, answers with the page, the problems and all values.
 pub(super) async fn set_or_ask_again(
     web: &Web,
     who: (&Visitor, &Sight),

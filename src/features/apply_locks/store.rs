@@ -1,11 +1,11 @@
-//! What stops applies: everywhere, in a repository, below a directory.
+//! Stores apply locks: of the whole server, of a repository, of a directory and everything below it.
 //!
-//! Every change holds *the switch* (an advisory lock of PostgreSQL), and the gate of an apply shares it. So there is an
-//! order between the two: an apply that passed its gate before goes on, and one whose gate comes after the commit of a
-//! change obeys it. The switch is the first thing that a transaction holds, before the row of a pull.
+//! Every change holds *the switch* (an advisory lock of PostgreSQL), and the gate of an apply shares it. This orders the
+//! two: an apply that passed its gate before the change continues, and an apply whose gate comes after the commit of the
+//! change obeys it. A transaction holds the switch first, before the row of a pull.
 //!
-//! One whose time is over counts as absent wherever it is read, by the clock of the database. The reconciler removes it
-//! and puts that on record, but nothing waits for it.
+//! An expired apply lock counts as absent when it is read, by the clock of the database. The reconciler removes it and
+//! records that in the audit log, but nothing waits for it.
 
 use chrono::{DateTime, Utc};
 
@@ -18,25 +18,25 @@ use crate::store::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on
 const ALL: &str = "SELECT id, scope, repo, dir, holder, reason, taken_at, ends_at FROM apply_locks";
 const INSERT: &str = "INSERT INTO apply_locks (id, scope, repo, dir, holder, reason, taken_at, ends_at) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
-/// Apply locks at once: every apply reads all of them (P12).
+/// Maximum number of apply locks, because every apply reads all of them (P12).
 const MOST: usize = 1000;
 
-/// What came of setting one.
+/// Result of setting an apply lock.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetApplyLock {
-    /// It is set.
+    /// The new apply lock.
     Set(ApplyLock),
-    /// Somebody had set one for the same applies before; theirs stays.
+    /// The existing apply lock with the same scope, which stays.
     AlreadySet(ApplyLock),
-    /// Its end is not to come: it is this late.
+    /// The end is not in the future: now it is this time.
     Over(DateTime<Utc>),
-    /// There are as many as there may be, which is this many.
+    /// The maximum number of apply locks exists, which is this number.
     TooMany(usize),
 }
 
 impl Store {
-    /// Stops applies from now on, for the reason of `cause`. An apply that passed its gate before goes on.
+    /// Stops applies from now on, for the reason in `cause`. An apply that passed its gate before continues.
     pub async fn apply_lock_set(
         &self,
         scope: &ApplyScope,
@@ -52,7 +52,7 @@ impl Store {
         Ok(outcome)
     }
 
-    /// Sets one, since `taken_at` or now; the events are to be kept with it.
+    /// Sets an apply lock since `taken_at` or now. Returns the events to store with it.
     async fn apply_lock_set_in_tx(
         &self,
         tx: &mut Tx,
@@ -63,7 +63,7 @@ impl Store {
     ) -> Result<(SetApplyLock, Vec<NewLockEvent>)> {
         if let ApplyScope::Unknown(text) = scope {
             return Err(sqlx::Error::Protocol(format!(
-                "no apply lock can be set for `{text}`"
+                "cannot set an apply lock for the unknown scope `{text}`"
             )));
         }
         switch_hold_in_tx(tx).await?;
@@ -94,8 +94,8 @@ impl Store {
         Ok((SetApplyLock::Set(lock), events))
     }
 
-    /// Takes over a lock of another server that stops everything; `None`: it is set here, and the events are to be kept with
-    /// it. Otherwise one was set here before, and stays.
+    /// Takes over a lock of another server that stops everything. `None` and the events to store with it if it was set here.
+    /// Otherwise one was set here before, and stays.
     pub(crate) async fn apply_lock_take_over_in_tx(
         &self,
         tx: &mut Tx,
@@ -109,20 +109,20 @@ impl Store {
             SetApplyLock::Set(_) => Ok((None, events)),
             SetApplyLock::AlreadySet(lock) => Ok((Some(lock), events)),
             SetApplyLock::Over(_) => Err(sqlx::Error::Protocol(
-                "an apply lock without an end was over".to_owned(),
+                "an apply lock without an end has expired".to_owned(),
             )),
             SetApplyLock::TooMany(most) => Err(sqlx::Error::Protocol(format!(
-                "there are {most} apply locks already, which is as many as there may be"
+                "there are {most} apply locks, which is the maximum"
             ))),
         }
     }
 
-    /// Nobody passes a gate or changes what stops applies until the transaction ends.
+    /// Prevents applies from passing a gate, and changes of apply locks, until the transaction ends.
     pub(crate) async fn apply_switch_hold_in_tx(&self, tx: &mut Tx) -> Result<()> {
         switch_hold_in_tx(tx).await
     }
 
-    /// Allows the applies again that a lock of this very scope stops. `None`: none does.
+    /// Ends the apply lock of exactly this scope. `None`: there is none.
     pub async fn apply_lock_clear(
         &self,
         scope: &ApplyScope,
@@ -131,7 +131,7 @@ impl Store {
         self.clear(|lock| lock.scope == *scope, cause).await
     }
 
-    /// The same for one lock.
+    /// Ends one apply lock by its identifier.
     pub async fn apply_lock_clear_one(
         &self,
         id: ApplyLockId,
@@ -162,7 +162,7 @@ impl Store {
         Ok(Some(lock).filter(|_| !has_ended))
     }
 
-    /// Removes those whose time is over, and puts it on record. They stopped nothing any more.
+    /// Removes expired apply locks, and records that in the audit log. They stopped nothing any more.
     pub async fn apply_lock_expire(&self) -> Result<Vec<ApplyLock>> {
         let now = self.judged_now().await?;
         if !self
@@ -186,7 +186,7 @@ impl Store {
         tx.commit().await.map(|()| over)
     }
 
-    /// The lock of this very scope.
+    /// Returns the apply lock of exactly this scope.
     pub async fn apply_lock_get(&self, scope: &ApplyScope) -> Result<Option<ApplyLock>> {
         Ok(self
             .apply_lock_list()
@@ -195,7 +195,7 @@ impl Store {
             .find(|lock| lock.scope == *scope))
     }
 
-    /// One lock.
+    /// Returns the apply lock with this identifier.
     pub async fn apply_lock_find(&self, id: ApplyLockId) -> Result<Option<ApplyLock>> {
         Ok(self
             .apply_lock_list()
@@ -204,7 +204,7 @@ impl Store {
             .find(|lock| lock.id == id))
     }
 
-    /// All that stop anything, the widest first, then by repository and directory.
+    /// Returns all apply locks in effect, the widest first, then by repository and directory.
     pub async fn apply_lock_list(&self) -> Result<Vec<ApplyLock>> {
         let (mut locks, now) = (self.apply_lock_all().await?, self.judged_now().await?);
         locks.retain(|lock| !lock.has_ended(now));
@@ -217,7 +217,8 @@ impl Store {
         Ok(rows.into_iter().map(ApplyLock::from).collect())
     }
 
-    /// What stops an apply in this directory, the widest first. Until the transaction ends nobody sets or ends one.
+    /// Returns the apply locks that stop an apply in this directory, the widest first. No apply lock changes until the
+    /// transaction ends.
     pub(crate) async fn apply_locks_in_way_in_tx(
         &self,
         tx: &mut Tx,
@@ -249,8 +250,8 @@ async fn all_in_tx(tx: &mut Tx) -> Result<Vec<ApplyLock>> {
     Ok(rows.into_iter().map(ApplyLock::from).collect())
 }
 
-/// Nobody passes a gate or changes what stops applies until the transaction ends. SQLite has only one writing
-/// transaction anyway.
+/// Prevents applies from passing a gate, and changes of apply locks, until the transaction ends. SQLite has only one
+/// writing transaction anyway.
 async fn switch_hold_in_tx(tx: &mut Tx) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),
@@ -263,7 +264,7 @@ async fn switch_hold_in_tx(tx: &mut Tx) -> Result<()> {
     }
 }
 
-/// Nobody changes what stops applies until the transaction ends; others may pass their gates.
+/// Prevents changes of apply locks until the transaction ends; other applies may pass their gates.
 async fn switch_share_in_tx(tx: &mut Tx) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),
@@ -337,7 +338,7 @@ fn cleared_event(lock: &ApplyLock, cause: &Cause) -> NewLockEvent {
 }
 
 fn ended_event(lock: &ApplyLock) -> NewLockEvent {
-    let reason = format!("its time ended; {}", story(lock));
+    let reason = format!("it expired; {}", story(lock));
     event(
         LockEventKind::ApplyUnlocked,
         lock,
@@ -345,10 +346,10 @@ fn ended_event(lock: &ApplyLock) -> NewLockEvent {
     )
 }
 
-/// Who had set it, since when and why: it is nowhere else once it is gone.
+/// Describes who had set an apply lock, since when and why, because nothing else keeps it.
 fn story(lock: &ApplyLock) -> String {
     let unknown = match &lock.scope {
-        ApplyScope::Unknown(text) => format!(" for what is not understood here, \"{text}\","),
+        ApplyScope::Unknown(text) => format!(" for the unknown scope \"{text}\","),
         ApplyScope::Server | ApplyScope::Repo(_) | ApplyScope::Path { .. } => String::new(),
     };
     format!(

@@ -15,7 +15,7 @@ use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{Failure, Web};
 use crate::model::{ApplyLock, ApplyScope};
 
-/// Why.
+/// Form that stops every apply.
 #[derive(Deserialize)]
 pub(super) struct Stop {
     #[serde(default)]
@@ -60,18 +60,18 @@ fn to_dashboard(web: &Web, notice: &str) -> Redirect {
     Redirect::to(&web.link(&format!("/?notice={notice}")))
 }
 
-/// What the dashboard says after the switch was used.
+/// Message of the dashboard after the switch was used.
 pub(crate) fn notice(code: &str) -> Option<&'static str> {
     match code {
-        "stopped" => Some("All applies are stopped. What was running already goes on to its end."),
+        "stopped" => Some("All applies are stopped. Running applies continue to their end."),
         "allowed" => Some("Applies are allowed again."),
-        "already-allowed" => Some("Applies were allowed already."),
+        "already-allowed" => Some("Applies were already allowed."),
         _ => None,
     }
 }
 
-/// The lock that stops every apply, and how many others there are. One that is not understood stops everything as well,
-/// but is ended on the page of apply locks.
+/// Returns the lock that stops every apply, and the number of other locks. A lock with an unknown scope stops everything
+/// too, but is ended on the page of apply locks.
 pub(crate) fn of_dashboard(locks: &[ApplyLock]) -> (Option<ApplyLockView>, usize) {
     let find = |is_meant: fn(&ApplyScope) -> bool| locks.iter().find(|lock| is_meant(&lock.scope));
     let everything = find(|scope| *scope == ApplyScope::Server)

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::model::{ApplyLock, ApplyScope};
 
-/// One apply lock. Texts are as somebody wrote them: pages and terminals make them safe.
+/// One apply lock. Texts are unescaped: pages and terminals escape them.
 #[derive(Serialize)]
 pub(crate) struct ApplyLockView {
     id: String,
@@ -17,7 +17,7 @@ pub(crate) struct ApplyLockView {
     reason: String,
     since: String,
     until: Option<String>,
-    /// What is recorded in place of a scope that this version understands.
+    /// Stored scope that this version does not understand.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_understood: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! An apply lock as somebody asks for it: on a page, by the API, on the command line. All three are read here, so that
-//! they want the same and say the same about what is wrong.
+//! Reads a request for an apply lock from a page, the API or the command line. All three are read here, so that they mean
+//! the same and report the same problems.
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 
@@ -8,30 +8,28 @@ use crate::model::{
 };
 
 text_enum! {
-    /// Something that is asked for.
+    /// Field of a request.
     pub enum ApplyLockField {
-        /// The repository.
+        /// Repository of the applies.
         Repo = "repo",
-        /// The directory in it.
+        /// Directory in the repository.
         Dir = "dir",
-        /// Why.
+        /// Reason for people whose applies are stopped.
         Reason = "reason",
-        /// Until when.
+        /// Time at which the lock expires.
         Until = "until",
     }
 }
 
-/// What is wrong with a field, and what to write instead: sentences.
+/// Problem with a field, in sentences that say what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyLockProblem {
-    /// The field.
     pub field: ApplyLockField,
-    /// The sentences.
     pub text: String,
 }
 
 impl ApplyLockProblem {
-    /// Sentences about a field.
+    /// Creates a problem of a field from its sentences.
     pub fn new(field: ApplyLockField, text: impl Into<String>) -> Self {
         Self {
             field,
@@ -39,37 +37,38 @@ impl ApplyLockProblem {
         }
     }
 
-    /// The end lies in the past.
+    /// Returns the problem of an end in the past.
     pub fn over(ends_at: DateTime<Utc>, now: DateTime<Utc>) -> Self {
         let (end, now) = (minute(ends_at), minute(now));
         Self::new(
             ApplyLockField::Until,
-            format!("{end} is over: it is {now} now. Name a time that is to come."),
+            format!("{end} is in the past: it is {now} now. Give a time in the future."),
         )
     }
 }
 
-/// What somebody wrote; empty is not said.
+/// Fields of a request. Empty means not given.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApplyLockFields<'a> {
-    /// `host/owner/name`; not said is everywhere.
+    /// `host/owner/name`, or empty for the whole server.
     pub repo: &'a str,
-    /// The directory; not said is the whole repository.
+    /// Directory, or empty for the whole repository.
     pub dir: &'a str,
-    /// Why.
+    /// Reason for people whose applies are stopped.
     pub reason: &'a str,
-    /// Until when, in UTC where no zone stands with it; not said is until somebody allows applies again.
+    /// End time, in UTC if no zone is given, or empty for no end.
     pub until: &'a str,
 }
 
 impl ApplyLockFields<'_> {
-    /// The scope they name, or what is wrong with them.
+    /// Returns the scope of the fields, or their problems.
     pub fn scope(&self) -> Result<ApplyScope, Vec<ApplyLockProblem>> {
         let mut problems = Vec::new();
         let repo = said(self.repo).and_then(|text| kept(&mut problems, repo(text)));
         let dir = said(self.dir).and_then(|text| kept(&mut problems, dir(text)));
         if dir.is_some() && said(self.repo).is_none() {
-            let text = "A directory is one of a repository: name that as well, as in github.com/acme/infra.";
+            let text =
+                "A directory needs its repository. Give that too, as in github.com/acme/infra.";
             problems.push(ApplyLockProblem::new(ApplyLockField::Repo, text));
         }
         if !problems.is_empty() {
@@ -78,7 +77,7 @@ impl ApplyLockFields<'_> {
         Ok(repo.map_or(ApplyScope::Server, |repo| ApplyScope::in_repo(repo, dir)))
     }
 
-    /// The whole wish, or everything that is wrong with it.
+    /// Returns the request, or all of its problems.
     pub fn wish(&self) -> Result<ApplyLockWish, Vec<ApplyLockProblem>> {
         let mut problems = Vec::new();
         let scope = self.scope().map_err(|found| problems.extend(found)).ok();
@@ -95,19 +94,19 @@ impl ApplyLockFields<'_> {
     }
 }
 
-/// What is to be set.
+/// Request for an apply lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyLockWish {
-    /// Which applies.
+    /// Scope of the applies to stop.
     pub scope: ApplyScope,
-    /// Why.
+    /// Reason for people whose applies are stopped.
     pub reason: Reason,
-    /// Until when.
+    /// Time at which the lock expires.
     pub ends_at: Option<DateTime<Utc>>,
 }
 
 impl ApplyLockWish {
-    /// Who wishes it, and why.
+    /// Returns the cause for the audit log: the user and the reason.
     pub fn cause(&self, actor: Actor) -> Cause {
         Cause::new(actor, self.reason.as_str())
     }
@@ -125,14 +124,14 @@ fn reason(text: &str) -> Result<Reason, ApplyLockProblem> {
     let wrong = |text: String| ApplyLockProblem::new(ApplyLockField::Reason, text);
     let too_long = |InvalidReason(chars)| {
         wrong(format!(
-            "The reason has {chars} characters, and at most {} fit: say it shorter.",
+            "The reason has {chars} characters, and the maximum is {}. Use a shorter reason.",
             Reason::MAX_CHARS
         ))
     };
     let read = Reason::read(text).map_err(too_long)?;
     read.ok_or_else(|| {
         wrong(
-            "Say in a few words why, so that whoever finds applies stopped knows what to wait for."
+            "Give a short reason, so that people whose applies are stopped know what to wait for."
                 .to_owned(),
         )
     })
@@ -156,10 +155,10 @@ fn dir(text: &str) -> Result<RepoPath, ApplyLockProblem> {
     })
 }
 
-/// Formats besides RFC 3339: what the field of a page sends, and what people write.
+/// Formats besides RFC 3339: the format of the page's field, and common spellings.
 const WITH_ZONE: [&str; 2] = ["%Y-%m-%dT%H:%M%#z", "%Y-%m-%dT%H:%M:%S%#z"];
 const IN_UTC: [&str; 2] = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"];
-/// Longest text that is a time.
+/// Maximum length of a text that is read as a time.
 const TIME_CHARS: usize = 40;
 
 fn time(text: &str) -> Result<DateTime<Utc>, ApplyLockProblem> {
@@ -184,7 +183,7 @@ fn time(text: &str) -> Result<DateTime<Utc>, ApplyLockProblem> {
     found.filter(|_| text.len() <= TIME_CHARS && plain.as_bytes().get(4) == Some(&b'-')).ok_or_else(|| {
         let shown: String = text.chars().take(TIME_CHARS).collect();
         let text =
-            format!("`{shown}` is not a day and time. Write them in UTC, as in 2026-12-24T18:00Z, or leave it out.");
+            format!("`{shown}` is not a date and time. Write it in UTC, as in 2026-12-24T18:00Z, or leave it out.");
         ApplyLockProblem::new(ApplyLockField::Until, text)
     })
 }

@@ -149,7 +149,7 @@ async fn what_is_wrong_is_said_at_the_field_and_what_was_typed_stays() {
         ),
         (
             "scope=repo&reason=x",
-            &["Name the repository with its host"],
+            &["Give the repository with its host"],
         ),
         (
             "scope=repo&reason=x&repo=infra",
@@ -161,7 +161,7 @@ async fn what_is_wrong_is_said_at_the_field_and_what_was_typed_stays() {
         ),
         (
             "scope=path&reason=x&dir=net",
-            &["Name the repository of the directory"],
+            &["Give the repository of the directory"],
         ),
         (
             "scope=path&reason=x&repo=github.com%2Fa%2Fb&dir=..%2Fx",
@@ -171,7 +171,7 @@ async fn what_is_wrong_is_said_at_the_field_and_what_was_typed_stays() {
             "scope=server&reason=x&until=2026-03-04T05%3A00",
             &["2026-03-04 05:00 UTC is over: it is 2026-03-04 05:06 UTC now"],
         ),
-        ("reason=x", &["Choose above which applies are to stop"]),
+        ("reason=x", &["Choose above which applies to stop"]),
     ];
     for (fields, problems) in cases {
         let answer = browser.post("/apply-locks", fields).await;
@@ -345,13 +345,13 @@ async fn a_wrong_request_is_answered_with_the_field_and_the_way_out() {
             r#"{"reason": "x", "dir": "net"}"#,
             422,
             json!("repo"),
-            "“repo”: A directory is one of a repository",
+            "“repo”: A directory needs its repository",
         ),
         (
             r#"{"reason": "x", "repo": ""}"#,
             422,
             json!("repo"),
-            "“repo”: It is empty. Give it a value, or leave it out.",
+            "“repo”: The value is empty. Give a value, or leave the field out.",
         ),
         (
             r#"{"reason": "x", "repo": "infra"}"#,
@@ -369,7 +369,7 @@ async fn a_wrong_request_is_answered_with_the_field_and_the_way_out() {
             r#"{"reason": "x", "until": "3d"}"#,
             422,
             json!("until"),
-            "Write them in UTC, as in 2026-12-24T18:00Z",
+            "Write it in UTC, as in 2026-12-24T18:00Z",
         ),
         (
             r#"{"reason": "x", "path": "net"}"#,

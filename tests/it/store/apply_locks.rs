@@ -251,7 +251,7 @@ async fn what_is_not_understood_is_listed_stops_everything_and_can_be_ended(db: 
     let event = db.store().lock_event_list(1).await.unwrap().remove(0);
     assert_eq!(
         event.event.cause.reason,
-        "as the test wants it; set for what is not understood here, \"team acme/ops\", by ada on 2026-03-01 00:00 UTC: x"
+        "as the test wants it; set for the unknown scope \"team acme/ops\", by ada on 2026-03-01 00:00 UTC: x"
     );
     assert!(matches!(
         begin_apply(db.store(), &plan).await,

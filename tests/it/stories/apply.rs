@@ -511,7 +511,7 @@ async fn applies_that_are_switched_off_at_the_last_moment_are_refused(backend: B
     assert!(
         comment.contains(
             "**Apply refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until \
-             somebody allows them again. Nobody said why."
+             somebody allows them again. No reason was given."
         ),
         "{comment}"
     );

@@ -90,7 +90,7 @@ async fn a_repository_that_is_frozen_applies_nothing_until_the_time_is_over(back
         .event;
     assert_eq!(
         event.cause.reason,
-        "its time ended; set by olga on 2026-03-02 09:00 UTC: no changes over the weekend"
+        "it expired; set by olga on 2026-03-02 09:00 UTC: no changes over the weekend"
     );
     bot.end(&BOTH).await;
 }

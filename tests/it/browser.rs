@@ -386,7 +386,7 @@ async fn without_scripts_applies_are_stopped_and_allowed_and_a_lock_is_given_bac
     assert_none(&seen.problems);
     assert!(
         seen.stopped
-            .contains("All applies are stopped. What was running already goes on"),
+            .contains("All applies are stopped. Running applies continue"),
         "{}",
         seen.stopped
     );
@@ -402,7 +402,7 @@ async fn without_scripts_applies_are_stopped_and_allowed_and_a_lock_is_given_bac
     );
     assert!(
         seen.released
-            .contains("The lock is given back and its plans are discarded."),
+            .contains("The lock was released, and its plans were discarded."),
         "{}",
         seen.released
     );

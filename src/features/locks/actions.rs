@@ -1,4 +1,4 @@
-//! Taking locks from pulls, for the pages and the API: who may, what came of it, and how that is said.
+//! Releases locks and hands them over for the pages and the API: permission, result and messages.
 
 use crate::config::access::Asker;
 use crate::handlers::authz::Resource;
@@ -9,24 +9,24 @@ use crate::kit::web::reach::Sight;
 use crate::locks::{Gave, Given, Giving};
 use crate::model::{Lock, LockId, LockName, PullNumber, Reason};
 
-/// What somebody wants to be done with a lock.
+/// Request to take a lock from its pull.
 pub(super) struct LockWish {
-    /// The pull that gets it; `None`: the first in line.
+    /// Pull that gets the lock. `None`: the first in the queue.
     pub to: Option<PullNumber>,
-    /// In spite of what goes on under it.
+    /// True if the lock is taken even if it is in use.
     pub force: bool,
-    /// Why.
+    /// Reason of the request.
     pub reason: Option<Reason>,
 }
 
-/// Reads a reason that came over the network.
+/// Reads a reason from a request.
 pub(super) fn read_reason(text: &str) -> Result<Option<Reason>, Failure> {
     Reason::read(text).map_err(|problem| {
-        Failure::unusable_field("reason", &problem.to_string(), "Say it in fewer words.")
+        Failure::unusable_field("reason", &problem.to_string(), "Use a shorter reason.")
     })
 }
 
-/// Takes a lock from its pull for somebody who may. `asked` is how the lock was named.
+/// Takes a lock from its pull if the user may. `asked` is the requested name of the lock.
 pub(super) async fn give_lock(
     web: &Web,
     id: LockId,
@@ -58,15 +58,15 @@ pub(super) async fn give_lock(
     }
 }
 
-/// Which lock a text means.
+/// Lock that a text names.
 pub(super) enum Found {
     One(Box<Lock>),
-    /// Locks of the same classic name: on several hosts, or with a path and a project that read alike.
+    /// Several locks with the same classic name: on several hosts, or with a path and a project that read the same.
     Several,
     None,
 }
 
-/// Looks for a lock as [`find_lock`] does, among those that somebody may see.
+/// Finds a lock like [`find_lock`], if the user may see it.
 pub(super) async fn find_seen_lock(
     web: &Web,
     sight: &Sight,
@@ -75,13 +75,13 @@ pub(super) async fn find_seen_lock(
     let found = find_lock(web, asked).await?;
     match &found {
         Found::One(lock) => sight.must_see(&Resource::Lock(lock)).await?,
-        // Nothing is told of either.
+        // Neither reveals anything.
         Found::Several | Found::None => {}
     }
     Ok(found)
 }
 
-/// Looks for a lock by identifier or classic name (see [`LockName`]); with the host before it, a name means one lock.
+/// Finds a lock by identifier or classic name (see [`LockName`]). With the host in front, a name means one lock.
 async fn find_lock(web: &Web, asked: &str) -> Result<Found, Failure> {
     if let Ok(id) = asked.parse::<LockId>() {
         let lock = web.store.lock_get(id).await?;
@@ -99,7 +99,7 @@ async fn find_lock(web: &Web, asked: &str) -> Result<Found, Failure> {
     )
 }
 
-/// The one lock that a script means.
+/// Finds the one lock that a script names.
 pub(super) async fn the_lock(web: &Web, sight: &Sight, asked: &str) -> Result<Lock, Failure> {
     match find_seen_lock(web, sight, asked).await? {
         Found::One(lock) => Ok(*lock),

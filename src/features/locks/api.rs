@@ -1,8 +1,8 @@
-//! One lock: `GET /api/locks/{id}`, and what can be done with it:
+//! One lock: `GET /api/locks/{id}`, and its changes:
 //! `POST /api/locks/{id}/release`, `POST /api/locks/{id}/hand-over`.
 //!
-//! `{id}` is the identifier, or the classic name with or without the host, percent-encoded or not. What changes something
-//! wants the password and refuses browsers, as every route for scripts does.
+//! `{id}` is the identifier, or the classic name with or without the host, percent-encoded or not. A change requires the
+//! password and refuses browsers, as every route for scripts does.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) async fn show(
     Ok(Json(LockFactsJson::from(&facts)))
 }
 
-/// What a change may say; each address knows which fields it takes.
+/// Body of a change. Each route checks which fields it takes.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Wanted {
@@ -39,16 +39,16 @@ pub(super) struct Wanted {
     force: bool,
 }
 
-/// What was done.
+/// Result of a change.
 #[derive(Serialize)]
 pub(super) struct Done {
-    /// The lock as it was held.
+    /// The lock before the change.
     lock: LockJson,
-    /// A plan that could have been applied is discarded.
+    /// True if a plan was discarded that could have been applied.
     plan_discarded: bool,
-    /// Plans under way that are asked to stop.
+    /// Number of plans under way that will be interrupted.
     plans_interrupted: usize,
-    /// Who has it now.
+    /// Lock of the new holder.
     now: Option<LockJson>,
 }
 
@@ -91,12 +91,12 @@ pub(super) async fn change(
 }
 
 fn receiver(pull: Option<i64>) -> Result<PullNumber, Failure> {
-    let way_out = "Give the number of a pull request that waits: GET of this lock lists them.";
+    let way_out = "Give the number of a queued pull request. GET of this lock lists them.";
     match pull {
         Some(number) if number > 0 => Ok(PullNumber(number)),
         Some(_) => Err(Failure::unusable_field(
             "pull",
-            "it is no number of a pull request",
+            "it is not the number of a pull request",
             way_out,
         )),
         None => Err(Failure::unusable_field("pull", "it is missing", way_out)),
@@ -104,6 +104,7 @@ fn receiver(pull: Option<i64>) -> Result<PullNumber, Failure> {
 }
 
 fn not_taken() -> Failure {
-    let problem = "a release does not take it: the first in line gets the lock";
-    Failure::unusable_field("pull", problem, "Leave it out, or ask …/hand-over.")
+    let problem =
+        "a release does not take it, because the first pull request in the queue gets the lock";
+    Failure::unusable_field("pull", problem, "Leave it out, or use …/hand-over.")
 }

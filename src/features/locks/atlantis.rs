@@ -1,4 +1,4 @@
-//! The routes that Atlantis has for locks, in the shapes that its clients know (reference 11.4): `GET /api/locks` and
+//! The routes of Atlantis for locks, in the formats that its clients know (reference 11.4): `GET /api/locks` and
 //! `DELETE /locks?id=…`.
 
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::kit::web::reach::Sight;
 use crate::kit::web::{Failure, Web};
 use crate::model::{Lock, LockName};
 
-/// Every lock, newest first.
+/// All locks, newest first.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Locks {
     locks: Vec<LockJson>,
 }
 
-/// One lock in the words of reference 11.4. What Atlantis does not tell comes last.
+/// One lock in the format of reference 11.4. Fields that Atlantis does not have come last.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct LockJson {
@@ -41,20 +41,20 @@ struct LockJson {
     id: String,
     host: String,
     reason: String,
-    /// What an application is called that holds it.
+    /// Title of the application that holds the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     application: Option<String>,
 }
 
-/// `?owner=…`, which Atlantis has not.
+/// `?owner=…`, which Atlantis does not have.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Which {
-    /// Those in repositories that this owner has claimed.
+    /// Owner of the repositories of the listed locks.
     owner: Option<String>,
 }
 
-/// Answers with every lock that may be seen.
+/// Answers with every lock that the user may see.
 pub(super) async fn list(
     State(web): State<Arc<Web>>,
     sight: Sight,
@@ -97,13 +97,13 @@ impl From<&Lock> for LockJson {
 
 const BY_A_SCRIPT: &str = "by a script";
 
-/// The lock that is meant: its identifier or its classic text.
+/// The requested lock: its identifier or its classic name.
 #[derive(Default, Deserialize)]
 pub(super) struct WhichLock {
     id: Option<String>,
 }
 
-/// `DELETE /locks?id=…`: by force, as Atlantis does it.
+/// `DELETE /locks?id=…`: releases by force, as Atlantis does.
 pub(super) async fn discard(
     State(web): State<Arc<Web>>,
     Script(who): Script,
@@ -118,5 +118,5 @@ pub(super) async fn discard(
         reason: read_reason(BY_A_SCRIPT)?,
     };
     give_lock(&web, lock.id, &asked, &who.by_script(), wish).await?;
-    Ok("The lock is given back and its plans are discarded.\n")
+    Ok("The lock was released, and its plans were discarded.\n")
 }

@@ -1,7 +1,7 @@
 //! `lockkeeper locks (list | show | release | hand-over)`: the locks, on the server's database.
 //!
-//! Whoever may read the database may do everything, so nobody is asked for permission. What pull requests are told is put
-//! into the queue of the server, in the same transaction.
+//! Everybody who may read the database may do everything, so nobody's permission is checked. Comments on pull requests are
+//! queued in the same transaction, and a server posts them.
 
 mod show;
 
@@ -16,7 +16,7 @@ use crate::locks::{Gave, Giving};
 use crate::model::{CommandId, Lock, LockId, LockName, PullNumber, Reason, RepoId};
 use crate::store::Store;
 
-/// The word that starts comments, where nobody says another.
+/// Word that starts commands in comments, unless another one is configured.
 const EXECUTABLE: &str = "lockkeeper";
 const HOW_IDS_ARE_WRITTEN: &str = "Identifier, or [host/]owner/repo/path/workspace";
 
@@ -47,23 +47,23 @@ fn command() -> Command {
                 .long("repo")
                 .value_name("REPO")
                 .value_parser(value_parser!(String))
-                .help("Only those of this repository, as [host/]owner/repo"),
+                .help("Only locks of this repository, as [host/]owner/repo"),
         );
     let show = Command::new("show")
-        .about("Show a lock: who holds it, what goes on under it, who waits, what happened to it")
+        .about("Show a lock: its holder, its use, its queue and its history")
         .args([id(), json()]);
     let release = Command::new("release")
-        .about("Take a lock from its pull request; the first in line gets it")
+        .about("Release a lock; the first pull request in the queue gets it")
         .long_about(
-            "Takes a lock from its pull request and discards the plans under it; the first in line gets it.\n\nRefused \
-             while a command of the pull request works under it, and when something was applied under it that is not \
-             merged; --force does it all the same, but never while an apply is running. The pull requests are told by \
-             the server, as soon as one runs.",
+            "Releases a lock and discards the plans under it. The first pull request in the queue gets the lock.\n\nRefused \
+             while a command of the pull request works under it, and if something was applied under it that is not merged. \
+             --force releases it in spite of both, but never while an apply is running. The server posts a comment on both \
+             pull requests, as soon as it runs.",
         )
         .arg(id())
         .args(how());
     let hand_over = Command::new("hand-over")
-        .about("Give a lock to a pull request that waits for it, whatever its place in the line")
+        .about("Hand a lock over to a queued pull request, regardless of its place")
         .arg(id())
         .arg(
             Arg::new("to")
@@ -71,11 +71,11 @@ fn command() -> Command {
                 .value_name("PULL")
                 .required(true)
                 .value_parser(pull_number)
-                .help("Number of the pull request that gets it"),
+                .help("Number of the pull request that gets the lock"),
         )
         .args(how());
     Command::new("locks")
-        .about("Look at locks, release them, hand them over")
+        .about("Show locks, release them, and hand them over")
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .subcommands(
@@ -89,11 +89,13 @@ fn how() -> [Arg; 2] {
             .long("reason")
             .value_name("TEXT")
             .value_parser(reason)
-            .help("Why, for both pull requests and the audit log"),
+            .help("Reason, for both pull requests and the audit log"),
         Arg::new("force")
             .long("force")
             .action(ArgAction::SetTrue)
-            .help("Also when the lock is in use or something was applied under it; needs --reason"),
+            .help(
+                "Release it even if it is in use or something was applied under it; needs --reason",
+            ),
     ]
 }
 
@@ -106,13 +108,13 @@ fn pull_number(text: &str) -> Result<PullNumber, String> {
         .filter(|number| *number > 0);
     number
         .map(PullNumber)
-        .ok_or_else(|| "a pull request is named by its number, as in 12".to_owned())
+        .ok_or_else(|| "it is not the number of a pull request, such as 12".to_owned())
 }
 
 fn reason(text: &str) -> Result<Reason, String> {
     match Reason::read(text) {
         Ok(Some(reason)) => Ok(reason),
-        Ok(None) => Err("it is empty: say why in a few words".to_owned()),
+        Ok(None) => Err("it is empty: give a short reason".to_owned()),
         Err(problem) => Err(problem.to_string()),
     }
 }
@@ -179,11 +181,11 @@ async fn run_show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'
     Ok(Exit::Success)
 }
 
-/// The one lock that is meant.
+/// Finds the one lock that the arguments name.
 async fn find(store: &Store, matches: &ArgMatches) -> anyhow::Result<Lock> {
     let asked: &String = matches.get_one("id").expect("clap demands it");
     let nobody = || {
-        format!("no lock is known as {asked:?}: `lockkeeper locks list` shows those that are held")
+        format!("there is no lock {asked:?}: `lockkeeper locks list` lists the locks that are held")
     };
     if let Ok(id) = asked.parse::<LockId>() {
         return store
@@ -203,7 +205,7 @@ async fn find(store: &Store, matches: &ArgMatches) -> anyhow::Result<Lock> {
             let ids =
                 [both.0, both.1].map(|lock| format!("{} on {}", lock.id, lock.key.repo.host()));
             bail!(
-                "more than one lock is known as {asked:?}: name one by its identifier: {}",
+                "more than one lock has the name {asked:?}. Use the identifier of one of them: {}",
                 ids.join(", ")
             )
         }
@@ -232,13 +234,13 @@ async fn run_give(
         SystemClock.now(),
     )
     .await;
-    match gave.context("the lock could not be taken from its pull request")? {
+    match gave.context("the lock could not be released")? {
         Gave::Done(given) => {
             terminal.line(show::done(&giving, &given))?;
-            terminal.note("The pull requests are told by the server, at once if it runs, else when it starts.");
+            terminal.note("The server posts a comment on the pull requests: now if it runs, otherwise when it starts.");
             Ok(Exit::Success)
         }
-        Gave::NotHeld => bail!("the lock was given back in the meantime"),
+        Gave::NotHeld => bail!("the lock was released in the meantime"),
         Gave::Refused(lock, why) => {
             let Explanation {
                 message, way_out, ..
@@ -247,7 +249,7 @@ async fn run_give(
                 "error: {message} Nothing was changed.\n{way_out}"
             ));
             if giving.reason.is_none() || !giving.force {
-                terminal.note("(Force is --force, a reason --reason TEXT.)");
+                terminal.note("(To use force, add --force and --reason TEXT.)");
             }
             Ok(Exit::Failure)
         }
@@ -266,7 +268,7 @@ mod tests {
             (&["locks", "release"][..], "<ID>"),
             (
                 &["locks", "release", "x", "--reason", " "][..],
-                "it is empty: say why in a few words",
+                "it is empty: give a short reason",
             ),
             (
                 &["locks", "release", "x", "--reason", &"x".repeat(301)][..],
@@ -275,7 +277,7 @@ mod tests {
             (&["locks", "hand-over", "x"][..], "--to <PULL>"),
             (
                 &["locks", "hand-over", "x", "--to", "0"][..],
-                "a pull request is named by its number, as in 12",
+                "it is not the number of a pull request, such as 12",
             ),
         ] {
             let (exit, _, err) = call(args);

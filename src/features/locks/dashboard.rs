@@ -1,4 +1,4 @@
-//! `/` and `/locks`: the locks, what stops applies, and what was asked for lately.
+//! `/` and `/locks`: the locks, the switch for applies, and the recent commands.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{Failure, Web};
 use crate::model::Lock;
 
-/// Locks on one page; a search finds the others.
+/// Maximum number of locks on the page; a search finds the others.
 const LOCKS_SHOWN: usize = 300;
 
 /// `?q=…&owner=…&notice=…`
@@ -25,13 +25,13 @@ const LOCKS_SHOWN: usize = 300;
 #[serde(default)]
 pub(super) struct Wish {
     q: String,
-    /// Only what is in repositories that this owner has claimed.
+    /// Owner of the repositories to show.
     owner: String,
     notice: String,
 }
 
-/// What a page that changed something says afterwards. A code in the address and not a text, so that nobody can put
-/// words into our mouth.
+/// Message after a change. The address carries a code and not a text, so that nobody can make the page show other
+/// texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     Released,
@@ -42,7 +42,7 @@ pub(super) enum Notice {
 impl Notice {
     const ALL: [Self; 3] = [Self::Released, Self::TakenAway, Self::HandedOver];
 
-    /// As it stands in the address.
+    /// Returns the code in the address.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Released => "released",
@@ -54,13 +54,13 @@ impl Notice {
     const fn text(self) -> &'static str {
         match self {
             Self::Released => {
-                "The lock is given back and its plans are discarded. The pull request is told."
+                "The lock was released, and its plans were discarded. Lockkeeper posts a comment on the pull request."
             }
             Self::TakenAway => {
-                "The lock is taken away and its plans are discarded. The pull request is told."
+                "The lock was taken away, and its plans were discarded. Lockkeeper posts a comment on the pull request."
             }
             Self::HandedOver => {
-                "The lock is handed over and its plans are discarded. Both pull requests are told."
+                "The lock was handed over, and its plans were discarded. Lockkeeper posts a comment on both pull requests."
             }
         }
     }
@@ -77,19 +77,19 @@ impl Notice {
 struct View {
     q: String,
     owner: String,
-    /// This page again, with the search and without the notice.
+    /// Link to the page with the search and without the message.
     here: String,
     notice: Option<&'static str>,
     apply_lock: Option<apply_locks::ApplyLockView>,
-    /// Apply locks besides that one.
+    /// Number of apply locks besides that one.
     other_apply_locks: usize,
     locks: Vec<LockLine>,
-    /// How many are held.
+    /// Number of all locks.
     held: usize,
-    /// How many of them the search found.
+    /// Number of locks that the search found.
     found: usize,
     commands: Vec<CommandLine>,
-    /// Whether the name of a repository does not say on which host it is.
+    /// True if the locks are on several hosts, so that names of repositories need the host.
     several_hosts: bool,
 }
 
@@ -111,7 +111,7 @@ impl LockLine {
         &self.pull.host
     }
 
-    /// As seen now.
+    /// Formats a lock as of now.
     pub fn new(lock: &Lock, now: DateTime<Utc>) -> Self {
         Self {
             id: lock.id.to_string(),
@@ -126,7 +126,7 @@ impl LockLine {
     }
 }
 
-/// Shows the page.
+/// Shows the dashboard, with a search.
 pub(super) async fn show(
     State(web): State<Arc<Web>>,
     visitor: Visitor,

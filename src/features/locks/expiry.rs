@@ -16,7 +16,7 @@ use crate::store::{ExpiredLock, IdleLock, NewJob};
 
 pub(super) const RECONCILER: Reconciler = Reconciler::new(
     "idle_locks",
-    "Warns pull requests whose locks are near their time limit (repo_locks.ttl), and gives back those that are over it.",
+    "Warns pull requests whose locks are near their time limit (repo_locks.ttl), and releases those that are over it.",
     Duration::from_mins(1),
     |ctx| Box::pin(tick(ctx)),
 );
@@ -87,7 +87,7 @@ async fn act(ctx: &Ctx, pull: &PullRef, due: Due) -> anyhow::Result<usize> {
     let cause = |reason: String| Cause::new(Actor::lockkeeper(Origin::Reconciler), reason);
     let mut done = 0;
     if let Some(ends_at) = ends_at {
-        let cause = cause("the pull is warned of the time limit".to_owned());
+        let cause = cause("the pull request was warned of the time limit".to_owned());
         done += ctx
             .store
             .lock_warn(pull, &warn, &cause, |locks| {
@@ -98,7 +98,7 @@ async fn act(ctx: &Ctx, pull: &PullRef, due: Due) -> anyhow::Result<usize> {
     }
     if !end.is_empty() {
         let cause = cause(format!(
-            "nothing happened at the pull request for {}",
+            "the pull request had no activity for {}",
             crate::render::span(ttl)
         ));
         let expired = ctx
@@ -108,7 +108,7 @@ async fn act(ctx: &Ctx, pull: &PullRef, due: Due) -> anyhow::Result<usize> {
             })
             .await?;
         if !expired.is_empty() {
-            info!(%pull, locks = expired.len(), "Locks went back because their time limit was over");
+            info!(%pull, locks = expired.len(), "Locks expired");
         }
         done += expired.len();
     }

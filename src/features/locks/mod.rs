@@ -3,14 +3,14 @@
 //!
 //! | File | Content |
 //! |---|---|
-//! | `actions.rs` | finds the lock that somebody means, and releases it or hands it over for somebody who may |
+//! | `actions.rs` | finds the requested lock, and releases it or hands it over if the user may |
 //! | `view.rs` | everything about one lock, as API and command line show it |
 //! | `dashboard.rs` | `/` and `/locks` |
 //! | `page.rs` | `/locks/{id}` |
 //! | `api.rs` | `/api/locks/{id}` |
 //! | `atlantis.rs` | `/api/locks` and `DELETE /locks`, which scripts of Atlantis call |
 //! | `cli.rs` | `lockkeeper locks` |
-//! | `expiry.rs` | warns about locks that nobody uses, and releases them when their time limit is over |
+//! | `expiry.rs` | warns about unused locks, and releases them when they expire |
 
 mod actions;
 mod api;

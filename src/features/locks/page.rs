@@ -1,4 +1,4 @@
-//! One lock: everything about it, and the ways to take it from its pull.
+//! One lock: all facts about it, and the forms that release it or hand it over.
 
 use std::sync::Arc;
 
@@ -31,20 +31,20 @@ struct View {
     /// The classic text form.
     classic: String,
     plans: Vec<PlanLine>,
-    /// Why it cannot be released, if it cannot.
+    /// Reason why it cannot be released without force, if there is one.
     obstacle: Option<Obstacle>,
-    /// How many wait, and those who are shown.
+    /// Number of queued pulls; not all of them are shown.
     waiting: usize,
     waiters: Vec<WaiterLine>,
     history: Vec<EventLine>,
 }
 
-/// What keeps the lock with its pull.
+/// Reason why the pull keeps the lock.
 #[derive(Serialize)]
 struct Obstacle {
     message: String,
     way_out: String,
-    /// Not even by force.
+    /// True if even force does not help.
     absolute: bool,
 }
 
@@ -59,15 +59,15 @@ impl Obstacle {
     }
 }
 
-/// A pull in line.
+/// A pull in the queue.
 #[derive(Serialize)]
 struct WaiterLine {
     pull: PullName,
-    /// The project it waits for, where that is not all that the lock covers.
+    /// Name of the project that it waits for, if that is not all that the lock covers.
     name: Option<String>,
     asker: String,
     since: Stamp,
-    /// It waits for exactly this lock.
+    /// True if it waits for exactly this lock.
     exactly: bool,
 }
 
@@ -87,7 +87,7 @@ impl WaiterLine {
     }
 }
 
-/// Something that happened to the lock.
+/// An event of the lock.
 #[derive(Serialize)]
 struct EventLine {
     what: &'static str,
@@ -221,7 +221,7 @@ async fn lead_to(web: &Web, sight: &Sight, asked: &str) -> Result<Response, Fail
     Ok(Redirect::to(&web.link(&path)).into_response())
 }
 
-/// What is to be done: release, unless a pull is named or it is done by force.
+/// Form of a change: a release, unless `to` or `force` is given.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Wish {
@@ -230,8 +230,8 @@ pub(super) struct Wish {
     reason: String,
 }
 
-/// `POST /locks/{id}`: takes the lock from its pull. Takes identifiers only, so that nobody gives away another lock than
-/// the one that was shown.
+/// `POST /locks/{id}`: takes the lock from its pull. Accepts only identifiers, so that nobody releases another lock than
+/// the one on the page.
 pub(super) async fn change(
     State(web): State<Arc<Web>>,
     Segment(asked): Segment,
@@ -261,7 +261,7 @@ fn read_pull(text: &str) -> Result<Option<PullNumber>, Failure> {
     let wrong = |_| {
         Failure::unusable_field(
             "to",
-            "it is no number of a pull request",
+            "it is not the number of a pull request",
             "Reload the page and try again.",
         )
     };
@@ -270,7 +270,7 @@ fn read_pull(text: &str) -> Result<Option<PullNumber>, Failure> {
         .map_err(wrong)
 }
 
-/// To the dashboard, with a notice.
+/// Redirects to the dashboard with a message.
 fn back(web: &Web, notice: Notice) -> Redirect {
     Redirect::to(&web.link(&format!("/?notice={}", notice.code())))
 }

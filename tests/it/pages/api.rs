@@ -91,7 +91,7 @@ async fn a_script_with_the_password_uses_the_classic_routes() {
     );
     assert_eq!(
         script(&browser, "POST", "/apply/lock").await,
-        said("All applies were stopped before.")
+        said("All applies were already stopped.")
     );
     assert_eq!(stopped(&world.store).await.unwrap().holder, "ops");
     assert_eq!(
@@ -105,7 +105,7 @@ async fn a_script_with_the_password_uses_the_classic_routes() {
     let path = "/locks?id=acme%2Finfra%2Fa%20b%2Fprod%2F";
     assert_eq!(
         script(&browser, "DELETE", path).await,
-        said("The lock is given back and its plans are discarded.")
+        said("The lock was released, and its plans were discarded.")
     );
     assert_eq!(
         script(&browser, "DELETE", path).await.0,

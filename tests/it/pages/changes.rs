@@ -34,7 +34,7 @@ async fn all_applies_are_stopped_with_a_reason_and_allowed_again() {
     let page = browser.get(answer.header("location")).await;
     let text = page.text();
     assert!(
-        text.contains("All applies are stopped. What was running already goes on to its end."),
+        text.contains("All applies are stopped. Running applies continue to their end."),
         "{text}"
     );
     assert!(page.body.contains("&lt;b&gt;database on fire&lt;/b&gt;"));
@@ -90,7 +90,7 @@ async fn applies_are_not_stopped_without_a_reason_and_the_reason_is_not_endless(
     assert!(
         answer
             .text()
-            .contains("The reason has 400 characters, and at most 300 fit"),
+            .contains("The reason has 400 characters, and the maximum is 300"),
         "{}",
         answer.text()
     );
@@ -260,7 +260,7 @@ async fn a_lock_is_released_and_the_page_says_so() {
     assert_eq!(world.store.lock_list().await.unwrap(), []);
     let text = browser.get("/?notice=released").await.text();
     assert!(
-        text.starts_with("Dashboard\nThe lock is given back and its plans are discarded."),
+        text.starts_with("Dashboard\nThe lock was released, and its plans were discarded."),
         "{text}"
     );
     let again = browser.post(&path, "").await;

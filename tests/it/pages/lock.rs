@@ -243,7 +243,7 @@ async fn a_lock_is_handed_to_one_that_waits() {
             .get("/?notice=handed-over")
             .await
             .text()
-            .contains("The lock is handed over")
+            .contains("The lock was handed over")
     );
     let now = world.store.lock_list().await.unwrap().remove(0);
     assert_eq!(now.pull.number.0, 14);

@@ -373,7 +373,7 @@ async fn locks_are_shown_released_and_handed_over_on_the_command_line(backend: B
     assert!(
         shown
             .out
-            .contains("Waiting in line: 2\n  1. #2 by alice since 2026-03-02T09:00:00Z\n"),
+            .contains("Queue: 2\n  1. #2 by alice since 2026-03-02T09:00:00Z\n"),
         "{}",
         shown.out
     );
@@ -404,7 +404,7 @@ async fn locks_are_shown_released_and_handed_over_on_the_command_line(backend: B
         unknown.code == 1
             && unknown
                 .err
-                .contains("no lock is known as \"acme/infra/nowhere/default\"")
+                .contains("there is no lock \"acme/infra/nowhere/default\"")
     );
 
     let id = the_lock(&bot).await.id.to_string();
@@ -423,7 +423,7 @@ async fn locks_are_shown_released_and_handed_over_on_the_command_line(backend: B
     );
     assert!(
         done.err
-            .contains("The pull requests are told by the server"),
+            .contains("The server posts a comment on the pull requests"),
         "{}",
         done.err
     );

@@ -1,4 +1,4 @@
-//! Locks as lines of a terminal. Names and reasons come from others, and a terminal must not obey them.
+//! Formats locks for a terminal. Names and reasons come from other people, and a terminal must not obey them.
 
 use crate::features::locks::view::LockFacts;
 use crate::handlers::locks::explain;
@@ -19,7 +19,7 @@ pub(super) fn line(lock: &Lock) -> String {
     ))
 }
 
-/// Everything about a lock.
+/// Formats all facts about a lock.
 pub(super) fn lines(facts: &LockFacts, executable: &str) -> Vec<String> {
     let lock = &facts.lock;
     let mut lines = vec![
@@ -40,7 +40,7 @@ pub(super) fn lines(facts: &LockFacts, executable: &str) -> Vec<String> {
             explained.message, explained.way_out
         ));
     }
-    lines.push(format!("Waiting in line: {}", facts.waiters.len()));
+    lines.push(format!("Queue: {}", facts.waiters.len()));
     lines.extend(
         (1..)
             .zip(&facts.waiters)
@@ -81,7 +81,7 @@ fn event(kept: &LockEvent) -> String {
     )
 }
 
-/// What was done.
+/// Formats the result of a change.
 pub(super) fn done(giving: &Giving, given: &Given) -> String {
     let verb = match (giving.to, giving.force) {
         (Some(_), _) => "Handed over",
@@ -90,7 +90,7 @@ pub(super) fn done(giving: &Giving, given: &Given) -> String {
     };
     let now = match &given.now {
         Some(now) => format!("pull request #{} has it now", now.pull.number),
-        None => "nobody waited, so it is free".to_owned(),
+        None => "the queue is empty, so the lock is free".to_owned(),
     };
     let plans = match (given.interrupted.is_empty(), given.plan) {
         (false, _) => " The plan under way is interrupted.",

@@ -240,7 +240,7 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
                     "Ask for a sync",
                 ],
             ),
-            ("missing", site.at("/nowhere"), &["404", "Nothing is here"]),
+            ("missing", site.at("/nowhere"), &["404", "Page not found"]),
         ],
         &ALL_LOOKS,
     )

@@ -318,7 +318,7 @@ mod tests {
         let (exit, said) = leases(&dir, &["release", KEY, "--reason", " "]);
         assert_eq!(
             (exit, said.as_str()),
-            (Exit::Usage, "error: --reason: Say in a few words why\n")
+            (Exit::Usage, "error: --reason: Give a short reason\n")
         );
     }
 }

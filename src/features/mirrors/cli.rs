@@ -546,7 +546,7 @@ mod tests {
         let (exit, said) = repos(&dir, &["sync", "github.com/acme/infra", "--reason", " "]);
         assert_eq!(
             (exit, said.as_str()),
-            (Exit::Usage, "error: --reason: Say in a few words why\n")
+            (Exit::Usage, "error: --reason: Give a short reason\n")
         );
     }
 }

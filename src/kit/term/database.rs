@@ -69,7 +69,7 @@ pub(crate) async fn open(storage: &StorageConfig) -> anyhow::Result<Store> {
     {
         Some(store) => Ok(store),
         None => bail!(
-            "there is no database {url} yet (--database-url, --data-dir): a server makes it when it starts"
+            "there is no database {url} yet (--database-url, --data-dir). A server creates it when it starts"
         ),
     }
 }

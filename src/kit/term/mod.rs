@@ -66,7 +66,7 @@ pub(crate) fn actor() -> Actor {
 /// Reads the reason of a change, which must not be empty.
 pub(crate) fn reason(text: &str) -> Result<Reason, Usage> {
     let read = Reason::read(text).map_err(|error| Usage::new(format_args!("--reason: {error}")))?;
-    read.ok_or_else(|| Usage::new("--reason: Say in a few words why"))
+    read.ok_or_else(|| Usage::new("--reason: Give a short reason"))
 }
 
 /// Runs a future to its end on a new runtime.

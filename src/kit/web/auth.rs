@@ -98,7 +98,7 @@ fn known(web: &Web, auth: &WebAuth, extensions: &Extensions, headers: &HeaderMap
             remote,
             wrong,
             slowed,
-            "Somebody gave a wrong user or password for the dashboard"
+            "Wrong user name or password for the dashboard"
         );
     }
     Known::No

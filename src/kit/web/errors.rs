@@ -1,4 +1,4 @@
-//! Everything that can go wrong in front of people: what happened, and the way out (P10).
+//! Failures of the pages and the API: what happened, and the way out (P10).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -23,37 +23,37 @@ use crate::handlers::locks::Explanation;
 use crate::locks::WhyNot;
 use crate::model::{ApplicationProblem, OwnerName, RepoUrl};
 
-/// How changes and outputs are turned on where nobody signs in.
-const SIGN_IN: &str = "Whoever operates the server can set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD, and restart it.";
-/// Characters of a name that is not ours that are shown again.
+/// Way out on a server without sign-in, for everything that needs an account.
+const SIGN_IN: &str = "An administrator can set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD, and restart the server.";
+/// Maximum number of shown characters of a foreign name.
 const LONGEST_HOST_SHOWN: usize = 100;
 
-/// An answer that is not what was asked for. [`render`] makes a page or JSON of it.
+/// A failure instead of the requested answer. [`render`] turns it into a page or JSON.
 #[derive(Clone, Debug)]
 pub struct Failure {
     status: StatusCode,
     title: &'static str,
     message: String,
-    /// For programs, where there is more to tell than a sentence.
+    /// Details for programs, if there are more than a sentence.
     details: Option<Box<Details>>,
 }
 
-/// What a program can go by.
+/// Details of a failure that a program can use.
 #[derive(Clone, Debug, Serialize)]
 struct Details {
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
     reason: &'static str,
     way_out: String,
-    /// Whose it is, where that is in the way.
+    /// Owner that has claimed the repository, if that is the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
-    /// What is wrong field by field, for the page of a form.
+    /// Problems of single fields, for the page of a form.
     #[serde(skip)]
     problems: Vec<FieldProblem>,
 }
 
-/// What is wrong with a field, in words that stand beside it.
+/// Problem with a field, as text that is shown beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FieldProblem {
     pub field: String,
@@ -61,7 +61,7 @@ pub(crate) struct FieldProblem {
 }
 
 impl Failure {
-    /// An answer of this status; the title says what happened, the message what to do.
+    /// Creates a failure with this status. The title says what happened, the message what to do.
     pub(crate) fn new(status: StatusCode, title: &'static str, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -71,7 +71,7 @@ impl Failure {
         }
     }
 
-    /// With what a program can go by; people read the way out behind the message.
+    /// Adds details for programs. People read the way out after the message.
     fn with_details(self, field: Option<String>, reason: &'static str, way_out: &str) -> Self {
         let details = Details {
             field,
@@ -86,7 +86,7 @@ impl Failure {
         }
     }
 
-    /// With what is wrong field by field, as texts that were not made harmless to read yet.
+    /// Adds problems of single fields, whose texts are not escaped yet.
     fn with_problems<'a>(mut self, problems: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let problem = |(field, text): (&str, &str)| FieldProblem {
             field: shown(field),
@@ -98,12 +98,12 @@ impl Failure {
         self
     }
 
-    /// The status of the answer.
+    /// Returns the status of the answer.
     pub(crate) fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// What is wrong, and the way out.
+    /// Returns the problem and the way out.
     pub(crate) fn sentences(&self) -> String {
         let way_out = self
             .details
@@ -113,7 +113,7 @@ impl Failure {
         format!("{}{way_out}", self.message)
     }
 
-    /// What is wrong with fields, of which there can be several.
+    /// Returns the problems of single fields.
     pub(crate) fn problems(&self) -> Vec<FieldProblem> {
         let Some(details) = &self.details else {
             return Vec::new();
@@ -128,74 +128,72 @@ impl Failure {
         details.problems.clone()
     }
 
-    /// No route.
+    /// Failure for a path without a route.
     pub(crate) fn no_such_page() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
-            "Nothing is here",
+            "Page not found",
             "There is no page at this address.",
         )
     }
 
-    /// A route, but not for this verb.
+    /// Failure for a route that does not take this method.
     pub(crate) fn wrong_method() -> Self {
-        let message = "This address does not answer to that kind of request.";
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "Not this way", message)
-    }
-
-    /// A lock that nobody holds.
-    pub(crate) fn no_such_lock(asked: &str) -> Self {
-        let asked = shown(asked);
-        let message = format!(
-            "No lock is known as “{asked}”. Most likely it was given back already: that happens when its pull request is \
-             merged or closed, with an unlock comment, when its plan fails, or when somebody releases it here."
-        );
-        Self::new(StatusCode::NOT_FOUND, "This lock is not held", message)
-    }
-
-    /// A classic name that more than one lock goes by.
-    pub(crate) fn several_locks(asked: &str) -> Self {
-        let asked = shown(asked);
-        let message = format!(
-            "More than one lock is known as “{asked}”, and none was touched. Put the host before the name, as in \
-             github.com/owner/repo/path/workspace, or use the identifier that GET /api/locks shows as ID."
-        );
+        let message = "This address does not support that request method.";
         Self::new(
-            StatusCode::CONFLICT,
-            "This name means several locks",
+            StatusCode::METHOD_NOT_ALLOWED,
+            "Method not allowed",
             message,
         )
     }
 
-    /// A run that never was or was pruned.
-    pub(crate) fn no_such_run() -> Self {
-        let message = "No run has this name. The address may be cut short, or the run is older than what this server \
-                       keeps.";
-        Self::new(StatusCode::NOT_FOUND, "This run is not known", message)
+    /// Failure for a lock that nobody holds.
+    pub(crate) fn no_such_lock(asked: &str) -> Self {
+        let asked = shown(asked);
+        let message = format!(
+            "There is no lock “{asked}”. Most likely it was released. That happens when its pull request is merged or closed, \
+             with an unlock comment, when its plan fails, or when somebody releases it here."
+        );
+        Self::new(StatusCode::NOT_FOUND, "Lock not found", message)
     }
 
-    /// A run that is older than what is kept.
+    /// Failure for a classic name of more than one lock.
+    pub(crate) fn several_locks(asked: &str) -> Self {
+        let asked = shown(asked);
+        let message = format!(
+            "More than one lock has the name “{asked}”, and none was changed. Put the host before the name, as in \
+             github.com/owner/repo/path/workspace, or use the identifier that GET /api/locks shows as ID."
+        );
+        Self::new(StatusCode::CONFLICT, "Ambiguous lock name", message)
+    }
+
+    /// Failure for a run that never existed or was removed.
+    pub(crate) fn no_such_run() -> Self {
+        let message = "No run has this identifier. The address may be incomplete, or the run is older than the runs that \
+                       this server keeps.";
+        Self::new(StatusCode::NOT_FOUND, "Run not found", message)
+    }
+
+    /// Failure for a run that is older than the retention time.
     pub(crate) fn run_removed(kept: Duration, asked_at: DateTime<Utc>) -> Self {
         let days = kept.as_secs() / 86_400;
         let message = format!(
-            "Commands and their runs are removed after {days} days on this server (--keep-runs), and this one is of {}. What \
-             it came to is still in the comment on its pull request.",
+            "This server removes commands and their runs after {days} days (--keep-runs), and this one is from {}. The \
+             comment on its pull request still has the result.",
             asked_at.format("%Y-%m-%d")
         );
         Self::new(StatusCode::GONE, "This run was removed", message)
     }
 
-    /// A lock is left to its pull.
+    /// Failure for a lock that its pull keeps.
     pub(crate) fn lock_is_kept(why: WhyNot, explained: &Explanation) -> Self {
         let (status, title) = match why {
-            WhyNot::ReasonWanted => (StatusCode::UNPROCESSABLE_ENTITY, "A reason is missing"),
-            WhyNot::ApplyRunning => (StatusCode::CONFLICT, "An apply is running"),
-            WhyNot::PlanRunning | WhyNot::ApplyWaiting => {
-                (StatusCode::CONFLICT, "The lock is in use")
-            }
-            WhyNot::Applied => (StatusCode::CONFLICT, "Something was applied"),
-            WhyNot::NotInLine(_) => (StatusCode::CONFLICT, "Not in line"),
-            WhyNot::Circle(_) => (StatusCode::CONFLICT, "A circle"),
+            WhyNot::ReasonWanted => (StatusCode::UNPROCESSABLE_ENTITY, "Reason required"),
+            WhyNot::ApplyRunning => (StatusCode::CONFLICT, "Apply is running"),
+            WhyNot::PlanRunning | WhyNot::ApplyWaiting => (StatusCode::CONFLICT, "Lock in use"),
+            WhyNot::Applied => (StatusCode::CONFLICT, "Unmerged apply"),
+            WhyNot::NotInLine(_) => (StatusCode::CONFLICT, "Not queued"),
+            WhyNot::Circle(_) => (StatusCode::CONFLICT, "Circular wait"),
         };
         let message = in_quotes(&format!("{} Nothing was changed.", explained.message));
         let field = explained.field.map(str::to_owned);
@@ -206,45 +204,46 @@ impl Failure {
         )
     }
 
-    /// A field of a form or of a body that cannot be used.
+    /// Failure for a field of a form or of a body that cannot be used.
     pub(crate) fn unusable_field(field: &str, problem: &str, way_out: &str) -> Self {
         let message = format!(
             "The field “{}” cannot be used: {}. Nothing was changed.",
             shown(field),
             shown(problem)
         );
-        let failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Not usable", message);
+        let failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid input", message);
         failure
             .with_details(Some(shown(field)), "unusable", way_out)
             .with_problems([(field, problem)].into_iter())
     }
 
-    /// A body that is no JSON.
+    /// Failure for a body that is not JSON.
     pub(crate) fn unreadable_json(problem: &str) -> Self {
         let problem = in_quotes(&shown(problem));
         let message = format!("The body cannot be read as JSON: {problem}. Nothing was changed.");
-        let failure = Self::new(StatusCode::BAD_REQUEST, "Not readable", message);
+        let failure = Self::new(StatusCode::BAD_REQUEST, "Invalid JSON", message);
         failure.with_details(
             None,
             "unreadable",
-            "Send a JSON object, or nothing where every field can be left out.",
+            "Send a JSON object. If all fields are optional, the body can be empty.",
         )
     }
 
-    /// An apply is only cut off by somebody who says so.
+    /// Failure for interrupting an apply without confirmation.
     pub(crate) fn apply_must_be_confirmed() -> Self {
-        let message = "This apply is under way, so it was not interrupted: an apply that is cut off can leave the \
-                       infrastructure half changed. Open the page of the run again and use the button that says so.";
-        Self::new(StatusCode::CONFLICT, "An apply is running", message)
+        let message = "This apply is under way and was not interrupted, because that can leave the infrastructure half \
+                       changed. To interrupt it anyway, open the page of the run again and confirm it there.";
+        Self::new(StatusCode::CONFLICT, "Apply is running", message)
     }
 
-    /// Too late to cancel.
+    /// Failure for cancelling a command that has ended.
     pub(crate) fn command_is_over() -> Self {
-        let message = "The command had ended before it could be cancelled. Its page says how.";
+        let message =
+            "The command had ended before it could be cancelled. Its page shows the result.";
         Self::new(StatusCode::CONFLICT, "Too late to cancel", message)
     }
 
-    /// Something is wrong with an application.
+    /// Failure for an invalid application.
     pub(crate) fn wrong_application(problems: &[ApplicationProblem]) -> Self {
         Self::wrong_fields(
             problems
@@ -253,7 +252,7 @@ impl Failure {
         )
     }
 
-    /// Something is in the way of what was asked for: sentences.
+    /// Failure for a conflict, explained in sentences.
     pub(crate) fn in_the_way(title: &'static str, why: &str) -> Self {
         Self::new(
             StatusCode::CONFLICT,
@@ -262,22 +261,22 @@ impl Failure {
         )
     }
 
-    /// What is to be added goes by a name that is taken: a sentence.
+    /// Failure for a name that is taken, explained in a sentence.
     pub(crate) fn name_taken(why: &str, way_out: &str) -> Self {
-        Self::in_the_way("There before", why).with_details(
+        Self::in_the_way("Name already taken", why).with_details(
             Some("name".to_owned()),
             "name_taken",
             way_out,
         )
     }
 
-    /// Something is in the way of what was asked for, with a word for programs and a way out.
+    /// Failure for a conflict, with a word for programs and a way out.
     pub(crate) fn not_now(explained: &Explanation) -> Self {
         let message = in_quotes(&format!(
             "{} Nothing was changed.",
             shown(&explained.message)
         ));
-        let failure = Self::new(StatusCode::CONFLICT, "Not now", message);
+        let failure = Self::new(StatusCode::CONFLICT, "Not possible now", message);
         let field = explained.field.map(str::to_owned);
         failure.with_details(
             field,
@@ -286,15 +285,16 @@ impl Failure {
         )
     }
 
-    /// A repository that another owner has claimed.
+    /// Failure for a repository that another owner has claimed.
     pub(crate) fn owned_by(url: &RepoUrl, owner: &OwnerName) -> Self {
-        // Neither can hold anything but plain characters, and the end is not to be cut off.
+        // Both have only plain characters, and the end must not be cut off.
         let message = in_quotes(&format!(
             "{} Nothing was changed.",
             claims::owned_by(url, owner)
         ));
-        let failure = Self::new(StatusCode::CONFLICT, "Owned by another", message);
-        let way_out = "Ask that owner, or have what they registered for the repository removed.";
+        let failure = Self::new(StatusCode::CONFLICT, "Owned by another owner", message);
+        let way_out =
+            "Ask that owner to remove its applications and credentials for the repository.";
         let mut failure = failure.with_details(Some("url".to_owned()), "owned_by_another", way_out);
         if let Some(details) = &mut failure.details {
             details.owner = Some(owner.to_string());
@@ -302,29 +302,29 @@ impl Failure {
         failure
     }
 
-    /// An owner that nobody added.
+    /// Failure for an unknown owner.
     pub(crate) fn no_such_owner(asked: &str) -> Self {
         let message = format!(
-            "There is no owner “{}”. GET /api/owners lists those there are.",
+            "There is no owner “{}”. GET /api/owners lists all owners.",
             shown(asked)
         );
-        Self::new(StatusCode::NOT_FOUND, "No such owner", message)
+        Self::new(StatusCode::NOT_FOUND, "Owner not found", message)
     }
 
-    /// A credential that is not kept here.
+    /// Failure for an unknown credential.
     pub(crate) fn no_such_credential() -> Self {
-        let message = "There is no credential with this identifier. GET /api/credentials lists those there are.";
-        Self::new(StatusCode::NOT_FOUND, "No such credential", message)
+        let message = "There is no credential with this identifier. GET /api/credentials lists all credentials.";
+        Self::new(StatusCode::NOT_FOUND, "Credential not found", message)
     }
 
-    /// An application that nobody registered.
+    /// Failure for an unknown application.
     pub(crate) fn no_such_app() -> Self {
         let message =
-            "There is no application with this identifier. GET /api/apps lists those there are.";
-        Self::new(StatusCode::NOT_FOUND, "No such application", message)
+            "There is no application with this identifier. GET /api/apps lists all applications.";
+        Self::new(StatusCode::NOT_FOUND, "Application not found", message)
     }
 
-    /// Something is wrong with fields, which are named with what to write instead.
+    /// Failure for invalid fields, each with what to write instead.
     pub(crate) fn wrong_fields<'a>(
         problems: impl Iterator<Item = (&'a str, &'a str)> + Clone,
     ) -> Self {
@@ -336,32 +336,28 @@ impl Failure {
             lines.collect::<Vec<_>>().join(" ")
         ));
         let field = problems.clone().map(|(field, _)| field.to_owned()).next();
-        let failure = Self::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "Not as it has to be",
-            message,
-        );
-        let way_out = "Change what the sentences name, and send it again.";
+        let failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid input", message);
+        let way_out = "Correct the listed fields and resubmit.";
         failure
             .with_details(field, "unusable", way_out)
             .with_problems(problems)
     }
 
-    /// Another site, or a program without the marks of a browser, sent a form.
+    /// Failure for a form that another site or a program sent.
     pub(crate) fn from_another_site() -> Self {
-        let message = "Changes are only taken from the pages of this server, and your browser did not say that this one \
-                       is. Nothing was changed. Open the dashboard and try again there.";
+        let message = "This server only takes changes from its own pages, and your browser did not say that this page is one. \
+                       Nothing was changed. Open the dashboard and try again there.";
         Self::new(StatusCode::FORBIDDEN, "Refused", message)
     }
 
-    /// The token does not fit.
+    /// Failure for a form with a wrong token.
     pub(crate) fn stale_form() -> Self {
-        let message = "The page you sent this from is out of date, or its cookie was lost. Nothing was changed. Go back, \
-                       reload the page and try again.";
-        Self::new(StatusCode::FORBIDDEN, "Out of date", message)
+        let message = "The page with this form is out of date, or its cookie was lost. Nothing was changed. Go back, reload \
+                       the page and try again.";
+        Self::new(StatusCode::FORBIDDEN, "Page out of date", message)
     }
 
-    /// A rule forbids it.
+    /// Failure for an action that a rule forbids.
     pub(crate) fn not_allowed(denial: &Denial) -> Self {
         let text = format!(
             "{} {} Nothing was changed.",
@@ -375,75 +371,78 @@ impl Failure {
         )
     }
 
-    /// It is not of the owners that the account is limited to: sentences.
+    /// Failure for data outside of the owners that the account is limited to, explained in sentences.
     pub(crate) fn outside(why: &str) -> Self {
         Self::new(StatusCode::FORBIDDEN, "Not allowed", in_quotes(&shown(why)))
     }
 
-    /// Whether it is allowed cannot be told.
+    /// Failure if permissions cannot be determined.
     fn undecided() -> Self {
-        let message = "Whether this is allowed could not be found out, so nothing was changed. The log of the server says \
-                       more, under the reference below. Try again in a moment.";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "Not decided", message)
+        let message = "It could not be determined if this is allowed, so nothing was changed. Try again in a moment. The log \
+                       of the server has the details, under the reference below.";
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Permission unknown",
+            message,
+        )
     }
 
-    /// A browser on a route for scripts.
+    /// Failure for a browser on a route for scripts.
     pub(crate) fn scripts_only() -> Self {
         let message = "This address is for scripts. In a browser, use the buttons of the dashboard. Nothing was changed.";
         Self::new(StatusCode::FORBIDDEN, "Refused", message)
     }
 
-    /// A script on a server without a password.
+    /// Failure for a script on a server without a password.
     pub(crate) fn scripts_need_a_password() -> Self {
-        let message = "Scripts may change something only if they know the password of the web user, and this server has \
-                       none: start it with web basic authentication. Nothing was changed.";
+        let message = "Scripts need the password of the web user to change something, and this server has none. Nothing was \
+                       changed. Start the server with web basic authentication.";
         Self::new(StatusCode::FORBIDDEN, "Refused", message)
     }
 
-    /// A change on a server on which nobody signs in.
+    /// Failure for a change on a server without sign-in.
     pub(crate) fn only_to_look() -> Self {
-        let message =
-            "Nobody signs in to the pages of this server, so they only show. Nothing was changed.";
-        Self::new(StatusCode::FORBIDDEN, "Only to look at", message).with_details(
+        let message = "Nobody signs in to the pages of this server, so they are read-only. Nothing was changed.";
+        Self::new(StatusCode::FORBIDDEN, "Read-only pages", message).with_details(
             None,
             "no_sign_in",
             SIGN_IN,
         )
     }
 
-    /// What only people see and do who have signed in, on a server on which nobody does.
+    /// Failure for data and actions that need an account, on a server without sign-in.
     pub(crate) fn account_wanted() -> Self {
-        let message = "What runs print, owners and their applications and credentials, the audit log, operations and all scripts \
-                       that change something are for those who have signed in, and nobody signs in to this server. Nothing was \
+        let message = "The output of runs, owners with their applications and credentials, the audit log, operations and all \
+                       scripts that change something require an account, and nobody signs in to this server. Nothing was \
                        changed.";
-        Self::new(StatusCode::FORBIDDEN, "Only after signing in", message).with_details(
+        Self::new(StatusCode::FORBIDDEN, "Sign-in required", message).with_details(
             None,
             "no_sign_in",
             SIGN_IN,
         )
     }
 
-    /// A name that is not this server's.
+    /// Failure for a host name that does not belong to this server.
     pub(crate) fn another_host(asked: &str) -> Self {
         let asked: String = asked.chars().take(LONGEST_HOST_SHOWN).collect();
         let message = format!(
-            "This server is not known as “{}”. It answers to the host of --atlantis-url, to the addresses it listens on, and to \
-             the names in --web-hosts, so that no page of somebody else can pass for it.",
+            "This server does not have the name “{}”. Its names are the host of --atlantis-url, the addresses it listens on, \
+             and the names in --web-hosts, so that another site cannot use its pages.",
             shown(&asked)
         );
-        let way_out = "Use the address that people use, or have the operator of the server add this name to --web-hosts.";
-        Self::new(StatusCode::MISDIRECTED_REQUEST, "Not this server", message).with_details(
+        let way_out = "Use the usual address of the server, or ask an administrator to add this name to --web-hosts.";
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "Wrong host name", message).with_details(
             None,
             "unknown_host",
             way_out,
         )
     }
 
-    /// Too many wrong passwords.
+    /// Failure for too many wrong passwords.
     pub(crate) fn too_many_guesses(seconds: i64) -> Self {
         let unit = if seconds == 1 { "second" } else { "seconds" };
         let message = format!(
-            "Too many wrong passwords came from your address, or from everywhere, so this one was not looked at. Try again in \
+            "There were too many wrong passwords from your address or in total, so this one was not checked. Try again in \
              {seconds} {unit}."
         );
         Self::new(
@@ -453,60 +452,55 @@ impl Failure {
         )
     }
 
-    /// A search that is too long to be one.
+    /// Failure for a search text over the limit.
     pub(crate) fn search_too_long(most: usize) -> Self {
-        let message = format!(
-            "The text to search for is longer than {most} characters. Search for less of it."
-        );
-        Self::new(StatusCode::BAD_REQUEST, "Too long", message)
+        let message =
+            format!("The search text is longer than {most} characters. Use a shorter text.");
+        Self::new(StatusCode::BAD_REQUEST, "Search text too long", message)
     }
 
-    /// The query lacks what the route needs.
+    /// Failure for a query without a required parameter.
     pub(crate) fn query_wanted(name: &'static str) -> Self {
-        let message = format!("The address needs `?{name}=…`.");
-        Self::new(StatusCode::BAD_REQUEST, "Something is missing", message)
+        let message = format!("The address needs the parameter `?{name}=…`.");
+        Self::new(StatusCode::BAD_REQUEST, "Missing parameter", message)
     }
 
-    /// Too long, or not a form.
+    /// Failure for a form that is too long or unreadable.
     pub(crate) fn unreadable_form(status: StatusCode) -> Self {
         let message =
             "The form could not be read: it is too long or lacks a field. Nothing was changed.";
-        Self::new(status, "Not readable", message)
+        Self::new(status, "Invalid form", message)
     }
 
-    /// No password, or a wrong one.
+    /// Failure for a missing or wrong password.
     pub(crate) fn who_are_you() -> Self {
-        let message = "This server asks for a user and a password.";
+        let message = "This server requires a user name and a password.";
         Self::new(StatusCode::UNAUTHORIZED, "Sign in", message)
     }
 
-    /// Too many people watch runs.
+    /// Failure for a browser above the limit of viewers.
     pub(crate) fn too_many_viewers() -> Self {
-        let message = "Too many browsers watch runs on this replica right now. Reload the page to see what is new.";
+        let message = "Too many browsers are watching runs on this replica. Reload the page to see new output.";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "Too many viewers", message)
     }
 
-    /// The time for a request is over.
+    /// Failure for a request that takes too long.
     pub(crate) fn too_slow() -> Self {
-        let message = "The answer took too long and was given up. What you asked for may still happen: look before you \
-                       try again.";
-        Self::new(StatusCode::GATEWAY_TIMEOUT, "Too slow", message)
+        let message = "The server took too long to answer, so the request was stopped. The change may still happen. Check \
+                       before you try again.";
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Request timed out", message)
     }
 
-    /// A bug.
+    /// Failure for an error in Lockkeeper itself.
     pub(crate) fn internal() -> Self {
         let message =
-            "Something broke on the server. Its log says what, under the reference below.";
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "Something broke",
-            message,
-        )
+            "The server had an internal error. Its log has the details, under the reference below.";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", message)
     }
 
     fn database() -> Self {
-        let message = "The database does not answer as it should. The log of the server says more, under the reference \
-                       below. Try again in a moment.";
+        let message = "The database does not work as expected. Try again in a moment. The log of the server has the details, \
+                       under the reference below.";
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "The database does not answer",
@@ -524,20 +518,20 @@ impl From<sqlx::Error> for Failure {
 
 impl From<AuthzError> for Failure {
     fn from(error: AuthzError) -> Self {
-        error!(%error, "Whether somebody may do something could not be found out");
+        error!(%error, "Cannot determine a permission");
         Self::undecided()
     }
 }
 
 impl From<minijinja::Error> for Failure {
     fn from(error: minijinja::Error) -> Self {
-        error!(%error, "A page could not be rendered");
+        error!(%error, "Cannot render a page");
         Self::internal()
     }
 }
 
 impl IntoResponse for Failure {
-    /// Only the status and a note for [`render`].
+    /// Returns only the status and the failure, for [`render`].
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
         response.extensions_mut().insert(self);
@@ -545,7 +539,7 @@ impl IntoResponse for Failure {
     }
 }
 
-/// The answer after a panic.
+/// Returns the answer after a panic.
 pub(crate) fn after_panic(cause: &(dyn Any + Send)) -> Response {
     let text = cause.downcast_ref::<&str>().copied();
     let text = text
@@ -555,7 +549,7 @@ pub(crate) fn after_panic(cause: &(dyn Any + Send)) -> Response {
     Failure::internal().into_response()
 }
 
-/// Pages and JSON have no code in their sentences: `` `a` `` becomes “a”.
+/// Replaces the code in sentences, because pages and JSON have none: `` `a` `` becomes “a”.
 pub(crate) fn in_quotes(text: &str) -> String {
     let parts = text.split('`').enumerate();
     let marked = parts.map(|(at, part)| match at {
@@ -590,7 +584,7 @@ struct ProblemDetails<'a> {
 
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// Turns a [`Failure`] into a page for browsers and JSON for everything else, with the reference of the request.
+/// Turns a [`Failure`] into a page for browsers and into JSON for all other clients, with the reference of the request.
 pub(crate) async fn render(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
     let html = wants_html(request.uri().path(), request.headers());
     let reference = request.extensions().get::<Reference>().cloned();
@@ -611,7 +605,7 @@ pub(crate) async fn render(State(web): State<Arc<Web>>, request: Request, next: 
     response
 }
 
-/// The API always speaks JSON; elsewhere browsers ask for HTML by name.
+/// Returns true for browsers. The API always answers with JSON; elsewhere browsers request HTML by name.
 fn wants_html(path: &str, headers: &HeaderMap) -> bool {
     let accept = headers
         .get(header::ACCEPT)
@@ -632,7 +626,7 @@ impl Failure {
         match web.templates.render("error.html", &view) {
             Ok(page) => page.into_response(),
             Err(error) => {
-                error!(%error, "The page about an error could not be rendered");
+                error!(%error, "Cannot render an error page");
                 Response::new(Body::from(self.message.clone()))
             }
         }

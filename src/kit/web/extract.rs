@@ -73,7 +73,7 @@ fn unreadable(error: &serde_path_to_error::Error<serde_json::Error>) -> Failure 
         (true, path) if path != "." => Failure::unusable_field(
             &path,
             &error.inner().to_string(),
-            "Leave it out, or give what is expected.",
+            "Leave it out, or give the expected value.",
         ),
         (true | false, _) => Failure::unreadable_json(&error.inner().to_string()),
     }

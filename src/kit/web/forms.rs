@@ -18,7 +18,7 @@ use super::errors::FieldProblem;
 use super::{Failure, Web};
 
 /// Message above a form that has a problem beside one of its fields.
-const MEND: &str = "Nothing was changed: something in the form has to be mended first.";
+const MEND: &str = "Nothing was changed. Correct the marked fields and resubmit.";
 
 /// Problems of a form. The templates show it with `parts.html`.
 #[derive(Debug, Default, Serialize)]
@@ -60,7 +60,7 @@ impl Wrong {
     /// Notes beside a field that it was emptied, because its text may contain a secret.
     pub fn give_again(&mut self, name: &'static str) {
         let text = self.fields.entry(name).or_default();
-        let note = "It is not written here again, because it may hold a secret: type it anew, without one.";
+        let note = "The value was removed, because it may contain a secret. Type it again without the secret.";
         if !text.is_empty() {
             text.push(' ');
         }
@@ -166,11 +166,11 @@ mod tests {
         wrong.give_again("dir");
         wrong.give_again("url");
         assert!(
-            wrong.fields["dir"].starts_with("B. It is not written"),
+            wrong.fields["dir"].starts_with("B. The value was removed"),
             "{wrong:?}"
         );
         assert!(
-            wrong.fields["url"].starts_with("It is not written"),
+            wrong.fields["url"].starts_with("The value was removed"),
             "{wrong:?}"
         );
     }

@@ -25,7 +25,7 @@ pub(crate) async fn guard(State(web): State<Arc<Web>>, request: Request, next: N
         Some(asked) => {
             tracing::warn!(
                 host = asked,
-                "Somebody asked for a page by a name that is not this server's (--web-hosts)"
+                "A request named a host that is not this server (--web-hosts)"
             );
             Failure::another_host(&asked).into_response()
         }

@@ -145,7 +145,7 @@ impl Sight {
         match self.web.authority.within(&self.who.0, on).await? {
             Ok(()) => Ok(()),
             Err(outside) => {
-                tracing::info!(who = self.who.0, %on, "Somebody wanted to see what is not of the owners of the account");
+                tracing::info!(who = self.who.0, %on, "Refused access to data outside of the owners of the account");
                 Err(Failure::outside(&outside.message(&self.who.0, "see this")))
             }
         }

@@ -711,9 +711,7 @@ async fn a_password_is_guessed_slowly_and_who_knows_it_gets_in() {
     );
     assert_eq!(guess(&kim, "/", "correct horse battery").await.0, 200);
     let log = program.server.log();
-    let told = log
-        .matches("Somebody gave a wrong user or password")
-        .count();
+    let told = log.matches("Wrong user name or password").count();
     assert!(
         told == looked_at && !log.contains("guess 1"),
         "{told} lines"

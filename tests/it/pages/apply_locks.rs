@@ -142,7 +142,7 @@ async fn what_is_wrong_is_said_at_the_field_and_what_was_typed_stays() {
     let world = World::new().await;
     let browser = world.browser().await;
     let cases: [(&str, &[&str]); 9] = [
-        ("scope=server&reason=+", &["Say in a few words why"]),
+        ("scope=server&reason=+", &["Give a short reason"]),
         (
             "scope=server&reason=x&repo=github.com%2Fa%2Fb&dir=net",
             &["Choose one repository there", "Choose one directory there"],
@@ -339,7 +339,7 @@ async fn a_wrong_request_is_answered_with_the_field_and_the_way_out() {
             r#"{"reason": ""}"#,
             422,
             json!("reason"),
-            "“reason”: Say in a few words why",
+            "“reason”: Give a short reason",
         ),
         (
             r#"{"reason": "x", "dir": "net"}"#,

@@ -265,11 +265,7 @@ async fn a_lock_is_released_and_the_page_says_so() {
     );
     let again = browser.post(&path, "").await;
     assert_eq!(again.status, StatusCode::NOT_FOUND);
-    assert!(
-        again
-            .text()
-            .contains("Most likely it was given back already")
-    );
+    assert!(again.text().contains("Most likely it was released"));
 }
 
 #[tokio::test]
@@ -325,7 +321,7 @@ async fn a_panic_or_a_broken_database_is_a_page_with_a_reference_and_nothing_els
         (
             Arc::new(Panics),
             StatusCode::INTERNAL_SERVER_ERROR,
-            "Something broke",
+            "Internal error",
         ),
         (
             Arc::new(Fails),

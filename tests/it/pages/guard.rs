@@ -137,7 +137,7 @@ async fn the_page_about_the_password_does_not_tell_the_version() {
     assert!(
         answer
             .body
-            .contains("This server asks for a user and a password.")
+            .contains("This server requires a user name and a password.")
     );
     assert!(!answer.body.contains("1.2.3"));
 }
@@ -254,11 +254,7 @@ async fn browsers_get_errors_as_pages_and_programs_as_json() {
         )
         .await;
     assert_eq!(method.status, StatusCode::METHOD_NOT_ALLOWED);
-    assert!(
-        method
-            .body
-            .contains("does not answer to that kind of request")
-    );
+    assert!(method.body.contains("does not support that request method"));
 }
 
 #[tokio::test]

@@ -71,7 +71,7 @@ async fn a_server_without_its_database_is_alive_but_not_ready() {
         assert!(
             answer
                 .body
-                .contains("The database does not answer as it should."),
+                .contains("The database does not work as expected."),
             "{path}"
         );
     }

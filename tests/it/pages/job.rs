@@ -151,7 +151,7 @@ async fn a_run_that_is_not_known_is_explained() {
         }
     }
     let text = browser.get("/jobs/x").await.text();
-    assert!(text.contains("No run has this name."));
+    assert!(text.contains("No run has this identifier."));
 }
 
 async fn begun(world: &World, kind: CommandKind, run: RunKind) -> RunId {
@@ -216,7 +216,7 @@ async fn an_apply_is_cancelled_only_by_somebody_who_says_that_it_may_be_cut_off(
         assert!(
             answer
                 .text()
-                .contains("This apply is under way, so it was not interrupted")
+                .contains("This apply is under way and was not interrupted")
         );
     }
     let answer = browser.post(&format!("{path}/cancel"), "force=yes").await;

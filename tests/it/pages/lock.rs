@@ -173,26 +173,22 @@ async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
     ");
     assert!(!page.body.contains("Yes, release"));
     for (fields, status, title) in [
-        ("", StatusCode::CONFLICT, "Something was applied"),
-        (
-            "reason=outage",
-            StatusCode::CONFLICT,
-            "Something was applied",
-        ),
+        ("", StatusCode::CONFLICT, "Unmerged apply"),
+        ("reason=outage", StatusCode::CONFLICT, "Unmerged apply"),
         (
             "force=yes&reason=+%09",
             StatusCode::UNPROCESSABLE_ENTITY,
-            "A reason is missing",
+            "Reason required",
         ),
         (
             "force=yes&to=99&reason=x",
             StatusCode::CONFLICT,
-            "Not in line",
+            "Not queued",
         ),
         (
             "force=yes&to=x&reason=x",
             StatusCode::UNPROCESSABLE_ENTITY,
-            "Not usable",
+            "Invalid input",
         ),
     ] {
         let answer = browser.post(&path, fields).await;
@@ -319,9 +315,7 @@ async fn a_lock_that_nobody_holds_is_explained() {
         let answer = browser.get(path).await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}");
         assert!(
-            answer
-                .text()
-                .contains("Most likely it was given back already"),
+            answer.text().contains("Most likely it was released"),
             "{path}"
         );
         assert!(!answer.body.contains("<script>"), "{path}");

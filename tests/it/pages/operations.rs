@@ -419,12 +419,12 @@ async fn the_page_of_a_run_that_was_removed_says_so() {
     assert_eq!(old.status, StatusCode::GONE);
     assert!(
         old.body
-            .contains("Commands and their runs are removed after 90 days on this server"),
+            .contains("This server removes commands and their runs after 90 days"),
         "{}",
         old.body
     );
     assert!(
-        old.body.contains("this one is of 2025-01-01"),
+        old.body.contains("this one is from 2025-01-01"),
         "{}",
         old.body
     );
@@ -433,7 +433,7 @@ async fn the_page_of_a_run_that_was_removed_says_so() {
         .await;
     assert_eq!(young.status, StatusCode::NOT_FOUND);
     assert!(
-        young.body.contains("No run has this name."),
+        young.body.contains("No run has this identifier."),
         "{}",
         young.body
     );

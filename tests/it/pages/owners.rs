@@ -400,7 +400,7 @@ async fn an_application_that_cannot_be_used_is_asked_for_again_with_what_is_wron
     );
     assert_eq!(
         alert(&page),
-        "Nothing was changed: something in the form has to be mended first."
+        "Nothing was changed. Correct the marked fields and resubmit."
     );
     let said: Vec<String> = ["url", "branch", "dir", "workspace"]
         .map(|name| format!("{name}: {}", field(&page, name).1.unwrap()))
@@ -477,7 +477,7 @@ async fn a_secret_in_an_address_is_not_written_again(backend: Backend) {
             "{tag}"
         );
         assert!(
-            beside.contains(wrong) && beside.contains("It is not written here again"),
+            beside.contains(wrong) && beside.contains("The value was removed"),
             "{beside}"
         );
         assert!(

@@ -147,7 +147,7 @@ async fn only_so_many_may_watch_and_who_leaves_makes_room() {
     }
     let answer = browser.get(&format!("/jobs/{run}/events")).await;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(answer.body.contains("Too many browsers watch runs"));
+    assert!(answer.body.contains("Too many browsers are watching runs"));
     watchers.pop();
     watchers.push(Events::open(&browser, run, "", None).await);
 }

@@ -22,7 +22,7 @@ use crate::kit::web::{Routes, Web};
 
 /// Parts that a feature adds to the server and to the command line.
 struct Feature {
-    /// Pages and API.
+    /// Routes of the pages and the API.
     routes: fn() -> Routes<Arc<Web>>,
     /// `lockkeeper NAME`.
     subcommands: &'static [Subcommand],

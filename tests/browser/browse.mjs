@@ -96,7 +96,7 @@ async function switchAndRelease({ url, user, reason, pictures }) {
   };
   await page.goto(`${url}/`);
   await page.locator("summary", { hasText: "Stop all applies" }).click();
-  await page.getByLabel("Why, for those who find applies stopped").fill(reason);
+  await page.getByLabel("Reason, shown to people whose applies are stopped").fill(reason);
   await page.screenshot({ path: join(pictures, "form-phone.png") });
   await page.getByRole("button", { name: "Stop all applies" }).click();
   await page.getByRole("heading", { name: "All applies are stopped" }).waitFor();

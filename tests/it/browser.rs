@@ -89,7 +89,7 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
             (
                 "empty",
                 new.at("/"),
-                &["No locks are held.", "Nothing was asked for yet."],
+                &["No locks are held.", "No commands yet."],
             ),
             (
                 "home",
@@ -105,23 +105,23 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
                 "lock",
                 site.at(&format!("/locks/{}", shown.lock)),
                 &[
-                    "Give it back",
+                    "Release the lock",
                     "2 to add, 1 to change",
-                    "Yes, take it away",
+                    "Yes, release by force",
                     "Yes, hand over to #14",
                 ],
             ),
             (
                 "lock-idle",
                 site.at(&format!("/locks/{idle}")),
-                &["Yes, release", "Nobody waits for this lock."],
+                &["Yes, release", "The queue is empty."],
             ),
             (
                 "lock-closed",
                 closed.at(&format!("/locks/{}", shown.lock)),
                 &[
-                    "does not let its pages take locks away",
-                    "does not let its pages hand locks over",
+                    "These pages cannot release locks by force",
+                    "These pages cannot hand locks over",
                 ],
             ),
             (
@@ -137,11 +137,7 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
             (
                 "apply-locks",
                 frozen.at("/apply-locks"),
-                &[
-                    "Everywhere",
-                    "no changes over the weekend",
-                    "somebody ends it",
-                ],
+                &["Everywhere", "no changes over the weekend", "no end time"],
             ),
             (
                 "frozen",
@@ -167,7 +163,7 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
             (
                 "app-busy",
                 apps.at(&busy),
-                &["Something works on it right now", "Cancel…"],
+                &["A run is in progress", "Cancel…"],
             ),
             ("claims", owned.at("/claims"), &["All owners", "shop"]),
             (
@@ -180,31 +176,27 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
                     "by comment",
                 ],
             ),
-            ("no-owners", new.at("/owners"), &["There are none."]),
+            ("no-owners", new.at("/owners"), &["No owners yet."]),
             (
                 "no-claims",
                 new.at("/claims"),
                 &["No repository is claimed"],
             ),
-            (
-                "no-audit",
-                new.at("/audit"),
-                &["Nothing is in the log yet."],
-            ),
+            ("no-audit", new.at("/audit"), &["No events yet."]),
             (
                 "no-apply-locks",
                 new.at("/apply-locks"),
-                &["None is set.", "Stop these applies"],
+                &["No apply locks.", "Stop these applies"],
             ),
             (
                 "operations-empty",
                 new.at("/operations"),
-                &["Everything is in order", "Nothing is waiting"],
+                &["No problems found.", "No jobs are queued or running."],
             ),
             (
                 "operations",
                 troubled.at("/operations"),
-                &["Somebody should look at this", "closed_pulls", "whole"],
+                &["Needs attention", "closed_pulls", "intact"],
             ),
             (
                 "operations-refused",
@@ -214,13 +206,9 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
             (
                 "leases",
                 leased.at("/operations"),
-                &["Exclusive work", "its server is gone", "Take away…"],
+                &["Leases", "its server is gone", "Release…"],
             ),
-            (
-                "repos-empty",
-                new.at("/repos"),
-                &["No mirror is known yet."],
-            ),
+            ("repos-empty", new.at("/repos"), &["No mirrors yet."]),
             (
                 "repos",
                 kept.at("/repos"),
@@ -237,7 +225,7 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
                 &[
                     "The last sync failed",
                     "Checksum of the references",
-                    "Ask for a sync",
+                    "Request a sync",
                 ],
             ),
             ("missing", site.at("/nowhere"), &["404", "Page not found"]),

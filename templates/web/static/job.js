@@ -1,4 +1,4 @@
-// Appends what a run prints, and brings the facts up to date when it ends. Without it the page reloads itself.
+// Appends the output of a run, and updates the facts when it ends. Without this script the page reloads itself.
 (function () {
   "use strict";
   const output = document.getElementById("output");
@@ -39,11 +39,11 @@
   events.addEventListener("end", () => {
     events.close();
     say("The run has ended.");
-    refreshFacts().catch(() => say("The run has ended. Reload the page to see how."));
+    refreshFacts().catch(() => say("The run has ended. Reload the page to see the result."));
   });
   events.onerror = () => {
     const lost = events.readyState === EventSource.CLOSED;
-    say(lost ? "Not live any more. Reload the page to see what is new." : "Connection lost, trying again…");
+    say(lost ? "Live output has stopped. Reload the page to see new lines." : "Connection lost, reconnecting…");
   };
   window.addEventListener("hashchange", () => { follow = false; });
   if (follow && output.childElementCount > 0) toEnd();

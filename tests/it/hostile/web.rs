@@ -590,7 +590,9 @@ async fn an_anonymous_visitor_applies_nothing_and_reads_no_output() {
     );
     let (status, page) = get(&format!("/jobs/{run}"), None).await;
     assert!(
-        status == 200 && !page.contains(PRINTED) && page.contains("to those who have signed in"),
+        status == 200
+            && !page.contains(PRINTED)
+            && page.contains("Sign in to see the output of runs"),
         "{page}"
     );
     for path in [

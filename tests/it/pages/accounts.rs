@@ -205,7 +205,7 @@ async fn the_page_of_operators_says_what_holds_and_what_is_refused() {
     let world = world().await;
     let ops = world.browser().await;
     let text = ops.get("/operations").await.text();
-    assert!(text.contains("Everything is in order"), "{text}");
+    assert!(text.contains("No problems found."), "{text}");
     assert!(
         text.contains("/etc/lockkeeper/accounts\nas it was\njust now\n; accounts in it: 1."),
         "{text}"

@@ -55,7 +55,7 @@ async fn the_page_of_a_server_without_any_says_so() {
         .await
         .text();
     assert!(
-        text.contains("Set now\n0\nNone is set.\nEvery pull request"),
+        text.contains("In effect\n0\nNo apply locks.\nEvery pull request"),
         "{text}"
     );
 }

@@ -195,7 +195,7 @@ async fn the_page_shows_an_application_with_its_plan_its_lock_and_its_runs_and_h
     );
     let busy = browser.get(&format!("{page}?notice=plan")).await.text();
     assert!(
-        busy.contains("Plan queued.") && busy.contains("Something works on it right now: plan,"),
+        busy.contains("Plan queued.") && busy.contains("A run is in progress: plan,"),
         "{busy}"
     );
     assert_eq!(
@@ -418,7 +418,7 @@ async fn what_works_on_an_application_is_cancelled_on_its_page() {
     );
     let text = browser.get(&after).await.text();
     assert!(
-        text.contains("The run was cancelled.") && !text.contains("Something works on it"),
+        text.contains("The run was cancelled.") && !text.contains("A run is in progress"),
         "{text}"
     );
     assert!(
@@ -431,7 +431,7 @@ async fn what_works_on_an_application_is_cancelled_on_its_page() {
     assert!(
         shown
             .text()
-            .contains("Something works on it right now: apply, asked for by ops."),
+            .contains("A run is in progress: apply, requested by ops."),
         "{}",
         shown.text()
     );
@@ -472,7 +472,7 @@ async fn what_works_on_an_application_is_cancelled_on_its_page() {
     assert!(
         shown
             .text()
-            .contains("It is being stopped: ops cancelled it"),
+            .contains("The run is being stopped: ops cancelled it"),
         "{}",
         shown.text()
     );

@@ -282,6 +282,6 @@ async fn the_log_goes_on_where_a_part_ended() {
         kim.get("/audit?after=1")
             .await
             .text()
-            .contains("There is nothing older.")
+            .contains("There are no older events.")
     );
 }

@@ -94,7 +94,7 @@ async fn pages_of_a_server_without_owners_say_so() {
             .get("/owners")
             .await
             .text()
-            .contains("There are none.")
+            .contains("No owners yet.")
     );
     assert!(
         browser

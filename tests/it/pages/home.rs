@@ -213,7 +213,7 @@ async fn a_long_list_says_that_it_is_cut() {
             .await;
     }
     let page = world.browser().await.get("/").await;
-    assert!(page.text().contains("The newest 300 of 301 are shown."));
+    assert!(page.text().contains("Showing the newest 300 of 301."));
     assert!(page.body.contains("<span class=\"count\">301</span>"));
 }
 

@@ -92,7 +92,7 @@ async fn a_run_without_output_says_why_there_is_none() {
             .get(&path)
             .await
             .text()
-            .contains("Nothing was printed yet.")
+            .contains("No output yet.")
     );
     world.end_run(run, ProjectOutcome::Skipped, None).await;
     assert!(
@@ -102,7 +102,7 @@ async fn a_run_without_output_says_why_there_is_none() {
             .get(&path)
             .await
             .text()
-            .contains("This run printed nothing.")
+            .contains("This run has no output.")
     );
 }
 
@@ -117,7 +117,7 @@ async fn a_long_output_shows_its_end_and_leads_to_everything() {
     }
     let (browser, path) = (world.browser().await, format!("/jobs/{run}"));
     let page = browser.get(&path).await.body;
-    assert!(page.contains("The first 18000 lines are left out here."));
+    assert!(page.contains("The first 18000 lines are not shown here."));
     assert!(
         page.contains("id=\"L18001\"")
             && page.contains("id=\"L28000\"")
@@ -176,7 +176,7 @@ async fn a_run_is_cancelled_on_its_page_which_then_says_so() {
     let page = browser.get(&path).await;
     assert!(
         page.text()
-            .contains("The whole command is cancelled, with its other projects."),
+            .contains("This cancels the whole command, with its other projects."),
         "{}",
         page.text()
     );
@@ -189,7 +189,7 @@ async fn a_run_is_cancelled_on_its_page_which_then_says_so() {
     let page = browser.get(&path).await;
     assert!(
         page.text()
-            .contains("It is being stopped: ops cancelled it on the dashboard."),
+            .contains("The run is being stopped: ops cancelled it on the dashboard."),
         "{}",
         page.text()
     );
@@ -204,7 +204,7 @@ async fn an_apply_is_cancelled_only_by_somebody_who_says_that_it_may_be_cut_off(
     let page = browser.get(&path).await;
     assert!(
         page.text()
-            .contains("An apply that is cut off can leave the infrastructure half changed.")
+            .contains("An interrupted apply can leave the infrastructure half changed.")
     );
     assert!(
         page.body

@@ -75,10 +75,10 @@ async fn delete(browser: &Browser, path: &str) -> (StatusCode, Value) {
 }
 
 fn section(text: &str) -> &str {
-    let (_, rest) = text
-        .split_once("Exclusive work\n")
-        .expect("the section is there");
-    rest.split_once("\nRepairs\n").expect("another follows").0
+    let (_, rest) = text.split_once("Leases\n").expect("the section is there");
+    rest.split_once("\nReconcilers\n")
+        .expect("another follows")
+        .0
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn the_page_tells_who_does_what_since_when_and_until_when() {
         .await
         .text();
     assert!(
-        section(&text).contains("No lease is held: no server changes a mirror"),
+        section(&text).contains("No lease is held. No server is changing a mirror"),
         "{text}"
     );
 }
@@ -167,7 +167,7 @@ async fn a_lease_is_taken_away_on_the_page() {
         "{text}"
     );
     assert!(
-        section(&text).contains("asked to stop\n") && section(&text).contains("stops soon"),
+        section(&text).contains("asked to stop\n") && section(&text).contains("stopping"),
         "{text}"
     );
     let events = world.store.lock_event_list(9).await.unwrap();
@@ -223,7 +223,7 @@ async fn who_may_not_is_not_offered_it_and_is_refused() {
             .get("/operations")
             .await
             .body
-            .contains("Yes, take it away")
+            .contains("Yes, release it")
     );
     let request = browser
         .request("POST", "/operations/leases/release")

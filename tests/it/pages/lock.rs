@@ -101,7 +101,7 @@ async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
     let lock = applied(&world).await;
     let (browser, path) = (world.browser().await, format!("/locks/{}", lock.id));
     let page = browser.get(&path).await;
-    assert_snapshot!(page.text().split_once("Waiting in line").unwrap().1, @"
+    assert_snapshot!(page.text().split_once("Queue").unwrap().1, @"
 
     2
     Place

@@ -169,10 +169,10 @@ async fn a_new_server_is_in_order_and_says_what_will_be_there() {
     assert_eq!(answer.status, StatusCode::OK);
     let text = answer.text();
     for expected in [
-        "Everything is in order",
-        "No server has told the database",
-        "Nothing is waiting",
-        "No webhook delivery came in.",
+        "No problems found.",
+        "No server has reported to the database",
+        "No jobs are queued or running.",
+        "No webhook delivery arrived.",
         "not verified yet",
         "no event is sealed yet",
     ] {
@@ -245,9 +245,9 @@ async fn the_page_says_which_file_holds_and_what_is_refused() {
     world.repo_config = Some(file_that_holds(&world));
     world.wait(120);
     let text = world.browser().await.get("/operations").await.text();
-    assert!(text.contains("Everything is in order"), "{text}");
+    assert!(text.contains("No problems found."), "{text}");
     assert!(
-        text.contains("This server goes by\n/etc/lockkeeper/repos.yaml\nas it was\n2 min ago"),
+        text.contains("This server uses\n/etc/lockkeeper/repos.yaml\nas of\n2 min ago"),
         "{text}"
     );
     let error = "error: `<b>` is not a key of the file\n--> /etc/lockkeeper/repos.yaml:1:1";
@@ -292,7 +292,7 @@ async fn the_page_lists_settings_that_have_no_effect() {
     let browser = world.browser().await;
     let text = browser.get("/operations").await.text();
     assert!(
-        text.contains("Everything is in order") && text.contains("Accepted, without effect"),
+        text.contains("No problems found.") && text.contains("Settings without effect"),
         "{text}"
     );
     assert!(

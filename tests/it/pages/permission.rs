@@ -46,7 +46,7 @@ async fn who_may_release_need_not_be_able_to_stop_all_applies() {
     assert!(!page.body.contains("Stop all applies"), "{}", page.body);
     assert!(
         page.text()
-            .contains("This server does not let its pages stop applies (\n--web-allow\n)."),
+            .contains("These pages cannot stop applies (\n--web-allow\n)."),
         "{}",
         page.text()
     );
@@ -128,8 +128,7 @@ async fn pages_that_are_only_for_looking_change_nothing() {
     let page = browser.get(&path).await;
     assert!(!page.body.contains("<form method=\"post\""));
     assert!(
-        page.text()
-            .contains("This server does not let its pages release locks"),
+        page.text().contains("These pages cannot release locks"),
         "{}",
         page.text()
     );
@@ -155,7 +154,7 @@ async fn who_may_release_need_not_be_able_to_use_force_or_hand_over() {
     let path = format!("/locks/{}", lock.id);
     let page = browser.get(&path).await.text();
     assert!(
-        page.contains("This server does not let its pages hand locks over"),
+        page.contains("These pages cannot hand locks over"),
         "{page}"
     );
     for fields in ["force=yes", "to=2"] {

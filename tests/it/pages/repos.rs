@@ -170,10 +170,7 @@ async fn a_server_without_mirrors_says_when_there_will_be_one() {
         .get("/repos")
         .await
         .text();
-    assert!(
-        text.contains("Mirrors\n0\nNo mirror is known yet."),
-        "{text}"
-    );
+    assert!(text.contains("Mirrors\n0\nNo mirrors yet."), "{text}");
 }
 
 #[tokio::test]
@@ -214,7 +211,7 @@ async fn the_page_of_a_repository_tells_all_that_is_known_of_its_mirrors() {
     );
     let text = browser.get("/repos/github.com/acme/labs").await.text();
     assert!(
-        text.contains("What differed from the forge\nthe mirror has 411 references"),
+        text.contains("Differences from the forge\nthe mirror has 411 references"),
         "{text}"
     );
     let text = browser.get("/repos/github.com/acme/modules").await.text();
@@ -302,8 +299,7 @@ async fn who_may_not_ask_is_not_offered_it() {
     let (browser, path) = (world.browser().await, format!("/repos/{INFRA}"));
     let page = browser.get(&path).await;
     assert!(
-        page.text()
-            .contains("does not let its pages ask for a sync")
+        page.text().contains("These pages cannot request a sync")
             && !page.body.contains("<form method=\"post\"")
     );
     let request = browser

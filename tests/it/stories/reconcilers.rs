@@ -306,7 +306,7 @@ async fn a_repair_that_fails_says_so_and_goes_on_until_it_goes_well(backend: Bac
         metrics(&bot, &pages).await,
         get(&pages, "/operations").await,
     );
-    assert!(page.contains("Everything is in order"), "{page}");
+    assert!(page.contains("No problems found."), "{page}");
     for (series, expected) in [
         (
             "lockkeeper_reconciler_ticks_total{reconciler=\"closed_pulls\",outcome=\"failure\"}",

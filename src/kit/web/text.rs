@@ -230,7 +230,7 @@ impl Badge {
             ProjectOutcome::UpToDate => Self::new("good", "up to date"),
             ProjectOutcome::Imported => Self::new("good", "imported"),
             ProjectOutcome::StateRemoved => Self::new("good", "state removed"),
-            ProjectOutcome::Told => Self::new("good", "told"),
+            ProjectOutcome::Told => Self::new("good", "done"),
             ProjectOutcome::Discarded => Self::new("idle", "discarded"),
             ProjectOutcome::Waiting => Self::new("idle", "waiting"),
             ProjectOutcome::Locked => Self::new("warn", "locked by another"),

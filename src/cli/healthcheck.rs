@@ -1,5 +1,5 @@
-//! `lockkeeper healthcheck [--url URL]`: asks the server on this machine whether it lives. For container health
-//! checks, so that an image needs no other program for it.
+//! `lockkeeper healthcheck [--url URL]`: checks that the server on this machine is alive. For health checks of
+//! containers, so that an image needs no other program for it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -10,18 +10,16 @@ use clap::{Arg, ArgMatches, Command};
 use crate::config::server::{RawSettings, SETTINGS};
 use crate::kit::term::{Exit, Outcome, Terminal, block_on, environment, settings_file};
 
-/// A server that takes longer is not healthy.
+/// Time limit of the request; a slower server is not healthy.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 pub(super) fn command() -> Command {
     let url = Arg::new("url").long("url").value_name("URL");
     Command::new("healthcheck")
-        .about("Ask the server on this machine whether it lives")
-        .arg(
-            url.help(
-                "What to ask [default: /healthz at LOCKKEEPER_BIND_ADDRESS and LOCKKEEPER_PORT]",
-            ),
-        )
+        .about("Check that the server on this machine is alive")
+        .arg(url.help(
+            "URL to request [default: /healthz at LOCKKEEPER_BIND_ADDRESS and LOCKKEEPER_PORT]",
+        ))
 }
 
 pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
@@ -30,18 +28,18 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
         None => local_url(&settings_file::add(environment::read()?).0),
     };
     block_on(ask(&url))??;
-    terminal.line(format_args!("{url}: the server lives"))?;
+    terminal.line(format_args!("{url}: the server is alive"))?;
     Ok(Exit::Success)
 }
 
 async fn ask(url: &str) -> anyhow::Result<()> {
-    // This machine is asked under an address that is in no certificate, and nothing is told it.
+    // The certificate does not cover the address of this machine, and the request contains nothing secret.
     let client = reqwest::Client::builder()
         .timeout(DEADLINE)
         .no_proxy()
         .tls_danger_accept_invalid_certs(true)
         .build()
-        .context("cannot make a client")?;
+        .context("cannot create an HTTP client")?;
     let answer = client
         .get(url)
         .send()
@@ -49,13 +47,13 @@ async fn ask(url: &str) -> anyhow::Result<()> {
         .with_context(|| format!("cannot reach {url}"))?;
     ensure!(
         answer.status().is_success(),
-        "{url} answered {}",
+        "{url} returned {}",
         answer.status()
     );
     Ok(())
 }
 
-/// The address the server listens on, from here.
+/// Address of the server's listener as seen from this machine.
 fn local_url(raw: &RawSettings) -> String {
     let address = text(raw, "bind-address")
         .parse()
@@ -74,7 +72,7 @@ fn local_url(raw: &RawSettings) -> String {
     format!("{scheme}://{address}:{}/healthz", text(raw, "port"))
 }
 
-/// What the variables say, or the default.
+/// Value of the variable, or the default.
 fn text<'a>(raw: &'a RawSettings, flag: &str) -> &'a str {
     let setting = SETTINGS
         .iter()

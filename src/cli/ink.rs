@@ -2,12 +2,12 @@
 
 use std::io::{IsTerminal, stdout};
 
-/// Narrower terminals break the lines by themselves.
+/// Smallest width that lines are broken for; narrower terminals wrap lines themselves.
 const NARROWEST: usize = 40;
-/// Where nothing tells the width: a file, a pipe.
+/// Width where none is known, as for a file or a pipe.
 const USUAL: usize = 80;
 
-/// What a piece of text is, told by colour where there is one.
+/// Role of a piece of text; terminals with colours show it by colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ink {
     Plain,
@@ -34,7 +34,7 @@ impl Ink {
     }
 }
 
-/// What the terminal can show.
+/// Colours and width of the terminal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub colours: bool,
@@ -42,10 +42,11 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Widest text that is pleasant to read.
+    /// Maximum width of readable text.
     pub const PROSE: usize = 100;
 
-    /// Of standard output, as wide as it is but not wider than `widest`. `NO_COLOR`, if set to anything, switches colours off (no-color.org).
+    /// Describes standard output, as wide as it is but not wider than `widest`. `NO_COLOR`, if set to any value,
+    /// switches colours off (no-color.org).
     pub fn of_stdout(no_color: Option<&str>, widest: usize) -> Self {
         let width = terminal_size::terminal_size_of(stdout())
             .map_or(USUAL, |(width, _)| usize::from(width.0));
@@ -55,7 +56,7 @@ impl Look {
         }
     }
 
-    /// The text in its colour.
+    /// Returns the text in its colour.
     pub fn ink(&self, ink: Ink, text: &str) -> String {
         if !self.colours || ink == Ink::Plain || text.is_empty() {
             return text.to_owned();
@@ -63,7 +64,7 @@ impl Look {
         format!("\u{1b}[{}m{text}\u{1b}[0m", ink.code())
     }
 
-    /// The same terminal with a margin taken off.
+    /// Returns the same terminal without a margin.
     pub fn narrower(&self, margin: usize) -> Self {
         Self {
             width: self.width.saturating_sub(margin),

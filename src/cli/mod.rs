@@ -24,7 +24,7 @@ use nix::sys::stat::{Mode, umask};
 use crate::features;
 use crate::kit::term::{Exit, Subcommand, Terminal};
 
-/// Subcommands that are no feature of their own yet, in the order of help.
+/// Subcommands that belong to no feature, in the order of the help. The first two run a server.
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "server",
@@ -59,15 +59,16 @@ const SUBCOMMANDS: &[Subcommand] = &[
     },
 ];
 
-/// Every subcommand: those that run a server, those of features, the others.
+/// All subcommands: those that run a server, those of features, and the others.
 fn subcommands() -> impl Iterator<Item = &'static Subcommand> {
     let (servers, others) = SUBCOMMANDS.split_at(2);
     servers.iter().chain(features::subcommands()).chain(others)
 }
 
-/// Runs the program with these arguments, the first of which is its name.
+/// Runs the program with these arguments. The first argument is the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    // Before any thread: what it and its children create (database, checkouts, plans, states) is for their user alone.
+    // Before any thread starts: files of this process and its children (database, checkouts, plans, states) are private
+    // to their user.
     umask(Mode::S_IRWXG | Mode::S_IRWXO);
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
     run_on(

@@ -1,8 +1,7 @@
-//! `lockkeeper replay FILE…`: sends recorded webhooks to a server once more, signed anew.
+//! `lockkeeper replay FILE…`: sends recorded webhooks to a server again, with a new signature.
 //!
-//! A recording is `{"headers": {…}, "body": {…}}`, or an array of such objects. The signature of the recording is
-//! worthless (it belongs to another secret, and to other bytes once the body has been through a parser), so it is
-//! always replaced.
+//! A recording is `{"headers": {…}, "body": {…}}`, or an array of such objects. Its signature is always replaced: it
+//! belongs to another secret, and to other bytes once a parser has read the body.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,7 +23,7 @@ use crate::config::server::{RawSettings, SETTINGS};
 use crate::kit::term::{Exit, Outcome, Terminal, block_on, environment};
 use crate::secret::Secret;
 
-/// More than any recording a person keeps; GitHub itself sends 25 MB at most.
+/// Maximum size of a recording in bytes; GitHub sends 25 MB at most.
 const LARGEST_FILE: u64 = 64 << 20;
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -33,7 +32,7 @@ const DELIVERY_ID: &str = "x-github-delivery";
 const EVENT: &str = "x-github-event";
 const SIGNATURE: &str = "x-hub-signature-256";
 
-/// Headers that belong to the connection or the signature of the recording.
+/// Headers of the recorded connection, and its signature.
 const NOT_REPLAYED: [&str; 8] = [
     "accept-encoding",
     "connection",
@@ -47,7 +46,7 @@ const NOT_REPLAYED: [&str; 8] = [
 
 pub(super) fn command() -> Command {
     Command::new("replay")
-        .about("Send recorded webhooks to a server once more")
+        .about("Send recorded webhooks to a server again")
         .arg(
             Arg::new("file")
                 .value_name("FILE")
@@ -61,7 +60,7 @@ pub(super) fn command() -> Command {
                 .long("url")
                 .value_name("URL")
                 .default_value("http://127.0.0.1:4141/events")
-                .help("Where to send them"),
+                .help("URL that receives them"),
         )
         .arg(
             Arg::new("secret")
@@ -73,7 +72,7 @@ pub(super) fn command() -> Command {
             Arg::new("new-delivery-ids")
                 .long("new-delivery-ids")
                 .action(ArgAction::SetTrue)
-                .help("Give each delivery a new id; without it the server does not do the work a second time"),
+                .help("Give each delivery a new id; without a new id, the server ignores a repeated delivery"),
         )
 }
 
@@ -93,7 +92,7 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
             .timeout(DEADLINE)
             .no_proxy()
             .build()
-            .context("cannot make a client")?,
+            .context("cannot create an HTTP client")?,
         url: matches
             .get_one::<String>("url")
             .expect("the URL has a default")
@@ -103,7 +102,7 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
     block_on(sender.send_all(&deliveries, terminal))?
 }
 
-/// The flag, else the first secret of the variable.
+/// Returns the flag, or else the first secret of the variable.
 fn secret(flag: Option<&String>, raw: &RawSettings) -> Option<Secret> {
     let setting = SETTINGS
         .iter()
@@ -119,7 +118,7 @@ fn secret(flag: Option<&String>, raw: &RawSettings) -> Option<Secret> {
         .find(|secret| !secret.is_empty())
 }
 
-/// One recorded webhook.
+/// A recorded webhook with its headers.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Delivery {
@@ -136,24 +135,24 @@ enum Recording {
 
 fn read_file(path: &Path) -> anyhow::Result<Vec<Delivery>> {
     let mut text = String::new();
-    let file = File::open(path).context("cannot open it")?;
+    let file = File::open(path).context("cannot open the file")?;
     file.take(LARGEST_FILE + 1)
         .read_to_string(&mut text)
-        .context("cannot read it")?;
+        .context("cannot read the file")?;
     ensure!(
         text.len() as u64 <= LARGEST_FILE,
-        "it is larger than {} MiB",
+        "the file is larger than {} MiB",
         LARGEST_FILE >> 20
     );
     parse_recording(&text)
 }
 
 fn parse_recording(text: &str) -> anyhow::Result<Vec<Delivery>> {
-    let value: Value = serde_json::from_str(text).context("it is not JSON")?;
+    let value: Value = serde_json::from_str(text).context("the file is not valid JSON")?;
     let recording = Recording::deserialize(value);
     match recording
         .ok()
-        .context("it is neither {\"headers\": {…}, \"body\": {…}} nor an array of these")?
+        .context("the file is neither {\"headers\": {…}, \"body\": {…}} nor an array of these")?
     {
         Recording::Many(deliveries) => Ok(deliveries),
         Recording::One(delivery) => Ok(vec![delivery]),
@@ -175,13 +174,13 @@ impl Delivery {
             .insert(DELIVERY_ID.to_owned(), ids.next().to_string());
     }
 
-    /// `issue_comment 7f3a…`
+    /// Title such as `issue_comment 7f3a…`.
     fn title(&self) -> String {
         let part = |name| self.header(name).unwrap_or("?");
         format!("{} {}", part(EVENT), part(DELIVERY_ID))
     }
 
-    /// A body that was recorded as text is sent as it is.
+    /// Returns the bytes to send; a body that was recorded as text is not changed.
     fn bytes(&self) -> Vec<u8> {
         let text = self.body.as_str().map(str::to_owned);
         text.unwrap_or_else(|| self.body.to_string()).into_bytes()
@@ -198,13 +197,12 @@ impl Delivery {
         for name in self.headers.keys().filter(is_replayed) {
             let key: HeaderName = name
                 .parse()
-                .with_context(|| format!("`{name}` is not the name of a header"))?;
+                .with_context(|| format!("`{name}` is not a valid name of a header"))?;
             let value = HeaderValue::from_str(&self.headers[name]);
             headers.insert(
                 key,
-                value.with_context(|| {
-                    format!("the header {name} holds more than one line of text")
-                })?,
+                value
+                    .with_context(|| format!("the header {name} has more than one line of text"))?,
             );
         }
         if let Some(secret) = secret {
@@ -219,7 +217,7 @@ impl Delivery {
     }
 }
 
-/// `sha256=…` as GitHub sends it in `X-Hub-Signature-256`.
+/// Computes `sha256=…` as GitHub sends it in `X-Hub-Signature-256`.
 fn sign(secret: &Secret, body: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes())
         .expect("HMAC takes keys of any length");
@@ -227,7 +225,7 @@ fn sign(secret: &Secret, body: &[u8]) -> String {
     format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
 }
 
-/// Where deliveries go.
+/// HTTP client for the deliveries, with their target and secret.
 struct Sender {
     client: Client,
     url: String,
@@ -235,7 +233,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// One line per delivery; goes on after a refusal.
+    /// Sends all deliveries, also after a refusal, and prints a line for each.
     async fn send_all(&self, deliveries: &[Delivery], terminal: &mut Terminal<'_>) -> Outcome {
         let mut exit = Exit::Success;
         for delivery in deliveries {
@@ -269,7 +267,7 @@ impl Sender {
     }
 }
 
-/// The beginning of what the server said, for a line of output.
+/// Returns the beginning of the server's answer, for a line of output.
 fn first_line(text: &str) -> String {
     text.lines()
         .next()

@@ -13,14 +13,14 @@ use crate::config::server::{Problem, RawSettings, SETTINGS, ServerConfig, Server
 use crate::kit::term::{Exit, Outcome, Terminal, block_on, settings_file};
 use crate::telemetry;
 
-/// Takes every word as it is; [`ServerArgs`] makes sense of them.
+/// Accepts every word unchanged; [`ServerArgs`] parses them.
 pub(super) fn command() -> Command {
     let words = Arg::new(WORDS)
         .num_args(0..)
         .trailing_var_arg(true)
         .allow_hyphen_values(true);
     Command::new("server")
-        .about("Receive webhooks and run what they ask for")
+        .about("Receive webhooks and run the requested commands")
         .disable_help_flag(true)
         .arg(words)
 }
@@ -61,7 +61,7 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
 }
 
 fn start(config: ServerConfig, surroundings: Surroundings, warnings: &[Warning]) -> Outcome {
-    // Somebody else's subscriber in this process is as good as ours.
+    // A subscriber that is already installed in this process is good enough.
     drop(telemetry::init(config.logging.level, config.logging.format));
     for warning in warnings {
         warn!("{warning}");
@@ -69,7 +69,7 @@ fn start(config: ServerConfig, surroundings: Surroundings, warnings: &[Warning])
     block_on(app::serve(config, surroundings))?.map(|()| Exit::Success)
 }
 
-/// Settings that name a file which is part of the configuration, and how large it may be.
+/// Settings that name a file which is part of the configuration, with its maximum size in bytes.
 const PARTS: [(&str, usize); 1] = [("repo-config", ServerRepos::MAX_BYTES)];
 
 /// Reads the files that are part of the configuration.
@@ -89,7 +89,7 @@ fn read_file(path: &Path, most: usize) -> std::io::Result<String> {
     read_text(std::fs::File::open(path)?, most)
 }
 
-/// Settings that name a file which must be there from the start.
+/// Settings that name a file which must exist at startup.
 const FILES: [&str; 4] = [
     "gh-token-file",
     "gh-app-key-file",
@@ -112,13 +112,13 @@ fn missing_file(raw: &RawSettings, flag: &'static str) -> Option<Problem> {
     Some(Problem::with(
         flag,
         what,
-        "check the path, and that the account of the server may read the file",
+        "check the path, and check that the user account of the server can read the file",
     ))
 }
 
 fn unreadable(path: &Path) -> Option<String> {
     match std::fs::File::open(path).and_then(|file| file.metadata()) {
-        Ok(metadata) if metadata.is_dir() => Some("it is a folder".to_owned()),
+        Ok(metadata) if metadata.is_dir() => Some("it is a directory".to_owned()),
         Ok(_) => None,
         Err(error) => Some(error.to_string()),
     }

@@ -1,7 +1,7 @@
 //! The command line of `lockkeeper server`, made from the table of settings.
 //!
-//! clap shows the help. It does not read the flags, because it stops at the first thing it does not know, and a
-//! person wants to hear of everything at once.
+//! clap only renders the help. It does not read the flags, because it stops at the first unknown one, and a person
+//! wants to see all problems at once.
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -12,26 +12,25 @@ use crate::config::server::{
     ABSENT, Compat, Fallback, Kind, Problem, SETTINGS, Setting, unknown_flag,
 };
 
-/// What a command line says.
+/// Parsed command line of the server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ServerArgs {
     /// Values of each flag in the order given, aliases resolved.
     pub flags: BTreeMap<String, Vec<String>>,
-    /// What could not be understood.
+    /// Words that were not understood.
     pub problems: Vec<Problem>,
-    /// Whether help was asked for.
+    /// `--help` or `-h` was given.
     pub wants_help: bool,
 }
 
-/// A flag of the table, or one of Atlantis' that this version does not have.
+/// A flag of the table, or a flag of Atlantis that this version does not have.
 struct Flag {
     name: &'static str,
     is_switch: bool,
 }
 
 impl ServerArgs {
-    /// Reads the words after `server`, the way Atlantis does: `--flag value`, `--flag=value`, `--switch`,
-    /// `--switch=false`.
+    /// Parses the words after `server` as Atlantis does: `--flag value`, `--flag=value`, `--switch`, `--switch=false`.
     pub fn parse(words: impl IntoIterator<Item = String>) -> Self {
         let mut args = Self::default();
         let mut words = words.into_iter().peekable();
@@ -70,7 +69,7 @@ impl ServerArgs {
     }
 }
 
-/// The next word, unless it is a flag itself.
+/// Returns the next word, unless it is a flag.
 fn take_value(
     may_begin_with_dash: bool,
     rest: &mut Peekable<impl Iterator<Item = String>>,
@@ -78,7 +77,7 @@ fn take_value(
     rest.next_if(|word| may_begin_with_dash || !word.starts_with("--"))
 }
 
-/// The words without flags whose values are secrets, and those flags with their values, in order.
+/// Splits the words into those without secrets, and the flags whose values are secrets, in order.
 pub(super) fn part_secrets(words: Vec<String>) -> (Vec<String>, Vec<String>) {
     let (mut rest, mut secrets) = (Vec::new(), Vec::new());
     let mut words = words.into_iter().peekable();
@@ -122,7 +121,8 @@ fn find(name: &str) -> Option<Flag> {
 }
 
 fn stray(word: &str) -> Problem {
-    let fix = "remove it, or put the flag it belongs to in front of it; values of switches are written --flag=false";
+    let fix =
+        "remove it, or put its flag in front of it; write the value of a switch as --flag=false";
     Problem::about(format!("`{word}`"), "belongs to no flag", fix)
 }
 
@@ -141,9 +141,9 @@ pub(super) fn help() -> String {
         .override_usage("lockkeeper server [FLAGS]")
         .term_width(100)
         .about(
-            "Receives webhooks and runs what they ask for.\n\nEvery flag can be given as a variable instead: --gh-user \
-             is read from LOCKKEEPER_GH_USER, then from ATLANTIS_GH_USER, then from the key gh-user of the YAML file that \
-             --config names. An empty value counts as not given.",
+            "Receives webhooks and runs the requested commands.\n\nEvery flag can also be set by an environment variable or in \
+             a file: without --gh-user, the server reads LOCKKEEPER_GH_USER, then ATLANTIS_GH_USER, then the key gh-user of the \
+             YAML file that --config names. An empty value counts as not set.",
         )
         .args(SETTINGS.iter().map(arg));
     command.clone().render_help().to_string()

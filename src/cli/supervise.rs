@@ -4,9 +4,9 @@
 //!   [--run-as UID:GID] [--memory BYTES] [--processes NUMBER] [--file-size BYTES] [--cpu SECONDS] -- PROGRAM [ARG…]
 //! ```
 //!
-//! The server starts this for every Terraform run; it is of no use to people. What it does is told in
-//! [`crate::process::supervise`]. It is parsed by hand and without starting a runtime because it must be small, quick
-//! and single-threaded at its start.
+//! The server starts this for every Terraform run; people have no use for it. [`crate::process::supervise`] documents
+//! what it does. It is parsed by hand and without a runtime because it must be small, fast and single-threaded at its
+//! start.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
@@ -18,14 +18,14 @@ use crate::model::RunUser;
 use crate::process::supervise::{Order, SuperviseError, supervise};
 use crate::process::{Limits, Mechanism, Sandbox};
 
-/// Exit code for a command line that cannot be understood (as `EX_USAGE`).
+/// Exit code for an invalid command line (as `EX_USAGE`).
 const USAGE: u8 = 64;
-/// Exit code when the program was not started because of its surroundings (as `env` and `timeout` use it).
+/// Exit code when the environment did not allow to start the program (as `env` and `timeout` use it).
 const REFUSED: u8 = 125;
 /// Exit code when the program could not be started (as shells use it).
 const CANNOT_START: u8 = 126;
 
-/// Runs the subcommand if `args`, without the program's own name, ask for it.
+/// Runs the subcommand if `args`, without the program's own name, name it.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     (args.next()? == "supervise").then(|| ExitCode::from(run(args)))
 }
@@ -51,7 +51,7 @@ fn exit_code(error: &SuperviseError) -> u8 {
     }
 }
 
-/// Standard error belongs to the program; a line of ours must say so.
+/// Standard error belongs to the program, so our lines have a prefix.
 fn complain(code: u8, problem: &str) -> u8 {
     writeln!(std::io::stderr(), "lockkeeper supervise: {problem}").ok();
     code

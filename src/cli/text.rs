@@ -15,7 +15,7 @@ impl Text {
         self.0.iter().all(|(_, text)| text.trim().is_empty())
     }
 
-    /// Lines of at most the look's width, broken between words. A longer word is left as it is: it is a URL.
+    /// Breaks the text between words into lines of at most the look's width. A longer word, such as a URL, stays whole.
     pub fn lines(&self, look: &Look) -> Vec<String> {
         let (mut lines, mut line, mut room) = (Vec::new(), String::new(), look.width);
         for word in self.words() {
@@ -38,7 +38,7 @@ impl Text {
         lines
     }
 
-    /// What stands between white space; one word may have several inks.
+    /// Words of the text; one word may have several inks.
     fn words(&self) -> Vec<Vec<(Ink, &str)>> {
         let mut words: Vec<Vec<(Ink, &str)>> = vec![Vec::new()];
         for (ink, text) in &self.0 {
@@ -56,7 +56,7 @@ impl Text {
     }
 }
 
-/// A line of a program's output, broken at the width; nothing is lost and nothing is moved.
+/// Breaks a line of a program's output at the width, without dropping or moving characters.
 pub(super) fn chop(line: &str, width: usize) -> Vec<String> {
     let chars: Vec<char> = line.chars().collect();
     if chars.is_empty() {

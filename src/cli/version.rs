@@ -13,7 +13,7 @@ pub(super) fn run(_: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// `0.2.0`, followed by the commit if the build was told it in `LOCKKEEPER_COMMIT`.
+/// Returns `0.2.0`, followed by the commit if `LOCKKEEPER_COMMIT` was set for the build.
 pub(super) fn version() -> String {
     let version = env!("CARGO_PKG_VERSION");
     match option_env!("LOCKKEEPER_COMMIT").filter(|commit| !commit.is_empty()) {

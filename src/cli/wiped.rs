@@ -1,4 +1,4 @@
-//! A server whose secrets do not stay in the variables and words that its process was started with.
+//! Removes the secrets from the environment variables and the command line that the server's process was started with.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -15,14 +15,15 @@ use crate::config::server::RawSettings;
 use crate::config::variables;
 use crate::kit::term::environment;
 
-/// Reads the settings of a server and takes the secrets out of its start-up environment and command line.
+/// Reads the settings of a server and removes the secrets from its start-up environment and command line.
 ///
-/// Others can read both (`/proc/PID/environ` and `cmdline`), and a process cannot change them itself. So the program starts
-/// itself once more, in the same process, and hands itself what it took out through memory that nobody else can open.
+/// Other users can read both (`/proc/PID/environ` and `cmdline`), and a process cannot change them itself. So the
+/// program executes itself again in the same process, and passes the removed values on through memory that nobody else
+/// can open.
 ///
-/// `words` are those after `server`; all of them come back, also those that were taken out.
+/// `words` are those after `server`. The result has all of them, including the removed ones.
 pub(super) fn read_and_wipe(mut words: Vec<String>) -> anyhow::Result<(RawSettings, Vec<String>)> {
-    let doing = "cannot take secrets out of the environment and the command line of the server";
+    let doing = "cannot remove the secrets from the environment and the command line of the server";
     if std::env::var_os(environment::WIPED).is_some() {
         let taken = received().context(doing)?;
         words.extend(taken.words);
@@ -33,7 +34,7 @@ pub(super) fn read_and_wipe(mut words: Vec<String>) -> anyhow::Result<(RawSettin
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let own: Vec<OsString> = words.iter().map(OsString::from).collect();
     let (rest, secrets) = part_secrets(words.clone());
-    // Words that this process was not started with come from a test.
+    // The words differ from those of this process only in a test.
     if !args.ends_with(&own) || (variables.is_empty() && secrets.is_empty()) {
         return Ok((environment::read()?, words));
     }
@@ -46,10 +47,10 @@ pub(super) fn read_and_wipe(mut words: Vec<String>) -> anyhow::Result<(RawSettin
     Err(start_again(args, &kept, &taken).context(doing))
 }
 
-/// What was taken out.
+/// Removed variables and words.
 struct Taken {
     variables: BTreeMap<OsString, OsString>,
-    /// Flags with their values. No name of a variable begins with dashes.
+    /// Flags with their values. Names of variables never begin with dashes.
     words: Vec<String>,
 }
 
@@ -57,10 +58,10 @@ fn stays(name: &OsStr) -> bool {
     name.to_str().is_some_and(variables::stays)
 }
 
-/// Does not return unless it fails.
+/// Returns only if it fails.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the process goes on as the same program; no child is started"
+    reason = "the process continues as the same program; no child is started"
 )]
 fn start_again(args: Vec<OsString>, kept: &[(OsString, OsString)], taken: &Taken) -> anyhow::Error {
     let written = || -> anyhow::Result<File> {
@@ -94,7 +95,7 @@ fn start_again(args: Vec<OsString>, kept: &[(OsString, OsString)], taken: &Taken
     }
 }
 
-/// What was taken out, from standard input; that is empty afterwards, for this process and all it starts.
+/// Reads the removed values from standard input, which is empty afterwards for this process and its children.
 fn received() -> anyhow::Result<Taken> {
     let mut bytes = Vec::new();
     std::io::stdin().lock().read_to_end(&mut bytes)?;

@@ -169,12 +169,12 @@ fn without_anything_to_compare_with_only_the_files_are_checked() {
             &[],
         ))
     };
-    assert!(check(&["check"]).starts_with("exit code 0\nNothing is wrong with the files.\n"));
+    assert!(check(&["check"]).starts_with("exit code 0\nNo problems in the files.\n"));
     assert!(check(&["check", "--all"]).starts_with(
-        "exit code 0\n1 project would be planned.\nAs if all of its 1 file had changed.\n"
+        "exit code 0\n1 project would be planned.\nNo revision to compare with: 1 file treated as changed.\n"
     ));
     assert!(check(&["check", "--base", "main"]).starts_with("exit code 2\nerror: "));
-    assert!(check(&["check", "absent"]).contains("is no directory"));
+    assert!(check(&["check", "absent"]).contains("is not a directory"));
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn more_projects_than_the_server_allows_are_told_with_the_flag() {
     let refused = words(tree.check_with(&[], &[("LOCKKEEPER_MAX_PROJECTS", "1")]));
     assert!(
         refused.contains(
-            "would refuse that: a command may concern 1 projects at most (`--max-projects`)."
+            "would refuse this plan: a command may have 1 projects at most (`--max-projects`)."
         ),
         "{refused}"
     );
@@ -294,7 +294,7 @@ fn a_server_that_reads_the_configuration_elsewhere_is_told_of_by_entry_and_by_fl
         let said = tree.check_with(args, &[("LOCKKEEPER_REPO_CONFIG_SOURCE", source)]);
         let words = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
         let (_, rest) = words.split_once("The server reads the repository's file from ")?;
-        rest.split_once("; here it is that of the working tree.")
+        rest.split_once("; this check reads it from the working tree.")
             .map(|(source, _)| source.to_owned())
     };
     let flag = "(`--repo-config-source` of the server)";

@@ -162,7 +162,7 @@ async fn the_whole_story_holds() {
     assert_in_order(
         &text,
         &[
-            "Sandbox     each run may use its own files only, held by Landlock",
+            "Sandbox     each run may use only its own files, enforced by Landlock",
             "1/9",
             "alice opens #1",
             "Plan: 3 to add, 0 to change, 0 to destroy.",
@@ -182,18 +182,18 @@ async fn the_whole_story_holds() {
             "✓ lockkeeper/apply",
             "✓ Terraform's state has the 3 resources",
             "alice merges #1",
-            "✓ #2 was next in the queue and holds the lock now",
+            "✓ #2 was next in the queue and now holds the lock",
             "The lock became free",
             "Plan: 1 to add, 0 to change, 0 to destroy.",
             "✓ #2 holds the lock",
             "network-team: lockkeeper apps add",
-            "✓ the repository is the network team's",
+            "✓ the network team owns the repository",
             "database-team: lockkeeper apps add",
             "is owned by",
             "✓ the answer names the owner",
             "carol pushes to main",
-            "✓ both mirrors have the new commit, and are verified",
-            "✓ All 9 steps held",
+            "✓ both mirrors have the new commit and are verified",
+            "✓ All 9 steps succeeded",
         ],
     );
     for hidden in ["<!--", "<details>", "\u{1b}"] {
@@ -220,7 +220,7 @@ async fn a_terraform_that_fails_ends_the_story_with_what_was_seen() {
             "expected: network planned",
             "seen:     network failed",
             "The demo ends here",
-            "The server's log ends so:",
+            "Last lines of the server's log:",
             "Lockkeeper has stopped",
         ],
     );
@@ -243,7 +243,7 @@ async fn a_program_that_is_no_terraform_is_refused_before_anything_begins() {
         &output.stderr.text(),
         &[
             "error: ",
-            "my-terraform is of no use as Terraform",
+            "my-terraform cannot be used as Terraform",
             "I am a teapot",
         ],
     );

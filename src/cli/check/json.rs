@@ -7,10 +7,10 @@ use super::verdict::{FileProblem, Verdict};
 use crate::config::repo::Place;
 use crate::discovery::explain::ExplanationJson;
 
-/// Version of the shape.
+/// Version of the JSON format.
 const VERSION: u32 = 1;
 
-/// Everything.
+/// Verdict in its JSON format.
 #[derive(Serialize)]
 pub(super) struct VerdictJson<'a> {
     v: u32,
@@ -42,7 +42,7 @@ struct ProblemJson<'a> {
     help: Option<&'a str>,
 }
 
-/// As it is written.
+/// Returns the serializable form of a verdict.
 pub(super) fn of(verdict: &Verdict) -> VerdictJson<'_> {
     let change = &verdict.local.change;
     let (base, uncommitted) = match change {

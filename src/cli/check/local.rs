@@ -1,4 +1,4 @@
-//! The repository on this machine: its files, and what changed.
+//! The repository on this machine: its files and its changes.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,49 +11,49 @@ use crate::config::text_of;
 use crate::git::{Base, WorkTree};
 use crate::model::{BranchName, ChangeKind, ChangedFile, HostName, RepoId, RepoPath};
 
-/// Files of a directory without git; more than that is not a checkout.
+/// Maximum number of files in a directory without git; a larger one is not a checkout.
 const MAX_FILES: usize = 500_000;
 
-/// What of a file is read.
+/// Maximum number of bytes that are read from a file.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// A repository on this machine.
 #[derive(Debug)]
 pub(super) struct Local {
-    /// Its topmost directory.
+    /// The top directory of the working tree.
     pub root: PathBuf,
-    /// Every file.
+    /// All files, relative to `root`.
     pub files: Vec<RepoPath>,
-    /// Files whose names cannot be told.
+    /// Number of files whose names are not UTF-8 or too long.
     pub left_out: usize,
-    /// What changed.
+    /// Changed files of the working tree.
     pub change: Change,
     origin: Option<RepoId>,
 }
 
-/// What changed.
+/// Changed files, or the reason that they are not known.
 #[derive(Debug)]
 pub(super) enum Change {
-    /// Compared with something.
+    /// The files that differ from a base revision.
     Since {
-        /// With what.
+        /// The revision that the working tree is compared with.
         base: Base,
-        /// The files.
+        /// All changed files, committed or not.
         files: Vec<ChangedFile>,
-        /// Those that no commit has as they are.
+        /// Changed files that are not committed as they are.
         uncommitted: BTreeSet<RepoPath>,
     },
-    /// There is nothing to compare with, and every file was asked for.
+    /// All files, requested because there is no revision to compare with.
     Everything(Vec<ChangedFile>),
-    /// There is nothing to compare with.
+    /// No revision to compare with.
     Unknown {
-        /// Whether it is a repository of git at all.
+        /// Tells a git repository without a base revision from a plain directory.
         is_git: bool,
     },
 }
 
 impl Change {
-    /// The files that changed; `None` when that is not known.
+    /// Returns the changed files; `None` when they are not known.
     pub fn files(&self) -> Option<&[ChangedFile]> {
         match self {
             Self::Since { files, .. } | Self::Everything(files) => Some(files),
@@ -63,7 +63,7 @@ impl Change {
 }
 
 impl Local {
-    /// Looks at a directory. `all`: without anything to compare with, every file counts as changed.
+    /// Reads a directory. With `all`, all files count as changed if there is no revision to compare with.
     pub async fn read(
         dir: &Path,
         base: Option<&str>,
@@ -73,7 +73,7 @@ impl Local {
         match WorkTree::find(dir, env).await? {
             Some(tree) => Self::of_git(&tree, base, all).await,
             None if base.is_some() => bail!(
-                "`{}` is in no repository of git, so there is no --base",
+                "`{}` is not in a git repository, so --base cannot be used",
                 dir.display()
             ),
             None => Self::of_dir(dir, all),
@@ -122,7 +122,7 @@ impl Local {
         })
     }
 
-    /// What the server would call it, as far as that can be told.
+    /// Returns the server's name of the repository, as far as it is known.
     pub fn repo(&self) -> RepoId {
         let name = self
             .root
@@ -136,7 +136,7 @@ impl Local {
         self.origin.clone().unwrap_or_else(named)
     }
 
-    /// The branch that it is compared with, if it is one.
+    /// Returns the branch that the working tree is compared with, if the revision is a branch.
     pub fn branch(&self) -> Option<BranchName> {
         match &self.change {
             Change::Since { base, .. } => base.branch.clone(),
@@ -144,12 +144,12 @@ impl Local {
         }
     }
 
-    /// Whether `origin` says which repository it is.
+    /// Returns `true` if the URL of `origin` names the repository.
     pub fn knows_its_origin(&self) -> bool {
         self.origin.is_some()
     }
 
-    /// Symbolic links, and what they say.
+    /// Returns the symbolic links with their targets.
     pub fn links(&self) -> Vec<(RepoPath, String)> {
         let link = |file: &RepoPath| {
             let target = std::fs::read_link(self.root.join(file.as_str())).ok()?;
@@ -158,7 +158,7 @@ impl Local {
         self.files.iter().filter_map(link).collect()
     }
 
-    /// The text of a file, if it is a regular one of bearable size.
+    /// Reads the text of a file, if it is a regular file and not too large.
     pub fn text(&self, file: &RepoPath) -> std::io::Result<String> {
         let invalid =
             |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_owned());
@@ -185,7 +185,7 @@ fn added(files: &[RepoPath]) -> Vec<ChangedFile> {
         .collect()
 }
 
-/// Every file below a directory, but for what tools keep for themselves. No link is followed.
+/// Lists all files below a directory, except those of tools. Does not follow links.
 fn walk(
     at: &Path,
     dir: &RepoPath,
@@ -207,7 +207,7 @@ fn walk(
             }
         } else if files.len() >= MAX_FILES {
             bail!(
-                "`{}` has more than {MAX_FILES} files, so it is hardly one repository",
+                "`{}` has more than {MAX_FILES} files; name the directory of one repository",
                 at.display()
             );
         } else {

@@ -1,5 +1,5 @@
-//! `lockkeeper check [DIR]`: validates the files, and says what the change in a local repository would plan, and why.
-//! What it says is what the server would do after a push; nothing is run and nobody is asked.
+//! `lockkeeper check [DIR]`: validates the files, and shows what the change in a local repository would plan, and why.
+//! The result is what the server would do after a push. Nothing is run, and no forge is contacted.
 
 mod json;
 mod local;
@@ -23,7 +23,7 @@ use crate::config::repo::shown;
 use local::Local;
 use verdict::{Asked, Verdict};
 
-/// Widest lists that are pleasant to read.
+/// Maximum width of readable lists.
 const WIDEST: usize = 120;
 
 pub(super) const SUBCOMMAND: Subcommand = Subcommand {
@@ -43,30 +43,30 @@ fn command() -> Command {
             .help(help)
     };
     Command::new("check")
-        .about("Check the configuration here, and say what would be planned and why")
+        .about("Check the local configuration, and show what would be planned and why")
         .long_about(
-            "Validates the configuration of the repository and of the server, and says what a pull request with the \
-             changes of this working tree would plan: every project with the rule and the pattern that chose it, what \
-             holds for it and who decided that, and for every other one why not. Nothing is run.\n\nThe settings of the \
-             server count when they are given here, or in the environment as for the server \
-             (LOCKKEEPER_AUTODISCOVER_MODE, then ATLANTIS_AUTODISCOVER_MODE).\n\nExit codes: 0 nothing is wrong, 1 a \
-             file has mistakes, 2 the call is wrong or something cannot be read.",
+            "Validates the configuration of the repository and of the server, and shows what a pull request with the \
+             changes of this working tree would plan. It lists every planned project with the rule and the pattern that \
+             selected it, its settings and where each of them comes from. For every other project it gives the reason. \
+             Nothing is run.\n\nSettings of the server are read from the flags below, or from the same environment \
+             variables as for the server (LOCKKEEPER_AUTODISCOVER_MODE, then ATLANTIS_AUTODISCOVER_MODE).\n\nExit codes: 0 \
+             no problems, 1 a file has errors, 2 the command line is wrong or something cannot be read.",
         )
-        .arg(Arg::new("dir").value_name("DIR").default_value(".").help("The repository, or a directory in it"))
+        .arg(Arg::new("dir").value_name("DIR").default_value(".").help("Directory of the repository, or a directory in it"))
         .args([
-            value("base", "REV", "Compare with this [default: origin/HEAD, else main or master]"),
-            value("base-branch", "NAME", "Branch that the pull request would go into [default: that of --base]")
+            value("base", "REV", "Revision to compare with [default: origin/HEAD, else main or master]"),
+            value("base-branch", "NAME", "Base branch of the pull request [default: the branch of --base]")
                 .value_parser(value_parser!(BranchName)),
-            value("repo", "HOST/OWNER/NAME", "What the server calls the repository [default: from origin]")
+            value("repo", "HOST/OWNER/NAME", "Name of the repository on the server [default: from the URL of origin]")
                 .value_parser(value_parser!(RepoId)),
-            switch("all", "List everything, however long; without anything to compare with, take all files as changed"),
-            switch("json", "For programs, as docs/check.md describes"),
+            switch("all", "Do not shorten lists; if there is no revision to compare with, treat all files as changed"),
+            switch("json", "Print JSON for programs (docs/check.md)"),
         ])
         .next_help_heading("Settings of the server")
         .args(settings())
 }
 
-/// Flags of the server that decide what is planned.
+/// Server flags that decide what is planned.
 fn settings() -> impl Iterator<Item = Arg> {
     let counts = |flag: &str| SearchConfig::FLAGS.contains(&flag);
     SETTINGS
@@ -95,7 +95,7 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
         )
     };
     match printed {
-        // Whoever reads has read enough, as `head` does.
+        // The reader closed the pipe, as `head` does.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
         printed => printed?,
     }
@@ -106,7 +106,7 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     })
 }
 
-/// What was said about the settings of the server, here and in the environment.
+/// Returns the server settings that the command line and the environment contain.
 fn raw(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
     let mut raw = environment::read()?;
     for setting in SETTINGS
@@ -160,12 +160,12 @@ async fn look_around(
     all: bool,
 ) -> anyhow::Result<Local> {
     if !dir.is_dir() {
-        return Err(anyhow!("`{}` is no directory", dir.display()));
+        return Err(anyhow!("`{}` is not a directory", dir.display()));
     }
     Local::read(dir, base, git_environment(raw), all).await
 }
 
-/// What git gets of the environment: where programs and the settings of the person are, and nothing that would lead it
+/// Returns the environment of git: the variables for programs and the person's settings, but none that would lead git
 /// to another repository.
 fn git_environment(raw: &RawSettings) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     const NAMES: [&str; 5] = [
@@ -181,7 +181,7 @@ fn git_environment(raw: &RawSettings) -> Vec<(std::ffi::OsString, std::ffi::OsSt
     given.collect()
 }
 
-/// `--disable-repo-locking` ends all discussion.
+/// Applies `--disable-repo-locking`, which overrides all other settings of locking.
 fn without_locking(repos: ServerRepos, is_off: bool) -> ServerRepos {
     if is_off {
         repos.without_locking()

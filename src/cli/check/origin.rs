@@ -1,10 +1,9 @@
-//! Which repository a remote is.
+//! The repository that the URL of a remote names.
 
 use crate::model::{RepoId, RepoUrl};
 
-/// The repository at an address as git takes it; `None` when it is none of a forge. An address may hold a password: that is
-/// left out before it is read, and nothing of it is kept. A port of `ssh` says nothing about the forge, so it is left out,
-/// too.
+/// Returns the repository at a URL as git accepts it; `None` when the URL is not one of a forge. A password in the URL
+/// is removed before the URL is parsed. A port of `ssh` says nothing about the forge, so it is removed, too.
 pub(super) fn repo_of(url: &str) -> Option<RepoId> {
     let plain = match url.split_once("://") {
         Some((scheme, rest)) => {

@@ -1,4 +1,5 @@
-//! The verdict for people: what matters first, equal things once, long lists cut unless all of them were asked for.
+//! The verdict for people: important things first, equal entries once, long lists shortened unless all entries were
+//! requested.
 
 use std::io;
 
@@ -12,13 +13,13 @@ use crate::discovery::explain::{
 };
 use crate::model::ProjectKey;
 
-/// Entries of a list that are shown, unless all are.
+/// Number of entries of a list that are shown by default.
 const SHOWN: usize = 20;
 
-/// Widest first column.
+/// Maximum width of the first column.
 const LEFT: usize = 32;
 
-/// Prints a verdict.
+/// Prints a verdict, its most important part first.
 pub(super) fn print(
     verdict: &Verdict,
     all: bool,
@@ -43,7 +44,7 @@ pub(super) fn print(
 struct Page<'a, 't> {
     look: &'a Look,
     terminal: &'a mut Terminal<'t>,
-    /// How many entries of a list are shown.
+    /// Number of entries of a list that are shown.
     shown: usize,
 }
 
@@ -65,28 +66,28 @@ impl Page<'_, '_> {
         }
         let count: usize = verdict.problems.iter().map(number).sum();
         self.prose(&format!(
-            "{}. Nothing is planned until this is mended.",
+            "{}. Nothing is planned until the files are fixed.",
             plural(count, "problem")
         ))?;
         if let (Some(file), false) = (&verdict.config_file, verdict.knows_permissions) {
             self.prose(&format!(
-                "`{file}` was not judged: what it may say depends on the server's file."
+                "`{file}` was not checked, because its permissions depend on the server's file."
             ))?;
         }
         self.about(verdict)
     }
 
     fn unknown(&mut self, verdict: &Verdict) -> io::Result<()> {
-        self.strong("Nothing is wrong with the files.")?;
+        self.strong("No problems in the files.")?;
         let why = match verdict.local.change {
-            Change::Unknown { is_git: false } => "this is no repository of git",
+            Change::Unknown { is_git: false } => "this directory is not a git repository",
             Change::Unknown { is_git: true } | Change::Since { .. } | Change::Everything(_) => {
-                "there is neither `origin` nor `main` nor `master`, or nothing is committed"
+                "the repository has no `origin`, `main` or `master`, or it has no commit"
             }
         };
         self.prose(&format!(
-            "What would be planned cannot be said, because there is nothing to compare with: {why}. Name a revision with \
-             `--base`, or take all files as changed with `--all`."
+            "There is no revision to compare with, so it is not known what would be planned: {why}. Name a revision with \
+             `--base`, or treat all files as changed with `--all`."
         ))?;
         self.about(verdict)
     }
@@ -97,14 +98,14 @@ impl Page<'_, '_> {
         self.about(verdict)?;
         if let Some(limit) = verdict.over_limit() {
             self.prose(&format!(
-                "The server would refuse that: a command may concern {limit} projects at most (`--max-projects`). Change \
-                 fewer in one pull request, or plan some of them with `-d` or `-p`."
+                "The server would refuse this plan: a command may have {limit} projects at most (`--max-projects`). Change \
+                 fewer projects in one pull request, or plan some of them with `-d` or `-p`."
             ))?;
         }
         if verdict.local.left_out > 0 {
             let files = plural(verdict.local.left_out, "file");
             self.prose(&format!(
-                "Passed over: {files} with names that are not UTF-8 or too long."
+                "Skipped {files} with names that are not UTF-8 or too long."
             ))?;
         }
         let groups = groups(&explanation.planned);
@@ -127,22 +128,22 @@ impl Page<'_, '_> {
         self.files(explanation)
     }
 
-    /// What the answer is about.
+    /// Prints the repository, branch and files that the result is about.
     fn about(&mut self, verdict: &Verdict) -> io::Result<()> {
         let guess = if verdict.knows_branch {
             ""
         } else {
-            " (a guess; see `--base-branch`)"
+            " (assumed; see `--base-branch`)"
         };
         let into = format!(" into `{}`{guess}", super::shown(verdict.branch.as_str()));
         let origin = if verdict.names_itself() {
             ""
         } else {
-            " (`origin` says nothing; see `--repo`)"
+            " (assumed, because `origin` names no repository; see `--repo`)"
         };
         let own = match &verdict.config_file {
             Some(file) => format!("configured by `{file}`"),
-            None => "without a configuration of its own".to_owned(),
+            None => "without a configuration file".to_owned(),
         };
         let server = match &verdict.server_file {
             Some(file) => format!(
@@ -157,7 +158,7 @@ impl Page<'_, '_> {
         ))?;
         if let Some(elsewhere) = &verdict.elsewhere {
             self.prose(&format!(
-                "The server reads the repository's file from {elsewhere}; here it is that of the working tree."
+                "The server reads the repository's file from {elsewhere}; this check reads it from the working tree."
             ))?;
         }
         hooks_not_run(verdict.hooks).map_or(Ok(()), |sentence| self.prose(&sentence))
@@ -211,7 +212,7 @@ impl Page<'_, '_> {
         if idle.is_empty() {
             return Ok(());
         }
-        self.heading("Changed files that concern no project", idle.len())?;
+        self.heading("Changed files that belong to no project", idle.len())?;
         let width = column(idle.iter().map(|(file, _)| file.path.to_string()));
         for (file, reason) in idle.iter().take(self.shown) {
             self.entry(
@@ -229,7 +230,7 @@ impl Page<'_, '_> {
         if verdict.warnings.is_empty() {
             return Ok(());
         }
-        self.heading("Without effect, or not known", verdict.warnings.len())?;
+        self.heading("Without effect, or unknown", verdict.warnings.len())?;
         for warning in verdict.warnings.iter().take(self.shown) {
             let line = warning
                 .line
@@ -260,7 +261,7 @@ impl Page<'_, '_> {
         self.entry(0, 0, Ink::Plain, "", text)
     }
 
-    /// What was left out of a list.
+    /// Prints the number of entries that were left out of a list.
     fn rest(&mut self, indent: usize, count: usize) -> io::Result<()> {
         match count.saturating_sub(self.shown) {
             0 => Ok(()),
@@ -274,7 +275,8 @@ impl Page<'_, '_> {
         }
     }
 
-    /// Two columns, the second one broken into lines; one that is too long for the first stands above the second.
+    /// Prints two columns and breaks the second one into lines. Text that is too long for the first column stands above
+    /// the second one.
     fn entry(
         &mut self,
         indent: usize,
@@ -309,7 +311,7 @@ impl Page<'_, '_> {
     }
 }
 
-/// What stands between backticks is code; they are left out where colour tells it.
+/// Parses text with code between backticks; they are removed where colour marks the code.
 fn prose(look: &Look, text: &str) -> Text {
     let mut prose = Text::default();
     for (index, part) in text.split('`').enumerate() {
@@ -330,7 +332,7 @@ fn column(texts: impl Iterator<Item = String>) -> usize {
         .unwrap_or(LEFT)
 }
 
-/// Name or directory; directory and workspace where they say more.
+/// Returns the name or the directory, with directory and workspace where they add information.
 fn label(key: &ProjectKey) -> String {
     let workspace = (!key.workspace.is_default()).then(|| format!("workspace {}", key.workspace));
     let is_told_apart = |name: &&crate::model::ProjectName| name.as_str() != key.dir.as_str();
@@ -351,7 +353,7 @@ fn label(key: &ProjectKey) -> String {
     }
 }
 
-/// The first few of many.
+/// Joins the first few of many labels.
 fn few(labels: impl ExactSizeIterator<Item = String>) -> String {
     const FEW: usize = 5;
     let count = labels.len();
@@ -373,7 +375,7 @@ fn plural(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// As a sentence.
+/// Turns a clause into a sentence.
 fn sentence(clause: &str) -> String {
     let mut letters = clause.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());
@@ -408,7 +410,7 @@ fn compared(change: &Change) -> String {
             )
         }
         Change::Everything(files) => format!(
-            "As if all of its {} had changed.",
+            "No revision to compare with: {} treated as changed.",
             plural(files.len(), "file")
         ),
         Change::Unknown { .. } => String::new(),

@@ -1,4 +1,4 @@
-//! What there is to say about a repository: the mistakes of its files, or what would be planned.
+//! The result of a check: the errors in the files, or what would be planned.
 
 use crate::app::discovery_settings;
 use crate::config::repo::{self, ConfigErrors, RepoConfig};
@@ -13,55 +13,55 @@ use crate::model::{BranchName, RepoId, RepoPath};
 use super::local::Local;
 use super::without_locking;
 
-/// What was asked for.
+/// Repository and branch that the check is about.
 pub(super) struct Asked {
-    /// The repository.
+    /// Server's name of the repository.
     pub repo: RepoId,
-    /// The branch that the pull request would go into, if it was said.
+    /// Base branch of the pull request, if it was given.
     pub branch: Option<BranchName>,
 }
 
-/// A file with mistakes.
+/// A file with errors.
 #[derive(Debug)]
 pub(super) enum FileProblem {
-    /// Some can be pointed at.
+    /// Errors with their places in the file.
     Errors(ConfigErrors),
-    /// It is about the file as such.
+    /// An error about the file as a whole.
     Whole(String),
 }
 
-/// What there is to say.
+/// Result of a check.
 #[derive(Debug)]
 pub(super) struct Verdict {
     /// The repository on this machine.
     pub local: Local,
-    /// What the server calls it.
+    /// Server's name of the repository.
     pub repo: RepoId,
-    /// The branch that the pull request would go into.
+    /// Base branch of the pull request.
     pub branch: BranchName,
-    /// Whether that was said or found out; else it is a guess.
+    /// `false` if the base branch was neither given nor found, and is assumed.
     pub knows_branch: bool,
     /// Name of the repository's own file.
     pub config_file: Option<String>,
     /// Name of the file of the server.
     pub server_file: Option<String>,
-    /// Whether the server's file says what the repository may decide.
+    /// `false` if the server's file has errors, so the permissions of the repository are not known.
     pub knows_permissions: bool,
-    /// Where the server reads the repository's file instead, and who said so.
+    /// Source of the repository's file on the server, and the setting that selects it, if it is not the working tree.
     pub elsewhere: Option<String>,
     /// Commands that the server runs before it looks for the projects of a plan.
     pub hooks: usize,
-    /// How many projects a command of the server may concern.
+    /// Maximum number of projects of a command.
     pub max_projects: usize,
-    /// What is wrong.
+    /// Errors, grouped by file.
     pub problems: Vec<FileProblem>,
-    /// What has no effect.
+    /// Settings that have no effect.
     pub warnings: Vec<Warning>,
-    /// What would be planned; `None`: something is wrong, or it is not known what changed.
+    /// Planned and skipped projects; `None` if there are errors or the changed files are not known.
     pub explanation: Option<Explanation>,
 }
 
-/// Reads the files and thinks.
+/// Reads the files and computes the verdict.
 pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyhow::Result<Verdict> {
     let found = asked.branch.clone().or_else(|| local.branch());
     let knows_branch = found.is_some();
@@ -104,7 +104,7 @@ pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyho
 }
 
 impl Verdict {
-    /// How many projects a command may concern, if this one concerns more.
+    /// Returns the maximum number of projects of a command, if this one exceeds it.
     pub fn over_limit(&self) -> Option<usize> {
         let planned = self
             .explanation
@@ -113,7 +113,7 @@ impl Verdict {
         (planned > self.max_projects).then_some(self.max_projects)
     }
 
-    /// Whether it was said, or could be found out, which repository it is.
+    /// Returns `true` if the repository was named, or `origin` names it.
     pub fn names_itself(&self) -> bool {
         self.local.knows_its_origin() || self.repo != self.local.repo()
     }
@@ -134,7 +134,7 @@ impl Verdict {
         }
     }
 
-    /// Where the server's file is broken, it is not known what it allows; then the repository's file is not judged.
+    /// If the server's file has errors, the permissions are not known and the repository's file is not checked.
     fn config(&mut self, tree: &Tree, rules: Option<&RepoRules>) -> Option<RepoConfig> {
         let file = match file_of(tree, rules) {
             Ok(file) => file?,
@@ -172,7 +172,7 @@ impl Verdict {
         repo_config: Option<&RepoConfig>,
         config: &SearchConfig,
     ) -> anyhow::Result<()> {
-        // Nobody waits for this one but the person who asked.
+        // Only the person who runs the check waits for it.
         let settings = Settings {
             max_projects: usize::MAX,
             ..discovery_settings(&config.planning, &config.terraform)?
@@ -210,7 +210,7 @@ impl Verdict {
     }
 }
 
-/// Whether a pull request cannot change the file that holds for it: by its entry, else by the flag.
+/// Returns the source of the file in effect if a pull request cannot change it: from its entry, else from the flag.
 fn read_elsewhere(rules: &RepoRules, flag: Option<&ConfigSource>) -> Option<String> {
     let by_flag = || {
         Some(Decided {
@@ -227,7 +227,7 @@ fn read_elsewhere(rules: &RepoRules, flag: Option<&ConfigSource>) -> Option<Stri
     }
 }
 
-/// The repository's file: the one that the operator names, else one of the usual names.
+/// Finds the repository's file: the one that the administrator names, else one of the usual names.
 fn file_of(
     tree: &Tree,
     rules: Option<&RepoRules>,

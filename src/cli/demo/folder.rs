@@ -1,4 +1,4 @@
-//! Where the demo keeps everything: server, emulated GitHub, states, log.
+//! The folder with all files of the demo: those of the servers, the emulated GitHub, states and the log.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use tempfile::TempDir;
 /// The folder of one demo.
 pub(super) struct Folder {
     path: PathBuf,
-    /// Removes it at the end; `None` for a folder that a person named.
+    /// Removes the folder at the end; `None` for a folder that a person named.
     temporary: Option<TempDir>,
 }
 
 impl Folder {
-    /// The named folder, which must be empty: the story begins with nothing. Else a temporary one.
+    /// Opens the named folder, which must be empty because the demo begins with nothing, or else a temporary one.
     pub fn open(named: Option<&Path>) -> anyhow::Result<Self> {
         let folder = if let Some(path) = named {
             Self {
@@ -26,7 +26,7 @@ impl Folder {
                 .prefix("lockkeeper-demo-")
                 .tempdir();
             let made =
-                made.context("cannot make a temporary folder; name another one with --data-dir")?;
+                made.context("cannot create a temporary folder; name a folder with --data-dir")?;
             Self {
                 path: made.path().to_owned(),
                 temporary: Some(made),
@@ -34,7 +34,7 @@ impl Folder {
         };
         for part in [folder.server(), folder.github(), folder.states()] {
             std::fs::create_dir(&part)
-                .with_context(|| format!("cannot make the folder {}", part.display()))?;
+                .with_context(|| format!("cannot create the folder {}", part.display()))?;
         }
         Ok(folder)
     }
@@ -44,8 +44,7 @@ impl Folder {
         self.path.join("server")
     }
 
-    /// The repositories of the emulated GitHub.
-    /// Of the second server.
+    /// The data directory of the second server.
     pub fn second_server(&self) -> PathBuf {
         self.path.join("second-server")
     }
@@ -54,7 +53,7 @@ impl Folder {
         self.path.join("github")
     }
 
-    /// Terraform's states.
+    /// The states of Terraform.
     pub fn states(&self) -> PathBuf {
         self.path.join("states")
     }
@@ -64,7 +63,7 @@ impl Folder {
         self.path.join("lockkeeper.log")
     }
 
-    /// Begins the log.
+    /// Creates the log file.
     pub fn open_log(&self) -> anyhow::Result<File> {
         File::create(self.log()).with_context(|| format!("cannot write {}", self.log().display()))
     }
@@ -79,7 +78,7 @@ impl Folder {
             .collect()
     }
 
-    /// Leaves it on the disk, for somebody who wants to find out what went wrong.
+    /// Keeps the folder on the disk, so that a person can find out what went wrong.
     pub fn keep(&mut self) -> &Path {
         if let Some(temporary) = self.temporary.take() {
             drop(temporary.keep());
@@ -97,7 +96,7 @@ fn empty(path: &Path) -> anyhow::Result<PathBuf> {
         .is_some()
     {
         bail!(
-            "the folder {} is not empty (--data-dir); the demo begins with nothing, name a new one",
+            "the folder {} is not empty (--data-dir); name a new or empty folder",
             path.display()
         );
     }

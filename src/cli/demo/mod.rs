@@ -1,11 +1,11 @@
 //! `lockkeeper demo [--exit] [--port N] [--data-dir FOLDER] [--terraform PROGRAM] [--verbose]`
 //!
-//! Somebody who meets Lockkeeper wants to see it work before giving it credentials. The demo plays a story on this
-//! machine alone: the server as `lockkeeper server` runs it, real Terraform, real git, and an emulated GitHub.
+//! The demo shows new users how Lockkeeper works before they give it credentials. It plays a story on this machine: the
+//! server as `lockkeeper server` runs it, real Terraform, real git, and an emulated GitHub.
 //!
-//! - [`script`]: every step and every word; [`sample`]: the repository.
-//! - [`stage`]: server and forge; [`play`]: does the steps and judges them, prints nothing.
-//! - [`show`]: prints, knows nothing of how it is played.
+//! - [`script`]: every step and every text; [`sample`]: the repository.
+//! - [`stage`]: server and forge; [`play`]: performs and checks the steps, without output.
+//! - [`show`]: prints the transcript, independent of the player.
 
 mod folder;
 mod play;
@@ -32,7 +32,7 @@ use script::{Role, STORY, Step};
 use show::{Addresses, Look, Page};
 use stage::{Props, Stage};
 
-/// How much of the log is shown when something fails.
+/// Number of lines of the log that are shown after a failure.
 const LOG_LINES: usize = 25;
 
 pub(super) fn command() -> Command {
@@ -44,16 +44,16 @@ pub(super) fn command() -> Command {
     };
     let value = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
     Command::new("demo")
-        .about("Play a story with real Terraform and an emulated GitHub, on this machine alone")
+        .about("Play a story with real Terraform and an emulated GitHub on this machine")
         .arg(switch(
             "exit",
-            "End after the story; exit code 0 only if every step held",
+            "Exit after the story; exit code 0 only if every step succeeded",
         ))
         .arg(
             value(
                 "port",
                 "NUMBER",
-                "Port of the server; a free one unless given",
+                "Port of the server [default: any free port]",
             )
             .value_parser(value_parser!(u16)),
         )
@@ -61,7 +61,7 @@ pub(super) fn command() -> Command {
             value(
                 "data-dir",
                 "FOLDER",
-                "New folder for everything; a temporary one unless given",
+                "New folder for all files [default: a temporary folder]",
             )
             .value_parser(value_parser!(PathBuf)),
         )
@@ -69,14 +69,14 @@ pub(super) fn command() -> Command {
             value(
                 "terraform",
                 "PROGRAM",
-                "Terraform or OpenTofu; the one on the PATH unless given",
+                "Terraform or OpenTofu [default: found on the PATH]",
             )
             .value_parser(value_parser!(PathBuf)),
         )
         .arg(switch("verbose", "Show the server's log on standard error"))
 }
 
-/// How the story ended.
+/// Result of the story.
 enum Ending {
     Held,
     Failed(&'static Step),
@@ -98,7 +98,7 @@ async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
         ),
     );
     let mut folder = Folder::open(args.get_one::<PathBuf>("data-dir").map(PathBuf::as_path))?;
-    // Somebody else's subscriber in this process is as good as ours.
+    // A subscriber that is already installed in this process is good enough.
     drop(telemetry::init_file(
         folder.open_log()?,
         args.get_flag("verbose"),
@@ -115,8 +115,8 @@ async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let problem = match ending {
         Ok(Ending::Held) => return Ok(Exit::Success),
         Ok(Ending::Stopped) => return Ok(Exit::Failure),
-        Ok(Ending::Failed(step)) => format!("“{}” did not hold.", step.title),
-        // Nobody reads what is printed: that is not the story's fault.
+        Ok(Ending::Failed(step)) => format!("The step “{}” failed.", step.title),
+        // The reader closed the pipe, which is not a failure of the story.
         Err(error) if error.is::<io::Error>() => return Err(error),
         Err(error) => format!("{error:#}."),
     };
@@ -124,7 +124,7 @@ async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     Ok(Exit::Failure)
 }
 
-/// Finds what is needed, says so, and starts everything.
+/// Finds and prints the prerequisites, and starts everything.
 async fn set(
     args: &ArgMatches,
     raw: RawSettings,
@@ -172,7 +172,7 @@ async fn set(
     Ok(stage)
 }
 
-/// Plays the story, and stays until somebody has had enough.
+/// Plays the story, and then waits until the person stops the demo.
 async fn perform(
     stage: &Stage,
     page: &mut Page<'_, '_>,
@@ -191,7 +191,7 @@ async fn perform(
     Ok(ending)
 }
 
-/// Plays every step, until one does not hold.
+/// Plays the steps until one fails.
 async fn tell(stage: &Stage, page: &mut Page<'_, '_>) -> anyhow::Result<Ending> {
     let started = Instant::now();
     let mut player = Player::new(stage);

@@ -1,4 +1,4 @@
-//! Plays the steps of the script and finds out whether they hold. Prints nothing.
+//! Plays the steps of the script and checks their results, without output.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,19 +17,19 @@ use crate::model::{
 };
 use crate::render::{MachineLine, MachineProject};
 
-/// Git and the webhook have this long.
+/// Time limit for git and the webhook.
 const ACT_WITHIN: Duration = Duration::from_mins(1);
-/// The bot has this long to answer. A busy machine needs a few seconds.
+/// Time limit for the answer of the bot. A busy machine needs a few seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
-/// What follows the answer (statuses) has this long.
+/// Time limit for the statuses and records that follow the answer.
 const SETTLE_WITHIN: Duration = Duration::from_secs(15);
-/// What the database and the states say is looked at this often.
+/// Interval between checks of the database and the states.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What became of a step.
+/// Result of a step.
 pub(super) struct Scene {
     pub heard: Heard,
-    /// How long that took.
+    /// Time until the answer.
     pub took: Duration,
     /// Statuses of the head commit, if the step is about them.
     pub statuses: Vec<Status>,
@@ -37,7 +37,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Whether everything holds.
+    /// Returns `true` if all checks succeeded.
     pub fn holds(&self) -> bool {
         self.verdicts
             .iter()
@@ -45,15 +45,15 @@ impl Scene {
     }
 }
 
-/// What there was to hear.
+/// Answer to a step.
 pub(super) enum Heard {
-    /// The bot's answer.
+    /// Comment of the bot.
     Comment(Comment),
-    /// What the server says to those who ask it without a pull request.
+    /// Answer of the server to a request without a pull request.
     Reply(String),
-    /// An answer did not come in time.
+    /// No answer within the time limit.
     Silence,
-    /// Nobody expected to hear anything.
+    /// A step without an answer.
     Nothing,
 }
 
@@ -67,26 +67,26 @@ impl Heard {
     }
 }
 
-/// Whether something holds.
+/// Result of a check.
 pub(super) struct Verdict {
     pub claim: &'static str,
-    /// What is seen instead.
+    /// Difference between expectation and result, if any.
     pub problem: Option<Problem>,
 }
 
-/// Something does not hold.
+/// Difference between expectation and result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub expected: String,
     pub seen: String,
 }
 
-/// Plays on a stage.
+/// Performs the steps on a stage.
 pub(super) struct Player<'a> {
     stage: &'a Stage,
-    /// Newest comment of each pull request that is known.
+    /// Newest known comment of each pull request.
     seen: BTreeMap<PullNumber, u64>,
-    /// What the server said to whoever asked it just now.
+    /// Answer to the latest request without a pull request.
     reply: Option<String>,
 }
 
@@ -99,12 +99,12 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Does what the step says; returns the webhook that told the server of it, if there was anything to tell.
+    /// Performs a step and returns the webhook that it caused, if any.
     pub async fn act(&mut self, act: Act) -> anyhow::Result<Option<Delivery>> {
         let done = timeout(ACT_WITHIN, self.do_now(act)).await;
         done.with_context(|| {
             format!(
-                "the emulated GitHub did not do its part within {} s",
+                "the emulated GitHub did not finish within {} s",
                 ACT_WITHIN.as_secs()
             )
         })?
@@ -148,7 +148,7 @@ impl<'a> Player<'a> {
         let accepted = matches!(delivery.outcome(), Some(Attempt::Answered(200..=299)));
         ensure!(
             accepted,
-            "the server did not take the webhook `{}`: {:?}",
+            "the server did not accept the webhook `{}`: {:?}",
             delivery.event,
             delivery.outcome()
         );
@@ -171,13 +171,13 @@ impl<'a> Player<'a> {
         let opened = self.stage.github.open_pull(REPO, pull).await?;
         ensure!(
             opened == number(role),
-            "the pull request of {} got the number {opened}",
+            "the pull request of {} got the unexpected number {opened}",
             role.login()
         );
         Ok(())
     }
 
-    /// As `lockkeeper apps add` does; what that prints.
+    /// Registers the project as `lockkeeper apps add` does, and returns what that command would print.
     async fn register(&self, team: Team) -> anyhow::Result<String> {
         let store = &self.stage.server.ctx().store;
         let owner = OwnerName::new(team.name()).context("the name of a team of the demo")?;
@@ -216,7 +216,7 @@ impl<'a> Player<'a> {
         ))
     }
 
-    /// Waits for the answer and for everything that has to hold.
+    /// Waits for the answer and checks the results.
     pub async fn watch(&mut self, step: &Step) -> anyhow::Result<Scene> {
         let number = step.act.role().map(number);
         let started = Instant::now();
@@ -266,7 +266,7 @@ fn number(role: Role) -> PullNumber {
     PullNumber(role.number())
 }
 
-/// Looks whether something holds.
+/// Checks the results of a step.
 struct Judge<'a> {
     stage: &'a Stage,
     heard: &'a Heard,
@@ -274,7 +274,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Looks until everything holds, or until it is certain or very likely that it never will.
+    /// Repeats the checks until all succeed, or one has certainly or very likely failed.
     async fn settle(&self, step: &Step) -> anyhow::Result<Vec<Verdict>> {
         let started = Instant::now();
         loop {
@@ -382,7 +382,7 @@ impl Judge<'_> {
     }
 
     fn statuses(&self) -> anyhow::Result<Vec<Status>> {
-        let number = self.number.context("the step is about no pull request")?;
+        let number = self.number.context("the step has no pull request")?;
         let head = self.stage.github.pull(REPO, number)?.head;
         Ok(self.stage.github.statuses(REPO, &head)?.latest)
     }
@@ -438,7 +438,7 @@ impl Judge<'_> {
         Ok(claim.map_or_else(|| "nobody".to_owned(), |claim| claim.owner.to_string()))
     }
 
-    /// What the disks of both servers have, and what the registry says of them, against what GitHub has.
+    /// Compares the mirrors of both servers, and their rows in the registry, with the branches on GitHub.
     async fn out_of_step(&self) -> anyhow::Result<Option<Problem>> {
         let branches = self.stage.github.branches(REPO).await?;
         let main = branches
@@ -456,14 +456,14 @@ impl Judge<'_> {
         Ok(None)
     }
 
-    /// How many resources Terraform has put on record.
+    /// Counts the resources in Terraform's state.
     fn resources(&self) -> anyhow::Result<usize> {
         let path = sample::state_file(&self.stage.states, PROJECT);
         let Ok(text) = std::fs::read(&path) else {
             return Ok(0);
         };
         let state: State =
-            serde_json::from_slice(&text).context("Terraform's state cannot be read")?;
+            serde_json::from_slice(&text).context("cannot read Terraform's state")?;
         Ok(state
             .resources
             .iter()
@@ -479,7 +479,7 @@ fn resources(count: usize) -> String {
     format!("{count} resources in the state")
 }
 
-/// What counts in a state file.
+/// Parts of a state file that are counted.
 #[derive(serde::Deserialize)]
 struct State {
     resources: Vec<StateResource>,
@@ -491,7 +491,7 @@ struct StateResource {
 }
 
 impl Expect {
-    /// Whether it cannot come to hold any more once the answer is there.
+    /// Returns `true` if the result cannot change once the answer is there.
     fn is_final(self) -> bool {
         match self {
             Self::Project(_) | Self::Adds(_) | Self::Command(_) | Self::Words(_) => true,

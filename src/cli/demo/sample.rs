@@ -1,13 +1,13 @@
-//! The repository of the story: files as they are on `main`, and the two changes of the pull requests.
+//! The repository of the demo: its files on `main`, and the changes of the pull requests.
 
 use std::path::Path;
 
 use crate::emulator::Change;
 
-/// Its name.
+/// Name of the repository.
 pub(super) const REPO: &str = "acme/infrastructure";
 
-/// A file of the repository: where, and what is in it.
+/// Path and content of a file of the repository.
 type SampleFile = (&'static str, &'static str);
 
 const FILES: [SampleFile; 10] = [
@@ -38,21 +38,21 @@ const FILES: [SampleFile; 10] = [
 /// The projects that `atlantis.yaml` names.
 const PROJECTS: [&str; 2] = ["network", "app"];
 
-/// Alice wants one more subnet.
+/// Alice's change: one more subnet.
 pub(super) const DATABASE_SUBNET: SampleFile = (
     "network/terraform.tfvars",
     include_str!("sample/changes/terraform.tfvars"),
 );
-/// Bob wants names.
+/// Bob's change: a DNS zone for the network.
 pub(super) const DNS_ZONE: SampleFile = ("network/dns.tf", include_str!("sample/changes/dns.tf"));
 
-/// Somebody writes a note, without a pull request.
+/// A note that is pushed without a pull request.
 pub(super) const NOTE: SampleFile = (
     "NOTES.md",
     "# Notes\n\nThe network is Alice's, the names are Bob's.\n",
 );
 
-/// The files of `main`. States are kept in a folder outside of every checkout, so they outlive them.
+/// Returns the files of `main`. The states are in a folder outside of every checkout, so they outlive the checkouts.
 pub(super) fn files(states: &Path) -> Vec<(String, String)> {
     let fixed = FILES
         .iter()
@@ -63,7 +63,7 @@ pub(super) fn files(states: &Path) -> Vec<(String, String)> {
     fixed.chain(backends).collect()
 }
 
-/// A change of one file.
+/// Returns a change of one file.
 pub(super) fn change((path, content): SampleFile) -> Change {
     Change::Write {
         path: path.to_owned(),
@@ -71,7 +71,7 @@ pub(super) fn change((path, content): SampleFile) -> Change {
     }
 }
 
-/// Where the state of a project is.
+/// Returns the path of the state of a project.
 pub(super) fn state_file(states: &Path, project: &str) -> std::path::PathBuf {
     states.join(format!("{project}.tfstate"))
 }
@@ -79,11 +79,11 @@ pub(super) fn state_file(states: &Path, project: &str) -> std::path::PathBuf {
 fn backend(states: &Path, project: &str) -> String {
     let path = hcl_text(&state_file(states, project).to_string_lossy());
     format!(
-        "# The state is on this machine; a team would keep it where everybody can reach it.\n\nterraform {{\n  required_version = \">= 1.4\"\n\n  backend \"local\" {{\n    path = {path}\n  }}\n}}\n"
+        "# The state is on this machine; a team would store it in a shared backend.\n\nterraform {{\n  required_version = \">= 1.4\"\n\n  backend \"local\" {{\n    path = {path}\n  }}\n}}\n"
     )
 }
 
-/// A text as HCL writes it.
+/// Quotes a text for HCL.
 fn hcl_text(text: &str) -> String {
     let escaped = text
         .replace('\\', "\\\\")

@@ -1,4 +1,4 @@
-//! Everything the demo tells: the steps of the story, and what has to hold after each.
+//! The script of the demo: the steps of the story, and the checks after each step.
 
 use crate::emulator::StatusState;
 use crate::model::{CommandOutcome, ProjectOutcome};
@@ -18,7 +18,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// Login.
+    /// Returns the login of the author.
     pub fn login(self) -> &'static str {
         match self {
             Self::Alice => "alice",
@@ -26,7 +26,7 @@ impl Role {
         }
     }
 
-    /// Number of the pull request: the emulated GitHub counts from 1, and Alice is first.
+    /// Returns the number of the pull request: the emulated GitHub counts from 1, and Alice is first.
     pub fn number(self) -> i64 {
         match self {
             Self::Alice => 1,
@@ -34,7 +34,7 @@ impl Role {
         }
     }
 
-    /// Branch.
+    /// Returns the name of the head branch.
     pub fn branch(self) -> &'static str {
         match self {
             Self::Alice => "database-subnet",
@@ -42,7 +42,7 @@ impl Role {
         }
     }
 
-    /// Title of the pull request.
+    /// Returns the title of the pull request.
     pub fn title(self) -> &'static str {
         match self {
             Self::Alice => "Add a subnet for the database",
@@ -50,7 +50,7 @@ impl Role {
         }
     }
 
-    /// The file that it changes, and its new content.
+    /// Returns the changed file and its new content.
     pub fn change(self) -> (&'static str, &'static str) {
         match self {
             Self::Alice => sample::DATABASE_SUBNET,
@@ -67,7 +67,7 @@ pub(super) enum Team {
 }
 
 impl Team {
-    /// As the server knows them.
+    /// Returns the name of the owner.
     pub fn name(self) -> &'static str {
         match self {
             Self::Network => "network-team",
@@ -75,7 +75,7 @@ impl Team {
         }
     }
 
-    /// How they write the address of the repository.
+    /// Returns the URL of the repository as the team writes it.
     pub fn address(self) -> &'static str {
         match self {
             Self::Network => "https://github.com/acme/infrastructure",
@@ -84,16 +84,16 @@ impl Team {
     }
 }
 
-/// What a person does.
+/// Action of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Pushes a branch and opens a pull request.
     Open(Role),
-    /// Comments on the own pull request.
+    /// Comments on the person's own pull request.
     Say(Role, &'static str),
-    /// Merges the own pull request.
+    /// Merges the person's own pull request.
     Merge(Role),
-    /// Does nothing, and hears of the own pull request all the same.
+    /// Does nothing, and waits for a comment on the person's own pull request.
     Wait(Role),
     /// Registers the project for a team.
     Register(Team),
@@ -102,7 +102,7 @@ pub(super) enum Act {
 }
 
 impl Act {
-    /// Whose pull request it is about, if it is about one.
+    /// Returns the author of the pull request that the action is about, if any.
     pub fn role(self) -> Option<Role> {
         match self {
             Self::Open(role) | Self::Say(role, _) | Self::Merge(role) | Self::Wait(role) => {
@@ -113,52 +113,52 @@ impl Act {
     }
 }
 
-/// What can be asked of the world after a step.
+/// Check after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expect {
-    /// The answer is about this project and no other, which ended so.
+    /// The answer is about this project only, with this outcome.
     Project(ProjectOutcome),
-    /// The plan would add so many resources, and change or destroy none.
+    /// The plan adds this number of resources, and changes or destroys none.
     Adds(u32),
-    /// The command ended so.
+    /// Outcome of the command.
     Command(CommandOutcome),
-    /// The answer has these words.
+    /// Text in the answer.
     Words(&'static str),
-    /// This status of the head commit is so.
+    /// State of a status of the head commit.
     Status(&'static str, StatusState),
-    /// This status of the head commit says so.
+    /// Description of a status of the head commit.
     StatusText(&'static str, &'static str),
-    /// The pull request holds the lock of the project.
+    /// The lock of the project belongs to the pull request.
     LockOf(Role),
-    /// So many resources are in Terraform's state.
+    /// Number of resources in Terraform's state.
     Resources(usize),
-    /// The repository is this team's.
+    /// Owner of the repository.
     OwnedBy(Team),
-    /// The mirrors of both servers have what `main` is now.
+    /// Mirrors of both servers with the current commit of `main`.
     MirrorsInStep,
 }
 
 /// One step of the story.
 pub(super) struct Step {
     pub title: &'static str,
-    /// What happens, and why it matters.
+    /// Explanation of the step.
     pub why: &'static str,
     pub act: Act,
-    /// What has to hold, each with the words for it.
+    /// Checks, each with its text.
     pub checks: &'static [(Expect, &'static str)],
 }
 
-/// What is about to happen.
-pub(super) const INTRO: &str = "Two people change the same infrastructure at the same time, and nothing goes wrong. \
+/// Introduction that the demo prints before the first step.
+pub(super) const INTRO: &str = "Two people change the same infrastructure at the same time, without a conflict. \
     The server, the database, git, the webhooks and Terraform are real; only GitHub is emulated. Nothing leaves this \
     machine.";
 
-/// The story.
+/// All steps of the story, in order.
 pub(super) const STORY: &[Step] = &[
     Step {
         title: "Alice opens a pull request, and it is planned",
-        why: "Her change adds a subnet to the project `network`. Nobody has to ask for a plan. Nothing has ever been \
-              applied here, so Terraform is going to make the whole network.",
+        why: "Her change adds a subnet to the project `network`. Lockkeeper plans it automatically. Nothing was \
+              applied here before, so Terraform plans to create the whole network.",
         act: Act::Open(Role::Alice),
         checks: &[
             (
@@ -168,7 +168,7 @@ pub(super) const STORY: &[Step] = &[
             (Expect::Adds(3), "Terraform would add 3 resources"),
             (
                 Expect::Status("lockkeeper/plan", StatusState::Success),
-                "the commit says that the plan succeeded",
+                "the status of the commit says that the plan succeeded",
             ),
             (
                 Expect::LockOf(Role::Alice),
@@ -177,14 +177,14 @@ pub(super) const STORY: &[Step] = &[
         ],
     },
     Step {
-        title: "Bob opens another one on the same project, and has to wait",
-        why: "Were both planned, whoever applies last would undo the work of the other. The lock lets one pull \
-              request through at a time, and tells everybody else who has it.",
+        title: "Bob opens a pull request for the same project, and has to wait",
+        why: "If both were planned, the second apply would undo the changes of the first. The lock admits one pull \
+              request at a time, and the comment names the holder.",
         act: Act::Open(Role::Bob),
         checks: &[
             (
                 Expect::Project(ProjectOutcome::Waiting),
-                "Terraform is not run for `network`",
+                "Terraform does not run for `network`",
             ),
             (
                 Expect::Words("[#1]("),
@@ -192,21 +192,21 @@ pub(super) const STORY: &[Step] = &[
             ),
             (
                 Expect::Words("**next in the queue**"),
-                "#2 is next in the queue, and need not come back to ask",
+                "#2 is next in the queue, and will be planned automatically",
             ),
             (
                 Expect::StatusText(
                     "lockkeeper/plan",
                     "Waiting for #1 (alice), next in the queue.",
                 ),
-                "the commit says for whom its plan waits",
+                "the status of the commit names the pull request that it waits for",
             ),
             (Expect::LockOf(Role::Alice), "#1 still holds the lock"),
         ],
     },
     Step {
         title: "Alice mistypes a command",
-        why: "A slip gets an answer that helps, and never a guess: nothing is run.",
+        why: "Lockkeeper suggests the right command. It never guesses, so nothing runs.",
         act: Act::Say(Role::Alice, "lockkeeper aply"),
         checks: &[
             (
@@ -218,7 +218,7 @@ pub(super) const STORY: &[Step] = &[
     },
     Step {
         title: "Alice applies",
-        why: "Applied is exactly the plan that everybody could read above, not a new one. Lockkeeper checks that the \
+        why: "Lockkeeper applies exactly the plan that is shown above, and makes no new one. It checks that the \
               commit, the plan file and the Terraform version are still the same.",
         act: Act::Say(Role::Alice, "lockkeeper apply"),
         checks: &[
@@ -228,7 +228,7 @@ pub(super) const STORY: &[Step] = &[
             ),
             (
                 Expect::Status("lockkeeper/apply", StatusState::Success),
-                "the commit says so",
+                "the status of the commit says that the apply succeeded",
             ),
             (
                 Expect::Resources(3),
@@ -241,22 +241,25 @@ pub(super) const STORY: &[Step] = &[
         ],
     },
     Step {
-        title: "Alice merges, and her lock is gone",
-        why: "The lock ends with the pull request. Nobody has to remember it, and nobody who comes by can be faster than \
-              those who waited.",
+        title: "Alice merges, and her lock is released",
+        why: "Lockkeeper releases the lock when the pull request is merged. The lock goes to the first pull request in the \
+              queue.",
         act: Act::Merge(Role::Alice),
         checks: &[
-            (Expect::Command(CommandOutcome::Success), "#1 is told"),
+            (
+                Expect::Command(CommandOutcome::Success),
+                "a comment on #1 reports the release",
+            ),
             (
                 Expect::LockOf(Role::Bob),
-                "#2 was next in the queue and holds the lock now",
+                "#2 was next in the queue and now holds the lock",
             ),
         ],
     },
     Step {
         title: "It is Bob's turn, and his change is planned automatically",
-        why: "His branch does not have Alice's subnet. Planned is what `main` will be once his pull request is \
-              merged, so her work stays where it is.",
+        why: "His branch does not have Alice's subnet. Lockkeeper plans `main` as it will be after the merge of his pull \
+              request, so her subnet stays.",
         act: Act::Wait(Role::Bob),
         checks: &[
             (
@@ -265,29 +268,29 @@ pub(super) const STORY: &[Step] = &[
             ),
             (
                 Expect::Adds(1),
-                "Terraform would add the DNS zone and touch nothing of Alice's",
+                "Terraform would add the DNS zone and leave Alice's subnet unchanged",
             ),
             (
                 Expect::Status("lockkeeper/plan", StatusState::Success),
-                "the commit says that the plan succeeded",
+                "the status of the commit says that the plan succeeded",
             ),
             (Expect::LockOf(Role::Bob), "#2 holds the lock"),
         ],
     },
     Step {
         title: "The network team registers the project",
-        why: "Many teams can share a server. Whoever registers a project of a repository owns that repository there, until \
-              nothing refers to it any more.",
+        why: "Many teams can share a server. The first team that registers a project of a repository becomes the owner of the \
+              repository, until no project refers to it any more.",
         act: Act::Register(Team::Network),
         checks: &[(
             Expect::OwnedBy(Team::Network),
-            "the repository is the network team's",
+            "the network team owns the repository",
         )],
     },
     Step {
-        title: "The database team registers the same repository, and is refused",
-        why: "Two teams must never drive the same repository by accident. They write its address in another way; that it \
-              is the same repository is known all the same.",
+        title: "The database team registers the same repository, and the server refuses",
+        why: "Two teams must not manage the same repository by accident. The database team writes the URL in another way, but \
+              Lockkeeper recognizes the repository.",
         act: Act::Register(Team::Database),
         checks: &[
             (
@@ -296,18 +299,18 @@ pub(super) const STORY: &[Step] = &[
             ),
             (
                 Expect::OwnedBy(Team::Network),
-                "the repository is still the network team's",
+                "the network team still owns the repository",
             ),
         ],
     },
     Step {
-        title: "Somebody pushes, and the mirrors of two servers follow",
-        why: "A second server works on the same database, with a disk of its own. GitHub tells only one of them; both \
-              bring their mirror in step and compare it with what GitHub has.",
+        title: "Carol pushes, and the mirrors of two servers are updated",
+        why: "A second server uses the same database, with its own disk. GitHub notifies only one of them. Both servers \
+              sync their mirrors and compare them with GitHub.",
         act: Act::Push,
         checks: &[(
             Expect::MirrorsInStep,
-            "both mirrors have the new commit, and are verified",
+            "both mirrors have the new commit and are verified",
         )],
     },
 ];

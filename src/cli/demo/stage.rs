@@ -1,4 +1,4 @@
-//! What the story is played on: a server as `lockkeeper server` runs it, and an emulated GitHub, on loopback.
+//! The stage of the story: a server as `lockkeeper server` runs it, and an emulated GitHub, on loopback.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -23,23 +23,23 @@ use crate::model::{RepoId, SyncState};
 use crate::secret::Secret;
 use crate::telemetry::Panics;
 
-/// Everything that runs.
+/// Servers, emulated GitHub and their data.
 pub(super) struct Stage {
     pub github: Emulator,
     pub server: Server,
     second: SecondServer,
-    /// Terraform's states.
+    /// The states of Terraform.
     pub states: PathBuf,
-    /// Of the dashboard.
+    /// Password of the dashboard.
     password: Secret,
-    /// Where each of the servers keeps its mirrors.
+    /// Data directories of the servers, which contain their mirrors.
     data_dirs: [PathBuf; 2],
-    /// The `PATH` of everything that runs.
+    /// The `PATH` of all programs.
     path: String,
 }
 
-/// Another server on the same database, with a disk of its own. It lives in this process, because processes do not share
-/// a file of SQLite, and does nothing but keep its mirrors.
+/// Another server on the same database, with its own disk. It runs in this process, because processes do not share a
+/// file of SQLite. It only updates its mirrors.
 struct SecondServer {
     ctx: Arc<Ctx>,
     _rounds: AbortOnDropHandle<()>,
@@ -52,22 +52,22 @@ impl SecondServer {
             ids: Arc::new(RandomIds),
             panics: Panics::new(Arc::new(SystemClock)),
             exe: std::env::current_exe()
-                .context("cannot tell where the lockkeeper executable is")?,
+                .context("cannot find the path of the lockkeeper executable")?,
             environment: props.variables.clone(),
             name: format!("{}-second", props.hostname),
         };
         let name = parts.name.clone();
         let ctx = build_on(config, parts, first.store.clone())
             .await
-            .context("the second server")?;
+            .context("cannot start the second server")?;
         let replica = Replica::new(Arc::clone(&ctx), &name);
         replica
             .tick_leases()
             .await
-            .context("cannot tell the database that the second server is there")?;
+            .context("cannot register the second server in the database")?;
         let rounds = tokio::spawn(async move {
             loop {
-                // What goes wrong is in the log, and the next round tries it again.
+                // Errors are in the log, and the next round retries.
                 replica.tick_leases().await.ok();
                 replica.tick("repositories").await.ok();
                 tokio::time::sleep(ROUND_EVERY).await;
@@ -80,9 +80,9 @@ impl SecondServer {
     }
 }
 
-/// What the stage is set with.
+/// Requirements of a stage.
 pub(super) struct Props {
-    /// Port of the server; 0 takes any free one.
+    /// Port of the server; 0 means any free port.
     pub port: u16,
     /// Environment of the server.
     pub variables: BTreeMap<String, String>,
@@ -94,7 +94,7 @@ pub(super) struct Props {
 }
 
 impl Stage {
-    /// Starts both, with the repository on `main`.
+    /// Starts the servers and the emulated GitHub, with the repository on `main`.
     pub async fn set(folder: &Folder, props: Props) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, props.port)).await;
         let listener =
@@ -103,7 +103,7 @@ impl Stage {
             "http://{}",
             listener
                 .local_addr()
-                .context("cannot tell which port is listened on")?
+                .context("cannot find the port of the listener")?
         );
         let (token, webhook_secret, password) = (secret(), secret(), secret());
         let github = github(folder, &url, &token, &webhook_secret).await?;
@@ -129,7 +129,7 @@ impl Stage {
         })
     }
 
-    /// What the mirrors of both servers have of `main`, and what the registry says of them.
+    /// Returns the commit of `main` in the mirrors of both servers, with their verification in the registry.
     pub async fn mirrors(&self) -> anyhow::Result<Vec<String>> {
         let repo: RepoId = format!("github.com/{}", sample::REPO).parse()?;
         let main = RefName::new("refs/heads/main")?;
@@ -145,7 +145,7 @@ impl Stage {
                 .await
                 .context("cannot read the registry")?;
             let Some(row) = row.filter(|row| row.state.state == SyncState::Synced) else {
-                mirrors.push("no mirror that is in step".to_owned());
+                mirrors.push("no mirror that is in sync".to_owned());
                 continue;
             };
             let refs = Git::new(GitSettings::new(data_dir, &self.path))
@@ -160,27 +160,28 @@ impl Stage {
         Ok(mirrors)
     }
 
-    /// Address of the dashboard.
+    /// Returns the URL of the dashboard.
     pub fn dashboard(&self) -> String {
         format!("http://{}/", self.server.address())
     }
 
-    /// How people get into the dashboard, which shows nobody what runs print and lets nobody change anything without it.
+    /// Returns how people sign in to the dashboard. Visitors cannot see the output of runs or change anything.
     pub fn sign_in(&self) -> String {
         format!("as {WEB_USER}, password {}", self.password.expose())
     }
 
-    /// What separates runs from the server.
+    /// Describes the sandbox of the runs.
     pub fn sandbox(&self) -> String {
         match self.server.ctx().terraform.plans.sandbox.mechanism() {
-            Some(mechanism) => format!("each run may use its own files only, held by {mechanism}"),
-            None => {
-                "none: this kernel has no Landlock, so runs may do what the server may".to_owned()
+            Some(mechanism) => {
+                format!("each run may use only its own files, enforced by {mechanism}")
             }
+            None => "none: this kernel has no Landlock, so runs have the rights of the server"
+                .to_owned(),
         }
     }
 
-    /// Stops everything; runs under way are interrupted.
+    /// Stops all servers and interrupts the runs in progress.
     pub async fn strike(self) {
         drop(self.second);
         self.server.interrupt();
@@ -196,7 +197,7 @@ async fn github(
 ) -> anyhow::Result<Emulator> {
     let target = format!("{server}/events")
         .parse()
-        .context("the address of the server is not a URL")?;
+        .context("the server's address is not a URL")?;
     let options = Options::new(
         &folder.github(),
         Arc::new(SystemClock),
@@ -211,14 +212,15 @@ async fn github(
         .map(|(path, content)| (path.as_str(), content.as_str()))
         .collect();
     let made = github.create_repo(sample::REPO, &files).await;
-    made.context("cannot make the sample repository")?;
+    made.context("cannot create the sample repository")?;
     Ok(github)
 }
 
-/// Rounds of the second server.
+/// Interval between rounds of the second server.
 const ROUND_EVERY: Duration = Duration::from_secs(1);
 
-/// Made from flags as an operator would write them, and from no variables: those of the person are for other servers.
+/// Builds the configuration from flags, as an administrator would write them. Variables of the person are ignored,
+/// because they are for other servers.
 fn config(
     data_dir: PathBuf,
     props: &Props,
@@ -262,9 +264,9 @@ fn config(
         hostname: props.hostname.clone(),
         ..RawSettings::default()
     };
-    let (mut config, _) =
-        ServerConfig::from_raw(&raw, Vec::new()).context("the settings of the demo's server")?;
-    // The emulator goes by the name of github.com, and has no limits.
+    let (mut config, _) = ServerConfig::from_raw(&raw, Vec::new())
+        .context("invalid settings of the demo's server")?;
+    // The emulator appears under the name github.com, and has no limits.
     config.github.write_pause = Some(Duration::ZERO);
     Ok(config)
 }
@@ -272,7 +274,7 @@ fn config(
 /// User of the dashboard.
 const WEB_USER: &str = "demo";
 
-/// Random, and gone with the demo.
+/// Returns a random secret, which is never stored.
 fn secret() -> Secret {
     Secret::new(&hex::encode(rand::random::<[u8; 20]>()))
 }

@@ -1,4 +1,4 @@
-//! Finding the Terraform or OpenTofu that the demo runs.
+//! Finds the Terraform or OpenTofu that the demo runs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,21 @@ use anyhow::{Context, bail};
 use crate::model::Distribution;
 use crate::workflow::{ChildEnvironment, Tool, Tools};
 
-/// Where `make demo` puts one, from the top of the source tree.
+/// Directory of the program that `make demo` installs, relative to the top of the source tree.
 const OWN_TOOLS: &str = ".tools/bin";
 
-/// Variables of the person's own projects, which would change what the demo does.
+/// Prefixes of variables for the person's own projects, which would change the demo.
 const FOREIGN: [&str; 3] = ["TF_", "AWS_", "GOOGLE_"];
 
-/// A program, and the folder in which the server finds it under its own name.
+/// A program, and the directory in which the server finds it under its usual name.
 pub(super) struct Found {
     pub tool: Tool,
     pub bin_dir: PathBuf,
 }
 
 impl Found {
-    /// Folder of a program that is more than one file, by the usual layout: `tools` for `tools/bin/terraform`. `None`:
-    /// runs may read the program as it is, and need no more, or the folder is one that holds other things too.
+    /// Returns the directory of a program with several files, by the usual layout: `tools` for `tools/bin/terraform`.
+    /// `None` if runs can read the program without it, or the directory has other content too.
     pub fn installed_in(&self) -> Option<PathBuf> {
         let program = self.tool.program.canonicalize().ok()?;
         let folder = program
@@ -33,7 +33,7 @@ impl Found {
     }
 }
 
-/// The environment of the server in the demo: nothing of the person's own projects.
+/// Returns the environment of the demo's server, without variables for the person's own projects.
 pub(super) fn environment(variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let is_foreign = |name: &str| FOREIGN.iter().any(|prefix| name.starts_with(prefix));
     let kept = variables.iter().filter(|(name, _)| !is_foreign(name));
@@ -41,7 +41,7 @@ pub(super) fn environment(variables: &BTreeMap<String, String>) -> BTreeMap<Stri
         .collect()
 }
 
-/// Finds the program, asks what it is, and links it into `bin_dir`.
+/// Finds the program and its version, and links it into `bin_dir`.
 pub(super) async fn find(
     named: Option<&Path>,
     working_dir: &Path,
@@ -57,7 +57,10 @@ pub(super) async fn find(
         None => look(&places(path, working_dir)).with_context(missing)?,
     };
     if !program.is_file() {
-        bail!("there is no program {} (--terraform)", program.display());
+        bail!(
+            "the program {} does not exist (--terraform)",
+            program.display()
+        );
     }
     link(&program, &bin_dir.join(distribution.program()))?;
     let children: ChildEnvironment = environment
@@ -69,7 +72,7 @@ pub(super) async fn find(
         .await;
     let tool = tool.with_context(|| {
         format!(
-            "{} is of no use as {}",
+            "{} cannot be used as {}",
             program.display(),
             distribution.title()
         )
@@ -82,12 +85,12 @@ pub(super) async fn find(
 
 fn missing() -> String {
     format!(
-        "there is neither `terraform` nor `tofu` on the PATH or in {OWN_TOOLS}. Install one of them, or name it with \
-         --terraform PROGRAM; in a checkout of the source, `make demo` fetches one"
+        "found neither `terraform` nor `tofu` on the PATH or in {OWN_TOOLS}. Install one of them, or name it with \
+         --terraform PROGRAM. In a checkout of the source, `make demo` downloads one"
     )
 }
 
-/// The `PATH`, then what `make demo` has set up.
+/// Returns the directories of the `PATH`, then that of `make demo`.
 fn places(path: &str, working_dir: &Path) -> Vec<PathBuf> {
     std::env::split_paths(path)
         .chain([working_dir.join(OWN_TOOLS)])
@@ -119,7 +122,7 @@ fn link(program: &Path, link: &Path) -> anyhow::Result<()> {
     let parent = link.parent().unwrap_or(link);
     let made =
         std::fs::create_dir_all(parent).and_then(|()| std::os::unix::fs::symlink(program, link));
-    made.with_context(|| format!("cannot make the link {}", link.display()))
+    made.with_context(|| format!("cannot create the link {}", link.display()))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! `lockkeeper import atlantis (--boltdb FILE | --redis URL | --redis-url-file FILE) [--host HOST] [--write] [--json]`
 //!
-//! Takes over what an Atlantis holds, so that nobody plans over somebody else's plan on the day of the move. No forge
-//! is asked: pulls that were closed meanwhile are found by the server, which asks about every pull that holds a lock.
-//! Without `--write` nothing is written, neither here nor there.
+//! Imports the locks of an Atlantis, so that nobody plans over another person's plan on the day of the move. No
+//! forge is contacted: the server checks every pull request that holds a lock, and so finds those that were closed
+//! meanwhile. Without `--write`, neither database is changed.
 
 mod report;
 mod source;
@@ -26,11 +26,11 @@ use takeover::takeover;
 
 pub(super) fn command() -> Command {
     let atlantis = Command::new("atlantis")
-        .about("Take over locks, pull requests and the apply lock of an Atlantis")
+        .about("Import locks, pull requests and the apply lock of an Atlantis")
         .long_about(
-            "Takes over the locks, the open pull requests and the apply lock of an Atlantis.\n\nWithout --write it \
-             only says what it would do. Nothing that is held in Lockkeeper already is changed, and Atlantis' database is \
-             only read. Repeating it does no harm. Exit code 1: something could not be taken over.",
+            "Imports the locks, the open pull requests and the apply lock of an Atlantis.\n\nWithout --write, it only \
+             shows what it would import. It never changes existing data of Lockkeeper, and it only reads Atlantis' \
+             database. You can safely repeat it. Exit code 1: something could not be imported.",
         )
         .args(sources())
         .group(ArgGroup::new("source").args(["boltdb", "redis", "redis-url-file"]).required(true))
@@ -38,13 +38,13 @@ pub(super) fn command() -> Command {
             Arg::new("host")
                 .long("host")
                 .value_name("HOST")
-                .help("Host of the repositories whose records name none, as in github.com"),
+                .help("Forge of the repositories whose records do not name one, such as github.com"),
         )
-        .arg(switch("write", "Do it"))
-        .arg(switch("json", "Report as JSON"))
+        .arg(switch("write", "Write to Lockkeeper's database; without it, nothing is changed"))
+        .arg(switch("json", "Print the report as JSON"))
         .args(database::flags());
     Command::new("import")
-        .about("Take over what another tool holds")
+        .about("Import the locks of another tool")
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .subcommand(atlantis)
@@ -53,11 +53,11 @@ pub(super) fn command() -> Command {
 fn sources() -> [Arg; 3] {
     [
         Arg::new("boltdb").long("boltdb").value_name("FILE").help(
-            "Atlantis' database file, or its data directory with `atlantis.db` in it; Atlantis must have stopped",
+            "Atlantis' database file, or the data directory with `atlantis.db` in it; stop Atlantis first",
         ),
         Arg::new("redis").long("redis").value_name("URL").help(
-            "Atlantis' Redis, as redis://host:6379/0, or rediss:// for TLS; user and password are read from \
-             LOCKKEEPER_REDIS_USERNAME and LOCKKEEPER_REDIS_PASSWORD, then from ATLANTIS_X, when the URL has none",
+            "Atlantis' Redis, as redis://host:6379/0, or rediss:// for TLS; if the URL has no user and password, they are \
+             read from LOCKKEEPER_REDIS_USERNAME and LOCKKEEPER_REDIS_PASSWORD, then from ATLANTIS_X",
         ),
         Arg::new("redis-url-file")
             .long("redis-url-file")
@@ -91,7 +91,7 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
     if text("redis").is_some_and(|url| url.parse::<RedisUrl>().is_ok_and(|url| url.has_password()))
     {
         terminal
-            .note("warning: others on this machine can see the password on the command line; use a variable or a file");
+            .note("warning: other users of this machine can see the password on the command line; use a variable or a file instead");
     }
     block_on(import(&source, &storage, &wanted, terminal))?
 }
@@ -111,7 +111,7 @@ async fn import(
     let contents = source
         .read()
         .await
-        .with_context(|| format!("cannot take over {source}"))?;
+        .with_context(|| format!("cannot import {source}"))?;
     let found = Found::understand(&contents, wanted.host.as_ref(), SystemClock.now());
     let url = database_url(&storage.database)?;
     let target = Target::open(&url, storage, wanted.write).await?;
@@ -144,10 +144,10 @@ async fn import(
     })
 }
 
-/// Lockkeeper's database.
+/// Lockkeeper's database, or an empty one for a trial.
 struct Target {
     store: Store,
-    /// A trial makes no database, so it plays with an empty one that is thrown away.
+    /// The database does not exist. A trial does not create it, but uses a temporary empty one.
     is_new: bool,
     _trial: Option<tempfile::TempDir>,
 }
@@ -172,10 +172,10 @@ impl Target {
                 _trial: None,
             });
         }
-        let dir = tempfile::tempdir().context("cannot make a folder for the trial")?;
+        let dir = tempfile::tempdir().context("cannot create a directory for the trial")?;
         let store = open(&DatabaseUrl::Sqlite(dir.path().join("trial.db")))
             .await
-            .context("cannot make a trial")?;
+            .context("cannot create a database for the trial")?;
         Ok(Self {
             store,
             is_new: true,
@@ -188,7 +188,7 @@ async fn open(url: &DatabaseUrl) -> Result<Store, sqlx::Error> {
     Store::open(url, Arc::new(SystemClock), Arc::new(RandomIds)).await
 }
 
-/// What a variable of ours or of Atlantis says.
+/// Returns the variable with our prefix, or else with that of Atlantis.
 fn variable(raw: &RawSettings, name: &str) -> Option<String> {
     let value = |prefix: &str| {
         raw.variables

@@ -1,4 +1,5 @@
-//! What was taken, what was not and why: for people, and as JSON for programs.
+//! The report of an import, with the reason for every record that was not imported: as text for people and as JSON
+//! for programs.
 
 use std::fmt;
 
@@ -8,34 +9,34 @@ use serde::Serialize;
 use crate::atlantis::{FoundLock, PlanStatus, Then};
 use crate::model::{ProjectName, PullNumber, RepoPath, WorkspaceName};
 
-/// What becomes of a record.
+/// Outcome of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Fate {
-    /// Taken over.
+    /// Imported by this run.
     Taken,
-    /// Here before.
+    /// Present before this import.
     AlreadyThere,
-    /// Another pull holds it here, and keeps it.
+    /// Not imported, because another pull request holds the lock in Lockkeeper and keeps it.
     Conflict,
-    /// Left out, and nothing is lost by it.
+    /// Left out without a loss.
     Skipped,
     /// Left out because it cannot be used.
     Unusable,
 }
 
-/// Everything.
+/// Report of an import.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Report {
-    /// Where it comes from.
+    /// File or URL of Atlantis' database.
     pub from: String,
-    /// Where it goes to.
+    /// URL of Lockkeeper's database.
     pub to: String,
-    /// `false`: this is what would happen.
+    /// `false` for a trial.
     pub written: bool,
-    /// Whether everything was there when it was read back.
+    /// `true` if all records were found when they were read back.
     pub verified: Option<bool>,
-    /// What was not.
+    /// Records that were not found when they were read back.
     pub wrong: Vec<String>,
     pub locks: Vec<LockLine>,
     pub pulls: Vec<PullLine>,
@@ -57,7 +58,7 @@ pub(super) struct LockLine {
 }
 
 impl LockLine {
-    /// Of a lock that is but a key.
+    /// Creates the line of a lock if only its key is known.
     pub fn unknown(atlantis_key: String, outcome: Fate) -> Self {
         let (lock, pull, pull_url, holder, since, reason) = (None, None, None, None, None, None);
         Self {
@@ -73,7 +74,7 @@ impl LockLine {
     }
 }
 
-/// What a lock protects.
+/// Project that a lock protects.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct LockPlace {
     host: String,
@@ -95,7 +96,7 @@ impl LockPlace {
     }
 }
 
-/// One pull.
+/// Outcome of a pull request.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct PullLine {
     pub pull: String,
@@ -105,7 +106,7 @@ pub(super) struct PullLine {
     pub projects: Vec<StatusLine>,
 }
 
-/// How far a project is.
+/// Status of a project.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct StatusLine {
     pub dir: RepoPath,
@@ -115,7 +116,7 @@ pub(super) struct StatusLine {
     pub then: Then,
 }
 
-/// The lock that stops applies.
+/// Outcome of the apply lock.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct ApplyLine {
     pub outcome: Fate,
@@ -125,7 +126,7 @@ pub(super) struct ApplyLine {
 }
 
 impl Report {
-    /// Whether everything that matters is, or would be, here.
+    /// Returns `true` if all records that matter are, or would be, imported.
     pub fn is_complete(&self) -> bool {
         let fates = self
             .locks
@@ -140,12 +141,12 @@ impl Report {
 
     fn word(&self, fate: Fate) -> &'static str {
         match (fate, self.written) {
-            (Fate::Taken, true) => "taken",
-            (Fate::Taken, false) => "would be taken",
+            (Fate::Taken, true) => "imported",
+            (Fate::Taken, false) => "would be imported",
             (Fate::AlreadyThere, _) => "already there",
             (Fate::Conflict, _) => "CONFLICT",
             (Fate::Skipped, _) => "skipped",
-            (Fate::Unusable, _) => "NOT TAKEN",
+            (Fate::Unusable, _) => "NOT IMPORTED",
         }
     }
 
@@ -186,7 +187,7 @@ impl Report {
                 .unwrap_or_default();
             writeln!(
                 f,
-                "  {:14}  {}",
+                "  {:17}  {}",
                 self.word(pull.outcome),
                 shown(&format!("{}{reason}", pull.pull))
             )?;
@@ -203,7 +204,7 @@ impl Report {
                 let place = format!("dir {} workspace {}{name}", project.dir, project.workspace);
                 writeln!(
                     f,
-                    "                    {then:13}  {}: {}",
+                    "                       {then:13}  {}: {}",
                     shown(&place),
                     project.status
                 )?;
@@ -221,7 +222,7 @@ impl Report {
         {
             writeln!(
                 f,
-                "\nPlan files are not taken over: what is marked \"plan again\" cannot be applied before."
+                "\nPlan files are not imported. Plan projects that are marked \"plan again\" before you apply them."
             )?;
         }
         for wrong in &self.wrong {
@@ -230,21 +231,21 @@ impl Report {
         if !self.is_complete() {
             writeln!(
                 f,
-                "\nNot everything can be taken over: the reasons are above."
+                "\nSome records cannot be imported. The reasons are above."
             )?;
         }
         match self.verified {
             None => write!(
                 f,
-                "\nNothing was written. To do it, run the same command with --write."
+                "\nNothing was written. To write it, run the same command with --write."
             ),
             Some(true) => write!(
                 f,
-                "\nWhat was taken is written, read back, and found as it should be."
+                "\nEverything was written, and read back without a difference."
             ),
             Some(false) => write!(
                 f,
-                "\nWritten, but not found as it should be when it was read back: see above."
+                "\nEverything was written, but there were differences when it was read back. They are listed above."
             ),
         }
     }
@@ -324,7 +325,8 @@ fn minute(time: DateTime<Utc>) -> String {
     time.format("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// Nothing that moves the cursor or turns the direction of writing: records hold what people typed on the forge.
+/// Replaces characters that move the cursor or change the direction of writing: records contain text that people typed
+/// on the forge.
 fn shown(text: &str) -> String {
     let is_hidden = |c: char| {
         c.is_control()

@@ -1,4 +1,4 @@
-//! Where Atlantis keeps what is to be taken over.
+//! Location of Atlantis' records.
 
 use std::fmt;
 use std::io::Read as _;
@@ -12,7 +12,7 @@ use crate::atlantis::{self, Contents};
 use crate::config::server::RawSettings;
 use crate::secret::Secret;
 
-/// Longer than any address.
+/// Maximum number of bytes that are read from the file with the URL.
 const LARGEST_URL_FILE: u64 = 64 << 10;
 
 pub(super) enum Source {
@@ -30,7 +30,7 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// One of the three is given.
+    /// Selects the source from the flags. At least one flag is required.
     pub fn of(
         file: Option<String>,
         redis: Option<String>,
@@ -47,7 +47,9 @@ impl Source {
             (None, Some(file)) => RedisUrl::from_secret(&read_url(&raw.absolute(&file))?)
                 .with_context(|| format!("--redis-url-file {file}"))?,
             (None, None) => {
-                bail!("say where Atlantis keeps its locks: --boltdb, --redis or --redis-url-file")
+                bail!(
+                    "the location of Atlantis' locks is missing: give --boltdb, --redis or --redis-url-file"
+                )
             }
         };
         let secret = |name| variable(raw, name).map(|text| Secret::new(&text));
@@ -57,13 +59,13 @@ impl Source {
         ))))
     }
 
-    /// Reads everything that is there.
+    /// Reads all of Atlantis' records.
     pub async fn read(&self) -> anyhow::Result<Contents> {
         match self {
             Self::File(path) => {
                 let path = path.clone();
                 let read = tokio::task::spawn_blocking(move || atlantis::read_file(&path));
-                Ok(read.await.context("reading was broken off")??)
+                Ok(read.await.context("reading was interrupted")??)
             }
             Self::Redis(url) => Ok(atlantis::redis::read(url).await?),
         }

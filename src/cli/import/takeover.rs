@@ -1,4 +1,4 @@
-//! From what was found to what is here afterwards, and a report of both.
+//! Turns Atlantis' records into records of Lockkeeper and reports the outcome.
 
 use super::report::{ApplyLine, Fate, LockLine, LockPlace, PullLine, Report, StatusLine};
 use crate::atlantis::{Found, FoundApplyLock, FoundLock, FoundPull, Kind, PlanStatus, Unusable};
@@ -10,10 +10,10 @@ use crate::store::{
     ImportedApplyLock, ImportedLock, ImportedPull, Store,
 };
 
-/// Why a lock is held that was taken over; shown wherever its holder is named.
+/// Reason of a lock that was taken over; pages and comments show it with the holder.
 const REASON: &str = "taken over from Atlantis";
 
-/// Does it, or tries it; then reads it back.
+/// Writes the records, or tries to; then reads them back.
 pub(super) async fn takeover(
     store: &Store,
     found: Found,
@@ -51,7 +51,7 @@ fn batch(found: &Found) -> ImportBatch {
     }
 }
 
-/// How far a pull is. Of a record without commit or base branch nobody knows what its words are about.
+/// Returns the statuses of a pull request. Without a commit or base branch, it is not known what the record is about.
 fn statuses(pull: &FoundPull) -> Option<ImportStatuses> {
     let (head, base_branch) = pull.at.clone()?;
     let status = |status: PlanStatus| match status {
@@ -159,7 +159,7 @@ fn lock_line(lock: &FoundLock, imported: &ImportedLock) -> LockLine {
     }
 }
 
-/// Projects of one directory and workspace share their lock here (reference 7.1).
+/// Explains that projects of one directory and workspace share their lock here (reference 7.1).
 fn shared(lock: &FoundLock, held: &Lock) -> Option<String> {
     (lock.project.name != held.project.name)
         .then(|| "projects of one directory and workspace share their lock here".to_owned())
@@ -168,7 +168,7 @@ fn shared(lock: &FoundLock, held: &Lock) -> Option<String> {
 fn held_by(lock: &FoundLock, held: &Lock) -> String {
     let since = held.taken_at.format("%Y-%m-%d %H:%M UTC");
     let both = format!(
-        "{} holds it, since {since}, for {} ({})",
+        "{} has held the lock since {since}, for {} ({})",
         held.pull, held.holder, held.reason
     );
     if lock.project.name == held.project.name {
@@ -182,12 +182,14 @@ fn pull_line(pull: &FoundPull, imported: ImportedPull) -> PullLine {
     let (outcome, reason) = match imported {
         ImportedPull::Taken => (Fate::Taken, None),
         ImportedPull::AlreadyThere(PullState::Open) => (Fate::AlreadyThere, None),
-        ImportedPull::AlreadyThere(PullState::Merged) => {
-            (Fate::Skipped, Some("it was merged".to_owned()))
-        }
-        ImportedPull::AlreadyThere(PullState::Closed) => {
-            (Fate::Skipped, Some("it was closed".to_owned()))
-        }
+        ImportedPull::AlreadyThere(PullState::Merged) => (
+            Fate::Skipped,
+            Some("the pull request was merged".to_owned()),
+        ),
+        ImportedPull::AlreadyThere(PullState::Closed) => (
+            Fate::Skipped,
+            Some("the pull request was closed".to_owned()),
+        ),
     };
     let projects = pull.projects.iter().map(|project| StatusLine {
         dir: project.project.dir.clone(),

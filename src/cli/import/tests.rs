@@ -57,7 +57,7 @@ fn what_is_written_is_there_the_second_time() {
     assert!(
         import(dir.path(), "current.db", &["--write"])
             .1
-            .contains("Locks: 3 taken\n")
+            .contains("Locks: 3 imported\n")
     );
     let (exit, out) = import(dir.path(), "current.db", &["--write"]);
     assert_eq!(exit, Exit::Success, "{out}");
@@ -94,11 +94,11 @@ fn old_keys_are_the_same_locks() {
     assert!(
         import(dir.path(), "old.db", &["--write"])
             .1
-            .contains("Locks: 2 taken\n")
+            .contains("Locks: 2 imported\n")
     );
     let (_, out) = import(dir.path(), "current.db", &[]);
     assert!(
-        out.contains("Locks: 1 would be taken, 2 already there"),
+        out.contains("Locks: 1 would be imported, 2 already there"),
         "{out}"
     );
 }
@@ -134,7 +134,7 @@ fn what_cannot_be_taken_over_fails_the_whole_with_reasons() {
         "broken.db",
         &["--host", "github.com", "--write"],
     );
-    assert!(out.contains("1 taken"), "{out}");
+    assert!(out.contains("1 imported"), "{out}");
 }
 
 #[test]
@@ -243,9 +243,9 @@ fn what_cannot_be_read_is_said_with_the_way_out() {
     for (args, expected) in [
         (
             vec!["--boltdb", "/nowhere/atlantis.db"],
-            "cannot take over /nowhere/atlantis.db: it cannot be read: No such file",
+            "cannot import /nowhere/atlantis.db: it cannot be read: No such file",
         ),
-        (vec!["--boltdb", "/"], "cannot take over /atlantis.db"),
+        (vec!["--boltdb", "/"], "cannot import /atlantis.db"),
         (
             vec!["--boltdb", &cut],
             "it is cut off: it has 9000 bytes of at least",

@@ -64,10 +64,10 @@ async fn locks_pulls_and_the_apply_lock_are_taken_from_redis(db: &TestDb) {
 
     let said = import(&db.url, &["--redis", &redis.url(""), "--write"], &[]);
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
-    assert!(said.out.contains("Locks: 451 taken\n"), "{}", said.out);
+    assert!(said.out.contains("Locks: 451 imported\n"), "{}", said.out);
     assert!(
         said.out
-            .contains("all applies are stopped\n  taken  since 2026-02-27 11:03 UTC"),
+            .contains("all applies are stopped\n  imported  since 2026-02-27 11:03 UTC"),
         "{}",
         said.out
     );
@@ -110,7 +110,7 @@ async fn passwords_come_from_the_address_a_file_or_the_environment(db: &TestDb) 
         let said = import(&db.url, &args, variables);
         assert_eq!(said.code, 0, "{args:?}: {}", said.err);
         assert!(
-            said.out.contains("Locks: 1 would be taken\n") && !said.out.contains("sesame"),
+            said.out.contains("Locks: 1 would be imported\n") && !said.out.contains("sesame"),
             "{}",
             said.out
         );
@@ -187,7 +187,7 @@ async fn every_node_of_a_cluster_is_read() {
     for node in &nodes {
         let said = import(&db.url, &["--redis", &node.url("")], &[]);
         assert!(
-            said.out.contains("Locks: 20 would be taken\n"),
+            said.out.contains("Locks: 20 would be imported\n"),
             "{}{}",
             said.out,
             said.err

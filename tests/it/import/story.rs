@@ -39,7 +39,7 @@ async fn a_lock_that_was_taken_over_is_respected_and_comes_free_when_its_pull_is
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
     assert!(
         said.out
-            .contains("What was taken is written, read back, and found as it should be."),
+            .contains("Everything was written, and read back without a difference."),
         "{}",
         said.out
     );
@@ -110,8 +110,9 @@ async fn a_lock_that_another_pull_holds_here_is_a_conflict_and_stays(backend: Ba
     let said = import(&bot.db.url, &["--boltdb", &file(), "--write"], &[]);
     assert_eq!(said.code, 1, "{}{}", said.out, said.err);
     assert!(
-        said.out
-            .contains("github.test/acme/infra#2 holds it, since 2026-03-02 09:00 UTC, for alice"),
+        said.out.contains(
+            "github.test/acme/infra#2 has held the lock since 2026-03-02 09:00 UTC, for alice"
+        ),
         "{}",
         said.out
     );

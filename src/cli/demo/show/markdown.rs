@@ -1,12 +1,12 @@
-//! A comment of the bot as a terminal can show it.
+//! Formats a comment of the bot for a terminal.
 
 use pulldown_cmark::{BlockQuoteKind, CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use crate::cli::ink::{Ink, Look};
 use crate::cli::text::{Text, chop};
 
-/// The lines of a comment, no wider than the look. What GitHub does not show either (the line for programs) is left
-/// out; what it folds is shown.
+/// Returns the lines of a comment, no wider than the look. The hidden line for programs is left out; folded sections
+/// are shown.
 pub(super) fn lines(markdown: &str, look: &Look) -> Vec<String> {
     let mut writer = Writer::new(*look);
     for event in Parser::new_ext(markdown, Options::ENABLE_GFM) {
@@ -15,22 +15,22 @@ pub(super) fn lines(markdown: &str, look: &Look) -> Vec<String> {
     writer.finish()
 }
 
-/// How deep a list item or a quotation is indented.
+/// Indentation of a list item or a quotation, in columns.
 const INDENT: usize = 2;
 
 struct Writer {
     look: Look,
     done: Vec<String>,
     text: Text,
-    /// Inks of what is open, the innermost last.
+    /// Inks of the open elements, the innermost last.
     inks: Vec<Ink>,
     /// Columns to the left of the text.
     indent: usize,
-    /// Stands in front of the next line only.
+    /// Text in front of the next line only.
     bullet: Option<String>,
-    /// Inside of a code block: its language.
+    /// Language of the open code block.
     code: Option<String>,
-    /// Where the open link goes.
+    /// Target of the open link.
     link: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl Writer {
 
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "what a terminal cannot show is shown as plain text"
+        reason = "other elements are shown as plain text"
     )]
     fn start(&mut self, tag: Tag<'_>) {
         match tag {
@@ -92,7 +92,7 @@ impl Writer {
 
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "what a terminal cannot show is shown as plain text"
+        reason = "other elements are shown as plain text"
     )]
     fn end(&mut self, tag: TagEnd) {
         match tag {
@@ -116,13 +116,13 @@ impl Writer {
         self.inks.last().copied().unwrap_or(Ink::Plain)
     }
 
-    /// Where no colour tells it apart, quotation marks do.
+    /// Writes code in a line, with backticks if there is no colour.
     fn code_in_text(&mut self, code: &str) {
         let quote = if self.look.colours { "" } else { "`" };
         self.text.push(Ink::Code, &format!("{quote}{code}{quote}"));
     }
 
-    /// An empty line between blocks, but not inside of a list.
+    /// Writes an empty line between blocks, but not inside a list.
     fn gap(&mut self) {
         self.flush();
         if self.indent == 0 && self.done.last().is_some_and(|line| !line.is_empty()) {
@@ -164,7 +164,7 @@ impl Writer {
         });
     }
 
-    /// What a program printed, or a command to copy.
+    /// Writes a code block: output of a program, or a command to copy.
     fn output(&mut self, text: &str) {
         let language = self.code.clone().unwrap_or_default();
         let margin = " ".repeat(self.indent + INDENT);
@@ -180,7 +180,7 @@ impl Writer {
         }
     }
 
-    /// Of HTML there is only what the bot's templates use.
+    /// Handles the HTML elements that the bot's templates use.
     fn html(&mut self, html: &str) {
         let html = html.trim();
         if let Some((_, rest)) = html.split_once("<summary>") {
@@ -195,7 +195,7 @@ impl Writer {
         }
     }
 
-    /// Where a link goes follows it: a terminal cannot hide it.
+    /// Writes the target after the link, because a terminal cannot hide it.
     fn end_link(&mut self) {
         if let Some(url) = self.link.take() {
             self.text.push(Ink::Faint, &format!(" ({url})"));

@@ -1,4 +1,4 @@
-//! How the demo looks in a terminal. Knows nothing of how it is played.
+//! Output of the demo in a terminal, independent of the player.
 
 mod markdown;
 mod page;

@@ -1,4 +1,4 @@
-//! The transcript: what is printed, in the order in which it happens.
+//! Prints the transcript in the order of events.
 
 use std::io;
 use std::path::Path;
@@ -11,16 +11,16 @@ use crate::cli::demo::script::{Act, BOT, INTRO, PROJECT, Step};
 use crate::cli::ink::{Ink, Look};
 use crate::emulator::{Delivery, Status, StatusState};
 
-/// Columns in front of everything but titles.
+/// Margin of all lines except titles.
 const MARGIN: &str = "   ";
 
-/// Prints the transcript.
+/// Writer of the transcript.
 pub(in crate::cli::demo) struct Page<'a, 't> {
     terminal: &'a mut Terminal<'t>,
     look: Look,
 }
 
-/// Where to look around.
+/// URLs of the pages of the demo.
 pub(in crate::cli::demo) struct Addresses {
     pub dashboard: String,
     pub sign_in: String,
@@ -32,7 +32,7 @@ impl<'a, 't> Page<'a, 't> {
         Self { terminal, look }
     }
 
-    /// What is about to happen, with what.
+    /// Prints the introduction and the facts about the environment.
     pub fn begin(&mut self, facts: &[(&str, String)]) -> io::Result<()> {
         self.line(&self.look.ink(Ink::Strong, "Lockkeeper demo"))?;
         self.line("")?;
@@ -47,7 +47,7 @@ impl<'a, 't> Page<'a, 't> {
         Ok(())
     }
 
-    /// A step begins.
+    /// Prints the title, explanation and action of a step.
     pub fn step(&mut self, number: usize, steps: usize, step: &Step) -> io::Result<()> {
         let title = format!("{number}/{steps}  {}", step.title);
         let rule = "─".repeat(self.look.width.saturating_sub(title.chars().count() + 1));
@@ -66,18 +66,18 @@ impl<'a, 't> Page<'a, 't> {
         ))
     }
 
-    /// The webhook was taken.
+    /// Prints that the server accepted the webhook.
     pub fn delivered(&mut self, delivery: &Delivery) -> io::Result<()> {
         let action = delivery.action.as_deref().unwrap_or("sent");
         let text = format!(
-            "GitHub sends the signed webhook {} ({action}); the server takes it.",
+            "GitHub sends the signed webhook {} ({action}), and the server accepts it.",
             delivery.event
         );
         self.line(&format!("{MARGIN}{}", self.look.ink(Ink::Faint, &text)))?;
         self.line("")
     }
 
-    /// What came of a step.
+    /// Prints the result of a step.
     pub fn scene(&mut self, scene: &Scene) -> io::Result<()> {
         match &scene.heard {
             Heard::Comment(comment) => {
@@ -99,7 +99,7 @@ impl<'a, 't> Page<'a, 't> {
             }
             Heard::Silence => {
                 self.line(&format!(
-                    "{MARGIN}{BOT} says nothing for {} seconds.",
+                    "{MARGIN}{BOT} did not answer within {} seconds.",
                     scene.took.as_secs()
                 ))?;
             }
@@ -156,10 +156,10 @@ impl<'a, 't> Page<'a, 't> {
         self.line(&format!("{MARGIN}  seen:     {}", problem.seen))
     }
 
-    /// Every step held.
+    /// Prints that all steps succeeded.
     pub fn all_held(&mut self, steps: usize, seconds: u64) -> io::Result<()> {
         self.line("")?;
-        let line = format!("All {steps} steps held, in {seconds} seconds.");
+        let line = format!("All {steps} steps succeeded in {seconds} seconds.");
         self.line(&format!(
             "{} {}",
             self.look.ink(Ink::Good, "✓"),
@@ -167,7 +167,7 @@ impl<'a, 't> Page<'a, 't> {
         ))
     }
 
-    /// Where to look around while it is up.
+    /// Prints the URLs of the running servers.
     pub fn stay(&mut self, at: &Addresses) -> io::Result<()> {
         self.line("")?;
         self.line(&format!("{MARGIN}Dashboard      {}", at.dashboard))?;
@@ -176,10 +176,10 @@ impl<'a, 't> Page<'a, 't> {
             self.line(&format!("{MARGIN}Pull request   {pull}"))?;
         }
         self.line("")?;
-        self.prose("Everything stays up until you press Ctrl-C.")
+        self.prose("The servers run until you press Ctrl-C.")
     }
 
-    /// It went wrong: what the server has to say about it, and where the rest is.
+    /// Prints the failure with the end of the server's log.
     pub fn failed(&mut self, problem: &str, log: &[String], folder: &Path) -> io::Result<()> {
         self.line("")?;
         let title = format!("The demo ends here: {problem}");
@@ -189,19 +189,19 @@ impl<'a, 't> Page<'a, 't> {
             self.look.ink(Ink::Strong, &title)
         ))?;
         self.line("")?;
-        self.line(&format!("{MARGIN}The server's log ends so:"))?;
+        self.line(&format!("{MARGIN}Last lines of the server's log:"))?;
         let bar = self.look.ink(Ink::Faint, "│");
         for line in log {
             self.line(&format!("{MARGIN}{bar} {line}"))?;
         }
         self.line("")?;
         self.prose(&format!(
-            "Everything is stopped; log, database and states are kept in {}",
+            "All servers are stopped. The log, the database and the states are in {}",
             folder.display()
         ))
     }
 
-    /// Somebody has had enough.
+    /// Prints that the demo stops.
     pub fn stopping(&mut self) -> io::Result<()> {
         self.line("")?;
         self.line("Stopping.")
@@ -214,7 +214,7 @@ impl<'a, 't> Page<'a, 't> {
             .try_for_each(|line| self.line(&format!("{MARGIN}{line}")))
     }
 
-    /// A sentence with a sign in front of it.
+    /// Prints a sentence with a sign in front of it.
     fn claim(&mut self, (ink, sign): (Ink, &str), claim: &str) -> io::Result<()> {
         let mut sign = self.look.ink(ink, sign);
         for line in markdown::lines(claim, &self.look.narrower(MARGIN.len() + 2)) {
@@ -333,7 +333,7 @@ mod tests {
         let log = ["one line".to_owned()];
         assert_snapshot!(printed(|page| {
             page.scene(&scene)?;
-            page.failed("“It” did not hold.", &log, Path::new("/tmp/demo"))
+            page.failed("The step “It” failed.", &log, Path::new("/tmp/demo"))
         }), @r"
            lockkeeper-bot says nothing for 90 seconds.
 

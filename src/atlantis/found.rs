@@ -114,10 +114,12 @@ pub struct Unusable {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
     /// The number of the pull request is below zero: Atlantis' API uses such numbers to plan without a pull request.
-    #[error("it belongs to no pull request: Atlantis' API took it for a request that is over")]
+    #[error(
+        "it belongs to no pull request: Atlantis' API took the lock for a request that has ended"
+    )]
     NotOfAPull,
     /// The lock does not name a pull request.
-    #[error("it does not say which pull request it belongs to")]
+    #[error("it does not name its pull request")]
     NoPull,
     /// The pull request of the record is closed.
     #[error("the pull request was closed")]
@@ -129,10 +131,10 @@ pub enum Why {
     #[error("{0}")]
     Invalid(String),
     /// The record has neither a hostname nor a URL of the pull request.
-    #[error("it does not say on which host the repository is: name the host with --host")]
+    #[error("it does not name the host of the repository; name the host with --host")]
     NoHost,
     /// Key and value of the record contradict each other.
-    #[error("its key and its value speak of different things; the value says `{0}`")]
+    #[error("its key and its value do not match; the value is about `{0}`")]
     KeyDiffers(String),
 }
 

@@ -41,7 +41,7 @@ pub enum FileError {
     Bolt(#[from] BoltError),
     /// The file is a database of another program.
     #[error(
-        "it is a bbolt database, but not one of Atlantis: it has no bucket `{LOCKS}`. Atlantis keeps its own as \
+        "the file is a bbolt database, but not one of Atlantis: it has no bucket `{LOCKS}`. Atlantis' database is \
          `atlantis.db` in its data directory"
     )]
     NotAtlantis,

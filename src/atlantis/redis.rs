@@ -39,9 +39,9 @@ pub struct RedisUrl(ConnectionInfo);
 /// Error for a text that is not the address of a Redis. It never repeats the text, which may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "it is not the address of a Redis; expected `redis://user:password@host:6379/0`, `rediss://` for TLS, or \
+    "the text is not the URL of a Redis; expected `redis://user:password@host:6379/0`, `rediss://` for TLS, or \
      `unix:///path/to/socket?db=0&user=…&pass=…`; \
-     characters of a password that have a meaning in an address are written as %XX"
+     write special characters of a password as %XX"
 )]
 pub struct InvalidRedisUrl;
 
@@ -161,7 +161,7 @@ pub enum RedisError {
         reason: redis::RedisError,
     },
     /// The whole read exceeded its time limit.
-    #[error("it took longer than {} s altogether", DEADLINE.as_secs())]
+    #[error("reading took longer than {} s in total", DEADLINE.as_secs())]
     TooSlow,
     /// A value is larger than any value of Atlantis.
     #[error("the value of `{key}` is larger than {} MiB", MAX_VALUE >> 20)]
@@ -174,11 +174,11 @@ pub enum RedisError {
     TooLarge,
     /// A part of the slots is not served, so locks could be missing.
     #[error(
-        "only {0} of the {SLOTS} slots of the Redis cluster are served right now; try again when it is whole"
+        "the Redis cluster serves only {0} of its {SLOTS} slots; try again when the cluster is complete"
     )]
     HalfACluster(u32),
     /// The answer to `CLUSTER NODES` cannot be parsed.
-    #[error("the cluster describes itself in a way that cannot be read: {0:?}")]
+    #[error("the answer of the cluster to CLUSTER NODES cannot be parsed: {0:?}")]
     Unclear(String),
 }
 

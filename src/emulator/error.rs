@@ -20,7 +20,7 @@ pub enum EmulatorError {
     RepoExists(String),
     /// The directory is left from an earlier world. Records are kept in memory only, so that world cannot be
     /// continued.
-    #[error("{0} is left from an earlier emulated GitHub; remove it or give another directory")]
+    #[error("{0} was left by an earlier emulated GitHub; remove it or name another directory")]
     DirectoryInUse(std::path::PathBuf),
     /// The repository has no pull request with this number.
     #[error("`{0}` has no pull request #{1}")]
@@ -29,7 +29,7 @@ pub enum EmulatorError {
     #[error("`{0}` has no comment {1}")]
     NoComment(String, u64),
     /// The delivery does not exist or was dropped.
-    #[error("there was no webhook delivery {0}, or it is so long ago that it was forgotten")]
+    #[error("there is no webhook delivery {0}, or it was dropped because it is too old")]
     NoDelivery(uuid::Uuid),
     /// The repository has no such branch.
     #[error("`{0}` has no branch `{1}`")]

@@ -32,26 +32,26 @@ const PAGE_SIZES: [u64; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 #[derive(Debug, thiserror::Error)]
 pub enum BoltError {
     /// The operating system reported an error.
-    #[error("it cannot be read: {0}")]
+    #[error("the file cannot be read: {0}")]
     Io(#[from] io::Error),
     /// The path is a directory, a pipe or a device.
-    #[error("it is not a file")]
+    #[error("the path is not a regular file")]
     NotAFile,
     /// Another process has locked the file.
     #[error(
-        "another process has it locked, so Atlantis still runs. Stop Atlantis first; or import a copy of the file to \
-         see what would be taken, and import once more when Atlantis has stopped"
+        "another process has locked the file, so Atlantis probably still runs. Stop Atlantis first. Or try the import \
+         with a copy of the file, and import again when Atlantis has stopped"
     )]
     InUse,
     /// Neither meta page is valid.
-    #[error("it is not a bbolt database, or both of its meta pages are damaged")]
+    #[error("the file is not a bbolt database, or both of its meta pages are damaged")]
     NotBolt,
     /// The file has another version of the format.
-    #[error("it has version {0} of the bbolt format; only version 2 is known")]
+    #[error("the file has version {0} of the bbolt format; only version 2 is supported")]
     Version(u32),
     /// The file is truncated.
     #[error(
-        "it is cut off: it has {has} bytes of at least {needs}. Copy it again, with Atlantis stopped"
+        "the file is truncated: it has {has} bytes of at least {needs}. Stop Atlantis and copy the file again"
     )]
     Truncated {
         /// Length of the file.
@@ -61,7 +61,7 @@ pub enum BoltError {
     },
     /// A page of the file is damaged.
     #[error(
-        "page {page} is damaged: {damage}. Nothing was taken; restore the file from a back-up, or let Atlantis open it"
+        "page {page} is damaged: {damage}. Nothing was imported. Restore the file from a backup, or check if Atlantis can open it"
     )]
     Damaged {
         /// Number of the page.
@@ -70,7 +70,7 @@ pub enum BoltError {
         damage: Damage,
     },
     /// The contents exceed the size limit.
-    #[error("its entries are larger than {} MiB together; no Atlantis keeps that much", MAX_CONTENT >> 20)]
+    #[error("the entries of the file are larger than {} MiB together, which is more than Atlantis ever stores", MAX_CONTENT >> 20)]
     TooLarge,
 }
 
@@ -81,16 +81,16 @@ pub enum Damage {
     #[error("it is too short")]
     Short,
     /// The header has the number of another page.
-    #[error("it says it is page {0}")]
+    #[error("its header has the number {0}")]
     Other(u64),
     /// The page is neither a branch nor a leaf.
-    #[error("it is of kind {0:#x}, which has no place in a tree")]
+    #[error("its kind {0:#x} is not allowed in a tree")]
     Kind(u16),
     /// An element lies outside of the page.
-    #[error("its element {0} lies outside of it")]
+    #[error("its element {0} is outside of the page")]
     Element(usize),
     /// The page number is beyond the end of the file.
-    #[error("it is not in the file")]
+    #[error("it is beyond the end of the file")]
     Outside,
     /// The tree leads to the page twice.
     #[error("the tree leads to it twice")]

@@ -84,7 +84,7 @@ fn the_host_is_the_one_on_record_else_the_one_of_the_address_else_the_flag() {
     }
     assert_eq!(
         why(KEY, bare, None),
-        "it does not say on which host the repository is: name the host with --host"
+        "it does not name the host of the repository; name the host with --host"
     );
 }
 
@@ -116,7 +116,7 @@ fn what_cannot_be_used_says_why() {
         (
             KEY,
             with("/Pull/Num", json!(0)),
-            "it does not say which pull request it belongs to",
+            "it does not name its pull request",
         ),
         (
             "Acme/Infra/x/default/",
@@ -126,7 +126,7 @@ fn what_cannot_be_used_says_why() {
         (
             "Acme/Infra/x/default/",
             json!({}),
-            "its key and its value speak of different things",
+            "its key and its value do not match",
         ),
         (
             outside,

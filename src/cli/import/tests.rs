@@ -243,12 +243,12 @@ fn what_cannot_be_read_is_said_with_the_way_out() {
     for (args, expected) in [
         (
             vec!["--boltdb", "/nowhere/atlantis.db"],
-            "cannot import /nowhere/atlantis.db: it cannot be read: No such file",
+            "cannot import /nowhere/atlantis.db: the file cannot be read: No such file",
         ),
         (vec!["--boltdb", "/"], "cannot import /atlantis.db"),
         (
             vec!["--boltdb", &cut],
-            "it is cut off: it has 9000 bytes of at least",
+            "the file is truncated: it has 9000 bytes of at least",
         ),
         (
             vec!["--boltdb", &fixture("strange.db")],
@@ -256,7 +256,7 @@ fn what_cannot_be_read_is_said_with_the_way_out() {
         ),
         (
             vec!["--boltdb", &fixture("generate.go")],
-            "it is not a bbolt database",
+            "the file is not a bbolt database",
         ),
         (
             vec!["--redis", "redis://:hunter2@127.0.0.1:1/0"],
@@ -268,7 +268,7 @@ fn what_cannot_be_read_is_said_with_the_way_out() {
         ),
         (
             vec!["--redis", "http://:hunter2@x"],
-            "it is not the address of a Redis",
+            "the text is not the URL of a Redis",
         ),
         (
             vec!["--redis-url-file", "/nowhere"],

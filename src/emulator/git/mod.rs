@@ -39,7 +39,7 @@ pub enum GitError {
         stderr: String,
     },
     /// The output of the program cannot be parsed.
-    #[error("git {command} answered something unexpected: {what}")]
+    #[error("git {command} returned unexpected output: {what}")]
     Unreadable {
         /// Name of the subcommand.
         command: &'static str,
@@ -257,7 +257,7 @@ impl Git {
         stdin: &[u8],
     ) -> Result<std::process::Output, GitError> {
         let mut child = command.spawn()?;
-        let mut pipe = child.stdin.take().expect("stdin was asked to be a pipe");
+        let mut pipe = child.stdin.take().expect("stdin is a pipe");
         let write = async move {
             // A child process that needs no more input closes its end; its exit status tells the rest.
             let _closed_early = pipe.write_all(stdin).await;

@@ -79,7 +79,7 @@ impl World {
         let same = |pull: &Pull| pull.comes_from(&from.key, branch) && pull.base_branch == *base;
         match repo.open_pulls().find(|pull| same(pull)) {
             Some(pull) => Err(EmulatorError::Refused(format!(
-                "#{} from {branch} into {base} is open already",
+                "#{} from {branch} into {base} is already open",
                 pull.number
             ))),
             None => Ok(repo.next_number()),

@@ -62,7 +62,7 @@ impl World {
             let pull = world.repo_mut(repo)?.pull_mut(number)?;
             if pull.author.eq_ignore_ascii_case(by) && state != ReviewState::Commented {
                 return Err(EmulatorError::Refused(
-                    "nobody may review their own pull request so".to_owned(),
+                    "a user cannot review their own pull request in this way".to_owned(),
                 ));
             }
             let (author, commit) = (by.to_owned(), pull.head.clone());

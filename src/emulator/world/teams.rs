@@ -103,14 +103,14 @@ impl State {
     fn set_team(&mut self, org: &str, new: NewTeam) -> Result<(), EmulatorError> {
         let known = self.org(org).map(str::to_owned);
         let org = known.ok_or_else(|| {
-            EmulatorError::Refused(format!("`{org}` owns no repository as an organisation"))
+            EmulatorError::Refused(format!("no organisation `{org}` owns a repository"))
         })?;
         let slug = slug(&new.name);
         let is_unfit =
             |parent: &&str| self.team(&org, parent).is_none() || self.is_below(&org, parent, &slug);
         if let Some(parent) = new.parent.as_deref().filter(is_unfit) {
             return Err(EmulatorError::Refused(format!(
-                "`{org}` has no team `{parent}` that `{slug}` could be below"
+                "`{org}` has no team `{parent}` as the parent of `{slug}`"
             )));
         }
         let id = match self.team(&org, &slug) {

@@ -99,18 +99,12 @@ async fn teams_belong_to_organisations_and_form_no_rings() {
     let rig = Rig::start().await;
     let refused =
         |org: &str, team: NewTeam| rig.github.set_team(org, team).unwrap_err().to_string();
-    assert!(
-        refused("umbrella", NewTeam::new("SRE")).contains("owns no repository as an organisation")
-    );
+    assert!(refused("umbrella", NewTeam::new("SRE")).contains("owns a repository"));
     assert!(refused("acme", NewTeam::new("SRE").below("ops")).contains("has no team `ops`"));
     rig.github.set_team("acme", NewTeam::new("Ops")).unwrap();
     rig.github
         .set_team("acme", NewTeam::new("SRE").below("ops"))
         .unwrap();
-    assert!(
-        refused("acme", NewTeam::new("Ops").below("sre")).contains("that `ops` could be below")
-    );
-    assert!(
-        refused("acme", NewTeam::new("Ops").below("ops")).contains("that `ops` could be below")
-    );
+    assert!(refused("acme", NewTeam::new("Ops").below("sre")).contains("as the parent of `ops`"));
+    assert!(refused("acme", NewTeam::new("Ops").below("ops")).contains("as the parent of `ops`"));
 }

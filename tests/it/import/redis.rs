@@ -140,7 +140,7 @@ async fn every_node_of_a_cluster_is_read() {
     let half = import(&db.url, &["--redis", &nodes[0].url("")], &[]);
     assert_eq!(half.code, 1);
     assert!(
-        half.err.contains("only 8192 of the 16384 slots"),
+        half.err.contains("only 8192 of its 16384 slots"),
         "{}",
         half.err
     );

@@ -7,7 +7,7 @@ const LONGEST: Duration = Duration::from_hours(366 * 24);
 
 /// Parses `45s`, `90m`, `2h`, `1d` and sums such as `1h30m`. A unit is required, and zero is refused.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let invalid = || format!("`{text}` is not a length of time");
+    let invalid = || format!("`{text}` is not a duration");
     let mut total = Duration::ZERO;
     let mut rest = text;
     while !rest.is_empty() {
@@ -16,7 +16,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         rest = after.trim_start();
     }
     match total {
-        Duration::ZERO => Err(format!("`{text}` is no time at all")),
+        Duration::ZERO => Err(format!("`{text}` is zero")),
         total if total > LONGEST => Err(format!("`{text}` is longer than a year")),
         total => Ok(total),
     }

@@ -34,21 +34,21 @@ pub(in crate::config) static HOOK: Keys = Keys::new(
             "run",
             Kind::Text,
             Key::REQUIRED,
-            "Source for the shell.",
+            "Command line for the shell.",
             "./generate.sh",
         ),
         Key::new(
             "description",
             Kind::Text,
             "its place in the list",
-            "What its status calls it.",
+            "Description of the hook in its status.",
             "Generate the configuration",
         ),
         Key::new(
             "shell",
             Kind::Text,
             "`sh`",
-            "What the command is handed to.",
+            "Shell that runs the command.",
             "bash",
         ),
         SHELL_ARGS,
@@ -56,7 +56,7 @@ pub(in crate::config) static HOOK: Keys = Keys::new(
             "commands",
             Kind::Any(&[Kind::Text, Kind::List(&Kind::Text)]),
             "all",
-            "The commands it is run for, with commas between them or as a list. `plan` is also the plan of a push, `autoplan` only that.",
+            "Commands for which the hook runs, with commas between them or as a list. `plan` includes the plan of a push, `autoplan` is only that.",
             "'plan, apply'",
         ),
     ],
@@ -135,7 +135,7 @@ fn read_command_kind(reader: &mut Reader, word: &Located) -> Option<CommandKind>
     let here: Vec<&str> = CommandKind::ALL.iter().map(|kind| kind.as_str()).collect();
     if !here.contains(&word.text.as_str()) && ELSEWHERE.contains(&word.text.as_str()) {
         let sentence = format!(
-            "this version has no command `{}`, so the hook is not run for it",
+            "this version has no command `{}`, so the hook never runs for it",
             shown(&word.text)
         );
         reader.warnings.push((word.place.line, sentence));

@@ -18,7 +18,7 @@ static REQUIREMENT: Keys = Keys::choice(
         "approved",
         Kind::Map(&APPROVED),
         Key::REQUIRED,
-        "The requirement `approved`, where more is to be said about it.",
+        "The requirement `approved` with options.",
         "{stale: true}",
     )],
 );
@@ -29,8 +29,8 @@ static APPROVED: Keys = Keys::new(
         "stale",
         Kind::Switch,
         "`false`",
-        "Whether reviews of older commits count as well. Of the server and the repository the stricter one counts. Our \
-         own key.",
+        "Count reviews of older commits too. If the server and the repository differ, the stricter value is in effect. \
+         Our own key.",
         "true",
     )],
 );
@@ -39,7 +39,7 @@ pub(in crate::config) const SILENCE: Key = Key::new(
     "silence_pr_comments",
     Kind::List(&Kind::Words(|| words(&SILENT, RunKind::as_str))),
     "none",
-    "Runs whose results are not told in comments. Statuses and pages still tell them.",
+    "Runs whose results are not posted in comments. Statuses and pages still show them.",
     "[plan]",
 );
 
@@ -70,11 +70,7 @@ fn read_requirement(reader: &mut Reader, item: &Node, key: &str) -> Option<Requi
 fn read_approved(reader: &mut Reader, item: &Node) -> Option<Requirement> {
     let fields = reader.fields(item, &REQUIREMENT)?;
     let Some(node) = fields.get("approved") else {
-        reader.problem(
-            item.place,
-            "nothing is said about `approved`".to_owned(),
-            HELP,
-        );
+        reader.problem(item.place, "`approved` has no options".to_owned(), HELP);
         return None;
     };
     let approved = reader.fields(node, &APPROVED)?;
@@ -87,7 +83,7 @@ fn read_approved(reader: &mut Reader, item: &Node) -> Option<Requirement> {
 }
 
 const HELP: &str =
-    "write `approved`, or `approved: {stale: true}` where reviews of older commits are to count";
+    "write `approved`, or `approved: {stale: true}` to count reviews of older commits";
 
 /// Reads a requirement that is one word. Accepts `policies_passed`, because people copy it from the answers of
 /// Atlantis.

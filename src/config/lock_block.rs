@@ -34,7 +34,7 @@ const MODE: Key = Key::new(
     "mode",
     Kind::Words(|| words(LockMode::ALL, LockMode::as_str)),
     "`on_plan`",
-    "When locks are taken.",
+    "Time at which locks are taken.",
     "on_apply",
 );
 
@@ -47,14 +47,14 @@ pub(in crate::config) static OF_SERVER: Keys = Keys::new(
             "scope",
             Kind::Words(|| words(LockScope::ALL, LockScope::as_str)),
             "`workspace`",
-            "Which projects share a lock.",
+            "Projects that share a lock.",
             "project",
         ),
         Key::new(
             "ttl",
             Kind::Text,
             "`none`",
-            "How long a lock may be idle before it is given back: a time of up to a year, or `none`.",
+            "Idle time after which a lock expires: a time of up to a year, or `none`.",
             "72h",
         ),
     ],
@@ -127,7 +127,7 @@ pub(in crate::config) fn read_of_project(
         return new;
     };
     if fields.get(OverrideKey::RepoLocks.as_str()).is_some() {
-        let what = "`repo_locking` is the old form of `repo_locks`, and both are here".to_owned();
+        let what = "`repo_locking` is the old form of `repo_locks`, and both are set".to_owned();
         reader.problem(place, what, "remove `repo_locking`");
         return new;
     }
@@ -159,7 +159,7 @@ fn read_ttl(reader: &mut Reader, block: &Fields<'_>) -> Option<TimeLimit> {
 
 fn read_time(reader: &mut Reader, text: &Located) -> Option<Duration> {
     let refuse = |_| {
-        let what = format!("`{}` is not how long a lock may be idle", shown(&text.text));
+        let what = format!("`{}` is not a valid idle time of a lock", shown(&text.text));
         let help = "write a time of up to a year, such as `72h` or `3d`, or `none` for no limit";
         reader.problem(text.place, what, help);
     };

@@ -15,8 +15,8 @@ pub enum MirrorFilter {
 /// The text is not a filter for mirrors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a filter for mirrors; `blob:none` leaves the content of all files at the forge until it is needed, \
-     `blob:limit=1m` that of files of 1 MiB or more (k, m and g are units)"
+    "`{0}` is not a filter for mirrors; write `blob:none` to fetch files only when they are needed, or \
+     `blob:limit=1m` to do so for files of 1 MiB or more (k, m and g are units)"
 )]
 pub struct InvalidFilter(String);
 

@@ -40,8 +40,8 @@ pub(in crate::config) const ALLOWED_OVERRIDES: Key = Key::new(
         words(OverrideKey::ALL, OverrideKey::as_str)
     })),
     "`[]`",
-    "Keys that the repository's own file may set. `fewer_requirements` is no key: with it, lists of requirements there \
-     hold in place of those here; without it, beside them.",
+    "Keys that the repository's own file may set. `fewer_requirements` is not a key: with it, the repository's lists of \
+     requirements replace those of the server; without it, they are added.",
     "[workflow, apply_requirements]",
 );
 
@@ -83,7 +83,7 @@ impl AllowedOverrides {
                 place,
                 format!("`{key}` may not be set here: the server does not allow it for this repository"),
                 format!(
-                    "remove it, or ask whoever runs Lockkeeper to add `{key}` to `allowed_overrides` of this \
+                    "remove it, or ask an administrator of Lockkeeper to add `{key}` to `allowed_overrides` of this \
                      repository in the server's configuration (`--repo-config`)"
                 ),
             );

@@ -86,8 +86,9 @@ fn files_that_would_be_overlooked_are_pointed_out() {
     let said = tree.check(&[]);
     assert_eq!(said.code, 1);
     assert!(
-        said.out
-            .contains("`atlantis.yml` would not be read: rename it to `atlantis.yaml`"),
+        said.out.contains(
+            "`atlantis.yml` is not read because of its name; rename it to `atlantis.yaml`"
+        ),
         "{}",
         said.out
     );

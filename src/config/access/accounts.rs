@@ -79,23 +79,23 @@ pub struct InvalidAccounts {
 pub enum AccountFault {
     /// A word is not `key=value`, or its key is unknown.
     #[error(
-        "its word {0} is none of user=, owners=, allow= and password=; a password has no blanks in it"
+        "word {0} does not begin with user=, owners=, allow= or password=; a password must not contain blanks"
     )]
     Word(usize),
     /// A key is there twice.
-    #[error("`{0}=` stands there twice")]
+    #[error("`{0}=` is given twice")]
     Twice(&'static str),
     /// A required key is missing.
     #[error("`{0}=` is missing")]
     Missing(&'static str),
     /// The name of the user is invalid.
-    #[error("the user has to be 1 to {max} characters without `:`", max = WebAccounts::LONGEST_NAME)]
+    #[error("the user name must have 1 to {max} characters without `:`", max = WebAccounts::LONGEST_NAME)]
     User,
     /// Another account has the same name.
-    #[error("there is another account of this user")]
+    #[error("another account has the same user name")]
     Known,
     /// The name is that of the account for the whole server.
-    #[error("this user is --web-username, the account for the whole server: choose another name")]
+    #[error("this name is --web-username, the account for the whole server; choose another name")]
     Main,
     /// The name of an owner is invalid.
     #[error(transparent)]
@@ -174,9 +174,9 @@ impl WebAccounts {
             format!(" and {} more", more.len())
         };
         vec![format!(
-            "Accounts without `allow=` in the file of --web-accounts-file only look at pages and change nothing: {}{more}. \
-             Write what each may do, such as `allow=plan,apply,discard`; `allow=all` is everything that --web-allow gives, \
-             and `allow=none` says that this is meant",
+            "Accounts without `allow=` in the file of --web-accounts-file are read-only: {}{more}. \
+             Write the allowed actions, such as `allow=plan,apply,discard`, or `allow=all` for all actions of --web-allow. \
+             To keep an account read-only without this warning, write `allow=none`",
             shown.join(", ")
         )]
     }

@@ -86,13 +86,13 @@ impl Action {
             Self::Discard => "release locks and discard their plans",
             Self::ApplyLock => "stop applies or allow them again",
             Self::Lease => "take leases away from servers",
-            Self::Sync => "ask for repositories to be synchronised",
+            Self::Sync => "request syncs of repositories",
             Self::Cancel => "cancel",
             Self::CancelForce => "interrupt an apply",
             Self::Import => "import",
             Self::StateRm => "remove resources from the state",
             Self::ApprovePolicies => "approve policies",
-            Self::Version => "ask for the version",
+            Self::Version => "request the version",
             Self::Owners => "change owners, applications and credentials",
         }
     }

@@ -44,7 +44,7 @@ pub enum InvalidTeamRule {
         command: String,
     },
     /// The list has too many teams.
-    #[error("the list names {0} teams, and {MAX_TEAMS} are the most")]
+    #[error("the list has {0} teams; the maximum is {MAX_TEAMS}")]
     TooMany(usize),
 }
 
@@ -65,7 +65,7 @@ impl InvalidTeamRule {
             ),
             Self::Command { .. } => format!("choose from {}, or `*`", Action::words()),
             Self::TooMany(_) => {
-                "give a parent team the right; members of its child teams have it too".to_owned()
+                "list a parent team instead; it includes the members of its child teams".to_owned()
             }
         }
     }

@@ -16,7 +16,7 @@ pub enum InvalidWebRule {
     #[error("`{0}` is not an action")]
     Unknown(String),
     /// `none` is in the list together with other words.
-    #[error("`none` stands beside other words")]
+    #[error("`none` cannot be combined with other words")]
     NoneAndMore,
 }
 
@@ -27,7 +27,7 @@ impl InvalidWebRule {
             Self::Unknown(_) => {
                 format!("choose from {}, or write `all` or `none`", Action::words())
             }
-            Self::NoneAndMore => "write `none` alone, or leave it out".to_owned(),
+            Self::NoneAndMore => "write only `none`, or remove it".to_owned(),
         }
     }
 }
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(WebRules::new(&["all"]), Ok(WebRules::default()));
         assert_eq!(
             read("none,discard"),
-            Err("`none` stands beside other words".to_owned())
+            Err("`none` cannot be combined with other words".to_owned())
         );
         assert_eq!(
             read("discard,aply"),

@@ -13,7 +13,7 @@ pub enum Fact<T> {
 
 impl<T> Default for Fact<T> {
     fn default() -> Self {
-        Self::Unknown("nobody has asked".to_owned())
+        Self::Unknown("the forge was not asked".to_owned())
     }
 }
 

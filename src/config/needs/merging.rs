@@ -17,7 +17,7 @@ pub(super) fn mergeable(facts: &Facts, words: &Words<'_>) -> Option<Refusal> {
         }
         Fact::Known(Mergeability::No(obstacles)) => Some(blocked(obstacles, words)),
         Fact::Known(Mergeability::NotKnownYet) => Some((
-            "the forge is still working out whether the pull request can be merged".to_owned(),
+            "the forge is still checking whether the pull request can be merged".to_owned(),
             vec!["Comment the command again in a minute.".to_owned()],
         )),
         Fact::Unknown(why) => Some(unknown("whether the pull request can be merged", why)),
@@ -75,11 +75,11 @@ fn clause(obstacle: &Obstacle, words: &Words<'_>) -> String {
                 format!("{wanted} approvals are")
             };
             let given = if given.is_empty() {
-                "there is none".to_owned()
+                "nobody has approved".to_owned()
             } else {
-                format!("there is that of {}", names(given))
+                format!("there is only the approval of {}", names(given))
             };
-            format!("{wanted} required of people who may write here, and {given}")
+            format!("{wanted} required from people with write access, and {given}")
         }
         Obstacle::ChangesAsked(people) => {
             format!(
@@ -89,11 +89,11 @@ fn clause(obstacle: &Obstacle, words: &Words<'_>) -> String {
             )
         }
         Obstacle::Hidden { rule, why } => {
-            format!("whether {rule} holds cannot be found out, because {why}")
+            format!("Lockkeeper cannot check {rule}, because {why}")
         }
         Obstacle::Other(word) => format!("the forge calls it {}", name(word)),
         Obstacle::Unexplained => {
-            "the forge calls it blocked, and every rule that it tells of holds".to_owned()
+            "the forge calls it blocked, although all rules that it reports are met".to_owned()
         }
     }
 }
@@ -102,27 +102,27 @@ fn hint(obstacle: &Obstacle, words: &Words<'_>) -> String {
     let base = name(words.base);
     match obstacle {
         Obstacle::Draft => then("Mark the pull request as ready for review"),
-        Obstacle::Conflicts => format!("Resolve the conflicts with {base} and push; that is planned by itself."),
+        Obstacle::Conflicts => format!("Resolve the conflicts with {base} and push. Lockkeeper plans the push automatically."),
         Obstacle::Behind => {
             format!(
-                "Merge {base} into the branch of the pull request, or rebase it, and push; that is planned by itself."
+                "Merge {base} into the branch of the pull request, or rebase it, and push. Lockkeeper plans the push automatically."
             )
         }
-        Obstacle::Check { state: CheckState::Failed, .. } => then("Mend what the failed checks complain about"),
+        Obstacle::Check { state: CheckState::Failed, .. } => then("Fix the failed checks"),
         Obstacle::Check { .. } => then("Wait for the required checks"),
         Obstacle::Approvals { .. } => {
-            then("Somebody who may write to the repository, other than the author, has to approve the pull request")
+            then("Somebody with write access other than the author must approve the pull request")
         }
-        Obstacle::ChangesAsked(_) => then("Whoever asks for changes has to approve, or somebody dismisses the review"),
+        Obstacle::ChangesAsked(_) => then("The reviewer who asked for changes must approve, or somebody must dismiss the review"),
         Obstacle::Hidden { .. } => format!(
-            "The merge box of the pull request shows it. Where `{}/apply` is a required check of {base}, Lockkeeper \
-             cannot go by that box, which waits for this very status, so it has to see every other rule itself: \
-             whoever administers the repository can change the rule, or the permissions of Lockkeeper, or take that \
-             check off the list.",
+            "The merge box of the pull request shows the rule. If `{}/apply` is a required check of {base}, Lockkeeper \
+             cannot use the merge box, because it waits for this status; so Lockkeeper must check all other rules \
+             itself. An administrator of the repository can change the rule, extend Lockkeeper's permissions, or \
+             remove that check from the required checks.",
             words.status_name
         ),
         Obstacle::Other(_) | Obstacle::Unexplained => {
-            "The merge box of the pull request says what is missing; whoever administers the repository can change the \
+            "The merge box of the pull request shows what is missing. An administrator of the repository can change the \
              rules of the branch."
                 .to_owned()
         }

@@ -92,13 +92,13 @@ fn approved(fact: &Fact<Approval>, head: Option<&CommitSha>, words: &Words<'_>) 
         (&approval.asking, "asks for changes", "ask for changes"),
         (
             &approval.dismissed,
-            "had reviewed it, which was dismissed",
-            "had reviewed it, which was dismissed",
+            "reviewed it, but the review was dismissed",
+            "reviewed it, but the review was dismissed",
         ),
         (
             &approval.onlookers,
-            "has, but may not write to this public repository",
-            "have, but may not write to this public repository",
+            "approved it, but has no write access to this public repository",
+            "approved it, but have no write access to this public repository",
         ),
     ];
     for (people, one, many) in more.into_iter().filter(|(people, ..)| !people.is_empty()) {
@@ -112,15 +112,14 @@ fn approved(fact: &Fact<Approval>, head: Option<&CommitSha>, words: &Words<'_>) 
     let ways = match &stale {
         Some((head, _)) => vec![
             words::then(&format!(
-                "Somebody other than {author}, who opened the pull request, has to look at the head commit {} and \
-                 approve it",
+                "Somebody other than the author {author} must review the head commit {} and approve it",
                 words::commit(head)
             )),
-            "Or have that line changed to `approved: {stale: true}`, if approvals of older commits are to count."
+            "Or ask an administrator to change that line to `approved: {stale: true}`, so that approvals of older commits count."
                 .to_owned(),
         ],
         None => {
-            vec![words::then(&format!("Somebody other than {author}, who opened the pull request, has to approve it"))]
+            vec![words::then(&format!("Somebody other than the author {author} must approve the pull request"))]
         }
     };
     Some((said.join("; "), ways))
@@ -145,9 +144,9 @@ fn undiverged(fact: &Fact<BaseGap>, words: &Words<'_>) -> Option<Refusal> {
     };
     let (what, out) = if gap.is_merged {
         (
-            "what was planned does not contain",
+            "the planned merge does not contain",
             format!(
-                "Comment `{} plan`: the new plan is made of the merge with the newest {base}. Look at it, then apply.",
+                "Comment `{} plan` to plan the merge with the newest {base}. Check the new plan, then apply it.",
                 words.executable
             ),
         )
@@ -155,7 +154,7 @@ fn undiverged(fact: &Fact<BaseGap>, words: &Words<'_>) -> Option<Refusal> {
         (
             "the pull request does not contain",
             format!(
-                "Merge {base} into the branch of the pull request, or rebase it, and push; that is planned by itself."
+                "Merge {base} into the branch of the pull request, or rebase it, and push. Lockkeeper plans the push automatically."
             ),
         )
     };

@@ -196,7 +196,7 @@ fn what_lockkeeper_itself_has_yet_to_do_does_not_stand_in_the_way() {
     };
     assert!(
         told(&[Requirement::Mergeable], &facts)
-            .contains("whether the base branch has newer commits cannot be found out")
+            .contains("Lockkeeper cannot determine whether the base branch has newer commits")
     );
 }
 

@@ -28,10 +28,12 @@ pub struct Words<'a> {
 
 /// Returns the refusal for a fact that could not be found out.
 pub(super) fn unknown(what: &str, why: &str) -> (String, Vec<String>) {
-    let again = "Comment the command again in a moment. If it says the same then, whoever operates the server can \
-                     look into it.";
+    let again = "Comment the command again in a moment. If the error remains, ask an administrator of Lockkeeper for help.";
     (
-        format!("{what} cannot be found out: {}", why.trim_end_matches('.')),
+        format!(
+            "Lockkeeper cannot determine {what}: {}",
+            why.trim_end_matches('.')
+        ),
         vec![again.to_owned()],
     )
 }

@@ -79,7 +79,7 @@ fn property(key: &Key) -> Value {
 fn description(key: &Key) -> String {
     match key.default {
         "" => key.meaning.to_owned(),
-        Key::REQUIRED => format!("{} It must be given.", key.meaning),
+        Key::REQUIRED => format!("{} Required.", key.meaning),
         default => format!("{} Default: {default}.", key.meaning),
     }
 }

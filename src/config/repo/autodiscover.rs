@@ -71,15 +71,15 @@ pub(in crate::config) static AUTODISCOVER: Keys = Keys::new(
             "mode",
             Kind::Words(modes),
             "`auto`",
-            "`enabled`: directories that no project names are projects too. `disabled`: none is. `auto`: only where \
-             the repository lists no project.",
+            "`enabled`: directories that no project names are projects too. `disabled`: they are not. `auto`: \
+             only if the repository lists no project.",
             "enabled",
         ),
         Key::new(
             "ignore_paths",
             Kind::List(&Kind::Text),
             "none",
-            "Directories that never become projects by themselves; patterns may have `*`, `**`, `?`, `[a-z]` and `{a,b}`.",
+            "Directories that never become projects automatically; patterns may have `*`, `**`, `?`, `[a-z]` and `{a,b}`.",
             "[legacy/**]",
         ),
     ],
@@ -112,7 +112,7 @@ fn read_ignored(reader: &mut Reader, block: &Fields<'_>) -> Option<Vec<DirGlob>>
     let texts = reader.texts(block, "ignore_paths")?;
     if texts.len() > MAX_IGNORED {
         let what = format!(
-            "there are {} `ignore_paths`; {MAX_IGNORED} are allowed",
+            "there are {} `ignore_paths`; the maximum is {MAX_IGNORED}",
             texts.len()
         );
         reader.problem_of_file(what, "join patterns, for example with `{a,b}` or `**`");
@@ -129,7 +129,10 @@ fn read_ignored(reader: &mut Reader, block: &Fields<'_>) -> Option<Vec<DirGlob>>
 fn read_glob(reader: &mut Reader, text: &Located) -> Option<DirGlob> {
     const HELP: &str = "write a path from the root of the repository without a slash before it, such as `legacy/**`";
     if text.text.trim().is_empty() || text.text.starts_with('/') {
-        let what = format!("`{}` is not a pattern of directories", shown(&text.text));
+        let what = format!(
+            "`{}` is not a valid pattern of directories",
+            shown(&text.text)
+        );
         reader.problem(text.place, what, HELP);
         return None;
     }

@@ -29,8 +29,9 @@ fn same_names(projects: &[&ProjectConfig]) -> Vec<Conflict> {
     let mut seen = HashMap::new();
     let conflict = |(index, project): (usize, &&ProjectConfig)| {
         let name = project.name.clone()?;
-        let what =
-            |first| format!("two projects are called `{name}`; the other one is in line {first}");
+        let what = |first| {
+            format!("two projects have the name `{name}`; the other one is in line {first}")
+        };
         let first = seen.insert(project.name.clone(), project.line)?;
         Some(Conflict {
             index,
@@ -54,11 +55,11 @@ fn same_places(projects: &[&ProjectConfig]) -> Vec<Conflict> {
         if project.name.is_none() {
             let (dir, workspace) = (shown(&place.0), place.1);
             let what = format!(
-                "`dir: {dir}` with workspace `{workspace}` is already the project of line {first}"
+                "`dir: {dir}` with workspace `{workspace}` is already a project in line {first}"
             );
             let help = match project.dir {
                 ProjectDir::Path(_) => {
-                    "give this project a `name`, so that it can be told apart: `plan -p NAME`"
+                    "give this project a `name`, so that commands can select it: `plan -p NAME`"
                 }
                 ProjectDir::Glob(_) => "remove one of the two",
             };
@@ -159,12 +160,12 @@ fn cycle_of(projects: &[&ProjectConfig], cycle: &[usize]) -> Conflict {
     }
     names.extend(cycle.first().map(name));
     let what = format!(
-        "projects wait for each other, so none could begin: {}",
+        "projects depend on each other in a cycle, so none of them can run: {}",
         names.join(" → ")
     );
     Conflict {
         index: cycle[0],
         what,
-        help: "take one of them out of `depends_on`",
+        help: "remove one of them from `depends_on`",
     }
 }

@@ -17,7 +17,7 @@ pub enum InvalidGlob {
     #[error("`{0}` has `..`, which is not allowed in a pattern of directories")]
     Climbs(String),
     /// The syntax is wrong.
-    #[error("`{0}` is not a pattern of directories: {1}")]
+    #[error("`{0}` is not a valid pattern of directories: {1}")]
     Syntax(String, String),
     /// The text is longer than any sensible glob.
     #[error(

@@ -16,10 +16,10 @@ pub const CANDIDATES: [&str; 4] = [FILE_NAMES[0], FILE_NAMES[1], NEAR_MISSES[0],
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileNameError {
     /// The repository has two files, and either could be meant.
-    #[error("the repository has {}; only one may exist: remove the one that is not meant", quoted(.0))]
+    #[error("the repository has {}, but only one of them may exist; remove the others", quoted(.0))]
     Several(Vec<RepoPath>),
     /// The name has an extension that would not be read.
-    #[error("`{found}` would not be read: rename it to `{meant}`")]
+    #[error("`{found}` is not read because of its name; rename it to `{meant}`")]
     Extension {
         /// The file that exists.
         found: RepoPath,

@@ -84,7 +84,7 @@ pub struct AutodiscoverWish {
 
 /// A conflict of projects that both apply to the same base branch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("for pulls into `{base}`: {problems}")]
+#[error("for pull requests into `{base}`: {problems}")]
 pub struct BaseConflict {
     /// Base branch with the conflict.
     base: BranchName,
@@ -199,7 +199,7 @@ fn read(reader: &mut Reader, text: &str, permissions: &Permissions) -> RepoConfi
         );
         reader.problem_of_file(
             what,
-            "use a pattern as the `dir` of projects that look alike, or YAML anchors",
+            "use a pattern as the `dir` of similar projects, or YAML anchors",
         );
         return RepoConfig::default();
     }
@@ -252,7 +252,7 @@ fn read_version(reader: &mut Reader, fields: &Fields<'_>) -> FileVersion {
         Some((_, Value::Scalar(_, text))) if text == "2" => return FileVersion::Two,
         Some((_, Value::Scalar(_, text))) if text == "3" => {}
         Some((node, Value::Scalar(_, text))) => {
-            let what = format!("there is no version `{}` of this file", shown(text));
+            let what = format!("version `{}` of this file does not exist", shown(text));
             reader.problem(node.place, what, "write `version: 3`");
         }
         Some((node, Value::Null | Value::List(_) | Value::Map(_))) => {
@@ -286,8 +286,8 @@ fn read_own_workflows(
         reader.problem(
             place,
             "`workflows` may not be set here: the server does not allow it for this repository".to_owned(),
-            "remove it, or ask whoever runs Lockkeeper to set `allow_custom_workflows: true` for this repository in \
-             the server's configuration (`--repo-config`)",
+            "remove it, or ask an administrator of Lockkeeper to set `allow_custom_workflows: true` for this repository \
+             in the server's configuration (`--repo-config`)",
         );
     }
     workflows
@@ -308,14 +308,11 @@ fn read_projects(
     let entries = reader.list(fields, "projects").unwrap_or_default();
     if entries.len() > RepoConfig::MAX_PROJECTS {
         let what = format!(
-            "there are {} projects; {} are allowed",
+            "there are {} projects; the maximum is {}",
             entries.len(),
             RepoConfig::MAX_PROJECTS
         );
-        reader.problem_of_file(
-            what,
-            "use a pattern as the `dir` of projects that look alike",
-        );
+        reader.problem_of_file(what, "use a pattern as the `dir` of similar projects");
         return Vec::new();
     }
     let mut cache = PatternCache::default();
@@ -337,7 +334,7 @@ fn check_globs(reader: &mut Reader, projects: &[(&Node, Entry)]) {
         .count();
     if globs > RepoConfig::MAX_GLOBS {
         let what = format!(
-            "{globs} projects have a pattern as their `dir`; {} are allowed",
+            "{globs} projects have a pattern as their `dir`; the maximum is {}",
             RepoConfig::MAX_GLOBS
         );
         reader.problem_of_file(what, "join patterns, for example with `{a,b}` or `**`");
@@ -395,7 +392,7 @@ fn check_dependencies(reader: &mut Reader, entries: &[Node], projects: &[(&Node,
                 continue;
             }
             let help = reader.nearest(name, valid()).map_or_else(
-                || "write the `name` of a project of this file; one without a name cannot be waited for".to_owned(),
+                || "write the `name` of a project of this file; a project without a name cannot be a dependency".to_owned(),
                 |meant| format!("did you mean `{meant}`?"),
             );
             reader.problem(

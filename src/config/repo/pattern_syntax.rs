@@ -18,19 +18,19 @@ pub enum InvalidPattern {
     #[error("the pattern is empty")]
     Empty,
     /// `!` without a pattern.
-    #[error("`!` is not followed by a pattern")]
+    #[error("no pattern follows the `!`")]
     OnlyExclamation,
     /// `[` that no `]` closes.
     #[error("`[` is not closed by `]`")]
     OpenClass,
     /// `[]`, `[^]`, or a `-` without characters on both sides.
-    #[error("`[…]` is empty, or has `-` or `]` in a place where a backslash must precede it")]
+    #[error("`[…]` is empty, or has a `-` or `]` that needs a backslash before it")]
     BadClass,
     /// `[z-a]`.
-    #[error("a range in `[…]` ends before it begins")]
+    #[error("the end of a range in `[…]` is before its beginning")]
     BackwardRange,
     /// The text ends with a backslash.
-    #[error(r"`\` at the end has no character to take as it is")]
+    #[error(r"no character follows the `\` at the end")]
     TrailingBackslash,
     /// The text is longer than any sensible pattern.
     #[error("the pattern is longer than {} bytes", InvalidPattern::MAX_BYTES)]

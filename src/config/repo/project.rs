@@ -279,7 +279,7 @@ fn read_workspace(reader: &mut Reader, fields: &Fields<'_>) -> Option<WorkspaceN
         reader.problem(
             workspace.place,
             format!("`{}` cannot be a workspace", shown(&workspace.text)),
-            "leave out slashes, `..`, `$` and white space, and do not begin with `-` or `~`",
+            "do not use slashes, `..`, `$` or white space, and do not begin with `-` or `~`",
         );
     };
     WorkspaceName::new(&workspace.text).map_err(invalid).ok()
@@ -341,7 +341,7 @@ fn read_pattern(reader: &mut Reader, cache: &mut PatternCache, text: &Located) -
             "the file has more than {} different patterns",
             PatternCache::MAX
         );
-        reader.problem_of_file(what, "use fewer patterns with more `**` in them");
+        reader.problem_of_file(what, "use fewer and wider patterns, for example with `**`");
         return None;
     }
     match Pattern::new(&text.text) {
@@ -350,7 +350,10 @@ fn read_pattern(reader: &mut Reader, cache: &mut PatternCache, text: &Located) -
             Some(pattern)
         }
         Err(error) => {
-            let what = format!("`{}` is not a file pattern: {error}", shown(&text.text));
+            let what = format!(
+                "`{}` is not a valid file pattern: {error}",
+                shown(&text.text)
+            );
             reader.problem(
                 text.place,
                 what,

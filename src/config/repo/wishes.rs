@@ -112,7 +112,7 @@ pub(super) fn read_workflow(
         );
         let names = quoted(allowed.iter().take(MAX_NAMES).map(|name| shown(name)));
         let help = format!(
-            "choose one of {names}, or ask whoever runs Lockkeeper to add it to `allowed_workflows` of this \
+            "choose one of {names}, or ask an administrator of Lockkeeper to add it to `allowed_workflows` of this \
              repository in the server's configuration (`--repo-config`)"
         );
         reader.problem(text.place, what, help);

@@ -72,7 +72,7 @@ static BRANCH: Keys = Keys::new(
         "branch",
         Kind::Text,
         Key::REQUIRED,
-        "The branch to read from.",
+        "Branch from which the file is read.",
         "main",
     )],
 );

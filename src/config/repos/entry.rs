@@ -129,10 +129,10 @@ fn read_requirements(
 ) -> Option<Vec<Requirement>> {
     let requirements = lists::read_requirements(reader, fields, key)?;
     if requirements.is_empty() {
-        let help = "what earlier entries demand still holds. To demand less here, change the expressions of those entries \
-                    so that they are not about this repository";
+        let help = "requirements of earlier entries stay in effect. To require less, change the expressions of those entries \
+                    so that they do not match this repository";
         if let Some(place) = fields.place(key) {
-            reader.without_effect(place, format!("`{key}: []` says nothing"), help);
+            reader.without_effect(place, format!("`{key}: []` has no effect"), help);
         }
     }
     Some(requirements).filter(|list| !list.is_empty())
@@ -166,7 +166,7 @@ fn read_workflow(reader: &mut Reader, workflows: &Workflows, name: &Located) -> 
     let help = reader.nearest(text, known()).map_or_else(
         || {
             format!(
-                "define it under `workflows`; those that there are: {}",
+                "define it under `workflows`; the defined ones are {}",
                 quoted(known().take(20).map(shown))
             )
         },
@@ -200,7 +200,7 @@ fn read_id(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<IdPa
         reader.problem(
             node.place,
             what,
-            "say which repositories it is about: `id: github.com/acme/infra`, or `id: /.*/`",
+            "name its repositories: `id: github.com/acme/infra`, or `id: /.*/`",
         );
     }
     let id = reader.text(fields, "id")?;

@@ -100,7 +100,7 @@ static RULE: Keys = Keys::new(
             "profile",
             Kind::Text,
             Key::REQUIRED,
-            "Their profile.",
+            "Profile of these projects.",
             "prod",
         ),
     ],
@@ -121,7 +121,7 @@ pub(super) static PROFILE: Keys = Keys::new(
             "apply",
             Kind::List(&Kind::Text),
             "`[]`",
-            "The same for applies, imports and `state rm`.",
+            "Variables for applies, imports and `state rm`, in the same form.",
             "[AWS_ACCESS_KEY_ID=PROD_WRITE_KEY_ID]",
         ),
     ],
@@ -186,24 +186,24 @@ fn read_variable(reader: &mut Reader, text: &Located) -> Option<ProfileVariable>
             || name.starts_with(|c: char| c.is_ascii_digit())
             || !name.chars().all(is_fine)
         {
-            let what = format!("`{shown}` is not the name of a variable");
+            let what = format!("`{shown}` is not a valid name of a variable");
             return Some((
                 what,
-                "write `NAME`, or `NAME=SOURCE` with the name of a variable of the server; values are not set here",
+                "write `NAME`, or `NAME=SOURCE` with the name of a variable of the server; do not write values here",
             ));
         }
         variables::is_of_server(name).then(|| {
-            let what = format!("`{shown}` is a setting of the server, which no run gets");
-            (what, "remove it; give the server the secret under another name as well if a provider needs it")
+            let what = format!("`{shown}` is a setting of the server, which runs never get");
+            (what, "remove it; if a provider needs the secret, set it on the server under a second name")
         })
     };
     let of_process = || {
         variables::stays(source).then(|| {
             let what = format!(
-                "`{}` stays in the environment of the server's process, so it cannot be kept for one profile",
+                "`{}` stays in the environment of the server's process, so it cannot be limited to one profile",
                 shown(source)
             );
-            (what, "give the server the value under another name, and write `NAME=SOURCE` here")
+            (what, "set the value on the server under another name, and write `NAME=SOURCE` here")
         })
     };
     if let Some((what, help)) = refused(name)
@@ -264,8 +264,8 @@ fn read_rule(
     let fields = reader.fields(node, &RULE)?;
     if fields.get("dir").is_none() {
         let what = "a rule of `environment_profile` has no `dir`".to_owned();
-        let help = "say which directories may use the profile, such as `dir: prod/**`: the workspace of a project is what a \
-                    pull request says it is";
+        let help = "name the directories that may use the profile, such as `dir: prod/**`, because a pull request can set any \
+                    workspace";
         reader.problem(node.place, what, help);
     }
     if fields.get("profile").is_none() {
@@ -319,7 +319,7 @@ fn known(reader: &mut Reader, profiles: &EnvironmentProfiles, name: &Located) ->
         || match profiles.len() {
             0 => "define it under `environment_profiles` at the top of the file".to_owned(),
             _ => format!(
-                "define it under `environment_profiles`; those that there are: {}",
+                "define it under `environment_profiles`; the defined ones are {}",
                 quoted(names().take(20).map(shown))
             ),
         },

@@ -45,7 +45,7 @@ pub(super) enum InvalidId {
     #[error("`{0}` begins like a regular expression, but does not end with a slash")]
     Open(String),
     /// The expression between the slashes is empty.
-    #[error("`{0}` is a regular expression that no repository fits")]
+    #[error("`{0}` is a regular expression that matches no repository")]
     Empty(String),
     /// The text between the slashes is not an expression.
     #[error("`{0}` is not a regular expression: {1}")]
@@ -60,7 +60,7 @@ impl InvalidId {
                 r"write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)"
             }
             Self::Open(_) => r"write a slash before and after it, as in `/github\.com/acme/.*/`",
-            Self::Regex(..) => "see https://docs.rs/regex/#syntax; it is nearly the syntax of Go",
+            Self::Regex(..) => "see https://docs.rs/regex/#syntax; the syntax is almost that of Go",
         }
     }
 }

@@ -154,7 +154,7 @@ fn read(reader: &mut Reader, syntax: Syntax, text: &str) -> ServerRepos {
         let what = format!("the file is larger than {} bytes", ServerRepos::MAX_BYTES);
         reader.problem_of_file(
             what,
-            "let one regular expression speak for repositories that are treated alike",
+            "use one regular expression for repositories with the same rules",
         );
         return ServerRepos::default();
     }
@@ -195,13 +195,13 @@ fn read_entries(reader: &mut Reader, defined: Defined<'_>, fields: &Fields<'_>) 
     let nodes = reader.list(fields, "repos").unwrap_or_default();
     if nodes.len() > ServerRepos::MAX_ENTRIES {
         let what = format!(
-            "there are {} entries of `repos`; {} are allowed",
+            "there are {} entries of `repos`; the maximum is {}",
             nodes.len(),
             ServerRepos::MAX_ENTRIES
         );
         reader.problem_of_file(
             what,
-            "let one regular expression speak for repositories that are treated alike",
+            "use one regular expression for repositories with the same rules",
         );
         return Vec::new();
     }
@@ -221,20 +221,21 @@ fn read_team_authz(reader: &mut Reader, fields: &Fields<'_>) -> Option<TeamAuthz
         .map(|arg| arg.text)
         .collect();
     if fields.get("command").is_none() {
-        let what = "`team_authz` has no `command`, so nobody could be asked".to_owned();
+        let what = "`team_authz` has no `command`, so there is no program to ask".to_owned();
         reader.problem(
             node.place,
             what,
-            "name the command that says who may do what, or remove `team_authz`",
+            "name the command that decides about permissions, or remove `team_authz`",
         );
     }
     let command = reader.text(&fields, "command")?;
     if command.text.trim().is_empty() {
-        let what = "the `command` of `team_authz` is empty, so nobody could be asked".to_owned();
+        let what =
+            "the `command` of `team_authz` is empty, so there is no program to ask".to_owned();
         reader.problem(
             command.place,
             what,
-            "name the command that says who may do what, or remove `team_authz`",
+            "name the command that decides about permissions, or remove `team_authz`",
         );
     }
     Some(TeamAuthz {

@@ -388,7 +388,7 @@ mod tests {
             ),
             (
                 &["set", "--reason", "x", "--for", "soon"],
-                "error: --for: `soon` is not a length of time: write 90m",
+                "error: --for: `soon` is not a duration: write 90m",
             ),
             (
                 &[

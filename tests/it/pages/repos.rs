@@ -312,7 +312,7 @@ async fn who_may_not_ask_is_not_offered_it() {
     assert!(
         answer
             .text()
-            .contains("may not ask for repositories to be synchronised"),
+            .contains("may not request syncs of repositories"),
         "{}",
         answer.text()
     );

@@ -287,8 +287,8 @@ mod tests {
             (
                 "--prot 80 --gh-usr=kim",
                 vec![
-                    "--prot: there is no such flag",
-                    "--gh-usr: there is no such flag",
+                    "--prot: this flag does not exist",
+                    "--gh-usr: this flag does not exist",
                 ],
             ),
             ("--port --gh-user kim", vec!["--port: no value follows"]),

@@ -46,7 +46,7 @@ impl FromStr for ByteSize {
             .and_then(|number| number.checked_mul(*factor))
             .ok_or_else(invalid)?;
         if bytes == 0 {
-            Err(format!("`{text}` is no room at all"))
+            Err(format!("`{text}` is zero"))
         } else {
             Ok(Self(bytes))
         }

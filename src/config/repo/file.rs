@@ -71,11 +71,11 @@ mod tests {
             ),
             (
                 &["atlantis.yml"],
-                "`atlantis.yml` would not be read: rename it to `atlantis.yaml`",
+                "`atlantis.yml` is not read because of its name; rename it to `atlantis.yaml`",
             ),
             (
                 &["lockkeeper.yml", "atlantis.yaml"],
-                "`lockkeeper.yml` would not be read: rename it to `lockkeeper.yaml`",
+                "`lockkeeper.yml` is not read because of its name; rename it to `lockkeeper.yaml`",
             ),
         ];
         for (files, expected) in cases {

@@ -634,7 +634,7 @@ projects:
   - {dir: d/*, name: y}
 ";
     insta::assert_snapshot!(errors(text), @"
-    error: `dir: a` with workspace `default` is already the project of line 3
+    error: `dir: a` with workspace `default` is already a project in line 3
      --> atlantis.yaml:4:5
       |
     4 |   - {dir: ./a/, workspace: default}
@@ -695,7 +695,7 @@ projects:
         .collect();
     assert_eq!(
         told,
-        ["`dir: a` with workspace `default` is already the project of line 3"]
+        ["`dir: a` with workspace `default` is already a project in line 3"]
     );
     let text =
         "version: 3\nprojects:\n  - {dir: '', name: net}\n  - {dir: a, depends_on: [net, nte]}\n";

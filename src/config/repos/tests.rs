@@ -323,7 +323,7 @@ fn a_repository_chooses_no_profile() {
         assert!(
             errors
                 .to_string()
-                .contains("is decided by the server, not by a pull request"),
+                .contains("can be set only on the server, not by a pull request"),
             "{text}: {errors}"
         );
     }

@@ -80,27 +80,26 @@ impl Absent {
 /// Kind for any whole number.
 const COUNT: Kind = Kind::Number(0, u64::MAX);
 const POSTGRES: Reason =
-    Reason::Instead("servers that share work share a PostgreSQL database: use --database-url");
+    Reason::Instead("servers share work through a PostgreSQL database: use --database-url");
 const MIRROR: Reason =
     Reason::Always("every repository is fetched once into a mirror that all checkouts share");
-const PARALLEL: Reason = Reason::Always(
-    "projects run side by side, at most --parallel-pool-size of them on this server",
-);
-const PLANS_ONE_BY_ONE: &str = "write `parallel_plan: false` into the atlantis.yaml of a repository to have its \
-                                projects planned one at a time";
-const APPLIES_ONE_BY_ONE: &str = "write `parallel_apply: false` into the atlantis.yaml of a repository to have its \
-                                  projects applied one at a time";
+const PARALLEL: Reason =
+    Reason::Always("projects run in parallel, at most --parallel-pool-size of them on this server");
+const PLANS_ONE_BY_ONE: &str = "write `parallel_plan: false` into the atlantis.yaml of a repository to plan its \
+                                projects one at a time";
+const APPLIES_ONE_BY_ONE: &str = "write `parallel_apply: false` into the atlantis.yaml of a repository to apply its \
+                                  projects one at a time";
 const OWN_STATUS: Reason =
-    Reason::Always("a status that Lockkeeper itself has yet to set never keeps it from applying");
+    Reason::Always("a status that Lockkeeper itself must set never prevents an apply");
 const OTHER_GATES: &str =
-    "what must hold before an apply is said by `apply_requirements` in the file of --repo-config";
+    "set the requirements for an apply with `apply_requirements` in the file of --repo-config";
 const SAME_ORIGIN: Reason =
     Reason::Always("output is streamed without websockets, and only to pages of this server");
 const OTHER_SITES: &str = "other sites can link to the page of a run";
 
 const COSMETIC: Reason = Reason::WithoutEffect("it only changes how comments look");
 const OTHER_FORGE: Reason =
-    Reason::WithoutEffect("it is only about forges that this version does not serve");
+    Reason::WithoutEffect("it is only for forges that this version does not support");
 
 /// All flags of Atlantis that this version does not have.
 pub static ABSENT: &[Absent] = &[
@@ -118,7 +117,8 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("checkout-depth", &["0"])
         .taking(COUNT)
         .because(MIRROR),
-    Absent::value("gh-org", &[]).because(Reason::WithoutEffect("no App is created by Lockkeeper")),
+    Absent::value("gh-org", &[])
+        .because(Reason::WithoutEffect("Lockkeeper does not create an App")),
     Absent::value("gitea-base-url", &["https://gitea.com"]),
     Absent::value("gitea-page-size", &["30"])
         .taking(COUNT)
@@ -160,7 +160,7 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("redis-username", &[]).because(POSTGRES),
     Absent::value("slack-token", &[]).taking(Kind::Secret),
     Absent::value("stats-namespace", &["atlantis"]).because(Reason::WithoutEffect(
-        "the names of all numbers of `/metrics` begin with `lockkeeper_`",
+        "the names of all metrics on `/metrics` begin with `lockkeeper_`",
     )),
     Absent::value("tfe-hostname", &["app.terraform.io"]),
     Absent::value("tfe-token", &[]).taking(Kind::Secret),
@@ -171,7 +171,8 @@ pub static ABSENT: &[Absent] = &[
     Absent::switch("enable-drift-remediation"),
     Absent::switch("enable-external-stores"),
     Absent::switch("enable-policy-checks"),
-    Absent::switch("enable-profiling-api").because(Reason::WithoutEffect("there is no such API")),
+    Absent::switch("enable-profiling-api")
+        .because(Reason::WithoutEffect("this API does not exist")),
     Absent::switch("gh-allow-mergeable-bypass-apply")
         .because(OWN_STATUS)
         .warning_if_off(OTHER_GATES),

@@ -11,13 +11,13 @@ use crate::model::RepoId;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAllowlist {
     /// An entry begins like a URL.
-    #[error("`{0}` is not how repositories are named: entries are written without `://`")]
+    #[error("`{0}` is not an entry for repositories: write it without `://`")]
     Url(String),
     /// An entry cannot match any repository.
     #[error("`{0}` is not of the form host/owner/name")]
     Form(String),
     /// The list has only exclusions.
-    #[error("everything listed is an exclusion, so no repository would be served")]
+    #[error("all entries are exclusions, so no repository would be served")]
     NothingIncluded,
 }
 
@@ -188,11 +188,11 @@ mod tests {
         for (text, expected) in [
             (
                 "https://github.com/acme/*",
-                "`https://github.com/acme/*` is not how repositories are named: entries are written without `://`",
+                "`https://github.com/acme/*` is not an entry for repositories: write it without `://`",
             ),
             (
                 "!https://github.com/acme/*",
-                "`https://github.com/acme/*` is not how repositories are named: entries are written without `://`",
+                "`https://github.com/acme/*` is not an entry for repositories: write it without `://`",
             ),
             (
                 "github.com/acme",
@@ -201,7 +201,7 @@ mod tests {
             ("*,!", "`` is not of the form host/owner/name"),
             (
                 "!github.com/acme/x",
-                "everything listed is an exclusion, so no repository would be served",
+                "all entries are exclusions, so no repository would be served",
             ),
         ] {
             assert_eq!(list(text).unwrap_err().to_string(), expected);

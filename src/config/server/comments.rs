@@ -201,13 +201,15 @@ fn read_names(reader: &mut Reader<'_>) -> Read<Vec<String>> {
     let names = reader.list("executable-name");
     let is_odd = |name: &&String| name.starts_with('-') || !name.chars().all(is_word_character);
     match names.iter().find(is_odd) {
-        None if names.is_empty() => {
-            reader.refuse("executable-name", "no word is named", "write a word")
-        }
+        None if names.is_empty() => reader.refuse(
+            "executable-name",
+            "the list is empty",
+            "write at least one word",
+        ),
         None => Ok(names),
         Some(odd) => reader.refuse(
             "executable-name",
-            format!("`{odd}` cannot open a command"),
+            format!("`{odd}` cannot begin a command"),
             "use words of letters, digits, `-`, `_` and `.`",
         ),
     }
@@ -224,8 +226,8 @@ fn read_status_name(reader: &mut Reader<'_>) -> Read<String> {
     if name.chars().count() > 60 || name.chars().any(char::is_control) {
         return reader.refuse(
             "vcs-status-name",
-            "too long, or not one line",
-            "write at most 60 characters",
+            "longer than 60 characters or more than one line",
+            "write at most 60 characters in one line",
         );
     }
     Ok(name)
@@ -240,7 +242,7 @@ fn read_allowed(reader: &mut Reader<'_>) -> Read<BTreeSet<CommandKind>> {
             (_, Some(kind)) => drop(allowed.insert(*kind)),
             (to_come, None) if COMMANDS_TO_COME.contains(&to_come) => reader.warn(Warning::with(
                 "allow-commands",
-                format!("`{to_come}` is not available in this version yet; comments that give it are told so"),
+                format!("`{to_come}` is not available in this version yet; the reply to such a comment says so"),
             )),
             (_, None) => result = Err(reader.record(unknown_command(&name))),
         }
@@ -257,7 +259,7 @@ fn unknown_command(name: &str) -> Problem {
     let names = COMMANDS.map(CommandKind::classic_name).join(", ");
     Problem::with(
         "allow-commands",
-        format!("there is no command `{name}`"),
+        format!("the command `{name}` does not exist"),
         format!("choose from {names}, or `all`"),
     )
 }

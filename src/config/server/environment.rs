@@ -122,10 +122,10 @@ fn problem_with(flag: &'static str, name: &str) -> Option<Problem> {
     let refused = |what: String, fix| Some(Problem::with(flag, what, fix));
     if is_of_server(name) {
         let what =
-            format!("`{name}` would hand the server's own secrets to code from pull requests");
+            format!("`{name}` would pass the server's own secrets to code from pull requests");
         return refused(
             what,
-            "remove it; give the secret under another name if a provider needs it",
+            "remove it; if a provider needs the secret, set it under another name",
         );
     }
     if !name
@@ -133,8 +133,8 @@ fn problem_with(flag: &'static str, name: &str) -> Option<Problem> {
         .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '*' | '.' | '-'))
     {
         return refused(
-            format!("`{name}` is not the name of a variable"),
-            "write names only, values are not set here",
+            format!("`{name}` is not a valid name of a variable"),
+            "write only names; do not write values here",
         );
     }
     None

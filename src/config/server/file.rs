@@ -91,8 +91,8 @@ impl SettingsFile {
             // Messages of the YAML reader can repeat text of the file, so they are not shown.
             Err(yaml::Problem { place, .. }) => problems.push(file.wrong_at(
                 place.unwrap_or(Place::START),
-                "this is not valid YAML, or a key is there twice",
-                "look at this place and just before it; texts with special characters belong between quotes",
+                "this is not valid YAML, or a key is given twice",
+                "check this place and the line before it; put texts with special characters in quotes",
             )),
         }
         (file, problems)
@@ -133,9 +133,9 @@ impl SettingsFile {
             .keys()
             .find(is_secret)
             .filter(|_| self.readable_by_all)?;
-        let sentence = "every account of this machine can read it; take that right away: chmod o-r";
+        let sentence = "every user of this machine can read it; remove that right with: chmod o-r";
         Some(Warning::about(format!(
-            "{} has secrets in it (`{first}`), and {sentence} {}",
+            "{} contains secrets (`{first}`), and {sentence} {}",
             self.path, self.path
         )))
     }
@@ -160,7 +160,7 @@ impl SettingsFile {
             None => Ok(()),
             Some(_) => Err(self.wrong_at(
                 key.place,
-                &format!("`{}` is set twice", known.flag()),
+                &format!("`{}` is given twice", known.flag()),
                 "keep one of the two",
             )),
         }
@@ -169,19 +169,19 @@ impl SettingsFile {
     fn known(&self, key: &Located) -> Result<Known, Problem> {
         let name = key.text.as_str();
         match (name, Known::find(name)) {
-            ("config", _) => Err(self.wrong_at(key.place, "`config` names this file itself", "remove it")),
+            ("config", _) => Err(self.wrong_at(key.place, "`config` cannot be set in the file that it names", "remove it")),
             ("webhooks", _) => Err(self.wrong_at(
                 key.place,
-                "`webhooks` (messages about applies to other programs) are not available yet in this version",
+                "`webhooks` (messages about applies to other programs) are not available in this version yet",
                 "remove it",
             )),
             (_, Some(known)) => Ok(known),
             (_, None) => {
                 let fix = match nearest_flag(&name.replace('_', "-").to_ascii_lowercase()) {
                     Some(flag) => format!("did you mean `{flag}`?"),
-                    None => "remove it; keys are the names of flags, see `lockkeeper server --help`".to_owned(),
+                    None => "remove it; the keys are the names of flags, see `lockkeeper server --help`".to_owned(),
                 };
-                Err(self.wrong_at(key.place, &format!("there is no setting `{}`", shown(name)), &fix))
+                Err(self.wrong_at(key.place, &format!("the setting `{}` does not exist", shown(name)), &fix))
             }
         }
     }
@@ -357,8 +357,8 @@ mod tests {
         };
         assert_eq!(warning("gh-token: x", false), None);
         assert_eq!(warning("port: 80", true), None);
-        let told = "s.yaml has secrets in it (`gh-token`), and every account of this machine can read it; take that right \
-                    away: chmod o-r s.yaml";
+        let told = "s.yaml contains secrets (`gh-token`), and every user of this machine can read it; remove that right \
+                    with: chmod o-r s.yaml";
         assert_eq!(warning("gh-token: x", true).as_deref(), Some(told));
     }
 }

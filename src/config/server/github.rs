@@ -89,13 +89,13 @@ fn read_host(reader: &mut Reader<'_>) -> Read<HostName> {
     let host = reader.parsed(
         "gh-hostname",
         parse_host,
-        "write the name alone, such as `github.example.com`",
+        "write only the name, such as `github.example.com`",
     )?;
     Ok(host.expect("the host has a default"))
 }
 
 fn parse_host(text: &str) -> Result<HostName, String> {
-    HostName::new(text).map_err(|_| format!("`{text}` is not the name of a host"))
+    HostName::new(text).map_err(|_| format!("`{text}` is not a valid host name"))
 }
 
 fn read_api_url(reader: &mut Reader<'_>) -> Read<Option<Url>> {
@@ -119,13 +119,13 @@ pub(super) fn web_url(text: &str) -> Result<Url, String> {
     let invalid = |why: &str| format!("`{text}` {why}");
     let mut url = Url::parse(text).map_err(|error| invalid(&format!("is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(invalid("begins with neither http:// nor https://"));
+        return Err(invalid("does not begin with http:// or https://"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("the URL has a user name or a password in it".to_owned());
+        return Err("the URL contains a user name or a password".to_owned());
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(invalid("has something after the path"));
+        return Err(invalid("has a query or a fragment"));
     }
     let path = format!("{}/", url.path().trim_end_matches('/'));
     url.set_path(&path);
@@ -153,7 +153,7 @@ fn default_api_url(host: &HostName) -> Result<Url, Problem> {
     let unusable = || {
         Problem::with(
             "gh-hostname",
-            format!("`{host}` makes no URL"),
+            format!("`{host}` does not give a valid URL"),
             "write a host name",
         )
     };
@@ -179,11 +179,11 @@ fn read_auth(reader: &mut Reader<'_>) -> Read<GithubAuth> {
         (None, None, Some(id), Some(key)) => Ok(read_app_auth(reader, id, key, installation)),
         (None, None, None, None) => reader.refuse(
             "gh-user",
-            "nothing says who Lockkeeper is on GitHub",
+            "no account and no App for GitHub is set",
             "set --gh-user and --gh-token-file (an account), or --gh-app-id and --gh-app-key-file (a GitHub App)",
         ),
         (None, Some(_), None, None) => {
-            reader.refuse("gh-user", "missing, but there is a token", "name the account the token belongs to")
+            reader.refuse("gh-user", "missing, but there is a token", "name the account of the token")
         }
         (Some(_), None, None, None) => reader.refuse(
             "gh-user",
@@ -199,7 +199,7 @@ fn read_auth(reader: &mut Reader<'_>) -> Read<GithubAuth> {
             "set --gh-app-key-file (LOCKKEEPER_GH_APP_KEY_FILE) or LOCKKEEPER_GH_APP_KEY",
         ),
         (_, _, Some(_), _) | (_, _, _, Some(_)) => {
-            reader.refuse("gh-app-id", "both an account and an App are set up", ONE_WAY)
+            reader.refuse("gh-app-id", "both an account and an App are set", ONE_WAY)
         }
     }
 }
@@ -216,7 +216,7 @@ fn read_source(
         (None, Some(path)) => Ok(Some(SecretSource::File(path))),
         (Some(_), Some(_)) => reader.refuse(
             inline,
-            format!("set, and so is --{file}"),
+            format!("set, although --{file} is set too"),
             "keep one of the two",
         ),
     }
@@ -231,7 +231,7 @@ fn read_token_auth(reader: &mut Reader<'_>, user: String, token: SecretSource) -
         {
             unused = reader.refuse(
                 flag,
-                "set, but it means nothing without --gh-app-id",
+                "set, but it has no effect without --gh-app-id",
                 ONE_WAY,
             );
         }
@@ -273,13 +273,13 @@ impl WebhookConfig {
             (false, false) => {}
             (true, true) => reader.warn(Warning::with(
                 "allow-unsigned-webhooks",
-                "webhooks are not verified: whoever reaches the server can give it orders",
+                "webhooks are not verified: everyone who can reach the server can send it commands",
             )),
             (true, false) => Err(no_secret(reader))?,
             (false, true) => reader.refuse(
                 "allow-unsigned-webhooks",
-                "set, but there is a webhook secret too",
-                "remove it: with a secret every webhook must be signed",
+                "set, although there is a webhook secret",
+                "remove it; with a secret, every webhook must be signed",
             )?,
         }
         Ok(Self { secrets })
@@ -289,8 +289,8 @@ impl WebhookConfig {
 fn no_secret(reader: &mut Reader<'_>) -> Recorded {
     reader.record(Problem::with(
         "gh-webhook-secret",
-        "missing, so anybody could pretend to be GitHub",
+        "missing, so anybody could send webhooks in GitHub's name",
         "set LOCKKEEPER_GH_WEBHOOK_SECRET to the secret of the webhook on GitHub; \
-         --allow-unsigned-webhooks does without, for trials",
+         for a trial without a secret, set --allow-unsigned-webhooks",
     ))
 }

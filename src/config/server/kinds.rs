@@ -8,7 +8,7 @@ use super::setting::Kind;
 pub(super) fn malformed(kind: Kind, text: &str) -> Option<(String, String)> {
     match kind {
         Kind::Switch if parse_switch(text).is_none() => Some((
-            format!("`{text}` is neither yes nor no"),
+            format!("`{text}` is not `true` or `false`"),
             "write `true` or `false`".to_owned(),
         )),
         Kind::Number(min, max)

@@ -43,7 +43,7 @@ impl LockingConfig {
         let (repos, is_off) = (repos?, is_off?);
         if is_off {
             let advice = "no lock is taken anywhere, so two pull requests can change the same state at once; deprecated: \
-                          write `repo_locks: {mode: disabled}` for the repositories in question into the file of \
+                          write `repo_locks: {mode: disabled}` for these repositories into the file of \
                           --repo-config";
             reader.warn(Warning::with("disable-repo-locking", advice));
         }
@@ -121,7 +121,7 @@ impl RepoFile {
             (None, None) => Ok(None),
             (Some(_), Some(_)) => reader.refuse(
                 "repo-config",
-                "set, and so is --repo-config-json",
+                "set, although --repo-config-json is set too",
                 "keep one of the two",
             ),
             (None, Some(text)) => Ok(Some(Self {
@@ -138,7 +138,7 @@ impl RepoFile {
                         is_json: false,
                     })),
                     Some(Err(reason)) => unreadable(reader, &name, reason),
-                    None => unreadable(reader, &name, "nobody has looked into it"),
+                    None => unreadable(reader, &name, "the file was not read"),
                 }
             }
         }
@@ -146,7 +146,7 @@ impl RepoFile {
 }
 
 fn unreadable<T>(reader: &mut Reader<'_>, name: &str, reason: &str) -> Read<T> {
-    let fix = "check the path, and that the account of the server may read the file";
+    let fix = "check the path, and check that the user account of the server can read the file";
     reader.refuse(
         "repo-config",
         format!("`{name}` cannot be read: {reason}"),
@@ -168,7 +168,7 @@ fn record(reader: &mut Reader<'_>, errors: &yaml::ConfigErrors) -> Recorded {
         reader.record(Problem::about(
             errors.file(),
             what,
-            "mend those above first",
+            "fix the problems above first",
         ));
     }
     Recorded

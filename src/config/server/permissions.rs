@@ -64,8 +64,8 @@ fn read_commenters(reader: &mut Reader<'_>, has_list: bool) -> Read<Commenters> 
     match reader.choice(flag)?.expect("the setting has a default") {
         Commenters::Everyone if has_list => reader.refuse(
             flag,
-            "`everyone`, but --gh-team-allowlist says who may give which command",
-            "remove one of the two; in the list, `*:plan` gives a command to everybody",
+            "`everyone`, but --gh-team-allowlist already decides who may use which command",
+            "remove one of the two; in the list, `*:plan` allows a command for everybody",
         ),
         commenters @ (Commenters::Writers | Commenters::Everyone) => Ok(commenters),
     }
@@ -88,23 +88,23 @@ fn read_web(reader: &mut Reader<'_>) -> Read<WebRules> {
         (rules, false) if has_password => Ok(rules),
         (_, true) if has_password => reader.refuse(
             "allow-anonymous-web",
-            "set, but the pages ask for a password (--web-basic-auth): nobody is anonymous",
+            "set, but the pages require a password (--web-basic-auth), so there are no anonymous visitors",
             "remove one of the two",
         ),
         (rules, true) if !is_named || rules.is_empty() => reader.refuse(
             "allow-anonymous-web",
-            "set, but --web-allow names nothing that anybody could do",
+            "set, but --web-allow names no actions for visitors",
             "name the actions in --web-allow, or remove --allow-anonymous-web",
         ),
         (rules, true) => read_anonymous(reader, rules),
         (rules, false) if is_named && !rules.is_empty() => reader.refuse(
             flag,
             format!(
-                "names {}, but the pages ask for no password: anybody who reaches them could do it",
+                "names {}, but the pages require no password, so everyone who can reach them could use these actions",
                 quoted(&rules)
             ),
-            "set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD; where everybody who reaches the server may do it, set \
-             --allow-anonymous-web",
+            "set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD; to allow the actions for everyone who can reach the server, \
+             set --allow-anonymous-web",
         ),
         (_, false) => Ok(WebRules::read_only()),
     }
@@ -119,14 +119,14 @@ fn read_anonymous(reader: &mut Reader<'_>, rules: WebRules) -> Read<WebRules> {
         return reader.refuse(
             "web-allow",
             format!(
-                "names {} without a password: no server lets people do that who have not signed in",
+                "names {} without a password, but these actions always require that people sign in",
                 kept.join(", ")
             ),
-            "name the other actions alone, or set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD",
+            "name only the other actions, or set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD",
         );
     }
     let what = format!(
-        "anybody who reaches the server may do {} on its pages, and nobody knows who did",
+        "everyone who can reach the server may use {} on its pages, and the audit log cannot name them",
         quoted(&rules)
     );
     reader.warn(Warning::with("allow-anonymous-web", what));
@@ -149,7 +149,7 @@ fn read_accounts(reader: &mut Reader<'_>) -> Read<Option<PathBuf>> {
     match (reader.path(flag), reader.switch("web-basic-auth")) {
         (Some(_), Ok(false)) => reader.refuse(
             flag,
-            "set, but the pages ask for no password: nobody would be limited",
+            "set, but the pages require no password, so the limits would have no effect",
             "set --web-basic-auth and a password for the account of the whole server",
         ),
         (file, _) => Ok(file),

@@ -111,7 +111,7 @@ impl fmt::Display for ConfigErrors {
         );
         write!(
             f,
-            "the server cannot start: {count} {noun} in its configuration"
+            "the server cannot start because of {count} {noun} in its configuration"
         )?;
         for (index, problem) in self.0.iter().enumerate() {
             write!(f, "\n\n{:>3}. {problem}", index + 1)?;

@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
 
     pub fn switch(&mut self, flag: &'static str) -> Read<bool> {
         let parse = |text: &str| {
-            parse_switch(text).ok_or_else(|| format!("`{text}` is neither yes nor no"))
+            parse_switch(text).ok_or_else(|| format!("`{text}` is not `true` or `false`"))
         };
         self.parsed(flag, parse, "write `true` or `false`")
             .map(Option::unwrap_or_default)
@@ -262,20 +262,20 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let what = format!(
-            "{length} characters long, and {SHORTEST_SECRET} are the least that cannot be guessed"
+            "{length} characters long; a secret needs at least {SHORTEST_SECRET}, so that it cannot be guessed"
         );
         match self.compat {
             Compat::Atlantis => {
                 self.warn(Warning::with(
                     flag,
-                    format!("{what}; make a longer one, for example with `openssl rand -hex 20`"),
+                    format!("{what}; create a longer one, for example with `openssl rand -hex 20`"),
                 ));
                 Ok(())
             }
             Compat::None => self.refuse(
                 flag,
                 what,
-                "make a longer one, for example with `openssl rand -hex 20`",
+                "create a longer one, for example with `openssl rand -hex 20`",
             ),
         }
     }
@@ -283,7 +283,7 @@ impl<'a> Reader<'a> {
     /// Warns about a secret in a flag, because every process of the machine can read the command line.
     pub fn warn_of_secret_flag(&mut self, flag: &'static str) {
         if self.raw.flag(flag).is_some() {
-            let advice = "on the command line every process of this machine can read it; use the variable or a file";
+            let advice = "every process of this machine can read it on the command line; use the variable or a file instead";
             self.warn(Warning::with(flag, advice));
         }
     }

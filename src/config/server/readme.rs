@@ -78,12 +78,12 @@ pub fn flags_page() -> String {
 const HEAD: &str = "\
 # Settings of the server
 
-<!-- Made from the tables in src/config/server; a test compares. To write it anew:
+<!-- Generated from the tables in src/config/server; a test compares them. To write it again:
      LOCKKEEPER_WRITE_DOCS=1 cargo test --lib config::server::readme -->
 
-Every setting can be given as a flag of `lockkeeper server`, as a variable, or in the YAML file that `--config` names,
-where its key is the name of the flag. A flag wins over a variable, a variable over the file. `ATLANTIS_X` is read where
-`LOCKKEEPER_X` is not set. An empty value counts as not given.
+You can set each setting with a flag of `lockkeeper server`, with an environment variable, or in the YAML file that
+`--config` names. Its key in the file is the name of the flag. A flag wins over a variable, and a variable over the file.
+If `LOCKKEEPER_X` is not set, `ATLANTIS_X` is read. An empty value counts as not set.
 
 ```yaml settings
 # lockkeeper server --config /etc/lockkeeper/server.yaml
@@ -94,23 +94,23 @@ gh-webhook-secret: \"…\" # or the variable LOCKKEEPER_GH_WEBHOOK_SECRET
 port: 4141
 ```
 
-A key that does not exist, a value of the wrong kind or a number out of range keeps the server from starting; all mistakes
-of flags, variables and the file are told at once, with their places. Let nobody else read a file with secrets in it.
-`repo-config` names the other file, with what holds for single repositories; see [operations](operations.md) for how it
-is read again while the server runs.
+The server does not start if a key does not exist, a value has the wrong kind or a number is out of range. It reports all
+errors of flags, variables and the file at once, with their places. Do not let other users read a file with secrets.
+`repo-config` names another file, with the rules for repositories. The server can read it again while it runs: see
+[operations](operations.md).
 
-Kinds: a *switch* is on when it is there alone (`--lock-queue=false` is off); a *list* has commas between its items, and
-may be a list in the file; a *time* is written like `90m` or `2h`, a *size* like `20GiB`; a *path* may begin with `~/`.
+Kinds: a *switch* without a value is on (`--lock-queue=false` is off). A *list* has commas between its items, or is a list
+in the file. A *time* is written like `90m` or `2h`, a *size* like `20GiB`. A *path* can begin with `~/`.
 ";
 
 const ABSENT_HEAD: &str = "
-## Flags of Atlantis that are not there
+## Flags of Atlantis that do not exist here
 
-They are known by name, as flag, variable and key. *Not yet*: the server does not start with one of these, so that nobody
-believes in a setting that does nothing; a value that asks for nothing (`false`, or the default in Atlantis) is no harm.
-*Not needed*: it is so in any case, and the server says so in a warning. *Without effect*: the server starts and names it in a
-warning and on the operations page, since to do without it weakens nothing. A value of the wrong kind is an error for all of
-them.
+The server recognizes these flags, variables and keys. *Not yet*: the server does not start with one of these, so that
+nobody relies on a setting without effect. A value that requests nothing (`false`, or the default of Atlantis) is
+accepted. *Not needed*: the requested behaviour is always on, and the server logs a warning. *Without effect*: the server
+starts, logs a warning and lists the flag on the operations page, because its absence weakens nothing. A value of the wrong
+kind is always an error.
 
 | Flag | Kind | What happens |
 |--|--|--|
@@ -125,7 +125,7 @@ fn absent_row(absent: &Absent) -> String {
     };
     let off = absent
         .off
-        .map(|way_out| format!(" `false` is warned of: {way_out}."))
+        .map(|way_out| format!(" `false` causes a warning: {way_out}."))
         .unwrap_or_default();
     format!(
         "| `--{}` | {} | {what}{off} |\n",

@@ -66,7 +66,7 @@ impl RepoConfig {
         let mirror_filter = reader.parsed(
             "mirror-filter",
             str::parse,
-            "write `blob:none`, `blob:limit=1m`, or nothing for whole mirrors",
+            "write `blob:none` or `blob:limit=1m`, or remove the setting for complete mirrors",
         );
         let sparse = reader.switch("sparse-checkout");
         let submodules = reader.switch("checkout-submodules");
@@ -210,13 +210,16 @@ fn module_files_of(
 
 /// Reads patterns of files. Reports every invalid pattern now, before a search for projects needs it.
 fn read_patterns(reader: &mut Reader<'_>, flag: &'static str) -> Read<Vec<String>> {
-    const FIX: &str =
-        "write patterns as in .dockerignore, such as `**/*.tf`, with commas between them";
+    const FIX: &str = "write patterns as in .dockerignore, such as `**/*.tf`, separated by commas";
     let patterns = reader.list(flag);
     let mut result = Ok(());
     for pattern in &patterns {
         if let Err(reason) = Patterns::new([pattern.as_str()]) {
-            result = reader.refuse(flag, format!("`{pattern}` is not a pattern: {reason}"), FIX);
+            result = reader.refuse(
+                flag,
+                format!("`{pattern}` is not a valid pattern: {reason}"),
+                FIX,
+            );
         }
     }
     result.map(|()| patterns)

@@ -44,7 +44,7 @@ fn parse_time(text: &str) -> Result<Option<Duration>, String> {
     }
     match parse_duration(text)? {
         short if short < SHORTEST => Err(format!(
-            "`{text}` is too short: GitHub may send a delivery again for three days, and it would be taken for new"
+            "`{text}` is too short: GitHub can send a delivery again for three days, and the server would not recognize it"
         )),
         time => Ok(Some(time)),
     }

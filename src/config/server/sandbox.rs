@@ -112,8 +112,7 @@ impl SandboxConfig {
             settings.iter().filter_map(own).collect()
         };
         let (secret, fixed) = (named(reader, &SECRET), named(reader, &FIXED));
-        let fix =
-            "write the number of a user that only runs have, and of its group if that differs";
+        let fix = "write the number of a user that only runs use, and the number of its group if it differs";
         let run_as = reader.parsed("run-as", str::parse::<RunUser>, fix);
         let memory = reader.size("run-memory");
         let processes = reader.number::<u64>("run-processes");

@@ -93,8 +93,12 @@ impl StorageConfig {
 fn read_data_dir(reader: &mut Reader<'_>) -> Read<PathBuf> {
     let text = reader.text("data-dir").expect("the folder has a default");
     if text.starts_with('~') && reader.raw().home.is_none() {
-        let what = format!("`{text}`, but this account has no home folder");
-        return reader.refuse("data-dir", what, "name a folder in full, or set HOME");
+        let what = format!("`{text}` needs a home folder, but this account has none");
+        return reader.refuse(
+            "data-dir",
+            what,
+            "write the full path of a folder, or set HOME",
+        );
     }
     Ok(reader.raw().absolute(&text))
 }
@@ -140,10 +144,12 @@ fn parse_database(url: &Secret, raw: &RawSettings) -> Result<Database, &'static 
     if let Some(file) = text.strip_prefix("sqlite:") {
         let file = file.strip_prefix("//").unwrap_or(file);
         return match file {
-            "" => Err("it names no file"),
-            ":memory:" => Err("it asks for a database in memory, which would forget every lock"),
+            "" => Err("the URL names no file"),
+            ":memory:" => {
+                Err("the URL names a database in memory, which would lose every lock at a restart")
+            }
             _ if file.contains('?') => {
-                Err("it has parameters, which a SQLite database here does not take")
+                Err("the URL has parameters, which are not supported for SQLite")
             }
             _ => Ok(Database::Sqlite(raw.absolute(file))),
         };
@@ -153,7 +159,7 @@ fn parse_database(url: &Secret, raw: &RawSettings) -> Result<Database, &'static 
         .any(|scheme| text.starts_with(scheme));
     match url::Url::parse(text) {
         Ok(address) if is_postgres => Ok(Database::Postgres(with_password(url, address, raw))),
-        Ok(_) => Err("it is for a kind of database that Lockkeeper does not know"),
-        Err(_) => Err("it is not a URL"),
+        Ok(_) => Err("the URL is for an unsupported kind of database"),
+        Err(_) => Err("the text is not a URL"),
     }
 }

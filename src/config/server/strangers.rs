@@ -15,7 +15,7 @@ pub fn unknown_flag(name: &str) -> Problem {
         Some(flag) => format!("did you mean --{flag}?"),
         None => "remove it; `lockkeeper server --help` shows all flags".to_owned(),
     };
-    Problem::about(format!("--{name}"), "there is no such flag", fix)
+    Problem::about(format!("--{name}"), "this flag does not exist", fix)
 }
 
 /// Returns the flag with the most similar name, including flags that this version does not have.
@@ -117,8 +117,8 @@ fn warn_of_service_links(reader: &mut Reader<'_>) {
             .is_some_and(|text| is_service_link(text))
     }) {
         reader.warn(Warning::about(format!(
-            "{name}: not read, because it holds the address of a Kubernetes service and no number; \
-             `enableServiceLinks: false` in the pod keeps such variables away"
+            "{name}: ignored, because it contains the address of a Kubernetes service instead of a number; to remove such \
+             variables, set `enableServiceLinks: false` in the pod"
         )));
     }
 }
@@ -137,7 +137,7 @@ fn report(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
         Reason::NotYet => {
             reader.record(Problem::about(
                 subject,
-                "not available yet in this version",
+                "not available in this version yet",
                 fix,
             ));
         }
@@ -183,7 +183,7 @@ fn unknown_variable(name: &str) -> String {
     let hint =
         nearest(&flag).map(|flag| format!("; did you mean {}?", variable(PREFIXES[0], flag)));
     format!(
-        "{name}: there is no such setting, it is ignored{}",
+        "{name}: ignored, because this setting does not exist{}",
         hint.unwrap_or_default()
     )
 }

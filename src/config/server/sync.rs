@@ -39,9 +39,9 @@ impl SyncConfig {
 
 fn parse_fetch_time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
-        short if short < Duration::from_secs(1) => {
-            Err(format!("`{text}` is too short for any exchange"))
-        }
+        short if short < Duration::from_secs(1) => Err(format!(
+            "`{text}` is too short for an exchange with the forge"
+        )),
         time => Ok(time),
     }
 }
@@ -49,7 +49,7 @@ fn parse_fetch_time(text: &str) -> Result<Duration, String> {
 fn parse_time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         short if short < SHORTEST => Err(format!(
-            "`{text}` is too short: a server that is busy for a moment would lose what it works on"
+            "`{text}` is too short: a server that is busy for a moment would lose its lease"
         )),
         time => Ok(time),
     }

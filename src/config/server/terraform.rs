@@ -44,7 +44,7 @@ pub struct TerraformConfig {
 impl TerraformConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let distribution = reader.choice("default-tf-distribution");
-        let fix = "write a version in full, such as `1.9.8`";
+        let fix = "write a full version, such as `1.9.8`";
         let version = reader.parsed("default-tf-version", parse_version, fix);
         let bin_dir = reader.path("tf-bin-dir");
         let downloads = read_downloads(reader);
@@ -89,8 +89,7 @@ impl fmt::Debug for MirrorUrl {
 }
 
 fn read_downloads(reader: &mut Reader<'_>) -> Read<Option<Mirrors>> {
-    const FIX: &str =
-        "write the address of a mirror, such as `https://mirror.example.com/hashicorp`";
+    const FIX: &str = "write the URL of a mirror, such as `https://mirror.example.com/hashicorp`";
     let is_allowed = reader.switch("tf-download");
     let terraform = reader.parsed("tf-download-url", parse_mirror, FIX);
     let opentofu = reader.parsed("tofu-download-url", parse_mirror, FIX);
@@ -103,12 +102,12 @@ fn read_downloads(reader: &mut Reader<'_>) -> Read<Option<Mirrors>> {
 
 /// Parses the address of a mirror. Errors do not repeat the text, because it may contain a password.
 fn parse_mirror(text: &str) -> Result<MirrorUrl, &'static str> {
-    let url = Url::parse(text).map_err(|_| "this is not a URL")?;
+    let url = Url::parse(text).map_err(|_| "the text is not a URL")?;
     if !matches!(url.scheme(), "http" | "https")
         || url.query().is_some()
         || url.fragment().is_some()
     {
-        return Err("this is not the address of a folder on a web server");
+        return Err("the URL is not that of a folder on a web server");
     }
     Ok(MirrorUrl(url))
 }

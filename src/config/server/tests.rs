@@ -899,7 +899,9 @@ fn every_wrong_entry_about_permission_is_named_with_flag_and_fix() {
         ("allow-commenters", "everyone"),
     ]);
     assert!(
-        both.contains("`everyone`, but --gh-team-allowlist says who may give which command"),
+        both.contains(
+            "`everyone`, but --gh-team-allowlist already decides who may use which command"
+        ),
         "{both}"
     );
     let unset = with(&[("gh-team-allowlist", ""), ("web-allow", "")]);
@@ -974,9 +976,7 @@ fn what_can_be_guessed_is_refused_and_not_repeated() {
         "{warnings}"
     );
     assert_eq!(
-        warnings
-            .matches("are the least that cannot be guessed")
-            .count(),
+        warnings.matches("so that it cannot be guessed").count(),
         2,
         "{warnings}"
     );

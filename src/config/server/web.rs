@@ -70,7 +70,7 @@ impl WebConfig {
         };
         let hosts = WebHosts::new(&public_url, listen, &hosts).or_else(|problem| {
             let fix =
-                "write names or addresses without a port, such as `lockkeeper.internal`, with commas between them";
+                "write names or addresses without a port, such as `lockkeeper.internal`, separated by commas";
             reader.refuse("web-hosts", problem.to_string(), fix)
         });
         Ok(Self {
@@ -111,12 +111,12 @@ fn read_tls(reader: &mut Reader<'_>) -> Read<Option<TlsFiles>> {
         (Some(_), None) => reader.refuse(
             "ssl-key-file",
             "missing, but there is a certificate",
-            "name the file with its private key",
+            "name the file with the private key of the certificate",
         ),
         (None, Some(_)) => reader.refuse(
             "ssl-cert-file",
             "missing, but there is a private key",
-            "name the file with its certificate",
+            "name the file with the certificate of the key",
         ),
     }
 }
@@ -132,15 +132,15 @@ fn default_url(reader: &mut Reader<'_>, port: u16, is_tls: bool) -> Read<Url> {
         Ok(url) => Ok(url),
         Err(_) => reader.refuse(
             "atlantis-url",
-            format!("not set, and the name of this machine, `{host}`, makes no URL"),
-            "set it to the URL people use",
+            format!("not set, and the name of this machine, `{host}`, does not give a valid URL"),
+            "set it to the URL that people use",
         ),
     }
 }
 
 fn read_proxies(reader: &mut Reader<'_>) -> Read<TrustedProxies> {
     let flag = "trusted-proxies";
-    let fix = "write addresses, or networks such as `10.0.0.0/8`, with commas between them";
+    let fix = "write addresses, or networks such as `10.0.0.0/8`, separated by commas";
     TrustedProxies::new(&reader.list(flag))
         .or_else(|problem| reader.refuse(flag, problem.to_string(), fix))
 }
@@ -162,7 +162,7 @@ fn read_auth(reader: &mut Reader<'_>) -> Read<WebAuth> {
         (false, None) if !named => Ok(WebAuth::Open),
         (false, _) => reader.refuse(
             "web-basic-auth",
-            "off, but a user name or password for the pages is set: they would protect nothing",
+            "not set, but a user name or password for the pages is set, which would have no effect",
             "set --web-basic-auth, or remove --web-username and --web-password",
         ),
     }

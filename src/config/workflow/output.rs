@@ -55,15 +55,13 @@ fn refuse(reader: &mut Reader, word: &Located) {
             )
         },
         |meant| match meant {
-            "filter_regex" => {
-                "write `{filter_regex: …}`, with the expression to leave out".to_owned()
-            }
+            "filter_regex" => "write `{filter_regex: …}`, with the expression to redact".to_owned(),
             meant => format!("did you mean `{meant}`?"),
         },
     );
     reader.problem(
         word.place,
-        format!("`{}` is not a value of `output`", shown(&word.text)),
+        format!("`{}` is not a valid value of `output`", shown(&word.text)),
         help,
     );
 }
@@ -77,7 +75,7 @@ fn read_filter(reader: &mut Reader, item: &Node) -> Vec<OutputFilter> {
         reader.problem(
             item.place,
             what,
-            "write `{filter_regex: …}`, with the expression to leave out",
+            "write `{filter_regex: …}`, with the expression to redact",
         );
         return Vec::new();
     };

@@ -106,8 +106,15 @@ fn read_stage(reader: &mut Reader, node: &Node, version: FileVersion) -> Option<
     let fields = reader.fields(node, &STAGE)?;
     let nodes = reader.list(&fields, "steps")?;
     if nodes.len() > MAX_STEPS {
-        let what = format!("there are {} steps; {MAX_STEPS} are allowed", nodes.len());
-        reader.problem(node.place, what, "put commands into a script and run that");
+        let what = format!(
+            "there are {} steps; the maximum is {MAX_STEPS}",
+            nodes.len()
+        );
+        reader.problem(
+            node.place,
+            what,
+            "put the commands into a script and run the script",
+        );
         return None;
     }
     let mut steps = Vec::new();
@@ -132,13 +139,13 @@ fn check_quotes(reader: &mut Reader, node: &Node, step: &Step) {
     let split = shlex::split(&run.command).map(|words| words.join(" "));
     if split.as_deref() != Some(run.command.trim()) {
         let what = format!(
-            "version 2 of the file would change this command: `{}`",
+            "version 2 of the file would not run this command as written: `{}`",
             shown(&run.command)
         );
         reader.problem(
             node.place,
             what,
-            "write `version: 3`, where commands are run as they are written",
+            "write `version: 3`, which runs commands as they are written",
         );
     }
 }

@@ -4,7 +4,7 @@ use super::keys::{BUILTIN, ENV, MULTIENV, RUN, STEP};
 use super::{Builtin, EnvStep, EnvValue, MultienvStep, RunStep, Shell, Step, output};
 use crate::config::yaml::{Fields, Located, Node, Place, Reader, Value, quoted, shown};
 
-const RUN_HELP: &str = "write `run: COMMAND`, or `run: {command: COMMAND}` with what else it needs";
+const RUN_HELP: &str = "write `run: COMMAND`, or `run: {command: COMMAND}` with its other keys";
 const ENV_HELP: &str = "write `env: {name: NAME, value: VALUE}`, or `command` in place of `value`";
 const MULTIENV_HELP: &str = "write `multienv: COMMAND`; the command prints `NAME=value,…`";
 
@@ -40,7 +40,7 @@ fn read_word(reader: &mut Reader, place: Place, word: &str) -> Option<Step> {
         word => help_for(reader, word, Builtin::ALL.iter().map(|step| step.as_str())),
     };
     let what = match word.trim() {
-        word @ ("run" | "env" | "multienv") => format!("`{word}` alone says nothing"),
+        word @ ("run" | "env" | "multienv") => format!("`{word}` needs a value"),
         word => format!("`{}` is not a step", shown(word)),
     };
     reader.problem(place, what, help);
@@ -55,7 +55,7 @@ fn help_for(
     reader.nearest(word, known.clone()).map_or_else(
         || {
             format!(
-                "write `run: …` for a command of yours; the other steps are {}",
+                "write `run: …` for your own command; the other steps are {}",
                 quoted(known)
             )
         },
@@ -68,9 +68,9 @@ fn refuse_entries(reader: &mut Reader, place: Place, entries: &[(Located, Node)]
     let help = match keys().find(|key| matches!(*key, "run" | "env" | "multienv")) {
         Some("env") => ENV_HELP.to_owned(),
         Some(key) if keys().any(|other| other != key && STEP.names().all(|name| name != other)) => {
-            format!("write the other keys into it, in a mapping: `{key}: {{command: …}}`")
+            format!("write the other keys into a mapping: `{key}: {{command: …}}`")
         }
-        Some(_) | None => "begin every step with a `-` of its own".to_owned(),
+        Some(_) | None => "begin every step with its own `-`".to_owned(),
     };
     let what = match entries {
         [] => "a step has no key".to_owned(),
@@ -203,12 +203,8 @@ fn check_source(reader: &mut Reader, text: &Located, what: &str) -> Option<Strin
 /// Refuses a zero byte, because no program can receive it in an argument.
 fn without_nul(reader: &mut Reader, text: &Located) -> Option<String> {
     if text.text.contains('\0') {
-        let what = format!("`{}` has a zero byte", shown(&text.text));
-        reader.problem(
-            text.place,
-            what,
-            "write `\\\\0` where the two characters are meant",
-        );
+        let what = format!("`{}` contains a zero byte", shown(&text.text));
+        reader.problem(text.place, what, "write `\\\\0` for the two characters");
         return None;
     }
     Some(text.text.clone())
@@ -220,11 +216,11 @@ pub(in crate::config) fn read_shell(reader: &mut Reader, fields: &Fields<'_>) ->
     let default = Shell::default();
     match (program, args) {
         (None, Some(_)) => {
-            let place = fields.place("shellArgs").expect("there are arguments");
+            let place = fields.place("shellArgs").expect("it has arguments");
             reader.problem(
                 place,
                 "`shellArgs` needs `shell`".to_owned(),
-                "write `shell: sh` beside it",
+                "add `shell: sh`",
             );
             default
         }
@@ -338,7 +334,7 @@ fn read_value(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<E
             reader.problem(
                 node.place,
                 what,
-                "write one of them; `value: ''` is the empty text",
+                "write one of them; for an empty text, write `value: ''`",
             );
             None
         }

@@ -84,7 +84,7 @@ impl Reader {
         self.problem(
             text.place,
             what,
-            "see https://docs.rs/regex/#syntax; it is nearly the syntax of Go",
+            "see https://docs.rs/regex/#syntax; the syntax is almost that of Go",
         );
     }
 }

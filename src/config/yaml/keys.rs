@@ -55,7 +55,7 @@ pub(in crate::config) enum Kind {
 
 impl Key {
     /// [`Key::default`] of a required key.
-    pub(in crate::config) const REQUIRED: &str = "must be given";
+    pub(in crate::config) const REQUIRED: &str = "required";
 
     /// Creates a key from its name, kind, default, meaning and example.
     pub(in crate::config) const fn new(

@@ -108,7 +108,7 @@ fn unreadable(error: &serde_saphyr::Error, syntax: Syntax) -> Problem {
             };
         }
         E::DuplicateMappingKey { key: Some(key), .. } => (
-            format!("`{key}` is written twice in one mapping"),
+            format!("`{key}` is given twice in one mapping"),
             "keep one of the two",
         ),
         E::Budget { .. }
@@ -117,16 +117,16 @@ fn unreadable(error: &serde_saphyr::Error, syntax: Syntax) -> Problem {
         | E::AliasExpansionLimitExceeded { .. } => (
             "the file is nested too deeply, has too many values, or its aliases multiply too much"
                 .to_owned(),
-            "use fewer aliases and levels, or fewer projects",
+            "use fewer aliases, levels or projects",
         ),
         E::MultipleDocuments { .. } => (
             "the file has more than one YAML document".to_owned(),
-            "remove the `---` and all that follows it",
+            "remove the `---` and everything after it",
         ),
         other => match syntax {
             Syntax::Yaml => (
                 format!("this is not valid YAML: {}", message(other)),
-                "see https://yaml.org for how YAML is written",
+                "see https://yaml.org for the syntax of YAML",
             ),
             Syntax::Json => (
                 format!("this is not valid JSON: {}", message(other)),
@@ -167,7 +167,7 @@ fn unquoted(source: &str, problem: Problem) -> Problem {
     let word = shown(word);
     Problem {
         what: format!(
-            "`{word}` is no text in YAML: without quotes, `*` at the beginning makes it an alias"
+            "`{word}` is not a text in YAML: without quotes, the `*` at the beginning makes it an alias"
         ),
         help: format!("put it in quotes: `'{word}'`"),
         ..problem

@@ -122,7 +122,7 @@ impl fmt::Display for ConfigErrors {
             write_problem(f, &self.file, problem, excerpt.as_ref())?;
         }
         if self.left_out > 0 {
-            write!(f, "\n\n… and {} more. Mend these first.", self.left_out)?;
+            write!(f, "\n\n… and {} more. Fix these first.", self.left_out)?;
         }
         Ok(())
     }
@@ -284,6 +284,6 @@ mod tests {
     fn what_nobody_would_read_is_counted_only() {
         let many = (1..=30).map(|line| problem(line, 1, "a")).collect();
         let text = ConfigErrors::new("f", "", many).to_string();
-        assert!(text.ends_with("… and 10 more. Mend these first."), "{text}");
+        assert!(text.ends_with("… and 10 more. Fix these first."), "{text}");
     }
 }

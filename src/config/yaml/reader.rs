@@ -103,7 +103,7 @@ impl Reader {
         self.problem(
             place,
             format!("{what} is not available in this version yet"),
-            "remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe",
+            "remove it if you do not need it; Lockkeeper stops here, because ignoring it could be unsafe",
         );
     }
 
@@ -132,14 +132,14 @@ impl Reader {
         } else if keys.of_server.contains(&name) {
             self.problem(
                 key.place,
-                format!("`{name}` of {} is decided by the server, not by a pull request", keys.of),
-                "remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)",
+                format!("`{name}` of {} can be set only on the server, not by a pull request", keys.of),
+                "remove it; an administrator can set it in the server's configuration (`--repo-config`)",
             );
         } else {
             let help = match (keys.parent_of(name), self.nearest(name, keys.names())) {
                 (Some(parent), _) => {
                     format!(
-                        "`{name}` belongs under `{parent}`: write `{parent}:`, and `{name}` in it"
+                        "`{name}` belongs under `{parent}`: write `{parent}:` with `{name}` in it"
                     )
                 }
                 (None, Some(meant)) => format!("did you mean `{meant}`?"),

@@ -786,7 +786,7 @@ fn changes_for_everybody_have_to_be_wanted() {
     for (flags, words) in [
         (
             &["--web-allow=discard"][..],
-            "anybody who reaches them could do it",
+            "so everyone who can reach them could use these actions",
         ),
         (&["--web-allow=all"], "--allow-anonymous-web"),
         (

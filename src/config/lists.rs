@@ -30,7 +30,7 @@ static APPROVED: Keys = Keys::new(
         Kind::Switch,
         "`false`",
         "Count reviews of older commits too. If the server and the repository differ, the stricter value is in effect. \
-         Our own key.",
+         Not a key of Atlantis.",
         "true",
     )],
 );

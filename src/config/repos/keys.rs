@@ -33,7 +33,7 @@ pub(in crate::config) static TOP: Keys = Keys::new(
             "environment_profiles",
             Kind::Named(&Kind::Map(&PROFILE)),
             "none",
-            "Sets of server variables for the runs of some projects, by name. Read at startup. Our own key.",
+            "Sets of server variables for the runs of some projects, by name. Read at startup. Not a key of Atlantis.",
             "{prod: {plan: [AWS_PROFILE=PROD_PROFILE]}}",
         ),
         Key::new(
@@ -123,7 +123,7 @@ pub(in crate::config) static ENTRY: Keys = Keys::new(
             "repo_config_source",
             SOURCE,
             "`--repo-config-source`",
-            "Source of the repository's file. Our own key.",
+            "Source of the repository's file. Not a key of Atlantis.",
             "base",
         ),
         Key::new(
@@ -151,7 +151,7 @@ pub(in crate::config) static ENTRY: Keys = Keys::new(
             "four_eyes",
             Kind::Switch,
             "`false`",
-            "Refuse an apply by the account that planned, for pull requests and applications. Our own key.",
+            "Refuse an apply by the account that planned, for pull requests and applications. Not a key of Atlantis.",
             "true",
         ),
         Key::new(
@@ -159,7 +159,7 @@ pub(in crate::config) static ENTRY: Keys = Keys::new(
             RULES,
             "none",
             "One of `environment_profiles` for its projects, or rules by directory; the last matching rule wins. `[]`: none. \
-             Our own key.",
+             Not a key of Atlantis.",
             "prod",
         ),
         Key::new(

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use lockkeeper::discovery::{Reach, Start, Tree, reach};
+use lockkeeper::discovery::{FileTree, ProjectReach, Start, reach};
 use lockkeeper::git::{
-    Checkout, CheckoutStrategy, Extent, Git, GitSettings, Mirror, Prepared, RefSelection, Remote,
-    Wanted,
+    Checkout, CheckoutRequest, CheckoutStrategy, Extent, Git, GitSettings, Mirror, Prepared,
+    RefSelection, Remote,
 };
 use lockkeeper::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
 use lockkeeper::process::Cmd;
@@ -279,7 +279,7 @@ impl Bench<'_> {
         let (mut samples, mut extent) = (Samples::default(), Extent::Whole);
         for _ in 0..ROUNDS {
             let since = Instant::now();
-            let tree = Tree::new(mirror.files(&self.commits[1]).await?.paths);
+            let tree = FileTree::new(mirror.files(&self.commits[1]).await?.paths);
             let (reader, runtime) = (
                 RefCell::new(mirror.reader(&self.commits[1])),
                 Handle::current(),
@@ -302,7 +302,7 @@ impl Bench<'_> {
                 .await
                 .context("the search broke off")?;
             samples.push(since.elapsed());
-            if let Reach::These { dirs, files } = reached {
+            if let ProjectReach::These { dirs, files } = reached {
                 extent = Extent::of_dirs(dirs).with_files(&files);
             }
         }
@@ -336,7 +336,7 @@ impl Bench<'_> {
     ) -> anyhow::Result<()> {
         let (workspace, strategy) = (WorkspaceName::default(), CheckoutStrategy::Branch);
         let pull = PullNumber(i64::try_from(pull)?);
-        let wanted = Wanted {
+        let wanted = CheckoutRequest {
             pull,
             workspace: &workspace,
             head,

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use lockkeeper::config::repo::{Permissions, RepoConfig};
-use lockkeeper::discovery::{self, Autodiscover, Input, Settings, Tree, terragrunt};
+use lockkeeper::config::repo::{RepoConfig, RepoPermissions};
+use lockkeeper::discovery::{self, Autodiscover, FileTree, Input, SearchSettings, terragrunt};
 use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, RepoPath};
 
 use crate::report::{Section, Table};
@@ -36,14 +36,18 @@ pub fn measure(work: &Path) -> anyhow::Result<Section> {
     index(&repo, &files)?;
     let listing = rounds(|| ensure_all(list(&repo)?, files.len()))?;
     let paths = paths(&files)?;
-    let tree = Tree::new(paths.iter().cloned());
+    let tree = FileTree::new(paths.iter().cloned());
     let changed: Vec<ChangedFile> = paths[..DIRS]
         .iter()
         .step_by(DIRS / CHANGED)
         .map(modified)
         .collect();
-    let config = RepoConfig::parse("atlantis.yaml", &configuration(), &Permissions::default())
-        .map_err(|errors| anyhow::anyhow!("{errors}"))?;
+    let config = RepoConfig::parse(
+        "atlantis.yaml",
+        &configuration(),
+        &RepoPermissions::default(),
+    )
+    .map_err(|errors| anyhow::anyhow!("{errors}"))?;
     let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "rounds", "÷ git ls-files"]);
     let mut row = |what: &str, samples: &Samples, listing: &Samples| {
         let compared = ratio(samples.quantile(50), listing.quantile(50));
@@ -52,7 +56,12 @@ pub fn measure(work: &Path) -> anyhow::Result<Section> {
     row("git ls-files", &listing, &listing);
     row(
         "listing read into a tree",
-        &rounds(|| ensure_all(Tree::new(paths.iter().cloned()).files().len(), paths.len()))?,
+        &rounds(|| {
+            ensure_all(
+                FileTree::new(paths.iter().cloned()).files().len(),
+                paths.len(),
+            )
+        })?,
         &listing,
     );
     row(
@@ -131,15 +140,15 @@ fn configuration() -> String {
 
 /// Finds the projects of a change. An unexpected number of projects is an error.
 fn found(
-    tree: &Tree,
+    tree: &FileTree,
     changed: &[ChangedFile],
     config: Option<&RepoConfig>,
     wanted: usize,
 ) -> anyhow::Result<()> {
     let read = |_: &RepoPath| Some("resource \"x\" \"y\" {}\n".to_owned());
-    let settings = Settings {
+    let settings = SearchSettings {
         max_projects: usize::MAX,
-        ..Settings::default()
+        ..SearchSettings::default()
     };
     let base = BranchName::new("main")?;
     let input = Input {
@@ -184,7 +193,7 @@ fn grunt() -> anyhow::Result<(Samples, Samples)> {
         .iter()
         .map(|file| Ok(RepoPath::new(file)?))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let tree = Tree::new(paths);
+    let tree = FileTree::new(paths);
     let samples = rounds(|| {
         let found = terragrunt::units(&tree, &text);
         ensure!(

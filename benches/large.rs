@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use lockkeeper::git::{
-    CheckoutStrategy, Extent, FetchRequest, Git, GitSettings, Head, Mirror, Prepared, RefName,
-    RefSelection, Remote, Wanted,
+    CheckoutRequest, CheckoutStrategy, Extent, FetchRequest, Git, GitSettings, Head, Mirror,
+    Prepared, RefName, RefSelection, Remote,
 };
 use lockkeeper::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
 use rand::rngs::StdRng;
@@ -292,7 +292,7 @@ impl Bench<'_> {
             "the commit of pull {number} was not brought"
         );
         let (workspace, strategy) = (WorkspaceName::default(), CheckoutStrategy::Branch);
-        let wanted = Wanted {
+        let wanted = CheckoutRequest {
             pull: PullNumber(number),
             workspace: &workspace,
             head,

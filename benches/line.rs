@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use lockkeeper::locks::{Ask, Wish, take_all};
+use lockkeeper::locks::{LockRequest, QueuedPlan, take_all};
 use lockkeeper::model::{
     Actor, Cause, LockKey, ProjectKey, PullNumber, PullRef, PullState, RepoPath,
 };
@@ -69,12 +69,12 @@ async fn releases(store: &Store, dir: &str, waiters: i64) -> anyhow::Result<Samp
 
 async fn take(store: &Store, pull: &PullRef, project: &ProjectKey) -> anyhow::Result<()> {
     store.pull_seen(pull, PullState::Open, URL).await?;
-    let ask = Ask {
+    let ask = QueuedPlan {
         project: project.clone(),
         extra_args: Vec::new(),
         installation: None,
     };
-    let wish = Wish {
+    let wish = LockRequest {
         key: LockKey::of(&pull.repo, project),
         ask,
     };

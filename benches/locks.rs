@@ -9,7 +9,7 @@ use lockkeeper::clock::{RandomIds, SystemClock};
 use lockkeeper::model::{
     Actor, Cause, LockKey, ProjectKey, PullNumber, PullRef, PullState, RepoPath,
 };
-use lockkeeper::store::{DatabaseUrl, LockWish, Store, TakeLock};
+use lockkeeper::store::{DatabaseUrl, LockClaim, Store, TakeLock};
 use sqlx::ConnectOptions as _;
 use sqlx_postgres::PgConnectOptions;
 use sqlx_postgres::PgConnection;
@@ -132,7 +132,7 @@ async fn take_and_release(
     while Instant::now() < until {
         let since = Instant::now();
         let url = "https://github.test/acme/infra/pull/1";
-        let wish = LockWish {
+        let wish = LockClaim {
             key: &key,
             project: &project,
             pull: &pull,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use chrono::TimeDelta;
 use lockkeeper::clock::{Clock as _, SystemClock};
-use lockkeeper::store::{DatabaseUrl, Finish, NewJob, Store};
+use lockkeeper::store::{DatabaseUrl, JobFinish, NewJob, Store};
 
 use crate::locks::{durable_postgres, open};
 use crate::report::{Section, Table};
@@ -87,7 +87,7 @@ async fn work_off(store: Store, holder: String) -> anyhow::Result<u32> {
         .await?
     {
         ensure!(
-            store.job_finish(&lease).await? == Finish::Recorded,
+            store.job_finish(&lease).await? == JobFinish::Recorded,
             "a job was lost"
         );
         done += 1;

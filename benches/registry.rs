@@ -12,10 +12,10 @@ use lockkeeper::clock::{Clock, RandomIds, SystemClock};
 use lockkeeper::config::server::RepoAllowlist;
 use lockkeeper::git::{Git, GitSettings};
 use lockkeeper::leases::Leases;
-use lockkeeper::model::{HomeId, RepoId, RepositoryEventKind, RepositoryNews};
+use lockkeeper::model::{DataDirId, RepoId, RepositoryEventKind, RepositoryNews};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{DatabaseUrl, Store};
-use lockkeeper::sync::{Parts, Syncer, Wants};
+use lockkeeper::sync::{SyncSettings, Syncer, SyncerDependencies};
 use lockkeeper::telemetry::Metrics;
 use lockkeeper::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use sqlx::ConnectOptions as _;
@@ -104,16 +104,16 @@ enum Kind {
 
 struct Bench {
     url: DatabaseUrl,
-    home: HomeId,
+    home: DataDirId,
     store: Store,
     syncer: Syncer,
-    wants: Wants,
+    wants: SyncSettings,
 }
 
 impl Bench {
     async fn start(url: &DatabaseUrl, data: &Path) -> anyhow::Result<Self> {
         let store = open(url).await?;
-        let home: HomeId = "measured".parse()?;
+        let home: DataDirId = "measured".parse()?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Metrics::default();
         let leases = Leases::new(
@@ -123,7 +123,7 @@ impl Bench {
             "measured".to_owned(),
             metrics.clone(),
         );
-        let syncer = Syncer::new(Parts {
+        let syncer = Syncer::new(SyncerDependencies {
             home: home.clone(),
             store: store.clone(),
             git: Git::new(GitSettings::new(data, "/usr/local/bin:/usr/bin:/bin")),
@@ -135,7 +135,7 @@ impl Bench {
             metrics,
             closing: CancellationToken::new(),
         });
-        let wants = Wants {
+        let wants = SyncSettings {
             allowlist: RepoAllowlist::new(&["github.test/*"])?,
             parallel: 0,
         };

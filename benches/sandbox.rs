@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lockkeeper::process::{Cmd, Limits, Mechanism, Pulse, Sandbox, Supervisor};
+use lockkeeper::process::{Cmd, LeaseHeartbeat, Mechanism, RunLimits, Sandbox, Supervisor};
 use lockkeeper::workflow::{ChildEnvironment, RunSandbox};
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +17,7 @@ const ROUNDS: usize = 300;
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let environment =
         ChildEnvironment::from_iter([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
-    let limits = Limits {
+    let limits = RunLimits {
         memory: Some(8 << 30),
         processes: Some(100_000),
         file_size: Some(1 << 40),
@@ -30,9 +30,9 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     };
     let sandbox = held_by(Mechanism::Landlock);
     let namespaces = held_by(Mechanism::Bubblewrap("/usr/bin/bwrap".into()));
-    let kinds: [(&str, Option<Sandbox>, Limits); 4] = [
-        ("without", None, Limits::default()),
-        ("in the sandbox", sandbox.clone(), Limits::default()),
+    let kinds: [(&str, Option<Sandbox>, RunLimits); 4] = [
+        ("without", None, RunLimits::default()),
+        ("in the sandbox", sandbox.clone(), RunLimits::default()),
         ("in the sandbox, with limits", sandbox.clone(), limits),
         (
             "in namespaces of bubblewrap, with limits",
@@ -71,11 +71,11 @@ fn program() -> Cmd {
     Cmd::new("true").env("PATH", "/usr/bin:/bin")
 }
 
-async fn run(sandbox: Option<Sandbox>, limits: Limits) -> anyhow::Result<Duration> {
+async fn run(sandbox: Option<Sandbox>, limits: RunLimits) -> anyhow::Result<Duration> {
     let supervisor = Supervisor {
         exe: env!("CARGO_BIN_EXE_lockkeeper").into(),
         grace: Duration::from_secs(1),
-        pulse: Pulse::unneeded(),
+        pulse: LeaseHeartbeat::unneeded(),
     };
     let (lines, _nobody) = tokio::sync::mpsc::channel(1);
     let begun = Instant::now();

@@ -14,11 +14,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-pub use file_state::{FileState, Look, Refused};
+pub use file_state::{FileCheck, FileState, RefusedContent};
 pub use live::Live;
 pub use live_accounts::LiveAccounts;
 
-use crate::claims::Credentials;
+use crate::claims::CredentialStore;
 use crate::clock::{Clock, Ids};
 use crate::command::{ExtraArgs, Grammar};
 use crate::config::access::{TeamAuthz, TeamRules, WebRules};
@@ -32,7 +32,7 @@ use crate::discovery::{self, ModuleGraph};
 use crate::leases::Leases;
 use crate::locks::AuditFiles;
 use crate::model::{CommandId, Distribution, ForgeHosts, ProjectKey, RepoId};
-use crate::queue::{Attempt, Nudge, Pool};
+use crate::queue::{RunPool, RunningJob, WakeUp};
 use crate::render;
 use crate::secret::Secret;
 use crate::store::Store;
@@ -79,7 +79,7 @@ impl Ctx {
     /// Returns a context for the work of one job. It writes nothing once the lease is lost, and has the settings of
     /// the start of the job.
     #[must_use]
-    pub fn under(&self, attempt: &Attempt) -> Self {
+    pub fn under(&self, attempt: &RunningJob) -> Self {
         let store = self.store.under(&attempt.lease, attempt.lost.clone());
         Self {
             store,
@@ -104,7 +104,7 @@ pub struct Services {
     pub ids: Arc<dyn Ids>,
     pub forge: Arc<dyn Forge>,
     /// Credentials that owners stored for their repositories.
-    pub credentials: Credentials,
+    pub credentials: CredentialStore,
     /// Location of the key and the last checkpoint of the audit log.
     pub audit: AuditFiles,
     /// Cache of recent memberships in teams.
@@ -120,13 +120,13 @@ pub struct Services {
     /// Store of plan files.
     pub artifacts: Artifacts,
     /// Permits for runs: one pool for the whole process (`--parallel-pool-size`, `--parallel-repo-size`).
-    pub pool: Pool,
+    pub pool: RunPool,
     /// News of runs for viewers of their pages.
     pub hub: OutputHub,
     /// Nudge that wakes the workers.
-    pub nudge: Nudge,
+    pub nudge: WakeUp,
     /// Nudge that wakes the reconcilers of mirrors.
-    pub mirror_nudge: Nudge,
+    pub mirror_nudge: WakeUp,
     /// Commands of this process that can be stopped.
     pub stops: Stops,
     /// Start time of this server. It may have missed earlier news.
@@ -165,7 +165,7 @@ pub struct Settings {
     /// Rules of the administrator for single repositories.
     pub repos: Arc<ServerRepos>,
     /// Repositories for which near misses of patterns have been logged.
-    pub sighted: Arc<Sighted>,
+    pub sighted: Arc<SeenRepositories>,
     /// Module graphs of the repositories that were searched last.
     pub modules: Arc<ModuleGraphs>,
     /// Program of the administrator that decides about permissions.
@@ -209,7 +209,7 @@ pub struct Settings {
     /// True if files that hooks make count as changed.
     pub untracked_files: bool,
     /// Rules that derive projects from changed files.
-    pub discovery: discovery::Settings,
+    pub discovery: discovery::SearchSettings,
     /// Program that runs the code, unless a project chooses another.
     pub distribution: Distribution,
     /// Version of the program, unless a project chooses another; `None` for any available version.
@@ -237,7 +237,7 @@ pub struct Settings {
     /// Source of the file of a repository, unless its entry chooses another; `None` for the checkout.
     pub config_source: Option<ConfigSource>,
     /// Style of comments on pull requests.
-    pub style: render::Style,
+    pub style: render::ReportStyle,
 }
 
 impl Settings {
@@ -316,9 +316,9 @@ impl Settings {
 
 /// Repositories that this process has seen.
 #[derive(Debug, Default)]
-pub struct Sighted(Mutex<HashSet<RepoId>>);
+pub struct SeenRepositories(Mutex<HashSet<RepoId>>);
 
-impl Sighted {
+impl SeenRepositories {
     /// Maximum number of remembered repositories. Further ones are never seen for the first time.
     const MAX: usize = 10_000;
 
@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn a_repository_is_seen_for_the_first_time_once() {
-        let sighted = Sighted::default();
+        let sighted = SeenRepositories::default();
         let [infra, labs]: [RepoId; 2] =
             ["github.com/acme/infra", "github.com/acme/labs"].map(|id| id.parse().unwrap());
         let answers = [&infra, &infra, &labs, &infra].map(|repo| sighted.first_time(repo));

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use secrecy::zeroize::Zeroizing;
 
 use crate::config::access::WebAccounts;
-use crate::config::server::{ServerConfig, WebAuth};
+use crate::config::server::{ServerConfig, WebAccess};
 use crate::context::LiveAccounts;
 use crate::model::Sha256Digest;
 use crate::seal::private_text;
@@ -24,7 +24,7 @@ pub fn web_accounts(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result
             path.display()
         )
     };
-    let WebAuth::Basic { username, .. } = &config.web.auth else {
+    let WebAccess::Basic { username, .. } = &config.web.auth else {
         bail!(
             "{}: the pages do not require a password, so accounts would have no effect",
             shown()

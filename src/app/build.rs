@@ -14,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 use super::accounts::web_accounts;
 use super::environment::{Environments, Setups};
 use super::sandbox::{self, Boundaries};
-use crate::claims::Credentials;
+use crate::claims::CredentialStore;
 use crate::clock::{Clock, Ids};
-use crate::command::{BlockedArgs, CommandName, ExtraArgs, Grammar, Names};
+use crate::command::{BlockedArgs, BotNames, CommandName, ExtraArgs, Grammar};
 use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{
-    self, CheckoutStrategy, CommentConfig, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig,
-    SecretSource, ServerConfig, SilenceConfig, TerraformConfig,
+    self, CommentConfig, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig, SecretSource,
+    ServerConfig, SilenceConfig, StrategySetting, TerraformConfig,
 };
 use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
@@ -28,9 +28,9 @@ use crate::features::audit;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
 use crate::kit::term::database::database_url;
 use crate::leases::{Leases, SharedGates};
-use crate::model::{CommandKind, ForgeHosts, HomeId, RunUser};
-use crate::process::{Pulse, Supervisor};
-use crate::queue::{LEASE, Nudge, Pool};
+use crate::model::{CommandKind, DataDirId, ForgeHosts, RunUser};
+use crate::process::{LeaseHeartbeat, Supervisor};
+use crate::queue::{LEASE, RunPool, WakeUp};
 use crate::render;
 use crate::seal::keyring;
 use crate::secret::Secret;
@@ -40,12 +40,12 @@ use crate::telemetry::{Metrics, Panics};
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{
-    Artifacts, CheckoutContents, Checkouts, ChildEnvironment, DownloadSettings, Downloads, Keys,
-    MirrorLeases, OutputHub, ProviderCache, Sources, Terraform, Tools,
+    Artifacts, CheckoutContents, Checkouts, ChildEnvironment, DownloadSettings, Downloads,
+    MirrorLeases, OutputHub, ProviderCache, Sources, Terraform, Tools, TrustedKeys,
 };
 
 /// Inputs of the services that do not come from the configuration.
-pub struct Parts {
+pub struct ServiceInputs {
     pub clock: Arc<dyn Clock>,
     /// Source of new identifiers.
     pub ids: Arc<dyn Ids>,
@@ -59,7 +59,7 @@ pub struct Parts {
 }
 
 /// Opens the database and builds the services.
-pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ctx>> {
+pub async fn build(config: &ServerConfig, parts: ServiceInputs) -> anyhow::Result<Arc<Ctx>> {
     let storage = &config.storage;
     own_dir(&storage.data_dir).with_context(|| {
         format!(
@@ -89,7 +89,7 @@ pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ct
 /// Builds the services on an open database.
 pub async fn build_on(
     config: &ServerConfig,
-    parts: Parts,
+    parts: ServiceInputs,
     store: Store,
 ) -> anyhow::Result<Arc<Ctx>> {
     let storage = &config.storage;
@@ -101,7 +101,7 @@ pub async fn build_on(
         .transpose()?
         .map(Arc::new);
     let audit = audit::files(storage, keys.clone())?;
-    let credentials = Credentials::new(store.clone(), Arc::clone(&parts.ids), keys);
+    let credentials = CredentialStore::new(store.clone(), Arc::clone(&parts.ids), keys);
     let forge = forge(config, &parts, metrics.clone(), &credentials, &store)?;
     let environments = Environments::of(config, &parts)?;
     let tools = tools(config, &parts, environments.plans.clone())?;
@@ -129,7 +129,7 @@ pub async fn build_on(
         metrics.clone(),
     );
     let closing = CancellationToken::new();
-    let mirrors = sync::Parts {
+    let mirrors = sync::SyncerDependencies {
         home: home(config, &parts)?,
         store: store.clone(),
         git: Git::new(GitSettings {
@@ -157,8 +157,8 @@ pub async fn build_on(
         memberships: Memberships::default(),
         pool: pool(&config.terraform),
         hub: OutputHub::default(),
-        nudge: Nudge::default(),
-        mirror_nudge: Nudge::default(),
+        nudge: WakeUp::default(),
+        mirror_nudge: WakeUp::default(),
         stops: Stops::default(),
         metrics,
         panics: Arc::clone(&parts.panics),
@@ -178,14 +178,14 @@ pub async fn build_on(
 }
 
 /// Returns the name of the data directory in the registry of mirrors.
-fn home(config: &ServerConfig, parts: &Parts) -> anyhow::Result<HomeId> {
+fn home(config: &ServerConfig, parts: &ServiceInputs) -> anyhow::Result<DataDirId> {
     let data_dir = &config.storage.data_dir;
     own_dir(data_dir).context("cannot create the data directory (--data-dir)")?;
     sync::home(data_dir, &parts.name).context("the data directory (--data-dir) has no name")
 }
 
 /// Builds the syncer, which keeps mirrors in sync, and the checkouts that are made from the mirrors.
-fn checkouts(config: &ServerConfig, mirrors: sync::Parts) -> (Syncer, Checkouts) {
+fn checkouts(config: &ServerConfig, mirrors: sync::SyncerDependencies) -> (Syncer, Checkouts) {
     let (git, clock) = (mirrors.git.clone(), Arc::clone(&mirrors.clock));
     let leases = MirrorLeases::new(
         mirrors.leases.clone(),
@@ -197,11 +197,11 @@ fn checkouts(config: &ServerConfig, mirrors: sync::Parts) -> (Syncer, Checkouts)
     (syncer, checkouts)
 }
 
-fn pool(terraform: &TerraformConfig) -> Pool {
+fn pool(terraform: &TerraformConfig) -> RunPool {
     let per_repo = terraform
         .parallel_per_repo
         .map_or(usize::MAX, NonZeroUsize::get);
-    Pool::new(terraform.parallel.get(), per_repo)
+    RunPool::new(terraform.parallel.get(), per_repo)
 }
 
 fn contents(config: &ServerConfig) -> CheckoutContents {
@@ -265,9 +265,9 @@ fn plan_store(place: &PlanFiles, store: &Store) -> anyhow::Result<Artifacts> {
 
 fn forge(
     config: &ServerConfig,
-    parts: &Parts,
+    parts: &ServiceInputs,
     metrics: Metrics,
-    credentials: &Credentials,
+    credentials: &CredentialStore,
     store: &Store,
 ) -> anyhow::Result<Arc<dyn Forge>> {
     let github = &config.github;
@@ -328,20 +328,20 @@ fn read_secret(source: &SecretSource) -> anyhow::Result<Secret> {
 const TIME_TO_STOP: Duration = Duration::from_secs(5);
 
 /// Returns the pulse of runs. With a database of its own, no other server can take over work, so no pulse is needed.
-fn pulse(store: &Store) -> Pulse {
+fn pulse(store: &Store) -> LeaseHeartbeat {
     if store.is_shared() {
-        Pulse::every(LEASE.saturating_sub(TIME_TO_STOP))
+        LeaseHeartbeat::every(LEASE.saturating_sub(TIME_TO_STOP))
     } else {
-        Pulse::unneeded()
+        LeaseHeartbeat::unneeded()
     }
 }
 
 fn terraform(
     config: &ServerConfig,
-    parts: &Parts,
+    parts: &ServiceInputs,
     tools: Tools,
     setups: Setups,
-    pulse: Pulse,
+    pulse: LeaseHeartbeat,
 ) -> Terraform {
     let data_dir = &config.storage.data_dir;
     let cache =
@@ -364,7 +364,7 @@ fn terraform(
 /// Finds and downloads programs. A program that was downloaded once stays available even if `--tf-bin-dir` is set.
 fn tools(
     config: &ServerConfig,
-    parts: &Parts,
+    parts: &ServiceInputs,
     environment: ChildEnvironment,
 ) -> anyhow::Result<Tools> {
     let downloaded = config.storage.data_dir.join("bin");
@@ -381,7 +381,7 @@ fn tools(
         url(&mirrors.opentofu).as_ref(),
     );
     let settings = DownloadSettings::new(downloaded.clone(), sources);
-    let downloads = Downloads::new(settings, Keys::official(), Arc::clone(&parts.clock));
+    let downloads = Downloads::new(settings, TrustedKeys::official(), Arc::clone(&parts.clock));
     let downloads =
         downloads.context("cannot download programs (--tf-download=false turns downloads off)")?;
     Ok(Tools::with_downloads(&dirs, environment, downloads))
@@ -389,8 +389,8 @@ fn tools(
 
 fn strategy(config: &ServerConfig) -> Strategy {
     match config.repos.checkout {
-        CheckoutStrategy::Branch => Strategy::Branch,
-        CheckoutStrategy::Merge => Strategy::Merge,
+        StrategySetting::Branch => Strategy::Branch,
+        StrategySetting::Merge => Strategy::Merge,
     }
 }
 
@@ -435,7 +435,7 @@ fn settings(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<Setting
         silence_no_projects: comments.silence.no_projects,
         statuses: idle_statuses(comments.silence),
         untracked_files: config.planning.untracked_files,
-        discovery: discovery::Settings {
+        discovery: discovery::SearchSettings {
             regexp: comments.regexp,
             ..discovery_settings(&config.planning, &config.terraform)?
         },
@@ -474,9 +474,9 @@ fn limits(comments: &CommentConfig) -> render::Limits {
     }
 }
 
-fn style(config: &ServerConfig) -> render::Style {
+fn style(config: &ServerConfig) -> render::ReportStyle {
     let look = config.comments.look;
-    render::Style {
+    render::ReportStyle {
         fold: !look.disable_folding,
         hide_unchanged: look.hide_unchanged,
         diff: if look.diff_markdown {
@@ -486,7 +486,7 @@ fn style(config: &ServerConfig) -> render::Style {
         },
         offer_apply: config.comments.allowed.contains(&CommandKind::Apply),
         offer_apply_all: !look.disable_apply_all,
-        ..render::Style::default()
+        ..render::ReportStyle::default()
     }
 }
 
@@ -515,7 +515,7 @@ fn grammar(config: &ServerConfig) -> Grammar {
         CommandKind::Help => CommandName::Help,
     };
     let allowed: Vec<CommandName> = comments.allowed.iter().map(names).collect();
-    Grammar::new(Names::new(&comments.executable_names, login.as_deref()))
+    Grammar::new(BotNames::new(&comments.executable_names, login.as_deref()))
         .with_allowed(&allowed)
         .with_extra_args(extra_args(comments))
         .with_regexp(comments.regexp)
@@ -525,15 +525,15 @@ fn grammar(config: &ServerConfig) -> Grammar {
 pub fn discovery_settings(
     planning: &PlanningConfig,
     terraform: &TerraformConfig,
-) -> anyhow::Result<discovery::Settings> {
+) -> anyhow::Result<discovery::SearchSettings> {
     let patterns = |flag, list: &[String]| Patterns::from_flag(&list.join(",")).context(flag);
     let modules = planning.module_files.as_ref();
     let mode = match planning.autodiscover {
-        server::AutodiscoverMode::Auto => AutodiscoverMode::Auto,
-        server::AutodiscoverMode::Enabled => AutodiscoverMode::Enabled,
-        server::AutodiscoverMode::Disabled => AutodiscoverMode::Disabled,
+        server::ServerAutodiscover::Auto => AutodiscoverMode::Auto,
+        server::ServerAutodiscover::Enabled => AutodiscoverMode::Enabled,
+        server::ServerAutodiscover::Disabled => AutodiscoverMode::Disabled,
     };
-    Ok(discovery::Settings {
+    Ok(discovery::SearchSettings {
         mode,
         file_list: patterns("--autoplan-file-list", &planning.autoplan_files)?,
         modules: modules
@@ -542,7 +542,7 @@ pub fn discovery_settings(
         restrict: planning.restrict_file_list,
         max_projects: planning.max_projects,
         distribution: terraform.distribution,
-        ..discovery::Settings::default()
+        ..discovery::SearchSettings::default()
     })
 }
 

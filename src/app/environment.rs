@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::bail;
 
-use super::Parts;
+use super::ServiceInputs;
 use super::sandbox::Boundaries;
 use crate::config::repos::{self, ProfileVariable};
 use crate::config::server::{PassEnvironment, RunStage, ServerConfig};
@@ -31,7 +31,7 @@ pub(super) struct Setups {
 impl Environments {
     /// Selects the environments from the environment of the server. Fails if a profile names a variable that does not
     /// exist.
-    pub(super) fn of(config: &ServerConfig, parts: &Parts) -> anyhow::Result<Self> {
+    pub(super) fn of(config: &ServerConfig, parts: &ServiceInputs) -> anyhow::Result<Self> {
         let mut all = parts.environment.clone();
         if config.sandbox.run_as.is_some() {
             // The home of the server is not the home of another user.

@@ -12,10 +12,10 @@ use tracing::{error, warn};
 use super::replica::commands_of_a_repo;
 use super::{Replica, reload};
 use crate::features;
-use crate::handlers::reconcile::{Reconciler, Turn, Until};
+use crate::handlers::reconcile::{Reconciler, StopDeadline, TurnResult};
 use crate::jobs::Jobs;
 use crate::leases;
-use crate::queue::{Nudges, RENEW_EVERY, Worker};
+use crate::queue::{RENEW_EVERY, WakeUps, Worker};
 use crate::store::JobLease;
 
 /// Number of workers for short jobs. They wait for the forge, not for the processor.
@@ -75,8 +75,8 @@ pub(super) fn start(
     );
     for reconciler in features::reconcilers() {
         let until = match reconciler.until {
-            Until::Closing => closing,
-            Until::End => ended,
+            StopDeadline::Closing => closing,
+            StopDeadline::End => ended,
         };
         let (replica, until) = (Arc::clone(replica), until.clone());
         tasks.spawn(async move { repair(&replica, reconciler, &until).await });
@@ -156,8 +156,8 @@ async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &Canc
         };
         is_first &= turned.is_err();
         let pause = match turned {
-            Ok(Turn::Ours(_)) | Err(_) => period,
-            Ok(Turn::Anothers) => period / TRIES_IN_A_PERIOD,
+            Ok(TurnResult::Ours(_)) | Err(_) => period,
+            Ok(TurnResult::Anothers) => period / TRIES_IN_A_PERIOD,
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
@@ -168,7 +168,7 @@ async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &Canc
 }
 
 /// Waits for a nudge and a moment longer, so that one look covers a series of changes.
-async fn heard(nudges: Option<&mut Nudges>) {
+async fn heard(nudges: Option<&mut WakeUps>) {
     match nudges {
         Some(nudges) => nudges.heard().await,
         None => std::future::pending().await,
@@ -210,7 +210,7 @@ fn spawn_until<F>(
     });
 }
 
-async fn work(worker: &Worker<Jobs>, turn: &Mutex<Nudges>, closing: &CancellationToken) {
+async fn work(worker: &Worker<Jobs>, turn: &Mutex<WakeUps>, closing: &CancellationToken) {
     while let Some(lease) = next(worker, turn, closing).await {
         if let Err(error) = worker.see_through(lease).await {
             error!(%error, "Could not record the end of a job");
@@ -224,7 +224,7 @@ async fn work(worker: &Worker<Jobs>, turn: &Mutex<Nudges>, closing: &Cancellatio
 /// nudge, their queries would use more of the database than the work does.
 async fn next(
     worker: &Worker<Jobs>,
-    turn: &Mutex<Nudges>,
+    turn: &Mutex<WakeUps>,
     closing: &CancellationToken,
 ) -> Option<JobLease> {
     let mut nudges = tokio::select! {

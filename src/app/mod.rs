@@ -16,8 +16,8 @@ mod tls;
 mod web;
 
 pub(crate) use build::own_dir;
-pub use build::{Parts, build, build_on, discovery_settings};
+pub use build::{ServiceInputs, build, build_on, discovery_settings};
 pub use replica::Replica;
 pub use serve::{Signals, serve};
-pub use server::{Server, Surroundings};
+pub use server::{ProcessFacts, Server};
 pub use web::router;

@@ -3,7 +3,7 @@
 
 use crate::context::Ctx;
 use crate::handlers::reconcile;
-use crate::store::{Heard, News};
+use crate::store::{News, NewsOutcome};
 
 /// Passes on news until the connection is lost. Returns `false` if no other replica can send news.
 pub(super) async fn listen(ctx: &Ctx) -> anyhow::Result<bool> {
@@ -15,14 +15,14 @@ pub(super) async fn listen(ctx: &Ctx) -> anyhow::Result<bool> {
     ctx.mirror_nudge.nudge();
     loop {
         match listener.next().await? {
-            Heard::News(News::Jobs) => ctx.nudge.nudge(),
-            Heard::News(News::Mirrors) => ctx.mirror_nudge.nudge(),
-            Heard::Missed => {
+            NewsOutcome::News(News::Jobs) => ctx.nudge.nudge(),
+            NewsOutcome::News(News::Mirrors) => ctx.mirror_nudge.nudge(),
+            NewsOutcome::Missed => {
                 ctx.nudge.nudge();
                 ctx.mirror_nudge.nudge();
             }
-            Heard::News(News::Run(run)) => ctx.hub.announce(run),
-            Heard::News(News::Stops) => reconcile::stops(ctx).await?,
+            NewsOutcome::News(News::Run(run)) => ctx.hub.announce(run),
+            NewsOutcome::News(News::Stops) => reconcile::stops(ctx).await?,
         }
     }
 }

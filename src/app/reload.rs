@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::accounts;
 use crate::config::read_text;
 use crate::config::repos::ServerRepos;
-use crate::context::{Ctx, FileState, Look};
+use crate::context::{Ctx, FileCheck, FileState};
 use crate::telemetry::Metric;
 
 /// Time between two looks at the files.
@@ -18,9 +18,9 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads the file of `--repo-config`. Its new content is in effect for every command that begins from now on. An
 /// error in it is logged, counted, and shown on the page of operations, and the previous content stays in effect.
-pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<Look> {
+pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<FileCheck> {
     let Some(before) = ctx.live.file() else {
-        return Ok(Look::Same);
+        return Ok(FileCheck::Same);
     };
     let path = before.path().to_owned();
     let found = tokio::task::spawn_blocking(move || read(&path)).await?;
@@ -29,18 +29,18 @@ pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<Look> {
         .offer(found.as_deref().map_err(Clone::clone), ctx.clock.now());
     let path = before.path().display();
     match &look {
-        Look::Same => {}
-        Look::Back => {
+        FileCheck::Same => {}
+        FileCheck::Back => {
             info!(%path, "The file of --repo-config has its last accepted content again");
         }
-        Look::Taken(warnings) => {
+        FileCheck::Taken(warnings) => {
             ctx.metrics.count(Metric::RepoConfigLoads, &["taken"]);
             info!(%path, "The file of --repo-config has changed and is in effect for new commands");
             for warning in warnings {
                 warn!("{warning}");
             }
         }
-        Look::Refused(error) => {
+        FileCheck::Refused(error) => {
             ctx.metrics.count(Metric::RepoConfigLoads, &["refused"]);
             warn!(%path, "The file of --repo-config is refused; the previous content stays in effect:\n{error}");
         }
@@ -51,10 +51,10 @@ pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<Look> {
 
 /// Reads the file of `--web-accounts-file` in the same way. Its new content is in effect for every request from now
 /// on.
-pub(super) async fn look_at_accounts(ctx: &Ctx) -> anyhow::Result<Look> {
+pub(super) async fn look_at_accounts(ctx: &Ctx) -> anyhow::Result<FileCheck> {
     let live = &ctx.settings.web_accounts;
     let Some(before) = live.file() else {
-        return Ok(Look::Same);
+        return Ok(FileCheck::Same);
     };
     let path = before.path().to_owned();
     let found = tokio::task::spawn_blocking(move || accounts::text(&path)).await?;
@@ -65,11 +65,11 @@ pub(super) async fn look_at_accounts(ctx: &Ctx) -> anyhow::Result<Look> {
     let look = live.offer(found, ctx.clock.now());
     let path = before.path().display();
     match &look {
-        Look::Same => {}
-        Look::Back => {
+        FileCheck::Same => {}
+        FileCheck::Back => {
             info!(%path, "The file of --web-accounts-file has its last accepted content again");
         }
-        Look::Taken(warnings) => {
+        FileCheck::Taken(warnings) => {
             ctx.metrics.count(Metric::WebAccountsLoads, &["taken"]);
             let accounts = live.now();
             info!(%path, %accounts, "The file of --web-accounts-file has changed and is in effect for new requests");
@@ -77,7 +77,7 @@ pub(super) async fn look_at_accounts(ctx: &Ctx) -> anyhow::Result<Look> {
                 warn!("{warning}");
             }
         }
-        Look::Refused(error) => {
+        FileCheck::Refused(error) => {
             ctx.metrics.count(Metric::WebAccountsLoads, &["refused"]);
             warn!(%path, "The file of --web-accounts-file is refused; the previous content stays in effect: {error}");
         }
@@ -103,21 +103,21 @@ pub(super) fn show(ctx: &Ctx) {
 
 /// Logs the result of a requested look that found no change or failed. `look` and `look_at_accounts` log all other
 /// results.
-pub(super) fn tell(flag: &str, look: anyhow::Result<Look>, state: Option<FileState>) {
+pub(super) fn tell(flag: &str, look: anyhow::Result<FileCheck>, state: Option<FileState>) {
     match (look, state) {
         (
-            Ok(Look::Same),
+            Ok(FileCheck::Same),
             Some(FileState {
                 refused: Some(_), ..
             }),
         ) => {
             warn!("Reload of {flag} requested: the file is still refused, see /operations");
         }
-        (Ok(Look::Same), Some(_)) => info!("Reload of {flag} requested: nothing has changed"),
-        (Ok(Look::Same), None) => {
+        (Ok(FileCheck::Same), Some(_)) => info!("Reload of {flag} requested: nothing has changed"),
+        (Ok(FileCheck::Same), None) => {
             info!("Reload of {flag} requested: there is no such file, so nothing can change");
         }
-        (Ok(Look::Taken(_) | Look::Refused(_) | Look::Back), _) => {}
+        (Ok(FileCheck::Taken(_) | FileCheck::Refused(_) | FileCheck::Back), _) => {}
         (Err(error), _) => warn!(
             error = format!("{error:#}"),
             "Could not check the file of {flag}"

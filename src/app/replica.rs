@@ -7,9 +7,9 @@ use anyhow::Context;
 use tracing::error;
 
 use super::{news, reload};
-use crate::context::{Ctx, Look};
+use crate::context::{Ctx, FileCheck};
 use crate::features;
-use crate::handlers::reconcile::{Found, Reconciler, Rounds, Turn};
+use crate::handlers::reconcile::{Reconciler, Rounds, TickResult, TurnResult};
 use crate::jobs::{Jobs, RunCommand};
 use crate::queue::{Job, Kinds, LeaseKeeper, Running, Tick, Worker};
 use crate::store::ReplicaId;
@@ -123,12 +123,12 @@ impl Replica {
     }
 
     /// Reads the file of `--repo-config` again, and puts it into effect if it has changed and is valid.
-    pub async fn tick_repo_config(&self) -> anyhow::Result<Look> {
+    pub async fn tick_repo_config(&self) -> anyhow::Result<FileCheck> {
         reload::look(&self.ctx).await
     }
 
     /// Reads the file of `--web-accounts-file` again, and puts it into effect if it has changed and is valid.
-    pub async fn tick_web_accounts(&self) -> anyhow::Result<Look> {
+    pub async fn tick_web_accounts(&self) -> anyhow::Result<FileCheck> {
         reload::look_at_accounts(&self.ctx).await
     }
 
@@ -157,7 +157,7 @@ impl Replica {
     }
 
     /// Turns the reconciler of that name now, even if it is the turn of another replica. Tests and tools call it.
-    pub async fn tick(&self, name: &str) -> anyhow::Result<Found> {
+    pub async fn tick(&self, name: &str) -> anyhow::Result<TickResult> {
         let which = features::reconciler(name)
             .with_context(|| format!("there is no reconciler with the name `{name}`"))?;
         self.prepare(which).await?;
@@ -165,13 +165,13 @@ impl Replica {
     }
 
     /// Turns a reconciler if it is the turn of this replica.
-    pub async fn turn(&self, which: &Reconciler) -> anyhow::Result<Turn> {
+    pub async fn turn(&self, which: &Reconciler) -> anyhow::Result<TurnResult> {
         self.prepare(which).await?;
         self.rounds.turn(which).await
     }
 
     /// Turns a reconciler for the first time since this replica began.
-    pub async fn first_turn(&self, which: &Reconciler) -> anyhow::Result<Turn> {
+    pub async fn first_turn(&self, which: &Reconciler) -> anyhow::Result<TurnResult> {
         self.prepare(which).await?;
         self.rounds.first_turn(which).await
     }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use tracing::{info, warn};
 
-use super::Parts;
+use super::ServiceInputs;
 use super::build::scratch;
 use crate::config::server::{
     Database, OwnPath, PlanFiles, SandboxConfig, SandboxKind, ServerConfig,
 };
 use crate::model::RunUser;
-use crate::process::{Cmd, Kernel, Limits, Mechanism, Sandbox, is_within};
+use crate::process::{Cmd, Kernel, Mechanism, RunLimits, Sandbox, is_within};
 use crate::workflow::{ChildEnvironment, RunSandbox, StageSetup};
 
 /// Boundaries between runs and the server.
@@ -29,7 +29,7 @@ impl<'a> Boundaries<'a> {
     /// all runs and has the search path of programs.
     pub(super) async fn detect(
         config: &'a ServerConfig,
-        parts: &'a Parts,
+        parts: &'a ServiceInputs,
         (environment, tools): (&ChildEnvironment, &'a [PathBuf]),
     ) -> anyhow::Result<Self> {
         let kernel = Kernel::detect();
@@ -88,7 +88,7 @@ impl<'a> Boundaries<'a> {
         } else {
             runs
         };
-        let sandbox = RunSandbox::new(Some(mechanism), environment, Limits::default())
+        let sandbox = RunSandbox::new(Some(mechanism), environment, RunLimits::default())
             .common()?
             .writes(own);
         Some(if self.config.sandbox.run_as.is_some() {
@@ -195,7 +195,7 @@ async fn bubblewrap(environment: &ChildEnvironment) -> anyhow::Result<PathBuf> {
     let sandbox = RunSandbox::new(
         Some(Mechanism::Bubblewrap(program.clone())),
         environment,
-        Limits::default(),
+        RunLimits::default(),
     );
     let tried = Cmd::new("true")
         .env("PATH", path)
@@ -213,13 +213,13 @@ async fn bubblewrap(environment: &ChildEnvironment) -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-fn limits(config: &ServerConfig) -> Limits {
+fn limits(config: &ServerConfig) -> RunLimits {
     let sandbox = &config.sandbox;
     let memory = sandbox
         .memory
         .map(crate::config::size::ByteSize::bytes)
         .or_else(three_quarters_of_memory);
-    Limits {
+    RunLimits {
         memory,
         processes: sandbox.processes,
         file_size: Some(sandbox.file_size.bytes()),

@@ -11,11 +11,11 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
-use super::{Server, Surroundings, descriptors};
+use super::{ProcessFacts, Server, descriptors};
 use crate::config::server::ServerConfig;
 
 /// Runs the server until a signal stops it.
-pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::Result<()> {
+pub async fn serve(config: ServerConfig, surroundings: ProcessFacts) -> anyhow::Result<()> {
     // Terraform runs as the same user. Without this, it could read the variables of the server, and the secrets in
     // them, from /proc.
     nix::sys::prctl::set_dumpable(false)

@@ -17,14 +17,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
-use super::connections::{Admission, Limits, Peers, WebServer};
+use super::connections::{ConnectionAdmission, ConnectionLimits, Peers, WebServer};
 use super::tls::Certificate;
-use super::{Parts, Replica, build, descriptors, loops, reload, web};
+use super::{Replica, ServiceInputs, build, descriptors, loops, reload, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
 use crate::config::server::{Database, ServerConfig, StorageConfig};
 use crate::context::Ctx;
 use crate::leases::LeaseKey;
-use crate::process::Hold;
+use crate::process::FileHold;
 use crate::store::ReplicaId;
 use crate::telemetry::Panics;
 
@@ -41,7 +41,7 @@ const GIT_ENDS: Duration = Duration::from_mins(1);
 const EVERY_LEASE: TimeDelta = TimeDelta::days(3650);
 
 /// Facts about the process and its machine.
-pub struct Surroundings {
+pub struct ProcessFacts {
     /// Environment variables of the server.
     pub variables: BTreeMap<String, String>,
     pub hostname: String,
@@ -65,7 +65,7 @@ impl Server {
     pub async fn start(
         listener: TcpListener,
         config: &ServerConfig,
-        surroundings: Surroundings,
+        surroundings: ProcessFacts,
     ) -> anyhow::Result<Self> {
         build::own_dir(&config.storage.data_dir).with_context(|| {
             format!(
@@ -186,13 +186,13 @@ impl Server {
 /// Builds the web server, with TLS if there is a certificate. The number of descriptors limits its connections.
 fn web_server(router: Router, config: &ServerConfig, ctx: &Ctx) -> anyhow::Result<WebServer> {
     let certificate = config.web.tls.clone().map(Certificate::open).transpose()?;
-    let limits = Limits::within(descriptors::limit());
+    let limits = ConnectionLimits::within(descriptors::limit());
     info!(
         in_all = limits.in_all,
         per_address = limits.per_address,
         "Limited the connections to the web server"
     );
-    let admission = Admission::new(
+    let admission = ConnectionAdmission::new(
         limits,
         config.web.trusted_proxies.clone(),
         ctx.metrics.clone(),
@@ -212,7 +212,7 @@ fn peers(listener: &TcpListener, ctx: &Ctx) -> anyhow::Result<Option<Peers>> {
 
 async fn replica(
     config: &ServerConfig,
-    surroundings: Surroundings,
+    surroundings: ProcessFacts,
     address: SocketAddr,
 ) -> anyhow::Result<Replica> {
     let ids = RandomIds;
@@ -225,7 +225,7 @@ async fn replica(
     };
     let panics = Panics::new(Arc::new(SystemClock));
     panics.watch();
-    let parts = Parts {
+    let parts = ServiceInputs {
         clock: Arc::new(SystemClock),
         ids: Arc::new(ids),
         panics,
@@ -257,7 +257,7 @@ fn only_one(storage: &StorageConfig) -> anyhow::Result<Vec<File>> {
 /// Ends git processes that outlived an earlier, killed server of the data directory. They could still write into
 /// mirrors whose leases are about to end. Their mirrors are left as any killed git leaves them.
 async fn end_git(hold: &Path) -> anyhow::Result<()> {
-    let ended = Hold::by_force(hold, GIT_ENDS).await;
+    let ended = FileHold::by_force(hold, GIT_ENDS).await;
     let (_hold, killed) = ended.context(
         "git processes of an earlier server of this data directory were killed but do not end. Check for a disk that \
          does not respond",

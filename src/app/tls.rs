@@ -159,7 +159,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::AbortOnDropHandle;
 
-    use super::super::connections::{Admission, Limits, WebServer};
+    use super::super::connections::{ConnectionAdmission, ConnectionLimits, WebServer};
     use super::*;
     use crate::config::server::TrustedProxies;
     use crate::telemetry::Metrics;
@@ -207,8 +207,8 @@ mod tests {
         let address = socket.local_addr().unwrap();
         let whose =
             |ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.ip().to_string() };
-        let admission = Admission::new(
-            Limits::within(1024),
+        let admission = ConnectionAdmission::new(
+            ConnectionLimits::within(1024),
             TrustedProxies::default(),
             Metrics::default(),
         );

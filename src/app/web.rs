@@ -8,14 +8,14 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::access::{Action, Asker, Identity};
+use crate::config::access::{Action, Identity, NetworkRequester};
 use crate::config::server::{self, ServerConfig};
 use crate::context::Ctx;
-use crate::handlers::authz::{self, AuthzError, Decision, Outside, Resource};
+use crate::handlers::authz::{self, AuthzError, Decision, OutsideScope, Resource};
 use crate::handlers::{applications, dashboard};
 use crate::http;
-use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth};
-use crate::locks::{Gave, Giving};
+use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebAuth, WebState};
+use crate::locks::{HandOver, HandOverOutcome};
 use crate::model::{Actor, BranchName, CommandId, RepoId};
 
 /// Builds all routes. Streams end when `closing` is cancelled.
@@ -36,9 +36,9 @@ pub async fn router(
         trusted_proxies: config.web.trusted_proxies.clone(),
         executable: ctx.settings.executable.clone(),
         giving: Arc::new(GiveLock(Arc::clone(ctx))),
-        cancel: Arc::new(CancelCommand(Arc::clone(ctx))),
+        cancel: Arc::new(WebCancel(Arc::clone(ctx))),
         credentials: ctx.credentials.clone(),
-        authority: Arc::new(Permissions(Arc::clone(ctx))),
+        authority: Arc::new(WebPermissions(Arc::clone(ctx))),
         shutting_down: closing,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         metrics: ctx.metrics.clone(),
@@ -55,7 +55,7 @@ pub async fn router(
             Arc::new(move || ctx.live.settings().without_effect())
         },
     };
-    let web = Web::new(setup)
+    let web = WebState::new(setup)
         .await
         .context("cannot read the data of the dashboard from the database")?;
     Ok(http::door(Arc::clone(ctx)).merge(http::router(Arc::new(web))))
@@ -63,8 +63,8 @@ pub async fn router(
 
 fn auth(config: &ServerConfig) -> Option<WebAuth> {
     match &config.web.auth {
-        server::WebAuth::Open => None,
-        server::WebAuth::Basic { username, password } => Some(WebAuth {
+        server::WebAccess::Open => None,
+        server::WebAccess::Basic { username, password } => Some(WebAuth {
             user: username.clone(),
             password: password.clone(),
         }),
@@ -75,14 +75,14 @@ fn auth(config: &ServerConfig) -> Option<WebAuth> {
 pub fn tell_use(config: &ServerConfig) {
     let may = &config.permissions.web;
     match &config.web.auth {
-        server::WebAuth::Basic { .. } => {
+        server::WebAccess::Basic { .. } => {
             info!(%may, "The pages and the API require a password (--web-allow)");
         }
-        server::WebAuth::Open if may.is_empty() => info!(
+        server::WebAccess::Open if may.is_empty() => info!(
             "The pages and the API do not require a password, so they are read-only and hide the output of runs; \
              --web-basic-auth turns on the rest"
         ),
-        server::WebAuth::Open => {
+        server::WebAccess::Open => {
             warn!(%may, "Anybody who can open the pages may make changes (--allow-anonymous-web)");
         }
     }
@@ -93,16 +93,16 @@ struct GiveLock(Arc<Ctx>);
 
 #[async_trait]
 impl GiveLocks for GiveLock {
-    async fn give(&self, giving: &Giving) -> Result<Gave, sqlx::Error> {
+    async fn give(&self, giving: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
         dashboard::give_lock(&self.0, giving).await
     }
 }
 
 /// Cancels commands for the dashboard and the API. The reply of the cancelled command appears on the pull request.
-struct CancelCommand(Arc<Ctx>);
+struct WebCancel(Arc<Ctx>);
 
 #[async_trait]
-impl Cancel for CancelCommand {
+impl Cancel for WebCancel {
     async fn cancel(
         &self,
         id: CommandId,
@@ -126,13 +126,13 @@ impl Cancel for CancelCommand {
 }
 
 /// Checks permissions with [`authz`], the one place that decides.
-struct Permissions(Arc<Ctx>);
+struct WebPermissions(Arc<Ctx>);
 
 #[async_trait]
-impl Authority for Permissions {
+impl Authority for WebPermissions {
     async fn check(
         &self,
-        who: &Asker,
+        who: &NetworkRequester,
         action: Action,
         on: &Resource<'_>,
     ) -> Result<Decision, AuthzError> {
@@ -143,7 +143,7 @@ impl Authority for Permissions {
         &self,
         user: &str,
         on: &Resource<'_>,
-    ) -> Result<Result<(), Outside>, AuthzError> {
+    ) -> Result<Result<(), OutsideScope>, AuthzError> {
         authz::within(&self.0.store, &self.0.settings.web_accounts.now(), user, on).await
     }
 

@@ -9,8 +9,8 @@ use url::Url;
 
 use super::Contents;
 use super::record::{
-    ApplyLockRecord, LockRecord, PlanStatus, ProjectRecord, PullRecord, PullStatusRecord,
-    StatusRecord, Then,
+    ApplyLockRecord, LockRecord, NextStep, PlanStatus, ProjectRecord, PullRecord, PullStatusRecord,
+    StatusRecord,
 };
 use crate::model::{
     BranchName, CommitSha, HostName, LockKey, ProjectKey, ProjectName, PullNumber, PullRef, RepoId,
@@ -19,7 +19,7 @@ use crate::model::{
 
 /// Result of reading an Atlantis database: usable and unusable records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct AtlantisRecords {
     /// Locks, the oldest first. If two pull requests hold what is one lock in Lockkeeper, the first one got it first.
     pub locks: Vec<FoundLock>,
     /// Pull requests with the status of their projects.
@@ -88,14 +88,14 @@ pub struct FoundStatus {
 
 impl FoundStatus {
     /// Returns the step that is left for people to do.
-    pub fn then(&self) -> Then {
+    pub fn then(&self) -> NextStep {
         self.status.then()
     }
 }
 
 /// Kind of an Atlantis record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RecordKind {
     Lock,
     Pull,
 }
@@ -103,16 +103,16 @@ pub enum Kind {
 /// Record that cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable {
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// Key in the Atlantis database.
     pub key: String,
     /// Reason that the record cannot be imported.
-    pub why: Why,
+    pub why: UnusableReason,
 }
 
 /// Reason that a record cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+pub enum UnusableReason {
     /// The number of the pull request is below zero: Atlantis' API uses such numbers to plan without a pull request.
     #[error(
         "it belongs to no pull request: Atlantis' API took the lock for a request that has ended"
@@ -138,7 +138,7 @@ pub enum Why {
     KeyDiffers(String),
 }
 
-impl Why {
+impl UnusableReason {
     /// Returns true if nothing is lost without this record.
     pub fn is_harmless(&self) -> bool {
         match self {
@@ -163,7 +163,7 @@ const APPLY_REASON: &str = "taken over from Atlantis, where applies were stopped
 /// Maximum length of a login. No forge has longer ones.
 const MAX_HOLDER: usize = 255;
 
-impl Found {
+impl AtlantisRecords {
     /// Converts the contents of a database. `host` is for records that do not name their own; `now` is the time of
     /// the lock that stops applies if it has none.
     pub fn understand(contents: &Contents, host: Option<&HostName>, now: DateTime<Utc>) -> Self {
@@ -172,7 +172,7 @@ impl Found {
             match lock(key, value, host) {
                 Ok(lock) => found.locks.push(lock),
                 Err(why) => found.unusable.push(Unusable {
-                    kind: Kind::Lock,
+                    kind: RecordKind::Lock,
                     key: text(key),
                     why,
                 }),
@@ -182,7 +182,7 @@ impl Found {
             match pull_status(key, value, host) {
                 Ok(pull) => found.pulls.push(pull),
                 Err(why) => found.unusable.push(Unusable {
-                    kind: Kind::Pull,
+                    kind: RecordKind::Pull,
                     key: text(key),
                     why,
                 }),
@@ -215,7 +215,7 @@ fn apply_lock(value: &[u8], now: DateTime<Utc>) -> FoundApplyLock {
     }
 }
 
-fn lock(key: &[u8], value: &[u8], host: Option<&HostName>) -> Result<FoundLock, Why> {
+fn lock(key: &[u8], value: &[u8], host: Option<&HostName>) -> Result<FoundLock, UnusableReason> {
     let record: LockRecord = read(value)?;
     let ProjectRecord {
         repo_full_name,
@@ -226,7 +226,7 @@ fn lock(key: &[u8], value: &[u8], host: Option<&HostName>) -> Result<FoundLock, 
     let with_project = format!("{classic}/{project_name}");
     let key = text(key);
     if key != classic && key != with_project {
-        return Err(Why::KeyDiffers(with_project));
+        return Err(UnusableReason::KeyDiffers(with_project));
     }
     let pull = pull(&record.pull, repo_full_name, host)?;
     let holder = [&record.user.username, &record.pull.author]
@@ -246,7 +246,11 @@ fn lock(key: &[u8], value: &[u8], host: Option<&HostName>) -> Result<FoundLock, 
     })
 }
 
-fn pull_status(key: &[u8], value: &[u8], host: Option<&HostName>) -> Result<FoundPull, Why> {
+fn pull_status(
+    key: &[u8],
+    value: &[u8],
+    host: Option<&HostName>,
+) -> Result<FoundPull, UnusableReason> {
     let record: PullStatusRecord = read(value)?;
     let full_name = &record.pull.base_repo.full_name;
     let expected = format!(
@@ -254,11 +258,11 @@ fn pull_status(key: &[u8], value: &[u8], host: Option<&HostName>) -> Result<Foun
         record.pull.base_repo.host.hostname, record.pull.num
     );
     if text(key) != expected {
-        return Err(Why::KeyDiffers(expected));
+        return Err(UnusableReason::KeyDiffers(expected));
     }
     let pull = pull(&record.pull, full_name, host)?;
     if record.pull.state != 0 {
-        return Err(Why::Closed);
+        return Err(UnusableReason::Closed);
     }
     let projects = record
         .projects
@@ -276,7 +280,7 @@ fn pull_status(key: &[u8], value: &[u8], host: Option<&HostName>) -> Result<Foun
     })
 }
 
-fn status(record: &StatusRecord) -> Result<FoundStatus, Why> {
+fn status(record: &StatusRecord) -> Result<FoundStatus, UnusableReason> {
     let project = project(
         &record.repo_rel_dir,
         &record.workspace,
@@ -288,16 +292,20 @@ fn status(record: &StatusRecord) -> Result<FoundStatus, Why> {
     })
 }
 
-fn pull(record: &PullRecord, full_name: &str, host: Option<&HostName>) -> Result<PullRef, Why> {
+fn pull(
+    record: &PullRecord,
+    full_name: &str,
+    host: Option<&HostName>,
+) -> Result<PullRef, UnusableReason> {
     match record.num {
-        ..0 => return Err(Why::NotOfAPull),
-        0 => return Err(Why::NoPull),
+        ..0 => return Err(UnusableReason::NotOfAPull),
+        0 => return Err(UnusableReason::NoPull),
         1.. => {}
     }
     let host = host_of(record)?
         .or_else(|| host.cloned())
-        .ok_or(Why::NoHost)?;
-    let repo = RepoId::new(host, full_name).map_err(|error| Why::invalid(&error))?;
+        .ok_or(UnusableReason::NoHost)?;
+    let repo = RepoId::new(host, full_name).map_err(|error| UnusableReason::invalid(&error))?;
     Ok(PullRef {
         repo,
         number: PullNumber(record.num),
@@ -305,12 +313,12 @@ fn pull(record: &PullRecord, full_name: &str, host: Option<&HostName>) -> Result
 }
 
 /// Returns the host that the record names, else the one in the URL of the pull request.
-fn host_of(record: &PullRecord) -> Result<Option<HostName>, Why> {
+fn host_of(record: &PullRecord) -> Result<Option<HostName>, UnusableReason> {
     let named = Some(record.base_repo.host.hostname.as_str())
         .filter(|name| !name.is_empty())
         .map(str::to_owned);
     let name = named.or_else(|| Url::parse(&record.url).ok()?.host_str().map(str::to_owned));
-    name.map(|name| HostName::new(&name).map_err(|error| Why::invalid(&error)))
+    name.map(|name| HostName::new(&name).map_err(|error| UnusableReason::invalid(&error)))
         .transpose()
 }
 
@@ -324,21 +332,22 @@ fn page(record: &PullRecord, pull: &PullRef) -> String {
     }
 }
 
-fn project(path: &str, workspace: &str, name: &str) -> Result<ProjectKey, Why> {
+fn project(path: &str, workspace: &str, name: &str) -> Result<ProjectKey, UnusableReason> {
     Ok(ProjectKey {
-        dir: RepoPath::new(path).map_err(|error| Why::invalid(&error))?,
-        workspace: WorkspaceName::new(workspace).map_err(|error| Why::invalid(&error))?,
+        dir: RepoPath::new(path).map_err(|error| UnusableReason::invalid(&error))?,
+        workspace: WorkspaceName::new(workspace)
+            .map_err(|error| UnusableReason::invalid(&error))?,
         name: match name {
             "" => None,
-            name => Some(ProjectName::new(name).map_err(|error| Why::invalid(&error))?),
+            name => Some(ProjectName::new(name).map_err(|error| UnusableReason::invalid(&error))?),
         },
     })
 }
 
-fn read<T: DeserializeOwned>(value: &[u8]) -> Result<T, Why> {
+fn read<T: DeserializeOwned>(value: &[u8]) -> Result<T, UnusableReason> {
     let mut reader = serde_json::Deserializer::from_slice(value);
     let record = T::deserialize(&mut reader).and_then(|record| reader.end().map(|()| record));
-    record.map_err(|error| Why::Unreadable(error.to_string()))
+    record.map_err(|error| UnusableReason::Unreadable(error.to_string()))
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -1,7 +1,7 @@
 //! Reads the data that an Atlantis installation left behind, from its bbolt file or its Redis (reference 7.1, 15.2,
 //! 15.3). Nothing is ever written there.
 //!
-//! There are two steps. [`bolt`] and [`redis`] fetch keys and values unchanged ([`Contents`]). [`Found::understand`]
+//! There are two steps. [`bolt`] and [`redis`] fetch keys and values unchanged ([`Contents`]). [`AtlantisRecords::understand`]
 //! converts them and gives a reason for everything that it cannot use.
 
 pub mod bolt;
@@ -11,10 +11,13 @@ pub mod redis;
 
 use std::path::Path;
 
-pub use found::{Found, FoundApplyLock, FoundLock, FoundPull, FoundStatus, Kind, Unusable, Why};
-pub use record::{PlanStatus, Then};
+pub use found::{
+    AtlantisRecords, FoundApplyLock, FoundLock, FoundPull, FoundStatus, RecordKind, Unusable,
+    UnusableReason,
+};
+pub use record::{NextStep, PlanStatus};
 
-use bolt::{BoltError, Entries};
+use bolt::{BoltError, BucketEntries};
 
 const LOCKS: &str = "runLocks";
 const PULLS: &str = "pulls";
@@ -26,9 +29,9 @@ const APPLY_LOCK: &str = "apply/lock";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Locks, with keys of the form `repo/path/workspace/project`.
-    pub locks: Entries,
+    pub locks: BucketEntries,
     /// Status of pull requests, with keys of the form `host::repo::number`.
-    pub pulls: Entries,
+    pub pulls: BucketEntries,
     /// Lock that stops all applies.
     pub apply_lock: Option<Vec<u8>>,
 }

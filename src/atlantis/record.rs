@@ -152,7 +152,7 @@ text_enum! {
 
 text_enum! {
     /// Step that people have to do for a project after the import.
-    pub enum Then {
+    pub enum NextStep {
         /// Plan again before an apply: there may be a plan, but plan files are not imported.
         PlanAgain = "plan_again",
         /// Do nothing: the plan was applied, had no changes, or was discarded.
@@ -169,15 +169,15 @@ impl PlanStatus {
     }
 
     /// Returns the step that is left for people to do.
-    pub fn then(self) -> Then {
+    pub fn then(self) -> NextStep {
         match self {
             Self::Planned
             | Self::PlanErrored
             | Self::ApplyErrored
             | Self::PolicyCheckErrored
             | Self::PolicyCheckPassed
-            | Self::Unknown => Then::PlanAgain,
-            Self::PlannedNoChanges | Self::Applied | Self::PlanDiscarded => Then::Nothing,
+            | Self::Unknown => NextStep::PlanAgain,
+            Self::PlannedNoChanges | Self::Applied | Self::PlanDiscarded => NextStep::Nothing,
         }
     }
 }

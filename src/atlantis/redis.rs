@@ -15,7 +15,7 @@ use redis::{
     cmd,
 };
 
-use super::bolt::Entries;
+use super::bolt::BucketEntries;
 use super::{APPLY_LOCK, Contents};
 use crate::secret::Secret;
 
@@ -190,14 +190,14 @@ pub async fn read(url: &RedisUrl) -> Result<Contents, RedisError> {
 }
 
 async fn read_all(url: &RedisUrl) -> Result<Contents, RedisError> {
-    let mut first = Node::connect(url.clone()).await?;
+    let mut first = RedisNode::connect(url.clone()).await?;
     let mut found = BTreeMap::new();
     if !first.is_of_a_cluster().await? {
         first.take_all(&mut found).await?;
         return Ok(contents(found));
     }
     for (host, port) in first.masters().await? {
-        Node::connect(url.at(&host, port))
+        RedisNode::connect(url.at(&host, port))
             .await?
             .take_all(&mut found)
             .await?;
@@ -208,7 +208,7 @@ async fn read_all(url: &RedisUrl) -> Result<Contents, RedisError> {
 /// Sorts keys by kind. Keys of other programs on the same Redis are left out.
 fn contents(found: BTreeMap<Vec<u8>, Vec<u8>>) -> Contents {
     let mut contents = Contents::default();
-    let (mut locks, mut pulls) = (Entries::new(), Entries::new());
+    let (mut locks, mut pulls) = (BucketEntries::new(), BucketEntries::new());
     for (key, value) in found {
         if key == global_key() {
             contents.apply_lock = Some(value);
@@ -239,12 +239,12 @@ fn is_pull(key: &[u8]) -> bool {
 }
 
 /// Connection to one node.
-struct Node {
+struct RedisNode {
     url: RedisUrl,
     connection: MultiplexedConnection,
 }
 
-impl Node {
+impl RedisNode {
     async fn connect(url: RedisUrl) -> Result<Self, RedisError> {
         let refused = |reason| RedisError::Connect {
             node: url.to_string(),

@@ -5,7 +5,7 @@
 
 use tracing::warn;
 
-use crate::store::{Collected, Store};
+use crate::store::{ClaimCollection, Store};
 
 /// Maximum number of claims checked in one round. The next round takes the rest.
 const MOST: i64 = 1000;
@@ -30,7 +30,7 @@ pub async fn collect(store: &Store) -> anyhow::Result<Collection> {
     for id in store.claim_list_unused(MOST).await? {
         done.unused += 1;
         match store.claim_collect(id).await {
-            Ok(collected) => done.removed += u64::from(collected == Collected::Gone),
+            Ok(collected) => done.removed += u64::from(collected == ClaimCollection::Gone),
             Err(error) => {
                 warn!(claim = %id, %error, "Cannot remove a claim that nothing refers to");
                 failures.push(

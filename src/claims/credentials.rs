@@ -7,11 +7,11 @@ use chrono::{DateTime, Utc};
 use tracing::warn;
 
 use crate::clock::Ids;
-use crate::credential::{Access, InvalidAccess, SshAccess, binding};
+use crate::credential::{GitAccess, InvalidAccess, SshAccess, binding};
 use crate::model::{Cause, ClaimId, CredentialId, OwnerName, RepoId, RepoUrl, Rights};
-use crate::seal::{self, Binding, KeyName, Keyring, OpenError, Sealed};
+use crate::seal::{self, Binding, KeyName, Keyring, OpenError, SealedText};
 use crate::store::{KeepCredential, NewCredential, SealedCredential, Store};
-use crate::vcs::{AccessError, Held, RepoAccess};
+use crate::vcs::{AccessError, RepoAccess, StoredAccess};
 
 /// Number of credentials that get another key in one transaction.
 const BATCH: i64 = 100;
@@ -20,7 +20,7 @@ const MOST_NAMED: usize = 100;
 
 /// The stored credentials and the keys that encrypt them.
 #[derive(Clone)]
-pub struct Credentials {
+pub struct CredentialStore {
     store: Store,
     ids: Arc<dyn Ids>,
     keys: Option<Arc<Keyring>>,
@@ -28,7 +28,7 @@ pub struct Credentials {
 
 /// A credential that was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredCredential {
     pub id: CredentialId,
     /// The claim it refers to.
     pub claim: ClaimId,
@@ -40,7 +40,7 @@ pub struct ChangeCredential {
     /// New repository of the credential.
     pub url: Option<RepoUrl>,
     /// New value of the credential.
-    pub access: Option<Access>,
+    pub access: Option<GitAccess>,
 }
 
 /// Reason why a credential is not stored.
@@ -105,7 +105,7 @@ impl Rotation {
     }
 }
 
-impl Credentials {
+impl CredentialStore {
     /// Creates the access to the credentials of a database; `keys` are the keys of the key file, if there is one.
     pub fn new(store: Store, ids: Arc<dyn Ids>, keys: Option<Arc<Keyring>>) -> Self {
         Self { store, ids, keys }
@@ -121,9 +121,9 @@ impl Credentials {
         &self,
         owner: &OwnerName,
         url: &RepoUrl,
-        access: &Access,
+        access: &GitAccess,
         by: (Rights, &Cause),
-    ) -> Result<Kept, CredentialError> {
+    ) -> Result<StoredCredential, CredentialError> {
         let keys = self.keys()?;
         let public = access.check(&url.host())?;
         let Some(owner) = self.store.owner_get(owner).await? else {
@@ -150,7 +150,7 @@ impl Credentials {
         id: CredentialId,
         wish: ChangeCredential,
         by: (Rights, &Cause),
-    ) -> Result<Kept, CredentialError> {
+    ) -> Result<StoredCredential, CredentialError> {
         let keys = self.keys()?;
         let there = self
             .store
@@ -218,7 +218,7 @@ impl Credentials {
         &self,
         there: &SealedCredential,
         url: &RepoUrl,
-    ) -> Result<Sealed, OpenError> {
+    ) -> Result<SealedText, OpenError> {
         let text = seal::open(self.keys.as_deref(), &there.sealed, &bound(there))?;
         let keys = self
             .keys
@@ -238,7 +238,7 @@ impl Credentials {
         &self,
         repo: &RepoId,
         ssh: bool,
-    ) -> Result<Option<(CredentialId, DateTime<Utc>, Access)>, AccessError> {
+    ) -> Result<Option<(CredentialId, DateTime<Utc>, GitAccess)>, AccessError> {
         // A repository without a normalized address cannot be claimed either.
         let Ok(url) = RepoUrl::of(repo) else {
             return Ok(None);
@@ -254,7 +254,8 @@ impl Credentials {
             id: there.id,
             reason,
         })?;
-        let access = Access::from_sealed_text(&text).map_err(|_| AccessError::Unknown(there.id))?;
+        let access =
+            GitAccess::from_sealed_text(&text).map_err(|_| AccessError::Unknown(there.id))?;
         if let Err(error) = self.store.credential_note_use(&there).await {
             warn!(%error, credential = %there.id, "Cannot record the use of a credential");
         }
@@ -263,10 +264,10 @@ impl Credentials {
 }
 
 #[async_trait]
-impl RepoAccess for Credentials {
-    async fn for_api(&self, repo: &RepoId) -> Result<Option<Held>, AccessError> {
+impl RepoAccess for CredentialStore {
+    async fn for_api(&self, repo: &RepoId) -> Result<Option<StoredAccess>, AccessError> {
         let found = self.in_use(repo, false).await?;
-        Ok(found.map(|(id, version, access)| Held {
+        Ok(found.map(|(id, version, access)| StoredAccess {
             id,
             version,
             access,
@@ -275,8 +276,8 @@ impl RepoAccess for Credentials {
 
     async fn for_ssh(&self, repo: &RepoId) -> Result<Option<SshAccess>, AccessError> {
         match self.in_use(repo, true).await? {
-            Some((_, _, Access::Ssh(ssh))) => Ok(Some(ssh)),
-            Some((id, _, Access::Token { .. } | Access::App { .. })) => {
+            Some((_, _, GitAccess::Ssh(ssh))) => Ok(Some(ssh)),
+            Some((id, _, GitAccess::Token { .. } | GitAccess::App { .. })) => {
                 Err(AccessError::Unknown(id))
             }
             None => Ok(None),
@@ -298,9 +299,9 @@ fn kept(
     new: &NewCredential,
     owner: &OwnerName,
     gone: fn(CredentialId) -> CredentialError,
-) -> Result<Kept, CredentialError> {
+) -> Result<StoredCredential, CredentialError> {
     match outcome {
-        KeepCredential::Kept(claim) => Ok(Kept { id: new.id, claim }),
+        KeepCredential::Kept(claim) => Ok(StoredCredential { id: new.id, claim }),
         KeepCredential::OwnedBy(owner) => Err(CredentialError::OwnedBy {
             url: new.url.clone(),
             owner,
@@ -315,18 +316,18 @@ fn bound(there: &SealedCredential) -> Binding {
     binding(there.id, there.owner, there.url.as_str(), there.kind)
 }
 
-fn read(keys: Option<&Keyring>, there: &SealedCredential) -> Result<Access, CredentialError> {
+fn read(keys: Option<&Keyring>, there: &SealedCredential) -> Result<GitAccess, CredentialError> {
     let unreadable = |reason| CredentialError::Unreadable {
         id: there.id,
         reason,
     };
     let text = seal::open(keys, &there.sealed, &bound(there)).map_err(unreadable)?;
     // A server encrypted it. If this one cannot read it, that server is newer.
-    Access::from_sealed_text(&text)
+    GitAccess::from_sealed_text(&text)
         .map_err(|_| unreadable(OpenError::Refused(there.sealed.key.clone())))
 }
 
-fn resealed_with(keys: &Keyring, there: &SealedCredential) -> Result<Sealed, OpenError> {
+fn resealed_with(keys: &Keyring, there: &SealedCredential) -> Result<SealedText, OpenError> {
     let to = bound(there);
     Ok(keys.seal(&keys.open(&there.sealed, &to)?, &to))
 }

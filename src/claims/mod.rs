@@ -13,7 +13,9 @@ pub use applications::{
     ApplicationRemoved, ApplicationSaved, application_add, application_change, application_remove,
 };
 pub use collect::{Collection, collect};
-pub use credentials::{ChangeCredential, CredentialError, Credentials, Kept, Rotation};
+pub use credentials::{
+    ChangeCredential, CredentialError, CredentialStore, Rotation, StoredCredential,
+};
 
 use crate::model::{OwnerName, RepoUrl};
 

@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 use clap::{Arg, ArgMatches, Command};
 
 use crate::config::server::{RawSettings, SETTINGS};
-use crate::kit::term::{Exit, Outcome, Terminal, block_on, environment, settings_file};
+use crate::kit::term::{ExitResult, ExitStatus, Terminal, block_on, environment, settings_file};
 
 /// Time limit of the request; a slower server is not healthy.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -22,14 +22,14 @@ pub(super) fn command() -> Command {
         ))
 }
 
-pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let url = match matches.get_one::<String>("url") {
         Some(url) => url.clone(),
         None => local_url(&settings_file::add(environment::read()?).0),
     };
     block_on(ask(&url))??;
     terminal.line(format_args!("{url}: the server is alive"))?;
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 async fn ask(url: &str) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ const USUAL: usize = 80;
 
 /// Role of a piece of text; terminals with colours show it by colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(super) enum TextRole {
     Plain,
     Strong,
     Faint,
@@ -19,7 +19,7 @@ pub(super) enum Ink {
     Code,
 }
 
-impl Ink {
+impl TextRole {
     /// Select Graphic Rendition parameters (ECMA-48).
     fn code(self) -> &'static str {
         match self {
@@ -36,12 +36,12 @@ impl Ink {
 
 /// Colours and width of the terminal.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct TerminalStyle {
     pub colours: bool,
     pub width: usize,
 }
 
-impl Look {
+impl TerminalStyle {
     /// Maximum width of readable text.
     pub const PROSE: usize = 100;
 
@@ -57,8 +57,8 @@ impl Look {
     }
 
     /// Returns the text in its colour.
-    pub fn ink(&self, ink: Ink, text: &str) -> String {
-        if !self.colours || ink == Ink::Plain || text.is_empty() {
+    pub fn ink(&self, ink: TextRole, text: &str) -> String {
+        if !self.colours || ink == TextRole::Plain || text.is_empty() {
             return text.to_owned();
         }
         format!("\u{1b}[{}m{text}\u{1b}[0m", ink.code())
@@ -79,9 +79,9 @@ mod tests {
 
     #[test]
     fn colours_are_left_out_where_there_are_none() {
-        let look = |colours| Look { colours, width: 80 };
-        assert_eq!(look(true).ink(Ink::Good, "✓"), "\u{1b}[32m✓\u{1b}[0m");
-        assert_eq!(look(true).ink(Ink::Plain, "x"), "x");
-        assert_eq!(look(false).ink(Ink::Good, "✓"), "✓");
+        let look = |colours| TerminalStyle { colours, width: 80 };
+        assert_eq!(look(true).ink(TextRole::Good, "✓"), "\u{1b}[32m✓\u{1b}[0m");
+        assert_eq!(look(true).ink(TextRole::Plain, "x"), "x");
+        assert_eq!(look(false).ink(TextRole::Good, "✓"), "✓");
     }
 }

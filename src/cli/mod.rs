@@ -22,7 +22,7 @@ use clap::Command;
 use nix::sys::stat::{Mode, umask};
 
 use crate::features;
-use crate::kit::term::{Exit, Subcommand, Terminal};
+use crate::kit::term::{ExitStatus, Subcommand, Terminal};
 
 /// Subcommands that belong to no feature, in the order of the help. The first two run a server.
 const SUBCOMMANDS: &[Subcommand] = &[
@@ -78,7 +78,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     .into()
 }
 
-fn run_on(args: Vec<OsString>, terminal: &mut Terminal<'_>) -> Exit {
+fn run_on(args: Vec<OsString>, terminal: &mut Terminal<'_>) -> ExitStatus {
     let matches = match command().try_get_matches_from(args) {
         Ok(matches) => matches,
         Err(stop) if stop.use_stderr() => return terminal.usage(&stop.render().to_string()),
@@ -109,7 +109,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// Exit code, standard output and standard error of a call.
-    pub(crate) fn call(args: &[&str]) -> (Exit, String, String) {
+    pub(crate) fn call(args: &[&str]) -> (ExitStatus, String, String) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let args = std::iter::once("lockkeeper")
             .chain(args.iter().copied())
@@ -131,7 +131,7 @@ pub(crate) mod tests {
     #[test]
     fn help_shows_every_subcommand() {
         let (exit, out, _) = call(&["--help"]);
-        assert_eq!(exit, Exit::Success);
+        assert_eq!(exit, ExitStatus::Success);
         assert_snapshot!(out, @"
         Runs Terraform and OpenTofu from pull requests, and keeps the locks.
 
@@ -164,14 +164,14 @@ pub(crate) mod tests {
     #[test]
     fn a_wrong_subcommand_is_a_usage_error() {
         let (exit, out, err) = call(&["sever"]);
-        assert_eq!((exit, out), (Exit::Usage, String::new()));
+        assert_eq!((exit, out), (ExitStatus::Usage, String::new()));
         assert!(err.contains("server"), "{err}");
     }
 
     #[test]
     fn help_of_the_server_shows_its_settings() {
         let (exit, out, _) = call(&["server", "--help"]);
-        assert_eq!(exit, Exit::Success);
+        assert_eq!(exit, ExitStatus::Success);
         let start: String = out.lines().take(30).collect::<Vec<_>>().join("\n");
         assert_snapshot!(start, @"
         Receives webhooks and runs what they ask for.
@@ -225,7 +225,7 @@ pub(crate) mod tests {
             "stray",
             "--port",
         ]);
-        assert_eq!((exit, out), (Exit::Usage, String::new()));
+        assert_eq!((exit, out), (ExitStatus::Usage, String::new()));
         for part in [
             "did you mean --port?",
             "`trace`",

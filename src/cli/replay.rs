@@ -20,7 +20,7 @@ use sha2::Sha256;
 
 use crate::clock::{Ids, RandomIds};
 use crate::config::server::{RawSettings, SETTINGS};
-use crate::kit::term::{Exit, Outcome, Terminal, block_on, environment};
+use crate::kit::term::{ExitResult, ExitStatus, Terminal, block_on, environment};
 use crate::secret::Secret;
 
 /// Maximum size of a recording in bytes; GitHub sends 25 MB at most.
@@ -76,7 +76,7 @@ pub(super) fn command() -> Command {
         )
 }
 
-pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let mut deliveries = Vec::new();
     for file in matches.get_many::<String>("file").into_iter().flatten() {
         deliveries
@@ -121,7 +121,7 @@ fn secret(flag: Option<&String>, raw: &RawSettings) -> Option<Secret> {
 /// A recorded webhook with its headers.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Delivery {
+struct ReplayedDelivery {
     headers: BTreeMap<String, String>,
     body: Value,
 }
@@ -129,11 +129,11 @@ struct Delivery {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Recording {
-    Many(Vec<Delivery>),
-    One(Delivery),
+    Many(Vec<ReplayedDelivery>),
+    One(ReplayedDelivery),
 }
 
-fn read_file(path: &Path) -> anyhow::Result<Vec<Delivery>> {
+fn read_file(path: &Path) -> anyhow::Result<Vec<ReplayedDelivery>> {
     let mut text = String::new();
     let file = File::open(path).context("cannot open the file")?;
     file.take(LARGEST_FILE + 1)
@@ -147,7 +147,7 @@ fn read_file(path: &Path) -> anyhow::Result<Vec<Delivery>> {
     parse_recording(&text)
 }
 
-fn parse_recording(text: &str) -> anyhow::Result<Vec<Delivery>> {
+fn parse_recording(text: &str) -> anyhow::Result<Vec<ReplayedDelivery>> {
     let value: Value = serde_json::from_str(text).context("the file is not valid JSON")?;
     let recording = Recording::deserialize(value);
     match recording
@@ -159,7 +159,7 @@ fn parse_recording(text: &str) -> anyhow::Result<Vec<Delivery>> {
     }
 }
 
-impl Delivery {
+impl ReplayedDelivery {
     fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers
@@ -234,14 +234,18 @@ struct Sender {
 
 impl Sender {
     /// Sends all deliveries, also after a refusal, and prints a line for each.
-    async fn send_all(&self, deliveries: &[Delivery], terminal: &mut Terminal<'_>) -> Outcome {
-        let mut exit = Exit::Success;
+    async fn send_all(
+        &self,
+        deliveries: &[ReplayedDelivery],
+        terminal: &mut Terminal<'_>,
+    ) -> ExitResult {
+        let mut exit = ExitStatus::Success;
         for delivery in deliveries {
             let title = delivery.title();
             match self.send(delivery).await {
                 Ok(status) => terminal.line(format_args!("{title}: {status}"))?,
                 Err(error) => {
-                    exit = Exit::Failure;
+                    exit = ExitStatus::Failure;
                     terminal.line(format_args!("{title}: not accepted: {error:#}"))?;
                 }
             }
@@ -249,7 +253,7 @@ impl Sender {
         Ok(exit)
     }
 
-    async fn send(&self, delivery: &Delivery) -> anyhow::Result<String> {
+    async fn send(&self, delivery: &ReplayedDelivery) -> anyhow::Result<String> {
         let body = delivery.bytes();
         let headers = delivery.header_map(self.secret.as_ref(), &body)?;
         let request = self.client.post(&self.url).headers(headers).body(body);
@@ -348,10 +352,10 @@ mod tests {
         let deliveries = parse_recording(text).unwrap();
         let url = server().await;
         for (secret, exit, line) in [
-            ("right", Exit::Success, "ping 1: 200 OK\n"),
+            ("right", ExitStatus::Success, "ping 1: 200 OK\n"),
             (
                 "wrong",
-                Exit::Failure,
+                ExitStatus::Failure,
                 "ping 1: not accepted: 401 Unauthorized: bad signature\n",
             ),
         ] {

@@ -7,10 +7,12 @@ use tracing::warn;
 
 use super::server_args::{ServerArgs, help};
 use super::wiped;
-use crate::app::{self, Surroundings};
+use crate::app::{self, ProcessFacts};
 use crate::config::read_text;
-use crate::config::server::{Problem, RawSettings, SETTINGS, ServerConfig, ServerRepos, Warning};
-use crate::kit::term::{Exit, Outcome, Terminal, block_on, settings_file};
+use crate::config::server::{
+    RawSettings, SETTINGS, ServerConfig, ServerRepos, StartupProblem, StartupWarning,
+};
+use crate::kit::term::{ExitResult, ExitStatus, Terminal, block_on, settings_file};
 use crate::telemetry;
 
 /// Accepts every word unchanged; [`ServerArgs`] parses them.
@@ -27,7 +29,7 @@ pub(super) fn command() -> Command {
 
 const WORDS: &str = "FLAGS";
 
-pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let words: Vec<String> = matches
         .get_many::<String>(WORDS)
         .into_iter()
@@ -50,7 +52,7 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
     match ServerConfig::from_raw(&raw, problems) {
         Ok((config, warnings)) => start(
             config,
-            Surroundings {
+            ProcessFacts {
                 variables: raw.variables,
                 hostname: raw.hostname,
             },
@@ -60,13 +62,17 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
     }
 }
 
-fn start(config: ServerConfig, surroundings: Surroundings, warnings: &[Warning]) -> Outcome {
+fn start(
+    config: ServerConfig,
+    surroundings: ProcessFacts,
+    warnings: &[StartupWarning],
+) -> ExitResult {
     // A subscriber that is already installed in this process is good enough.
     drop(telemetry::init(config.logging.level, config.logging.format));
     for warning in warnings {
         warn!("{warning}");
     }
-    block_on(app::serve(config, surroundings))?.map(|()| Exit::Success)
+    block_on(app::serve(config, surroundings))?.map(|()| ExitStatus::Success)
 }
 
 /// Settings that name a file which is part of the configuration, with its maximum size in bytes.
@@ -97,19 +103,19 @@ const FILES: [&str; 4] = [
     "ssl-key-file",
 ];
 
-fn missing_files(raw: &RawSettings) -> Vec<Problem> {
+fn missing_files(raw: &RawSettings) -> Vec<StartupProblem> {
     FILES
         .iter()
         .filter_map(|flag| missing_file(raw, flag))
         .collect()
 }
 
-fn missing_file(raw: &RawSettings, flag: &'static str) -> Option<Problem> {
+fn missing_file(raw: &RawSettings, flag: &'static str) -> Option<StartupProblem> {
     let setting = SETTINGS.iter().find(|setting| setting.flag == flag)?;
     let path = raw.absolute(raw.given(setting)?.text.trim());
     let reason = unreadable(&path)?;
     let what = format!("`{}` cannot be read: {reason}", path.display());
-    Some(Problem::with(
+    Some(StartupProblem::with(
         flag,
         what,
         "check the path, and check that the user account of the server can read the file",

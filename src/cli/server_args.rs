@@ -9,7 +9,7 @@ use std::iter::Peekable;
 use clap::{Arg, ArgAction, Command};
 
 use crate::config::server::{
-    ABSENT, Compat, Fallback, Kind, Problem, SETTINGS, Setting, unknown_flag,
+    ABSENT, Compat, Fallback, SETTINGS, Setting, StartupProblem, ValueKind, unknown_flag,
 };
 
 /// Parsed command line of the server.
@@ -18,13 +18,13 @@ pub(super) struct ServerArgs {
     /// Values of each flag in the order given, aliases resolved.
     pub flags: BTreeMap<String, Vec<String>>,
     /// Words that were not understood.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<StartupProblem>,
     /// `--help` or `-h` was given.
     pub wants_help: bool,
 }
 
 /// A flag of the table, or a flag of Atlantis that this version does not have.
-struct Flag {
+struct ServerFlag {
     name: &'static str,
     is_switch: bool,
 }
@@ -101,33 +101,33 @@ pub(super) fn part_secrets(words: Vec<String>) -> (Vec<String>, Vec<String>) {
 fn is_secret(name: &str) -> bool {
     let is_called = |setting: &&Setting| setting.flag == name || setting.aliases.contains(&name);
     let setting = SETTINGS.iter().find(is_called);
-    setting.is_some_and(|setting| matches!(setting.kind, Kind::Secret | Kind::Secrets))
+    setting.is_some_and(|setting| matches!(setting.kind, ValueKind::Secret | ValueKind::Secrets))
 }
 
-fn find(name: &str) -> Option<Flag> {
+fn find(name: &str) -> Option<ServerFlag> {
     let is_called = |setting: &&Setting| setting.flag == name || setting.aliases.contains(&name);
     let setting = SETTINGS.iter().find(is_called);
-    let setting = setting.map(|setting| Flag {
+    let setting = setting.map(|setting| ServerFlag {
         name: setting.flag,
-        is_switch: setting.kind == Kind::Switch,
+        is_switch: setting.kind == ValueKind::Switch,
     });
     let absent = || ABSENT.iter().find(|absent| absent.flag == name);
     setting.or_else(|| {
-        absent().map(|absent| Flag {
+        absent().map(|absent| ServerFlag {
             name: absent.flag,
             is_switch: absent.is_switch(),
         })
     })
 }
 
-fn stray(word: &str) -> Problem {
+fn stray(word: &str) -> StartupProblem {
     let fix =
         "remove it, or put its flag in front of it; write the value of a switch as --flag=false";
-    Problem::about(format!("`{word}`"), "belongs to no flag", fix)
+    StartupProblem::about(format!("`{word}`"), "belongs to no flag", fix)
 }
 
-fn no_value(flag: &str) -> Problem {
-    Problem::about(
+fn no_value(flag: &str) -> StartupProblem {
+    StartupProblem::about(
         format!("--{flag}"),
         "no value follows",
         format!("write --{flag}=VALUE"),
@@ -151,7 +151,7 @@ pub(super) fn help() -> String {
 
 /// The flag of a setting.
 pub(super) fn arg(setting: &Setting) -> Arg {
-    let action = if setting.kind == Kind::Switch {
+    let action = if setting.kind == ValueKind::Switch {
         ArgAction::SetTrue
     } else {
         ArgAction::Append
@@ -167,19 +167,19 @@ pub(super) fn arg(setting: &Setting) -> Arg {
 
 fn help_text(setting: &Setting) -> String {
     let choices = match setting.kind {
-        Kind::Choice(words) => format!(" [{}]", words.join(", ")),
-        Kind::Text
-        | Kind::Secret
-        | Kind::Secrets
-        | Kind::List
-        | Kind::Switch
-        | Kind::Number(..)
-        | Kind::Duration
-        | Kind::Size
-        | Kind::Path => String::new(),
+        ValueKind::Choice(words) => format!(" [{}]", words.join(", ")),
+        ValueKind::Text
+        | ValueKind::Secret
+        | ValueKind::Secrets
+        | ValueKind::List
+        | ValueKind::Switch
+        | ValueKind::Number(..)
+        | ValueKind::Duration
+        | ValueKind::Size
+        | ValueKind::Path => String::new(),
     };
     let default = match (setting.kind, setting.default) {
-        (Kind::Switch, Fallback::Value("false")) | (_, Fallback::Unset) => None,
+        (ValueKind::Switch, Fallback::Value("false")) | (_, Fallback::Unset) => None,
         (_, Fallback::Derived(words)) => Some(words),
         (_, Fallback::Value(_) | Fallback::Differs { .. }) => setting.default_text(Compat::None),
     };
@@ -200,7 +200,7 @@ mod tests {
             .iter()
             .map(|(flag, values)| format!("{flag}={}", values.join("|")))
             .collect();
-        let first_line = |problem: &Problem| {
+        let first_line = |problem: &StartupProblem| {
             problem
                 .to_string()
                 .lines()
@@ -261,7 +261,7 @@ mod tests {
         }
         for setting in SETTINGS
             .iter()
-            .filter(|setting| matches!(setting.kind, Kind::Secret | Kind::Secrets))
+            .filter(|setting| matches!(setting.kind, ValueKind::Secret | ValueKind::Secrets))
         {
             assert_eq!(
                 parted(&format!("--{} x", setting.flag)),

@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::model::RunUser;
-use crate::process::supervise::{Order, SuperviseError, supervise};
-use crate::process::{Limits, Mechanism, Sandbox};
+use crate::process::supervise::{SuperviseError, SupervisedProgram, supervise};
+use crate::process::{Mechanism, RunLimits, Sandbox};
 
 /// Exit code for an invalid command line (as `EX_USAGE`).
 const USAGE: u8 = 64;
@@ -57,9 +57,9 @@ fn complain(code: u8, problem: &str) -> u8 {
     code
 }
 
-fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Order, String> {
+fn parse(mut args: impl Iterator<Item = OsString>) -> Result<SupervisedProgram, String> {
     let (mut grace, mut hold, mut lease) = (None, None, None);
-    let (mut sandbox, mut limits, mut run_as) = (None, Limits::default(), None);
+    let (mut sandbox, mut limits, mut run_as) = (None, RunLimits::default(), None);
     loop {
         let option = args
             .next()
@@ -97,7 +97,7 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Order, String> {
     }
     let grace = grace.ok_or("`--grace SECONDS` is missing")?;
     let program = args.next().ok_or("expected a program after `--`")?;
-    Ok(Order {
+    Ok(SupervisedProgram {
         grace,
         lease,
         hold,
@@ -145,7 +145,7 @@ fn seconds(option: &str, text: Option<&OsStr>) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Order, String> {
+    fn parsed(line: &str) -> Result<SupervisedProgram, String> {
         parse(line.split(' ').map(OsString::from))
     }
 
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(order.grace, Duration::from_millis(1500));
         assert_eq!(order.lease, Some(Duration::from_secs(45)));
         assert_eq!(order.hold.unwrap().to_str(), Some("/tmp/x"));
-        assert_eq!((order.sandbox, order.limits), (None, Limits::default()));
+        assert_eq!((order.sandbox, order.limits), (None, RunLimits::default()));
         assert_eq!(
             (order.program, order.args),
             (
@@ -182,7 +182,7 @@ mod tests {
         let cpu = Some(Duration::from_secs(6));
         assert_eq!(
             order.limits,
-            Limits {
+            RunLimits {
                 memory: Some(9),
                 processes: Some(8),
                 file_size: Some(7),

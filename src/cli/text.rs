@@ -1,13 +1,13 @@
 //! Text in pieces of different ink, broken into lines.
 
-use super::ink::{Ink, Look};
+use super::ink::{TerminalStyle, TextRole};
 
 /// Pieces of text that flow together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Text(Vec<(Ink, String)>);
+pub(super) struct Text(Vec<(TextRole, String)>);
 
 impl Text {
-    pub fn push(&mut self, ink: Ink, text: &str) {
+    pub fn push(&mut self, ink: TextRole, text: &str) {
         self.0.push((ink, text.to_owned()));
     }
 
@@ -16,7 +16,7 @@ impl Text {
     }
 
     /// Breaks the text between words into lines of at most the look's width. A longer word, such as a URL, stays whole.
-    pub fn lines(&self, look: &Look) -> Vec<String> {
+    pub fn lines(&self, look: &TerminalStyle) -> Vec<String> {
         let (mut lines, mut line, mut room) = (Vec::new(), String::new(), look.width);
         for word in self.words() {
             let width = word
@@ -39,8 +39,8 @@ impl Text {
     }
 
     /// Words of the text; one word may have several inks.
-    fn words(&self) -> Vec<Vec<(Ink, &str)>> {
-        let mut words: Vec<Vec<(Ink, &str)>> = vec![Vec::new()];
+    fn words(&self) -> Vec<Vec<(TextRole, &str)>> {
+        let mut words: Vec<Vec<(TextRole, &str)>> = vec![Vec::new()];
         for (ink, text) in &self.0 {
             for (i, part) in text.split(char::is_whitespace).enumerate() {
                 if i > 0 {
@@ -75,10 +75,10 @@ mod tests {
     #[test]
     fn words_are_kept_whole_and_inks_apart() {
         let mut text = Text::default();
-        text.push(Ink::Plain, "one two");
-        text.push(Ink::Strong, "three four");
-        text.push(Ink::Plain, ", five https://example.com/very/long");
-        let look = Look {
+        text.push(TextRole::Plain, "one two");
+        text.push(TextRole::Strong, "three four");
+        text.push(TextRole::Plain, ", five https://example.com/very/long");
+        let look = TerminalStyle {
             colours: false,
             width: 12,
         };
@@ -90,7 +90,7 @@ mod tests {
                 "https://example.com/very/long"
             ]
         );
-        let look = Look {
+        let look = TerminalStyle {
             colours: true,
             width: 80,
         };

@@ -2,15 +2,15 @@
 
 use clap::{ArgMatches, Command};
 
-use crate::kit::term::{Exit, Outcome, Terminal};
+use crate::kit::term::{ExitResult, ExitStatus, Terminal};
 
 pub(super) fn command() -> Command {
     Command::new("version").about("Show the version")
 }
 
-pub(super) fn run(_: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+pub(super) fn run(_: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     terminal.line(format_args!("lockkeeper {}", version()))?;
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 /// Returns `0.2.0`, followed by the commit if `LOCKKEEPER_COMMIT` was set for the build.

@@ -40,7 +40,7 @@ pub(super) fn read_and_wipe(mut words: Vec<String>) -> anyhow::Result<(RawSettin
     }
     args.truncate(args.len() - own.len());
     args.extend(rest.into_iter().map(OsString::from));
-    let taken = Taken {
+    let taken = RemovedSecrets {
         variables: variables.into_iter().collect(),
         words: secrets,
     };
@@ -48,7 +48,7 @@ pub(super) fn read_and_wipe(mut words: Vec<String>) -> anyhow::Result<(RawSettin
 }
 
 /// Removed variables and words.
-struct Taken {
+struct RemovedSecrets {
     variables: BTreeMap<OsString, OsString>,
     /// Flags with their values. Names of variables never begin with dashes.
     words: Vec<String>,
@@ -63,7 +63,11 @@ fn stays(name: &OsStr) -> bool {
     clippy::disallowed_methods,
     reason = "the process continues as the same program; no child is started"
 )]
-fn start_again(args: Vec<OsString>, kept: &[(OsString, OsString)], taken: &Taken) -> anyhow::Error {
+fn start_again(
+    args: Vec<OsString>,
+    kept: &[(OsString, OsString)],
+    taken: &RemovedSecrets,
+) -> anyhow::Error {
     let written = || -> anyhow::Result<File> {
         let mut memory = File::from(memfd_create("environment", MFdFlags::MFD_CLOEXEC)?);
         for (name, value) in &taken.variables {
@@ -96,11 +100,11 @@ fn start_again(args: Vec<OsString>, kept: &[(OsString, OsString)], taken: &Taken
 }
 
 /// Reads the removed values from standard input, which is empty afterwards for this process and its children.
-fn received() -> anyhow::Result<Taken> {
+fn received() -> anyhow::Result<RemovedSecrets> {
     let mut bytes = Vec::new();
     std::io::stdin().lock().read_to_end(&mut bytes)?;
     nix::unistd::dup2_stdin(File::open("/dev/null")?)?;
-    let mut taken = Taken {
+    let mut taken = RemovedSecrets {
         variables: BTreeMap::new(),
         words: Vec::new(),
     };

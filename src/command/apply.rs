@@ -4,20 +4,20 @@
 use std::fmt;
 
 use super::Command;
-use super::flags::{Arguments, Flag};
-use super::mistake::{Fault, Problem};
+use super::flags::{Arguments, CommandFlag};
+use super::mistake::{CommandFault, FaultKind};
 use super::printer::Printer;
-use super::spec::{CommandName, Operands, Rules, Spec};
-use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
+use super::spec::{CommandName, GrammarRow, Operands, WordRules};
+use super::target::{CommandTarget, DIR, PROJECT, VERBOSE, WORKSPACE};
 use crate::model::{MergeMethod, UnknownMethod};
 
-static NO_MERGE: Flag = Flag {
+static NO_MERGE: CommandFlag = CommandFlag {
     long: "auto-merge-disabled",
     short: None,
     value: None,
     about: "Leave the pull request open even if everything was applied.",
 };
-static METHOD: Flag = Flag {
+static METHOD: CommandFlag = CommandFlag {
     long: "auto-merge-method",
     short: None,
     value: Some("METHOD"),
@@ -28,11 +28,11 @@ static METHOD: Flag = Flag {
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ApplyCommand {
     /// Projects that the command applies.
-    pub target: Target,
+    pub target: CommandTarget,
     /// True if the reply carries the full log.
     pub verbose: bool,
     /// Merge instructions for a pull request whose changes are all applied.
-    pub merge: MergeWish,
+    pub merge: MergeOptions,
     /// Arguments for `terraform apply`, without blocked flags.
     pub extra_args: Vec<String>,
 }
@@ -40,7 +40,7 @@ pub struct ApplyCommand {
 /// Merge instructions of an `apply` comment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MergeWish {
+pub enum MergeOptions {
     /// The configuration of the repository decides.
     #[default]
     AsConfigured,
@@ -50,7 +50,7 @@ pub enum MergeWish {
     By(MergeMethod),
 }
 
-pub(super) static SPEC: Spec = Spec {
+pub(super) static SPEC: GrammarRow = GrammarRow {
     name: CommandName::Apply,
     about: "Make the planned changes.",
     operands: Operands::None,
@@ -64,41 +64,40 @@ pub(super) static SPEC: Spec = Spec {
     build,
 };
 
-fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
+fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, CommandFault> {
     Ok(Command::Apply(ApplyCommand {
-        target: Target::read(arguments, rules)?,
+        target: CommandTarget::read(arguments, rules)?,
         verbose: arguments.switch(&VERBOSE),
         merge: merge_wish(arguments, rules)?,
         extra_args: arguments.extra_texts(),
     }))
 }
 
-fn merge_wish(arguments: &Arguments, rules: &Rules<'_>) -> Result<MergeWish, Fault> {
+fn merge_wish(arguments: &Arguments, rules: &WordRules<'_>) -> Result<MergeOptions, CommandFault> {
     let never = arguments.switch(&NO_MERGE);
     let Some(word) = arguments.value(&METHOD) else {
         return Ok(if never {
-            MergeWish::Never
+            MergeOptions::Never
         } else {
-            MergeWish::AsConfigured
+            MergeOptions::AsConfigured
         });
     };
     if never {
-        return Err(Fault::at(
+        return Err(CommandFault::at(
             word,
-            Problem::Conflict {
+            FaultKind::Conflict {
                 one: &NO_MERGE,
                 other: &METHOD,
             },
         ));
     }
     if !rules.merge_methods {
-        return Err(Fault::at(word, Problem::NoMergeMethods));
+        return Err(CommandFault::at(word, FaultKind::NoMergeMethods));
     }
-    let method = word
-        .text
-        .parse()
-        .map_err(|error: UnknownMethod| Fault::bad_value(word, &METHOD, &error.to_string()))?;
-    Ok(MergeWish::By(method))
+    let method = word.text.parse().map_err(|error: UnknownMethod| {
+        CommandFault::bad_value(word, &METHOD, &error.to_string())
+    })?;
+    Ok(MergeOptions::By(method))
 }
 
 impl fmt::Display for ApplyCommand {
@@ -107,9 +106,9 @@ impl fmt::Display for ApplyCommand {
         self.target.print(&mut printer);
         printer.switch(&VERBOSE, self.verbose);
         match self.merge {
-            MergeWish::AsConfigured => {}
-            MergeWish::Never => printer.switch(&NO_MERGE, true),
-            MergeWish::By(method) => printer.value(&METHOD, method.as_str()),
+            MergeOptions::AsConfigured => {}
+            MergeOptions::Never => printer.switch(&NO_MERGE, true),
+            MergeOptions::By(method) => printer.value(&METHOD, method.as_str()),
         }
         printer.extra(&self.extra_args);
         printer.finish(f)

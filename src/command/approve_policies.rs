@@ -3,19 +3,19 @@
 use std::fmt;
 
 use super::Command;
-use super::flags::{Arguments, Flag};
-use super::mistake::Fault;
+use super::flags::{Arguments, CommandFlag};
+use super::mistake::CommandFault;
 use super::printer::Printer;
-use super::spec::{CommandName, Operands, Rules, Spec};
-use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
+use super::spec::{CommandName, GrammarRow, Operands, WordRules};
+use super::target::{CommandTarget, DIR, PROJECT, VERBOSE, WORKSPACE};
 
-static POLICY_SET: Flag = Flag {
+static POLICY_SET: CommandFlag = CommandFlag {
     long: "policy-set",
     short: None,
     value: Some("NAME"),
     about: "Only the policy set of this name.",
 };
-static CLEAR: Flag = Flag {
+static CLEAR: CommandFlag = CommandFlag {
     long: "clear-policy-approval",
     short: None,
     value: None,
@@ -26,7 +26,7 @@ static CLEAR: Flag = Flag {
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ApprovePoliciesCommand {
     /// Projects whose policies are approved.
-    pub target: Target,
+    pub target: CommandTarget,
     /// True if the reply carries the full log.
     pub verbose: bool,
     /// Name of the only policy set to approve, never empty; `None` means all of them.
@@ -35,7 +35,7 @@ pub struct ApprovePoliciesCommand {
     pub clear: bool,
 }
 
-pub(super) static SPEC: Spec = Spec {
+pub(super) static SPEC: GrammarRow = GrammarRow {
     name: CommandName::ApprovePolicies,
     about: "Approve plans whose policy checks failed; only for owners of the policies.",
     operands: Operands::None,
@@ -46,9 +46,9 @@ pub(super) static SPEC: Spec = Spec {
     build,
 };
 
-fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
+fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, CommandFault> {
     Ok(Command::ApprovePolicies(ApprovePoliciesCommand {
-        target: Target::read(arguments, rules)?,
+        target: CommandTarget::read(arguments, rules)?,
         verbose: arguments.switch(&VERBOSE),
         policy_set: arguments.value(&POLICY_SET).map(|word| word.text.clone()),
         clear: arguments.switch(&CLEAR),

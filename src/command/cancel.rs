@@ -3,17 +3,17 @@
 use std::fmt;
 
 use super::Command;
-use super::flags::Flag;
-use super::spec::{CommandName, Operands, Spec};
+use super::flags::CommandFlag;
+use super::spec::{CommandName, GrammarRow, Operands};
 
-static FORCE: Flag = Flag {
+static FORCE: CommandFlag = CommandFlag {
     long: "force",
     short: None,
     value: None,
     about: "Interrupt a running apply as well, which can leave its changes incomplete.",
 };
 
-pub(super) static SPEC: Spec = Spec {
+pub(super) static SPEC: GrammarRow = GrammarRow {
     name: CommandName::Cancel,
     about: "Stop the queued and running commands of this pull request.",
     operands: Operands::None,

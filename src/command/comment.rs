@@ -11,7 +11,7 @@ use pulldown_cmark::{Event, OffsetIter, Options, Parser, Tag, TagEnd};
 
 /// Reason why a comment is not a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ignored {
+pub enum IgnoredComment {
     /// The comment has no text.
     Empty,
     /// The first word does not address the bot.
@@ -38,7 +38,7 @@ pub enum Ignored {
     TooLong,
 }
 
-impl fmt::Display for Ignored {
+impl fmt::Display for IgnoredComment {
     /// Writes one clause for the page of deliveries.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -71,21 +71,21 @@ pub enum Formatting {
 
 /// The only line of a command comment.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct OnlyLine {
     /// Text of the line as typed, trimmed.
     pub text: String,
     /// First formatting that hides part of the text.
     pub formatting: Option<Formatting>,
 }
 
-impl Line {
-    fn verbatim(text: &str) -> Result<Self, Ignored> {
+impl OnlyLine {
+    fn verbatim(text: &str) -> Result<Self, IgnoredComment> {
         let text = text.trim();
         if text.is_empty() {
-            return Err(Ignored::Empty);
+            return Err(IgnoredComment::Empty);
         }
         if text.contains(['\n', '\r']) {
-            return Err(Ignored::SeveralLines);
+            return Err(IgnoredComment::SeveralLines);
         }
         Ok(Self {
             text: text.to_owned(),
@@ -95,19 +95,19 @@ impl Line {
 }
 
 /// Reads a comment as Markdown and returns its only line.
-pub(super) fn line(comment: &str) -> Result<Line, Ignored> {
+pub(super) fn line(comment: &str) -> Result<OnlyLine, IgnoredComment> {
     if comment.trim().is_empty() {
-        return Err(Ignored::Empty);
+        return Err(IgnoredComment::Empty);
     }
     let mut events = Parser::new_ext(comment, Options::ENABLE_TABLES).into_offset_iter();
     let Some((Event::Start(block), range)) = events.next() else {
-        return Err(Ignored::OtherMarkup);
+        return Err(IgnoredComment::OtherMarkup);
     };
     if let Some(reason) = talk(&block) {
         return Err(reason);
     }
     if !comment[..range.start].trim().is_empty() || !comment[range.end..].trim().is_empty() {
-        return Err(Ignored::SeveralLines);
+        return Err(IgnoredComment::SeveralLines);
     }
     if matches!(block, Tag::CodeBlock(_)) {
         code_block(events)
@@ -117,14 +117,14 @@ pub(super) fn line(comment: &str) -> Result<Line, Ignored> {
 }
 
 /// Returns the reason to ignore a comment that starts with this block.
-fn talk(block: &Tag<'_>) -> Option<Ignored> {
+fn talk(block: &Tag<'_>) -> Option<IgnoredComment> {
     Some(match block {
         Tag::Paragraph | Tag::CodeBlock(_) => return None,
-        Tag::BlockQuote(_) => Ignored::Quote,
-        Tag::List(_) => Ignored::List,
-        Tag::Heading { .. } => Ignored::Heading,
-        Tag::Table(_) => Ignored::Table,
-        Tag::HtmlBlock => Ignored::Html,
+        Tag::BlockQuote(_) => IgnoredComment::Quote,
+        Tag::List(_) => IgnoredComment::List,
+        Tag::Heading { .. } => IgnoredComment::Heading,
+        Tag::Table(_) => IgnoredComment::Table,
+        Tag::HtmlBlock => IgnoredComment::Html,
         Tag::Item
         | Tag::FootnoteDefinition(_)
         | Tag::DefinitionList
@@ -140,11 +140,11 @@ fn talk(block: &Tag<'_>) -> Option<Ignored> {
         | Tag::Subscript
         | Tag::Link { .. }
         | Tag::Image { .. }
-        | Tag::MetadataBlock(_) => Ignored::OtherMarkup,
+        | Tag::MetadataBlock(_) => IgnoredComment::OtherMarkup,
     })
 }
 
-fn code_block(events: OffsetIter<'_>) -> Result<Line, Ignored> {
+fn code_block(events: OffsetIter<'_>) -> Result<OnlyLine, IgnoredComment> {
     let inside = events.take_while(|(event, _)| !matches!(event, Event::End(TagEnd::CodeBlock)));
     let mut text = String::new();
     for (event, _) in inside {
@@ -152,37 +152,37 @@ fn code_block(events: OffsetIter<'_>) -> Result<Line, Ignored> {
             text.push_str(&part);
         }
     }
-    Line::verbatim(&text)
+    OnlyLine::verbatim(&text)
 }
 
-fn paragraph(source: &str, events: OffsetIter<'_>) -> Result<Line, Ignored> {
-    let line = Line::verbatim(source)?;
+fn paragraph(source: &str, events: OffsetIter<'_>) -> Result<OnlyLine, IgnoredComment> {
+    let line = OnlyLine::verbatim(source)?;
     let mut inline = events
         .map(|(event, _)| event)
         .take_while(|event| *event != Event::End(TagEnd::Paragraph));
-    let first = inline.next().ok_or(Ignored::Empty)?;
+    let first = inline.next().ok_or(IgnoredComment::Empty)?;
     match formatting(&first) {
         Some(Formatting::Code) => return only_code(&first, inline.next().is_none()),
-        Some(Formatting::Link) => return Err(Ignored::Link),
-        Some(Formatting::Html) => return Err(Ignored::Html),
+        Some(Formatting::Link) => return Err(IgnoredComment::Link),
+        Some(Formatting::Html) => return Err(IgnoredComment::Html),
         None => {}
     }
     if let Some(kind) = inline.find_map(|event| formatting(&event)) {
-        return Ok(Line {
+        return Ok(OnlyLine {
             formatting: Some(kind),
             ..line
         });
     }
     // A backtick without a partner is not code. Atlantis drops such backticks at both ends, because people mistype
     // them.
-    Line::verbatim(line.text.trim_matches('`'))
+    OnlyLine::verbatim(line.text.trim_matches('`'))
 }
 
-fn only_code(event: &Event<'_>, alone: bool) -> Result<Line, Ignored> {
+fn only_code(event: &Event<'_>, alone: bool) -> Result<OnlyLine, IgnoredComment> {
     if let (Event::Code(text), true) = (event, alone) {
-        Line::verbatim(text)
+        OnlyLine::verbatim(text)
     } else {
-        Err(Ignored::CodeAmongText)
+        Err(IgnoredComment::CodeAmongText)
     }
 }
 
@@ -203,14 +203,14 @@ mod tests {
     use super::*;
 
     fn runs(comment: &str) {
-        let expected = Line {
+        let expected = OnlyLine {
             text: "lockkeeper plan".to_owned(),
             formatting: None,
         };
         assert_eq!(line(comment), Ok(expected), "{comment:?}");
     }
 
-    fn ignored(comment: &str, reason: Ignored) {
+    fn ignored(comment: &str, reason: IgnoredComment) {
         assert_eq!(line(comment), Err(reason), "{comment:?}");
     }
 
@@ -265,72 +265,84 @@ mod tests {
 
     #[test]
     fn command_in_code_together_with_other_text_is_ignored() {
-        ignored("`lockkeeper plan` please", Ignored::CodeAmongText);
+        ignored("`lockkeeper plan` please", IgnoredComment::CodeAmongText);
         ignored(
             "`lockkeeper plan` `lockkeeper apply`",
-            Ignored::CodeAmongText,
+            IgnoredComment::CodeAmongText,
         );
-        ignored("```\nlockkeeper plan\n```\nplease", Ignored::SeveralLines);
-        ignored("please\n```\nlockkeeper plan\n```", Ignored::SeveralLines);
-        ignored("text\n\n    lockkeeper plan", Ignored::SeveralLines);
+        ignored(
+            "```\nlockkeeper plan\n```\nplease",
+            IgnoredComment::SeveralLines,
+        );
+        ignored(
+            "please\n```\nlockkeeper plan\n```",
+            IgnoredComment::SeveralLines,
+        );
+        ignored("text\n\n    lockkeeper plan", IgnoredComment::SeveralLines);
     }
 
     #[test]
     fn second_line_in_a_code_block_is_ignored() {
         ignored(
             "```\nlockkeeper plan\nlockkeeper apply\n```",
-            Ignored::SeveralLines,
+            IgnoredComment::SeveralLines,
         );
         ignored(
             "    lockkeeper plan\n    lockkeeper apply",
-            Ignored::SeveralLines,
+            IgnoredComment::SeveralLines,
         );
-        ignored("```\n```", Ignored::Empty);
+        ignored("```\n```", IgnoredComment::Empty);
     }
 
     #[test]
     fn command_in_a_quote_is_ignored() {
-        ignored("> lockkeeper plan", Ignored::Quote);
-        ignored("> lockkeeper plan\n\nlockkeeper apply", Ignored::Quote);
-        ignored("> ```\n> lockkeeper plan\n> ```", Ignored::Quote);
+        ignored("> lockkeeper plan", IgnoredComment::Quote);
+        ignored(
+            "> lockkeeper plan\n\nlockkeeper apply",
+            IgnoredComment::Quote,
+        );
+        ignored("> ```\n> lockkeeper plan\n> ```", IgnoredComment::Quote);
     }
 
     #[test]
     fn command_in_a_link_is_ignored() {
-        ignored("[lockkeeper plan](https://example.org)", Ignored::Link);
+        ignored(
+            "[lockkeeper plan](https://example.org)",
+            IgnoredComment::Link,
+        );
         ignored(
             "![lockkeeper plan](https://example.org/x.png)",
-            Ignored::Link,
+            IgnoredComment::Link,
         );
         ignored(
             "[lockkeeper plan]: https://example.org",
-            Ignored::OtherMarkup,
+            IgnoredComment::OtherMarkup,
         );
     }
 
     #[test]
     fn command_in_html_is_ignored() {
-        ignored("<!-- lockkeeper plan -->", Ignored::Html);
-        ignored("<div>\nlockkeeper plan\n</div>", Ignored::Html);
-        ignored("<b>lockkeeper plan</b>", Ignored::Html);
+        ignored("<!-- lockkeeper plan -->", IgnoredComment::Html);
+        ignored("<div>\nlockkeeper plan\n</div>", IgnoredComment::Html);
+        ignored("<b>lockkeeper plan</b>", IgnoredComment::Html);
         ignored(
             "<details><summary>x</summary>\n\nlockkeeper plan\n\n</details>",
-            Ignored::Html,
+            IgnoredComment::Html,
         );
     }
 
     #[test]
     fn command_in_a_table_is_ignored() {
-        ignored("| lockkeeper plan |\n|---|\n| x |", Ignored::Table);
+        ignored("| lockkeeper plan |\n|---|\n| x |", IgnoredComment::Table);
     }
 
     #[test]
     fn command_in_a_list_or_heading_is_ignored() {
-        ignored("- lockkeeper plan", Ignored::List);
-        ignored("1. lockkeeper plan", Ignored::List);
-        ignored("# lockkeeper plan", Ignored::Heading);
-        ignored("lockkeeper plan\n===", Ignored::Heading);
-        ignored("---", Ignored::OtherMarkup);
+        ignored("- lockkeeper plan", IgnoredComment::List);
+        ignored("1. lockkeeper plan", IgnoredComment::List);
+        ignored("# lockkeeper plan", IgnoredComment::Heading);
+        ignored("lockkeeper plan\n===", IgnoredComment::Heading);
+        ignored("---", IgnoredComment::OtherMarkup);
     }
 
     #[test]
@@ -347,7 +359,7 @@ mod tests {
             assert!(
                 matches!(
                     line(comment),
-                    Err(Ignored::SeveralLines | Ignored::OtherMarkup)
+                    Err(IgnoredComment::SeveralLines | IgnoredComment::OtherMarkup)
                 ),
                 "{comment:?}"
             );
@@ -360,7 +372,7 @@ mod tests {
             "lockkeeper plan -d mod*/a*/my_dir_x -- -target='a[\"b\"]' -var x=<1 https://x.org";
         assert_eq!(
             line(text),
-            Ok(Line {
+            Ok(OnlyLine {
                 text: text.to_owned(),
                 formatting: None
             })

@@ -4,19 +4,19 @@ use std::fmt;
 
 use super::Command;
 use super::flags::Arguments;
-use super::mistake::Fault;
+use super::mistake::CommandFault;
 use super::printer::Printer;
-use super::spec::{CommandName, Operands, Rules, Spec};
-use super::target::{DIR, PROJECT, Target, WORKSPACE};
+use super::spec::{CommandName, GrammarRow, Operands, WordRules};
+use super::target::{CommandTarget, DIR, PROJECT, WORKSPACE};
 
 /// The `explain` command, which shows the projects that a plan would cover, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ExplainCommand {
     /// Projects that the command explains.
-    pub target: Target,
+    pub target: CommandTarget,
 }
 
-pub(super) static SPEC: Spec = Spec {
+pub(super) static SPEC: GrammarRow = GrammarRow {
     name: CommandName::Explain,
     about: "Show which projects would be planned, by which rule, and why the others would not.",
     operands: Operands::None,
@@ -31,9 +31,9 @@ pub(super) static SPEC: Spec = Spec {
     build,
 };
 
-fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
+fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, CommandFault> {
     Ok(Command::Explain(ExplainCommand {
-        target: Target::read(arguments, rules)?,
+        target: CommandTarget::read(arguments, rules)?,
     }))
 }
 

@@ -49,7 +49,7 @@ impl Form {
 }
 
 /// One row of the table of flags that comments may give.
-struct Row {
+struct FlagRow {
     name: &'static str,
     form: Form,
     commands: &'static [CommandName],
@@ -57,8 +57,8 @@ struct Row {
     only: Option<Distribution>,
 }
 
-const fn both(name: &'static str, form: Form, commands: &'static [CommandName]) -> Row {
-    Row {
+const fn both(name: &'static str, form: Form, commands: &'static [CommandName]) -> FlagRow {
+    FlagRow {
         name,
         form,
         commands,
@@ -66,8 +66,8 @@ const fn both(name: &'static str, form: Form, commands: &'static [CommandName]) 
     }
 }
 
-const fn of_opentofu(name: &'static str, form: Form, commands: &'static [CommandName]) -> Row {
-    Row {
+const fn of_opentofu(name: &'static str, form: Form, commands: &'static [CommandName]) -> FlagRow {
+    FlagRow {
         name,
         form,
         commands,
@@ -79,7 +79,7 @@ const fn of_opentofu(name: &'static str, form: Form, commands: &'static [Command
 ///
 /// An apply takes a plan as it is, so no flag for `apply` can change the result. Variables are excluded too, because
 /// a plan does not contain the values of ephemeral ones.
-const ROWS: [Row; 14] = [
+const ROWS: [FlagRow; 14] = [
     both("compact-warnings", Word, &[Plan, Apply, Import]),
     of_opentofu("concise", Word, &[Plan, Apply]),
     both("destroy", Switch, &[Plan]),

@@ -9,13 +9,13 @@
 //! - a long flag with one dash (`-workspace=x` would be workspace `orkspace=x`)
 //! - a Terraform flag before `--` (`-destroy` would be directory `estroy`)
 
-use super::mistake::{Fault, Problem};
-use super::split::Word;
+use super::mistake::{CommandFault, FaultKind};
+use super::split::SplitWord;
 use super::suggest::nearest;
 
 /// Spelling of a flag and its line in the help text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Flag {
+pub(super) struct CommandFlag {
     /// Name after two dashes.
     pub long: &'static str,
     /// Letter after one dash.
@@ -27,7 +27,7 @@ pub(super) struct Flag {
 }
 
 /// The `--help` flag, which every command has.
-pub(super) static HELP: Flag = Flag {
+pub(super) static HELP: CommandFlag = CommandFlag {
     long: "help",
     short: Some('h'),
     value: None,
@@ -40,19 +40,19 @@ const TERRAFORM_FLAGS: [&str; 4] = ["destroy", "detailed-exitcode", "parallelism
 /// Words after the name of a command, sorted into flags, operands and extra arguments.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
-    values: Vec<(&'static Flag, Word)>,
-    switches: Vec<(&'static Flag, bool)>,
+    values: Vec<(&'static CommandFlag, SplitWord)>,
+    switches: Vec<(&'static CommandFlag, bool)>,
     /// Words before `--` that are not flags.
-    pub operands: Vec<Word>,
+    pub operands: Vec<SplitWord>,
     /// All words that follow `--`.
-    pub extra: Vec<Word>,
+    pub extra: Vec<SplitWord>,
     /// The separator `--`, if the line has one.
-    pub separator: Option<Word>,
+    pub separator: Option<SplitWord>,
 }
 
 impl Arguments {
     /// Returns the value of a flag; the last one counts.
-    pub fn value(&self, flag: &'static Flag) -> Option<&Word> {
+    pub fn value(&self, flag: &'static CommandFlag) -> Option<&SplitWord> {
         self.values
             .iter()
             .rev()
@@ -61,7 +61,7 @@ impl Arguments {
     }
 
     /// Returns true if a switch is on; the last one counts.
-    pub fn switch(&self, flag: &'static Flag) -> bool {
+    pub fn switch(&self, flag: &'static CommandFlag) -> bool {
         self.switches
             .iter()
             .rev()
@@ -76,8 +76,11 @@ impl Arguments {
 }
 
 /// Reads the words after the name of a command with the flags of that command.
-pub(super) fn read(words: &[Word], flags: &[&'static Flag]) -> Result<Arguments, Fault> {
-    let mut reader = Reader {
+pub(super) fn read(
+    words: &[SplitWord],
+    flags: &[&'static CommandFlag],
+) -> Result<Arguments, CommandFault> {
+    let mut reader = FlagReader {
         words: words.iter(),
         flags,
         arguments: Arguments::default(),
@@ -98,14 +101,14 @@ pub(super) fn read(words: &[Word], flags: &[&'static Flag]) -> Result<Arguments,
     Ok(reader.arguments)
 }
 
-struct Reader<'a> {
-    words: std::slice::Iter<'a, Word>,
-    flags: &'a [&'static Flag],
+struct FlagReader<'a> {
+    words: std::slice::Iter<'a, SplitWord>,
+    flags: &'a [&'static CommandFlag],
     arguments: Arguments,
 }
 
-impl Reader<'_> {
-    fn long(&mut self, word: &Word, text: &str) -> Result<(), Fault> {
+impl FlagReader<'_> {
+    fn long(&mut self, word: &SplitWord, text: &str) -> Result<(), CommandFault> {
         let (name, value) = text
             .split_once('=')
             .map_or((text, None), |(name, value)| (name, Some(value)));
@@ -118,7 +121,7 @@ impl Reader<'_> {
     }
 
     /// Reads a word with one dash: a cluster of switches, whose last one may take a value.
-    fn short(&mut self, word: &Word, cluster: &str) -> Result<(), Fault> {
+    fn short(&mut self, word: &SplitWord, cluster: &str) -> Result<(), CommandFault> {
         let name = cluster.split_once('=').map_or(cluster, |(name, _)| name);
         if self.flags.iter().any(|flag| flag.long == name) || TERRAFORM_FLAGS.contains(&name) {
             return Err(self.unknown(word, name));
@@ -141,12 +144,17 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn take(&mut self, word: &Word, flag: &'static Flag, glued: Option<&str>) -> Result<(), Fault> {
+    fn take(
+        &mut self,
+        word: &SplitWord,
+        flag: &'static CommandFlag,
+        glued: Option<&str>,
+    ) -> Result<(), CommandFault> {
         if flag.value.is_none() {
             let on = switch_value(glued).ok_or_else(|| {
-                Fault::at(
+                CommandFault::at(
                     word,
-                    Problem::NotABoolean {
+                    FaultKind::NotABoolean {
                         flag,
                         value: glued.unwrap_or_default().to_owned(),
                     },
@@ -156,29 +164,29 @@ impl Reader<'_> {
             return Ok(());
         }
         let value = match glued {
-            Some(text) => Word {
+            Some(text) => SplitWord {
                 text: text.to_owned(),
                 span: word.span.clone(),
             },
             None => self
                 .next_value()
-                .ok_or_else(|| Fault::at(word, Problem::MissingValue { flag }))?,
+                .ok_or_else(|| CommandFault::at(word, FaultKind::MissingValue { flag }))?,
         };
         if value.text.is_empty() {
-            return Err(Fault::at(&value, Problem::MissingValue { flag }));
+            return Err(CommandFault::at(&value, FaultKind::MissingValue { flag }));
         }
         self.arguments.values.push((flag, value));
         Ok(())
     }
 
     /// Returns the next word, unless it is clearly the next flag.
-    fn next_value(&mut self) -> Option<Word> {
+    fn next_value(&mut self) -> Option<SplitWord> {
         let next = self.words.as_slice().first()?;
         let name = next
             .text
             .split_once('=')
             .map_or(next.text.as_str(), |(name, _)| name);
-        let is_flag = |flag: &&Flag| {
+        let is_flag = |flag: &&CommandFlag| {
             name.strip_prefix("--") == Some(flag.long)
                 || flag
                     .short
@@ -190,15 +198,15 @@ impl Reader<'_> {
         self.words.next().cloned()
     }
 
-    fn unknown(&self, word: &Word, name: &str) -> Fault {
+    fn unknown(&self, word: &SplitWord, name: &str) -> CommandFault {
         let nearest = if TERRAFORM_FLAGS.contains(&name) {
             None
         } else {
             nearest(name, self.flags.iter().map(|flag| flag.long)).map(|long| format!("--{long}"))
         };
-        Fault::at(
+        CommandFault::at(
             word,
-            Problem::UnknownFlag {
+            FaultKind::UnknownFlag {
                 flag: word.text.clone(),
                 nearest,
             },
@@ -220,30 +228,30 @@ mod tests {
     use super::super::split::split;
     use super::*;
 
-    static DIR: Flag = Flag {
+    static DIR: CommandFlag = CommandFlag {
         long: "dir",
         short: Some('d'),
         value: Some("DIR"),
         about: "",
     };
-    static WORKSPACE: Flag = Flag {
+    static WORKSPACE: CommandFlag = CommandFlag {
         long: "workspace",
         short: Some('w'),
         value: Some("NAME"),
         about: "",
     };
-    static LOUD: Flag = Flag {
+    static LOUD: CommandFlag = CommandFlag {
         long: "loud",
         short: Some('l'),
         value: None,
         about: "",
     };
 
-    fn parse(line: &str) -> Result<Arguments, Fault> {
+    fn parse(line: &str) -> Result<Arguments, CommandFault> {
         read(&split(line).unwrap(), &[&DIR, &WORKSPACE, &LOUD, &HELP])
     }
 
-    fn problem(line: &str) -> Problem {
+    fn problem(line: &str) -> FaultKind {
         parse(line).expect_err(line).problem
     }
 
@@ -285,7 +293,7 @@ mod tests {
         }
         assert_eq!(
             problem("--loud=often"),
-            Problem::NotABoolean {
+            FaultKind::NotABoolean {
                 flag: &LOUD,
                 value: "often".into()
             }
@@ -295,7 +303,7 @@ mod tests {
     #[test]
     fn flags_and_operands_mix_until_two_dashes() {
         let arguments = parse("a -d x - b -- -d y --").unwrap();
-        let texts = |words: &[Word]| {
+        let texts = |words: &[SplitWord]| {
             words
                 .iter()
                 .map(|word| word.text.clone())
@@ -319,7 +327,7 @@ mod tests {
         ] {
             assert_eq!(
                 problem(line),
-                Problem::MissingValue { flag: &DIR },
+                FaultKind::MissingValue { flag: &DIR },
                 "{line}"
             );
         }
@@ -342,7 +350,7 @@ mod tests {
             let flag = line.split(' ').next().unwrap().to_owned();
             assert_eq!(
                 problem(line),
-                Problem::UnknownFlag {
+                FaultKind::UnknownFlag {
                     flag,
                     nearest: nearest.map(str::to_owned)
                 },

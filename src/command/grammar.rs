@@ -1,23 +1,23 @@
 //! Turns the raw text of a comment into a command, an answer, or silence.
 
 use super::Command;
-use super::comment::{self, Ignored, Line};
+use super::comment::{self, IgnoredComment, OnlyLine};
 use super::extra::ExtraArgs;
 use super::help;
-use super::mistake::{Fault, Mistake, Problem, Scene};
-use super::names::{Address, Names, reads_like_a_command};
+use super::mistake::{CommandFault, FaultKind, Mistake, MistakeContext};
+use super::names::{Address, BotNames, reads_like_a_command};
 use super::quote::MUTED_AT;
-use super::spec::{CommandName, Rules, Spec};
-use super::split::{SplitError, Word, split};
+use super::spec::{CommandName, GrammarRow, WordRules};
+use super::split::{SplitError, SplitWord, split};
 use super::suggest::nearest;
 use crate::model::is_hidden;
 
 /// Result of reading a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Reading {
+pub enum CommentReading {
     /// The comment is not for the bot, which does not answer.
-    Ignored(Ignored),
+    Ignored(IgnoredComment),
     /// The comment is a command to run.
     Command(Command),
     /// The comment is for the bot, but wrong. The bot answers with [`Mistake::markdown`] and runs nothing.
@@ -27,7 +27,7 @@ pub enum Reading {
 /// Names, commands and arguments that this server accepts on one forge.
 #[derive(Clone, Debug)]
 pub struct Grammar {
-    names: Names,
+    names: BotNames,
     allowed: Vec<CommandName>,
     extra: ExtraArgs,
     merge_methods: bool,
@@ -41,7 +41,7 @@ impl Grammar {
     pub const MAX_WORDS: usize = 512;
 
     /// Allows `plan`, `apply` and `unlock`, the extra arguments of the table, and a merge method in comments.
-    pub fn new(names: Names) -> Self {
+    pub fn new(names: BotNames) -> Self {
         let grammar = Self {
             names,
             allowed: Vec::new(),
@@ -82,13 +82,13 @@ impl Grammar {
     }
 
     /// Reads a comment. The caller first checks with [`Self::is_own`] that the bot did not write it.
-    pub fn read(&self, comment: &str) -> Reading {
+    pub fn read(&self, comment: &str) -> CommentReading {
         if comment.len() > Self::MAX_BYTES {
             return self.too_long(comment);
         }
         let line = match comment::line(&comment.replace(MUTED_AT, "@")) {
             Ok(line) => line,
-            Err(reason) => return Reading::Ignored(reason),
+            Err(reason) => return CommentReading::Ignored(reason),
         };
         let mut words = line.text.split_whitespace();
         let first = words.next().unwrap_or_default();
@@ -97,13 +97,13 @@ impl Grammar {
             Address::Name => self.command(&line),
             Address::Everyday if like_a_command => self.command(&line),
             Address::Mistaken if like_a_command => {
-                let fault = Fault::nowhere(Problem::OtherName {
+                let fault = CommandFault::nowhere(FaultKind::OtherName {
                     typed: first.to_owned(),
                 });
                 self.mistake(&line.text, None, &fault)
             }
             Address::Everyday | Address::Mistaken | Address::Stranger => {
-                Reading::Ignored(Ignored::NotForUs)
+                CommentReading::Ignored(IgnoredComment::NotForUs)
             }
         }
     }
@@ -133,47 +133,47 @@ impl Grammar {
 
     /// Answers a comment over the limit only if it clearly addresses the bot, because long comments are mostly prose or
     /// logs.
-    fn too_long(&self, comment: &str) -> Reading {
+    fn too_long(&self, comment: &str) -> CommentReading {
         let text = comment.trim();
         let first = text.split_whitespace().next().unwrap_or_default();
         if text.contains('\n') || self.names.address(first) != Address::Name {
-            return Reading::Ignored(Ignored::TooLong);
+            return CommentReading::Ignored(IgnoredComment::TooLong);
         }
         self.mistake(
             "",
             None,
-            &Fault::nowhere(Problem::TooLong {
+            &CommandFault::nowhere(FaultKind::TooLong {
                 limit: Self::MAX_BYTES,
             }),
         )
     }
 
-    fn command(&self, line: &Line) -> Reading {
+    fn command(&self, line: &OnlyLine) -> CommentReading {
         match self
             .words(line)
             .map_err(|fault| (None, fault))
             .and_then(|words| self.parse(&words))
         {
-            Ok(command) => Reading::Command(command),
+            Ok(command) => CommentReading::Command(command),
             Err((spec, fault)) => self.mistake(&line.text, spec, &fault),
         }
     }
 
     /// Splits the line into words and drops the name of the bot.
-    fn words(&self, line: &Line) -> Result<Vec<Word>, Fault> {
+    fn words(&self, line: &OnlyLine) -> Result<Vec<SplitWord>, CommandFault> {
         if let Some(formatting) = line.formatting {
-            return Err(Fault::nowhere(Problem::Formatted(formatting)));
+            return Err(CommandFault::nowhere(FaultKind::Formatted(formatting)));
         }
         if let Some((at, character)) = line.text.char_indices().find(|(_, c)| is_hidden(*c)) {
-            return Err(Fault::within(
+            return Err(CommandFault::within(
                 at,
                 character.len_utf8(),
-                Problem::Hidden { character },
+                FaultKind::Hidden { character },
             ));
         }
         let mut words = split(&line.text).map_err(|error| self.not_split(&line.text, error))?;
         if words.len() > Self::MAX_WORDS {
-            return Err(Fault::nowhere(Problem::TooManyWords {
+            return Err(CommandFault::nowhere(FaultKind::TooManyWords {
                 limit: Self::MAX_WORDS,
             }));
         }
@@ -182,7 +182,7 @@ impl Grammar {
     }
 
     /// Reports an unknown command where an apostrophe in a sentence ("lockkeeper doesn't …") is no open quotation.
-    fn not_split(&self, line: &str, error: SplitError) -> Fault {
+    fn not_split(&self, line: &str, error: SplitError) -> CommandFault {
         let rest = line
             .trim_start_matches(|c: char| !c.is_whitespace())
             .trim_start();
@@ -193,7 +193,7 @@ impl Grammar {
             .is_err()
         {
             let start = line.len() - rest.len();
-            return self.unknown_command(&Word {
+            return self.unknown_command(&SplitWord {
                 text: second.to_owned(),
                 span: start..start + second.len(),
             });
@@ -201,10 +201,13 @@ impl Grammar {
         let at = match error {
             SplitError::Quote { at, .. } | SplitError::Backslash { at } => at,
         };
-        Fault::within(at, 1, Problem::Split(error))
+        CommandFault::within(at, 1, FaultKind::Split(error))
     }
 
-    fn parse(&self, words: &[Word]) -> Result<Command, (Option<&'static Spec>, Fault)> {
+    fn parse(
+        &self,
+        words: &[SplitWord],
+    ) -> Result<Command, (Option<&'static GrammarRow>, CommandFault)> {
         let Some((name, rest)) = words.split_first() else {
             return Ok(Command::Help(help::HelpCommand::default()));
         };
@@ -219,9 +222,9 @@ impl Grammar {
             return Ok(Command::Help(help::read(rest, |topic| self.allows(topic))));
         }
         if !self.allows(known) {
-            return Err((None, Fault::at(name, not_allowed(known))));
+            return Err((None, CommandFault::at(name, not_allowed(known))));
         }
-        let rules = Rules {
+        let rules = WordRules {
             extra: &self.extra,
             merge_methods: self.merge_methods,
             regexp: self.regexp,
@@ -232,34 +235,39 @@ impl Grammar {
             .map_err(|fault| (Some(known.spec()), fault))
     }
 
-    fn unknown_command(&self, word: &Word) -> Fault {
+    fn unknown_command(&self, word: &SplitWord) -> CommandFault {
         let near = nearest(&word.text, self.allowed.iter().map(|name| name.as_str()));
         let nearest = near.and_then(|name| name.parse().ok());
-        Fault::at(
+        CommandFault::at(
             word,
-            Problem::UnknownCommand {
+            FaultKind::UnknownCommand {
                 typed: word.text.clone(),
                 nearest,
             },
         )
     }
 
-    fn mistake(&self, line: &str, spec: Option<&'static Spec>, fault: &Fault) -> Reading {
-        let scene = Scene {
+    fn mistake(
+        &self,
+        line: &str,
+        spec: Option<&'static GrammarRow>,
+        fault: &CommandFault,
+    ) -> CommentReading {
+        let scene = MistakeContext {
             line,
             executable: self.names.primary(),
             allowed: &self.allowed,
             spec,
         };
-        Reading::Mistake(scene.mistake(fault))
+        CommentReading::Mistake(scene.mistake(fault))
     }
 }
 
 /// Distinguishes a command that the administrator disabled from one that this version does not have yet.
-fn not_allowed(name: CommandName) -> Problem {
+fn not_allowed(name: CommandName) -> FaultKind {
     if CommandName::HERE.contains(&name) {
-        Problem::NotAllowed { name }
+        FaultKind::NotAllowed { name }
     } else {
-        Problem::NotHere { name }
+        FaultKind::NotHere { name }
     }
 }

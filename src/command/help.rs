@@ -9,8 +9,8 @@ use std::fmt::{self, Write as _};
 use super::Command;
 use super::flags::HELP;
 use super::quote::fence;
-use super::spec::{CommandName, Operands, Spec};
-use super::split::Word;
+use super::spec::{CommandName, GrammarRow, Operands};
+use super::split::SplitWord;
 
 /// The `help` command, which shows all commands or the usage of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -19,7 +19,7 @@ pub struct HelpCommand {
     pub topic: Option<CommandName>,
 }
 
-pub(super) static SPEC: Spec = Spec {
+pub(super) static SPEC: GrammarRow = GrammarRow {
     name: CommandName::Help,
     about: "Show this overview, or the usage of one command.",
     operands: Operands::None,
@@ -31,7 +31,7 @@ pub(super) static SPEC: Spec = Spec {
 };
 
 /// Reads the topic and never fails: words that name no command lead to the overview.
-pub(super) fn read(words: &[Word], may: impl Fn(CommandName) -> bool) -> HelpCommand {
+pub(super) fn read(words: &[SplitWord], may: impl Fn(CommandName) -> bool) -> HelpCommand {
     let topic = words.first().and_then(|word| word.text.parse().ok());
     HelpCommand {
         topic: topic.filter(|name| may(*name)),

@@ -4,16 +4,16 @@ use std::fmt;
 
 use super::Command;
 use super::flags::Arguments;
-use super::mistake::{Fault, Problem};
+use super::mistake::{CommandFault, FaultKind};
 use super::printer::Printer;
-use super::spec::{CommandName, Operands, Rules, Spec};
-use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
+use super::spec::{CommandName, GrammarRow, Operands, WordRules};
+use super::target::{CommandTarget, DIR, PROJECT, VERBOSE, WORKSPACE};
 
 /// The `import` command, which adds an existing object to the state.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ImportCommand {
     /// Project that receives the resource.
-    pub target: Target,
+    pub target: CommandTarget,
     /// True if the reply carries the full log.
     pub verbose: bool,
     /// Address of the resource in the configuration.
@@ -35,7 +35,7 @@ impl ImportCommand {
     }
 }
 
-pub(super) static SPEC: Spec = Spec {
+pub(super) static SPEC: GrammarRow = GrammarRow {
     name: CommandName::Import,
     about: "Import an existing resource into the state of one project.",
     operands: Operands::Each(&["ADDRESS", "ID"]),
@@ -49,12 +49,14 @@ pub(super) static SPEC: Spec = Spec {
     build,
 };
 
-fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
+fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, CommandFault> {
     let [address, id] = arguments.operands.as_slice() else {
-        return Err(Fault::nowhere(Problem::MissingOperand { name: "ADDRESS" }));
+        return Err(CommandFault::nowhere(FaultKind::MissingOperand {
+            name: "ADDRESS",
+        }));
     };
     Ok(Command::Import(ImportCommand {
-        target: Target::read(arguments, rules)?,
+        target: CommandTarget::read(arguments, rules)?,
         verbose: arguments.switch(&VERBOSE),
         address: address.text.clone(),
         id: id.text.clone(),

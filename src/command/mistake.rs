@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use super::comment::Formatting;
 use super::extra::{RefusedArg, is_dash};
-use super::flags::Flag;
+use super::flags::CommandFlag;
 use super::quote::{code, copyable, fence, pointed};
-use super::spec::{CommandName, Operands, Spec};
-use super::split::{SplitError, Word};
+use super::spec::{CommandName, GrammarRow, Operands};
+use super::split::{SplitError, SplitWord};
 
 /// A comment for the bot that is not a valid command, with the reply that says why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +37,13 @@ impl fmt::Display for Mistake {
 
 /// A problem and its places in the line, in bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub problem: Problem,
+pub(super) struct CommandFault {
+    pub problem: FaultKind,
     pub places: Vec<Range<usize>>,
 }
 
-impl Fault {
-    pub fn at(word: &Word, problem: Problem) -> Self {
+impl CommandFault {
+    pub fn at(word: &SplitWord, problem: FaultKind) -> Self {
         Self {
             problem,
             places: vec![word.span.clone()],
@@ -51,9 +51,9 @@ impl Fault {
     }
 
     /// Marks the `len` bytes that start at `at`.
-    pub fn within(at: usize, len: usize, problem: Problem) -> Self {
+    pub fn within(at: usize, len: usize, problem: FaultKind) -> Self {
         Self::at(
-            &Word {
+            &SplitWord {
                 text: String::new(),
                 span: at..at + len,
             },
@@ -61,7 +61,7 @@ impl Fault {
         )
     }
 
-    pub fn nowhere(problem: Problem) -> Self {
+    pub fn nowhere(problem: FaultKind) -> Self {
         Self {
             problem,
             places: Vec::new(),
@@ -70,10 +70,10 @@ impl Fault {
 
     /// Reports an invalid value. `rule` describes a valid one; the text is our own and contains nothing that was
     /// typed.
-    pub fn bad_value(word: &Word, flag: &'static Flag, rule: &str) -> Self {
+    pub fn bad_value(word: &SplitWord, flag: &'static CommandFlag, rule: &str) -> Self {
         Self::at(
             word,
-            Problem::BadValue {
+            FaultKind::BadValue {
                 flag,
                 value: word.text.clone(),
                 rule: rule.to_owned(),
@@ -84,7 +84,7 @@ impl Fault {
 
 /// Kind of a fault. Texts are as typed and not safe to show.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Problem {
+pub(super) enum FaultKind {
     /// The comment starts with the name of a tool or a misspelled name of the bot.
     OtherName { typed: String },
     /// The whole comment is longer than the limit in bytes.
@@ -112,12 +112,15 @@ pub(super) enum Problem {
         nearest: Option<String>,
     },
     /// A switch has a value that is neither true nor false.
-    NotABoolean { flag: &'static Flag, value: String },
+    NotABoolean {
+        flag: &'static CommandFlag,
+        value: String,
+    },
     /// A flag lacks its value.
-    MissingValue { flag: &'static Flag },
+    MissingValue { flag: &'static CommandFlag },
     /// A flag has an invalid value.
     BadValue {
-        flag: &'static Flag,
+        flag: &'static CommandFlag,
         value: String,
         rule: String,
     },
@@ -129,8 +132,8 @@ pub(super) enum Problem {
     NotTheWord { given: String, word: &'static str },
     /// Two flags exclude each other.
     Conflict {
-        one: &'static Flag,
-        other: &'static Flag,
+        one: &'static CommandFlag,
+        other: &'static CommandFlag,
     },
     /// The forge does not accept a merge method.
     NoMergeMethods,
@@ -140,7 +143,7 @@ pub(super) enum Problem {
     ExtraArgument(RefusedArg),
 }
 
-impl Problem {
+impl FaultKind {
     fn reason(&self) -> &'static str {
         match self {
             Self::OtherName { .. } => "other_name",
@@ -165,7 +168,7 @@ impl Problem {
 }
 
 /// Context that a reply needs besides the fault.
-pub(super) struct Scene<'a> {
+pub(super) struct MistakeContext<'a> {
     /// Line as it was typed.
     pub line: &'a str,
     /// Name of the bot.
@@ -173,17 +176,17 @@ pub(super) struct Scene<'a> {
     /// Commands that are allowed here, `help` included.
     pub allowed: &'a [CommandName],
     /// Requested command, if known.
-    pub spec: Option<&'static Spec>,
+    pub spec: Option<&'static GrammarRow>,
 }
 
-impl Scene<'_> {
+impl MistakeContext<'_> {
     /// Writes the reply to a fault.
-    pub fn mistake(&self, fault: &Fault) -> Mistake {
+    pub fn mistake(&self, fault: &CommandFault) -> Mistake {
         let mut parts = vec![format!(
             "**Nothing was run**: {}",
             self.sentence(&fault.problem)
         )];
-        if let Problem::OtherName { .. } = fault.problem {
+        if let FaultKind::OtherName { .. } = fault.problem {
             parts.extend(copyable(&self.corrected()));
         } else if !self.line.is_empty() {
             parts.push(pointed(self.line, &fault.places));
@@ -214,44 +217,44 @@ impl Scene<'_> {
         }
     }
 
-    fn sentence(&self, problem: &Problem) -> String {
+    fn sentence(&self, problem: &FaultKind) -> String {
         match problem {
-            Problem::OtherName { typed } => self.other_name(typed),
-            Problem::TooLong { limit } => format!("a comment with a command may have at most {limit} bytes."),
-            Problem::TooManyWords { limit } => format!("a command may have at most {limit} words."),
-            Problem::Hidden { character } => hidden(*character),
-            Problem::Formatted(formatting) => formatted(*formatting),
-            Problem::Split(error) => not_closed(error),
-            Problem::UnknownCommand { typed, nearest } => self.unknown_command(typed, *nearest),
-            Problem::NotAllowed { name } => self.not_allowed(*name),
-            Problem::NotHere { name } => {
+            FaultKind::OtherName { typed } => self.other_name(typed),
+            FaultKind::TooLong { limit } => format!("a comment with a command may have at most {limit} bytes."),
+            FaultKind::TooManyWords { limit } => format!("a command may have at most {limit} words."),
+            FaultKind::Hidden { character } => hidden(*character),
+            FaultKind::Formatted(formatting) => formatted(*formatting),
+            FaultKind::Split(error) => not_closed(error),
+            FaultKind::UnknownCommand { typed, nearest } => self.unknown_command(typed, *nearest),
+            FaultKind::NotAllowed { name } => self.not_allowed(*name),
+            FaultKind::NotHere { name } => {
                 format!("{} is not available in this version of Lockkeeper. {}", code(name.as_str()), self.choices())
             }
-            Problem::UnknownFlag { flag, nearest } => self.unknown_flag(flag, nearest.as_deref()),
-            Problem::NotABoolean { flag, value } => {
+            FaultKind::UnknownFlag { flag, nearest } => self.unknown_flag(flag, nearest.as_deref()),
+            FaultKind::NotABoolean { flag, value } => {
                 format!("{} is a switch. Its value can be `true` or `false`, but not {}.", spelled(flag), code(value))
             }
-            Problem::MissingValue { flag } => {
+            FaultKind::MissingValue { flag } => {
                 let usage = format!("--{} {}", flag.long, flag.value.unwrap_or_default());
                 format!("{} needs a value: {}.", spelled(flag), code(&usage))
             }
-            Problem::BadValue { flag, value, rule } => format!("{} cannot be {}: {rule}.", spelled(flag), code(value)),
-            Problem::Unexpected { words } => self.unexpected(words),
-            Problem::MissingOperand { name } => format!("{} is missing its argument {}.", self.command(), code(name)),
-            Problem::NotTheWord { given, word } => {
+            FaultKind::BadValue { flag, value, rule } => format!("{} cannot be {}: {rule}.", spelled(flag), code(value)),
+            FaultKind::Unexpected { words } => self.unexpected(words),
+            FaultKind::MissingOperand { name } => format!("{} is missing its argument {}.", self.command(), code(name)),
+            FaultKind::NotTheWord { given, word } => {
                 format!("after {} comes {}, not {}.", self.command(), code(word), code(given))
             }
-            Problem::Conflict { one, other } => format!("{} and {} cannot be used together.", spelled(one), spelled(other)),
-            Problem::NoMergeMethods => {
+            FaultKind::Conflict { one, other } => format!("{} and {} cannot be used together.", spelled(one), spelled(other)),
+            FaultKind::NoMergeMethods => {
                 "the merge method can be chosen on GitHub only; this forge uses its configured method.".to_owned()
             }
-            Problem::NoExtraArguments => {
+            FaultKind::NoExtraArguments => {
                 format!("{} passes nothing to Terraform, so nothing is allowed after `--`.", self.command())
             }
-            Problem::ExtraArgument(refused @ RefusedArg::Unknown { argument, .. }) => {
+            FaultKind::ExtraArgument(refused @ RefusedArg::Unknown { argument, .. }) => {
                 format!("{refused}{}", typography(std::slice::from_ref(argument)))
             }
-            Problem::ExtraArgument(refused) => refused.to_string(),
+            FaultKind::ExtraArgument(refused) => refused.to_string(),
         }
     }
 
@@ -344,7 +347,7 @@ impl Scene<'_> {
     }
 }
 
-fn spelled(flag: &Flag) -> String {
+fn spelled(flag: &CommandFlag) -> String {
     code(&format!("--{}", flag.long))
 }
 

@@ -38,21 +38,21 @@ mod version;
 
 use std::fmt;
 
-pub use apply::{ApplyCommand, MergeWish};
+pub use apply::{ApplyCommand, MergeOptions};
 pub use approve_policies::ApprovePoliciesCommand;
 pub use cancel::CancelCommand;
-pub use comment::{Formatting, Ignored};
+pub use comment::{Formatting, IgnoredComment};
 pub use explain::ExplainCommand;
 pub use extra::{AddedArg, BlockedArgs, ExtraArgs, InvalidAddedArg, RefusedArg, var_files_outside};
-pub use grammar::{Grammar, Reading};
+pub use grammar::{CommentReading, Grammar};
 pub use help::HelpCommand;
 pub use import::ImportCommand;
 pub use mistake::Mistake;
-pub use names::Names;
+pub use names::BotNames;
 pub use plan::PlanCommand;
 pub use spec::{CommandName, UnknownCommand};
 pub use state_rm::StateRmCommand;
-pub use target::{DirPattern, DirSelector, InvalidDir, ProjectSelector, Target};
+pub use target::{CommandTarget, DirArgument, DirPattern, InvalidDir, ProjectSelector};
 pub use version::VersionCommand;
 
 /// A command of a comment. The database keeps it as JSON between delivery and run.
@@ -99,7 +99,7 @@ impl Command {
     }
 
     /// Returns the projects of the command; `None` for commands about the whole pull request or about nothing.
-    pub const fn target(&self) -> Option<&Target> {
+    pub const fn target(&self) -> Option<&CommandTarget> {
         match self {
             Self::Plan(PlanCommand { target, .. })
             | Self::Apply(ApplyCommand { target, .. })

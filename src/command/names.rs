@@ -14,7 +14,7 @@ const APP_SUFFIX: &str = "[bot]";
 
 /// Words that the bot answers to, compared without regard to case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
+pub struct BotNames {
     names: Vec<String>,
     login: Option<String>,
 }
@@ -32,13 +32,13 @@ pub(super) enum Address {
     Stranger,
 }
 
-impl Default for Names {
+impl Default for BotNames {
     fn default() -> Self {
         Self::new::<&str>(&[], None)
     }
 }
 
-impl Names {
+impl BotNames {
     /// Takes the executable names and the bot's login on the forge. Replies show the first name; an empty list means
     /// `lockkeeper`. The list is complete: a server with another name leaves `lockkeeper` out, so that two servers
     /// can share a repository.
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn names_and_mentions_are_compared_without_case() {
-        let names = Names::new(&["Infra-Bot", "LockKeeper"], Some("Acme-CI"));
+        let names = BotNames::new(&["Infra-Bot", "LockKeeper"], Some("Acme-CI"));
         for word in [
             "infra-bot",
             "INFRA-BOT",
@@ -140,28 +140,28 @@ mod tests {
 
     #[test]
     fn an_app_is_mentioned_without_its_suffix() {
-        let names = Names::new::<&str>(&[], Some("keeper-app[bot]"));
+        let names = BotNames::new::<&str>(&[], Some("keeper-app[bot]"));
         assert_eq!(names.address("@Keeper-App"), Address::Name);
         assert_eq!(names.address("@keeper-app[bot]"), Address::Name);
-        assert_eq!(Names::default().address("@"), Address::Stranger);
+        assert_eq!(BotNames::default().address("@"), Address::Stranger);
     }
 
     #[test]
     fn the_bot_knows_itself() {
-        let app = Names::new::<&str>(&[], Some("Keeper[bot]"));
+        let app = BotNames::new::<&str>(&[], Some("Keeper[bot]"));
         assert!(app.is_own("keeper[bot]"));
         assert!(
             !app.is_own("keeper"),
             "a person may be called as the App is"
         );
-        let user = Names::new::<&str>(&[], Some("keeper"));
+        let user = BotNames::new::<&str>(&[], Some("keeper"));
         assert!(user.is_own("KEEPER") && user.is_own("keeper[bot]"));
-        assert!(!user.is_own("somebody") && !Names::default().is_own(""));
+        assert!(!user.is_own("somebody") && !BotNames::default().is_own(""));
     }
 
     #[test]
     fn near_misses_of_the_default_name_are_noticed() {
-        let names = Names::default();
+        let names = BotNames::default();
         for word in [
             "lockeeper",
             "LOCKKEEPR",
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn chosen_names_have_no_near_miss_and_may_be_a_tool() {
-        let names = Names::new(&["keeper-sec", "tofu"], None);
+        let names = BotNames::new(&["keeper-sec", "tofu"], None);
         assert_eq!(names.address("keeper-dev"), Address::Stranger);
         assert_eq!(names.address("lockkeepr"), Address::Stranger);
         assert_eq!(names.address("tofu"), Address::Name);

@@ -4,23 +4,23 @@ use std::fmt;
 
 use super::Command;
 use super::flags::Arguments;
-use super::mistake::Fault;
+use super::mistake::CommandFault;
 use super::printer::Printer;
-use super::spec::{CommandName, Operands, Rules, Spec};
-use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
+use super::spec::{CommandName, GrammarRow, Operands, WordRules};
+use super::target::{CommandTarget, DIR, PROJECT, VERBOSE, WORKSPACE};
 
 /// The `plan` command, which shows what would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PlanCommand {
     /// Projects that the command plans.
-    pub target: Target,
+    pub target: CommandTarget,
     /// True if the reply carries the full log.
     pub verbose: bool,
     /// Arguments for `terraform plan`, without blocked flags.
     pub extra_args: Vec<String>,
 }
 
-pub(super) static SPEC: Spec = Spec {
+pub(super) static SPEC: GrammarRow = GrammarRow {
     name: CommandName::Plan,
     about: "Show what would change.",
     operands: Operands::None,
@@ -37,9 +37,9 @@ pub(super) static SPEC: Spec = Spec {
     build,
 };
 
-fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
+fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, CommandFault> {
     Ok(Command::Plan(PlanCommand {
-        target: Target::read(arguments, rules)?,
+        target: CommandTarget::read(arguments, rules)?,
         verbose: arguments.switch(&VERBOSE),
         extra_args: arguments.extra_texts(),
     }))

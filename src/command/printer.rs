@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::flags::Flag;
+use super::flags::CommandFlag;
 use super::spec::CommandName;
 use crate::model::quote;
 
@@ -22,7 +22,7 @@ impl Printer {
     }
 
     /// Adds a flag with its value. Joins them with `=` where the value alone could be read as a flag.
-    pub fn value(&mut self, flag: &Flag, value: &str) {
+    pub fn value(&mut self, flag: &CommandFlag, value: &str) {
         if value.starts_with('-') {
             self.word(&format!("--{}={value}", flag.long));
         } else {
@@ -36,7 +36,7 @@ impl Printer {
     }
 
     /// Adds a switch if it is on.
-    pub fn switch(&mut self, flag: &Flag, on: bool) {
+    pub fn switch(&mut self, flag: &CommandFlag, on: bool) {
         if on {
             self.word(&format!("--{}", flag.long));
         }

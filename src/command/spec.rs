@@ -5,9 +5,9 @@ use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use super::extra::{ExtraArgs, RefusedArg};
-use super::flags::{self, Arguments, Flag, HELP};
-use super::mistake::{Fault, Problem};
-use super::split::Word;
+use super::flags::{self, Arguments, CommandFlag, HELP};
+use super::mistake::{CommandFault, FaultKind};
+use super::split::SplitWord;
 use super::{
     Command, apply, approve_policies, cancel, explain, help, import, plan, state_rm, unlock,
     version,
@@ -88,7 +88,7 @@ impl CommandName {
         }
     }
 
-    pub(super) const fn spec(self) -> &'static Spec {
+    pub(super) const fn spec(self) -> &'static GrammarRow {
         match self {
             Self::Plan => &plan::SPEC,
             Self::Apply => &apply::SPEC,
@@ -139,7 +139,7 @@ pub(super) enum Operands {
 }
 
 /// Rules of this server for the words of a command, besides its own row.
-pub(super) struct Rules<'a> {
+pub(super) struct WordRules<'a> {
     /// Extra arguments that comments may give.
     pub extra: &'a ExtraArgs,
     /// True if the forge accepts a merge method.
@@ -149,7 +149,7 @@ pub(super) struct Rules<'a> {
 }
 
 /// Row of a command in the table.
-pub(super) struct Spec {
+pub(super) struct GrammarRow {
     /// First word of the command.
     pub name: CommandName,
     /// Purpose of the command, as one line for the help text.
@@ -157,7 +157,7 @@ pub(super) struct Spec {
     /// Operands of the command.
     pub operands: Operands,
     /// Flags of the command, without `--help`.
-    pub flags: &'static [&'static Flag],
+    pub flags: &'static [&'static CommandFlag],
     /// True if words after `--` are handed to Terraform.
     pub extra: bool,
     /// Further facts, shown under the usage; may be empty.
@@ -165,12 +165,16 @@ pub(super) struct Spec {
     /// Examples for the general help: the text after the name of the bot, and its meaning.
     pub examples: &'static [(&'static str, &'static str)],
     /// Builds the command from arguments whose flags, operands and extra arguments comply with this row.
-    pub build: fn(&Arguments, &Rules<'_>) -> Result<Command, Fault>,
+    pub build: fn(&Arguments, &WordRules<'_>) -> Result<Command, CommandFault>,
 }
 
-impl Spec {
+impl GrammarRow {
     /// Reads the words after the name of the command.
-    pub fn read(&self, words: &[Word], rules: &Rules<'_>) -> Result<Command, Fault> {
+    pub fn read(
+        &self,
+        words: &[SplitWord],
+        rules: &WordRules<'_>,
+    ) -> Result<Command, CommandFault> {
         let mut arguments = flags::read(words, &self.all_flags())?;
         if arguments.switch(&HELP) {
             return Ok(Command::Help(help::HelpCommand {
@@ -182,30 +186,32 @@ impl Spec {
         (self.build)(&arguments, rules)
     }
 
-    fn all_flags(&self) -> Vec<&'static Flag> {
+    fn all_flags(&self) -> Vec<&'static CommandFlag> {
         self.flags.iter().copied().chain([&HELP]).collect()
     }
 
     /// Checks the operands. Afterwards `arguments.operands` holds as many as the row says, without a fixed first
     /// word.
-    fn check_operands(&self, arguments: &mut Arguments) -> Result<(), Fault> {
+    fn check_operands(&self, arguments: &mut Arguments) -> Result<(), CommandFault> {
         let given = &mut arguments.operands;
         match &self.operands {
             Operands::None => surplus(given, 0),
             Operands::Each(names) => {
                 surplus(given, names.len())?;
                 names.get(given.len()).map_or(Ok(()), |name| {
-                    Err(Fault::nowhere(Problem::MissingOperand { name }))
+                    Err(CommandFault::nowhere(FaultKind::MissingOperand { name }))
                 })
             }
             Operands::AfterWord(word, name) => {
                 let Some(first) = given.first() else {
-                    return Err(Fault::nowhere(Problem::MissingOperand { name: word }));
+                    return Err(CommandFault::nowhere(FaultKind::MissingOperand {
+                        name: word,
+                    }));
                 };
                 if !first.text.eq_ignore_ascii_case(word) {
-                    return Err(Fault::at(
+                    return Err(CommandFault::at(
                         first,
-                        Problem::NotTheWord {
+                        FaultKind::NotTheWord {
                             given: first.text.clone(),
                             word,
                         },
@@ -213,7 +219,7 @@ impl Spec {
                 }
                 given.remove(0);
                 if given.is_empty() {
-                    Err(Fault::nowhere(Problem::MissingOperand { name }))
+                    Err(CommandFault::nowhere(FaultKind::MissingOperand { name }))
                 } else {
                     Ok(())
                 }
@@ -222,15 +228,19 @@ impl Spec {
     }
 
     /// Checks the extra arguments. Afterwards `arguments.extra` holds the spellings that the tool receives.
-    fn check_extra(&self, arguments: &mut Arguments, rules: &Rules<'_>) -> Result<(), Fault> {
+    fn check_extra(
+        &self,
+        arguments: &mut Arguments,
+        rules: &WordRules<'_>,
+    ) -> Result<(), CommandFault> {
         if let (false, Some(separator)) = (self.extra, &arguments.separator) {
             let places = [separator]
                 .into_iter()
                 .chain(&arguments.extra)
                 .map(|word| word.span.clone())
                 .collect();
-            return Err(Fault {
-                problem: Problem::NoExtraArguments,
+            return Err(CommandFault {
+                problem: FaultKind::NoExtraArguments,
                 places,
             });
         }
@@ -240,7 +250,7 @@ impl Spec {
                     argument: word.text.clone(),
                     rule: rule.to_owned(),
                 };
-                return Err(Fault::at(word, Problem::ExtraArgument(refused)));
+                return Err(CommandFault::at(word, FaultKind::ExtraArgument(refused)));
             }
         }
         for place in 0..arguments.extra.len() {
@@ -249,8 +259,8 @@ impl Spec {
                 rules
                     .extra
                     .judge(self.name, &word.text, next.map(|next| next.text.as_str()));
-            let text =
-                judged.map_err(|refused| Fault::at(word, Problem::ExtraArgument(refused)))?;
+            let text = judged
+                .map_err(|refused| CommandFault::at(word, FaultKind::ExtraArgument(refused)))?;
             arguments.extra[place].text = text;
         }
         Ok(())
@@ -315,13 +325,13 @@ impl Spec {
     }
 }
 
-fn surplus(given: &[Word], allowed: usize) -> Result<(), Fault> {
+fn surplus(given: &[SplitWord], allowed: usize) -> Result<(), CommandFault> {
     let Some(rest) = given.get(allowed..).filter(|rest| !rest.is_empty()) else {
         return Ok(());
     };
     let words = rest.iter().map(|word| word.text.clone()).collect();
-    Err(Fault {
-        problem: Problem::Unexpected { words },
+    Err(CommandFault {
+        problem: FaultKind::Unexpected { words },
         places: rest.iter().map(|word| word.span.clone()).collect(),
     })
 }
@@ -345,7 +355,7 @@ mod tests {
         for name in CommandName::ALL {
             let flags = name.spec().all_flags();
             for (n, flag) in flags.iter().enumerate() {
-                let clash = |other: &&Flag| {
+                let clash = |other: &&CommandFlag| {
                     other.long == flag.long || (flag.short.is_some() && other.short == flag.short)
                 };
                 assert!(

@@ -11,7 +11,7 @@ use std::str::CharIndices;
 
 /// A word after its quotes and backslashes were removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct SplitWord {
     /// Text of the word.
     pub text: String,
     /// Position in the line, in bytes, including quotes.
@@ -36,7 +36,7 @@ pub(super) enum SplitError {
 }
 
 /// Splits a line into words.
-pub(super) fn split(line: &str) -> Result<Vec<Word>, SplitError> {
+pub(super) fn split(line: &str) -> Result<Vec<SplitWord>, SplitError> {
     let mut chars = line.char_indices().peekable();
     let mut words = Vec::new();
     while let Some(&(at, c)) = chars.peek() {
@@ -46,7 +46,7 @@ pub(super) fn split(line: &str) -> Result<Vec<Word>, SplitError> {
             _ => {
                 let text = word(&mut chars)?;
                 let end = chars.peek().map_or(line.len(), |&(end, _)| end);
-                words.push(Word {
+                words.push(SplitWord {
                     text,
                     span: at..end,
                 });
@@ -124,7 +124,7 @@ mod tests {
         let words = split("plan -d 'a b'").unwrap();
         assert_eq!(
             words[2],
-            Word {
+            SplitWord {
                 text: "a b".into(),
                 span: 8..13
             }

@@ -4,16 +4,16 @@ use std::fmt;
 
 use super::Command;
 use super::flags::Arguments;
-use super::mistake::Fault;
+use super::mistake::CommandFault;
 use super::printer::Printer;
-use super::spec::{CommandName, Operands, Rules, Spec};
-use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
+use super::spec::{CommandName, GrammarRow, Operands, WordRules};
+use super::target::{CommandTarget, DIR, PROJECT, VERBOSE, WORKSPACE};
 
 /// The `state rm` command, which removes resources from the state without destroying them.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StateRmCommand {
     /// Projects whose state changes.
-    pub target: Target,
+    pub target: CommandTarget,
     /// True if the reply carries the full log.
     pub verbose: bool,
     /// Addresses of the resources, at least one.
@@ -33,7 +33,7 @@ impl StateRmCommand {
     }
 }
 
-pub(super) static SPEC: Spec = Spec {
+pub(super) static SPEC: GrammarRow = GrammarRow {
     name: CommandName::State,
     about: "Remove resources from the state without destroying them.",
     operands: Operands::AfterWord("rm", "ADDRESS"),
@@ -47,9 +47,9 @@ pub(super) static SPEC: Spec = Spec {
     build,
 };
 
-fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
+fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, CommandFault> {
     Ok(Command::StateRm(StateRmCommand {
-        target: Target::read(arguments, rules)?,
+        target: CommandTarget::read(arguments, rules)?,
         verbose: arguments.switch(&VERBOSE),
         addresses: arguments
             .operands

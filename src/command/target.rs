@@ -6,34 +6,34 @@ use std::fmt;
 use globset::{GlobBuilder, GlobMatcher};
 use regex::Regex;
 
-use super::flags::{Arguments, Flag};
-use super::mistake::{Fault, Problem};
+use super::flags::{Arguments, CommandFlag};
+use super::mistake::{CommandFault, FaultKind};
 use super::printer::Printer;
-use super::spec::Rules;
-use super::split::Word;
+use super::spec::WordRules;
+use super::split::SplitWord;
 use crate::model::{
     InvalidPath, ProjectName, RepoPath, WorkspaceName, literal_dir, read_literal_dir,
 };
 
-pub(super) static DIR: Flag = Flag {
+pub(super) static DIR: CommandFlag = CommandFlag {
     long: "dir",
     short: Some('d'),
     value: Some("DIR"),
     about: "Only this directory; a pattern such as 'modules/*' takes several.",
 };
-pub(super) static WORKSPACE: Flag = Flag {
+pub(super) static WORKSPACE: CommandFlag = CommandFlag {
     long: "workspace",
     short: Some('w'),
     value: Some("WORKSPACE"),
     about: "Only in this Terraform workspace.",
 };
-pub(super) static PROJECT: Flag = Flag {
+pub(super) static PROJECT: CommandFlag = CommandFlag {
     long: "project",
     short: Some('p'),
     value: Some("PROJECT"),
     about: "Only the project of this name; not together with -d or -w.",
 };
-pub(super) static VERBOSE: Flag = Flag {
+pub(super) static VERBOSE: CommandFlag = CommandFlag {
     long: "verbose",
     short: None,
     value: None,
@@ -43,7 +43,7 @@ pub(super) static VERBOSE: Flag = Flag {
 /// Projects that a command is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Target {
+pub enum CommandTarget {
     /// All projects that the pull request concerns.
     #[default]
     Generic,
@@ -53,13 +53,13 @@ pub enum Target {
     /// workspace `default`.
     DirWorkspace {
         /// Directory given with `-d`.
-        dir: Option<DirSelector>,
+        dir: Option<DirArgument>,
         /// Workspace given with `-w`.
         workspace: Option<WorkspaceName>,
     },
 }
 
-impl Target {
+impl CommandTarget {
     /// Returns true if the command requests particular projects (reference 1.1, "targeted").
     pub fn is_targeted(&self) -> bool {
         match self {
@@ -68,7 +68,7 @@ impl Target {
         }
     }
 
-    pub(super) fn read(arguments: &Arguments, rules: &Rules<'_>) -> Result<Self, Fault> {
+    pub(super) fn read(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Self, CommandFault> {
         let dir = arguments.value(&DIR).map(dir).transpose()?;
         let workspace = arguments.value(&WORKSPACE).map(workspace).transpose()?;
         let Some(name) = arguments.value(&PROJECT) else {
@@ -79,11 +79,11 @@ impl Target {
         };
         for other in [&DIR, &WORKSPACE] {
             if let Some(value) = arguments.value(other) {
-                let problem = Problem::Conflict {
+                let problem = FaultKind::Conflict {
                     one: &PROJECT,
                     other,
                 };
-                return Err(Fault {
+                return Err(CommandFault {
                     problem,
                     places: vec![name.span.clone(), value.span.clone()],
                 });
@@ -108,17 +108,18 @@ impl Target {
     }
 }
 
-fn dir(word: &Word) -> Result<DirSelector, Fault> {
-    DirSelector::new(&word.text).map_err(|error| Fault::bad_value(word, &DIR, &error.to_string()))
+fn dir(word: &SplitWord) -> Result<DirArgument, CommandFault> {
+    DirArgument::new(&word.text)
+        .map_err(|error| CommandFault::bad_value(word, &DIR, &error.to_string()))
 }
 
-fn workspace(word: &Word) -> Result<WorkspaceName, Fault> {
+fn workspace(word: &SplitWord) -> Result<WorkspaceName, CommandFault> {
     let rule = "a workspace is at most 255 bytes long, is not `.`, does not start with `-` or `~`, and contains no slash, \
                 backslash, `..`, `$` or white space";
-    WorkspaceName::new(&word.text).map_err(|_| Fault::bad_value(word, &WORKSPACE, rule))
+    WorkspaceName::new(&word.text).map_err(|_| CommandFault::bad_value(word, &WORKSPACE, rule))
 }
 
-fn project(word: &Word, rules: &Rules<'_>) -> Result<ProjectSelector, Fault> {
+fn project(word: &SplitWord, rules: &WordRules<'_>) -> Result<ProjectSelector, CommandFault> {
     const NAME: &str =
         "the name of a project consists of 1 to 255 letters, digits, `-`, `_`, `.`, `~` and `/`";
     const EXPRESSION: &str = "it must be the name of a project or a regular expression of at most 255 bytes, without \
@@ -128,7 +129,7 @@ fn project(word: &Word, rules: &Rules<'_>) -> Result<ProjectSelector, Fault> {
     } else {
         (ProjectSelector::new(&word.text), NAME)
     };
-    selector.ok_or_else(|| Fault::bad_value(word, &PROJECT, rule))
+    selector.ok_or_else(|| CommandFault::bad_value(word, &PROJECT, rule))
 }
 
 /// Selects one project by name, or several by a regular expression.
@@ -186,14 +187,14 @@ pub enum InvalidDir {
 /// Directory after `-d`, or a pattern of directories.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum DirSelector {
+pub enum DirArgument {
     /// Path of one directory.
     Path(RepoPath),
     /// Pattern that matches several directories.
     Pattern(DirPattern),
 }
 
-impl DirSelector {
+impl DirArgument {
     /// Reads a text with `*`, `?` or `[` as a pattern (reference 1.1, step 13), unless a backslash precedes each of
     /// them.
     pub fn new(text: &str) -> Result<Self, InvalidDir> {
@@ -226,13 +227,13 @@ impl DirSelector {
     }
 }
 
-impl fmt::Display for DirSelector {
+impl fmt::Display for DirArgument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.to_text())
     }
 }
 
-impl TryFrom<String> for DirSelector {
+impl TryFrom<String> for DirArgument {
     type Error = InvalidDir;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -240,8 +241,8 @@ impl TryFrom<String> for DirSelector {
     }
 }
 
-impl From<DirSelector> for String {
-    fn from(dir: DirSelector) -> Self {
+impl From<DirArgument> for String {
+    fn from(dir: DirArgument) -> Self {
         dir.to_text()
     }
 }
@@ -305,7 +306,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::command::{Command, Grammar, Names, Reading};
+    use crate::command::{BotNames, Command, CommentReading, Grammar};
     use crate::model::ProjectKey;
 
     #[test]
@@ -318,8 +319,8 @@ mod tests {
             ("{a,b}", "{a,b}"),
         ] {
             assert_eq!(
-                DirSelector::new(text),
-                Ok(DirSelector::Path(RepoPath::new(clean).unwrap())),
+                DirArgument::new(text),
+                Ok(DirArgument::Path(RepoPath::new(clean).unwrap())),
                 "{text}"
             );
         }
@@ -329,9 +330,9 @@ mod tests {
             (".//mod/*/", "mod/*"),
             ("**/prod", "**/prod"),
         ] {
-            let pattern = DirSelector::new(text).unwrap();
+            let pattern = DirArgument::new(text).unwrap();
             assert!(
-                matches!(&pattern, DirSelector::Pattern(p) if p.as_str() == clean),
+                matches!(&pattern, DirArgument::Pattern(p) if p.as_str() == clean),
                 "{text}: {pattern:?}"
             );
         }
@@ -349,14 +350,14 @@ mod tests {
             ("a\0", InvalidDir::Control),
             ("*\n", InvalidDir::Control),
         ] {
-            assert_eq!(DirSelector::new(text), Err(error), "{text:?}");
+            assert_eq!(DirArgument::new(text), Err(error), "{text:?}");
         }
         assert_eq!(
-            DirSelector::new(&"*".repeat(600)),
+            DirArgument::new(&"*".repeat(600)),
             Err(InvalidDir::TooLong(512))
         );
         assert_eq!(
-            DirSelector::new(&"a".repeat(5000)),
+            DirArgument::new(&"a".repeat(5000)),
             Err(InvalidDir::TooLong(RepoPath::MAX_BYTES))
         );
     }
@@ -364,7 +365,7 @@ mod tests {
     #[test]
     fn a_star_stays_within_one_name() {
         let matches = |pattern: &str, dir: &str| {
-            DirSelector::new(pattern)
+            DirArgument::new(pattern)
                 .unwrap()
                 .matches(&dir.parse().unwrap())
         };
@@ -382,23 +383,25 @@ mod tests {
     #[test]
     fn a_target_survives_storage() {
         for target in [
-            Target::Generic,
-            Target::Project(ProjectSelector::new("net/prod").unwrap()),
-            Target::DirWorkspace {
-                dir: Some(DirSelector::new("mod/*").unwrap()),
+            CommandTarget::Generic,
+            CommandTarget::Project(ProjectSelector::new("net/prod").unwrap()),
+            CommandTarget::DirWorkspace {
+                dir: Some(DirArgument::new("mod/*").unwrap()),
                 workspace: Some(WorkspaceName::new("prod").unwrap()),
             },
         ] {
             let json = serde_json::to_string(&target).unwrap();
             assert_eq!(
-                serde_json::from_str::<Target>(&json).unwrap(),
+                serde_json::from_str::<CommandTarget>(&json).unwrap(),
                 target,
                 "{json}"
             );
         }
         assert!(
-            serde_json::from_str::<Target>(r#"{"dir_workspace":{"dir":"../x","workspace":null}}"#)
-                .is_err()
+            serde_json::from_str::<CommandTarget>(
+                r#"{"dir_workspace":{"dir":"../x","workspace":null}}"#
+            )
+            .is_err()
         );
     }
 
@@ -414,17 +417,17 @@ mod tests {
             let name = name.map(|name| ProjectName::new(&name).unwrap());
             let key = ProjectKey { dir, workspace, name };
             let Some(flags) = key.flags() else { return Ok(()) };
-            let grammar = Grammar::new(Names::default());
+            let grammar = Grammar::new(BotNames::default());
             let comment = format!("```shell\nlockkeeper plan {flags}\n```");
-            let Reading::Command(Command::Plan(plan)) = grammar.read(&comment) else {
+            let CommentReading::Command(Command::Plan(plan)) = grammar.read(&comment) else {
                 return Err(TestCaseError::fail(format!("{comment}: {:?}", grammar.read(&comment))));
             };
             let expected = if let Some(name) = key.name {
-                Target::Project(ProjectSelector(name.as_str().to_owned()))
+                CommandTarget::Project(ProjectSelector(name.as_str().to_owned()))
             } else {
-                let dir = (!key.dir.is_root() || key.workspace.is_default()).then_some(DirSelector::Path(key.dir));
+                let dir = (!key.dir.is_root() || key.workspace.is_default()).then_some(DirArgument::Path(key.dir));
                 let workspace = (!key.workspace.is_default()).then_some(key.workspace);
-                Target::DirWorkspace { dir, workspace }
+                CommandTarget::DirWorkspace { dir, workspace }
             };
             prop_assert_eq!(plan.target, expected);
         }

@@ -1,9 +1,9 @@
 //! `unlock`
 
 use super::Command;
-use super::spec::{CommandName, Operands, Spec};
+use super::spec::{CommandName, GrammarRow, Operands};
 
-pub(super) static SPEC: Spec = Spec {
+pub(super) static SPEC: GrammarRow = GrammarRow {
     name: CommandName::Unlock,
     about: "Release all locks of this pull request and discard its plans.",
     operands: Operands::None,

@@ -4,21 +4,21 @@ use std::fmt;
 
 use super::Command;
 use super::flags::Arguments;
-use super::mistake::Fault;
+use super::mistake::CommandFault;
 use super::printer::Printer;
-use super::spec::{CommandName, Operands, Rules, Spec};
-use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
+use super::spec::{CommandName, GrammarRow, Operands, WordRules};
+use super::target::{CommandTarget, DIR, PROJECT, VERBOSE, WORKSPACE};
 
 /// The `version` command, which shows the tool and version that would run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct VersionCommand {
     /// Projects whose tool is shown.
-    pub target: Target,
+    pub target: CommandTarget,
     /// True if the reply carries the full log.
     pub verbose: bool,
 }
 
-pub(super) static SPEC: Spec = Spec {
+pub(super) static SPEC: GrammarRow = GrammarRow {
     name: CommandName::Version,
     about: "Show which version of Terraform or OpenTofu a project uses.",
     operands: Operands::None,
@@ -29,10 +29,10 @@ pub(super) static SPEC: Spec = Spec {
     build,
 };
 
-fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
+fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, CommandFault> {
     let verbose = arguments.switch(&VERBOSE);
     Ok(Command::Version(VersionCommand {
-        target: Target::read(arguments, rules)?,
+        target: CommandTarget::read(arguments, rules)?,
         verbose,
     }))
 }

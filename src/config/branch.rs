@@ -2,7 +2,7 @@
 
 use regex::Regex;
 
-use super::yaml::{Fields, Reader};
+use super::yaml::{Fields, FileReader};
 use crate::model::BranchName;
 
 /// A regular expression for the name of a base branch. It may match anywhere in the name unless it has anchors.
@@ -16,7 +16,7 @@ impl BranchFilter {
     }
 
     /// Reads `branch` from a mapping.
-    pub(in crate::config) fn read(reader: &mut Reader, fields: &Fields<'_>) -> Option<Self> {
+    pub(in crate::config) fn read(reader: &mut FileReader, fields: &Fields<'_>) -> Option<Self> {
         let text = reader.text(fields, "branch")?;
         reader.slashed_expression(&text, "branch").map(Self)
     }

@@ -1,7 +1,10 @@
 //! Hooks: commands that the administrator runs before or after a command on a pull (reference 5.3, 6.9).
 
 use super::workflow::{SHELL_ARGS, Shell, read_command, read_shell};
-use super::yaml::{Fields, Key, Keys, Kind, Located, Node, Reader, Value, list_of, shown};
+use super::yaml::{
+    DocumentedKey, Fields, FileReader, KeyShape, Located, MappingKeys, YamlNode, YamlValue,
+    list_of, shown,
+};
 use crate::model::CommandKind;
 
 /// A shell command that runs once before or after a command on a pull, in the root of the checkout.
@@ -27,34 +30,34 @@ impl Hook {
 }
 
 /// Keys of a hook.
-pub(in crate::config) static HOOK: Keys = Keys::new(
+pub(in crate::config) static HOOK: MappingKeys = MappingKeys::new(
     "a hook",
     &[
-        Key::new(
+        DocumentedKey::new(
             "run",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Command line for the shell.",
             "./generate.sh",
         ),
-        Key::new(
+        DocumentedKey::new(
             "description",
-            Kind::Text,
+            KeyShape::Text,
             "its place in the list",
             "Description of the hook in its status.",
             "Generate the configuration",
         ),
-        Key::new(
+        DocumentedKey::new(
             "shell",
-            Kind::Text,
+            KeyShape::Text,
             "`sh`",
             "Shell that runs the command.",
             "bash",
         ),
         SHELL_ARGS,
-        Key::new(
+        DocumentedKey::new(
             "commands",
-            Kind::Any(&[Kind::Text, Kind::List(&Kind::Text)]),
+            KeyShape::Any(&[KeyShape::Text, KeyShape::List(&KeyShape::Text)]),
             "all",
             "Commands for which the hook runs, with commas between them or as a list. `plan` includes the plan of a push, `autoplan` is only that.",
             "'plan, apply'",
@@ -68,7 +71,7 @@ const ELSEWHERE: [&str; 2] = ["approve_policies", "policy_check"];
 /// Reads a list of hooks from an entry of the server's file. Leaves out a hook that names only commands of
 /// `ELSEWHERE`.
 pub(in crate::config) fn read_hooks(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     fields: &Fields<'_>,
     key: &str,
 ) -> Vec<Hook> {
@@ -79,7 +82,7 @@ pub(in crate::config) fn read_hooks(
         .collect()
 }
 
-fn read_hook(reader: &mut Reader, node: &Node) -> Option<Hook> {
+fn read_hook(reader: &mut FileReader, node: &YamlNode) -> Option<Hook> {
     let fields = reader.fields(node, &HOOK)?;
     let shell = read_shell(reader, &fields);
     let description = reader
@@ -97,7 +100,7 @@ fn read_hook(reader: &mut Reader, node: &Node) -> Option<Hook> {
 }
 
 /// Reads `commands`. Returns `None` if none of the listed commands exists here, so that the hook never runs.
-fn read_commands(reader: &mut Reader, fields: &Fields<'_>) -> Option<Vec<CommandKind>> {
+fn read_commands(reader: &mut FileReader, fields: &Fields<'_>) -> Option<Vec<CommandKind>> {
     let Some(node) = fields.get("commands") else {
         return Some(Vec::new());
     };
@@ -105,7 +108,7 @@ fn read_commands(reader: &mut Reader, fields: &Fields<'_>) -> Option<Vec<Command
         .iter()
         .filter_map(|item| reader.text_of(item, "an item of `commands`"))
         .collect();
-    let is_list = matches!(node.value, Value::List(_));
+    let is_list = matches!(node.value, YamlValue::List(_));
     let split = |text: &Located| -> Vec<Located> {
         let words = text.text.split(if is_list { '\n' } else { ',' });
         let located = |word: &str| Located {
@@ -125,7 +128,7 @@ fn read_commands(reader: &mut Reader, fields: &Fields<'_>) -> Option<Vec<Command
     (words.is_empty() || !commands.is_empty()).then_some(commands)
 }
 
-fn read_command_kind(reader: &mut Reader, word: &Located) -> Option<CommandKind> {
+fn read_command_kind(reader: &mut FileReader, word: &Located) -> Option<CommandKind> {
     if let Some(classic) = CommandKind::ALL
         .iter()
         .find(|kind| kind.classic_name() == word.text)

@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 
 use super::reference::{mappings, repo_schema, server_schema};
 use super::repo;
-use super::repo::{OverrideKey, Permissions, RepoConfig};
+use super::repo::{OverrideKey, RepoConfig, RepoPermissions};
 use super::repos::{self, ServerRepos};
-use super::yaml::{ConfigErrors, Key, Keys, Kind};
+use super::yaml::{DocumentedKey, KeyShape, MappingKeys, YamlErrors};
 
 /// A mapping, the text around its entries (`%`), and the entries that it needs beside the tested one.
-type Around = (
+type SurroundingText = (
     &'static str,
     &'static str,
     &'static [(&'static str, &'static str)],
@@ -21,7 +21,7 @@ type Around = (
 
 const SHELL: (&str, &str) = ("shell", "sh");
 
-const REPO: &[Around] = &[
+const REPO: &[SurroundingText] = &[
     ("the file", "{%}", &[("version", "3")]),
     (
         "a project",
@@ -83,7 +83,7 @@ const REPO: &[Around] = &[
     ),
 ];
 
-const SERVER: &[Around] = &[
+const SERVER: &[SurroundingText] = &[
     ("the file", "{%}", &[]),
     (
         "an entry of `repos`",
@@ -225,7 +225,7 @@ const BAD: &[(&str, &str)] = &[
     ("`team_authz`.command", "' '"),
 ];
 
-fn document(around: &Around, key: &str, value: &str) -> String {
+fn document(around: &SurroundingText, key: &str, value: &str) -> String {
     let (_, text, siblings) = around;
     // `value` excludes `command` and `shell`, because a value does not run.
     let is_needed = |other: &str| other != key && !(key == "value" && other != "name");
@@ -238,7 +238,7 @@ fn document(around: &Around, key: &str, value: &str) -> String {
 }
 
 /// Returns the document with only the required entries of the mapping.
-fn without(around: &Around) -> String {
+fn without(around: &SurroundingText) -> String {
     let (_, text, siblings) = around;
     let all: Vec<String> = siblings
         .iter()
@@ -247,24 +247,24 @@ fn without(around: &Around) -> String {
     text.replace('%', &all.join(", "))
 }
 
-fn wrong(kind: &Kind) -> &'static [&'static str] {
+fn wrong(kind: &KeyShape) -> &'static [&'static str] {
     match kind {
-        Kind::Switch | Kind::Integer => &["colour", "[1]", "{a: b}"],
-        Kind::Text => &["[a]", "{a: b}"],
-        Kind::SlashedRegex => &["main", "[/a/]"],
-        Kind::Words(_) => &["colour", "[a]"],
-        Kind::List(_) => &["colour", "{a: b}", "[{colour: red}]"],
-        Kind::Map(_) => &["colour", "[a]", "{colour: red}"],
-        Kind::Named(_) => &["colour", "[a]", "{w: [a]}"],
-        Kind::Any(_) => &["[[a]]", "{colour: red}"],
-        Kind::WithoutEffect(kind, _) => wrong(kind),
-        Kind::NotYetTrue => &["true", "colour"],
-        Kind::NotYet(_) => &["{colour: red}", "[a]"],
+        KeyShape::Switch | KeyShape::Integer => &["colour", "[1]", "{a: b}"],
+        KeyShape::Text => &["[a]", "{a: b}"],
+        KeyShape::SlashedRegex => &["main", "[/a/]"],
+        KeyShape::Words(_) => &["colour", "[a]"],
+        KeyShape::List(_) => &["colour", "{a: b}", "[{colour: red}]"],
+        KeyShape::Map(_) => &["colour", "[a]", "{colour: red}"],
+        KeyShape::Named(_) => &["colour", "[a]", "{w: [a]}"],
+        KeyShape::Any(_) => &["[[a]]", "{colour: red}"],
+        KeyShape::WithoutEffect(kind, _) => wrong(kind),
+        KeyShape::NotYetTrue => &["true", "colour"],
+        KeyShape::NotYet(_) => &["{colour: red}", "[a]"],
     }
 }
 
 /// Returns the permissions of a file that may set every key.
-fn wide() -> Permissions {
+fn wide() -> RepoPermissions {
     let all: Vec<&str> = OverrideKey::ALL.iter().map(|key| key.as_str()).collect();
     let text = format!(
         "{{workflows: {{quick: {{}}}}, repos: [{{id: /.*/, allow_custom_workflows: true, allowed_overrides: [{}]}}]}}",
@@ -277,27 +277,27 @@ fn wide() -> Permissions {
         .clone()
 }
 
-type Parse = fn(&str) -> Result<(), ConfigErrors>;
+type Parse = fn(&str) -> Result<(), YamlErrors>;
 
-fn parse_repo(text: &str) -> Result<(), ConfigErrors> {
+fn parse_repo(text: &str) -> Result<(), YamlErrors> {
     RepoConfig::parse("lockkeeper.yaml", text, &wide()).map(|_| ())
 }
 
-fn parse_narrow(text: &str) -> Result<(), ConfigErrors> {
-    RepoConfig::parse("lockkeeper.yaml", text, &Permissions::default()).map(|_| ())
+fn parse_narrow(text: &str) -> Result<(), YamlErrors> {
+    RepoConfig::parse("lockkeeper.yaml", text, &RepoPermissions::default()).map(|_| ())
 }
 
-fn parse_server(text: &str) -> Result<(), ConfigErrors> {
+fn parse_server(text: &str) -> Result<(), YamlErrors> {
     ServerRepos::parse("repos.yaml", text).map(|_| ())
 }
 
-fn around(of: &str, all: &'static [Around]) -> &'static Around {
+fn around(of: &str, all: &'static [SurroundingText]) -> &'static SurroundingText {
     all.iter()
         .find(|(name, ..)| *name == of)
         .unwrap_or_else(|| panic!("the keys of {of} have no test"))
 }
 
-fn told(errors: &ConfigErrors) -> String {
+fn told(errors: &YamlErrors) -> String {
     errors
         .problems()
         .map(|problem| format!("{} => {}", problem.what, problem.help))
@@ -306,7 +306,7 @@ fn told(errors: &ConfigErrors) -> String {
 }
 
 /// Parses all documents that a test can write with the key. Checks which of them are valid, and writes the messages.
-fn check_key(parse: Parse, around: &Around, key: &Key, out: &mut String) {
+fn check_key(parse: Parse, around: &SurroundingText, key: &DocumentedKey, out: &mut String) {
     let (of, ..) = around;
     if *of != "a step" {
         parse(&without(around))
@@ -316,7 +316,7 @@ fn check_key(parse: Parse, around: &Around, key: &Key, out: &mut String) {
     parse(&example).unwrap_or_else(|errors| panic!("{example}: {errors}"));
     writeln!(out, "{of}.{}: {}", key.name, key.example).unwrap();
     let empty = parse(&document(around, key.name, ""));
-    match (key.default == Key::REQUIRED, empty) {
+    match (key.default == DocumentedKey::REQUIRED, empty) {
         (true, Err(errors)) => writeln!(out, "  (nothing) => {}", told(&errors)).unwrap(),
         (true, Ok(())) => panic!("{of}.{} may be empty", key.name),
         (false, Ok(())) => {}
@@ -338,7 +338,7 @@ fn check_key(parse: Parse, around: &Around, key: &Key, out: &mut String) {
     }
 }
 
-fn check_file(parse: Parse, top: &'static Keys, all: &'static [Around]) -> String {
+fn check_file(parse: Parse, top: &'static MappingKeys, all: &'static [SurroundingText]) -> String {
     let mut out = String::new();
     for keys in mappings(top) {
         for key in keys.list {
@@ -350,7 +350,7 @@ fn check_file(parse: Parse, top: &'static Keys, all: &'static [Around]) -> Strin
 }
 
 /// Checks that a key without its last letter is an error that suggests the right name.
-fn check_unknown(parse: Parse, around: &Around, keys: &Keys) {
+fn check_unknown(parse: Parse, around: &SurroundingText, keys: &MappingKeys) {
     for key in keys.list.iter().filter(|key| key.name.len() > 3) {
         let mistyped = &key.name[..key.name.len() - 1];
         let errors = parse(&document(around, mistyped, "x")).expect_err(mistyped);
@@ -381,7 +381,7 @@ fn every_bad_value_belongs_to_a_key() {
             .chain(mappings(&repos::TOP))
     };
     for (path, value) in BAD {
-        let is_it = |keys: &Keys| {
+        let is_it = |keys: &MappingKeys| {
             keys.list
                 .iter()
                 .any(|key| format!("{}.{}", keys.of, key.name) == *path)
@@ -393,7 +393,7 @@ fn every_bad_value_belongs_to_a_key() {
 /// Compares the keys of Atlantis with the numbers and names of the reference.
 #[test]
 fn no_key_of_atlantis_is_missing() {
-    let names = |keys: &Keys| {
+    let names = |keys: &MappingKeys| {
         let mut names: Vec<&str> = keys.names().collect();
         names.sort_unstable();
         names.join(" ")

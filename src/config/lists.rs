@@ -1,33 +1,35 @@
 //! Reads lists of words that both files have: requirements, and runs without comments (reference 4.2, 5.2).
 
-use super::yaml::{Fields, Key, Keys, Kind, Located, Node, Reader, Value, words};
+use super::yaml::{
+    DocumentedKey, Fields, FileReader, KeyShape, Located, MappingKeys, YamlNode, YamlValue, words,
+};
 use crate::model::{Requirement, RunKind};
 
 /// Runs that [`read_silence`] accepts, because their comments can be left out.
 const SILENT: [RunKind; 2] = [RunKind::Plan, RunKind::Apply];
 
 /// Kind of a list of requirements.
-pub(in crate::config) const REQUIREMENTS: Kind = Kind::List(&Kind::Any(&[
-    Kind::Words(|| words(Requirement::WORDS, Requirement::as_str)),
-    Kind::Map(&REQUIREMENT),
+pub(in crate::config) const REQUIREMENTS: KeyShape = KeyShape::List(&KeyShape::Any(&[
+    KeyShape::Words(|| words(Requirement::WORDS, Requirement::as_str)),
+    KeyShape::Map(&REQUIREMENT),
 ]));
 
-static REQUIREMENT: Keys = Keys::choice(
+static REQUIREMENT: MappingKeys = MappingKeys::choice(
     "a requirement",
-    &[Key::new(
+    &[DocumentedKey::new(
         "approved",
-        Kind::Map(&APPROVED),
-        Key::REQUIRED,
+        KeyShape::Map(&APPROVED),
+        DocumentedKey::REQUIRED,
         "The requirement `approved` with options.",
         "{stale: true}",
     )],
 );
 
-static APPROVED: Keys = Keys::new(
+static APPROVED: MappingKeys = MappingKeys::new(
     "`approved`",
-    &[Key::new(
+    &[DocumentedKey::new(
         "stale",
-        Kind::Switch,
+        KeyShape::Switch,
         "`false`",
         "Count reviews of older commits too. If the server and the repository differ, the stricter value is in effect. \
          Not a key of Atlantis.",
@@ -35,9 +37,9 @@ static APPROVED: Keys = Keys::new(
     )],
 );
 
-pub(in crate::config) const SILENCE: Key = Key::new(
+pub(in crate::config) const SILENCE: DocumentedKey = DocumentedKey::new(
     "silence_pr_comments",
-    Kind::List(&Kind::Words(|| words(&SILENT, RunKind::as_str))),
+    KeyShape::List(&KeyShape::Words(|| words(&SILENT, RunKind::as_str))),
     "none",
     "Runs whose results are not posted in comments. Statuses and pages still show them.",
     "[plan]",
@@ -45,7 +47,7 @@ pub(in crate::config) const SILENCE: Key = Key::new(
 
 /// Reads a list of requirements.
 pub(in crate::config) fn read_requirements(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     fields: &Fields<'_>,
     key: &str,
 ) -> Option<Vec<Requirement>> {
@@ -58,8 +60,8 @@ pub(in crate::config) fn read_requirements(
     )
 }
 
-fn read_requirement(reader: &mut Reader, item: &Node, key: &str) -> Option<Requirement> {
-    if matches!(item.value, Value::Map(_)) {
+fn read_requirement(reader: &mut FileReader, item: &YamlNode, key: &str) -> Option<Requirement> {
+    if matches!(item.value, YamlValue::Map(_)) {
         return read_approved(reader, item);
     }
     let text = reader.text_of(item, &format!("an item of `{key}`"))?;
@@ -67,7 +69,7 @@ fn read_requirement(reader: &mut Reader, item: &Node, key: &str) -> Option<Requi
 }
 
 /// Reads the form `approved: {stale: true}`.
-fn read_approved(reader: &mut Reader, item: &Node) -> Option<Requirement> {
+fn read_approved(reader: &mut FileReader, item: &YamlNode) -> Option<Requirement> {
     let fields = reader.fields(item, &REQUIREMENT)?;
     let Some(node) = fields.get("approved") else {
         reader.problem(item.place, "`approved` has no options".to_owned(), HELP);
@@ -87,7 +89,7 @@ const HELP: &str =
 
 /// Reads a requirement that is one word. Accepts `policies_passed`, because people copy it from the answers of
 /// Atlantis.
-fn read_word(reader: &mut Reader, text: &Located, key: &str) -> Option<Requirement> {
+fn read_word(reader: &mut FileReader, text: &Located, key: &str) -> Option<Requirement> {
     if text.text.trim() == "policies_passed" {
         reader.later(text.place, &format!("`policies_passed` in `{key}`"));
         return None;
@@ -101,7 +103,7 @@ fn read_word(reader: &mut Reader, text: &Located, key: &str) -> Option<Requireme
 
 /// Reads the list of runs whose comments are left out.
 pub(in crate::config) fn read_silence(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     fields: &Fields<'_>,
 ) -> Option<Vec<RunKind>> {
     reader.word_list(fields, SILENCE.name, &words(&SILENT, RunKind::as_str))

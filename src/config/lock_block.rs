@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use super::duration::parse_duration;
 use super::overrides::{AllowedOverrides, OverrideKey};
-use super::yaml::{Fields, Key, Keys, Kind, Located, Reader, shown, words};
+use super::yaml::{
+    DocumentedKey, Fields, FileReader, KeyShape, Located, MappingKeys, shown, words,
+};
 use crate::model::{LockMode, LockScope};
 
 /// The time at which a repository requests its locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LockWish {
+pub struct LockTiming {
     pub mode: LockMode,
     /// Line of the file with the request, counted from 1.
     pub line: usize,
@@ -30,29 +32,29 @@ pub(in crate::config) struct LockBlock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) struct TimeLimit(pub(in crate::config) Option<Duration>);
 
-const MODE: Key = Key::new(
+const MODE: DocumentedKey = DocumentedKey::new(
     "mode",
-    Kind::Words(|| words(LockMode::ALL, LockMode::as_str)),
+    KeyShape::Words(|| words(LockMode::ALL, LockMode::as_str)),
     "`on_plan`",
     "Time at which locks are taken.",
     "on_apply",
 );
 
 /// Keys of `repo_locks` in the server's file.
-pub(in crate::config) static OF_SERVER: Keys = Keys::new(
+pub(in crate::config) static OF_SERVER: MappingKeys = MappingKeys::new(
     "`repo_locks`",
     &[
         MODE,
-        Key::new(
+        DocumentedKey::new(
             "scope",
-            Kind::Words(|| words(LockScope::ALL, LockScope::as_str)),
+            KeyShape::Words(|| words(LockScope::ALL, LockScope::as_str)),
             "`workspace`",
             "Projects that share a lock.",
             "project",
         ),
-        Key::new(
+        DocumentedKey::new(
             "ttl",
-            Kind::Text,
+            KeyShape::Text,
             "`none`",
             "Idle time after which a lock expires: a time of up to a year, or `none`.",
             "72h",
@@ -62,7 +64,7 @@ pub(in crate::config) static OF_SERVER: Keys = Keys::new(
 
 /// Keys of `repo_locks` in a repository's file. A pull request may neither widen the scope of a lock nor keep it from
 /// expiring.
-pub(in crate::config) static OF_REPO: Keys = Keys {
+pub(in crate::config) static OF_REPO: MappingKeys = MappingKeys {
     of: "`repo_locks`",
     list: &[MODE],
     of_server: &["scope", "ttl"],
@@ -71,7 +73,7 @@ pub(in crate::config) static OF_REPO: Keys = Keys {
 
 /// Reads `repo_locks` from an entry of the server's file.
 pub(in crate::config) fn read_of_server(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     fields: &Fields<'_>,
 ) -> Option<LockBlock> {
     let block = reader.fields(fields.get("repo_locks")?, &OF_SERVER)?;
@@ -96,10 +98,10 @@ pub(in crate::config) fn read_of_server(
 
 /// Reads `repo_locks` from a repository's file, at its top level or in a project.
 pub(in crate::config) fn read_of_repo(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     fields: &Fields<'_>,
     allowed: &AllowedOverrides,
-) -> Option<LockWish> {
+) -> Option<LockTiming> {
     let node = fields.get(OverrideKey::RepoLocks.as_str())?;
     let is_allowed = allowed.check(reader, fields, OverrideKey::RepoLocks);
     let block = reader.fields(node, &OF_REPO)?;
@@ -109,7 +111,7 @@ pub(in crate::config) fn read_of_repo(
         read_mode(reader, &block)?
     };
     let line = block.place("mode").unwrap_or(node.place).line;
-    is_allowed.then_some(LockWish {
+    is_allowed.then_some(LockTiming {
         mode,
         line,
         is_old_form: false,
@@ -118,10 +120,10 @@ pub(in crate::config) fn read_of_repo(
 
 /// Reads `repo_locks`, or its old form `repo_locking`, from a project.
 pub(in crate::config) fn read_of_project(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     fields: &Fields<'_>,
     allowed: &AllowedOverrides,
-) -> Option<LockWish> {
+) -> Option<LockTiming> {
     let new = read_of_repo(reader, fields, allowed);
     let Some(place) = fields.place(OverrideKey::RepoLocking.as_str()) else {
         return new;
@@ -138,18 +140,18 @@ pub(in crate::config) fn read_of_project(
     } else {
         LockMode::Disabled
     };
-    is_allowed.then_some(LockWish {
+    is_allowed.then_some(LockTiming {
         mode,
         line: place.line,
         is_old_form: true,
     })
 }
 
-fn read_mode(reader: &mut Reader, block: &Fields<'_>) -> Option<LockMode> {
+fn read_mode(reader: &mut FileReader, block: &Fields<'_>) -> Option<LockMode> {
     reader.word(block, "mode", &words(LockMode::ALL, LockMode::as_str))
 }
 
-fn read_ttl(reader: &mut Reader, block: &Fields<'_>) -> Option<TimeLimit> {
+fn read_ttl(reader: &mut FileReader, block: &Fields<'_>) -> Option<TimeLimit> {
     let text = reader.text(block, "ttl")?;
     if text.text.trim() == "none" {
         return Some(TimeLimit(None));
@@ -157,7 +159,7 @@ fn read_ttl(reader: &mut Reader, block: &Fields<'_>) -> Option<TimeLimit> {
     read_time(reader, &text).map(|time| TimeLimit(Some(time)))
 }
 
-fn read_time(reader: &mut Reader, text: &Located) -> Option<Duration> {
+fn read_time(reader: &mut FileReader, text: &Located) -> Option<Duration> {
     let refuse = |_| {
         let what = format!("`{}` is not a valid idle time of a lock", shown(&text.text));
         let help = "write a time of up to a year, such as `72h` or `3d`, or `none` for no limit";

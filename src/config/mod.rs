@@ -24,7 +24,7 @@ pub use branch::BranchFilter;
 pub use duration::parse_duration;
 pub use hook::Hook;
 pub use mirror_filter::{InvalidFilter, MirrorFilter};
-pub use permissions::Permissions;
+pub use permissions::RepoPermissions;
 pub use text::{NotUtf8, read_text, text_of};
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::yaml::{Fields, Key, Kind, Reader, words};
+use super::yaml::{DocumentedKey, Fields, FileReader, KeyShape, words};
 use crate::model::text_enum;
 
 text_enum! {
@@ -34,9 +34,9 @@ text_enum! {
     }
 }
 
-pub(in crate::config) const ALLOWED_OVERRIDES: Key = Key::new(
+pub(in crate::config) const ALLOWED_OVERRIDES: DocumentedKey = DocumentedKey::new(
     "allowed_overrides",
-    Kind::List(&Kind::Words(|| {
+    KeyShape::List(&KeyShape::Words(|| {
         words(OverrideKey::ALL, OverrideKey::as_str)
     })),
     "`[]`",
@@ -56,7 +56,7 @@ impl AllowedOverrides {
     }
 
     /// Reads the list from an entry of the server's file. Returns `None` if the entry has no list.
-    pub(in crate::config) fn read(reader: &mut Reader, fields: &Fields<'_>) -> Option<Self> {
+    pub(in crate::config) fn read(reader: &mut FileReader, fields: &Fields<'_>) -> Option<Self> {
         const KEY: &str = "allowed_overrides";
         let words: Vec<&str> = OverrideKey::ALL.iter().map(|key| key.as_str()).collect();
         let texts = reader.texts(fields, KEY)?;
@@ -70,7 +70,7 @@ impl AllowedOverrides {
     /// says how to get permission.
     pub(in crate::config) fn check(
         &self,
-        reader: &mut Reader,
+        reader: &mut FileReader,
         fields: &Fields<'_>,
         key: OverrideKey,
     ) -> bool {
@@ -95,7 +95,7 @@ impl AllowedOverrides {
     /// problem says that the value is not available, and permission would not change that.
     pub(in crate::config) fn check_only_false(
         &self,
-        reader: &mut Reader,
+        reader: &mut FileReader,
         fields: &Fields<'_>,
         key: OverrideKey,
     ) {

@@ -8,7 +8,7 @@ use super::workflow::Workflow;
 
 /// Settings that a repository may decide itself. The default is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Permissions {
+pub struct RepoPermissions {
     pub(in crate::config) overrides: AllowedOverrides,
     /// True if the file may define workflows (`allow_custom_workflows`).
     pub(in crate::config) custom_workflows: bool,
@@ -19,7 +19,7 @@ pub struct Permissions {
     pub(in crate::config) workflows: Arc<BTreeMap<String, Arc<Workflow>>>,
 }
 
-impl Permissions {
+impl RepoPermissions {
     /// Returns the keys that the repository's file may set.
     pub fn overrides(&self) -> &AllowedOverrides {
         &self.overrides
@@ -46,7 +46,7 @@ impl Permissions {
     }
 }
 
-impl FromIterator<OverrideKey> for Permissions {
+impl FromIterator<OverrideKey> for RepoPermissions {
     fn from_iter<I: IntoIterator<Item = OverrideKey>>(keys: I) -> Self {
         Self {
             overrides: keys.into_iter().collect(),

@@ -16,12 +16,12 @@ pub struct FileState {
     /// Time since which that text is in effect on this server.
     pub since: DateTime<Utc>,
     /// Newer content that could not be put into effect.
-    pub refused: Option<Refused>,
+    pub refused: Option<RefusedContent>,
 }
 
 /// Content that did not replace the previous text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedContent {
     /// Time since which the content is refused.
     pub at: DateTime<Utc>,
     /// Reason for the refusal. For `--repo-config` it has excerpts of the file. Preformatted.
@@ -32,7 +32,7 @@ pub struct Refused {
 
 /// Result of a look at the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum FileCheck {
     /// Content as before, even if it was refused before.
     Same,
     /// New content, in effect from now on. The warnings name deprecated settings, one sentence each.
@@ -44,11 +44,11 @@ pub enum Look {
 }
 
 /// Result of a look at the file, together with parsed content.
-pub(super) enum Offer<T> {
+pub(super) enum ReloadResult<T> {
     /// New content, parsed, in effect from now on.
     Took(T),
     /// No change: the previous text stays in effect.
-    Kept(Look),
+    Kept(FileCheck),
 }
 
 impl FileState {
@@ -78,31 +78,40 @@ impl FileState {
         found: Result<&str, String>,
         now: DateTime<Utc>,
         parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Offer<T> {
+    ) -> ReloadResult<T> {
         let read = found.map(|text| (text, Sha256Digest::of(text.as_bytes())));
         let digest = read.as_ref().ok().map(|(_, digest)| digest.clone());
         if digest.as_ref() == Some(&self.digest) {
-            return Offer::Kept(self.refused.take().map_or(Look::Same, |_| Look::Back));
+            return ReloadResult::Kept(
+                self.refused
+                    .take()
+                    .map_or(FileCheck::Same, |_| FileCheck::Back),
+            );
         }
         match read.and_then(|(text, digest)| Ok((parse(text)?, digest))) {
             Ok((parsed, digest)) => {
                 (self.digest, self.since, self.refused) = (digest, now, None);
-                Offer::Took(parsed)
+                ReloadResult::Took(parsed)
             }
-            Err(error) => Offer::Kept(self.refuse(error, digest, now)),
+            Err(error) => ReloadResult::Kept(self.refuse(error, digest, now)),
         }
     }
 
-    fn refuse(&mut self, error: String, digest: Option<Sha256Digest>, now: DateTime<Utc>) -> Look {
-        let is_known = |known: &Refused| (&known.error, &known.digest) == (&error, &digest);
+    fn refuse(
+        &mut self,
+        error: String,
+        digest: Option<Sha256Digest>,
+        now: DateTime<Utc>,
+    ) -> FileCheck {
+        let is_known = |known: &RefusedContent| (&known.error, &known.digest) == (&error, &digest);
         if self.refused.as_ref().is_some_and(is_known) {
-            return Look::Same;
+            return FileCheck::Same;
         }
-        self.refused = Some(Refused {
+        self.refused = Some(RefusedContent {
             at: now,
             error: error.clone(),
             digest,
         });
-        Look::Refused(error)
+        FileCheck::Refused(error)
     }
 }

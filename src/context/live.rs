@@ -9,14 +9,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use chrono::{DateTime, Utc};
 
 use super::Settings;
-use super::file_state::{FileState, Look, Offer};
+use super::file_state::{FileCheck, FileState, ReloadResult};
 use crate::config::repos::ServerRepos;
 use crate::config::server::ReposFile;
 
 /// Holder of the current settings.
-pub struct Live(RwLock<State>);
+pub struct Live(RwLock<LiveState>);
 
-struct State {
+struct LiveState {
     settings: Arc<Settings>,
     /// State of the file; `None` if no file is read again.
     file: Option<FileState>,
@@ -29,7 +29,7 @@ impl Live {
     pub fn new(settings: Settings, file: Option<ReposFile>, now: DateTime<Utc>) -> Self {
         let without_locking = file.as_ref().is_some_and(|file| file.without_locking);
         let file = file.map(|file| FileState::new(file.path, file.digest, now));
-        Self(RwLock::new(State {
+        Self(RwLock::new(LiveState {
             settings: Arc::new(settings),
             file,
             without_locking,
@@ -65,22 +65,22 @@ impl Live {
     }
 
     /// Offers the content of the file: its text, or the reason why it cannot be read.
-    pub fn offer(&self, found: Result<&str, String>, now: DateTime<Utc>) -> Look {
+    pub fn offer(&self, found: Result<&str, String>, now: DateTime<Utc>) -> FileCheck {
         let state = &mut *self.0.write().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = &mut state.file else {
-            return Look::Same;
+            return FileCheck::Same;
         };
         let path = file.path.clone();
         let settings = &state.settings;
         match file.offer(found, now, |text| {
             parse(text, &path, state.without_locking, &settings.repos)
         }) {
-            Offer::Took(repos) => {
+            ReloadResult::Took(repos) => {
                 let warnings = repos.warnings();
                 state.settings = Arc::new(state.settings.with_repos(repos));
-                Look::Taken(warnings)
+                FileCheck::Taken(warnings)
             }
-            Offer::Kept(look) => look,
+            ReloadResult::Kept(look) => look,
         }
     }
 }

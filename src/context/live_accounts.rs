@@ -10,16 +10,16 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use chrono::{DateTime, Utc};
 
-use super::file_state::{FileState, Look, Offer};
+use super::file_state::{FileCheck, FileState, ReloadResult};
 use crate::config::access::WebAccounts;
 use crate::model::Sha256Digest;
 
 /// Holder of the current accounts.
 #[derive(Default)]
-pub struct LiveAccounts(RwLock<State>);
+pub struct LiveAccounts(RwLock<AccountsState>);
 
 #[derive(Default)]
-struct State {
+struct AccountsState {
     accounts: Arc<WebAccounts>,
     /// State of the file; `None` if there is no file to read again.
     file: Option<FileState>,
@@ -34,7 +34,7 @@ impl LiveAccounts {
         now: DateTime<Utc>,
     ) -> Self {
         let file = Some(FileState::new(path, digest, now));
-        Self(RwLock::new(State {
+        Self(RwLock::new(AccountsState {
             accounts: Arc::new(accounts),
             file,
         }))
@@ -63,10 +63,10 @@ impl LiveAccounts {
 
     /// Offers the content of the file: its text, or the reason why it cannot be used. It is put into effect as a
     /// whole or not at all.
-    pub fn offer(&self, found: Result<&str, String>, now: DateTime<Utc>) -> Look {
+    pub fn offer(&self, found: Result<&str, String>, now: DateTime<Utc>) -> FileCheck {
         let state = &mut *self.0.write().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = &mut state.file else {
-            return Look::Same;
+            return FileCheck::Same;
         };
         let path = file.path.clone();
         let cannot = |why| {
@@ -82,11 +82,11 @@ impl LiveAccounts {
                 .map_err(|error| cannot(error.to_string()))
         };
         match file.offer(found.map_err(cannot), now, parse) {
-            Offer::Took(accounts) => {
+            ReloadResult::Took(accounts) => {
                 state.accounts = Arc::new(accounts);
-                Look::Taken(state.accounts.warnings())
+                FileCheck::Taken(state.accounts.warnings())
             }
-            Offer::Kept(look) => look,
+            ReloadResult::Kept(look) => look,
         }
     }
 }
@@ -102,7 +102,7 @@ impl fmt::Debug for LiveAccounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::access::Standing;
+    use crate::config::access::AccessScope;
 
     const KIM: &str = "user=kim owners=net allow=all password=kims-password-of-kim\n";
 
@@ -120,16 +120,16 @@ mod tests {
     #[test]
     fn another_text_holds_at_once_and_whoever_is_gone_is_unknown() {
         let (live, now) = (accounts(), DateTime::UNIX_EPOCH);
-        assert_eq!(live.offer(Ok(KIM), now), Look::Same);
+        assert_eq!(live.offer(Ok(KIM), now), FileCheck::Same);
         assert_eq!(
             live.offer(
                 Ok("user=lee owners=dns allow=none password=lees-password-of-lee"),
                 now
             ),
-            Look::Taken(vec![])
+            FileCheck::Taken(vec![])
         );
         assert_eq!(live.now().to_string(), "lee@dns");
-        let Look::Taken(warnings) =
+        let FileCheck::Taken(warnings) =
             live.offer(Ok("user=max owners=dns password=maxs-password-of-max"), now)
         else {
             panic!("it is another text")
@@ -138,14 +138,14 @@ mod tests {
             warnings.concat().contains("change nothing: max."),
             "{warnings:?}"
         );
-        assert_eq!(live.now().standing("kim"), Standing::Unknown);
-        assert_eq!(live.offer(Ok("# nobody"), now), Look::Taken(vec![]));
+        assert_eq!(live.now().standing("kim"), AccessScope::Unknown);
+        assert_eq!(live.offer(Ok("# nobody"), now), FileCheck::Taken(vec![]));
         assert_eq!(
             live.now().standing("lee"),
-            Standing::Unknown,
+            AccessScope::Unknown,
             "a file without accounts makes nobody the whole server"
         );
-        assert_eq!(live.now().standing("ops"), Standing::Whole);
+        assert_eq!(live.now().standing("ops"), AccessScope::Whole);
     }
 
     #[test]
@@ -156,9 +156,9 @@ mod tests {
                      16 characters";
         assert_eq!(
             live.offer(Ok(&broken), now),
-            Look::Refused(error.to_owned())
+            FileCheck::Refused(error.to_owned())
         );
-        assert_eq!(live.offer(Ok(&broken), now), Look::Same);
+        assert_eq!(live.offer(Ok(&broken), now), FileCheck::Same);
         assert_eq!(live.now().to_string(), "kim@net");
         assert_eq!(
             live.file()
@@ -171,18 +171,18 @@ mod tests {
         let gone = live.offer(Err("it is not there".to_owned()), now);
         let error =
             "cannot use the accounts of /etc/accounts (--web-accounts-file): it is not there";
-        assert_eq!(gone, Look::Refused(error.to_owned()));
-        assert_eq!(live.offer(Ok(KIM), now), Look::Back);
+        assert_eq!(gone, FileCheck::Refused(error.to_owned()));
+        assert_eq!(live.offer(Ok(KIM), now), FileCheck::Back);
         assert_eq!(live.file().unwrap().refused, None);
     }
 
     #[test]
     fn without_a_file_nothing_is_read() {
         let live = LiveAccounts::default();
-        assert_eq!(live.offer(Ok(KIM), DateTime::UNIX_EPOCH), Look::Same);
+        assert_eq!(live.offer(Ok(KIM), DateTime::UNIX_EPOCH), FileCheck::Same);
         assert_eq!(
             (live.now().standing("anybody"), live.file()),
-            (Standing::Whole, None)
+            (AccessScope::Whole, None)
         );
     }
 }

@@ -48,7 +48,7 @@ const SSH_PORT: u16 = 22;
 
 /// A credential with its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum GitAccess {
     /// A token for the API and git.
     Token {
         /// Account that the token belongs to, for git. Most forges accept any name beside a token.
@@ -162,7 +162,7 @@ impl PublicParts {
     }
 }
 
-impl Access {
+impl GitAccess {
     /// Returns the kind of the credential.
     pub const fn kind(&self) -> CredentialKind {
         match self {
@@ -222,7 +222,7 @@ impl Access {
     )]
     pub fn to_sealed_text(&self) -> Secret {
         let kept = match self {
-            Self::Token { user, token } => Kept::Token {
+            Self::Token { user, token } => SealedForm::Token {
                 user: user.as_deref().map(Into::into),
                 token: token.expose().into(),
             },
@@ -230,7 +230,7 @@ impl Access {
                 app_id,
                 installation,
                 key,
-            } => Kept::App {
+            } => SealedForm::App {
                 app_id: *app_id,
                 installation: *installation,
                 key: key.expose().into(),
@@ -240,7 +240,7 @@ impl Access {
                 port,
                 key,
                 known_hosts,
-            }) => Kept::Ssh {
+            }) => SealedForm::Ssh {
                 user: user.as_str().into(),
                 port: *port,
                 key: key.expose().into(),
@@ -254,13 +254,13 @@ impl Access {
     /// Reads the text of [`Self::to_sealed_text`].
     pub fn from_sealed_text(text: &Secret) -> Result<Self, serde_json::Error> {
         // The error names a line and a column, but not the values there: the fields are texts and numbers.
-        let kept: Kept<'_> = serde_json::from_str(text.expose())?;
+        let kept: SealedForm<'_> = serde_json::from_str(text.expose())?;
         Ok(match kept {
-            Kept::Token { user, token } => Self::Token {
+            SealedForm::Token { user, token } => Self::Token {
                 user: user.map(Into::into),
                 token: Secret::new(&token),
             },
-            Kept::App {
+            SealedForm::App {
                 app_id,
                 installation,
                 key,
@@ -269,7 +269,7 @@ impl Access {
                 installation,
                 key: Secret::new(&key),
             },
-            Kept::Ssh {
+            SealedForm::Ssh {
                 user,
                 port,
                 key,
@@ -304,7 +304,7 @@ impl SshAccess {
 /// Form of a credential under the seal.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum Kept<'a> {
+enum SealedForm<'a> {
     Token {
         user: Option<std::borrow::Cow<'a, str>>,
         token: std::borrow::Cow<'a, str>,
@@ -372,8 +372,8 @@ mod tests {
         HostName::new("github.com").unwrap()
     }
 
-    fn token(user: Option<&str>, token: &str) -> Access {
-        Access::Token {
+    fn token(user: Option<&str>, token: &str) -> GitAccess {
+        GitAccess::Token {
             user: user.map(str::to_owned),
             token: Secret::new(token),
         }
@@ -394,13 +394,13 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_credential_is_said_without_showing_it() {
-        let app = |app_id, installation| Access::App {
+        let app = |app_id, installation| GitAccess::App {
             app_id,
             installation,
             key: Secret::new("ghp_secret"),
         };
         let ssh = |user: &str, port| {
-            Access::ssh(
+            GitAccess::ssh(
                 Some(user.to_owned()),
                 Some(port),
                 Secret::new("s3cr3t"),
@@ -478,12 +478,12 @@ mod tests {
         #[test]
         fn what_is_kept_is_read_back_and_never_shown(secret in "[!-~]{16,60}", more in texts(), user in prop::option::of("[a-z]{1,8}"), n in any::<u64>(), m in any::<u64>(), port in any::<u16>()) {
             for access in [
-                Access::Token { user: user.clone(), token: Secret::new(&secret) },
-                Access::App { app_id: n, installation: m, key: Secret::new(&secret) },
-                Access::ssh(user.clone(), Some(port), Secret::new(&secret), more.clone()),
+                GitAccess::Token { user: user.clone(), token: Secret::new(&secret) },
+                GitAccess::App { app_id: n, installation: m, key: Secret::new(&secret) },
+                GitAccess::ssh(user.clone(), Some(port), Secret::new(&secret), more.clone()),
             ] {
                 let text = access.to_sealed_text();
-                prop_assert_eq!(Access::from_sealed_text(&text).unwrap(), access.clone());
+                prop_assert_eq!(GitAccess::from_sealed_text(&text).unwrap(), access.clone());
                 let told = access.check(&host()).map_or_else(|e| e.to_string(), |p| p.to_string());
                 let shown = format!("{access:?} {text:?} {told}");
                 prop_assert!(!shown.contains(&secret), "{}", shown);

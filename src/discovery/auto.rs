@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::limits::LimitExceeded;
-use super::{Input, Order, Project, Tree, Why, cloud, terragrunt};
+use super::{FileTree, Input, OrderPosition, Project, ProjectReason, cloud, terragrunt};
 use crate::model::{ProjectKey, RepoPath};
 
 /// Names of files that hold state or settings of tools, but no code. A file matches if its name contains one of them.
@@ -21,8 +21,9 @@ pub(super) fn find(
     changed: &[&RepoPath],
     configured: &HashSet<RepoPath>,
 ) -> Result<Vec<Project>, LimitExceeded> {
-    let units =
-        terragrunt::Search::of(input.tree, input.read, changed, &|file| counts(input, file));
+    let units = terragrunt::TerragruntProjects::of(input.tree, input.read, changed, &|file| {
+        counts(input, file)
+    });
     let counting: Vec<&RepoPath> = changed
         .iter()
         .copied()
@@ -36,14 +37,14 @@ pub(super) fn find(
     let of_modules = users
         .into_iter()
         .filter(|(dir, _)| uses_by_itself(input, dir));
-    let found = of_files.chain(of_modules.map(|(dir, found)| (dir, Why::Module(found))));
+    let found = of_files.chain(of_modules.map(|(dir, found)| (dir, ProjectReason::Module(found))));
     let others = found
         .filter(|(dir, _)| !units.owned.contains(dir))
         .map(|(dir, why)| (dir, why, 0));
     let of_units = units
         .concerned
         .into_iter()
-        .map(|(dir, chain, group)| (dir, Why::Terragrunt(chain), group));
+        .map(|(dir, chain, group)| (dir, ProjectReason::Terragrunt(chain), group));
     let mut dirs = BTreeMap::new();
     for (dir, why, group) in of_units.chain(others) {
         // A directory that a link leads to is found under its own name.
@@ -83,18 +84,18 @@ fn uses_by_itself(input: &Input<'_>, dir: &RepoPath) -> bool {
 }
 
 /// Returns the directory that a changed file belongs to, if any.
-pub(super) fn place(tree: &Tree, file: &RepoPath) -> Option<(RepoPath, Why)> {
+pub(super) fn place(tree: &FileTree, file: &RepoPath) -> Option<(RepoPath, ProjectReason)> {
     let dir = file.parent();
     if dir.file_name() == "env" {
-        return Some((dir.parent(), Why::EnvDir(file.clone())));
+        return Some((dir.parent(), ProjectReason::EnvDir(file.clone())));
     }
     if let Some(owner) = above_modules(&dir) {
         // Shared modules have no such owner, and nothing says which projects use them.
         return tree
             .has_code(&owner)
-            .then(|| (owner, Why::Modules(file.clone())));
+            .then(|| (owner, ProjectReason::Modules(file.clone())));
     }
-    Some((dir, Why::OwnDir(file.clone())))
+    Some((dir, ProjectReason::OwnDir(file.clone())))
 }
 
 /// Returns the directory that contains the first `modules` of a path.
@@ -104,7 +105,7 @@ pub(super) fn above_modules(dir: &RepoPath) -> Option<RepoPath> {
     RepoPath::new(&parts[..first].join("/")).ok()
 }
 
-fn project(input: &Input<'_>, dir: RepoPath, why: Why, group: i32) -> Project {
+fn project(input: &Input<'_>, dir: RepoPath, why: ProjectReason, group: i32) -> Project {
     let workspace = cloud::workspace(input, &dir);
     let key = ProjectKey {
         dir,
@@ -115,7 +116,7 @@ fn project(input: &Input<'_>, dir: RepoPath, why: Why, group: i32) -> Project {
         key,
         terraform_version: None,
         autoplan: true,
-        order: Order::in_group(group),
+        order: OrderPosition::in_group(group),
         why,
     }
 }

@@ -3,7 +3,7 @@
 
 use hcl_edit::structure::{Block, Body};
 
-use super::code::{self, Budget, Unread, unlabelled};
+use super::code::{self, CodeBudget, UnreadFile, unlabelled};
 use super::{Input, links};
 use crate::model::{RepoPath, WorkspaceName};
 
@@ -17,14 +17,14 @@ pub(super) fn workspace(input: &Input<'_>, dir: &RepoPath) -> WorkspaceName {
 }
 
 /// Returns the files that may name the workspace, but cannot be read.
-pub(super) fn unread(input: &Input<'_>, dir: &RepoPath) -> Vec<Unread> {
+pub(super) fn unread(input: &Input<'_>, dir: &RepoPath) -> Vec<UnreadFile> {
     bodies(input, dir).filter_map(Result::err).collect()
 }
 
 /// Parses the code of a directory that contains the word `cloud`. Most files have no such block, and parsing is the
 /// slow part.
-fn bodies(input: &Input<'_>, dir: &RepoPath) -> impl Iterator<Item = Result<Body, Unread>> {
-    let mut budget = Budget::of_dir();
+fn bodies(input: &Input<'_>, dir: &RepoPath) -> impl Iterator<Item = Result<Body, UnreadFile>> {
+    let mut budget = CodeBudget::of_dir();
     let files = code::native(input.tree.files_in(dir), input.settings.distribution);
     files.filter_map(move |file| {
         let text = budget.text("cloud", || links::read_code(input.tree, file, input.read))?;
@@ -49,16 +49,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::code::MAX_FILE_BYTES;
-    use super::super::{Autodiscover, Settings, Tree};
+    use super::super::{Autodiscover, FileTree, SearchSettings};
     use super::*;
     use crate::model::Distribution;
 
     /// Returns the workspace of a root directory with these files.
     fn found(distribution: Distribution, files: &[(&str, &str)]) -> String {
-        let tree = Tree::new(files.iter().map(|(name, _)| name.parse().unwrap()));
-        let settings = Settings {
+        let tree = FileTree::new(files.iter().map(|(name, _)| name.parse().unwrap()));
+        let settings = SearchSettings {
             distribution,
-            ..Settings::default()
+            ..SearchSettings::default()
         };
         let read = |file: &RepoPath| {
             let text = files.iter().find(|(name, _)| *name == file.as_str());

@@ -18,12 +18,12 @@ const MAX_DIR_BYTES: usize = 4 << 20;
 const MAX_DIR_READ: usize = 64 << 20;
 
 /// Numbers of bytes of one directory that may still be read and parsed.
-pub(super) struct Budget {
+pub(super) struct CodeBudget {
     read: usize,
     parsed: usize,
 }
 
-impl Budget {
+impl CodeBudget {
     pub(super) fn of_dir() -> Self {
         Self {
             read: MAX_DIR_READ,
@@ -68,7 +68,7 @@ pub(super) fn unmarked(text: &str) -> &str {
 
 /// A code file that does not parse as the format of its name. The tools may still accept it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Unread {
+pub struct UnreadFile {
     /// Path of the file.
     pub file: RepoPath,
     /// Line of the error, from 1.
@@ -78,8 +78,8 @@ pub struct Unread {
 }
 
 /// Parses the text of an HCL file.
-pub(super) fn parse(file: &RepoPath, text: &str) -> Result<Body, Unread> {
-    hcl_edit::parser::parse_body(text).map_err(|error| Unread {
+pub(super) fn parse(file: &RepoPath, text: &str) -> Result<Body, UnreadFile> {
+    hcl_edit::parser::parse_body(text).map_err(|error| UnreadFile {
         file: file.clone(),
         line: error.location().line(),
         what: error.message().to_owned(),
@@ -87,7 +87,7 @@ pub(super) fn parse(file: &RepoPath, text: &str) -> Result<Body, Unread> {
 }
 
 /// Parses the text of a JSON file.
-pub(super) fn parse_json(file: &RepoPath, text: &str) -> Result<Value, Unread> {
+pub(super) fn parse_json(file: &RepoPath, text: &str) -> Result<Value, UnreadFile> {
     serde_json::from_str(text).map_err(|error| {
         let (line, what) = (error.line(), error.to_string());
         // The line already says where the error is.
@@ -96,7 +96,7 @@ pub(super) fn parse_json(file: &RepoPath, text: &str) -> Result<Value, Unread> {
             .next()
             .unwrap_or_default()
             .to_owned();
-        Unread {
+        UnreadFile {
             file: file.clone(),
             line,
             what,
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn what_a_directory_costs_has_an_end() {
         let large = "x".repeat(MAX_FILE_BYTES + 1);
-        let (mut budget, mut reads) = (Budget::of_dir(), 0);
+        let (mut budget, mut reads) = (CodeBudget::of_dir(), 0);
         for _ in 0..1_000 {
             let read = || {
                 reads += 1;
@@ -175,12 +175,12 @@ mod tests {
             assert_eq!(budget.text("x", read), None);
         }
         assert_eq!(reads, MAX_DIR_READ / MAX_FILE_BYTES);
-        let (mut budget, text) = (Budget::of_dir(), "word ".repeat(MAX_FILE_BYTES / 5));
+        let (mut budget, text) = (CodeBudget::of_dir(), "word ".repeat(MAX_FILE_BYTES / 5));
         let parsed = (0..20)
             .filter_map(|_| budget.text("word", || Some(text.clone())))
             .count();
         assert_eq!(parsed, MAX_DIR_BYTES / MAX_FILE_BYTES);
-        assert_eq!(Budget::of_dir().text("other", || Some(text)), None);
+        assert_eq!(CodeBudget::of_dir().text("other", || Some(text)), None);
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_told_with_the_line() {
         let file: RepoPath = "a.tf".parse().unwrap();
-        let told = |unread: Unread| format!("{}:{}: {}", unread.file, unread.line, unread.what);
+        let told = |unread: UnreadFile| format!("{}:{}: {}", unread.file, unread.line, unread.what);
         let hcl = parse(&file, "\na {\n").unwrap_err();
         assert_eq!(
             told(hcl),

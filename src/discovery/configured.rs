@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::limits::{LimitExceeded, MAX_CONFIGURED, MAX_LINK_PARTS, MAX_PATTERN_TESTS};
 use super::modules::Users;
-use super::{Input, Order, Project, Tree, Why, links};
+use super::{FileTree, Input, OrderPosition, Project, ProjectReason, links};
 use crate::config::repo::{Patterns, ProjectConfig, ProjectDir};
 use crate::model::{ProjectKey, RepoPath};
 
@@ -44,9 +44,9 @@ impl<'c> Configured<'c> {
         below(changed, &self.patterns().reach(&self.key.dir))
     }
 
-    pub(super) fn concerned_by(&self, file: &RepoPath) -> Option<Why> {
+    pub(super) fn concerned_by(&self, file: &RepoPath) -> Option<ProjectReason> {
         let pattern = self.patterns().matching(&self.key.dir, file)?;
-        Some(Why::WhenModified {
+        Some(ProjectReason::WhenModified {
             file: file.clone(),
             pattern: pattern.to_owned(),
         })
@@ -57,12 +57,12 @@ impl<'c> Configured<'c> {
         self.config.line
     }
 
-    pub(super) fn into_project(self, why: Why) -> Project {
+    pub(super) fn into_project(self, why: ProjectReason) -> Project {
         Project {
             key: self.key,
             terraform_version: self.config.terraform_version.clone(),
             autoplan: self.config.autoplan.enabled,
-            order: Order::of(self.config),
+            order: OrderPosition::of(self.config),
             why,
         }
     }
@@ -138,7 +138,7 @@ fn has_globs(entries: &[ProjectConfig]) -> bool {
 /// contains one (reference 3.3, 3.10). An empty `when_modified` means that nothing concerns the project.
 pub(super) fn concerned(
     configured: Vec<Configured<'_>>,
-    tree: &Tree,
+    tree: &FileTree,
     changed: &[&RepoPath],
     users: &Users,
 ) -> Result<Vec<Project>, LimitExceeded> {
@@ -155,7 +155,7 @@ pub(super) fn concerned(
                 .get(&one.key.dir)
                 .filter(|_| !one.patterns().is_empty())
                 .cloned()
-                .map(Why::Module)
+                .map(ProjectReason::Module)
         };
         let why = by_file.or_else(by_module)?;
         Some(one.into_project(why))
@@ -167,7 +167,7 @@ pub(super) fn concerned(
 /// to another directory of the repository. The changed files are sorted and include the names seen through links.
 pub(super) fn behind_link(
     configured: Vec<Configured<'_>>,
-    tree: &Tree,
+    tree: &FileTree,
     changed: &[&RepoPath],
 ) -> Result<Option<(RepoPath, RepoPath)>, LimitExceeded> {
     let absent: Vec<_> = configured

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::Tree;
+use super::FileTree;
 use super::limits::{LimitExceeded, MAX_LINK_LOOKS, MAX_LINK_PARTS, MAX_LINKED};
 use crate::model::RepoPath;
 
@@ -19,19 +19,22 @@ const MAX_FOLLOWED: usize = 40;
 type Links<'a> = HashMap<RepoPath, Vec<&'a RepoPath>>;
 
 /// Returns the changed paths (sorted) and every path under which links show them; sorted.
-pub(super) fn seen(tree: &Tree, changed: Vec<RepoPath>) -> Result<Vec<RepoPath>, LimitExceeded> {
+pub(super) fn seen(
+    tree: &FileTree,
+    changed: Vec<RepoPath>,
+) -> Result<Vec<RepoPath>, LimitExceeded> {
     let links = links(tree, MAX_LINK_PARTS)?;
     if links.is_empty() {
         return Ok(changed);
     }
-    let mut names = Names::of(&changed);
+    let mut names = LinkedNames::of(&changed);
     names.follow(&links, changed)?;
     Ok(names.all.into_iter().collect())
 }
 
 /// Returns every link by the path that it leads to, as long as path parts are left to pass. A link to a directory
 /// that contains it is left out.
-fn links(tree: &Tree, mut parts_left: usize) -> Result<Links<'_>, LimitExceeded> {
+fn links(tree: &FileTree, mut parts_left: usize) -> Result<Links<'_>, LimitExceeded> {
     let mut links = Links::new();
     for (link, _) in tree.links() {
         let target = follow(tree, RepoPath::root(), link.as_str(), &mut parts_left)?;
@@ -43,13 +46,13 @@ fn links(tree: &Tree, mut parts_left: usize) -> Result<Links<'_>, LimitExceeded>
 }
 
 /// Names under which changes are seen, and the work that finding them took.
-struct Names {
+struct LinkedNames {
     all: BTreeSet<RepoPath>,
     /// Number of directories and links that were looked at. Each costs time, even if it yields no new name.
     looks: usize,
 }
 
-impl Names {
+impl LinkedNames {
     fn of(changed: &[RepoPath]) -> Self {
         Self {
             all: changed.iter().cloned().collect(),
@@ -106,7 +109,7 @@ impl Names {
 }
 
 /// Returns the path behind a path after following every link; `None`: outside the repository, or in a circle.
-pub(super) fn resolve(tree: &Tree, path: &RepoPath) -> Option<RepoPath> {
+pub(super) fn resolve(tree: &FileTree, path: &RepoPath) -> Option<RepoPath> {
     let mut parts_left = MAX_LINK_PARTS;
     follow(tree, RepoPath::root(), path.as_str(), &mut parts_left)
         .ok()
@@ -116,7 +119,7 @@ pub(super) fn resolve(tree: &Tree, path: &RepoPath) -> Option<RepoPath> {
 /// Resolves a path as [`resolve`] does, but from a directory without links in its path. Each part of the path and of
 /// its links counts; an error means that no parts are left to pass.
 pub(super) fn follow(
-    tree: &Tree,
+    tree: &FileTree,
     from: RepoPath,
     path: &str,
     parts_left: &mut usize,
@@ -147,14 +150,14 @@ pub(super) fn follow(
 }
 
 /// Returns the directory that a path leads to through links; `None`: no directory of the repository.
-pub(super) fn dir_behind(tree: &Tree, path: &RepoPath) -> Option<RepoPath> {
+pub(super) fn dir_behind(tree: &FileTree, path: &RepoPath) -> Option<RepoPath> {
     resolve(tree, path).filter(|target| tree.dir_exists(target))
 }
 
 /// Returns the text of a code file, with a `read` that follows no links. As in the tools, a link has the text of the
 /// file that it leads to. A link that leads to no file of the repository has no text.
 pub(super) fn read_code(
-    tree: &Tree,
+    tree: &FileTree,
     file: &RepoPath,
     read: &dyn Fn(&RepoPath) -> Option<String>,
 ) -> Option<String> {
@@ -174,12 +177,12 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn tree(links: &[(&str, &str)]) -> Tree {
+    fn tree(links: &[(&str, &str)]) -> FileTree {
         let files = ["base/main.tf", "modules/net/main.tf", "live/prod/main.tf"].map(path);
         let links = links
             .iter()
             .map(|(link, target)| (path(link), (*target).to_owned()));
-        Tree::new(files).with_links(links)
+        FileTree::new(files).with_links(links)
     }
 
     fn names(links: &[(&str, &str)], changed: &str) -> String {
@@ -280,10 +283,10 @@ mod tests {
     }
 
     /// Returns a tree with links to `base` whose names begin with a number, and changed files in `base`.
-    fn many(links: usize, end: &str, files: usize) -> (Tree, Vec<RepoPath>) {
+    fn many(links: usize, end: &str, files: usize) -> (FileTree, Vec<RepoPath>) {
         let links = (0..links).map(|n| (path(&format!("l{n}/{end}")), "../base".to_owned()));
         let changed = (0..files).map(|n| path(&format!("base/f{n}"))).collect();
-        (Tree::new([path("base/f0")]).with_links(links), changed)
+        (FileTree::new([path("base/f0")]).with_links(links), changed)
     }
 
     #[test]
@@ -295,7 +298,7 @@ mod tests {
     #[test]
     fn names_that_are_too_many_are_not_even_made() {
         let (tree, changed) = many(5_000, "x", 3_000);
-        let mut names = Names::of(&changed);
+        let mut names = LinkedNames::of(&changed);
         assert_eq!(
             names.follow(&links(&tree, MAX_LINK_PARTS).unwrap(), changed),
             Err(LimitExceeded::Links)
@@ -311,9 +314,9 @@ mod tests {
     #[test]
     fn what_is_looked_at_in_vain_counts_too() {
         let (tree, changed) = many(20, &"x".repeat(RepoPath::MAX_BYTES - 5), 20);
-        let mut names = Names {
+        let mut names = LinkedNames {
             looks: MAX_LINK_LOOKS - 100,
-            ..Names::of(&changed)
+            ..LinkedNames::of(&changed)
         };
         let links = links(&tree, MAX_LINK_PARTS).unwrap();
         assert_eq!(
@@ -345,7 +348,7 @@ mod tests {
         let deep = ["x"; 500].join("/");
         let text = |n: usize| format!("{}c{n}", "../x/".repeat(790));
         let chain = (0..39).map(|n| (path(&format!("{deep}/c{n}")), text(n + 1)));
-        let tree = Tree::new([path("base/main.tf")]).with_links(chain);
+        let tree = FileTree::new([path("base/main.tf")]).with_links(chain);
         assert_eq!(links(&tree, 20_000), Err(LimitExceeded::Links));
         let last = path(&format!("{deep}/c38"));
         assert_eq!(resolve(&tree, &last), Some(path(&format!("{deep}/c39"))));
@@ -364,7 +367,7 @@ mod tests {
             links in proptest::collection::vec(("[ab](/[ab]){0,2}", "[ab./]{1,8}"), 0..6), file in "[ab](/[ab]){0,3}"
         ) {
             let links = links.into_iter().map(|(link, target)| (path(&link), target));
-            let tree = Tree::new([]).with_links(links);
+            let tree = FileTree::new([]).with_links(links);
             if let Ok(seen) = seen(&tree, vec![path(&file)]) {
                 prop_assert!(seen.contains(&path(&file)));
             }

@@ -35,17 +35,17 @@ use semver::Version;
 pub use crate::config::repo::{AutodiscoverMode, Patterns};
 pub use crate::config::repos::Autodiscover;
 pub use limits::LimitExceeded;
-pub use modules::{ModuleGraph, Use};
+pub use modules::{ModuleGraph, UseReason};
 pub use names::{NameError, choose as choose_names};
-pub use order::{Order, Stage, stages};
-pub use reach::{Reach, Start, reach};
+pub use order::{OrderPosition, ProjectGroup, stages};
+pub use reach::{ProjectReach, Start, reach};
 pub use refusal::SelectError;
 pub use required_version::{RequiredVersion, RequiredVersions, required_versions};
 pub use restrict::Unchanged;
-pub use target::{DirSelector, Target, select, select_for_plan};
-pub use tree::Tree;
+pub use target::{DirSelector, RequestedProjects, select, select_for_plan};
+pub use tree::FileTree;
 pub use version_constraint::{InvalidConstraint, VersionConstraint};
-pub use why::Why;
+pub use why::ProjectReason;
 
 use crate::config::repo::{DirGlob, RepoConfig};
 use crate::config::repos::Decider;
@@ -54,7 +54,7 @@ use crate::model::{BranchName, ChangedFile, Distribution, ProjectKey, RepoPath};
 /// Input of the search for projects.
 pub struct Input<'a> {
     /// Files of the checkout.
-    pub tree: &'a Tree,
+    pub tree: &'a FileTree,
     /// Files that the pull request changes, in any order.
     pub changed: &'a [ChangedFile],
     /// Configuration of the repository for that branch ([`RepoConfig::for_base`]), if one exists.
@@ -66,7 +66,7 @@ pub struct Input<'a> {
     /// Uses of directories as modules; `None` if the search for modules is off (`--autoplan-modules`).
     pub modules: Option<&'a ModuleGraph>,
     /// Settings of the administrator.
-    pub settings: &'a Settings,
+    pub settings: &'a SearchSettings,
     /// Returns the text of a file of the checkout; `None` if it cannot be read. The function should not follow links,
     /// and not read more than a megabyte. For code behind a link it receives the path of the target.
     pub read: &'a dyn Fn(&RepoPath) -> Option<String>,
@@ -99,7 +99,7 @@ impl Input<'_> {
 
 /// Settings of the administrator for the search.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct SearchSettings {
     /// Value of `--autodiscover-mode`; the configuration files take precedence.
     pub mode: AutodiscoverMode,
     /// Value of `--autoplan-file-list`: files that count when projects are discovered.
@@ -117,7 +117,7 @@ pub struct Settings {
     pub regexp: bool,
 }
 
-impl Settings {
+impl SearchSettings {
     /// Default of `--autoplan-file-list` (reference 10.1).
     pub const DEFAULT_FILE_LIST: &str = "**/*.tf,**/*.tf.json,**/*.tfvars,**/*.tfvars.json,**/*.tofu,**/*.tofu.json,\
                                          **/terragrunt.hcl,**/.terraform.lock.hcl";
@@ -137,10 +137,10 @@ impl Settings {
 
 /// Default list of files, compiled once.
 static DEFAULT_FILE_LIST: LazyLock<Patterns> = LazyLock::new(|| {
-    Patterns::from_flag(Settings::DEFAULT_FILE_LIST).expect("the default list is valid")
+    Patterns::from_flag(SearchSettings::DEFAULT_FILE_LIST).expect("the default list is valid")
 });
 
-impl Default for Settings {
+impl Default for SearchSettings {
     fn default() -> Self {
         Self {
             mode: AutodiscoverMode::default(),
@@ -165,9 +165,9 @@ pub struct Project {
     /// (reference 3.3).
     pub autoplan: bool,
     /// Position in the order of projects.
-    pub order: Order,
+    pub order: OrderPosition,
     /// Rule that chose the project.
-    pub why: Why,
+    pub why: ProjectReason,
 }
 
 /// Returns the projects that the changed files concern, sorted by group of the order, directory, workspace and name.

@@ -11,7 +11,7 @@ use crate::model::{ProjectKey, ProjectName};
 
 /// Position of a project in the order of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Order {
+pub struct OrderPosition {
     /// Value of `execution_order_group`: lower groups come first.
     pub group: i32,
     /// Value of `depends_on`: names of projects that come first. Names of projects outside the command have no
@@ -19,7 +19,7 @@ pub struct Order {
     pub after: Vec<ProjectName>,
 }
 
-impl Order {
+impl OrderPosition {
     /// Reads the order from an entry of the configuration.
     pub fn of(entry: &ProjectConfig) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Order {
 
 /// Projects that may run in parallel when all earlier stages are done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stage<T> {
+pub struct ProjectGroup<T> {
     /// Group of the order; one group may have several stages.
     pub group: i32,
     /// Projects of the stage, in the order of the input.
@@ -47,8 +47,11 @@ pub struct Stage<T> {
 }
 
 /// Divides projects into stages. `of` returns key and order of each.
-pub fn stages<T>(items: Vec<T>, of: impl Fn(&T) -> (&ProjectKey, &Order)) -> Vec<Stage<T>> {
-    let known: Vec<(&ProjectKey, &Order)> = items.iter().map(of).collect();
+pub fn stages<T>(
+    items: Vec<T>,
+    of: impl Fn(&T) -> (&ProjectKey, &OrderPosition),
+) -> Vec<ProjectGroup<T>> {
+    let known: Vec<(&ProjectKey, &OrderPosition)> = items.iter().map(of).collect();
     let ranks = ranks(&known);
     let mut stages: BTreeMap<Rank, Vec<T>> = BTreeMap::new();
     for (rank, item) in ranks.into_iter().zip(items) {
@@ -56,7 +59,7 @@ pub fn stages<T>(items: Vec<T>, of: impl Fn(&T) -> (&ProjectKey, &Order)) -> Vec
     }
     stages
         .into_iter()
-        .map(|(rank, members)| Stage {
+        .map(|(rank, members)| ProjectGroup {
             group: rank.group,
             members,
         })
@@ -71,7 +74,7 @@ struct Rank {
     depth: usize,
 }
 
-fn ranks(known: &[(&ProjectKey, &Order)]) -> Vec<Rank> {
+fn ranks(known: &[(&ProjectKey, &OrderPosition)]) -> Vec<Rank> {
     let named = known
         .iter()
         .enumerate()
@@ -138,7 +141,7 @@ mod tests {
     use super::*;
 
     /// Parses `name group after,after` as a project.
-    fn project(text: &str) -> (ProjectKey, Order) {
+    fn project(text: &str) -> (ProjectKey, OrderPosition) {
         let mut words = text.split(' ');
         let name = words.next().unwrap();
         let group = words.next().map_or(0, |group| group.parse().unwrap());
@@ -153,7 +156,7 @@ mod tests {
         };
         (
             key,
-            Order {
+            OrderPosition {
                 group,
                 after: after.collect(),
             },
@@ -163,7 +166,7 @@ mod tests {
     /// Writes `group: names` for each stage.
     fn told(projects: &[&str]) -> String {
         let projects = projects.iter().map(|text| project(text)).collect();
-        let line = |stage: Stage<(ProjectKey, Order)>| {
+        let line = |stage: ProjectGroup<(ProjectKey, OrderPosition)>| {
             let names: Vec<_> = stage
                 .members
                 .iter()

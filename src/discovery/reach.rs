@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use super::configured::below;
-use super::{Tree, terragrunt};
+use super::{FileTree, terragrunt};
 use crate::model::RepoPath;
 
 /// Endings of the files whose text is searched.
@@ -46,7 +46,7 @@ pub struct Start {
 
 /// Part of a repository that some projects reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reach {
+pub enum ProjectReach {
     /// Everything in the repository.
     Everything,
     /// Only the listed directories and files.
@@ -59,20 +59,24 @@ pub enum Reach {
 }
 
 /// Returns the part that these projects reach. `read` is as in [`super::Input`].
-pub fn reach(tree: &Tree, read: &dyn Fn(&RepoPath) -> Option<String>, starts: &[Start]) -> Reach {
-    Search::new(tree, read).reach(starts)
+pub fn reach(
+    tree: &FileTree,
+    read: &dyn Fn(&RepoPath) -> Option<String>,
+    starts: &[Start],
+) -> ProjectReach {
+    ReachSearch::new(tree, read).reach(starts)
 }
 
 /// State of the search. In all functions `None` means that the whole repository is reached.
-struct Search<'a> {
-    tree: &'a Tree,
+struct ReachSearch<'a> {
+    tree: &'a FileTree,
     read: &'a dyn Fn(&RepoPath) -> Option<String>,
     /// All directories of the tree, sorted.
     all_dirs: Vec<&'a RepoPath>,
     dirs: BTreeSet<RepoPath>,
     files: BTreeSet<RepoPath>,
     /// Paths that the text of a file mentions.
-    mentions: HashMap<RepoPath, Rc<[Mention]>>,
+    mentions: HashMap<RepoPath, Rc<[PathMention]>>,
     files_left: usize,
     looks_left: usize,
     bytes_left: usize,
@@ -87,7 +91,7 @@ enum Arrival {
 }
 
 /// Places to look at for one project.
-struct Walk<'s> {
+struct ReachWalk<'s> {
     start: &'s RepoPath,
     todo: Vec<RepoPath>,
     seen: BTreeSet<RepoPath>,
@@ -95,7 +99,7 @@ struct Walk<'s> {
     followed: HashSet<(RepoPath, Option<char>)>,
 }
 
-impl<'s> Walk<'s> {
+impl<'s> ReachWalk<'s> {
     fn of(start: &'s RepoPath) -> Self {
         Self {
             start,
@@ -117,8 +121,8 @@ impl<'s> Walk<'s> {
     }
 }
 
-impl<'a> Search<'a> {
-    fn new(tree: &'a Tree, read: &'a dyn Fn(&RepoPath) -> Option<String>) -> Self {
+impl<'a> ReachSearch<'a> {
+    fn new(tree: &'a FileTree, read: &'a dyn Fn(&RepoPath) -> Option<String>) -> Self {
         Self {
             tree,
             read,
@@ -132,14 +136,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn reach(mut self, starts: &[Start]) -> Reach {
+    fn reach(mut self, starts: &[Start]) -> ProjectReach {
         if starts.iter().all(|start| self.start(start).is_some()) && self.units(starts).is_some() {
-            return Reach::These {
+            return ProjectReach::These {
                 dirs: self.dirs,
                 files: self.files,
             };
         }
-        Reach::Everything
+        ProjectReach::Everything
     }
 
     /// Counts more items that are looked at.
@@ -149,7 +153,7 @@ impl<'a> Search<'a> {
     }
 
     fn start(&mut self, start: &Start) -> Option<()> {
-        let mut walk = Walk::of(&start.dir);
+        let mut walk = ReachWalk::of(&start.dir);
         walk.add(start.dir.clone())?;
         for mention in start.texts.iter().flat_map(|text| mentions(text)) {
             self.follow(&mut walk, &start.dir, &mention)?;
@@ -157,7 +161,7 @@ impl<'a> Search<'a> {
         self.finish(walk)
     }
 
-    fn finish(&mut self, mut walk: Walk<'_>) -> Option<()> {
+    fn finish(&mut self, mut walk: ReachWalk<'_>) -> Option<()> {
         while let Some(dir) = walk.todo.pop() {
             let tree = self.tree;
             let inside = below(&self.all_dirs, &dir).to_vec();
@@ -172,7 +176,7 @@ impl<'a> Search<'a> {
         Some(())
     }
 
-    fn look_at(&mut self, walk: &mut Walk<'_>, file: &RepoPath) -> Option<()> {
+    fn look_at(&mut self, walk: &mut ReachWalk<'_>, file: &RepoPath) -> Option<()> {
         self.look(1)?;
         let dir = file.parent();
         let mut text_of = file.clone();
@@ -202,18 +206,23 @@ impl<'a> Search<'a> {
         Some(())
     }
 
-    fn mentions_in(&mut self, file: &RepoPath) -> Option<Rc<[Mention]>> {
+    fn mentions_in(&mut self, file: &RepoPath) -> Option<Rc<[PathMention]>> {
         if let Some(known) = self.mentions.get(file) {
             return Some(Rc::clone(known));
         }
         let text = (self.read)(file).unwrap_or_default();
         self.bytes_left = self.bytes_left.checked_sub(text.len())?;
-        let found: Rc<[Mention]> = mentions(&text).into();
+        let found: Rc<[PathMention]> = mentions(&text).into();
         self.mentions.insert(file.clone(), Rc::clone(&found));
         Some(found)
     }
 
-    fn follow(&mut self, walk: &mut Walk<'_>, base: &RepoPath, mention: &Mention) -> Option<()> {
+    fn follow(
+        &mut self,
+        walk: &mut ReachWalk<'_>,
+        base: &RepoPath,
+        mention: &PathMention,
+    ) -> Option<()> {
         let Arrival::Inside(at) = self.arrive(base, &mention.path)? else {
             return Some(());
         };
@@ -255,7 +264,7 @@ impl<'a> Search<'a> {
         Some(found)
     }
 
-    fn add(&mut self, walk: &mut Walk<'_>, at: &RepoPath) -> Option<()> {
+    fn add(&mut self, walk: &mut ReachWalk<'_>, at: &RepoPath) -> Option<()> {
         if self.tree.has_file(at) {
             self.files.insert(at.clone());
         } else if self.tree.dir_exists(at) {
@@ -321,7 +330,7 @@ impl<'a> Search<'a> {
             // The units that a stack generates, and the files that they read, are not searched.
             let unit = units
                 .get(&dir)
-                .filter(|unit| unit.kind == terragrunt::Kind::Unit)?;
+                .filter(|unit| unit.kind == terragrunt::DirRole::Unit)?;
             if unit.reads.keys().any(|file| unclear.contains(file)) || unclear.contains(&dir) {
                 return None;
             }
@@ -331,7 +340,7 @@ impl<'a> Search<'a> {
                     .filter(|file| self.tree.has_file(file))
                     .cloned(),
             );
-            let mut walk = Walk::of(&dir);
+            let mut walk = ReachWalk::of(&dir);
             for code in std::iter::once(&dir)
                 .chain(unit.watches.keys())
                 .filter(|code| self.tree.dir_exists(code))
@@ -347,14 +356,14 @@ impl<'a> Search<'a> {
 
 /// A path with `..` in a text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Mention {
+struct PathMention {
     path: String,
     /// Character after the path. It may end the path or, like a space, be a part of its last name.
     next: Option<char>,
 }
 
 /// Returns the paths with `..` in a text. If a path continues with an unknown part, its last known directory counts.
-fn mentions(text: &str) -> Vec<Mention> {
+fn mentions(text: &str) -> Vec<PathMention> {
     let is_unknown = |c: char| matches!(c, '$' | '%' | '{' | '*' | '?' | '[' | '\\');
     let ends = |c: char| c.is_whitespace() || is_unknown(c) || "\"'`}](),;=:|&<>#!".contains(c);
     let mut found = BTreeSet::new();
@@ -385,7 +394,7 @@ fn mentions(text: &str) -> Vec<Mention> {
                 .chars()
                 .next()
                 .filter(|next| !goes_on && *next != '\n');
-            found.insert(Mention {
+            found.insert(PathMention {
                 path: path.to_owned(),
                 next,
             });
@@ -413,7 +422,7 @@ mod tests {
         let links = files
             .iter()
             .filter_map(|(name, text)| Some((path(name), text.strip_prefix("->")?.to_owned())));
-        let tree = Tree::new(files.iter().map(|(name, _)| path(name))).with_links(links);
+        let tree = FileTree::new(files.iter().map(|(name, _)| path(name))).with_links(links);
         let read = |file: &RepoPath| {
             files
                 .iter()
@@ -428,16 +437,16 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join(" ")
         };
-        let search = Search {
+        let search = ReachSearch {
             looks_left,
-            ..Search::new(&tree, &read)
+            ..ReachSearch::new(&tree, &read)
         };
         match search.reach(&[Start {
             dir: path(dir),
             texts,
         }]) {
-            Reach::Everything => "everything".to_owned(),
-            Reach::These { dirs, files } => format!("{} | {}", shown(dirs), shown(files)),
+            ProjectReach::Everything => "everything".to_owned(),
+            ProjectReach::These { dirs, files } => format!("{} | {}", shown(dirs), shown(files)),
         }
     }
 

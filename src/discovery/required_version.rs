@@ -11,7 +11,7 @@ use hcl_edit::structure::Attribute;
 use semver::Version;
 use serde_json::Value;
 
-use super::code::{self, Budget, Unread};
+use super::code::{self, CodeBudget, UnreadFile};
 use super::version_constraint::{InvalidConstraint, VersionConstraint};
 use crate::model::{Distribution, RepoPath};
 
@@ -36,7 +36,7 @@ pub struct RequiredVersion {
 pub struct RequiredVersions {
     demands: Vec<RequiredVersion>,
     /// Files that may contain further constraints, but cannot be read.
-    unread: Vec<Unread>,
+    unread: Vec<UnreadFile>,
 }
 
 impl RequiredVersions {
@@ -51,11 +51,11 @@ impl RequiredVersions {
     }
 
     /// Returns the files that contain the word but cannot be read. They require nothing.
-    pub(super) fn unread(&self) -> &[Unread] {
+    pub(super) fn unread(&self) -> &[UnreadFile] {
         &self.unread
     }
 
-    fn add(&mut self, read: Result<Vec<RequiredVersion>, Unread>) {
+    fn add(&mut self, read: Result<Vec<RequiredVersion>, UnreadFile>) {
         match read {
             Ok(demands) => self.demands.extend(demands),
             Err(unread) => self.unread.push(unread),
@@ -116,7 +116,7 @@ pub fn required_versions(
     distribution: Distribution,
     read: &dyn Fn(&RepoPath) -> Option<String>,
 ) -> RequiredVersions {
-    let mut budget = Budget::of_dir();
+    let mut budget = CodeBudget::of_dir();
     let mut text_of = |file: &RepoPath| budget.text(KEY, || read(file));
     let mut found = RequiredVersions::default();
     for file in code::native(files, distribution) {
@@ -159,7 +159,7 @@ fn is_override(file: &RepoPath) -> bool {
     stem == "override" || stem.ends_with("_override")
 }
 
-fn in_native(file: &RepoPath, text: &str) -> Result<Vec<RequiredVersion>, Unread> {
+fn in_native(file: &RepoPath, text: &str) -> Result<Vec<RequiredVersion>, UnreadFile> {
     let body = code::parse(file, text)?;
     let attributes =
         code::unlabelled(&body, "terraform").filter_map(|block| block.body.get_attribute(KEY));
@@ -176,7 +176,7 @@ fn in_native(file: &RepoPath, text: &str) -> Result<Vec<RequiredVersion>, Unread
 }
 
 /// Reads `{"terraform": {"required_version": "~> 1.9"}}`, or a list of such objects.
-fn in_json(file: &RepoPath, text: &str) -> Result<Vec<RequiredVersion>, Unread> {
+fn in_json(file: &RepoPath, text: &str) -> Result<Vec<RequiredVersion>, UnreadFile> {
     let whole = code::parse_json(file, text)?;
     let blocks = match whole.get("terraform") {
         Some(Value::Array(blocks)) => blocks.as_slice(),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{DirSelector, Input, Project, SelectError, Target, changed_paths, links};
+use super::{DirSelector, Input, Project, RequestedProjects, SelectError, changed_paths, links};
 use crate::config::repo::{quoted, shown};
 use crate::model::RepoPath;
 
@@ -40,21 +40,21 @@ pub enum Unchanged {
 
 /// Returns the projects if they may be planned.
 pub(super) fn check(
-    target: &Target,
+    target: &RequestedProjects,
     projects: Vec<Project>,
     input: &Input<'_>,
 ) -> Result<Vec<Project>, SelectError> {
     let files = links::seen(input.tree, changed_paths(input.changed))?;
     let changed: BTreeSet<RepoPath> = files.iter().map(RepoPath::parent).collect();
     let asked = match target {
-        Target::Project(name) => {
+        RequestedProjects::Project(name) => {
             return by_name(name, projects, &changed, input).map_err(SelectError::from);
         }
-        Target::Place {
+        RequestedProjects::Place {
             dir: DirSelector::Path(dir),
             ..
         } => dir.to_string(),
-        Target::Place {
+        RequestedProjects::Place {
             dir: DirSelector::Glob(glob),
             ..
         } => glob.clone(),

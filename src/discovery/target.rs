@@ -3,14 +3,16 @@
 use super::configured::{self, Configured, Expanded};
 use super::names;
 use super::refusal::SelectError;
-use super::{Input, Order, Project, Why, auto, links, restrict, sorted, terragrunt};
+use super::{
+    Input, OrderPosition, Project, ProjectReason, auto, links, restrict, sorted, terragrunt,
+};
 use crate::config::repo::{DirGlob, nearest};
 use crate::model::{ProjectKey, ProjectName, RepoPath, WorkspaceName};
 
 /// Projects that a person requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// Value of `-p`: the project with exactly this name; with [`super::Settings::regexp`] every project whose name
+pub enum RequestedProjects {
+    /// Value of `-p`: the project with exactly this name; with [`super::SearchSettings::regexp`] every project whose name
     /// matches.
     Project(String),
     /// Values of `-d`, `-w`, or both.
@@ -38,11 +40,11 @@ const MAX_LISTED: usize = 10;
 const MAX_NEAR: usize = 3;
 
 /// Returns the projects that a target names, at least one, sorted like those of [`super::discover`].
-pub fn select(target: &Target, input: &Input<'_>) -> Result<Vec<Project>, SelectError> {
+pub fn select(target: &RequestedProjects, input: &Input<'_>) -> Result<Vec<Project>, SelectError> {
     let configured = configured::expand(input)?;
     let projects = match target {
-        Target::Project(name) => by_name(name, &configured, input)?,
-        Target::Place { dir, workspace } => {
+        RequestedProjects::Project(name) => by_name(name, &configured, input)?,
+        RequestedProjects::Place { dir, workspace } => {
             let workspace = workspace.clone().unwrap_or_default();
             match dir {
                 DirSelector::Path(dir) => vec![by_place(dir, workspace, configured, input)?],
@@ -59,7 +61,10 @@ pub fn select(target: &Target, input: &Input<'_>) -> Result<Vec<Project>, Select
 
 /// Selects projects for a plan, which the administrator may restrict to changed ones (`--restrict-file-list`,
 /// reference 3.8).
-pub fn select_for_plan(target: &Target, input: &Input<'_>) -> Result<Vec<Project>, SelectError> {
+pub fn select_for_plan(
+    target: &RequestedProjects,
+    input: &Input<'_>,
+) -> Result<Vec<Project>, SelectError> {
     let projects = select(target, input)?;
     if input.settings.restrict {
         restrict::check(target, projects, input)
@@ -83,9 +88,9 @@ fn by_name(
     }
     let why = |own: &str| {
         if own == name {
-            Why::ByName
+            ProjectReason::ByName
         } else {
-            Why::ByRegexp(name.to_owned())
+            ProjectReason::ByRegexp(name.to_owned())
         }
     };
     let is_chosen = |one: &Configured<'_>| {
@@ -211,7 +216,7 @@ fn by_place(
         });
     }
     if let Some(only) = matches.pop() {
-        return Ok(only.into_project(Why::ByPlace));
+        return Ok(only.into_project(ProjectReason::ByPlace));
     }
     if allowed.is_empty() {
         return unconfigured(dir, workspace, &configured.elsewhere, input);
@@ -267,8 +272,8 @@ fn unconfigured(
         key,
         terraform_version: None,
         autoplan: true,
-        order: Order::in_group(group),
-        why: Why::ByPlace,
+        order: OrderPosition::in_group(group),
+        why: ProjectReason::ByPlace,
     })
 }
 
@@ -294,7 +299,7 @@ fn by_glob(
     };
     let chosen = configured.into_iter().filter(chosen);
     let projects: Vec<Project> = chosen
-        .map(|one| one.into_project(Why::ByGlob(text.to_owned())))
+        .map(|one| one.into_project(ProjectReason::ByGlob(text.to_owned())))
         .collect();
     if projects.is_empty() {
         return Err(SelectError::GlobMatchesNothing {

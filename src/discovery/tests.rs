@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::terragrunt::Chain;
 use super::*;
-use crate::config::repo::Permissions;
+use crate::config::repo::RepoPermissions;
 use crate::config::server::{Compat, SETTINGS};
 use crate::model::ChangeKind;
 
@@ -16,26 +16,26 @@ mod rules;
 /// A checkout with its configuration and the settings of the administrator.
 #[derive(Debug)]
 struct World {
-    tree: Tree,
+    tree: FileTree,
     config: Option<RepoConfig>,
     autodiscover: Autodiscover,
     /// Base branch of the pull request.
     base: &'static str,
     /// Texts of files by path.
     texts: BTreeMap<String, String>,
-    settings: Settings,
+    settings: SearchSettings,
 }
 
 impl World {
     fn new(files: &[&str]) -> Self {
-        let tree = Tree::new(files.iter().map(|file| path(file)));
+        let tree = FileTree::new(files.iter().map(|file| path(file)));
         Self {
             tree,
             config: None,
             autodiscover: Autodiscover::default(),
             base: "main",
             texts: BTreeMap::new(),
-            settings: Settings::default(),
+            settings: SearchSettings::default(),
         }
     }
 
@@ -46,7 +46,7 @@ impl World {
             .map(|entry| format!("  - {{{entry}}}"))
             .collect();
         let text = format!("version: 3\nprojects:\n{}", lines.join("\n"));
-        let config = RepoConfig::parse("atlantis.yaml", &text, &Permissions::default())
+        let config = RepoConfig::parse("atlantis.yaml", &text, &RepoPermissions::default())
             .unwrap_or_else(|errors| panic!("{errors}"));
         Self {
             config: Some(config),
@@ -56,7 +56,7 @@ impl World {
 
     fn mode(self, mode: AutodiscoverMode) -> Self {
         Self {
-            settings: Settings {
+            settings: SearchSettings {
                 mode,
                 ..self.settings
             },
@@ -66,7 +66,7 @@ impl World {
 
     fn at_most(self, max_projects: usize) -> Self {
         Self {
-            settings: Settings {
+            settings: SearchSettings {
                 max_projects,
                 ..self.settings
             },
@@ -504,14 +504,17 @@ fn defaults_are_those_of_the_flags() {
             .unwrap();
         setting.default_text(Compat::None).unwrap()
     };
-    assert_eq!(Settings::DEFAULT_FILE_LIST, flag("autoplan-file-list"));
     assert_eq!(
-        Settings::DEFAULT_MAX_PROJECTS.to_string(),
+        SearchSettings::DEFAULT_FILE_LIST,
+        flag("autoplan-file-list")
+    );
+    assert_eq!(
+        SearchSettings::DEFAULT_MAX_PROJECTS.to_string(),
         flag("max-projects")
     );
 }
 
-fn chosen(world: &World, target: &Target) -> String {
+fn chosen(world: &World, target: &RequestedProjects) -> String {
     match world.with_input(&[], |input| select(target, input)) {
         Ok(projects) => {
             let told: Vec<_> = projects
@@ -524,21 +527,21 @@ fn chosen(world: &World, target: &Target) -> String {
     }
 }
 
-fn named(name: &str) -> Target {
-    Target::Project(name.to_owned())
+fn named(name: &str) -> RequestedProjects {
+    RequestedProjects::Project(name.to_owned())
 }
 
-fn placed(dir: &str, workspace: &str) -> Target {
+fn placed(dir: &str, workspace: &str) -> RequestedProjects {
     let workspace = (!workspace.is_empty()).then(|| workspace.parse().unwrap());
-    Target::Place {
+    RequestedProjects::Place {
         dir: DirSelector::Path(path(dir)),
         workspace,
     }
 }
 
-fn globbed(glob: &str, workspace: &str) -> Target {
+fn globbed(glob: &str, workspace: &str) -> RequestedProjects {
     let workspace = (!workspace.is_empty()).then(|| workspace.parse().unwrap());
-    Target::Place {
+    RequestedProjects::Place {
         dir: DirSelector::Glob(glob.to_owned()),
         workspace,
     }
@@ -733,7 +736,7 @@ proptest! {
     fn order_and_repetition_of_the_input_change_nothing((files, world) in world(), changed in changes()) {
         let expected = world.discover(&changed).unwrap();
         let reversed: Vec<_> = changed.iter().rev().chain(&changed).cloned().collect();
-        let tree = Tree::new(files.iter().rev().chain(&files).map(|file| path(file)));
+        let tree = FileTree::new(files.iter().rev().chain(&files).map(|file| path(file)));
         prop_assert_eq!(World { tree, ..world }.discover(&reversed).unwrap(), expected);
     }
 
@@ -743,11 +746,11 @@ proptest! {
         prop_assert!(projects.windows(2).all(|pair| pair[0].key < pair[1].key));
         for Project { key, why, .. } in &projects {
             prop_assert!(world.tree.dir_exists(&key.dir));
-            let (Why::WhenModified { file, .. } | Why::Terragrunt(Chain { file, .. }) | Why::OwnDir(file) | Why::EnvDir(file) | Why::Modules(file)) = why else {
+            let (ProjectReason::WhenModified { file, .. } | ProjectReason::Terragrunt(Chain { file, .. }) | ProjectReason::OwnDir(file) | ProjectReason::EnvDir(file) | ProjectReason::Modules(file)) = why else {
                 return Err(TestCaseError::fail(format!("{why} is not about a changed file")));
             };
             prop_assert!(changed.iter().any(|one| one.path == *file || one.previous.as_ref() == Some(file)));
-            if !matches!(why, Why::WhenModified { .. }) {
+            if !matches!(why, ProjectReason::WhenModified { .. }) {
                 prop_assert!(world.tree.has_code(&key.dir));
                 prop_assert!(key.name.is_none());
                 prop_assert!(key.dir.contains(file));

@@ -7,7 +7,7 @@ use crate::model::RepoPath;
 
 /// All files of a checkout, and the directories that contain them.
 #[derive(Debug, Clone)]
-pub struct Tree {
+pub struct FileTree {
     /// Files sorted by directory, then by name, so that the files of a directory are neighbours.
     files: Vec<RepoPath>,
     /// Every directory, with the range of its own files in `files`.
@@ -23,7 +23,7 @@ fn split(file: &RepoPath) -> (&str, &str) {
         .unwrap_or(("", file.as_str()))
 }
 
-impl Tree {
+impl FileTree {
     /// Sorts a listing in any order, with or without repetitions. Sorting 200,000 files takes well under a second.
     pub fn new(files: impl IntoIterator<Item = RepoPath>) -> Self {
         let mut files: Vec<RepoPath> = files.into_iter().filter(|file| !file.is_root()).collect();
@@ -133,8 +133,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn tree(files: &[&str]) -> Tree {
-        Tree::new(files.iter().map(|file| path(file)))
+    fn tree(files: &[&str]) -> FileTree {
+        FileTree::new(files.iter().map(|file| path(file)))
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn two_hundred_thousand_files_are_no_trouble() {
-        let tree = Tree::new(
+        let tree = FileTree::new(
             (0..200_000).map(|n| path(&format!("team{}/app{}/f{n}.tf", n % 50, n % 5_000))),
         );
         assert_eq!(tree.files().len(), 200_000);
@@ -201,7 +201,7 @@ mod tests {
             files in proptest::collection::vec("[a-c.-]{1,2}(/[a-c-]{1,2}){0,3}", 0..20)
         ) {
             let files: Vec<RepoPath> = files.iter().filter_map(|file| RepoPath::new(file).ok()).collect();
-            let tree = Tree::new(files.clone());
+            let tree = FileTree::new(files.clone());
             for file in files.iter().filter(|file| !file.is_root()) {
                 prop_assert!(tree.files_in(&file.parent()).contains(file));
             }

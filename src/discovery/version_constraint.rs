@@ -14,7 +14,7 @@ const MAX_BYTES: usize = 512;
 
 /// Conditions on a version that must all be met.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VersionConstraint(Vec<Comparison>);
+pub struct VersionConstraint(Vec<VersionCondition>);
 
 /// Reason why a text is not a version constraint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +26,7 @@ pub struct InvalidConstraint {
 
 /// One condition of a constraint: `>= 1.5`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Comparison {
+struct VersionCondition {
     operator: Operator,
     /// Version to compare with; missing numbers are 0.
     version: Version,
@@ -76,7 +76,7 @@ impl Operator {
 impl VersionConstraint {
     /// Returns a constraint that only this version meets.
     pub fn exactly(version: Version) -> Self {
-        Self(vec![Comparison {
+        Self(vec![VersionCondition {
             operator: Operator::Equal,
             version,
             written: 3,
@@ -97,7 +97,7 @@ impl VersionConstraint {
     }
 }
 
-impl Comparison {
+impl VersionCondition {
     fn matches(&self, version: &Version) -> bool {
         let order = version.cmp_precedence(&self.version);
         // "A prerelease is selected with `=` only": a condition that names one does not allow another one either.
@@ -142,7 +142,7 @@ impl FromStr for VersionConstraint {
         }
         let read = text
             .split(',')
-            .map(|part| Comparison::read(part.trim()))
+            .map(|part| VersionCondition::read(part.trim()))
             .collect::<Result<_, _>>();
         let constraint = read.map(Self).map_err(invalid)?;
         // The constraint is stored and shown with its operators and spaces, and parsed again.
@@ -168,7 +168,7 @@ fn shown(text: &str) -> String {
     }
 }
 
-impl Comparison {
+impl VersionCondition {
     fn read(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("there is nothing between two commas, or after the last".to_owned());
@@ -247,7 +247,7 @@ impl fmt::Display for VersionConstraint {
     }
 }
 
-impl fmt::Display for Comparison {
+impl fmt::Display for VersionCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Version {
             major,

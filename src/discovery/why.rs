@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use super::modules::Use;
+use super::modules::UseReason;
 use super::terragrunt::Chain;
 use crate::config::repo::shown;
 use crate::model::RepoPath;
 
 /// Rule that chose a project, with its reason. Displays as one clause.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Why {
+pub enum ProjectReason {
     /// A changed file matches `when_modified` of the configured project.
     WhenModified {
         /// First changed file that matches.
@@ -26,7 +26,7 @@ pub enum Why {
     /// A file changed on which a unit or stack of Terragrunt depends.
     Terragrunt(Chain),
     /// A file changed in a module that the project uses.
-    Module(Use),
+    Module(UseReason),
     /// A person named the project.
     ByName,
     /// A person gave a regular expression that matches the name.
@@ -37,7 +37,7 @@ pub enum Why {
     ByGlob(String),
 }
 
-impl Why {
+impl ProjectReason {
     /// Returns the changed file that decided; `None` if a person chose the project.
     pub fn file(&self) -> Option<&RepoPath> {
         match self {
@@ -46,7 +46,7 @@ impl Why {
             | Self::EnvDir(file)
             | Self::Modules(file)
             | Self::Terragrunt(Chain { file, .. })
-            | Self::Module(Use { file, .. }) => Some(file),
+            | Self::Module(UseReason { file, .. }) => Some(file),
             Self::ByName | Self::ByRegexp(_) | Self::ByPlace | Self::ByGlob(_) => None,
         }
     }
@@ -68,7 +68,7 @@ impl Why {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for ProjectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = |file: &RepoPath| shown(file.as_str());
         match self {
@@ -97,7 +97,7 @@ impl fmt::Display for Why {
                 )
             }
             Self::Terragrunt(chain) => chain.fmt(f),
-            Self::Module(Use { file: path, via }) => {
+            Self::Module(UseReason { file: path, via }) => {
                 let chain: Vec<String> = via
                     .iter()
                     .map(|dir| format!("`{}`", shown(dir.as_str())))

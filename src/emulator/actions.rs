@@ -9,8 +9,8 @@ use crate::model::{CommitSha, MergeMethod, PullNumber};
 
 use super::world::{Author, CommentError, Push};
 use super::{
-    Change, Delivering, Delivery, Emulator, EmulatorError, Fault, NewPull, NewStatus, NewTeam,
-    Protection, ReviewState, Role,
+    Change, Delivering, EmulatedDelivery, Emulator, EmulatorError, Fault, NewPull, NewStatus,
+    NewTeam, Protection, ReviewState, Role,
 };
 
 impl Emulator {
@@ -336,17 +336,17 @@ impl Emulator {
     }
 
     /// Sends the oldest held webhook; `None` if there is none.
-    pub async fn deliver_next(&self) -> Option<Delivery> {
+    pub async fn deliver_next(&self) -> Option<EmulatedDelivery> {
         self.shared.hooks.deliver_next().await
     }
 
     /// Loses the oldest held webhook; `None` if there is none.
-    pub fn lose_next(&self) -> Option<Delivery> {
+    pub fn lose_next(&self) -> Option<EmulatedDelivery> {
         self.shared.hooks.lose_next()
     }
 
     /// Sends a webhook again with the same id, even if it was never sent before.
-    pub async fn redeliver(&self, id: Uuid) -> Result<Delivery, EmulatorError> {
+    pub async fn redeliver(&self, id: Uuid) -> Result<EmulatedDelivery, EmulatorError> {
         self.shared.hooks.redeliver(id).await
     }
 

@@ -2,7 +2,7 @@
 
 use crate::model::PullNumber;
 
-use super::git::GitError;
+use super::git::EmulatedGitError;
 
 /// Reason that an action on the emulated GitHub failed.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,7 @@ pub enum EmulatorError {
     Conflict(String, PullNumber),
     /// A git command failed.
     #[error(transparent)]
-    Git(#[from] GitError),
+    Git(#[from] EmulatedGitError),
     /// The port or the directory cannot be used.
     #[error("cannot start the emulated GitHub: {0}")]
     Start(#[source] std::io::Error),

@@ -53,20 +53,20 @@ pub enum Fault {
 
 /// A fault with its route and the number of times that are left.
 #[derive(Clone, Debug)]
-struct Rule {
-    route: Route,
+struct FaultRule {
+    route: FaultRoute,
     left: u32,
     fault: Fault,
 }
 
 /// Method or `*`, and a path in which a segment `*` or `{…}` stands for any: `POST /repos/*/*/issues/*/comments`.
 #[derive(Clone, Debug)]
-struct Route {
+struct FaultRoute {
     method: String,
     segments: Vec<String>,
 }
 
-impl Route {
+impl FaultRoute {
     fn parse(text: &str) -> Self {
         let (method, path) = text.trim().split_once(' ').unwrap_or(("*", text));
         let segments = path
@@ -95,7 +95,7 @@ impl Route {
 /// Faults that have not occurred yet.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    rules: Mutex<Vec<Rule>>,
+    rules: Mutex<Vec<FaultRule>>,
     /// Signal that is sent when the faults are withdrawn.
     taken_back: watch::Sender<()>,
     /// Number of requests that hang.
@@ -128,8 +128,8 @@ impl Faults {
 
     /// Adds a fault for the next `times` requests of a route.
     pub(super) fn add(&self, route: &str, times: u32, fault: Fault) {
-        self.rules().push(Rule {
-            route: Route::parse(route),
+        self.rules().push(FaultRule {
+            route: FaultRoute::parse(route),
             left: times,
             fault,
         });
@@ -156,7 +156,7 @@ impl Faults {
         self.taken_back.send_replace(());
     }
 
-    fn rules(&self) -> std::sync::MutexGuard<'_, Vec<Rule>> {
+    fn rules(&self) -> std::sync::MutexGuard<'_, Vec<FaultRule>> {
         self.rules
             .lock()
             .expect("no code panics while it holds the rules")

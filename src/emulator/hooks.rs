@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::secret::Secret;
 
 use super::EmulatorError;
-use super::world::Event;
+use super::world::WorldEvent;
 
 /// Mode of sending webhooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl RecordedDelivery {
 
 /// Result of one attempt to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Attempt {
+pub enum SendAttempt {
     /// The receiver answered with this status.
     Answered(u16),
     /// The receiver did not answer, for this reason.
@@ -59,7 +59,7 @@ pub enum Attempt {
 
 /// A webhook, sent or not.
 #[derive(Clone, Debug)]
-pub struct Delivery {
+pub struct EmulatedDelivery {
     /// Value of the header `X-GitHub-Delivery`.
     pub id: Uuid,
     /// Value of the header `X-GitHub-Event`.
@@ -69,12 +69,12 @@ pub struct Delivery {
     /// Headers and body of the request.
     pub recorded: RecordedDelivery,
     /// Result of every attempt, oldest first.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<SendAttempt>,
 }
 
-impl Delivery {
+impl EmulatedDelivery {
     /// Returns the result of the newest attempt.
-    pub fn outcome(&self) -> Option<&Attempt> {
+    pub fn outcome(&self) -> Option<&SendAttempt> {
         self.attempts.last()
     }
 }
@@ -94,7 +94,7 @@ struct HookState {
     target: Option<Url>,
     mode: Delivering,
     count: u64,
-    log: VecDeque<Delivery>,
+    log: VecDeque<EmulatedDelivery>,
     waiting: VecDeque<Uuid>,
 }
 
@@ -142,7 +142,7 @@ impl Hooks {
     }
 
     /// Adds events to the queue, without sending them.
-    pub(super) fn enqueue(&self, events: Vec<Event>) {
+    pub(super) fn enqueue(&self, events: Vec<WorldEvent>) {
         for event in events {
             let mut state = self.lock();
             state.count += 1;
@@ -156,7 +156,7 @@ impl Hooks {
             if state.log.len() >= KEPT + state.waiting.len() {
                 state.log.pop_front();
             }
-            state.log.push_back(Delivery {
+            state.log.push_back(EmulatedDelivery {
                 id,
                 event: name,
                 action,
@@ -185,30 +185,30 @@ impl Hooks {
     }
 
     /// Sends the next waiting delivery.
-    pub(super) async fn deliver_next(&self) -> Option<Delivery> {
+    pub(super) async fn deliver_next(&self) -> Option<EmulatedDelivery> {
         let _sending = self.sending.lock().await;
         let id = self.lock().waiting.pop_front()?;
         self.send(id).await
     }
 
     /// Drops the next waiting delivery, as if the network had lost it. It can still be redelivered.
-    pub(super) fn lose_next(&self) -> Option<Delivery> {
+    pub(super) fn lose_next(&self) -> Option<EmulatedDelivery> {
         let mut state = self.lock();
         let id = state.waiting.pop_front()?;
         state.log.iter().find(|delivery| delivery.id == id).cloned()
     }
 
     /// Sends a delivery again, with the same id.
-    pub(super) async fn redeliver(&self, id: Uuid) -> Result<Delivery, EmulatorError> {
+    pub(super) async fn redeliver(&self, id: Uuid) -> Result<EmulatedDelivery, EmulatorError> {
         let _sending = self.sending.lock().await;
         self.send(id).await.ok_or(EmulatorError::NoDelivery(id))
     }
 
-    pub(super) fn all(&self) -> Vec<Delivery> {
+    pub(super) fn all(&self) -> Vec<EmulatedDelivery> {
         self.lock().log.iter().cloned().collect()
     }
 
-    pub(super) fn waiting(&self) -> Vec<Delivery> {
+    pub(super) fn waiting(&self) -> Vec<EmulatedDelivery> {
         let state = self.lock();
         state
             .log
@@ -218,14 +218,14 @@ impl Hooks {
             .collect()
     }
 
-    async fn send(&self, id: Uuid) -> Option<Delivery> {
+    async fn send(&self, id: Uuid) -> Option<EmulatedDelivery> {
         let (target, recorded) = {
             let state = self.lock();
             let delivery = state.log.iter().find(|delivery| delivery.id == id)?;
             (state.target.clone(), delivery.recorded.clone())
         };
         let attempt = match target {
-            None => Attempt::NoTarget,
+            None => SendAttempt::NoTarget,
             Some(target) => self.post(target, &recorded).await,
         };
         let mut state = self.lock();
@@ -234,18 +234,18 @@ impl Hooks {
         Some(delivery.clone())
     }
 
-    async fn post(&self, target: Url, recorded: &RecordedDelivery) -> Attempt {
+    async fn post(&self, target: Url, recorded: &RecordedDelivery) -> SendAttempt {
         let headers = recorded.headers.iter();
         let request = headers.fold(self.client.post(target), |request, (name, value)| {
             request.header(name, value)
         });
         match request.body(recorded.body_bytes()).send().await {
-            Ok(answer) => Attempt::Answered(answer.status().as_u16()),
-            Err(error) => Attempt::Failed(error.without_url().to_string()),
+            Ok(answer) => SendAttempt::Answered(answer.status().as_u16()),
+            Err(error) => SendAttempt::Failed(error.without_url().to_string()),
         }
     }
 
-    fn record(&self, id: Uuid, event: Event) -> RecordedDelivery {
+    fn record(&self, id: Uuid, event: WorldEvent) -> RecordedDelivery {
         let body = event.body.to_string();
         let (target, kind) = self
             .app
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn a_recorded_delivery_keeps_its_signature_through_a_file() {
         let hooks = Hooks::new("http://127.0.0.1:1", Secret::new("s"), None, None);
-        let event = Event {
+        let event = WorldEvent {
             name: "push",
             repo: 1,
             body: serde_json::json!({ "z": 1, "a": { "ü": null } }),
@@ -330,7 +330,7 @@ mod tests {
     async fn a_lost_delivery_can_be_sent_again() {
         let hooks = Hooks::new("http://127.0.0.1:1", Secret::new("s"), None, None);
         hooks.set_mode(Delivering::Held);
-        hooks.enqueue(vec![Event {
+        hooks.enqueue(vec![WorldEvent {
             name: "push",
             repo: 1,
             body: serde_json::json!({}),
@@ -339,7 +339,7 @@ mod tests {
         assert!(hooks.deliver_next().await.is_none());
         assert_eq!(
             hooks.redeliver(lost.id).await.unwrap().attempts,
-            [Attempt::NoTarget]
+            [SendAttempt::NoTarget]
         );
     }
 }

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::model::{CommitSha, PullNumber};
 
-use super::{Comment, Delivery, Emulator, EmulatorError, Exchange, Pull, Statuses};
+use super::{Comment, EmulatedDelivery, EmulatedPull, Emulator, EmulatorError, Exchange, Statuses};
 
 impl Emulator {
     /// Returns the comments of a pull request, oldest first.
@@ -20,7 +20,7 @@ impl Emulator {
     }
 
     /// Returns the current data of a pull request.
-    pub fn pull(&self, repo: &str, number: PullNumber) -> Result<Pull, EmulatorError> {
+    pub fn pull(&self, repo: &str, number: PullNumber) -> Result<EmulatedPull, EmulatorError> {
         Ok(self.shared.world.state().repo(repo)?.pull(number)?.clone())
     }
 
@@ -61,12 +61,12 @@ impl Emulator {
     }
 
     /// Returns all webhooks, oldest first, sent or held; of the sent ones the newest 4096.
-    pub fn deliveries(&self) -> Vec<Delivery> {
+    pub fn deliveries(&self) -> Vec<EmulatedDelivery> {
         self.shared.hooks.all()
     }
 
     /// Returns the webhooks that wait to be sent, oldest first.
-    pub fn held(&self) -> Vec<Delivery> {
+    pub fn held(&self) -> Vec<EmulatedDelivery> {
         self.shared.hooks.waiting()
     }
 

@@ -37,34 +37,34 @@ use crate::secret::Secret;
 
 pub use error::EmulatorError;
 pub use faults::Fault;
-pub use git::{Change, Comparison, FileChange, GitError};
-pub use hooks::{Attempt, Delivering, Delivery, RecordedDelivery};
+pub use git::{Change, Comparison, EmulatedGitError, FileChange};
+pub use hooks::{Delivering, EmulatedDelivery, RecordedDelivery, SendAttempt};
 pub use options::{AppOptions, Options};
 pub use record::Exchange;
 pub use world::{
-    Comment, MAX_COMMENT_CHARS, NewPull, NewStatus, NewTeam, Protection, Pull, Review, ReviewState,
-    Role, Status, StatusState, Statuses,
+    Comment, EmulatedPull, MAX_COMMENT_CHARS, NewPull, NewStatus, NewTeam, Protection, Review,
+    ReviewState, Role, ShaStatus, StatusState, Statuses,
 };
 
 use faults::Faults;
 use hooks::Hooks;
-use record::Log;
-use world::{Event, World};
+use record::ExchangeLog;
+use world::{EmulatedWorld, WorldEvent};
 
 /// A running emulated GitHub. Clones are handles to the same instance, which stops accepting connections when the
 /// last handle is dropped.
 #[derive(Clone)]
 pub struct Emulator {
-    shared: Arc<Shared>,
+    shared: Arc<EmulatorState>,
     _server: Arc<AbortOnDropHandle<()>>,
 }
 
 /// State that the handle and the wire share.
-struct Shared {
-    world: World,
+struct EmulatorState {
+    world: EmulatedWorld,
     hooks: Hooks,
     faults: Faults,
-    log: Log,
+    log: ExchangeLog,
     accounts: Vec<(String, Secret)>,
     app_key: Option<DecodingKey>,
     hidden_reads: std::sync::atomic::AtomicU32,
@@ -72,7 +72,7 @@ struct Shared {
     limits: wire::RateLimit,
 }
 
-impl Shared {
+impl EmulatorState {
     fn new(options: &Options, base_url: &str) -> Result<Self, EmulatorError> {
         let key = |pem: &str| {
             DecodingKey::from_rsa_pem(pem.as_bytes())
@@ -84,10 +84,10 @@ impl Shared {
             options.webhook_target.clone(),
         );
         Ok(Self {
-            world: World::new(options, base_url.to_owned()),
+            world: EmulatedWorld::new(options, base_url.to_owned()),
             hooks: Hooks::new(base_url, secret, app.map(|app| app.id), target),
             faults: Faults::default(),
-            log: Log::default(),
+            log: ExchangeLog::default(),
             accounts: options.accounts.clone(),
             app_key: app.map(|app| key(&app.public_key_pem)).transpose()?,
             hidden_reads: 0.into(),
@@ -97,7 +97,7 @@ impl Shared {
     }
 
     /// Queues webhooks in the order of the world and sends them in the background, so that no client waits.
-    fn publish_later(self: &Arc<Self>, events: Vec<Event>) {
+    fn publish_later(self: &Arc<Self>, events: Vec<WorldEvent>) {
         self.hooks.enqueue(events);
         let shared = Arc::clone(self);
         tokio::spawn(async move { shared.hooks.pump().await });
@@ -114,7 +114,7 @@ impl Emulator {
             .await
             .map_err(EmulatorError::Start)?;
         let address = listener.local_addr().map_err(EmulatorError::Start)?;
-        let shared = Arc::new(Shared::new(&options, &format!("http://{address}"))?);
+        let shared = Arc::new(EmulatorState::new(&options, &format!("http://{address}"))?);
         let server = tokio::spawn(wire::serve(listener, Arc::clone(&shared)));
         Ok(Self {
             shared,
@@ -132,7 +132,7 @@ impl Emulator {
         format!("{}/api/v3", self.base_url())
     }
 
-    async fn publish(&self, events: Vec<Event>) {
+    async fn publish(&self, events: Vec<WorldEvent>) {
         self.shared.hooks.enqueue(events);
         self.shared.hooks.pump().await;
     }

@@ -30,9 +30,9 @@ pub struct Exchange {
 
 /// Ring buffer of the newest exchanges.
 #[derive(Debug, Default)]
-pub(super) struct Log(Mutex<VecDeque<Exchange>>);
+pub(super) struct ExchangeLog(Mutex<VecDeque<Exchange>>);
 
-impl Log {
+impl ExchangeLog {
     /// Maximum number of exchanges. Older ones are dropped.
     pub(super) const KEPT: usize = 4096;
 

@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 use crate::handlers::reconcile::{RECONCILERS, Reconciler};
 use crate::kit::term::Subcommand;
-use crate::kit::web::{Routes, Web};
+use crate::kit::web::{Routes, WebState};
 
 /// Parts that a feature adds to the server and to the command line.
 struct Feature {
     /// Routes of the pages and the API.
-    routes: fn() -> Routes<Arc<Web>>,
+    routes: fn() -> Routes<Arc<WebState>>,
     /// `lockkeeper NAME`.
     subcommands: &'static [Subcommand],
     /// Reconcilers of the feature, which run periodically.
@@ -45,7 +45,7 @@ const FEATURES: &[Feature] = &[
 ];
 
 /// Returns the routes of all features.
-pub(crate) fn routes() -> Routes<Arc<Web>> {
+pub(crate) fn routes() -> Routes<Arc<WebState>> {
     let all = FEATURES.iter().map(|feature| (feature.routes)());
     all.fold(Routes::new(), Routes::merge)
 }

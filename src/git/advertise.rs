@@ -17,7 +17,7 @@ const MAX_REFS: usize = 200_000;
 
 /// Parsed list of refs.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Read {
+pub(super) struct AdvertisedRefs {
     pub(super) refs: RefList,
     /// Number of branches with names that are not safe to hand to git.
     pub(super) left_out: usize,
@@ -93,7 +93,7 @@ impl Mirror {
 }
 
 /// Predicate that selects refs by name.
-type Keep<'a> = &'a dyn Fn(&RefName) -> bool;
+type RefPredicate<'a> = &'a dyn Fn(&RefName) -> bool;
 
 /// Reads every ref of a list in the format of `git ls-remote`.
 pub(super) fn read_all(list: &Captured) -> Result<RefList, BadList> {
@@ -101,9 +101,9 @@ pub(super) fn read_all(list: &Captured) -> Result<RefList, BadList> {
 }
 
 /// Reads the wanted refs of a list.
-pub(super) fn read(list: &Captured, wanted: &RefSelection) -> Result<Read, BadList> {
+pub(super) fn read(list: &Captured, wanted: &RefSelection) -> Result<AdvertisedRefs, BadList> {
     let read = read_those(list, &|name| wanted.includes(name))?;
-    Ok(Read {
+    Ok(AdvertisedRefs {
         left_out: if wanted.branches { read.left_out } else { 0 },
         ..read
     })
@@ -111,11 +111,11 @@ pub(super) fn read(list: &Captured, wanted: &RefSelection) -> Result<Read, BadLi
 
 /// Reads lines such as `1234…\trefs/heads/main\n`. Skips `ref: refs/heads/main\tHEAD`, `1234…\tHEAD` and
 /// `1234…\trefs/tags/v1^{}`.
-fn read_those(list: &Captured, keep: Keep<'_>) -> Result<Read, BadList> {
+fn read_those(list: &Captured, keep: RefPredicate<'_>) -> Result<AdvertisedRefs, BadList> {
     if list.truncated {
         return Err(BadList::TooLong);
     }
-    let mut read = Read {
+    let mut read = AdvertisedRefs {
         refs: RefList::default(),
         left_out: 0,
     };
@@ -141,8 +141,8 @@ fn parts(line: &[u8]) -> Option<(CommitSha, &[u8])> {
     Some((id, &line[tab + 1..])).filter(|(_, name)| !name.is_empty())
 }
 
-impl Read {
-    fn add(&mut self, id: CommitSha, name: &[u8], keep: Keep<'_>) -> Result<(), BadList> {
+impl AdvertisedRefs {
+    fn add(&mut self, id: CommitSha, name: &[u8], keep: RefPredicate<'_>) -> Result<(), BadList> {
         let Some(name) = std::str::from_utf8(name)
             .ok()
             .and_then(|name| RefName::new(name).ok())
@@ -170,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    fn read_text(text: &[u8]) -> Result<Read, BadList> {
+    fn read_text(text: &[u8]) -> Result<AdvertisedRefs, BadList> {
         let pulls = [RefName::new("refs/pull/12/head").unwrap()].into();
         read(
             &Captured {

@@ -6,7 +6,7 @@ use crate::model::{ChangeKind, ChangedFile, CommitSha, RepoPath};
 
 /// Files that a branch changes, and its starting point.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changes {
+pub struct BranchChanges {
     pub files: Vec<ChangedFile>,
     /// Commit at which the branch left its base.
     pub left_at: CommitSha,
@@ -34,11 +34,11 @@ impl Mirror {
         &self,
         base: &CommitSha,
         head: &CommitSha,
-    ) -> Result<Option<Changes>, GitError> {
+    ) -> Result<Option<BranchChanges>, GitError> {
         let doing = format!("list the changes of {}", head.short());
         let left_at = self.merge_base(&doing, base, head).await?;
         let files = self.changed_since(&left_at, head).await?;
-        Ok(files.map(|files| Changes { files, left_at }))
+        Ok(files.map(|files| BranchChanges { files, left_at }))
     }
 
     /// Returns the files in which two commits differ, or `None` when there are more names than can be listed (64

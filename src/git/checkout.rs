@@ -13,7 +13,7 @@ use super::ours::{COMMON, leads_here};
 use super::place::{self, CheckoutPlace};
 use super::{Extent, GitError, Mirror, objects};
 use crate::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
-use crate::process::{Cmd, Hold};
+use crate::process::{Cmd, FileHold};
 
 /// Commit that a checkout contains (reference 15.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum CheckoutStrategy {
 
 /// Checkout to prepare, and its commits.
 #[derive(Clone, Debug)]
-pub struct Wanted<'a> {
+pub struct CheckoutRequest<'a> {
     pub pull: PullNumber,
     pub workspace: &'a WorkspaceName,
     /// Head of the pull.
@@ -130,7 +130,7 @@ impl Mirror {
     /// Waits for runs that still use the checkout, see [`super::GitSettings::hold_wait`]. After [`GitError::Corrupt`]
     /// the next fetch replaces the mirror, so fetch and prepare again. The checked-out files are compared with the
     /// commit, and [`GitError::Altered`] names the difference.
-    pub async fn prepare(&self, wanted: &Wanted<'_>) -> Result<Prepared, GitError> {
+    pub async fn prepare(&self, wanted: &CheckoutRequest<'_>) -> Result<Prepared, GitError> {
         let doing = format!(
             "check out {} for pull request {} of {}",
             wanted.head.short(),
@@ -236,7 +236,11 @@ impl Mirror {
         }
     }
 
-    async fn commit_for(&self, doing: &str, wanted: &Wanted<'_>) -> Result<Merge, GitError> {
+    async fn commit_for(
+        &self,
+        doing: &str,
+        wanted: &CheckoutRequest<'_>,
+    ) -> Result<Merge, GitError> {
         if wanted.strategy == CheckoutStrategy::Merge
             && let Some(made) = self.merged_before(wanted.base, wanted.head).await?
         {
@@ -259,9 +263,9 @@ impl Mirror {
         }
     }
 
-    pub(super) async fn hold(&self, doing: &str, file: &Path) -> Result<Hold, GitError> {
+    pub(super) async fn hold(&self, doing: &str, file: &Path) -> Result<FileHold, GitError> {
         make_dir(file.parent().unwrap_or(file)).map_err(GitError::from_io(doing))?;
-        Hold::exclusive(file, self.settings.hold_wait)
+        FileHold::exclusive(file, self.settings.hold_wait)
             .await
             .map_err(|error| GitError::from_hold(doing, error))
     }

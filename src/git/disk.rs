@@ -16,7 +16,7 @@ use chrono::{DateTime, Utc};
 use super::mirror::{make_dir, remove_all};
 use super::{Git, GitError, Mirror, kept, place};
 use crate::model::{PullNumber, PullRef, RepoId};
-use crate::process::{Hold, HoldError};
+use crate::process::{FileHold, HoldError};
 
 /// Part of the disk that can be removed and created again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -124,7 +124,7 @@ impl Mirror {
             .flatten()
             .flatten()
         {
-            match Hold::exclusive(&file.path(), Duration::ZERO).await {
+            match FileHold::exclusive(&file.path(), Duration::ZERO).await {
                 Ok(hold) => holds.push(hold),
                 Err(HoldError::Busy { .. }) => return Ok(false),
                 Err(error @ HoldError::Io { .. }) => {

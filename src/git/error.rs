@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::classify::{self, Class};
 use crate::config::size::shown;
-use crate::process::{HoldError, Output, ProcessError};
+use crate::process::{CallOutput, HoldError, ProcessError};
 
 /// Error of a git operation. `doing` completes "cannot …". `message` is the text of git, at most three lines, without
 /// credentials and control characters.
@@ -150,7 +150,7 @@ impl GitError {
     /// Classifies a failed call by its standard error output.
     pub(super) fn from_output(
         doing: impl Into<String>,
-        output: &Output,
+        output: &CallOutput,
         secret: Option<&str>,
     ) -> Self {
         let stderr = output.stderr.text();

@@ -6,7 +6,7 @@ use super::refused::why;
 use super::remote::Checked;
 use super::{GitError, Mirror, RefName, Remote, classify};
 use crate::model::CommitSha;
-use crate::process::{Cmd, Output};
+use crate::process::{CallOutput, Cmd};
 use crate::vcs::GitCredentials;
 
 /// Arguments of a fetch that brings objects and the named refs, and does nothing else.
@@ -60,7 +60,7 @@ pub struct Fetched {
 
 /// Refs that a fetch did not bring.
 #[derive(Default)]
-struct NotBrought {
+struct MissingRefs {
     /// Refs that the server does not have.
     missing: Vec<RefName>,
     /// Refs that git refused, each with the reason.
@@ -117,7 +117,7 @@ impl Mirror {
         self.check_damage(&self.doing())?;
         self.init().await?;
         let mut refs = Vec::new();
-        let NotBrought { missing, refused } = self.fetch_refs(remote, request).await?;
+        let MissingRefs { missing, refused } = self.fetch_refs(remote, request).await?;
         for name in request.refs {
             let is_here =
                 !missing.contains(name) && refused.iter().all(|(refused, _)| refused != name);
@@ -148,8 +148,8 @@ impl Mirror {
         &self,
         remote: &Checked<'_>,
         request: &FetchRequest<'_>,
-    ) -> Result<NotBrought, GitError> {
-        let mut not_brought = NotBrought::default();
+    ) -> Result<MissingRefs, GitError> {
+        let mut not_brought = MissingRefs::default();
         let mut cleared = false;
         let mut open: Vec<Vec<&RefName>> = vec![request.refs.iter().collect()];
         while let Some(mut group) = open.pop() {
@@ -216,7 +216,7 @@ impl Mirror {
         &self,
         remote: &Checked<'_>,
         specs: &[String],
-    ) -> Result<Output, GitError> {
+    ) -> Result<CallOutput, GitError> {
         let cmd = self
             .fetch_cmd(remote)
             .operands([remote.name(self)])

@@ -21,7 +21,7 @@ use super::remote::Checked;
 use super::{GitError, Mirror, Remote, objects, place};
 use crate::config::MirrorFilter;
 use crate::model::CommitSha;
-use crate::process::Output;
+use crate::process::CallOutput;
 
 /// Maximum number of commits that a merge may need besides its two sides.
 const MAX_BASES: usize = 100;
@@ -51,7 +51,7 @@ impl Mirror {
 
     /// Warns about `warning: filtering not recognized by server, ignoring`: the mirror then has everything, which
     /// works but is larger.
-    pub(super) fn tell_ignored_filter(&self, output: &Output) {
+    pub(super) fn tell_ignored_filter(&self, output: &CallOutput) {
         let is_ignored = output
             .stderr
             .text()

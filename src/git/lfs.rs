@@ -16,7 +16,7 @@ use super::parts_upkeep::now_on;
 use super::remote::Checked;
 use super::{Checkout, Git, GitError, Mirror, Remote, environment, objects, place};
 use crate::model::{CommitSha, RepoPath};
-use crate::process::{Cmd, Output};
+use crate::process::{CallOutput, Cmd};
 
 /// Maximum size of a pointer in bytes (git-lfs: less than 1024).
 const MAX_POINTER: u64 = 1024;
@@ -110,7 +110,7 @@ impl Mirror {
     }
 
     /// Lists the paths of the LFS files of a commit, one per line.
-    async fn lfs_names(&self, doing: &str, commit: &CommitSha) -> Result<Output, GitError> {
+    async fn lfs_names(&self, doing: &str, commit: &CommitSha) -> Result<CallOutput, GitError> {
         let cmd = self.git().cap(objects::MAX_LIST).args([
             "lfs",
             "ls-files",
@@ -252,7 +252,7 @@ fn with_endpoint(cmd: Cmd, remote: &Checked<'_>) -> Cmd {
 fn not_brought(
     doing: &str,
     remote: &Checked<'_>,
-    output: &Output,
+    output: &CallOutput,
     missing: Option<&LfsFile>,
 ) -> GitError {
     let error = remote.failure(doing, output);

@@ -56,10 +56,10 @@ impl Mirror {
             .await
             .map_err(|error| GitError::from_process(&doing, error))?
         {
-            Answer::Refs(list) => Ok(Some(list)),
-            Answer::CannotBeAsked => Ok(None),
-            Answer::Refused(message) => Err(GitError::other(doing, message)),
-            Answer::BrokeOff => {
+            LsRefsResult::Refs(list) => Ok(Some(list)),
+            LsRefsResult::CannotBeAsked => Ok(None),
+            LsRefsResult::Refused(message) => Err(GitError::other(doing, message)),
+            LsRefsResult::BrokeOff => {
                 let output = talk
                     .end()
                     .await
@@ -77,7 +77,7 @@ impl Mirror {
 }
 
 /// Result of the request.
-enum Answer {
+enum LsRefsResult {
     Refs(Captured),
     /// The forge speaks an older version of the protocol.
     CannotBeAsked,
@@ -89,12 +89,12 @@ enum Answer {
 
 type Heard<T> = Result<T, crate::process::ProcessError>;
 
-async fn ask(talk: &mut Dialogue, wanted: &RefSelection) -> Heard<Answer> {
+async fn ask(talk: &mut Dialogue, wanted: &RefSelection) -> Heard<LsRefsResult> {
     talk.say(b"stateless-connect git-upload-pack\n").await?;
     match talk.line(100).await?.as_deref() {
         Some(b"") => {}
-        Some(b"fallback") => return Ok(Answer::CannotBeAsked),
-        Some(_) | None => return Ok(Answer::BrokeOff),
+        Some(b"fallback") => return Ok(LsRefsResult::CannotBeAsked),
+        Some(_) | None => return Ok(LsRefsResult::BrokeOff),
     }
     let mut format = None;
     for _ in 0..MAX_CAPABILITIES {
@@ -106,10 +106,10 @@ async fn ask(talk: &mut Dialogue, wanted: &RefSelection) -> Heard<Answer> {
                 talk.say(&request(wanted, format.as_deref())).await?;
                 return refs(talk).await;
             }
-            Some(Packet::Other) | None => return Ok(Answer::BrokeOff),
+            Some(Packet::Other) | None => return Ok(LsRefsResult::BrokeOff),
         }
     }
-    Ok(Answer::BrokeOff)
+    Ok(LsRefsResult::BrokeOff)
 }
 
 /// Builds the request: `command=ls-refs`, the format of ids if the forge names one, and the prefixes of the names.
@@ -134,20 +134,20 @@ fn written(data: &[u8]) -> Vec<u8> {
     [format!("{:04x}", data.len() + 4).as_bytes(), data].concat()
 }
 
-async fn refs(talk: &mut Dialogue) -> Heard<Answer> {
+async fn refs(talk: &mut Dialogue) -> Heard<LsRefsResult> {
     let mut list = Captured::default();
     loop {
         let line = match packet(talk).await? {
             Some(Packet::Data(line)) => line,
-            Some(Packet::Flush) => return Ok(Answer::Refs(list)),
-            Some(Packet::Other) | None => return Ok(Answer::BrokeOff),
+            Some(Packet::Flush) => return Ok(LsRefsResult::Refs(list)),
+            Some(Packet::Other) | None => return Ok(LsRefsResult::BrokeOff),
         };
         if let Some(message) = line.strip_prefix(b"ERR ") {
-            return Ok(Answer::Refused(told(message)));
+            return Ok(LsRefsResult::Refused(told(message)));
         }
         list.bytes.extend(listed(&line));
         if list.bytes.len() > advertise::MAX_BYTES {
-            return Ok(Answer::Refs(Captured {
+            return Ok(LsRefsResult::Refs(Captured {
                 truncated: true,
                 ..list
             }));

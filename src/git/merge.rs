@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{GitError, Mirror};
 use crate::model::CommitSha;
-use crate::process::Output;
+use crate::process::CallOutput;
 
 /// Maximum number of bytes read of the list of conflicting files.
 const MAX_CONFLICTS: usize = 256 * 1024;
@@ -108,7 +108,7 @@ impl Mirror {
     async fn commit(
         &self,
         doing: &str,
-        merged: &Output,
+        merged: &CallOutput,
         base: &CommitSha,
         head: &CommitSha,
     ) -> Result<CommitSha, GitError> {
@@ -150,7 +150,7 @@ impl Mirror {
 
 /// Parses `<tree>\0<file>\0<file>\0`. The names are for people, so bytes that are not UTF-8 and control characters
 /// are replaced.
-fn conflicts(output: &Output) -> Vec<String> {
+fn conflicts(output: &CallOutput) -> Vec<String> {
     let text = output
         .stdout
         .text()

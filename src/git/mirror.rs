@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 use tokio::sync::OwnedRwLockReadGuard;
 
 use super::environment::{git, git_in};
-use super::{GitError, GitSettings, Locks, classify, place};
+use super::{GitError, GitSettings, MirrorLocks, classify, place};
 use crate::model::RepoId;
-use crate::process::{Cmd, Output};
+use crate::process::{CallOutput, Cmd};
 
 /// Use of a mirror by a run in one of its checkouts. Until this is dropped, no other copy replaces the mirror.
 #[derive(Debug)]
@@ -25,12 +25,12 @@ pub struct MirrorInUse {
 pub struct Mirror {
     pub(super) settings: Arc<GitSettings>,
     pub(super) repo: RepoId,
-    pub(super) locks: Arc<Locks>,
+    pub(super) locks: Arc<MirrorLocks>,
     dir: PathBuf,
 }
 
 impl Mirror {
-    pub(super) fn new(settings: Arc<GitSettings>, repo: &RepoId, locks: Arc<Locks>) -> Self {
+    pub(super) fn new(settings: Arc<GitSettings>, repo: &RepoId, locks: Arc<MirrorLocks>) -> Self {
         let dir = place::mirror(&settings.data_dir, repo);
         Self {
             settings,
@@ -75,7 +75,7 @@ impl Mirror {
 
     /// Runs a local command that should succeed. If a killed git has left a lock file behind, removes the file and
     /// runs the command again. The caller is the only writer, so nothing can hold the lock.
-    pub(super) async fn run(&self, doing: &str, cmd: Cmd) -> Result<Output, GitError> {
+    pub(super) async fn run(&self, doing: &str, cmd: Cmd) -> Result<CallOutput, GitError> {
         let output = self.call(doing, &cmd).await?;
         if output.is_success() {
             Ok(output)
@@ -89,7 +89,7 @@ impl Mirror {
     /// # Errors
     ///
     /// [`GitError::Altered`] if the mirror is not as Lockkeeper left it: then git is not called.
-    pub(super) async fn call(&self, doing: &str, cmd: &Cmd) -> Result<Output, GitError> {
+    pub(super) async fn call(&self, doing: &str, cmd: &Cmd) -> Result<CallOutput, GitError> {
         self.check_ours(doing)?;
         let mut output = cmd
             .output()

@@ -15,11 +15,11 @@
 //!   of a commit that is already present never waits for the network. Code that removes objects or replaces the
 //!   mirror holds both, in this order: hold, transfer, writer. Between replicas that share a disk, the caller's lease
 //!   on the repository does the same.
-//! - *No run underneath.* A checkout is changed or removed only while its [`crate::process::Hold`] is held
+//! - *No run underneath.* A checkout is changed or removed only while its [`crate::process::FileHold`] is held
 //!   exclusively. So Lockkeeper waits for a Terraform process that outlived a server.
 //! - *No switch underneath.* A checkout is a worktree of one copy of the mirror. A fresh copy replaces the old one
 //!   only when no run is under way in any checkout of the old one. This includes runs of this process
-//!   ([`Mirror::begin_run`]) and runs that outlived an earlier server (its [`crate::process::Hold`]).
+//!   ([`Mirror::begin_run`]) and runs that outlived an earlier server (its [`crate::process::FileHold`]).
 //! - *Whole or marked.* A checkout carries a mark while it is being changed. A mark found later means that a process
 //!   was killed during the change. The checkout is then recreated, because git cannot tell which files belong to it.
 //! - *Ours.* Before each call, the configuration of the mirror is compared byte by byte with what Lockkeeper writes
@@ -75,8 +75,8 @@ use crate::config::MirrorFilter;
 use crate::model::RepoId;
 use crate::process::Sandbox;
 
-pub use changes::{BaseCommit, Changes};
-pub use checkout::{Checkout, CheckoutStrategy, DirError, Prepared, Wanted};
+pub use changes::{BaseCommit, BranchChanges};
+pub use checkout::{Checkout, CheckoutRequest, CheckoutStrategy, DirError, Prepared};
 pub use disk::{DiskPart, DiskUse};
 pub use environment::ModuleAccess;
 pub use error::GitError;
@@ -84,12 +84,12 @@ pub use fetch::{FetchRequest, Fetched, Head};
 pub use lfs::LfsFile;
 pub use links_out::{CommitLinks, LinkOut};
 pub use mirror::{Mirror, MirrorInUse};
-pub use objects::{Ignored, TreeFiles};
+pub use objects::{IgnoredFiles, TreeFiles};
 pub use refs::{InvalidRefName, RefList, RefName, RefSelection};
 pub use refused::{RefusedRef, without_refused};
 pub use remote::Remote;
 pub use sparse::Extent;
-pub use submodules::{Admission, Submodule, SubmoduleRules};
+pub use submodules::{Submodule, SubmoduleAdmission, SubmoduleRules};
 pub use sync::Synced;
 pub use tree_reader::TreeReader;
 pub use work_tree::{Base, WorkTree, WorkTreeChanges};
@@ -153,12 +153,12 @@ impl fmt::Debug for GitSettings {
 #[derive(Clone, Debug)]
 pub struct Git {
     settings: Arc<GitSettings>,
-    locks: Arc<Mutex<HashMap<RepoId, Arc<Locks>>>>,
+    locks: Arc<Mutex<HashMap<RepoId, Arc<MirrorLocks>>>>,
 }
 
 /// Mutexes of one mirror (see the invariant *one writer*), and its runs (see *no switch underneath*).
 #[derive(Debug, Default)]
-struct Locks {
+struct MirrorLocks {
     transfer: tokio::sync::Mutex<()>,
     writer: tokio::sync::Mutex<()>,
     /// Lock shared by runs. Code that replaces the mirror only tries to lock it exclusively and never queues for it,

@@ -21,14 +21,14 @@ pub struct TreeFiles {
 
 /// Treatment of the files that the repository ignores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ignored {
+pub enum IgnoredFiles {
     /// Ignored files are listed as well.
     Listed,
     /// Ignored files are left out.
     LeftOut,
 }
 
-pub(super) struct Entry<'a> {
+pub(super) struct ObjectEntry<'a> {
     mode: &'a str,
     pub(super) id: &'a str,
     /// Size in bytes, if the listing contains it.
@@ -36,7 +36,7 @@ pub(super) struct Entry<'a> {
     pub(super) name: &'a [u8],
 }
 
-impl Entry<'_> {
+impl ObjectEntry<'_> {
     fn is_file(&self) -> bool {
         self.mode.starts_with("100")
     }
@@ -155,7 +155,7 @@ impl Mirror {
     pub async fn untracked(
         &self,
         checkout: &Checkout,
-        ignored: Ignored,
+        ignored: IgnoredFiles,
     ) -> Result<TreeFiles, GitError> {
         let doing = format!(
             "list the files that were created in the checkout of {}",
@@ -165,7 +165,7 @@ impl Mirror {
             .git_in(&doing, &checkout.path)?
             .cap(MAX_LIST)
             .args(["ls-files", "--others", "-z"]);
-        let cmd = cmd.args((ignored == Ignored::LeftOut).then_some("--exclude-standard"));
+        let cmd = cmd.args((ignored == IgnoredFiles::LeftOut).then_some("--exclude-standard"));
         let output = self
             .run(
                 &doing,
@@ -283,7 +283,7 @@ impl Mirror {
 
 /// Parses `100644 blob 1234…   57\tpath\0…`, with the size if requested. An entry without its end was cut off and is
 /// dropped.
-pub(super) fn entries(list: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+pub(super) fn entries(list: &[u8]) -> impl Iterator<Item = ObjectEntry<'_>> {
     let whole = &list[..list.iter().rposition(|byte| *byte == 0).unwrap_or(0)];
     whole.split(|byte| *byte == 0).filter_map(|line| {
         let tab = line.iter().position(|byte| *byte == b'\t')?;
@@ -291,7 +291,7 @@ pub(super) fn entries(list: &[u8]) -> impl Iterator<Item = Entry<'_>> {
             .ok()?
             .split_ascii_whitespace();
         let (mode, _kind, id) = (words.next()?, words.next()?, words.next()?);
-        Some(Entry {
+        Some(ObjectEntry {
             mode,
             id,
             size: words.next().and_then(|size| size.parse().ok()),

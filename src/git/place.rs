@@ -81,7 +81,7 @@ pub(super) const HOLDS: &str = ".hold";
 pub(super) struct CheckoutPlace {
     /// Directory of the worktree.
     pub(super) dir: PathBuf,
-    /// Lock file for [`crate::process::Hold`].
+    /// Lock file for [`crate::process::FileHold`].
     pub(super) hold: PathBuf,
     /// Mark that exists while the worktree is being changed.
     pub(super) mark: PathBuf,

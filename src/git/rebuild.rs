@@ -18,7 +18,7 @@ use tracing::info;
 
 use super::mirror::remove_all;
 use super::{GitError, Mirror, RefSelection, Remote, Synced, place};
-use crate::process::{Hold, HoldError};
+use crate::process::{FileHold, HoldError};
 
 /// Interval at which a fresh mirror checks for runs that use the old one.
 const EVERY: Duration = Duration::from_millis(50);
@@ -77,7 +77,7 @@ impl Mirror {
     }
 
     /// Waits until no run is under way in a checkout of the mirror, and prevents new runs from beginning.
-    async fn without_runs(&self) -> Result<(RwLockWriteGuard<'_, ()>, Vec<Hold>), GitError> {
+    async fn without_runs(&self) -> Result<(RwLockWriteGuard<'_, ()>, Vec<FileHold>), GitError> {
         let (end, mut has_told) = (Instant::now() + self.settings.hold_wait, false);
         loop {
             if let Ok(alone) = self.locks.runs.try_write()
@@ -104,7 +104,7 @@ impl Mirror {
     }
 
     /// Returns the holds of all checkouts, or `None` if a run has one. The run may be of a server that has ended.
-    async fn holds_of_all(&self) -> Result<Option<Vec<Hold>>, GitError> {
+    async fn holds_of_all(&self) -> Result<Option<Vec<FileHold>>, GitError> {
         let mut all = Vec::new();
         let pulls = fs::read_dir(place::pulls(&self.settings.data_dir, &self.repo));
         for pull in pulls.into_iter().flatten().flatten() {
@@ -113,7 +113,7 @@ impl Mirror {
                 .flatten()
                 .flatten()
             {
-                match Hold::exclusive(&file.path(), Duration::ZERO).await {
+                match FileHold::exclusive(&file.path(), Duration::ZERO).await {
                     Ok(hold) => all.push(hold),
                     Err(HoldError::Busy { .. }) => return Ok(None),
                     Err(error @ HoldError::Io { .. }) => {

@@ -123,14 +123,14 @@ impl FromIterator<(RefName, CommitSha)> for RefList {
 
 /// Difference between two lists of refs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Changes<'a> {
+pub(super) struct RefChanges<'a> {
     /// Refs that no longer exist.
     pub(super) gone: Vec<&'a RefName>,
     /// Refs that are new or have moved, with their new commits.
     pub(super) moved: Vec<(&'a RefName, &'a CommitSha)>,
 }
 
-impl<'a> Changes<'a> {
+impl<'a> RefChanges<'a> {
     pub(super) fn between(old: &'a RefList, new: &'a RefList) -> Self {
         let gone = old
             .0
@@ -227,7 +227,7 @@ mod tests {
                 list(&named.iter().map(|(name, id)| (name.as_str(), *id)).collect::<Vec<_>>())
             };
             let (old, new) = (made(&old), made(&new));
-            let changes = Changes::between(&old, &new);
+            let changes = RefChanges::between(&old, &new);
             let mut led = old.clone();
             changes.gone.iter().for_each(|name| { led.0.remove(*name); });
             led.0.extend(changes.moved.iter().map(|(name, id)| ((*name).clone(), (*id).clone())));

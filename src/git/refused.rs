@@ -18,7 +18,7 @@ use super::mirror::remove_all;
 use super::remote::Checked;
 use super::{GitError, Mirror, RefList, RefName, classify, place};
 use crate::model::CommitSha;
-use crate::process::Output;
+use crate::process::CallOutput;
 
 /// Maximum number of refs that may be left out of a mirror.
 const MAX_REFUSED: usize = 10;
@@ -60,7 +60,7 @@ pub fn without_refused(there: &RefList, refused: &[RefusedRef]) -> RefList {
 }
 
 /// Result of fetching commits in parts.
-pub(super) enum Sifted {
+pub(super) enum PartialFetch {
     /// All commits came except these, each with the reason.
     Without(BTreeMap<String, String>),
     /// The forge no longer has one of the commits.
@@ -105,8 +105,8 @@ impl Mirror {
         remote: &Checked<'_>,
         doing: &str,
         ids: Vec<&str>,
-        first: &Output,
-    ) -> Result<Sifted, GitError> {
+        first: &CallOutput,
+    ) -> Result<PartialFetch, GitError> {
         let whole = remote.failure(doing, first);
         let mut refused = BTreeMap::new();
         let mut open = vec![(ids, why(&whole))];
@@ -132,7 +132,7 @@ impl Mirror {
                 } else if classify::is_fsck(&stderr) {
                     open.push((half.to_vec(), why(&remote.failure(doing, &output))));
                 } else if classify::is_refused_commit(&stderr) {
-                    return Ok(Sifted::Gone);
+                    return Ok(PartialFetch::Gone);
                 } else {
                     return Err(remote.failure(doing, &output));
                 }
@@ -140,7 +140,7 @@ impl Mirror {
         }
         self.clear_unfinished_packs()
             .map_err(GitError::from_io(doing))?;
-        Ok(Sifted::Without(refused))
+        Ok(PartialFetch::Without(refused))
     }
 
     /// Fetches commits by their ids.
@@ -149,7 +149,7 @@ impl Mirror {
         remote: &Checked<'_>,
         doing: &str,
         ids: &[&str],
-    ) -> Result<Output, GitError> {
+    ) -> Result<CallOutput, GitError> {
         let list = ids
             .iter()
             .map(|id| format!("{id}\n"))

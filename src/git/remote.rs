@@ -6,7 +6,7 @@ use url::Url;
 
 use super::environment::{FORGE, git_to};
 use super::{GitError, Mirror};
-use crate::process::{Cmd, Output};
+use crate::process::{CallOutput, Cmd};
 use crate::vcs::GitCredentials;
 
 /// Repository on a forge, with the credentials for it.
@@ -102,7 +102,7 @@ impl Checked<'_> {
     }
 
     /// Converts a failed call to an error without the password.
-    pub(super) fn failure(&self, doing: &str, output: &Output) -> GitError {
+    pub(super) fn failure(&self, doing: &str, output: &CallOutput) -> GitError {
         GitError::from_output(
             doing,
             output,

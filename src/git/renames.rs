@@ -9,7 +9,7 @@ use super::disk::apart;
 use super::mirror::{make_dir, remove_all};
 use super::{Git, GitError, place};
 use crate::model::RepoId;
-use crate::process::{Hold, HoldError};
+use crate::process::{FileHold, HoldError};
 
 impl Git {
     /// Returns true if this disk has a mirror or checkouts under the name of a repository.
@@ -38,7 +38,7 @@ impl Git {
                 .flatten()
                 .flatten()
             {
-                match Hold::exclusive(&file.path(), Duration::ZERO).await {
+                match FileHold::exclusive(&file.path(), Duration::ZERO).await {
                     Ok(hold) => holds.push(hold),
                     Err(HoldError::Busy { .. }) => return Ok(false),
                     Err(error @ HoldError::Io { .. }) => {

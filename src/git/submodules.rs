@@ -15,10 +15,10 @@ use url::Url;
 
 use super::fetch::FETCH;
 use super::mirror::remove_all;
-use super::objects::{Entry, entries};
+use super::objects::{ObjectEntry, entries};
 use super::remote::Checked;
 use super::{
-    GitError, GitSettings, Locks, Mirror, Remote, classify, objects, place, submodule_url,
+    GitError, GitSettings, Mirror, MirrorLocks, Remote, classify, objects, place, submodule_url,
 };
 use crate::model::{CommitSha, RepoId, RepoPath};
 
@@ -49,7 +49,7 @@ pub struct Submodule {
 /// Decision about fetching a repository as a submodule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Admission {
+pub enum SubmoduleAdmission {
     /// The repository may be fetched.
     Admitted,
     /// The repository may not be fetched. The text gives the reason and the way out.
@@ -63,7 +63,7 @@ pub enum Admission {
 pub trait SubmoduleRules: Send + Sync {
     /// Returns the decision for a repository. `by_owner` is true if the fetch would use a credential of the parent's
     /// owner instead of the server's own.
-    async fn admission(&self, repo: &RepoId, by_owner: bool) -> Admission;
+    async fn admission(&self, repo: &RepoId, by_owner: bool) -> SubmoduleAdmission;
 }
 
 /// Submodule before it is fetched.
@@ -191,7 +191,7 @@ impl Mirror {
             commit.as_str(),
         ]);
         let output = self.run(doing, cmd).await?;
-        let links = entries(&output.stdout.bytes).filter(Entry::is_submodule);
+        let links = entries(&output.stdout.bytes).filter(ObjectEntry::is_submodule);
         let named = links.filter_map(|entry| {
             let path = objects::path_of(entry.name)?;
             Some(Named {
@@ -220,7 +220,7 @@ impl Mirror {
             ..(*self.settings).clone()
         };
         let dir = place::submodule(&place::mirror(&self.settings.data_dir, &self.repo), repo);
-        Self::new(Arc::new(settings), repo, Arc::new(Locks::default())).at(dir)
+        Self::new(Arc::new(settings), repo, Arc::new(MirrorLocks::default())).at(dir)
     }
 
     /// Fetches the files of one commit, without its history, and keeps them under a ref. Unless the credential is
@@ -269,7 +269,7 @@ impl Mirror {
         doing: &str,
         commit: &CommitSha,
         remote: &Checked<'_>,
-        output: &crate::process::Output,
+        output: &crate::process::CallOutput,
     ) -> GitError {
         if classify::is_refused_commit(&output.stderr.text()) {
             let (repo, commit) = (&self.repo, commit.short());
@@ -338,9 +338,9 @@ async fn admit(
     rules: &dyn SubmoduleRules,
 ) -> Result<(), GitError> {
     match rules.admission(repo, by_owner(remote)).await {
-        Admission::Admitted => Ok(()),
-        Admission::Refused(why) => Err(GitError::other(doing, why)),
-        Admission::Unknown(message) => Err(GitError::Unreachable {
+        SubmoduleAdmission::Admitted => Ok(()),
+        SubmoduleAdmission::Refused(why) => Err(GitError::other(doing, why)),
+        SubmoduleAdmission::Unknown(message) => Err(GitError::Unreachable {
             doing: doing.to_owned(),
             message,
         }),

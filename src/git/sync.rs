@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::{info, warn};
 
-use super::refs::Changes;
-use super::refused::{RefusedRef, Sifted, known_among, refs_of, without_refused};
+use super::refs::RefChanges;
+use super::refused::{PartialFetch, RefusedRef, known_among, refs_of, without_refused};
 use super::remote::Checked;
 use super::{GitError, Mirror, RefList, RefSelection, Remote, advertise, classify};
 
@@ -88,12 +88,14 @@ impl Mirror {
             let there = self.list(remote, wanted).await?;
             let mut bad = known_among(&there, &self.refused());
             let refs = without_refused(&there, &refs_of(&there, &bad));
-            if let Some((bytes, more)) = self.bring(remote, &Changes::between(&here, &refs)).await?
+            if let Some((bytes, more)) = self
+                .bring(remote, &RefChanges::between(&here, &refs))
+                .await?
             {
                 bad.extend(more);
                 let left_out = refs_of(&there, &bad);
                 let refs = without_refused(&there, &left_out);
-                let changes = Changes::between(&here, &refs);
+                let changes = RefChanges::between(&here, &refs);
                 self.move_refs(&changes).await?;
                 self.drop_parts(&self.syncing()).await?;
                 self.note_refused(&self.syncing(), &left_out)?;
@@ -119,7 +121,7 @@ impl Mirror {
     async fn bring(
         &self,
         remote: &Checked<'_>,
-        changes: &Changes<'_>,
+        changes: &RefChanges<'_>,
     ) -> Result<Option<(u64, BTreeMap<String, String>)>, GitError> {
         let ids: BTreeSet<&str> = changes.moved.iter().map(|(_, id)| id.as_str()).collect();
         if ids.is_empty() {
@@ -135,8 +137,8 @@ impl Mirror {
         }
         if classify::is_fsck(&output.stderr.text()) {
             return Ok(match self.sift(remote, &doing, ids, &output).await? {
-                Sifted::Without(refused) => Some((came(), refused)),
-                Sifted::Gone => None,
+                PartialFetch::Without(refused) => Some((came(), refused)),
+                PartialFetch::Gone => None,
             });
         }
         let gone = classify::is_refused_commit(&output.stderr.text());
@@ -147,7 +149,7 @@ impl Mirror {
         }
     }
 
-    async fn move_refs(&self, changes: &Changes<'_>) -> Result<(), GitError> {
+    async fn move_refs(&self, changes: &RefChanges<'_>) -> Result<(), GitError> {
         let gone = changes
             .gone
             .iter()

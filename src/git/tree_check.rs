@@ -39,30 +39,30 @@ const MAX_CONVERTED: usize = 100_000;
 const ATTRIBUTES: &str = ".gitattributes";
 
 /// Entry of a commit for a file or link.
-struct Entry {
+struct TreeEntry {
     /// Path from the root of the checkout.
     path: PathBuf,
-    kind: Kind,
+    kind: EntryKind,
     id: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum EntryKind {
     File { is_executable: bool },
     Link,
 }
 
 /// Content that a commit expects in a checkout.
 #[derive(Default)]
-struct Tree {
-    entries: Vec<Entry>,
+struct ExpectedTree {
+    entries: Vec<TreeEntry>,
     /// Paths that must be directories and not links.
     dirs: Vec<PathBuf>,
 }
 
 /// Part of a directory that is checked out.
 #[derive(Clone)]
-enum Part {
+enum DirPart {
     /// Everything below the directory.
     All,
     /// The part that the extent selects; the path is that of the directory.
@@ -111,7 +111,8 @@ impl Mirror {
             return Err(self.altered(doing, &not_of(&other, commit)));
         }
         let ids = self.converted_ids(doing, git, &converted).await?;
-        let same = |(at, entry): &(usize, &Entry)| ids.get(*at).is_some_and(|id| *id == entry.id);
+        let same =
+            |(at, entry): &(usize, &TreeEntry)| ids.get(*at).is_some_and(|id| *id == entry.id);
         match converted.iter().enumerate().find(|pair| !same(pair)) {
             None => Ok(()),
             Some((_, entry)) => Err(self.altered(doing, &not_of(&entry.path, commit))),
@@ -124,13 +125,13 @@ impl Mirror {
         doing: &str,
         commit: &CommitSha,
         extent: &Extent,
-    ) -> Result<Result<Tree, String>, GitError> {
+    ) -> Result<Result<ExpectedTree, String>, GitError> {
         self.check_ours(doing)?;
         let cmd = self.git().args(["cat-file", "--batch"]).holds_nothing();
         let talk = cmd
             .dialogue()
             .map_err(|error| GitError::from_process(doing, error))?;
-        let mut objects = Objects {
+        let mut objects = ObjectReader {
             doing,
             talk,
             bytes: 0,
@@ -145,10 +146,10 @@ impl Mirror {
             return Ok(Err(format!("the commit {} has no tree", commit.short())));
         };
         let root = match extent {
-            Extent::Whole => Part::All,
-            Extent::Dirs(_) => Part::Some(RepoPath::root()),
+            Extent::Whole => DirPart::All,
+            Extent::Dirs(_) => DirPart::Some(RepoPath::root()),
         };
-        let (mut tree, mut open) = (Tree::default(), vec![(PathBuf::new(), root, id)]);
+        let (mut tree, mut open) = (ExpectedTree::default(), vec![(PathBuf::new(), root, id)]);
         while let Some((dir, part, id)) = open.pop() {
             let Some(list) = objects.read("tree", &id).await? else {
                 return Ok(Err(format!(
@@ -170,7 +171,7 @@ impl Mirror {
                     b"160000" => {}
                     mode if part.has_files(extent) => {
                         tree.entries
-                            .extend(kind(mode).map(|kind| Entry { path, kind, id }));
+                            .extend(kind(mode).map(|kind| TreeEntry { path, kind, id }));
                     }
                     _ => {}
                 }
@@ -185,7 +186,7 @@ impl Mirror {
         &self,
         doing: &str,
         git: Cmd,
-        files: &[Entry],
+        files: &[TreeEntry],
     ) -> Result<Vec<String>, GitError> {
         if files.len() > MAX_CONVERTED {
             let limit =
@@ -235,7 +236,7 @@ fn shown(path: &Path) -> String {
         .collect()
 }
 
-impl Part {
+impl DirPart {
     /// Returns the part of a subdirectory that is checked out, or `None` for nothing.
     fn below(&self, name: &OsStr, extent: &Extent) -> Option<Self> {
         let Self::Some(dir) = self else {
@@ -262,14 +263,14 @@ impl Part {
 }
 
 /// Running `git cat-file --batch`.
-struct Objects<'a> {
+struct ObjectReader<'a> {
     doing: &'a str,
     talk: Dialogue,
     /// Number of bytes read so far.
     bytes: usize,
 }
 
-impl Objects<'_> {
+impl ObjectReader<'_> {
     /// Returns the content of an object, or `None` if the content or kind does not match.
     async fn read(&mut self, kind: &str, id: &str) -> Result<Option<Vec<u8>>, GitError> {
         let doing = self.doing;
@@ -340,11 +341,11 @@ fn entries(mut list: &[u8], id_bytes: usize) -> Option<Vec<(&[u8], OsString, Str
     Some(entries)
 }
 
-fn kind(mode: &[u8]) -> Option<Kind> {
+fn kind(mode: &[u8]) -> Option<EntryKind> {
     match mode {
-        b"120000" => Some(Kind::Link),
+        b"120000" => Some(EntryKind::Link),
         // Old tools wrote other bits as well; git only distinguishes whether the owner may execute a file.
-        mode if mode.starts_with(b"100") => Some(Kind::File {
+        mode if mode.starts_with(b"100") => Some(EntryKind::File {
             is_executable: mode.get(3).is_some_and(|bits| bits & 1 == 1),
         }),
         _ => None,
@@ -353,7 +354,7 @@ fn kind(mode: &[u8]) -> Option<Kind> {
 
 /// Returns the files whose bytes differ from those of their objects. The inner error is a path that is not the
 /// expected kind of file or directory.
-fn differing(root: &Path, tree: Tree) -> io::Result<Result<Vec<Entry>, PathBuf>> {
+fn differing(root: &Path, tree: ExpectedTree) -> io::Result<Result<Vec<TreeEntry>, PathBuf>> {
     for dir in tree.dirs {
         if !meta(&root.join(&dir))?.is_some_and(|meta| meta.is_dir()) {
             return Ok(Err(dir));
@@ -366,22 +367,22 @@ fn differing(root: &Path, tree: Tree) -> io::Result<Result<Vec<Entry>, PathBuf>>
             return Ok(Err(entry.path));
         };
         let id = match entry.kind {
-            Kind::Link if meta.is_symlink() => Hash::of(
+            EntryKind::Link if meta.is_symlink() => Hash::of(
                 &entry.id,
                 "blob",
                 fs::read_link(&path)?.as_os_str().as_bytes(),
             ),
-            Kind::File { is_executable }
+            EntryKind::File { is_executable }
                 if meta.is_file() && (meta.permissions().mode() & 0o100 != 0) == is_executable =>
             {
                 Hash::of_file(&entry.id, &path, meta.len())?
             }
-            Kind::Link | Kind::File { .. } => return Ok(Err(entry.path)),
+            EntryKind::Link | EntryKind::File { .. } => return Ok(Err(entry.path)),
         };
         match entry.kind {
             _ if id == entry.id => {}
-            Kind::File { .. } => differing.push(entry),
-            Kind::Link => return Ok(Err(entry.path)),
+            EntryKind::File { .. } => differing.push(entry),
+            EntryKind::Link => return Ok(Err(entry.path)),
         }
     }
     Ok(Ok(differing))
@@ -493,17 +494,20 @@ mod tests {
         }
         assert_eq!(
             kind(b"100755"),
-            Some(Kind::File {
+            Some(EntryKind::File {
                 is_executable: true
             })
         );
         assert_eq!(
             kind(b"100664"),
-            Some(Kind::File {
+            Some(EntryKind::File {
                 is_executable: false
             })
         );
-        assert_eq!((kind(b"120000"), kind(b"160000")), (Some(Kind::Link), None));
+        assert_eq!(
+            (kind(b"120000"), kind(b"160000")),
+            (Some(EntryKind::Link), None)
+        );
         assert_eq!(
             tree_id(format!("tree {}\nauthor", "a".repeat(40)).as_bytes()),
             Some("a".repeat(40))

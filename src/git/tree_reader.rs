@@ -40,14 +40,14 @@ impl TreeReader {
             self.talk = None;
         }
         match read {
-            Ok(Heard::File(bytes)) => Ok(Some(bytes)),
-            Ok(Heard::Nothing) => Ok(None),
-            Ok(Heard::Ended) => Err(self.ended(doing).await),
+            Ok(ReaderOutput::File(bytes)) => Ok(Some(bytes)),
+            Ok(ReaderOutput::Nothing) => Ok(None),
+            Ok(ReaderOutput::Ended) => Err(self.ended(doing).await),
             Err(error) => Err(GitError::from_process(doing, error)),
         }
     }
 
-    async fn talk(&mut self, path: &RepoPath, most: u64) -> Result<Heard, ProcessError> {
+    async fn talk(&mut self, path: &RepoPath, most: u64) -> Result<ReaderOutput, ProcessError> {
         let talk = match &mut self.talk {
             Some(talk) => talk,
             none => none.insert(
@@ -61,10 +61,10 @@ impl TreeReader {
         talk.say(format!("info {}:{path}\n", self.commit).as_bytes())
             .await?;
         let Some(line) = talk.line(MAX_LINE).await? else {
-            return Ok(Heard::Ended);
+            return Ok(ReaderOutput::Ended);
         };
         let Some((id, size)) = blob(&line).filter(|(_, size)| *size <= most) else {
-            return Ok(Heard::Nothing);
+            return Ok(ReaderOutput::Nothing);
         };
         talk.say(format!("contents {id}\n").as_bytes()).await?;
         let size = usize::try_from(size).unwrap_or(usize::MAX);
@@ -74,15 +74,15 @@ impl TreeReader {
             .await?
             .is_none_or(|line| blob(&line).is_none())
         {
-            return Ok(Heard::Ended);
+            return Ok(ReaderOutput::Ended);
         }
         let Some(bytes) = talk.bytes(size).await? else {
-            return Ok(Heard::Ended);
+            return Ok(ReaderOutput::Ended);
         };
         Ok(if talk.bytes(1).await?.is_some() {
-            Heard::File(bytes)
+            ReaderOutput::File(bytes)
         } else {
-            Heard::Ended
+            ReaderOutput::Ended
         })
     }
 
@@ -97,7 +97,7 @@ impl TreeReader {
     }
 }
 
-enum Heard {
+enum ReaderOutput {
     File(Vec<u8>),
     Nothing,
     Ended,

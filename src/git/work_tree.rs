@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::GitError;
 use super::objects::{MAX_LIST, TreeFiles, path_of};
 use crate::model::{BranchName, ChangeKind, ChangedFile, CommitSha, RepoPath};
-use crate::process::{Cmd, Output};
+use crate::process::{CallOutput, Cmd};
 
 /// Deadline for listing and comparing the largest trees.
 const DEADLINE: Duration = Duration::from_mins(5);
@@ -294,7 +294,7 @@ impl WorkTree {
             .deadline(DEADLINE)
     }
 
-    async fn call(&self, doing: &str, cmd: &Cmd) -> Result<Output, GitError> {
+    async fn call(&self, doing: &str, cmd: &Cmd) -> Result<CallOutput, GitError> {
         cmd.output()
             .await
             .map_err(|error| GitError::other(doing.to_owned(), error))

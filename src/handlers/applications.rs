@@ -5,12 +5,12 @@
 //! ([`PullNumber::of_application`]). Head and base are both the newest commit of its branch. Text that would be a
 //! comment on a pull request is stored with the command.
 
-use crate::command::{ApplyCommand, Command, DirSelector, PlanCommand, Target};
+use crate::command::{ApplyCommand, Command, CommandTarget, DirArgument, PlanCommand};
 use crate::config::access::Action;
 use crate::context::Ctx;
 use crate::handlers::commands::cancelled_by;
-use crate::handlers::locks::Explanation;
-use crate::handlers::{Spec, claimed};
+use crate::handlers::locks::KeptLockReason;
+use crate::handlers::{CommandSpec, claimed};
 use crate::jobs::RunCommand;
 use crate::model::{
     Actor, ApplicationId, BranchName, CommandId, CommandKind, OwnerName, PlanState, Pull,
@@ -47,14 +47,14 @@ impl Deed {
         }
     }
 
-    fn spec(self, application: &Application) -> Spec {
+    fn spec(self, application: &Application) -> CommandSpec {
         let spec = &application.spec;
-        let dir = Some(DirSelector::Path(spec.dir.clone()));
-        let target = Target::DirWorkspace {
+        let dir = Some(DirArgument::Path(spec.dir.clone()));
+        let target = CommandTarget::DirWorkspace {
             dir,
             workspace: Some(spec.workspace.clone()),
         };
-        Spec::Command(match self {
+        CommandSpec::Command(match self {
             Self::Plan => Command::Plan(PlanCommand {
                 target,
                 ..PlanCommand::default()
@@ -90,7 +90,7 @@ pub async fn ask(store: &Store, id: ApplicationId, deed: Deed, actor: &Actor) ->
 }
 
 /// Returns the queued command, or the reason why nothing was queued. `Err(None)`: there is no such application.
-pub fn queued_or_why(asked: AskedRun) -> std::result::Result<CommandId, Option<Explanation>> {
+pub fn queued_or_why(asked: AskedRun) -> std::result::Result<CommandId, Option<KeptLockReason>> {
     match asked {
         AskedRun::Queued(command) => Ok(command),
         AskedRun::NotThere => Err(None),
@@ -100,8 +100,8 @@ pub fn queued_or_why(asked: AskedRun) -> std::result::Result<CommandId, Option<E
     }
 }
 
-fn no_repository(application: &Application) -> Explanation {
-    Explanation {
+fn no_repository(application: &Application) -> KeptLockReason {
+    KeptLockReason {
         field: None,
         code: "no_repository",
         message: format!(
@@ -113,8 +113,8 @@ fn no_repository(application: &Application) -> Explanation {
 }
 
 /// Explains that another command works on the application.
-pub fn busy(application: &Application, command: &CommandRow) -> Explanation {
-    Explanation {
+pub fn busy(application: &Application, command: &CommandRow) -> KeptLockReason {
+    KeptLockReason {
         field: None,
         code: "busy",
         message: format!(
@@ -133,8 +133,8 @@ pub fn busy(application: &Application, command: &CommandRow) -> Explanation {
 }
 
 /// Explains that the run to be cancelled does not exist any more.
-pub fn over(application: &Application) -> Explanation {
-    Explanation {
+pub fn over(application: &Application) -> KeptLockReason {
+    KeptLockReason {
         field: None,
         code: "over",
         message: format!(
@@ -149,8 +149,8 @@ pub fn over(application: &Application) -> Explanation {
 }
 
 /// Explains that an apply is only interrupted by force.
-pub fn apply_running(application: &Application, command: &CommandRow) -> Explanation {
-    Explanation {
+pub fn apply_running(application: &Application, command: &CommandRow) -> KeptLockReason {
+    KeptLockReason {
         field: Some("force"),
         code: "apply_running",
         message: format!(
@@ -174,7 +174,7 @@ pub async fn ask_to_stop(
     id: ApplicationId,
     actor: &Actor,
     force: bool,
-) -> Result<std::result::Result<CommandRow, Option<Explanation>>> {
+) -> Result<std::result::Result<CommandRow, Option<KeptLockReason>>> {
     let Some(application) = store.application_get(id).await? else {
         return Ok(Err(None));
     };
@@ -195,7 +195,7 @@ pub async fn ask_to_stop(
     })))
 }
 
-fn no_plan(application: &Application, last: Option<PlanState>) -> Explanation {
+fn no_plan(application: &Application, last: Option<PlanState>) -> KeptLockReason {
     let why = match last {
         None => "there is none",
         Some(PlanState::NoChanges) => "the last one has no changes",
@@ -204,7 +204,7 @@ fn no_plan(application: &Application, last: Option<PlanState>) -> Explanation {
         Some(PlanState::Applying) => "the last one is being applied, or its apply was interrupted",
         Some(PlanState::Planned | PlanState::ApplyFailed) => "the last one is gone",
     };
-    Explanation {
+    KeptLockReason {
         field: None,
         code: "no_plan",
         message: format!(
@@ -217,7 +217,7 @@ fn no_plan(application: &Application, last: Option<PlanState>) -> Explanation {
 
 /// Reason why the current state of a pull request or an application is unknown.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unseen {
+pub(super) enum UnknownState {
     /// The forge did not answer.
     #[error(transparent)]
     Forge(#[from] ForgeError),
@@ -237,7 +237,7 @@ pub(super) async fn pull_now(
     ctx: &Ctx,
     at: &PullRef,
     via: Installation,
-) -> std::result::Result<Pull, Unseen> {
+) -> std::result::Result<Pull, UnknownState> {
     if !at.number.is_application() {
         return Ok(ctx.forge.pull(at, via).await?);
     }
@@ -257,7 +257,7 @@ pub(super) async fn pull_now(
         .into());
     }
     if !application.spec.any_branch && facts.default_branch != *branch {
-        return Err(Unseen::Refused(
+        return Err(UnknownState::Refused(
             "other_branch",
             other_branch(&application, at, &facts.default_branch),
         ));
@@ -268,7 +268,7 @@ pub(super) async fn pull_now(
         .await?
         .ok_or_else(|| {
             let message = format!("the branch `{branch}` is not in the repository.");
-            Unseen::Refused(
+            UnknownState::Refused(
                 "branch_gone",
                 UserText::new(
                     message,
@@ -351,14 +351,14 @@ pub async fn default_branch(
 pub(super) async fn registered(
     ctx: &Ctx,
     at: &PullRef,
-) -> std::result::Result<Application, Unseen> {
+) -> std::result::Result<Application, UnknownState> {
     let found = ctx
         .store
         .application_of(at.number)
         .await?
         .filter(|found| found.at().as_ref() == Some(at));
     let application = found.ok_or_else(|| {
-        Unseen::Refused(
+        UnknownState::Refused(
             "not_registered",
             UserText::new("the application is not registered any more.", []),
         )
@@ -369,7 +369,10 @@ pub(super) async fn registered(
             ctx.forge.host(),
             at.repo.host()
         );
-        return Err(Unseen::Refused("other_forge", UserText::new(message, [])));
+        return Err(UnknownState::Refused(
+            "other_forge",
+            UserText::new(message, []),
+        ));
     }
     if !ctx.settings.allowlist.allows(&at.repo) {
         let message = format!(
@@ -377,7 +380,7 @@ pub(super) async fn registered(
             at.repo
         );
         let hint = "An administrator can add the repository to that list.".to_owned();
-        return Err(Unseen::Refused(
+        return Err(UnknownState::Refused(
             "not_allowlisted",
             UserText::new(message, [hint]),
         ));
@@ -386,7 +389,7 @@ pub(super) async fn registered(
     // itself. Only that owner decides about the commands and the credentials of the repository.
     let owner = ctx.store.claim_owner_of(&at.repo).await?;
     if owner.as_ref() != Some(&application.owner) {
-        return Err(Unseen::Refused(
+        return Err(UnknownState::Refused(
             "not_the_owner",
             not_the_owner(&application, at, owner.as_ref()),
         ));

@@ -1,11 +1,11 @@
 //! Implements `--require-claims`: the server ignores repositories that nobody has claimed.
 
 use crate::context::Ctx;
-use crate::handlers::Spec;
+use crate::handlers::CommandSpec;
 use crate::jobs::RunCommand;
 use crate::model::{Actor, CommandKind, DeliveryId, PullRef, RepoId, RepoUrl};
 use crate::queue::{Job, JobError};
-use crate::render::Refusal;
+use crate::render::CommandRefusal;
 use crate::store::{CreateCommand, NewCommand};
 use crate::vcs::Installation;
 
@@ -42,8 +42,8 @@ pub(super) async fn is_claimed(ctx: &Ctx, repo: &RepoId) -> Result<bool, sqlx::E
 }
 
 /// Builds the refusal for a repository that nobody has claimed.
-pub(super) fn refusal(ctx: &Ctx, repo: &RepoId) -> Refusal {
-    Refusal::unclaimed(
+pub(super) fn refusal(ctx: &Ctx, repo: &RepoId) -> CommandRefusal {
+    CommandRefusal::unclaimed(
         repo,
         &address(repo),
         &format!("{}/claims", ctx.settings.public_url),
@@ -56,7 +56,7 @@ pub(super) fn address(repo: &RepoId) -> String {
 }
 
 /// Cause of a notification that the repository is unclaimed.
-pub(super) struct Told<'a> {
+pub(super) struct UnclaimedNotice<'a> {
     pub delivery: DeliveryId,
     pub pull: &'a PullRef,
     pub comment: Option<u64>,
@@ -65,7 +65,7 @@ pub(super) struct Told<'a> {
 }
 
 /// Notifies the pull request who can help, the first time that something on it is refused.
-pub(super) async fn tell_once(ctx: &Ctx, told: Told<'_>) -> Result<(), JobError> {
+pub(super) async fn tell_once(ctx: &Ctx, told: UnclaimedNotice<'_>) -> Result<(), JobError> {
     if ctx.settings.silence_allowlist || ctx.store.command_told_unclaimed(told.pull).await? {
         return Ok(());
     }
@@ -77,7 +77,7 @@ pub(super) async fn tell_once(ctx: &Ctx, told: Told<'_>) -> Result<(), JobError>
         delivery: Some(told.delivery),
         actor: told.actor,
         installation: told.via,
-        spec: Spec::Unclaimed.to_json(),
+        spec: CommandSpec::Unclaimed.to_json(),
     };
     let job = |command| {
         vec![
@@ -100,7 +100,10 @@ mod tests {
 
     #[test]
     fn the_index_of_those_that_were_told_knows_the_words() {
-        assert_eq!(Spec::Unclaimed.to_json(), crate::store::UNCLAIMED_SPEC);
+        assert_eq!(
+            CommandSpec::Unclaimed.to_json(),
+            crate::store::UNCLAIMED_SPEC
+        );
         for schema in [
             include_str!("../../migrations/sqlite/0001_start.sql"),
             include_str!("../../migrations/postgres/0001_start.sql"),

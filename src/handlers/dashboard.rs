@@ -2,15 +2,15 @@
 
 use crate::context::Ctx;
 use crate::handlers::{commands, locks, reply};
-use crate::jobs::{PostComment, TellLoss};
-use crate::locks::{Gave, Giving};
+use crate::jobs::{NotifyLockLoss, PostComment};
+use crate::locks::{HandOver, HandOverOutcome};
 use crate::model::{Actor, CommandId, CommandKind};
 use crate::render::Body;
 use crate::store::Cancelled;
 use crate::vcs::Installation;
 
 /// Takes a lock from its pull request, and stops the running plans that this interrupts.
-pub async fn give_lock(ctx: &Ctx, giving: &Giving) -> Result<Gave, sqlx::Error> {
+pub async fn give_lock(ctx: &Ctx, giving: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
     let gave = locks::give(
         &ctx.store,
         giving,
@@ -18,7 +18,7 @@ pub async fn give_lock(ctx: &Ctx, giving: &Giving) -> Result<Gave, sqlx::Error> 
         ctx.clock.now(),
     )
     .await?;
-    if let Gave::Done(given) = &gave {
+    if let HandOverOutcome::Done(given) = &gave {
         ctx.stops.stop(&given.interrupted);
     }
     ctx.nudge.nudge();
@@ -37,7 +37,7 @@ pub async fn cancel_command(
 }
 
 /// Builds the comments for a pull request that lost a lock.
-pub fn loss(ctx: &Ctx, told: &TellLoss, installation: Installation) -> Vec<PostComment> {
+pub fn loss(ctx: &Ctx, told: &NotifyLockLoss, installation: Installation) -> Vec<PostComment> {
     let report = reply::notice(
         ctx,
         CommandKind::Unlock,

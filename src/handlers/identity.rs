@@ -23,7 +23,7 @@ const MOST_OF_A_DELIVERY: usize = 500;
 
 /// Origin of a request for a repository.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asker {
+pub(crate) struct RepositoryRequester {
     /// Installation of the forge's app.
     pub via: Installation,
     /// Job that asks: nothing moves while another job works on the repository.
@@ -53,7 +53,11 @@ pub(crate) async fn unsettled(
 }
 
 /// Updates the records of a repository that a delivery names, after the forge was asked. Returns its current name.
-pub(crate) async fn settle(ctx: &Ctx, told: &ForgeRepo, by: Asker) -> Result<RepoId, JobError> {
+pub(crate) async fn settle(
+    ctx: &Ctx,
+    told: &ForgeRepo,
+    by: RepositoryRequester,
+) -> Result<RepoId, JobError> {
     if !concerns_us(ctx, told).await? {
         return Ok(told.repo.clone());
     }
@@ -103,7 +107,7 @@ async fn whereabouts(
     ctx: &Ctx,
     told: &ForgeRepo,
     before: Option<&RepoId>,
-    by: Asker,
+    by: RepositoryRequester,
 ) -> Result<Option<RepoFacts>, JobError> {
     found(match before {
         Some(name) => ctx.forge.repository_by_id(told.id, name, by.via).await,
@@ -112,7 +116,11 @@ async fn whereabouts(
 }
 
 /// Follows a redirect of the forge from one name to another: everything under the old name moves.
-pub(crate) async fn look(ctx: &Ctx, repo: &RepoId, by: Asker) -> Result<(), JobError> {
+pub(crate) async fn look(
+    ctx: &Ctx,
+    repo: &RepoId,
+    by: RepositoryRequester,
+) -> Result<(), JobError> {
     match found(ctx.forge.repository(repo, by.via).await)? {
         Some(facts) => arrange(ctx, &facts.at, Some(repo), by).await,
         None => Ok(()),
@@ -121,7 +129,11 @@ pub(crate) async fn look(ctx: &Ctx, repo: &RepoId, by: Asker) -> Result<(), JobE
 
 /// Compares the repository of a pull request, as the forge reports it now, with the records. Returns `false` if the
 /// name meant another repository until now, so the caller has to begin again.
-pub(crate) async fn is_settled(ctx: &Ctx, pull: &Pull, by: Asker) -> Result<bool, JobError> {
+pub(crate) async fn is_settled(
+    ctx: &Ctx,
+    pull: &Pull,
+    by: RepositoryRequester,
+) -> Result<bool, JobError> {
     let Some(id) = pull.repo_id else {
         return Ok(true);
     };
@@ -157,7 +169,7 @@ async fn arrange(
     ctx: &Ctx,
     now: &ForgeRepo,
     also: Option<&RepoId>,
-    by: Asker,
+    by: RepositoryRequester,
 ) -> Result<(), JobError> {
     match ctx.store.repository_id(&now.repo).await? {
         Some(other) if other != now.id => {
@@ -184,7 +196,7 @@ async fn arrange(
 
 /// Moves a repository away from a name that another one has now. It continues under its own current name, if it still
 /// exists.
-async fn displace(ctx: &Ctx, old: &ForgeRepo, by: Asker) -> Result<(), JobError> {
+async fn displace(ctx: &Ctx, old: &ForgeRepo, by: RepositoryRequester) -> Result<(), JobError> {
     let elsewhere = found(ctx.forge.repository_by_id(old.id, &old.repo, by.via).await)?;
     let aside = ForgeRepo::new(old.id, old.displaced());
     rename(ctx, &aside, &old.repo, by).await?;
@@ -199,7 +211,12 @@ async fn displace(ctx: &Ctx, old: &ForgeRepo, by: Asker) -> Result<(), JobError>
     }
 }
 
-async fn rename(ctx: &Ctx, now: &ForgeRepo, old: &RepoId, by: Asker) -> Result<(), JobError> {
+async fn rename(
+    ctx: &Ctx,
+    now: &ForgeRepo,
+    old: &RepoId,
+    by: RepositoryRequester,
+) -> Result<(), JobError> {
     let new = &now.repo;
     let reason = "the forge reports the new name";
     let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), reason);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::standing::{Standings, of_project};
+use super::standing::{NewestRuns, of_project};
 use crate::context::Ctx;
 use crate::jobs::SetStatus;
 use crate::model::{
@@ -113,7 +113,7 @@ async fn of_waiting(
     let of_run = |run: &RunRow| of_project(ctx, run.kind, &run.project, run.id, told.clone());
     let mut statuses: Vec<CommitStatus> = waiting.map(of_run).collect();
     if !statuses.is_empty() {
-        statuses.push(Standings::of(ctx, pull, head).await?.plan_status(ctx));
+        statuses.push(NewestRuns::of(ctx, pull, head).await?.plan_status(ctx));
     }
     Ok(statuses)
 }

@@ -9,25 +9,25 @@ use chrono::{DateTime, Utc};
 use tracing::warn;
 
 use crate::config::access::Action;
-use crate::jobs::TellLoss;
-use crate::locks::{self, Gave, Given, Giving, WhyNot};
+use crate::jobs::NotifyLockLoss;
+use crate::locks::{self, HandOver, HandOverOutcome, HandedOver, KeptReason};
 use crate::model::{CommandId, Lock, PullNumber, Reason};
 use crate::queue::Job;
-use crate::render::{LockLost, Loss};
+use crate::render::{LockLossKind, LostLock};
 use crate::store::{NewJob, Store};
 
 /// Takes a lock from its pull request, and queues a job that notifies it; `notice` identifies the notice.
 pub async fn give(
     store: &Store,
-    giving: &Giving,
+    giving: &HandOver,
     notice: CommandId,
     now: DateTime<Utc>,
-) -> Result<Gave, sqlx::Error> {
+) -> Result<HandOverOutcome, sqlx::Error> {
     let gave = locks::give(store, giving, |given| {
         vec![told(giving, given, notice, now)]
     })
     .await?;
-    if let Gave::Done(given) = &gave {
+    if let HandOverOutcome::Done(given) = &gave {
         let (who, reason) = (
             &giving.actor.login,
             giving.reason.as_ref().map(Reason::as_str),
@@ -42,13 +42,13 @@ pub async fn give(
     Ok(gave)
 }
 
-fn told(giving: &Giving, given: &Given, notice: CommandId, now: DateTime<Utc>) -> NewJob {
+fn told(giving: &HandOver, given: &HandedOver, notice: CommandId, now: DateTime<Utc>) -> NewJob {
     let how = match (giving.to, giving.force) {
-        (Some(_), _) => Loss::HandedOver,
-        (None, true) => Loss::TakenAway,
-        (None, false) => Loss::Released,
+        (Some(_), _) => LockLossKind::HandedOver,
+        (None, true) => LockLossKind::TakenAway,
+        (None, false) => LockLossKind::Released,
     };
-    let lost = LockLost {
+    let lost = LostLock {
         key: given.lock.project.clone(),
         how,
         by: giving.actor.clone(),
@@ -64,7 +64,7 @@ fn told(giving: &Giving, given: &Given, notice: CommandId, now: DateTime<Utc>) -
             .as_ref()
             .map(|lock| (lock.pull.number, lock.pull_url.clone())),
     };
-    TellLoss {
+    NotifyLockLoss {
         pull: given.lock.pull.clone(),
         notice,
         lost,
@@ -75,7 +75,7 @@ fn told(giving: &Giving, given: &Given, notice: CommandId, now: DateTime<Utc>) -
 
 /// Reason why a pull request kept its lock, for people and programs (P10).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
+pub struct KeptLockReason {
     /// Field of the request to change, if there is one.
     pub field: Option<&'static str>,
     /// Stable code for programs.
@@ -87,30 +87,30 @@ pub struct Explanation {
 }
 
 /// Returns a stable code for programs.
-pub const fn code(why: WhyNot) -> &'static str {
+pub const fn code(why: KeptReason) -> &'static str {
     match why {
-        WhyNot::ReasonWanted => "reason_wanted",
-        WhyNot::ApplyRunning => "apply_running",
-        WhyNot::PlanRunning => "plan_running",
-        WhyNot::ApplyWaiting => "apply_waiting",
-        WhyNot::Applied => "applied",
-        WhyNot::NotInLine(_) => "not_in_line",
-        WhyNot::Circle(_) => "circle",
+        KeptReason::ReasonWanted => "reason_wanted",
+        KeptReason::ApplyRunning => "apply_running",
+        KeptReason::PlanRunning => "plan_running",
+        KeptReason::ApplyWaiting => "apply_waiting",
+        KeptReason::Applied => "applied",
+        KeptReason::NotInLine(_) => "not_in_line",
+        KeptReason::Circle(_) => "circle",
     }
 }
 
 /// Explains the reason; `executable` is the word that starts commands.
-pub fn explain(lock: &Lock, why: WhyNot, executable: &str) -> Explanation {
+pub fn explain(lock: &Lock, why: KeptReason, executable: &str) -> KeptLockReason {
     let (field, message, way_out) = match why {
-        WhyNot::ReasonWanted => reason_wanted(lock),
-        WhyNot::ApplyRunning => apply_running(lock, executable),
-        WhyNot::PlanRunning => plan_running(lock),
-        WhyNot::ApplyWaiting => apply_waiting(lock),
-        WhyNot::Applied => applied(lock),
-        WhyNot::NotInLine(to) => not_in_line(to, executable),
-        WhyNot::Circle(to) => circle(to),
+        KeptReason::ReasonWanted => reason_wanted(lock),
+        KeptReason::ApplyRunning => apply_running(lock, executable),
+        KeptReason::PlanRunning => plan_running(lock),
+        KeptReason::ApplyWaiting => apply_waiting(lock),
+        KeptReason::Applied => applied(lock),
+        KeptReason::NotInLine(to) => not_in_line(to, executable),
+        KeptReason::Circle(to) => circle(to),
     };
-    Explanation {
+    KeptLockReason {
         field,
         code: code(why),
         message,
@@ -206,7 +206,7 @@ fn circle(to: PullNumber) -> Said {
 }
 
 /// Returns the permission that the request requires, in the words of `--web-allow`.
-pub const fn action(giving: &Giving) -> Action {
+pub const fn action(giving: &HandOver) -> Action {
     if giving.force || giving.to.is_some() {
         Action::UnlockAny
     } else {
@@ -241,13 +241,13 @@ mod tests {
     fn every_reason_reads_right_for_an_application() {
         let app = lock_of(PullNumber::of_application(3), Some("network (branch main)"));
         let whys = [
-            WhyNot::ReasonWanted,
-            WhyNot::ApplyRunning,
-            WhyNot::PlanRunning,
-            WhyNot::ApplyWaiting,
-            WhyNot::Applied,
-            WhyNot::NotInLine(PullNumber(7)),
-            WhyNot::Circle(PullNumber(7)),
+            KeptReason::ReasonWanted,
+            KeptReason::ApplyRunning,
+            KeptReason::PlanRunning,
+            KeptReason::ApplyWaiting,
+            KeptReason::Applied,
+            KeptReason::NotInLine(PullNumber(7)),
+            KeptReason::Circle(PullNumber(7)),
         ];
         for why in whys {
             let explained = explain(&app, why, "lockkeeper");
@@ -256,14 +256,14 @@ mod tests {
                 || text.contains("ull request #7");
             assert!(names_whom && !text.contains("-3"), "{text}");
         }
-        let running = explain(&app, WhyNot::ApplyRunning, "lockkeeper").way_out;
+        let running = explain(&app, KeptReason::ApplyRunning, "lockkeeper").way_out;
         assert_eq!(
             running,
             "Wait until it ends, or cancel it on the page of application network (branch main) to interrupt it."
         );
         let of_pull = explain(
             &lock_of(PullNumber(12), None),
-            WhyNot::ApplyRunning,
+            KeptReason::ApplyRunning,
             "lockkeeper",
         )
         .way_out;

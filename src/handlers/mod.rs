@@ -15,4 +15,4 @@ mod spec;
 mod standing;
 mod tally;
 
-pub use spec::{Spec, Turn};
+pub use spec::{CommandSpec, HandedLocks};

@@ -4,21 +4,21 @@ use chrono::{DateTime, Utc};
 
 use crate::command::Command;
 use crate::context::Ctx;
-use crate::handlers::Spec;
+use crate::handlers::CommandSpec;
 use crate::jobs::{PostComment, SetStatus};
 use crate::model::{
     BranchName, CommandId, CommandKind, CommandOutcome, CommitSha, CommitState, CommitStatus,
     PullRef,
 };
 use crate::queue::Job;
-use crate::render::{self, Body, Refusal, Report, Style, UserText};
+use crate::render::{self, Body, CommandRefusal, Report, ReportStyle, UserText};
 use crate::store::{CommandRow, FinishedCommand, NewJob};
 use crate::vcs::Installation;
 
 /// Reply of a handler, which ends the command.
 pub(crate) struct Reply {
     /// Comment on the pull request, or silence.
-    pub told: Told,
+    pub told: CommandEnd,
     /// Statuses of the head commit.
     pub statuses: Vec<CommitStatus>,
     /// Head commit that the command worked on.
@@ -32,7 +32,7 @@ pub(crate) struct Reply {
 }
 
 /// Comment or silence at the end of a command.
-pub(crate) enum Told {
+pub(crate) enum CommandEnd {
     /// A comment on the pull request.
     Comment(Box<Body>),
     /// No comment; the outcome and its reason are stored.
@@ -41,7 +41,7 @@ pub(crate) enum Told {
 
 impl Reply {
     /// Builds a reply without statuses, notes and jobs.
-    fn telling(told: Told) -> Self {
+    fn telling(told: CommandEnd) -> Self {
         Self {
             told,
             statuses: Vec::new(),
@@ -54,12 +54,12 @@ impl Reply {
 
     /// Builds a reply with a comment.
     pub fn new(body: Body) -> Self {
-        Self::telling(Told::Comment(Box::new(body)))
+        Self::telling(CommandEnd::Comment(Box::new(body)))
     }
 
     /// Builds the reply of a command that a rule forbids.
     pub fn refused(reason: &'static str, message: String, hints: Vec<String>) -> Self {
-        Self::new(Body::Refused(Refusal {
+        Self::new(Body::Refused(CommandRefusal {
             reason,
             text: UserText { message, hints },
         }))
@@ -67,12 +67,12 @@ impl Reply {
 
     /// Builds a reply without a comment.
     pub fn silent(outcome: CommandOutcome) -> Self {
-        Self::telling(Told::Nothing(outcome, None))
+        Self::telling(CommandEnd::Nothing(outcome, None))
     }
 
     /// Builds the reply of a command that is refused without a comment; the dashboard shows the reason.
     pub fn silent_for(reason: String) -> Self {
-        Self::telling(Told::Nothing(CommandOutcome::Refused, Some(reason)))
+        Self::telling(CommandEnd::Nothing(CommandOutcome::Refused, Some(reason)))
     }
 
     /// Builds a reply without a comment because another command replies. The reason is for pages and programs.
@@ -90,8 +90,8 @@ impl Reply {
     /// Returns true if any part of the command failed or was refused.
     pub fn has_errors(&self) -> bool {
         let outcome = match &self.told {
-            Told::Nothing(outcome, _) => *outcome,
-            Told::Comment(body) => body.outcome(),
+            CommandEnd::Nothing(outcome, _) => *outcome,
+            CommandEnd::Comment(body) => body.outcome(),
         };
         outcome != CommandOutcome::Success
     }
@@ -108,8 +108,8 @@ impl Reply {
             None => Vec::new(),
         };
         let (outcome, reason, result, mut outbox) = match self.told {
-            Told::Nothing(outcome, reason) => (outcome, reason, None, Vec::new()),
-            Told::Comment(body) => {
+            CommandEnd::Nothing(outcome, reason) => (outcome, reason, None, Vec::new()),
+            CommandEnd::Comment(body) => {
                 let report = Report {
                     notes: self.notes,
                     behind: self.behind,
@@ -151,7 +151,7 @@ const HINTS: [(&str, &str); 2] = [
 /// read, and no folds, because only a forge would fold them.
 fn page_text(ctx: &Ctx, report: &Report) -> String {
     let mut report = Report {
-        style: Style {
+        style: ReportStyle {
             fold: false,
             ..report.style.clone()
         },
@@ -178,7 +178,7 @@ fn page_text(ctx: &Ctx, report: &Report) -> String {
 }
 
 fn report(ctx: &Ctx, row: &CommandRow, head: Option<CommitSha>, body: Body) -> Report {
-    let (operands, extra_args) = words(Spec::from_json(&row.spec).ok());
+    let (operands, extra_args) = words(CommandSpec::from_json(&row.spec).ok());
     Report {
         head,
         duration: (ctx.clock.now() - row.created_at).to_std().ok(),
@@ -189,16 +189,16 @@ fn report(ctx: &Ctx, row: &CommandRow, head: Option<CommitSha>, body: Body) -> R
 }
 
 /// Returns the operands and further arguments of a command, which hints to try again repeat.
-fn words(spec: Option<Spec>) -> (Vec<String>, Vec<String>) {
+fn words(spec: Option<CommandSpec>) -> (Vec<String>, Vec<String>) {
     match spec {
-        Some(Spec::Command(Command::Plan(plan))) => (Vec::new(), plan.extra_args),
-        Some(Spec::Command(Command::Import(import))) => {
+        Some(CommandSpec::Command(Command::Plan(plan))) => (Vec::new(), plan.extra_args),
+        Some(CommandSpec::Command(Command::Import(import))) => {
             (vec![import.address, import.id], import.extra_args)
         }
-        Some(Spec::Command(Command::StateRm(state_rm))) => {
+        Some(CommandSpec::Command(Command::StateRm(state_rm))) => {
             (state_rm.addresses, state_rm.extra_args)
         }
-        Some(Spec::Turn(mut turn)) if turn.asks.len() == 1 => {
+        Some(CommandSpec::Turn(mut turn)) if turn.asks.len() == 1 => {
             (Vec::new(), turn.asks.remove(0).extra_args)
         }
         _ => (Vec::new(), Vec::new()),

@@ -3,19 +3,19 @@
 use serde::{Deserialize, Serialize};
 
 use crate::command::Command;
-use crate::locks::Ask;
+use crate::locks::QueuedPlan;
 use crate::model::ProjectKey;
 
 /// Request of a command row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", content = "with", rename_all = "snake_case")]
-pub enum Spec {
+pub enum CommandSpec {
     /// A command that could be read.
     Command(Command),
     /// An automatic plan because the pull request changed.
     Autoplan,
     /// A plan because locks became free that the pull request waited for.
-    Turn(Turn),
+    Turn(HandedLocks),
     /// A comment that was meant as a command but could not be read; the text explains the mistake.
     Mistake(String),
     /// A command in a repository that is not served.
@@ -26,21 +26,21 @@ pub enum Spec {
 
 /// Locks that were handed over to the pull request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Turn {
+pub struct HandedLocks {
     /// Projects to plan, with their arguments.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<QueuedPlan>,
     /// Reasons of the turn, a clause each, such as `next in line after pull request 1`.
     pub reasons: Vec<String>,
 }
 
-impl Turn {
+impl HandedLocks {
     /// Returns the projects to plan.
     pub fn projects(&self) -> Vec<ProjectKey> {
         self.asks.iter().map(|ask| ask.project.clone()).collect()
     }
 }
 
-impl Spec {
+impl CommandSpec {
     /// Serialises the request for the database.
     #[expect(
         clippy::missing_panics_doc,

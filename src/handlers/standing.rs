@@ -4,24 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::Command;
 use crate::context::Ctx;
-use crate::handlers::{Spec, in_line};
+use crate::handlers::{CommandSpec, in_line};
 use crate::model::{
     CommandId, CommandKind, CommitSha, CommitState, CommitStatus, PlanRecord, ProjectKey,
     ProjectOutcome, Pull, PullRef, RunId, RunKind,
 };
-use crate::render::status::{self, Standing};
+use crate::render::status::{self, StatusSummary};
 use crate::store::RunRow;
 
 /// Newest run of each project at the head commit of a pull request, since the last search for its projects.
-pub(super) struct Standings {
+pub(super) struct NewestRuns {
     projects: Vec<ProjectKey>,
-    all: Vec<Standing>,
-    search: Option<Search>,
+    all: Vec<StatusSummary>,
+    search: Option<StatusSearch>,
 }
 
 /// A plan of the whole pull request.
 #[derive(Clone, Copy)]
-pub(super) struct Search {
+pub(super) struct StatusSearch {
     /// Command that made the plan.
     pub command: CommandId,
     /// True for an automatic plan. It has left out projects that are only planned by comment (`autoplan: {enabled:
@@ -29,7 +29,7 @@ pub(super) struct Search {
     pub is_automatic: bool,
 }
 
-impl Standings {
+impl NewestRuns {
     /// Summarises the stored runs. Projects that only an earlier search found do not concern the pull request any
     /// more.
     pub async fn of(ctx: &Ctx, pull: &PullRef, head: &CommitSha) -> Result<Self, sqlx::Error> {
@@ -99,7 +99,7 @@ impl Standings {
             } else {
                 outcome
             };
-            all.push(Standing {
+            all.push(StatusSummary {
                 kind: run.kind,
                 outcome,
                 waits,
@@ -125,7 +125,7 @@ impl Standings {
     }
 
     /// Returns the newest plan of the whole pull request at this head.
-    pub fn search(&self) -> Option<Search> {
+    pub fn search(&self) -> Option<StatusSearch> {
         self.search
     }
 
@@ -205,29 +205,31 @@ fn leaves_a_plan(outcome: ProjectOutcome) -> bool {
 }
 
 /// Finds the newest command of these runs that searched the whole pull request for projects.
-async fn newest_search(ctx: &Ctx, runs: &[RunRow]) -> Result<Option<Search>, sqlx::Error> {
+async fn newest_search(ctx: &Ctx, runs: &[RunRow]) -> Result<Option<StatusSearch>, sqlx::Error> {
     let commands: BTreeSet<CommandId> = runs.iter().map(|run| run.command).collect();
     for id in commands.into_iter().rev() {
         if let Some(row) = ctx.store.command_get(id).await?
-            && let Ok(spec) = Spec::from_json(&row.spec)
+            && let Ok(spec) = CommandSpec::from_json(&row.spec)
             && is_search(&spec)
         {
-            return Ok(Some(Search {
+            return Ok(Some(StatusSearch {
                 command: id,
-                is_automatic: spec == Spec::Autoplan,
+                is_automatic: spec == CommandSpec::Autoplan,
             }));
         }
     }
     Ok(None)
 }
 
-fn is_search(spec: &Spec) -> bool {
+fn is_search(spec: &CommandSpec) -> bool {
     match spec {
-        Spec::Autoplan => true,
-        Spec::Command(Command::Plan(plan)) => !plan.target.is_targeted(),
-        Spec::Command(_) | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => {
-            false
-        }
+        CommandSpec::Autoplan => true,
+        CommandSpec::Command(Command::Plan(plan)) => !plan.target.is_targeted(),
+        CommandSpec::Command(_)
+        | CommandSpec::Turn(_)
+        | CommandSpec::Mistake(_)
+        | CommandSpec::NotServed
+        | CommandSpec::Unclaimed => false,
     }
 }
 
@@ -296,7 +298,7 @@ pub(super) async fn of_discarded(
     };
     let mut statuses: Vec<CommitStatus> = of_head.map(of_project).collect();
     if !statuses.is_empty() {
-        let standing = Standings::of(ctx, &pull.at, &pull.head).await?;
+        let standing = NewestRuns::of(ctx, &pull.at, &pull.head).await?;
         statuses.push(standing.plan_status(ctx));
         statuses.extend(standing.apply_status_after_plan(ctx, pull, command).await?);
     }

@@ -1,7 +1,7 @@
 //! Counts finished work in the metrics.
 
 use crate::context::Ctx;
-use crate::locks::{TakeAll, Took};
+use crate::locks::{TakeAll, TakeOutcome};
 use crate::model::{CommandKind, ProjectOutcome, RunId};
 use crate::store::FinishedCommand;
 use crate::telemetry::Metric;
@@ -34,10 +34,10 @@ pub(super) async fn run(ctx: &Ctx, id: RunId, outcome: ProjectOutcome) {
 pub(super) fn locks(ctx: &Ctx, all: &TakeAll) {
     for took in all.took.values() {
         let outcome = match took {
-            Took::Held(_) => "held",
-            Took::InLine { .. } => "in_line",
-            Took::Refused { .. } => "refused",
-            Took::PullClosed => "closed",
+            TakeOutcome::Held(_) => "held",
+            TakeOutcome::InLine { .. } => "in_line",
+            TakeOutcome::Refused { .. } => "refused",
+            TakeOutcome::PullClosed => "closed",
         };
         ctx.metrics.count(Metric::LockTakes, &[outcome]);
     }

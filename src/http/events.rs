@@ -20,7 +20,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tracing::{info, warn};
 
-use super::intake::{Intake, Limits, NotTaken, Received};
+use super::intake::{BodyReader, BodyRefusal, DeliveryLimits, ReceivedBody};
 use crate::context::Ctx;
 use crate::handlers::claimed::{self, Service};
 use crate::handlers::identity;
@@ -40,28 +40,28 @@ type Answer = (StatusCode, String);
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("30");
 
 /// State of the webhook endpoint.
-pub(super) struct Door {
+pub(super) struct WebhookInput {
     ctx: Arc<Ctx>,
-    intake: Intake,
+    intake: BodyReader,
 }
 
-impl Door {
+impl WebhookInput {
     /// Creates an endpoint with its own limits for bodies.
-    pub fn new(ctx: Arc<Ctx>, limits: Limits) -> Self {
-        let intake = Intake::new(limits, ctx.metrics.clone());
+    pub fn new(ctx: Arc<Ctx>, limits: DeliveryLimits) -> Self {
+        let intake = BodyReader::new(limits, ctx.metrics.clone());
         Self { ctx, intake }
     }
 }
 
 /// Receives and stores a delivery.
-pub(super) async fn receive(State(door): State<Arc<Door>>, request: Request) -> Response {
+pub(super) async fn receive(State(door): State<Arc<WebhookInput>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let (ctx, headers) = (&*door.ctx, &parts.headers);
     let (delivery, mut check) = match begin(ctx, headers) {
         Ok(begun) => begun,
         Err(answer) => return closing(answer),
     };
-    let Received { bytes, room } = match door.intake.receive(body, check.as_mut()).await {
+    let ReceivedBody { bytes, room } = match door.intake.receive(body, check.as_mut()).await {
         Ok(received) => received,
         Err(error) => return not_taken(ctx, &delivery, error),
     };
@@ -104,17 +104,17 @@ fn bad_signature(ctx: &Ctx, delivery: &DeliveryHeader, error: BadSignature) -> A
     )
 }
 
-fn not_taken(ctx: &Ctx, delivery: &DeliveryHeader, error: NotTaken) -> Response {
+fn not_taken(ctx: &Ctx, delivery: &DeliveryHeader, error: BodyRefusal) -> Response {
     warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery whose body was not received");
     let (outcome, status) = match error {
-        NotTaken::TooLarge => ("too_large", StatusCode::PAYLOAD_TOO_LARGE),
-        NotTaken::TooSlow => ("too_slow", StatusCode::REQUEST_TIMEOUT),
-        NotTaken::NoRoom => ("no_room", StatusCode::SERVICE_UNAVAILABLE),
-        NotTaken::Broken => ("broken_off", StatusCode::BAD_REQUEST),
+        BodyRefusal::TooLarge => ("too_large", StatusCode::PAYLOAD_TOO_LARGE),
+        BodyRefusal::TooSlow => ("too_slow", StatusCode::REQUEST_TIMEOUT),
+        BodyRefusal::NoRoom => ("no_room", StatusCode::SERVICE_UNAVAILABLE),
+        BodyRefusal::Broken => ("broken_off", StatusCode::BAD_REQUEST),
     };
     count(ctx, outcome);
     let mut response = closing(refuse(status, &error.to_string()));
-    if error == NotTaken::NoRoom {
+    if error == BodyRefusal::NoRoom {
         response
             .headers_mut()
             .insert(header::RETRY_AFTER, RETRY_AFTER);
@@ -152,14 +152,14 @@ fn refuse(status: StatusCode, why: &str) -> Answer {
 }
 
 /// A parsed delivery: its event, and the repositories that it names by their identifiers.
-type Understood = (Event, Vec<ForgeRepo>);
+type ParsedDelivery = (Event, Vec<ForgeRepo>);
 
 async fn store(
     ctx: &Ctx,
     headers: &HeaderMap,
     body: Vec<u8>,
     delivery: DeliveryHeader,
-    (event, told): Understood,
+    (event, told): ParsedDelivery,
 ) -> Answer {
     let new = NewDelivery {
         host: ctx.forge.host().clone(),

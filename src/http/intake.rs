@@ -1,10 +1,10 @@
 //! Limits for the bodies of deliveries: how many bytes at a time, and for how long.
 //!
-//! - *bounded*: the memory of all bodies together stays below [`Limits::in_flight`]. A body counts with the memory that
+//! - *bounded*: the memory of all bodies together stays below [`DeliveryLimits::in_flight`]. A body counts with the memory that
 //!   is reserved for it, which grows with the received bytes; an announced length reserves nothing.
 //! - *small ones do not wait*: the first [`FIRST`] bytes of every body have their own memory, so that a few large
 //!   bodies that arrive slowly delay no other delivery. GitHub's deliveries are rarely larger.
-//! - *nobody waits forever*: the bytes, and the room for them, come within [`Limits::time`], or the delivery is refused.
+//! - *nobody waits forever*: the bytes, and the room for them, come within [`DeliveryLimits::time`], or the delivery is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ const FIRST: usize = 64 * 1024;
 
 /// Limits of all bodies of one server.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct DeliveryLimits {
     /// Maximum memory in bytes for bodies that are being received or stored.
     pub in_flight: usize,
     /// Maximum time from the headers of a delivery to the last byte of its body.
     pub time: Duration,
 }
 
-impl Default for Limits {
+impl Default for DeliveryLimits {
     fn default() -> Self {
         Self {
             in_flight: 256 * 1024 * 1024,
@@ -43,7 +43,7 @@ impl Default for Limits {
 
 /// Reason why a body was not received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NotTaken {
+pub(super) enum BodyRefusal {
     /// The body is larger than GitHub sends.
     #[error("the body is larger than 25 MiB")]
     TooLarge,
@@ -59,8 +59,8 @@ pub(super) enum NotTaken {
 }
 
 /// Receives bodies within the limits.
-pub(super) struct Intake {
-    limits: Limits,
+pub(super) struct BodyReader {
+    limits: DeliveryLimits,
     /// Permits for the first bytes of a body.
     first: Arc<Semaphore>,
     /// Permits for all bytes after the first ones.
@@ -69,23 +69,23 @@ pub(super) struct Intake {
 }
 
 /// A body with the memory that is reserved for it.
-pub(super) struct Received {
+pub(super) struct ReceivedBody {
     pub bytes: Vec<u8>,
     /// Reserved memory, released on drop.
-    pub room: Room,
+    pub room: BodyMemory,
 }
 
 /// Memory reserved for a body.
-pub(super) struct Room {
+pub(super) struct BodyMemory {
     _first: OwnedSemaphorePermit,
     rest: Option<OwnedSemaphorePermit>,
     bytes: usize,
     metrics: Metrics,
 }
 
-impl Intake {
+impl BodyReader {
     /// Creates the limits. A quarter of the memory is for the first bytes of bodies.
-    pub fn new(limits: Limits, metrics: Metrics) -> Self {
+    pub fn new(limits: DeliveryLimits, metrics: Metrics) -> Self {
         let first = (limits.in_flight / 4 / FIRST).max(1);
         Self {
             limits,
@@ -102,11 +102,11 @@ impl Intake {
         &self,
         body: Body,
         mut check: Option<&mut SignatureCheck>,
-    ) -> Result<Received, NotTaken> {
+    ) -> Result<ReceivedBody, BodyRefusal> {
         let deadline = Instant::now() + self.limits.time;
         let announced = body.size_hint();
         if announced.lower() > MAX_BODY_BYTES as u64 {
-            return Err(NotTaken::TooLarge);
+            return Err(BodyRefusal::TooLarge);
         }
         // Memory grows at most to the announced length, which hyper holds the sender to.
         let most = announced.exact().map_or(MAX_BODY_BYTES, |exact| {
@@ -114,24 +114,24 @@ impl Intake {
         });
         let mut room = timeout_at(deadline, self.place())
             .await
-            .map_err(|_| NotTaken::NoRoom)?;
+            .map_err(|_| BodyRefusal::NoRoom)?;
         let mut bytes = Vec::new();
         let mut frames = body.into_data_stream();
         loop {
             let next = timeout_at(deadline, frames.next())
                 .await
-                .map_err(|_| NotTaken::TooSlow)?;
-            let Some(frame) = next.transpose().map_err(|_| NotTaken::Broken)? else {
-                return Ok(Received { bytes, room });
+                .map_err(|_| BodyRefusal::TooSlow)?;
+            let Some(frame) = next.transpose().map_err(|_| BodyRefusal::Broken)? else {
+                return Ok(ReceivedBody { bytes, room });
             };
             let needed = bytes.len() + frame.len();
             if needed > MAX_BODY_BYTES {
-                return Err(NotTaken::TooLarge);
+                return Err(BodyRefusal::TooLarge);
             }
             if needed > bytes.capacity() {
                 let capacity = (bytes.capacity() * 2).max(FIRST).min(most).max(needed);
                 let grown = timeout_at(deadline, self.grow(&mut room, capacity)).await;
-                grown.map_err(|_| NotTaken::NoRoom)?;
+                grown.map_err(|_| BodyRefusal::NoRoom)?;
                 bytes.reserve_exact(capacity - bytes.len());
             }
             if let Some(check) = check.as_deref_mut() {
@@ -141,12 +141,12 @@ impl Intake {
         }
     }
 
-    async fn place(&self) -> Room {
+    async fn place(&self) -> BodyMemory {
         let first = Arc::clone(&self.first)
             .acquire_owned()
             .await
             .expect("the semaphore is never closed");
-        Room {
+        BodyMemory {
             _first: first,
             rest: None,
             bytes: 0,
@@ -155,7 +155,7 @@ impl Intake {
     }
 
     /// Waits until there is room for a body of this size.
-    async fn grow(&self, room: &mut Room, capacity: usize) {
+    async fn grow(&self, room: &mut BodyMemory, capacity: usize) {
         let wanted = capacity.saturating_sub(FIRST.max(room.bytes));
         if wanted > 0 {
             let wanted = u32::try_from(wanted).expect("no body is larger than 25 MiB");
@@ -177,7 +177,7 @@ impl Intake {
     }
 }
 
-impl Drop for Room {
+impl Drop for BodyMemory {
     fn drop(&mut self) {
         self.metrics
             .change(Metric::DeliveryBodyBytes, &[], -number(self.bytes));
@@ -197,11 +197,11 @@ mod tests {
 
     const MIB: usize = 1024 * 1024;
 
-    fn intake(in_flight: usize, time: Duration) -> Intake {
-        Intake::new(Limits { in_flight, time }, Metrics::default())
+    fn intake(in_flight: usize, time: Duration) -> BodyReader {
+        BodyReader::new(DeliveryLimits { in_flight, time }, Metrics::default())
     }
 
-    fn in_use(intake: &Intake) -> String {
+    fn in_use(intake: &BodyReader) -> String {
         let text = intake.metrics.render();
         let line = text
             .lines()
@@ -226,7 +226,7 @@ mod tests {
         sizes.map(|size| Ok(Bytes::from(vec![b' '; size])))
     }
 
-    async fn refused(intake: &Intake, body: Body) -> NotTaken {
+    async fn refused(intake: &BodyReader, body: Body) -> BodyRefusal {
         intake
             .receive(body, None)
             .await
@@ -268,11 +268,11 @@ mod tests {
         let intake = intake(64 * MIB, Duration::from_hours(1));
         assert_eq!(
             refused(&intake, Body::from(vec![0; MAX_BODY_BYTES + 1])).await,
-            NotTaken::TooLarge
+            BodyRefusal::TooLarge
         );
         assert_eq!(
             refused(&intake, unannounced(MAX_BODY_BYTES + 1)).await,
-            NotTaken::TooLarge
+            BodyRefusal::TooLarge
         );
         assert_eq!(in_use(&intake), "0");
         let received = intake.receive(unannounced(MAX_BODY_BYTES), None).await;
@@ -288,7 +288,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_that_does_not_come_to_its_end_is_refused() {
         let intake = intake(64 * MIB, Duration::ZERO);
-        assert_eq!(refused(&intake, unfinished(0)).await, NotTaken::TooSlow);
+        assert_eq!(refused(&intake, unfinished(0)).await, BodyRefusal::TooSlow);
         assert_eq!(in_use(&intake), "0");
     }
 
@@ -323,7 +323,7 @@ mod tests {
             .unwrap();
         assert_eq!(
             refused(&hasty, Body::from(vec![0; 4 * MIB])).await,
-            NotTaken::NoRoom
+            BodyRefusal::NoRoom
         );
         assert!(hasty.receive(Body::from("small"), None).await.is_ok());
     }

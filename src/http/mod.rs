@@ -16,12 +16,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use tower_http::catch_panic::CatchPanicLayer;
 
-pub use intake::Limits as DeliveryLimits;
+pub use intake::DeliveryLimits;
 
 use crate::context::Ctx;
 use crate::features::{self, operations};
 use crate::kit::web::{
-    Access, Failure, Route, Routes, Web, auth, count, errors, headers, hosts, reach, routes, trace,
+    Route, RouteAccess, Routes, WebError, WebState, auth, count, errors, headers, hosts, reach,
+    routes, trace,
 };
 
 /// Time limit for an answer. For streams it ends with the first byte.
@@ -37,26 +38,26 @@ pub fn door(ctx: Arc<Ctx>) -> Router {
 /// Returns the same router with other limits.
 pub fn door_with(ctx: Arc<Ctx>, limits: DeliveryLimits) -> Router {
     let metrics = ctx.metrics.clone();
-    let door = Arc::new(events::Door::new(ctx, limits));
+    let door = Arc::new(events::WebhookInput::new(ctx, limits));
     door_routes()
         .router
         .layer(middleware::from_fn_with_state(metrics, count::count))
         .with_state(door)
 }
 
-fn door_routes() -> Routes<Arc<events::Door>> {
+fn door_routes() -> Routes<Arc<events::WebhookInput>> {
     Routes::new().with(
         Method::POST,
         "/events",
-        Access::Everybody,
+        RouteAccess::Everybody,
         post(events::receive),
     )
 }
 
-fn guarded_routes() -> Routes<Arc<Web>> {
+fn guarded_routes() -> Routes<Arc<WebState>> {
     features::routes().get(
         "/static/{hash}/{name}",
-        Access::Facts,
+        RouteAccess::Facts,
         crate::kit::web::templates::file,
     )
 }
@@ -73,12 +74,12 @@ pub fn routes() -> Vec<Route> {
 
 /// Returns the router of everything but the webhook endpoint. A proxy that serves the public address below a path strips
 /// that path, so the routes are at the root and only links carry it (reference 11).
-pub fn router(web: Arc<Web>) -> Router {
+pub fn router(web: Arc<WebState>) -> Router {
     let Routes { router, table } = guarded_routes();
-    let openness = routes::Openness::new(Arc::clone(&web), &table);
+    let openness = routes::OpenServerGuard::new(Arc::clone(&web), &table);
     let guarded = router
-        .fallback(|| async { Failure::no_such_page() })
-        .method_not_allowed_fallback(|| async { Failure::wrong_method() })
+        .fallback(|| async { WebError::no_such_page() })
+        .method_not_allowed_fallback(|| async { WebError::wrong_method() })
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&web),
@@ -119,7 +120,7 @@ async fn time_limit(request: Request, next: Next) -> Response {
 async fn within(limit: Duration, answer: impl Future<Output = Response>) -> Response {
     tokio::time::timeout(limit, answer)
         .await
-        .unwrap_or_else(|_| Failure::too_slow().into_response())
+        .unwrap_or_else(|_| WebError::too_slow().into_response())
 }
 
 #[cfg(test)]

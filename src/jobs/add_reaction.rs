@@ -8,7 +8,7 @@ use tracing::warn;
 
 use crate::context::Ctx;
 use crate::model::RepoId;
-use crate::queue::{Attempt, Job, JobError};
+use crate::queue::{Job, JobError, RunningJob};
 use crate::vcs::{ForgeError, Installation};
 
 /// A reaction to add.
@@ -36,7 +36,7 @@ impl Job<Ctx> for AddReaction {
         format!("reaction:{}:{}", self.repo, self.comment)
     }
 
-    async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
+    async fn run(&self, ctx: &Ctx, _attempt: &RunningJob) -> Result<(), JobError> {
         match ctx
             .forge
             .comment_react(&self.repo, self.installation, self.comment, &self.content)

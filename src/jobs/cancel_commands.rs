@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::Ctx;
 use crate::handlers::commands;
 use crate::model::{CommandId, PullRef};
-use crate::queue::{Attempt, Job, JobError};
+use crate::queue::{Job, JobError, RunningJob};
 
 /// A `cancel` to carry out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ impl Job<Ctx> for CancelCommands {
         format!("cancel:{}", self.pull)
     }
 
-    async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+    async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
         commands::run(ctx, self.command, attempt).await
     }
 

@@ -10,7 +10,7 @@ use tracing::warn;
 use super::RunCommand;
 use crate::context::Ctx;
 use crate::model::PullRef;
-use crate::queue::{Attempt, Job, JobError};
+use crate::queue::{Job, JobError, RunningJob};
 
 /// A pull to clean up after.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ impl Job<Ctx> for CleanPull {
         RunCommand::lane_of(&self.pull)
     }
 
-    async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
+    async fn run(&self, ctx: &Ctx, _attempt: &RunningJob) -> Result<(), JobError> {
         let removed = ctx.checkouts.remove_pull(&self.pull).await;
         removed
             .context("cannot remove the checkouts of a closed pull request")

@@ -13,9 +13,9 @@ use tracing::warn;
 use super::{ATTEMPTS_WHILE_REFUSED, RunCommand, write_permit};
 use crate::context::Ctx;
 use crate::errors::describe_error;
-use crate::handlers::commands::{self, Merging};
+use crate::handlers::commands::{self, MergeResult};
 use crate::model::{CommandId, CommitSha, MergeMethod, PullRef};
-use crate::queue::{Attempt, Job, JobError};
+use crate::queue::{Job, JobError, RunningJob};
 use crate::render::UserText;
 use crate::vcs::ForgeError;
 use crate::workflow::CheckoutError;
@@ -52,17 +52,17 @@ impl Job<Ctx> for MergePull {
         RunCommand::lane_of(&self.pull)
     }
 
-    async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+    async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
         let row = ctx.store.command_get(self.command).await?;
         let row = row.ok_or_else(|| {
             JobError::Fail(anyhow!("the command {} does not exist", self.command))
         })?;
         match commands::merge(ctx, self, &row, attempt, &write_permit(ctx)).await? {
-            Merging::Done => {}
-            Merging::Again(job) => {
+            MergeResult::Done => {}
+            MergeResult::Again(job) => {
                 ctx.store.job_push(&job).await?;
             }
-            Merging::Refused(why) => {
+            MergeResult::Refused(why) => {
                 for post in commands::not_merged(ctx, self, Some(&row), why) {
                     post.run(ctx, attempt).await?;
                 }

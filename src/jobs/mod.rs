@@ -31,14 +31,14 @@ pub use repeat_status::RepeatStatus;
 pub use run_command::RunCommand;
 pub use set_status::SetStatus;
 pub use settle_repository::SettleRepository;
-pub use take_turn::TakeTurn;
-pub use tell_loss::TellLoss;
+pub use take_turn::OfferLock;
+pub use tell_loss::NotifyLockLoss;
 
 use crate::context::Ctx;
-use crate::handlers::identity::{self, Asker};
+use crate::handlers::identity::{self, RepositoryRequester};
 use crate::model::RepoId;
-use crate::process::Pulse;
-use crate::queue::{Attempt, Job, JobError, Runner};
+use crate::process::LeaseHeartbeat;
+use crate::queue::{Job, JobError, Runner, RunningJob};
 use crate::store::{LeaseLost, NewJob, Store};
 use crate::telemetry::Metric;
 use crate::vcs::{ForgeError, Permit, WritePermit};
@@ -85,12 +85,12 @@ macro_rules! by_kind {
                 type $job = SettleRepository;
                 $call
             }
-            kind if kind == <TakeTurn as Job<Ctx>>::KIND => {
-                type $job = TakeTurn;
+            kind if kind == <OfferLock as Job<Ctx>>::KIND => {
+                type $job = OfferLock;
                 $call
             }
-            kind if kind == <TellLoss as Job<Ctx>>::KIND => {
-                type $job = TellLoss;
+            kind if kind == <NotifyLockLoss as Job<Ctx>>::KIND => {
+                type $job = NotifyLockLoss;
                 $call
             }
             kind if kind == <RemoveDuplicates as Job<Ctx>>::KIND => {
@@ -116,7 +116,7 @@ macro_rules! by_kind {
 
 #[async_trait]
 impl Runner for Jobs {
-    async fn run(&self, attempt: &Attempt) -> Result<(), JobError> {
+    async fn run(&self, attempt: &RunningJob) -> Result<(), JobError> {
         let ran = match self.call(attempt).await {
             Err(error) => Err(self.after_move(attempt, error).await),
             Ok(()) => Ok(()),
@@ -129,7 +129,7 @@ impl Runner for Jobs {
         ran
     }
 
-    async fn gave_up(&self, attempt: &Attempt, error: &JobError) -> anyhow::Result<()> {
+    async fn gave_up(&self, attempt: &RunningJob, error: &JobError) -> anyhow::Result<()> {
         self.0
             .metrics
             .count(Metric::JobsGivenUp, &[known_kind(&attempt.lease.kind)]);
@@ -151,11 +151,11 @@ impl Runner for Jobs {
 impl Jobs {
     /// Moves the data of a repository after a job found that it has another name. The job moves as well, and is
     /// retried.
-    async fn after_move(&self, attempt: &Attempt, error: JobError) -> JobError {
+    async fn after_move(&self, attempt: &RunningJob, error: JobError) -> JobError {
         let Some(repo) = moved(&error) else {
             return error;
         };
-        let by = Asker {
+        let by = RepositoryRequester {
             via: None,
             within: Some(attempt.lease.id),
         };
@@ -170,7 +170,7 @@ impl Jobs {
         }
     }
 
-    async fn call(&self, attempt: &Attempt) -> Result<(), JobError> {
+    async fn call(&self, attempt: &RunningJob) -> Result<(), JobError> {
         by_kind!(attempt.lease.kind.as_str(), J => read::<J>(attempt)?.run(&self.0.under(attempt), attempt).await, else => |kind| {
             Err(JobError::Fail(anyhow!("this version does not know jobs of the kind `{kind}`")))
         })
@@ -182,7 +182,7 @@ fn known_kind(kind: &str) -> &'static str {
     by_kind!(kind, J => <J as Job<Ctx>>::KIND, else => |_| "unknown")
 }
 
-fn read<J: Job<Ctx>>(attempt: &Attempt) -> Result<J, JobError> {
+fn read<J: Job<Ctx>>(attempt: &RunningJob) -> Result<J, JobError> {
     serde_json::from_str(&attempt.lease.payload).map_err(|error| {
         JobError::Fail(
             anyhow!(error).context(format!("cannot read a job of the kind `{}`", J::KIND)),
@@ -194,7 +194,7 @@ fn read<J: Job<Ctx>>(attempt: &Attempt) -> Result<J, JobError> {
 struct UnderLease {
     /// Store that writes under the lease.
     store: Store,
-    pulse: Pulse,
+    pulse: LeaseHeartbeat,
 }
 
 #[async_trait]
@@ -253,7 +253,7 @@ const ATTEMPTS_WHILE_REFUSED: i64 = 20;
 
 /// Limits retries of work that can wait. The job waits long for an unavailable forge, and only shortly for one that
 /// refuses.
-fn patient(error: JobError, attempt: &Attempt) -> JobError {
+fn patient(error: JobError, attempt: &RunningJob) -> JobError {
     let refused = |error: &anyhow::Error| {
         matches!(
             error.downcast_ref(),
@@ -288,12 +288,12 @@ mod tests {
         let store = Store::open(&url, clock, Arc::new(CountingIds::default()))
             .await
             .unwrap();
-        let permit = |pulse: &Pulse| UnderLease {
+        let permit = |pulse: &LeaseHeartbeat| UnderLease {
             store: store.clone(),
             pulse: pulse.clone(),
         };
-        permit(&Pulse::unneeded()).check().await.unwrap();
-        let pulse = Pulse::every(Duration::ZERO);
+        permit(&LeaseHeartbeat::unneeded()).check().await.unwrap();
+        let pulse = LeaseHeartbeat::every(Duration::ZERO);
         pulse.beat(pulse.prepare());
         let refused = permit(&pulse).check().await.unwrap_err();
         assert!(LeaseLost::is_cause_of(&*refused), "{refused}");

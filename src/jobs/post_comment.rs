@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use super::{ATTEMPTS_WHILE_AWAY, RemoveDuplicates, patient, write_permit};
 use crate::context::Ctx;
 use crate::model::PullRef;
-use crate::queue::{Attempt, Job, JobError};
+use crate::queue::{Job, JobError, RunningJob};
 use crate::vcs::Installation;
 
 /// Maximum lag of the forge's clock behind ours.
@@ -34,7 +34,7 @@ pub struct PostComment {
 }
 
 impl PostComment {
-    async fn post(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+    async fn post(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
         let posted = ctx
             .forge
             .comment_post(
@@ -50,7 +50,7 @@ impl PostComment {
     }
 
     /// Posts the comment unless an earlier attempt succeeded. Such an attempt may also be still under way.
-    async fn post_again(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+    async fn post_again(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
         let (pull, since) = (self.pull.clone(), self.since - SKEW);
         let duplicates = RemoveDuplicates {
             pull,
@@ -88,7 +88,7 @@ impl Job<Ctx> for PostComment {
         format!("comments:{}", self.pull)
     }
 
-    async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+    async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
         if attempt.lease.attempt > 1 {
             return self.post_again(ctx, attempt).await;
         }

@@ -10,9 +10,9 @@ use super::{ATTEMPTS_WHILE_AWAY, patient};
 use crate::context::Ctx;
 use crate::handlers::claimed::{self, Service};
 use crate::handlers::events;
-use crate::handlers::identity::{self, Asker};
+use crate::handlers::identity::{self, RepositoryRequester};
 use crate::model::{DeliveryId, Event, ForgeRepo};
-use crate::queue::{Attempt, Job, JobError};
+use crate::queue::{Job, JobError, RunningJob};
 use crate::store::DeliveryState;
 use crate::telemetry::Metric;
 
@@ -31,7 +31,7 @@ pub struct ReadDelivery {
 impl ReadDelivery {
     /// Returns the event under the current name of the repository. A repository may have been renamed without an
     /// event, and a delivery may be late.
-    async fn settled(&self, ctx: &Ctx, attempt: &Attempt) -> Result<Event, JobError> {
+    async fn settled(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<Event, JobError> {
         let Some(told) = &self.told else {
             return Ok(self.event.clone());
         };
@@ -45,7 +45,7 @@ impl ReadDelivery {
         let name = identity::settle(
             ctx,
             told,
-            Asker {
+            RepositoryRequester {
                 via,
                 within: Some(attempt.lease.id),
             },
@@ -77,7 +77,7 @@ impl Job<Ctx> for ReadDelivery {
         }
     }
 
-    async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+    async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
         let event = self
             .settled(ctx, attempt)
             .await

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::{ATTEMPTS_WHILE_REFUSED, look_again, write_permit};
 use crate::context::Ctx;
 use crate::model::PullRef;
-use crate::queue::{Attempt, Job, JobError};
+use crate::queue::{Job, JobError, RunningJob};
 use crate::store::NewJob;
 use crate::vcs::Installation;
 
@@ -66,7 +66,7 @@ impl Job<Ctx> for RemoveDuplicates {
         format!("duplicates:{}", self.pull)
     }
 
-    async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
+    async fn run(&self, ctx: &Ctx, _attempt: &RunningJob) -> Result<(), JobError> {
         let found = ctx
             .forge
             .comment_find(&self.pull, self.installation, &self.marker, self.since)

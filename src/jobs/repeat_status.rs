@@ -9,7 +9,7 @@ use tracing::warn;
 use super::{SetStatus, look_again};
 use crate::context::Ctx;
 use crate::model::JobId;
-use crate::queue::{Attempt, Job, JobError};
+use crate::queue::{Job, JobError, RunningJob};
 use crate::store::NewJob;
 
 /// A status that an older one may have overwritten.
@@ -42,7 +42,7 @@ impl Job<Ctx> for RepeatStatus {
         format!("repeat:{}", self.statuses)
     }
 
-    async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
+    async fn run(&self, ctx: &Ctx, _attempt: &RunningJob) -> Result<(), JobError> {
         let kind = <SetStatus as Job<Ctx>>::KIND;
         ctx.store
             .job_repeat_newest(

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::Ctx;
 use crate::handlers::commands;
 use crate::model::{CommandId, CommandKind, PullRef};
-use crate::queue::{Attempt, Job, JobError};
+use crate::queue::{Job, JobError, RunningJob};
 use crate::store::answers_share;
 
 /// A command to work on.
@@ -71,7 +71,7 @@ impl Job<Ctx> for RunCommand {
         }
     }
 
-    async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+    async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
         commands::run(ctx, self.command, attempt).await
     }
 

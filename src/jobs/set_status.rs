@@ -11,7 +11,7 @@ use tracing::warn;
 use super::{ATTEMPTS_WHILE_AWAY, RepeatStatus, patient, write_permit};
 use crate::context::Ctx;
 use crate::model::{CommandId, CommitSha, CommitStatus, RepoId};
-use crate::queue::{Attempt, Job, JobError};
+use crate::queue::{Job, JobError, RunningJob};
 use crate::store::PendingStatus;
 use crate::vcs::Installation;
 
@@ -69,7 +69,7 @@ impl Job<Ctx> for SetStatus {
         Self::lane_of(&self.repo, &self.commit, self.status.context.as_str())
     }
 
-    async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+    async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
         // An older status must not follow a newer one, not even from a replica that was paused here.
         let permit = write_permit(ctx);
         let set = ctx

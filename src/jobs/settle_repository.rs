@@ -9,9 +9,9 @@ use tracing::warn;
 use super::{ATTEMPTS_WHILE_AWAY, patient};
 use crate::context::Ctx;
 use crate::handlers::claimed::{self, Service};
-use crate::handlers::identity::{self, Asker};
+use crate::handlers::identity::{self, RepositoryRequester};
 use crate::model::{ForgeRepo, RepositoryEventKind, RepositoryNews};
-use crate::queue::{Attempt, Job, JobError};
+use crate::queue::{Job, JobError, RunningJob};
 use crate::vcs::Installation;
 
 /// A repository as a delivery named it.
@@ -34,8 +34,8 @@ impl Job<Ctx> for SettleRepository {
         format!("repository:{}:{}", self.told.repo.host(), self.told.id)
     }
 
-    async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
-        let by = Asker {
+    async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
+        let by = RepositoryRequester {
             via: self.installation,
             within: Some(attempt.lease.id),
         };

@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use crate::context::Ctx;
 use crate::handlers::commands;
 use crate::model::PullRef;
-use crate::queue::{Attempt, Job, JobError};
+use crate::queue::{Job, JobError, RunningJob};
 use crate::store::TAKE_TURN;
 
 /// A pull whose turn has come.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct TakeTurn {
+pub struct OfferLock {
     /// Pull that got the lock.
     pub pull: PullRef,
 }
 
 #[async_trait]
-impl Job<Ctx> for TakeTurn {
+impl Job<Ctx> for OfferLock {
     const KIND: &'static str = TAKE_TURN;
     const PRIORITY: i64 = 20;
     /// The job uses nothing but the database.
@@ -30,7 +30,7 @@ impl Job<Ctx> for TakeTurn {
         format!("turn:{}", self.pull)
     }
 
-    async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
+    async fn run(&self, ctx: &Ctx, _attempt: &RunningJob) -> Result<(), JobError> {
         commands::begin_turn(ctx, &self.pull).await
     }
 

@@ -11,24 +11,24 @@ use super::ATTEMPTS_WHILE_AWAY;
 use crate::context::Ctx;
 use crate::handlers::dashboard;
 use crate::model::{CommandId, PullRef};
-use crate::queue::{Attempt, Job, JobError};
-use crate::render::LockLost;
+use crate::queue::{Job, JobError, RunningJob};
+use crate::render::LostLock;
 
 /// A lock that a pull lost.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct TellLoss {
+pub struct NotifyLockLoss {
     /// Pull that lost the lock.
     pub pull: PullRef,
     /// Identifier of the notice, in the form of a command's identifier.
     pub notice: CommandId,
     /// Description of the loss.
-    pub lost: LockLost,
+    pub lost: LostLock,
     /// Time of the loss.
     pub since: DateTime<Utc>,
 }
 
 #[async_trait]
-impl Job<Ctx> for TellLoss {
+impl Job<Ctx> for NotifyLockLoss {
     const KIND: &'static str = "tell_loss";
     const PRIORITY: i64 = 30;
     const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_AWAY;
@@ -38,7 +38,7 @@ impl Job<Ctx> for TellLoss {
         format!("comments:{}", self.pull)
     }
 
-    async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+    async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
         let installation = ctx.store.command_installation(&self.pull).await?;
         for post in dashboard::loss(ctx, self, installation) {
             post.run(ctx, attempt).await?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::Inner;
-use crate::store::Hold;
+use super::LeasesInner;
+use crate::store::LeaseHold;
 
 /// Result of work under a lease.
 #[must_use]
@@ -31,14 +31,14 @@ impl<T> LeaseOutcome<T> {
 
 /// A lease that is held and renewed until this value is dropped.
 pub struct HeldLease {
-    inner: Arc<Inner>,
-    hold: Hold,
+    inner: Arc<LeasesInner>,
+    hold: LeaseHold,
     lost: CancellationToken,
     is_open: bool,
 }
 
 impl HeldLease {
-    pub(super) fn new(inner: Arc<Inner>, hold: Hold, lost: CancellationToken) -> Self {
+    pub(super) fn new(inner: Arc<LeasesInner>, hold: LeaseHold, lost: CancellationToken) -> Self {
         Self {
             inner,
             hold,
@@ -48,7 +48,7 @@ impl HeldLease {
     }
 
     /// Returns the key and the holder, for rows that name the holder of their work.
-    pub fn hold(&self) -> &Hold {
+    pub fn hold(&self) -> &LeaseHold {
         &self.hold
     }
 

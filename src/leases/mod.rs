@@ -35,10 +35,10 @@ use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info, warn};
 
-use self::registry::{Moment, Registry};
+use self::registry::{Registry, TwoClockTime};
 use crate::clock::{Clock, Ids};
-use crate::process::Pulse;
-use crate::store::{Hold, NewLease, Store, TakeLease};
+use crate::process::LeaseHeartbeat;
+use crate::store::{LeaseHold, NewLease, Store, TakeLease};
 use crate::telemetry::{Metric, Metrics};
 
 pub use self::gates::SharedGates;
@@ -51,7 +51,7 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Result of a request for a lease.
 #[must_use]
-pub enum Obtained {
+pub enum LeaseAttempt {
     /// Lease of this server.
     Held(HeldLease),
     /// Another holder has the lease.
@@ -67,9 +67,9 @@ pub enum Obtained {
 
 /// The leases of one server. Clones share them.
 #[derive(Clone)]
-pub struct Leases(Arc<Inner>);
+pub struct Leases(Arc<LeasesInner>);
 
-struct Inner {
+struct LeasesInner {
     store: Store,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
@@ -97,7 +97,7 @@ impl Leases {
             metrics.add(Metric::LeaseRefusals, &[kind.as_str()], 0);
             metrics.add(Metric::LeasesLost, &[kind.as_str()], 0);
         }
-        Self(Arc::new(Inner {
+        Self(Arc::new(LeasesInner {
             store,
             clock,
             ids,
@@ -118,9 +118,9 @@ impl Leases {
         key: &LeaseKey,
         purpose: &str,
         time: Duration,
-    ) -> Result<Obtained, sqlx::Error> {
+    ) -> Result<LeaseAttempt, sqlx::Error> {
         let obtained = self.ask(key, purpose, time).await?;
-        if let Obtained::Busy { key, holder, until } = &obtained {
+        if let LeaseAttempt::Busy { key, holder, until } = &obtained {
             self.0
                 .metrics
                 .count(Metric::LeaseRefusals, &[key.kind().as_str()]);
@@ -142,8 +142,8 @@ impl Leases {
         period: Duration,
     ) -> Result<Option<HeldLease>, sqlx::Error> {
         Ok(match self.ask(key, purpose, period).await? {
-            Obtained::Held(held) => Some(held),
-            Obtained::Busy { .. } => None,
+            LeaseAttempt::Held(held) => Some(held),
+            LeaseAttempt::Busy { .. } => None,
         })
     }
 
@@ -154,7 +154,7 @@ impl Leases {
         key: &LeaseKey,
         purpose: &str,
         time: Duration,
-    ) -> Result<Obtained, sqlx::Error> {
+    ) -> Result<LeaseAttempt, sqlx::Error> {
         let (inner, key, purpose) = (Arc::clone(&self.0), key.clone(), purpose.to_owned());
         let asking = async move { inner.ask(key, &purpose, time).await };
         match tokio::spawn(asking.in_current_span()).await {
@@ -184,7 +184,7 @@ impl Leases {
     }
 
     /// Cancels all work whenever this server was out of touch for so long that others take its leases. Never returns.
-    pub async fn watch(&self, pulse: &Pulse) {
+    pub async fn watch(&self, pulse: &LeaseHeartbeat) {
         loop {
             pulse.ran_out().await;
             for hold in self.0.registry.cancel_all() {
@@ -196,14 +196,14 @@ impl Leases {
     }
 }
 
-impl Inner {
+impl LeasesInner {
     async fn ask(
         self: Arc<Self>,
         key: LeaseKey,
         purpose: &str,
         time: Duration,
-    ) -> Result<Obtained, sqlx::Error> {
-        let hold = Hold {
+    ) -> Result<LeaseAttempt, sqlx::Error> {
+        let hold = LeaseHold {
             key: key.to_string(),
             holder: format!("{}/{}", self.replica, self.ids.next()),
         };
@@ -211,7 +211,7 @@ impl Inner {
         let lost = CancellationToken::new();
         if let Err(ours) = self.registry.enter(&hold, time, asked, &lost) {
             let until = asked.clock() + ours.left;
-            return Ok(Obtained::Busy {
+            return Ok(LeaseAttempt::Busy {
                 key,
                 holder: ours.holder,
                 until,
@@ -227,10 +227,10 @@ impl Inner {
             })
             .await
         {
-            Ok(TakeLease::Taken(_)) => Ok(Obtained::Held(HeldLease::new(self, hold, lost))),
+            Ok(TakeLease::Taken(_)) => Ok(LeaseAttempt::Held(HeldLease::new(self, hold, lost))),
             Ok(TakeLease::HeldBy(theirs)) => {
                 self.registry.forget(&hold);
-                Ok(Obtained::Busy {
+                Ok(LeaseAttempt::Busy {
                     key,
                     holder: theirs.holder,
                     until: theirs.until,
@@ -244,7 +244,7 @@ impl Inner {
         }
     }
 
-    async fn renew(&self, hold: &Hold, time: Duration) {
+    async fn renew(&self, hold: &LeaseHold, time: Duration) {
         let asked = self.moment();
         match self.store.lease_renew(hold, self.ends_at(time)).await {
             Ok(true) => self.registry.renewed(hold, asked),
@@ -259,7 +259,7 @@ impl Inner {
     }
 
     /// Records that the work is over, and releases its lease.
-    async fn give_back(&self, hold: &Hold) {
+    async fn give_back(&self, hold: &LeaseHold) {
         self.registry.end(hold);
         match self.store.lease_release(hold).await {
             Ok(was_held) => {
@@ -273,7 +273,7 @@ impl Inner {
         }
     }
 
-    fn lost(&self, hold: &Hold, why: &str) {
+    fn lost(&self, hold: &LeaseHold, why: &str) {
         self.metrics.count(
             Metric::LeasesLost,
             &[LeaseKey::of_text(&hold.key).kind().as_str()],
@@ -292,7 +292,7 @@ impl Inner {
             .unwrap_or(DateTime::<Utc>::MAX_UTC)
     }
 
-    fn moment(&self) -> Moment {
-        Moment::new(self.clock.now())
+    fn moment(&self) -> TwoClockTime {
+        TwoClockTime::new(self.clock.now())
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 
-use crate::store::Hold;
+use crate::store::LeaseHold;
 
 /// Maximum time between two renewals, even of a long lease, so that a holder soon learns that an administrator
 /// released its lease.
@@ -19,12 +19,12 @@ const AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// A moment on two clocks. The database judges by the first one, which people and daemons may turn back. The second
 /// is the clock of the machine, which stands still in a suspended machine and in tests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct TwoClockTime {
     clock: DateTime<Utc>,
     machine: Instant,
 }
 
-impl Moment {
+impl TwoClockTime {
     /// Returns the present, with the given time on the clock.
     pub fn new(clock: DateTime<Utc>) -> Self {
         Self {
@@ -69,7 +69,7 @@ fn judge(age: Duration, time: Duration) -> Age {
 
 /// State of the work under a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum WorkState {
     /// The work goes on, or has not begun.
     Open,
     /// The work was told to stop and has not ended yet.
@@ -78,19 +78,19 @@ enum Stage {
     Over,
 }
 
-struct Entry {
+struct LeaseEntry {
     holder: String,
     time: Duration,
-    renewed: Moment,
+    renewed: TwoClockTime,
     /// Time of the last message to the database about this lease.
-    told: Option<Moment>,
-    stage: Stage,
+    told: Option<TwoClockTime>,
+    stage: WorkState,
     lost: CancellationToken,
 }
 
 /// A lease of this process that prevents a second request for the same key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ours {
+pub(super) struct LocalLease {
     pub holder: String,
     /// Remaining time unless the lease is renewed.
     pub left: Duration,
@@ -98,42 +98,42 @@ pub(super) struct Ours {
 
 /// The leases of this process, by key.
 #[derive(Default)]
-pub(super) struct Registry(Mutex<HashMap<String, Entry>>);
+pub(super) struct Registry(Mutex<HashMap<String, LeaseEntry>>);
 
 impl Registry {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, LeaseEntry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a lease before it is requested from the database. Fails if this process holds or requests it already.
     pub fn enter(
         &self,
-        hold: &Hold,
+        hold: &LeaseHold,
         time: Duration,
-        asked: Moment,
+        asked: TwoClockTime,
         lost: &CancellationToken,
-    ) -> Result<(), Ours> {
+    ) -> Result<(), LocalLease> {
         match self.lock().entry(hold.key.clone()) {
             hash_map::Entry::Occupied(there) => {
-                let Entry {
+                let LeaseEntry {
                     holder,
                     time,
                     renewed,
                     ..
                 } = there.get();
-                Err(Ours {
+                Err(LocalLease {
                     holder: holder.clone(),
                     left: time.saturating_sub(asked.since(*renewed)),
                 })
             }
             hash_map::Entry::Vacant(free) => {
                 let (holder, lost) = (hold.holder.clone(), lost.clone());
-                free.insert(Entry {
+                free.insert(LeaseEntry {
                     holder,
                     time,
                     renewed: asked,
                     told: None,
-                    stage: Stage::Open,
+                    stage: WorkState::Open,
                     lost,
                 });
                 Ok(())
@@ -141,7 +141,7 @@ impl Registry {
         }
     }
 
-    fn with<T: Default>(&self, hold: &Hold, change: impl FnOnce(&mut Entry) -> T) -> T {
+    fn with<T: Default>(&self, hold: &LeaseHold, change: impl FnOnce(&mut LeaseEntry) -> T) -> T {
         let mut entries = self.lock();
         entries
             .get_mut(&hold.key)
@@ -151,21 +151,21 @@ impl Registry {
     }
 
     /// Records that the renewal requested at `asked` was granted.
-    pub fn renewed(&self, hold: &Hold, asked: Moment) {
+    pub fn renewed(&self, hold: &LeaseHold, asked: TwoClockTime) {
         self.with(hold, |entry| entry.renewed = asked);
     }
 
     /// Records that the work has ended.
-    pub fn end(&self, hold: &Hold) {
+    pub fn end(&self, hold: &LeaseHold) {
         self.with(hold, |entry| {
-            if entry.stage != Stage::Over {
-                (entry.stage, entry.told) = (Stage::Over, None);
+            if entry.stage != WorkState::Over {
+                (entry.stage, entry.told) = (WorkState::Over, None);
             }
         });
     }
 
     /// Removes a lease that the database knows to be free. Returns false if it was removed before.
-    pub fn forget(&self, hold: &Hold) -> bool {
+    pub fn forget(&self, hold: &LeaseHold) -> bool {
         let mut entries = self.lock();
         let is_there = entries
             .get(&hold.key)
@@ -174,60 +174,64 @@ impl Registry {
     }
 
     /// Tells the work to stop. Returns false if it was told before, or has ended.
-    pub fn cancel(&self, hold: &Hold) -> bool {
-        self.with(hold, Entry::cancel)
+    pub fn cancel(&self, hold: &LeaseHold) -> bool {
+        self.with(hold, LeaseEntry::cancel)
     }
 
     /// Tells all work to stop, and returns the leases whose work had not been told before.
-    pub fn cancel_all(&self) -> Vec<Hold> {
+    pub fn cancel_all(&self) -> Vec<LeaseHold> {
         self.cancel_those(|_| true)
     }
 
     /// Tells work to stop if its lease could not be renewed for too long.
-    pub fn cancel_old(&self, now: Moment) -> Vec<Hold> {
+    pub fn cancel_old(&self, now: TwoClockTime) -> Vec<LeaseHold> {
         self.cancel_those(|entry| judge(now.since(entry.renewed), entry.time) == Age::Old)
     }
 
-    fn cancel_those(&self, which: impl Fn(&Entry) -> bool) -> Vec<Hold> {
+    fn cancel_those(&self, which: impl Fn(&LeaseEntry) -> bool) -> Vec<LeaseHold> {
         let mut entries = self.lock();
-        let told = |(key, entry): (&String, &mut Entry)| {
+        let told = |(key, entry): (&String, &mut LeaseEntry)| {
             (which(entry) && entry.cancel()).then(|| entry.hold(key))
         };
         entries.iter_mut().filter_map(told).collect()
     }
 
     /// Returns the leases that are due for renewal, and the duration of each.
-    pub fn due(&self, now: Moment) -> Vec<(Hold, Duration)> {
-        let is_due = |entry: &Entry| judge(now.since(entry.renewed), entry.time) != Age::Young;
-        self.to_tell(now, |entry| entry.stage == Stage::Open && is_due(entry))
+    pub fn due(&self, now: TwoClockTime) -> Vec<(LeaseHold, Duration)> {
+        let is_due = |entry: &LeaseEntry| judge(now.since(entry.renewed), entry.time) != Age::Young;
+        self.to_tell(now, |entry| entry.stage == WorkState::Open && is_due(entry))
     }
 
     /// Returns the leases whose work has ended and whose release may not have reached the database.
-    pub fn over(&self, now: Moment) -> Vec<Hold> {
-        let over = self.to_tell(now, |entry| entry.stage == Stage::Over);
+    pub fn over(&self, now: TwoClockTime) -> Vec<LeaseHold> {
+        let over = self.to_tell(now, |entry| entry.stage == WorkState::Over);
         over.into_iter().map(|(hold, _)| hold).collect()
     }
 
     /// Returns the matching leases without a recent message to the database, and marks them as sent now.
-    fn to_tell(&self, now: Moment, which: impl Fn(&Entry) -> bool) -> Vec<(Hold, Duration)> {
+    fn to_tell(
+        &self,
+        now: TwoClockTime,
+        which: impl Fn(&LeaseEntry) -> bool,
+    ) -> Vec<(LeaseHold, Duration)> {
         let mut entries = self.lock();
-        let tell = |(key, entry): (&String, &mut Entry)| {
+        let tell = |(key, entry): (&String, &mut LeaseEntry)| {
             (which(entry) && entry.tell(now)).then(|| (entry.hold(key), entry.time))
         };
         entries.iter_mut().filter_map(tell).collect()
     }
 }
 
-impl Entry {
-    fn hold(&self, key: &str) -> Hold {
-        Hold {
+impl LeaseEntry {
+    fn hold(&self, key: &str) -> LeaseHold {
+        LeaseHold {
             key: key.to_owned(),
             holder: self.holder.clone(),
         }
     }
 
     /// Marks a message to the database as sent now. Returns false if one was sent a moment ago.
-    fn tell(&mut self, now: Moment) -> bool {
+    fn tell(&mut self, now: TwoClockTime) -> bool {
         let wait = AGAIN_AFTER.min(self.time / 10);
         let is_time = self.told.is_none_or(|told| now.since(told) >= wait);
         if is_time {
@@ -237,9 +241,9 @@ impl Entry {
     }
 
     fn cancel(&mut self) -> bool {
-        let is_open = self.stage == Stage::Open;
+        let is_open = self.stage == WorkState::Open;
         if is_open {
-            self.stage = Stage::Cancelled;
+            self.stage = WorkState::Cancelled;
             self.lost.cancel();
         }
         is_open
@@ -255,8 +259,8 @@ mod tests {
 
     const HOUR: Duration = Duration::from_hours(1);
 
-    fn at(seconds: i64) -> Moment {
-        Moment {
+    fn at(seconds: i64) -> TwoClockTime {
+        TwoClockTime {
             clock: DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds),
             machine: base(),
         }
@@ -267,14 +271,14 @@ mod tests {
         *BASE.get_or_init(Instant::now)
     }
 
-    fn hold(key: &str, holder: &str) -> Hold {
-        Hold {
+    fn hold(key: &str, holder: &str) -> LeaseHold {
+        LeaseHold {
             key: key.to_owned(),
             holder: holder.to_owned(),
         }
     }
 
-    fn entered(registry: &Registry, hold: &Hold, time: Duration) -> CancellationToken {
+    fn entered(registry: &Registry, hold: &LeaseHold, time: Duration) -> CancellationToken {
         let lost = CancellationToken::new();
         registry.enter(hold, time, at(0), &lost).unwrap();
         lost
@@ -319,7 +323,7 @@ mod tests {
 
     #[test]
     fn of_two_clocks_the_one_counts_that_says_longer() {
-        let later = Moment {
+        let later = TwoClockTime {
             machine: base() + Duration::from_mins(1),
             ..at(5)
         };
@@ -338,7 +342,7 @@ mod tests {
         let busy = registry.enter(&other, HOUR, at(600), &lost).unwrap_err();
         assert_eq!(
             busy,
-            Ours {
+            LocalLease {
                 holder: "a/1".to_owned(),
                 left: Duration::from_mins(50)
             }

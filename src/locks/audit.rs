@@ -15,16 +15,16 @@ const PIECE: i64 = 1_000;
 
 /// Result of verifying the whole log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AuditVerdict {
     /// Every event continues the one before it, and matches every anchor.
-    Whole(Whole),
+    Whole(WholeLog),
     /// The first event that does not fit.
-    Broken { seq: i64, fault: Fault },
+    Broken { seq: i64, fault: ChainFault },
 }
 
 /// A log that is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Whole {
+pub struct WholeLog {
     /// Number of events in the chain.
     pub events: u64,
     /// Number of events removed by `audit prune`.
@@ -41,7 +41,7 @@ pub struct Whole {
 
 /// Reason why an event does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ChainFault {
     /// The event was changed after it was written.
     Changed,
     /// The event does not continue the one before it, which was changed together with its hash.
@@ -62,7 +62,7 @@ pub enum Fault {
     NoCheckpoint,
 }
 
-impl Fault {
+impl ChainFault {
     /// Describes the fault, to be appended to the number of the event.
     pub fn says(self) -> String {
         let text = match self {
@@ -93,7 +93,7 @@ impl Fault {
 
 /// Facts about the log from outside of the database.
 #[derive(Clone, Debug, Default)]
-pub struct Evidence {
+pub struct KnownLogState {
     /// Authentic checkpoints from outside of the database.
     pub checkpoints: Vec<Checkpoint>,
     /// Keys that may sign checkpoints. `None`: the keys in the database.
@@ -102,7 +102,7 @@ pub struct Evidence {
 
 /// A place in the log up to which it is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct VerifiedMark {
     /// Number of the last event that was verified.
     pub seq: i64,
     pub hash: Sha256Digest,
@@ -110,22 +110,22 @@ pub struct Mark {
 
 /// Result of verifying a part of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stretch {
+pub enum RangeVerdict {
     /// Every event continues the one before it.
     Whole {
         /// Position up to which it was verified.
-        mark: Mark,
+        mark: VerifiedMark,
         /// Number of verified events.
         events: u64,
         /// True if the part reaches the end of the log.
         at_end: bool,
     },
     /// The first event that does not fit.
-    Broken { seq: i64, fault: Fault },
+    Broken { seq: i64, fault: ChainFault },
 }
 
 /// Position of a verification along the chain.
-struct Walk<'a> {
+struct ChainWalk<'a> {
     seq: i64,
     head: Sha256Digest,
     events: u64,
@@ -134,23 +134,23 @@ struct Walk<'a> {
     anchors: &'a BTreeMap<i64, Sha256Digest>,
 }
 
-impl Walk<'_> {
-    fn step(&mut self, next: &ChainedEvent) -> Result<(), (i64, Fault)> {
+impl ChainWalk<'_> {
+    fn step(&mut self, next: &ChainedEvent) -> Result<(), (i64, ChainFault)> {
         if next.seq != self.seq + 1 {
-            return Err((self.seq + 1, Fault::Missing));
+            return Err((self.seq + 1, ChainFault::Missing));
         }
         if next.previous != self.head {
-            return Err((next.seq, Fault::Unlinked));
+            return Err((next.seq, ChainFault::Unlinked));
         }
         if !next.is_intact() {
-            return Err((next.seq, Fault::Changed));
+            return Err((next.seq, ChainFault::Changed));
         }
         if self
             .anchors
             .get(&next.seq)
             .is_some_and(|hash| *hash != next.hash)
         {
-            return Err((next.seq, Fault::Replaced));
+            return Err((next.seq, ChainFault::Replaced));
         }
         self.seq = next.seq;
         self.head = next.hash.clone();
@@ -159,9 +159,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn stretch(self, at_end: bool) -> Stretch {
-        Stretch::Whole {
-            mark: Mark {
+    fn stretch(self, at_end: bool) -> RangeVerdict {
+        RangeVerdict::Whole {
+            mark: VerifiedMark {
                 seq: self.seq,
                 hash: self.head,
             },
@@ -172,12 +172,12 @@ impl Walk<'_> {
 }
 
 /// Returns where the log begins: after the last pruned event.
-fn beginning(seals: &[LockEventSeal]) -> Mark {
-    let last = seals.last().map(|seal| Mark {
+fn beginning(seals: &[LockEventSeal]) -> VerifiedMark {
+    let last = seals.last().map(|seal| VerifiedMark {
         seq: seal.last_seq,
         hash: seal.last_hash.clone(),
     });
-    last.unwrap_or_else(|| Mark {
+    last.unwrap_or_else(|| VerifiedMark {
         seq: 0,
         hash: ChainedEvent::genesis(),
     })
@@ -185,7 +185,10 @@ fn beginning(seals: &[LockEventSeal]) -> Mark {
 
 /// Checks the anchors without reading the log: both ends, the checkpoints outside of the database, and the last one in the
 /// database. Returns the first fault, if any.
-pub async fn anchored(store: &Store, evidence: &Evidence) -> Result<Option<(i64, Fault)>> {
+pub async fn anchored(
+    store: &Store,
+    evidence: &KnownLogState,
+) -> Result<Option<(i64, ChainFault)>> {
     // The log grows in the meantime, so its reach is read before its events.
     let (reach, last) = (
         store.audit_reach().await?,
@@ -199,7 +202,7 @@ pub async fn anchored(store: &Store, evidence: &Evidence) -> Result<Option<(i64,
         return Ok(Some(found));
     }
     if let Some(forged) = last.iter().find(|last| !is_signed(last, &keys)) {
-        return Ok(Some((forged.seq, Fault::UnsignedCheckpoint)));
+        return Ok(Some((forged.seq, ChainFault::UnsignedCheckpoint)));
     }
     let begin = beginning(&seals);
     if let Some(stray) = store
@@ -208,7 +211,7 @@ pub async fn anchored(store: &Store, evidence: &Evidence) -> Result<Option<(i64,
         .first()
         .filter(|event| event.seq <= begin.seq)
     {
-        return Ok(Some((stray.seq, Fault::Stray)));
+        return Ok(Some((stray.seq, ChainFault::Stray)));
     }
     let far = evidence
         .checkpoints
@@ -233,7 +236,7 @@ pub async fn anchored(store: &Store, evidence: &Evidence) -> Result<Option<(i64,
     {
         if let Some(fault) = changed_at(
             store,
-            &Mark {
+            &VerifiedMark {
                 seq: anchor.seq,
                 hash: anchor.hash.clone(),
             },
@@ -243,27 +246,27 @@ pub async fn anchored(store: &Store, evidence: &Evidence) -> Result<Option<(i64,
         {
             return Ok(Some((
                 anchor.seq,
-                if fault == Fault::Changed {
-                    Fault::Replaced
+                if fault == ChainFault::Changed {
+                    ChainFault::Replaced
                 } else {
                     fault
                 },
             )));
         }
     }
-    Ok((last.is_none() && reach.sealed > 0).then_some((reach.sealed, Fault::NoCheckpoint)))
+    Ok((last.is_none() && reach.sealed > 0).then_some((reach.sealed, ChainFault::NoCheckpoint)))
 }
 
-fn missing(from: i64, to: i64) -> Fault {
+fn missing(from: i64, to: i64) -> ChainFault {
     if from == to {
-        Fault::Missing
+        ChainFault::Missing
     } else {
-        Fault::MissingTo(to)
+        ChainFault::MissingTo(to)
     }
 }
 
 /// Returns the keys that may sign checkpoints.
-async fn trusted(store: &Store, evidence: &Evidence) -> Result<Vec<PublicKey>> {
+async fn trusted(store: &Store, evidence: &KnownLogState) -> Result<Vec<PublicKey>> {
     match &evidence.keys {
         Some(keys) => Ok(keys.clone()),
         None => Ok(store
@@ -280,28 +283,28 @@ fn is_signed(checkpoint: &Checkpoint, keys: &[PublicKey]) -> bool {
 }
 
 /// Finds a seal that no key of the log has signed.
-fn unsigned_seal(seals: &[LockEventSeal], keys: &[PublicKey]) -> Option<(i64, Fault)> {
+fn unsigned_seal(seals: &[LockEventSeal], keys: &[PublicKey]) -> Option<(i64, ChainFault)> {
     seals
         .iter()
         .find(|seal| !seal.is_signed_by(keys))
-        .map(|seal| (seal.last_seq, Fault::UnsignedSeal))
+        .map(|seal| (seal.last_seq, ChainFault::UnsignedSeal))
 }
 
 /// Verifies the whole log. `wanted` is a hash that somebody noted earlier: it must be the hash of an event in the log, or
 /// the one that a seal continues.
 pub async fn verify(
     store: &Store,
-    evidence: &Evidence,
+    evidence: &KnownLogState,
     wanted: Option<&Sha256Digest>,
-) -> Result<Verdict> {
-    let broken = |(seq, fault)| Ok(Verdict::Broken { seq, fault });
+) -> Result<AuditVerdict> {
+    let broken = |(seq, fault)| Ok(AuditVerdict::Broken { seq, fault });
     let checkpoints = store.audit_checkpoints().await?;
     let keys = trusted(store, evidence).await?;
     if let Some(forged) = checkpoints
         .iter()
         .find(|checkpoint| !is_signed(checkpoint, &keys))
     {
-        return broken((forged.seq, Fault::UnsignedCheckpoint));
+        return broken((forged.seq, ChainFault::UnsignedCheckpoint));
     }
     let mut anchors = BTreeMap::new();
     for checkpoint in checkpoints.iter().chain(&evidence.checkpoints) {
@@ -309,12 +312,12 @@ pub async fn verify(
             .insert(checkpoint.seq, checkpoint.hash.clone())
             .is_some_and(|hash| hash != checkpoint.hash)
         {
-            return broken((checkpoint.seq, Fault::Replaced));
+            return broken((checkpoint.seq, ChainFault::Replaced));
         }
     }
     let seals = store.lock_event_seals().await?;
     let begin = beginning(&seals);
-    let mut walk = Walk {
+    let mut walk = ChainWalk {
         seq: begin.seq,
         head: begin.hash,
         events: 0,
@@ -340,7 +343,7 @@ pub async fn verify(
         store.audit_reach().await?,
         checkpoints.into_iter().next_back(),
     );
-    Ok(Verdict::Whole(Whole {
+    Ok(AuditVerdict::Whole(WholeLog {
         events: walk.events,
         removed: seals.iter().map(|seal| seal.events).sum(),
         unsigned: walk.seq
@@ -359,24 +362,24 @@ pub async fn verify(
 /// event at the mark must be unchanged.
 pub async fn verify_on(
     store: &Store,
-    evidence: &Evidence,
-    from: Option<&Mark>,
+    evidence: &KnownLogState,
+    from: Option<&VerifiedMark>,
     pieces: usize,
-) -> Result<Stretch> {
+) -> Result<RangeVerdict> {
     if let Some((seq, fault)) = anchored(store, evidence).await? {
-        return Ok(Stretch::Broken { seq, fault });
+        return Ok(RangeVerdict::Broken { seq, fault });
     }
     let begin = beginning(&store.lock_event_seals().await?);
     // Events that were pruned after the mark was made cannot be verified.
     let from = from.filter(|mark| mark.seq >= begin.seq).unwrap_or(&begin);
     if let Some(fault) = changed_at(store, from, &begin).await? {
-        return Ok(Stretch::Broken {
+        return Ok(RangeVerdict::Broken {
             seq: from.seq,
             fault,
         });
     }
     let anchors = BTreeMap::new();
-    let mut walk = Walk {
+    let mut walk = ChainWalk {
         seq: from.seq,
         head: from.hash.clone(),
         events: 0,
@@ -388,7 +391,7 @@ pub async fn verify_on(
         let piece = store.lock_event_after(walk.seq, PIECE).await?;
         for event in &piece {
             if let Err((seq, fault)) = walk.step(event) {
-                return Ok(Stretch::Broken { seq, fault });
+                return Ok(RangeVerdict::Broken { seq, fault });
             }
         }
         if piece.is_empty() {
@@ -399,17 +402,21 @@ pub async fn verify_on(
 }
 
 /// Returns a fault if the event at a mark was changed. A pruned event cannot be checked.
-async fn changed_at(store: &Store, mark: &Mark, begin: &Mark) -> Result<Option<Fault>> {
+async fn changed_at(
+    store: &Store,
+    mark: &VerifiedMark,
+    begin: &VerifiedMark,
+) -> Result<Option<ChainFault>> {
     if mark.seq < begin.seq {
         return Ok(None);
     }
     if mark.seq == begin.seq {
-        return Ok((mark.hash != begin.hash).then_some(Fault::Changed));
+        return Ok((mark.hash != begin.hash).then_some(ChainFault::Changed));
     }
     let kept = store.lock_event_after(mark.seq - 1, 1).await?;
     Ok(match kept.first().filter(|event| event.seq == mark.seq) {
         Some(event) if event.hash == mark.hash => None,
-        Some(_) => Some(Fault::Changed),
-        None => Some(Fault::Missing),
+        Some(_) => Some(ChainFault::Changed),
+        None => Some(ChainFault::Missing),
     })
 }

@@ -18,14 +18,14 @@
 use super::lines::conflict;
 use super::take::lines_of;
 use crate::model::{
-    Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, LockStanding, PullNumber,
-    Reason, Subject,
+    Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, LockUse, PullNumber, Reason,
+    Subject,
 };
 use crate::store::{LockChange, NewJob, Result, Store, WaiterRow};
 
 /// Request to take a lock from the pull that holds it.
 #[derive(Clone, Debug)]
-pub struct Giving {
+pub struct HandOver {
     pub lock: LockId,
     /// Pull that gets the lock. `None`: the first in the queue, if there is one.
     pub to: Option<PullNumber>,
@@ -41,18 +41,18 @@ pub struct Giving {
 /// Result of the request.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Gave {
+pub enum HandOverOutcome {
     /// The pull has lost the lock.
-    Done(Box<Given>),
+    Done(Box<HandedOver>),
     /// No pull held the lock any more.
     NotHeld,
     /// The pull keeps the lock.
-    Refused(Box<Lock>, WhyNot),
+    Refused(Box<Lock>, KeptReason),
 }
 
 /// A lock that was taken from its pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct HandedOver {
     /// The lock before it was taken.
     pub lock: Lock,
     /// True if a plan was discarded that could have been applied.
@@ -67,7 +67,7 @@ pub struct Given {
 
 /// Reason why a pull keeps its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhyNot {
+pub enum KeptReason {
     /// A forced request has no reason.
     ReasonWanted,
     /// An apply, an import or a `state rm` changes things under it.
@@ -84,9 +84,9 @@ pub enum WhyNot {
     Circle(PullNumber),
 }
 
-impl WhyNot {
+impl KeptReason {
     /// Returns why a pull keeps its lock unless the request is forced.
-    pub fn of(standing: &LockStanding) -> Option<Self> {
+    pub fn of(standing: &LockUse) -> Option<Self> {
         let changes = |(_, kind): &(CommandId, CommandKind)| kind.changes();
         if standing.applying {
             return Some(Self::ApplyRunning);
@@ -102,30 +102,33 @@ impl WhyNot {
 /// Takes a lock from its pull. The jobs that `outbox` makes are queued in the same transaction.
 pub async fn give(
     store: &Store,
-    giving: &Giving,
-    outbox: impl FnOnce(&Given) -> Vec<NewJob>,
-) -> Result<Gave> {
+    giving: &HandOver,
+    outbox: impl FnOnce(&HandedOver) -> Vec<NewJob>,
+) -> Result<HandOverOutcome> {
     let Some(held) = store.lock_get(giving.lock).await? else {
-        return Ok(Gave::NotHeld);
+        return Ok(HandOverOutcome::NotHeld);
     };
     let cause = giving.cause();
     let (mut change, _) = LockChange::begin(store, &held.pull, &cause).await?;
     let Some(lock) = change.lock(held.id).await? else {
-        return Ok(Gave::NotHeld);
+        return Ok(HandOverOutcome::NotHeld);
     };
     let given = match take_away(&mut change, giving, &lock).await? {
         Ok(given) => given,
-        Err(why) => return Ok(Gave::Refused(Box::new(lock), why)),
+        Err(why) => return Ok(HandOverOutcome::Refused(Box::new(lock), why)),
     };
     change.push(outbox(&given));
-    change.commit().await.map(|()| Gave::Done(Box::new(given)))
+    change
+        .commit()
+        .await
+        .map(|()| HandOverOutcome::Done(Box::new(given)))
 }
 
 async fn take_away(
     change: &mut LockChange<'_>,
-    giving: &Giving,
+    giving: &HandOver,
     lock: &Lock,
-) -> Result<Result<Given, WhyNot>> {
+) -> Result<Result<HandedOver, KeptReason>> {
     let standing = change.standing(lock).await?;
     let place = match giving.to {
         Some(to) => Some(find_place(change, lock, to).await?),
@@ -141,7 +144,7 @@ async fn take_away(
         None => change.free_one(lock.id, giving.event()).await?,
     };
     if freed.is_none() {
-        return Ok(Err(WhyNot::ApplyRunning));
+        return Ok(Err(KeptReason::ApplyRunning));
     }
     if let Some(waiter) = place {
         change.hand_to(waiter, &giving.to_the_chosen(lock)).await?;
@@ -152,10 +155,10 @@ async fn take_away(
 /// Stops the work of the pull and finds the new holder.
 async fn clear_up(
     change: &mut LockChange<'_>,
-    giving: &Giving,
+    giving: &HandOver,
     lock: &Lock,
-    standing: &LockStanding,
-) -> Result<Given> {
+    standing: &LockUse,
+) -> Result<HandedOver> {
     let at_work: Vec<CommandId> = standing.at_work.iter().map(|(id, _)| *id).collect();
     let interrupted = change
         .interrupt_plans(&at_work, &giving.to_the_interrupted())
@@ -166,7 +169,7 @@ async fn clear_up(
         .await?
         .into_iter()
         .find(|other| conflict(&other.key, &lock.key));
-    Ok(Given {
+    Ok(HandedOver {
         lock: lock.clone(),
         plan,
         interrupted,
@@ -180,13 +183,13 @@ async fn find_place(
     change: &mut LockChange<'_>,
     lock: &Lock,
     to: PullNumber,
-) -> Result<Result<WaiterRow, WhyNot>> {
+) -> Result<Result<WaiterRow, KeptReason>> {
     let waiters = change.waiters(&lock.key.repo).await?;
     let wanted = waiters
         .iter()
         .find(|row| row.pull == to && row.key() == lock.key);
     let Some(waiter) = wanted.cloned() else {
-        return Ok(Err(WhyNot::NotInLine(to)));
+        return Ok(Err(KeptReason::NotInLine(to)));
     };
     let mut lines = lines_of(&change.locks(&lock.key.repo).await?, &waiters);
     lines.held.retain(|(key, _)| *key != lock.key);
@@ -195,19 +198,19 @@ async fn find_place(
         .waiting
         .retain(|(key, pull)| !(*key == lock.key && *pull == to));
     Ok(if lines.has_circle() {
-        Err(WhyNot::Circle(to))
+        Err(KeptReason::Circle(to))
     } else {
         Ok(waiter)
     })
 }
 
-impl Giving {
+impl HandOver {
     /// Returns why the state of the lock forbids the request.
-    fn forbidden(&self, standing: &LockStanding) -> Option<WhyNot> {
+    fn forbidden(&self, standing: &LockUse) -> Option<KeptReason> {
         if self.force && !standing.applying {
-            return self.reason.is_none().then_some(WhyNot::ReasonWanted);
+            return self.reason.is_none().then_some(KeptReason::ReasonWanted);
         }
-        WhyNot::of(standing)
+        KeptReason::of(standing)
     }
 
     /// Kind of the event: handing a lock over takes it from its pull, and so does force. A release does not.
@@ -289,26 +292,26 @@ mod tests {
     fn what_forbids_it_is_decided_by_what_goes_on() {
         let ids = CountingIds::default();
         let command = |kind| (CommandId::next(&ids), kind);
-        let idle = LockStanding::default();
-        let applying = LockStanding {
+        let idle = LockUse::default();
+        let applying = LockUse {
             applying: true,
             ..idle.clone()
         };
-        let planning = LockStanding {
+        let planning = LockUse {
             at_work: vec![command(CommandKind::Autoplan)],
             applied: true,
             ..idle.clone()
         };
-        let waiting = LockStanding {
+        let waiting = LockUse {
             at_work: vec![command(CommandKind::Plan), command(CommandKind::Apply)],
             ..idle.clone()
         };
-        let applied = LockStanding {
+        let applied = LockUse {
             applied: true,
             ..idle.clone()
         };
         let all = [&idle, &applying, &planning, &waiting, &applied];
-        let giving = |force, reason: &str| Giving {
+        let giving = |force, reason: &str| HandOver {
             lock: LockId::next(&ids),
             to: None,
             force,
@@ -319,19 +322,19 @@ mod tests {
             },
             remote: None,
         };
-        let verdicts = |giving: &Giving| all.map(|standing| giving.forbidden(standing));
-        let busy = Some(WhyNot::ApplyRunning);
+        let verdicts = |giving: &HandOver| all.map(|standing| giving.forbidden(standing));
+        let busy = Some(KeptReason::ApplyRunning);
         assert_eq!(
             verdicts(&giving(false, "")),
             [
                 None,
                 busy,
-                Some(WhyNot::PlanRunning),
-                Some(WhyNot::ApplyWaiting),
-                Some(WhyNot::Applied)
+                Some(KeptReason::PlanRunning),
+                Some(KeptReason::ApplyWaiting),
+                Some(KeptReason::Applied)
             ]
         );
-        let wanted = Some(WhyNot::ReasonWanted);
+        let wanted = Some(KeptReason::ReasonWanted);
         assert_eq!(
             verdicts(&giving(true, "")),
             [wanted, busy, wanted, wanted, wanted]

@@ -6,7 +6,7 @@ use crate::model::{LockKey, PullNumber};
 
 /// Held locks and the pulls that wait for them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct LockQueues {
     /// Every lock with its holder.
     pub held: Vec<(LockKey, PullNumber)>,
     /// Every place in a queue, in order of arrival.
@@ -15,7 +15,7 @@ pub(super) struct Lines {
 
 /// Step that results from joining queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum QueueStep {
     /// Join the queue at its end.
     LineUp(LockKey),
     /// Hand this lock over to the first pull in its queue, then join that queue.
@@ -28,8 +28,8 @@ pub(super) enum Step {
 
 /// Steps of one pull so far.
 #[derive(Default)]
-struct Turn {
-    steps: Vec<Step>,
+struct QueueProgress {
+    steps: Vec<QueueStep>,
     /// New places of the pull, which were part of no circle before.
     new: Vec<LockKey>,
 }
@@ -40,7 +40,7 @@ pub(super) fn conflict(a: &LockKey, b: &LockKey) -> bool {
     projects && a.repo == b.repo && a.dir == b.dir && a.workspace == b.workspace
 }
 
-impl Lines {
+impl LockQueues {
     /// Returns the pulls that a place in a queue waits for: the holders, and all pulls before it.
     fn ahead(&self, place: usize) -> impl Iterator<Item = PullNumber> {
         let (key, pull) = &self.waiting[place];
@@ -104,13 +104,13 @@ impl Lines {
         pull: PullNumber,
         wanted: Vec<LockKey>,
         may_give: &dyn Fn(&LockKey) -> bool,
-    ) -> Vec<Step> {
-        let mut turn = Turn::default();
+    ) -> Vec<QueueStep> {
+        let mut turn = QueueProgress::default();
         for key in wanted {
             if !self.waiting.contains(&(key.clone(), pull)) {
                 self.join(&key, pull, &mut turn);
             }
-            turn.steps.push(Step::LineUp(key));
+            turn.steps.push(QueueStep::LineUp(key));
         }
         loop {
             let beyond: BTreeSet<PullNumber> = self
@@ -130,24 +130,24 @@ impl Lines {
             for key in locks {
                 self.give(&key, pull);
                 self.join(&key, pull, &mut turn);
-                turn.steps.push(Step::GiveWay(key));
+                turn.steps.push(QueueStep::GiveWay(key));
             }
             for key in places {
                 self.leave(&key, pull);
                 self.join(&key, pull, &mut turn);
-                turn.steps.push(Step::FallBack(key));
+                turn.steps.push(QueueStep::FallBack(key));
             }
         }
     }
 
     /// Adds a pull to the end of the queue of a lock.
-    fn join(&mut self, key: &LockKey, pull: PullNumber, turn: &mut Turn) {
+    fn join(&mut self, key: &LockKey, pull: PullNumber, turn: &mut QueueProgress) {
         self.waiting.push((key.clone(), pull));
         turn.new.push(key.clone());
     }
 
     /// Removes the new places by which the pull would wait for pulls that wait for a lock that it cannot hand over.
-    fn refuse(&mut self, fast: &LockKey, pull: PullNumber, turn: &mut Turn) {
+    fn refuse(&mut self, fast: &LockKey, pull: PullNumber, turn: &mut QueueProgress) {
         let behind = self.waiters_for(fast, pull);
         let circle = |key: &LockKey| Some((key.clone(), self.circle(key, pull, &behind)?));
         let refused: Vec<_> = turn.new.iter().filter_map(circle).collect();
@@ -159,8 +159,8 @@ impl Lines {
             self.leave(&key, pull);
             turn.new.retain(|k| *k != key);
             turn.steps
-                .retain(|step| !matches!(step, Step::LineUp(k) if *k == key));
-            turn.steps.push(Step::Refuse(key, circle));
+                .retain(|step| !matches!(step, QueueStep::LineUp(k) if *k == key));
+            turn.steps.push(QueueStep::Refuse(key, circle));
         }
     }
 
@@ -258,13 +258,13 @@ mod tests {
         )
     }
 
-    fn lines(held: &[(&str, i64)], waiting: &[(&str, i64)]) -> Lines {
+    fn lines(held: &[(&str, i64)], waiting: &[(&str, i64)]) -> LockQueues {
         let places = |list: &[(&str, i64)]| {
             list.iter()
                 .map(|(dir, pull)| (key(dir), PullNumber(*pull)))
                 .collect()
         };
-        Lines {
+        LockQueues {
             held: places(held),
             waiting: places(waiting),
         }
@@ -274,7 +274,10 @@ mod tests {
     fn whoever_closes_a_circle_gives_way_with_what_was_not_applied() {
         let mut lines = lines(&[("a", 1), ("b", 2)], &[("b", 1)]);
         let steps = lines.line_up(PullNumber(2), vec![key("a")], &|_| true);
-        assert_eq!(steps, [Step::LineUp(key("a")), Step::GiveWay(key("b"))]);
+        assert_eq!(
+            steps,
+            [QueueStep::LineUp(key("a")), QueueStep::GiveWay(key("b"))]
+        );
         assert_eq!(
             lines.held,
             [(key("a"), PullNumber(1)), (key("b"), PullNumber(1))]
@@ -292,8 +295,8 @@ mod tests {
         assert_eq!(
             steps,
             [
-                Step::LineUp(key("c")),
-                Step::Refuse(key("a"), vec![PullNumber(1)])
+                QueueStep::LineUp(key("c")),
+                QueueStep::Refuse(key("a"), vec![PullNumber(1)])
             ]
         );
         assert_eq!(
@@ -308,7 +311,10 @@ mod tests {
         // but 3 would wait for 2 and 2 for 3.
         let mut lines = lines(&[("a", 1), ("b", 3)], &[("a", 2), ("a", 3)]);
         let steps = lines.line_up(PullNumber(2), vec![key("b")], &|_| true);
-        assert_eq!(steps, [Step::LineUp(key("b")), Step::FallBack(key("a"))]);
+        assert_eq!(
+            steps,
+            [QueueStep::LineUp(key("b")), QueueStep::FallBack(key("a"))]
+        );
         assert!(!lines.has_circle());
     }
 
@@ -347,7 +353,7 @@ mod tests {
         }
     }
 
-    fn want(lines: &mut Lines, pull: PullNumber, wanted: Vec<LockKey>, applied: u8) {
+    fn want(lines: &mut LockQueues, pull: PullNumber, wanted: Vec<LockKey>, applied: u8) {
         let mut missing = Vec::new();
         for key in wanted {
             let mut before = lines.held.iter().chain(&lines.waiting);
@@ -363,7 +369,7 @@ mod tests {
         });
     }
 
-    fn close(lines: &mut Lines, pull: PullNumber) {
+    fn close(lines: &mut LockQueues, pull: PullNumber) {
         let places: Vec<LockKey> = lines
             .waiting
             .iter()
@@ -387,7 +393,7 @@ mod tests {
     proptest! {
         #[test]
         fn nobody_waits_for_ever(deeds in deeds(), applied in 0..5_u8) {
-            let mut lines = Lines::default();
+            let mut lines = LockQueues::default();
             for deed in deeds {
                 match deed {
                     Deed::Want { pull, dirs, project } => {

@@ -29,9 +29,12 @@ mod lines;
 mod sealer;
 mod take;
 
-pub use audit::{Evidence, Fault, Mark, Stretch, Verdict, Whole, anchored, verify, verify_on};
+pub use audit::{
+    AuditVerdict, ChainFault, KnownLogState, RangeVerdict, VerifiedMark, WholeLog, anchored,
+    verify, verify_on,
+};
 pub use audit_files::{AuditFiles, reseal_audit_keys};
-pub use give::{Gave, Given, Giving, WhyNot, give};
+pub use give::{HandOver, HandOverOutcome, HandedOver, KeptReason, give};
 pub use idle::{Limit, grain, limit};
 pub use sealer::{prune_log, seal_log};
-pub use take::{Ask, NotInLine, TakeAll, Took, Wish, ask_list, take_all};
+pub use take::{LockRequest, NotQueued, QueuedPlan, TakeAll, TakeOutcome, ask_list, take_all};

@@ -4,7 +4,7 @@ use anyhow::{Context as _, bail};
 use chrono::{DateTime, Utc};
 use tracing::info;
 
-use super::audit::{Evidence, Verdict, anchored, verify};
+use super::audit::{AuditVerdict, KnownLogState, anchored, verify};
 use super::audit_files::AuditFiles;
 use crate::model::{Actor, Cause, LockEventKind, NewLockEvent, Origin};
 use crate::store::{LockEventSeal, PruneLog, SealLog, Store};
@@ -19,12 +19,12 @@ const BATCHES: usize = 40;
 pub async fn seal_log(store: &Store, files: &AuditFiles) -> anyhow::Result<u64> {
     let reach = store.audit_reach().await?;
     let mark = files.mark()?;
-    let evidence = Evidence {
+    let evidence = KnownLogState {
         checkpoints: mark.iter().cloned().collect(),
         keys: None,
     };
     if let Some((seq, fault)) = anchored(store, &evidence).await? {
-        let way_out = if anchored(store, &Evidence::default()).await?.is_some() {
+        let way_out = if anchored(store, &KnownLogState::default()).await?.is_some() {
             // No file can help: the database contradicts its own checkpoints.
             "Restore a backup of the database from before the damage".to_owned()
         } else {
@@ -75,11 +75,11 @@ pub async fn prune_log(
     before: DateTime<Utc>,
     actor: &str,
 ) -> anyhow::Result<Option<LockEventSeal>> {
-    let evidence = Evidence {
+    let evidence = KnownLogState {
         checkpoints: files.checkpoints()?,
         keys: None,
     };
-    if let Verdict::Broken { seq, fault } = verify(store, &evidence, None).await? {
+    if let AuditVerdict::Broken { seq, fault } = verify(store, &evidence, None).await? {
         bail!(
             "cannot prune the audit log, because it is broken: event {seq} {}",
             fault.says()

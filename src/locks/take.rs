@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::lines::{Lines, Step};
+use super::lines::{LockQueues, QueueStep};
 use crate::model::{Cause, Lock, LockEventKind, LockKey, ProjectKey, PullNumber, PullRef};
-use crate::store::{LockChange, LockWish, NewWaiter, Result, Store, TakeLock, WaiterRow};
+use crate::store::{LockChange, LockClaim, NewWaiter, Result, Store, TakeLock, WaiterRow};
 
 /// Maximum number of pulls that wait for locks of one repository (P12).
 const MOST_WAITERS: usize = 5_000;
 
 /// Plan to make when the pull gets the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ask {
+pub struct QueuedPlan {
     pub project: ProjectKey,
     /// Arguments for `terraform plan`.
     pub extra_args: Vec<String>,
@@ -23,15 +23,15 @@ pub struct Ask {
 
 /// A lock that a command needs.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct LockRequest {
     pub key: LockKey,
     /// Plan to make under the lock.
-    pub ask: Ask,
+    pub ask: QueuedPlan,
 }
 
 /// Result of one request for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Took {
+pub enum TakeOutcome {
     /// The pull holds the lock.
     Held(Lock),
     /// Another pull holds the lock, and this one is queued.
@@ -46,7 +46,7 @@ pub enum Took {
         /// Lock of the other pull.
         holder: Lock,
         /// Reason why this pull is not queued.
-        why: NotInLine,
+        why: NotQueued,
     },
     /// The pull is closed.
     PullClosed,
@@ -54,7 +54,7 @@ pub enum Took {
 
 /// Reason why a pull is not queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotInLine {
+pub enum NotQueued {
     /// Queues are turned off.
     Off,
     /// The pull and these pulls would wait for each other forever.
@@ -66,17 +66,17 @@ pub enum NotInLine {
 /// Results of all requests.
 #[derive(Clone, Debug, Default)]
 pub struct TakeAll {
-    pub took: BTreeMap<ProjectKey, Took>,
+    pub took: BTreeMap<ProjectKey, TakeOutcome>,
     /// Locks that the pull handed over so that no two pulls wait for each other; it is queued for them now.
     pub gave_way: Vec<Lock>,
 }
 
 /// Reads the stored plans of a place in a queue.
-pub fn ask_list(json: &str) -> Result<Vec<Ask>, serde_json::Error> {
+pub fn ask_list(json: &str) -> Result<Vec<QueuedPlan>, serde_json::Error> {
     serde_json::from_str(json)
 }
 
-fn to_json(asks: &[Ask]) -> String {
+fn to_json(asks: &[QueuedPlan]) -> String {
     serde_json::to_string(asks).expect("an ask consists of texts")
 }
 
@@ -85,14 +85,14 @@ pub async fn take_all(
     store: &Store,
     pull: &PullRef,
     pull_url: &str,
-    wishes: &[Wish],
+    wishes: &[LockRequest],
     cause: &Cause,
     in_line: bool,
 ) -> Result<TakeAll> {
     let mut all = TakeAll::default();
     let mut missing = Vec::new();
     for wish in wishes {
-        let want = LockWish {
+        let want = LockClaim {
             key: &wish.key,
             project: &wish.ask.project,
             pull,
@@ -100,15 +100,15 @@ pub async fn take_all(
             cause,
         };
         let took = match store.lock_take(&want).await? {
-            TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => Took::Held(lock),
+            TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => TakeOutcome::Held(lock),
             TakeLock::HeldBy(holder) => {
                 missing.push(wish);
-                Took::Refused {
+                TakeOutcome::Refused {
                     holder,
-                    why: NotInLine::Off,
+                    why: NotQueued::Off,
                 }
             }
-            TakeLock::PullClosed => Took::PullClosed,
+            TakeLock::PullClosed => TakeOutcome::PullClosed,
         };
         all.took.insert(wish.ask.project.clone(), took);
     }
@@ -122,14 +122,14 @@ async fn line_up(
     store: &Store,
     pull: &PullRef,
     pull_url: &str,
-    missing: &[&Wish],
+    missing: &[&LockRequest],
     cause: &Cause,
     all: &mut TakeAll,
 ) -> Result<()> {
     let (mut change, _) = LockChange::begin(store, pull, cause).await?;
-    let mut wanted: BTreeMap<LockKey, Vec<Ask>> = BTreeMap::new();
+    let mut wanted: BTreeMap<LockKey, Vec<QueuedPlan>> = BTreeMap::new();
     for wish in missing {
-        let want = LockWish {
+        let want = LockClaim {
             key: &wish.key,
             project: &wish.ask.project,
             pull,
@@ -138,16 +138,16 @@ async fn line_up(
         };
         // It may have been released since; from here on nobody else releases any.
         let took = match change.take(&want).await? {
-            TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => Took::Held(lock),
-            TakeLock::PullClosed => Took::PullClosed,
+            TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => TakeOutcome::Held(lock),
+            TakeLock::PullClosed => TakeOutcome::PullClosed,
             TakeLock::HeldBy(holder) => {
                 wanted
                     .entry(wish.key.clone())
                     .or_default()
                     .push(wish.ask.clone());
-                Took::Refused {
+                TakeOutcome::Refused {
                     holder,
-                    why: NotInLine::Off,
+                    why: NotQueued::Off,
                 }
             }
         };
@@ -164,7 +164,7 @@ async fn line_up(
     let may_give = |key: &LockKey| !applied.iter().any(|project| key.covers(project));
     let steps = lines.line_up(pull.number, wanted.keys().cloned().collect(), &may_give);
     let installation = missing.iter().find_map(|wish| wish.ask.installation);
-    let mut queue = LineUp {
+    let mut queue = QueueUpdate {
         change,
         pull,
         pull_url,
@@ -184,14 +184,14 @@ async fn line_up(
 /// Marks the missing locks as not queued, because there is no room.
 fn full(all: &mut TakeAll, waiting: usize) {
     for took in all.took.values_mut() {
-        if let Took::Refused { why, .. } = took {
-            *why = NotInLine::Full(waiting);
+        if let TakeOutcome::Refused { why, .. } = took {
+            *why = NotQueued::Full(waiting);
         }
     }
 }
 
-pub(super) fn lines_of(locks: &[Lock], waiters: &[WaiterRow]) -> Lines {
-    Lines {
+pub(super) fn lines_of(locks: &[Lock], waiters: &[WaiterRow]) -> LockQueues {
+    LockQueues {
         held: locks
             .iter()
             .map(|lock| (lock.key.clone(), lock.pull.number))
@@ -204,24 +204,24 @@ pub(super) fn lines_of(locks: &[Lock], waiters: &[WaiterRow]) -> Lines {
 }
 
 /// Carries the steps out in the database.
-struct LineUp<'a> {
+struct QueueUpdate<'a> {
     change: LockChange<'a>,
     pull: &'a PullRef,
     pull_url: &'a str,
-    wanted: BTreeMap<LockKey, Vec<Ask>>,
+    wanted: BTreeMap<LockKey, Vec<QueuedPlan>>,
     locks: Vec<Lock>,
     waiters: Vec<WaiterRow>,
     installation: Option<u64>,
 }
 
-impl LineUp<'_> {
-    async fn act(&mut self, step: &Step, all: &mut TakeAll) -> Result<()> {
+impl QueueUpdate<'_> {
+    async fn act(&mut self, step: &QueueStep, all: &mut TakeAll) -> Result<()> {
         match step {
-            Step::LineUp(key) => {
+            QueueStep::LineUp(key) => {
                 let asks = self.wanted.get(key).cloned().unwrap_or_default();
                 self.join(key, &asks).await
             }
-            Step::FallBack(key) => {
+            QueueStep::FallBack(key) => {
                 let row = self
                     .waiters
                     .iter()
@@ -232,7 +232,7 @@ impl LineUp<'_> {
                 self.change.leave(key, self.pull).await?;
                 self.join(key, &asks).await
             }
-            Step::GiveWay(key) => {
+            QueueStep::GiveWay(key) => {
                 let Some(lock) = self
                     .locks
                     .iter()
@@ -245,7 +245,7 @@ impl LineUp<'_> {
                 self.change
                     .free_one(lock.id, LockEventKind::Released)
                     .await?;
-                let asks = [Ask {
+                let asks = [QueuedPlan {
                     project: lock.project.clone(),
                     extra_args: Vec::new(),
                     installation: self.installation,
@@ -253,12 +253,12 @@ impl LineUp<'_> {
                 all.gave_way.push(lock);
                 self.join(key, &asks).await
             }
-            Step::Refuse(key, _) => self.change.leave(key, self.pull).await.map(drop),
+            QueueStep::Refuse(key, _) => self.change.leave(key, self.pull).await.map(drop),
         }
     }
 
     /// Joins the queue. Earlier requests at this place are kept, unless the same project is requested again.
-    async fn join(&mut self, key: &LockKey, asks: &[Ask]) -> Result<()> {
+    async fn join(&mut self, key: &LockKey, asks: &[QueuedPlan]) -> Result<()> {
         let before = self
             .waiters
             .iter()
@@ -286,16 +286,16 @@ impl LineUp<'_> {
 /// Sets the result of each request after all steps.
 fn tell_places(
     all: &mut TakeAll,
-    steps: &[Step],
-    lines: &Lines,
+    steps: &[QueueStep],
+    lines: &LockQueues,
     locks: &[Lock],
-    missing: &[&Wish],
+    missing: &[&LockRequest],
     pull: &PullRef,
 ) {
     let circles: BTreeMap<&LockKey, &Vec<PullNumber>> = steps
         .iter()
         .filter_map(|step| {
-            if let Step::Refuse(key, circle) = step {
+            if let QueueStep::Refuse(key, circle) = step {
                 Some((key, circle))
             } else {
                 None
@@ -309,9 +309,9 @@ fn tell_places(
     let keys: BTreeMap<ProjectKey, LockKey> = waited.collect();
     for (project, took) in &mut all.took {
         let key = match took {
-            Took::Held(lock) if given.contains(&lock.key) => lock.key.clone(),
-            Took::Held(_) | Took::PullClosed => continue,
-            Took::InLine { .. } | Took::Refused { .. } => keys[project].clone(),
+            TakeOutcome::Held(lock) if given.contains(&lock.key) => lock.key.clone(),
+            TakeOutcome::Held(_) | TakeOutcome::PullClosed => continue,
+            TakeOutcome::InLine { .. } | TakeOutcome::Refused { .. } => keys[project].clone(),
         };
         let excludes = |lock: &&Lock| {
             lock.pull != *pull && (lock.key.covers(project) || key.covers(&lock.project))
@@ -320,11 +320,11 @@ fn tell_places(
             continue;
         };
         *took = match circles.get(&key) {
-            Some(circle) => Took::Refused {
+            Some(circle) => TakeOutcome::Refused {
                 holder,
-                why: NotInLine::Circle((*circle).clone()),
+                why: NotQueued::Circle((*circle).clone()),
             },
-            None => Took::InLine {
+            None => TakeOutcome::InLine {
                 holder,
                 place: lines.place(&key, pull.number),
             },

@@ -114,7 +114,7 @@ impl Lock {
 
 /// Work under a lock, for a check before the lock is taken from its pull.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LockStanding {
+pub struct LockUse {
     /// True if an apply, an import or a `state rm` makes changes under the lock.
     pub applying: bool,
     /// Commands that work under the lock or are about to: plans, and applies that have not begun to make changes.
@@ -124,7 +124,7 @@ pub struct LockStanding {
     pub applied: bool,
 }
 
-impl LockStanding {
+impl LockUse {
     /// Returns true if the lock can be taken from its pull without harm.
     pub fn is_idle(&self) -> bool {
         !self.applying && self.at_work.is_empty() && !self.applied

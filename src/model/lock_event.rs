@@ -217,7 +217,7 @@ pub struct ChainedEvent {
 
 /// Hashed fields of an event, in this order. A change here breaks every existing chain.
 #[derive(Serialize)]
-struct Sealed<'a> {
+struct HashedFields<'a> {
     previous: &'a str,
     seq: i64,
     at: String,
@@ -251,7 +251,7 @@ impl ChainedEvent {
         event: &NewLockEvent,
         previous: &Sha256Digest,
     ) -> Sha256Digest {
-        let sealed = Sealed {
+        let sealed = HashedFields {
             previous: previous.as_str(),
             seq,
             at: at.to_rfc3339_opts(SecondsFormat::Micros, true),

@@ -46,7 +46,7 @@ pub struct LockName {
 
 /// Quality of a match between a name and a lock. The best fit wins; two equally good ones are ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fit {
+pub enum MatchQuality {
     /// Host, repository, path and workspace match. The name of the project was left out.
     WithoutProject,
     /// All parts match, including the name of the project or its absence.
@@ -96,12 +96,12 @@ impl LockName {
 
     /// Returns how well the name fits the lock, if it does. Repositories are compared without regard to case,
     /// everything else with it.
-    pub fn fit(&self, lock: &Lock) -> Option<Fit> {
+    pub fn fit(&self, lock: &Lock) -> Option<MatchQuality> {
         self.fit_key(&lock.key, lock.project.name.as_ref())
     }
 
     /// Works like [`Self::fit`], for a key and the project it was taken for.
-    pub fn fit_key(&self, key: &LockKey, project: Option<&ProjectName>) -> Option<Fit> {
+    pub fn fit_key(&self, key: &LockKey, project: Option<&ProjectName>) -> Option<MatchQuality> {
         let repo = key.repo.full_name();
         let reading = |rest: Option<&str>| self.fit_rest(rest?, key, project);
         reading(self.after(repo)).max(reading(self.after(&key.repo.to_string())))
@@ -116,16 +116,21 @@ impl LockName {
         (start.to_lowercase() == repo).then(|| &rest[1..])
     }
 
-    fn fit_rest(&self, rest: &str, key: &LockKey, project: Option<&ProjectName>) -> Option<Fit> {
+    fn fit_rest(
+        &self,
+        rest: &str,
+        key: &LockKey,
+        project: Option<&ProjectName>,
+    ) -> Option<MatchQuality> {
         let rest = rest
             .strip_prefix(key.dir.as_str())?
             .strip_prefix('/')?
             .strip_prefix(key.workspace.as_str())?;
         match (rest.strip_prefix('/'), project) {
-            (None, None) if rest.is_empty() => Some(Fit::Exact),
-            (None, Some(_)) if rest.is_empty() => Some(Fit::WithoutProject),
+            (None, None) if rest.is_empty() => Some(MatchQuality::Exact),
+            (None, Some(_)) if rest.is_empty() => Some(MatchQuality::WithoutProject),
             (Some(name), Some(project)) if !self.has_slash && name == project.as_str() => {
-                Some(Fit::Exact)
+                Some(MatchQuality::Exact)
             }
             (None | Some(_), None | Some(_)) => None,
         }
@@ -136,7 +141,7 @@ impl LockName {
         &self,
         held: impl IntoIterator<Item = Lock>,
     ) -> Result<Option<Lock>, Box<(Lock, Lock)>> {
-        let mut fitting: Vec<(Fit, Lock)> = held
+        let mut fitting: Vec<(MatchQuality, Lock)> = held
             .into_iter()
             .filter_map(|lock| Some((self.fit(&lock)?, lock)))
             .collect();
@@ -199,7 +204,7 @@ mod tests {
         }
     }
 
-    fn fit(name: &str, lock: &Lock) -> Option<Fit> {
+    fn fit(name: &str, lock: &Lock) -> Option<MatchQuality> {
         LockName::new(name).ok()?.fit(lock)
     }
 
@@ -207,14 +212,23 @@ mod tests {
     fn a_lock_is_found_by_every_classic_spelling() {
         let held = lock("github.com/acme/infra", "infra/net", "Prod", "vpc");
         for (name, expected) in [
-            ("acme/infra/infra/net/Prod", Some(Fit::WithoutProject)),
-            ("acme/infra/infra/net/Prod/", Some(Fit::WithoutProject)),
-            ("Acme/Infra/infra/net/Prod/vpc", Some(Fit::Exact)),
+            (
+                "acme/infra/infra/net/Prod",
+                Some(MatchQuality::WithoutProject),
+            ),
+            (
+                "acme/infra/infra/net/Prod/",
+                Some(MatchQuality::WithoutProject),
+            ),
+            ("Acme/Infra/infra/net/Prod/vpc", Some(MatchQuality::Exact)),
             (
                 "github.com/acme/infra/infra/net/Prod",
-                Some(Fit::WithoutProject),
+                Some(MatchQuality::WithoutProject),
             ),
-            ("GitHub.com/acme/infra/infra/net/Prod/vpc", Some(Fit::Exact)),
+            (
+                "GitHub.com/acme/infra/infra/net/Prod/vpc",
+                Some(MatchQuality::Exact),
+            ),
             ("", None),
             ("acme/infra", None),
             ("acme/infra/infra/net/prod", None),
@@ -230,8 +244,8 @@ mod tests {
         }
         let unnamed = lock("github.com/acme/infra", ".", "default", "");
         for (name, expected) in [
-            ("acme/infra/./default", Some(Fit::Exact)),
-            ("acme/infra/./default/", Some(Fit::Exact)),
+            ("acme/infra/./default", Some(MatchQuality::Exact)),
+            ("acme/infra/./default/", Some(MatchQuality::Exact)),
             ("acme/infra/./default/vpc", None),
             ("acme/infra/default", None),
         ] {
@@ -342,7 +356,7 @@ mod tests {
             for text in [classic.clone(), format!("{classic}/"), atlantis.clone(), with_host, upper] {
                 prop_assert!(fit(&text, &held).is_some(), "{}", text);
             }
-            prop_assert_eq!(fit(&atlantis, &held), Some(Fit::Exact));
+            prop_assert_eq!(fit(&atlantis, &held), Some(MatchQuality::Exact));
             prop_assert!(LockName::new(&classic).unwrap().may_be_of(&held.key.repo));
         }
 

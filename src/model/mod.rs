@@ -44,14 +44,14 @@ pub use ids::{
     ApplicationId, ApplyLockId, ClaimId, CommandId, CredentialId, DeliveryId, JobId, LockId,
     OwnerId, PlanId, RunId,
 };
-pub use lock::{Lock, LockKey, LockStanding, Waiter};
+pub use lock::{Lock, LockKey, LockUse, Waiter};
 pub use lock_event::{Cause, ChainLink, ChainedEvent, LockEvent, LockEventKind, NewLockEvent};
 pub use lock_mode::{LockMode, LockScope};
-pub use lock_name::{Fit, InvalidLockName, LockName};
+pub use lock_name::{InvalidLockName, LockName, MatchQuality};
 pub use merge_method::{MergeMethod, UnknownMethod};
 pub use mirror::{
-    Asked, AttemptLease, FailureKind, HomeId, InvalidHomeId, Jitter, MirrorEvent, MirrorState,
-    NotAllowed, RepositoryEventKind, SyncFacts, SyncFailure, SyncState, Verification,
+    AttemptLease, DataDirId, FailureKind, InvalidHomeId, Jitter, MirrorEvent, MirrorState,
+    NotAllowed, RepositoryEventKind, SyncFacts, SyncFailure, SyncRequest, SyncState, Verification,
 };
 pub use moment::minute;
 pub use outcome::{CommandKind, CommandOutcome, ProjectOutcome, RunKind};
@@ -69,7 +69,7 @@ pub use reason::{InvalidReason, Reason};
 pub use repo::{HostName, InvalidRepo, RepoId};
 pub use repo_url::{ForgeHosts, InvalidRepoUrl, RepoUrl, RepoUrlFault};
 pub use requirement::Requirement;
-pub use review::{Approval, Aside, CheckState, Mergeability, Obstacle};
+pub use review::{Approval, CheckState, IgnoredStatuses, MergeObstacle, Mergeability};
 pub use run_user::{InvalidUser, RunUser};
 pub use status::{CommitState, CommitStatus, StatusContext};
 pub(crate) use text::{text_enum, text_type};

@@ -35,7 +35,7 @@ impl Approval {
 pub enum Mergeability {
     /// The pull can be merged.
     Yes,
-    /// The pull could be merged but for these statuses, which are ignored ([`Aside`]).
+    /// The pull could be merged but for these statuses, which are ignored ([`IgnoredStatuses`]).
     ButFor {
         /// Names of the statuses.
         statuses: BTreeSet<String>,
@@ -44,14 +44,14 @@ pub enum Mergeability {
         up_to_date: bool,
     },
     /// The pull cannot be merged, for these reasons.
-    No(Vec<Obstacle>),
+    No(Vec<MergeObstacle>),
     /// The forge is still computing the answer, even after several requests.
     NotKnownYet,
 }
 
 /// Obstacle to the merge of a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Obstacle {
+pub enum MergeObstacle {
     /// The pull is a draft.
     Draft,
     /// The pull conflicts with the base branch.
@@ -101,7 +101,7 @@ pub enum CheckState {
 /// Statuses to ignore in a check of the mergeability of a pull. Lockkeeper sets one part of them at the end of the
 /// command. The others belong to installations beside it (`--ignore-vcs-status-names`).
 #[derive(Debug, Clone, Copy)]
-pub struct Aside<'a> {
+pub struct IgnoredStatuses<'a> {
     /// First part of the statuses of this installation.
     pub name: &'a str,
     /// Kinds of runs that are still to come. Their statuses cannot be a success before.
@@ -110,7 +110,7 @@ pub struct Aside<'a> {
     pub others: &'a [String],
 }
 
-impl Aside<'_> {
+impl IgnoredStatuses<'_> {
     /// Returns true if a status is ignored. Forges compare the names without regard to case.
     pub fn covers(&self, context: &str) -> bool {
         let first = context.split('/').next().unwrap_or_default();
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn only_statuses_that_are_yet_to_come_are_left_aside() {
         let others = ["atlantis-eu".to_owned()];
-        let aside = Aside {
+        let aside = IgnoredStatuses {
             name: "lockkeeper",
             kinds: &[RunKind::Apply],
             others: &others,
@@ -165,7 +165,7 @@ mod tests {
         ] {
             assert!(!aside.covers(context), "{context}");
         }
-        let both = Aside {
+        let both = IgnoredStatuses {
             kinds: &[RunKind::Plan, RunKind::Apply],
             ..aside
         };

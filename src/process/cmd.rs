@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use command_fds::CommandFdExt as _;
 
-use super::group::Group;
+use super::group::ChildGroup;
 use super::hold;
 use super::sandbox::confined;
-use super::secret::Teller;
-use super::{Limits, ProcessError, Sandbox};
+use super::secret::SecretWriter;
+use super::{ProcessError, RunLimits, Sandbox};
 use crate::model::RunUser;
 use crate::secret::Secret;
 
@@ -33,7 +33,7 @@ pub struct Cmd {
     pub(super) deadline: Duration,
     pub(super) cap: usize,
     pub(super) sandbox: Option<Sandbox>,
-    pub(super) limits: Limits,
+    pub(super) limits: RunLimits,
     pub(super) user: Option<RunUser>,
     hold: Option<PathBuf>,
 }
@@ -58,7 +58,7 @@ impl Cmd {
             deadline: Self::DEADLINE,
             cap: Self::CAP,
             sandbox: None,
-            limits: Limits::default(),
+            limits: RunLimits::default(),
             user: None,
             hold: None,
         }
@@ -152,7 +152,7 @@ impl Cmd {
     }
 
     /// Limits the resources of a supervised run.
-    pub fn limits(mut self, limits: Limits) -> Self {
+    pub fn limits(mut self, limits: RunLimits) -> Self {
         self.limits = limits;
         self
     }
@@ -164,7 +164,7 @@ impl Cmd {
     }
 
     /// Names an empty file that a short call ([`Self::output`]) or a [`Self::dialogue`] locks, shared, until it has
-    /// ended, even if the server is killed meanwhile; see [`super::Hold::by_force`]. A supervised run has its own
+    /// ended, even if the server is killed meanwhile; see [`super::FileHold::by_force`]. A supervised run has its own
     /// hold ([`super::Supervised::hold`]).
     pub fn holds(mut self, file: impl Into<PathBuf>) -> Self {
         self.hold = Some(file.into());
@@ -219,7 +219,7 @@ impl Cmd {
         &self,
         program: &Path,
         piped_input: bool,
-    ) -> io::Result<(Group, Option<Teller>)> {
+    ) -> io::Result<(ChildGroup, Option<SecretWriter>)> {
         let (program, before) = match &self.sandbox {
             None => (program.as_os_str().to_owned(), Vec::new()),
             Some(sandbox) => sandbox.wrap(program.as_os_str(), self.dir.as_deref(), None)?,
@@ -247,7 +247,7 @@ impl Cmd {
         let (sandbox, runtime) = (self.sandbox.as_ref(), tokio::runtime::Handle::current());
         let group = confined(sandbox, None, move || {
             let _runtime = runtime.enter();
-            Group::start(command, sandbox.is_some_and(Sandbox::has_namespaces))
+            ChildGroup::start(command, sandbox.is_some_and(Sandbox::has_namespaces))
         })?;
         Ok((group, teller))
     }

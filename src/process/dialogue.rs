@@ -10,10 +10,10 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::group::Group;
+use super::group::ChildGroup;
 use super::output::capture;
-use super::secret::Teller;
-use super::{Captured, Cmd, Output, ProcessError};
+use super::secret::SecretWriter;
+use super::{CallOutput, Captured, Cmd, ProcessError};
 
 /// Maximum number of bytes kept of standard error.
 const COMPLAINTS: usize = 64 * 1024;
@@ -25,11 +25,11 @@ pub struct Dialogue {
     program: OsString,
     /// Time limit, and the moment when it expires.
     deadline: (Duration, Instant),
-    group: Group,
+    group: ChildGroup,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     stderr: JoinHandle<io::Result<Captured>>,
-    _teller: Option<Teller>,
+    _teller: Option<SecretWriter>,
 }
 
 impl Cmd {
@@ -104,14 +104,14 @@ impl Dialogue {
     }
 
     /// Closes standard input, waits for the program to end, and discards its remaining answers.
-    pub async fn end(mut self) -> Result<Output, ProcessError> {
+    pub async fn end(mut self) -> Result<CallOutput, ProcessError> {
         drop(self.stdin);
         let (stdout, group) = (&mut self.stdout, &mut self.group);
         let ended = async {
             tokio::io::copy(stdout, &mut tokio::io::sink()).await?;
             let status = group.wait().await?;
             let stderr = self.stderr.await.map_err(io::Error::other)??;
-            Ok(Output {
+            Ok(CallOutput {
                 code: status.code(),
                 stdout: Captured::default(),
                 stderr,

@@ -13,13 +13,13 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Running child with its group; dropping it kills both.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ChildGroup {
     pub(super) child: Child,
     id: Pid,
     has_namespaces: bool,
 }
 
-impl Group {
+impl ChildGroup {
     /// Starts a command that leads its own group; in namespaces, `bwrap` waits for the program.
     pub(super) fn start(mut command: Command, has_namespaces: bool) -> std::io::Result<Self> {
         let child = command.kill_on_drop(true).spawn()?;
@@ -70,7 +70,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ChildGroup {
     fn drop(&mut self) {
         // After the wait for the leader, its number may belong to another process.
         if self.child.id().is_some() {

@@ -48,11 +48,11 @@ pub enum HoldError {
 /// run.
 #[derive(Debug)]
 #[must_use = "the hold ends when it is dropped"]
-pub struct Hold {
+pub struct FileHold {
     file: File,
 }
 
-impl Drop for Hold {
+impl Drop for FileHold {
     /// Unlocks explicitly: a child that is just being started has a copy of the open file until it runs its program.
     /// Closing our copy would leave the lock to that child.
     fn drop(&mut self) {
@@ -62,11 +62,11 @@ impl Drop for Hold {
 
 /// Supervisor's share in a hold. It ends when the last process that inherited the open file has ended.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct HoldShare {
     _file: File,
 }
 
-impl Hold {
+impl FileHold {
     /// Takes the file exclusively and waits at most `deadline` for runs to end. Creates a missing file. The function
     /// polls the lock instead of blocking a thread: a blocked thread cannot be cancelled, and would get the lock long
     /// after the caller has given up.
@@ -183,7 +183,7 @@ fn kill_holder(pid: Pid, file: (u64, u64)) -> Option<()> {
     }
 }
 
-impl Share {
+impl HoldShare {
     /// Takes the file shared for this process and all processes it starts from now on. Fails at once if another
     /// process holds it exclusively.
     pub(super) fn take(path: &Path) -> Result<Self, HoldError> {
@@ -232,7 +232,7 @@ mod tests {
                 .holds(&path)
         };
         sh("true").output().await.unwrap();
-        drop(Hold::exclusive(&path, Duration::ZERO).await.unwrap());
+        drop(FileHold::exclusive(&path, Duration::ZERO).await.unwrap());
         // A child in its own session survives the end of the call, like a git process of a killed server.
         let survivor = "exec >/dev/null 2>&1; echo $$ >number; exec sleep 1000";
         // By default, a shell gives its background processes another input.
@@ -241,9 +241,13 @@ mod tests {
         );
         let output = sh(&script).output().await.unwrap();
         let left: i32 = output.stdout.text().trim().parse().unwrap();
-        let error = Hold::exclusive(&path, Duration::ZERO).await.unwrap_err();
+        let error = FileHold::exclusive(&path, Duration::ZERO)
+            .await
+            .unwrap_err();
         assert!(matches!(error, HoldError::Busy { .. }), "{error}");
-        let (hold, killed) = Hold::by_force(&path, Duration::from_mins(1)).await.unwrap();
+        let (hold, killed) = FileHold::by_force(&path, Duration::from_mins(1))
+            .await
+            .unwrap();
         assert_eq!(
             (
                 killed,
@@ -257,21 +261,26 @@ mod tests {
             "nothing begins meanwhile"
         );
         drop(hold);
-        assert_eq!(Hold::by_force(&path, Duration::ZERO).await.unwrap().1, 0);
+        assert_eq!(
+            FileHold::by_force(&path, Duration::ZERO).await.unwrap().1,
+            0
+        );
     }
 
     #[tokio::test]
     async fn exclusive_waits_for_shared_and_shared_refuses_exclusive() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hold");
-        let run = Share::take(&path).unwrap();
-        let second_run = Share::take(&path).unwrap();
-        let error = Hold::exclusive(&path, Duration::ZERO).await.unwrap_err();
+        let run = HoldShare::take(&path).unwrap();
+        let second_run = HoldShare::take(&path).unwrap();
+        let error = FileHold::exclusive(&path, Duration::ZERO)
+            .await
+            .unwrap_err();
         assert!(matches!(error, HoldError::Busy { .. }), "{error}");
         drop((run, second_run));
-        let server = Hold::exclusive(&path, Duration::ZERO).await.unwrap();
-        assert!(Share::take(&path).is_err());
+        let server = FileHold::exclusive(&path, Duration::ZERO).await.unwrap();
+        assert!(HoldShare::take(&path).is_err());
         drop(server);
-        assert!(Share::take(&path).is_ok());
+        assert!(HoldShare::take(&path).is_ok());
     }
 }

@@ -14,7 +14,7 @@ use super::together;
 
 /// Limits of a run; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct RunLimits {
     /// Bytes of memory that a run may have. It also limits the data of each process (`RLIMIT_DATA`).
     pub memory: Option<u64>,
     /// Number of processes and threads that a run may have. It also limits all processes of the user of the server
@@ -28,14 +28,14 @@ pub struct Limits {
 
 /// Limit that a program seems to have reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
-    /// Memory limit, see [`Limits::memory`].
+pub enum ReachedLimit {
+    /// Memory limit, see [`RunLimits::memory`].
     Memory,
-    /// Process limit, see [`Limits::processes`].
+    /// Process limit, see [`RunLimits::processes`].
     Processes,
-    /// File size limit, see [`Limits::file_size`].
+    /// File size limit, see [`RunLimits::file_size`].
     FileSize,
-    /// Processor time limit, see [`Limits::cpu`].
+    /// Processor time limit, see [`RunLimits::cpu`].
     Cpu,
 }
 
@@ -43,7 +43,7 @@ pub enum Reached {
 const SIGXCPU: i32 = 24;
 const SIGXFSZ: i32 = 25;
 
-impl Limits {
+impl RunLimits {
     /// Returns the same limits as options of `lockkeeper supervise`.
     pub(super) fn supervise_options(&self) -> Vec<OsString> {
         let numbers = [
@@ -79,15 +79,15 @@ impl Limits {
 
     /// Returns the limit that a failed program has probably reached. The evidence is the signal that ended it, or the
     /// usual error messages when the kernel refuses memory, a process or more room in a file.
-    pub fn reached(&self, signal: Option<i32>, output: &str) -> Option<Reached> {
+    pub fn reached(&self, signal: Option<i32>, output: &str) -> Option<ReachedLimit> {
         let said = |words: &[&str]| words.iter().any(|word| output.contains(word));
         if self.cpu.is_some() && (signal == Some(SIGXCPU) || said(&[together::CPU])) {
-            return Some(Reached::Cpu);
+            return Some(ReachedLimit::Cpu);
         }
         if self.file_size.is_some()
             && (signal == Some(SIGXFSZ) || said(&["file too large", "File too large"]))
         {
-            return Some(Reached::FileSize);
+            return Some(ReachedLimit::FileSize);
         }
         let no_memory = [
             together::MEMORY,
@@ -97,7 +97,7 @@ impl Limits {
             "memory exhausted",
         ];
         if self.memory.is_some() && said(&no_memory) {
-            return Some(Reached::Memory);
+            return Some(ReachedLimit::Memory);
         }
         let no_process = [
             together::PROCESSES,
@@ -107,7 +107,7 @@ impl Limits {
             "Cannot fork",
             "may need to increase max user processes",
         ];
-        (self.processes.is_some() && said(&no_process)).then_some(Reached::Processes)
+        (self.processes.is_some() && said(&no_process)).then_some(ReachedLimit::Processes)
     }
 }
 
@@ -147,35 +147,39 @@ mod tests {
 
     #[test]
     fn a_limit_is_told_by_its_signal_or_by_what_programs_say() {
-        let all = Limits {
+        let all = RunLimits {
             memory: Some(1),
             processes: Some(1),
             file_size: Some(1),
             cpu: Some(Duration::from_secs(1)),
         };
         for (signal, output, expected) in [
-            (Some(SIGXCPU), "", Some(Reached::Cpu)),
-            (Some(SIGXFSZ), "", Some(Reached::FileSize)),
-            (None, "write x: file too large", Some(Reached::FileSize)),
+            (Some(SIGXCPU), "", Some(ReachedLimit::Cpu)),
+            (Some(SIGXFSZ), "", Some(ReachedLimit::FileSize)),
+            (
+                None,
+                "write x: file too large",
+                Some(ReachedLimit::FileSize),
+            ),
             (
                 None,
                 "fatal error: runtime: cannot allocate memory",
-                Some(Reached::Memory),
+                Some(ReachedLimit::Memory),
             ),
             (
                 None,
                 "fork/exec /x: resource temporarily unavailable",
-                Some(Reached::Processes),
+                Some(ReachedLimit::Processes),
             ),
-            (Some(9), together::PROCESSES, Some(Reached::Processes)),
-            (None, together::MEMORY, Some(Reached::Memory)),
-            (None, together::CPU, Some(Reached::Cpu)),
+            (Some(9), together::PROCESSES, Some(ReachedLimit::Processes)),
+            (None, together::MEMORY, Some(ReachedLimit::Memory)),
+            (None, together::CPU, Some(ReachedLimit::Cpu)),
             (Some(9), "killed", None),
             (None, "Error: Unsupported argument", None),
         ] {
             assert_eq!(all.reached(signal, output), expected, "{signal:?} {output}");
             assert_eq!(
-                Limits::default().reached(signal, output),
+                RunLimits::default().reached(signal, output),
                 None,
                 "there is no limit: {output}"
             );

@@ -4,12 +4,12 @@
 /// becomes several. A `\r` elsewhere stays in the line. A terminal would print the following text over the preceding
 /// one, and a pull request could hide text that way. Bytes that are not UTF-8, and NUL, which PostgreSQL cannot
 /// store, are replaced.
-pub(super) struct Lines {
+pub(super) struct LineSplitter {
     line: Vec<u8>,
     max: usize,
 }
 
-impl Lines {
+impl LineSplitter {
     pub(super) fn new(max: usize) -> Self {
         Self {
             line: Vec::new(),
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     fn lines(max: usize, chunks: &[&[u8]]) -> Vec<String> {
-        let mut lines = Lines::new(max);
+        let mut lines = LineSplitter::new(max);
         let mut all: Vec<String> = chunks.iter().flat_map(|chunk| lines.push(chunk)).collect();
         all.extend(lines.finish());
         all

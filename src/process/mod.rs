@@ -16,15 +16,15 @@
 //!   supervisor then sends SIGINT to the program's group and, after the grace period, SIGKILL.
 //! - *No run without a right to run.* Where other servers may take work over, the leash carries renewals. Without a
 //!   renewal for the length of a lease, the supervisor stops the program on its own, even if the server is paused
-//!   ([`Pulse`]).
+//!   ([`LeaseHeartbeat`]).
 //! - *Nobody stays behind.* When the supervisor ends, every descendant of the program is dead.
 //! - *The hold outlives the program.* The shared lock on the hold file is released after the last descendant has
-//!   ended, even when the supervisor is killed. So [`Hold::exclusive`] proves that no old run still uses the files it
+//!   ended, even when the supervisor is killed. So [`FileHold::exclusive`] proves that no old run still uses the files it
 //!   guards.
 //! - *Output never kills.* The supervisor keeps reading the program's output after the server has ended. So SIGPIPE
 //!   or a full pipe does not end a program that saves its state after SIGINT.
 //!
-//! Each [`Cmd`] also defines the access of its child, a [`Sandbox`] that the kernel enforces, and its [`Limits`].
+//! Each [`Cmd`] also defines the access of its child, a [`Sandbox`] that the kernel enforces, and its [`RunLimits`].
 
 mod bubblewrap;
 mod cmd;
@@ -50,12 +50,12 @@ use std::time::Duration;
 
 pub use cmd::Cmd;
 pub use dialogue::Dialogue;
-pub use hold::{Hold, HoldError};
-pub use limits::{Limits, Reached};
-pub use output::{Captured, Output};
-pub use pulse::{Beat, Pulse};
-pub use run::{Exit, Line, MAX_LINE, Stream, Supervised, Supervisor};
-pub use runs::Belongs;
+pub use hold::{FileHold, HoldError};
+pub use limits::{ReachedLimit, RunLimits};
+pub use output::{CallOutput, Captured};
+pub use pulse::{LeaseHeartbeat, RenewalTime};
+pub use run::{MAX_LINE, OutputLine, OutputStream, RunExit, Supervised, Supervisor};
+pub use runs::RunMembership;
 pub use sandbox::{Kernel, Mechanism, Sandbox, is_within};
 
 /// Way in which a run ended.

@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
 use tokio::time::timeout;
 
-use super::group::Group;
+use super::group::ChildGroup;
 use super::{Cmd, ProcessError};
 
 /// Captured output of one stream.
@@ -28,14 +28,14 @@ impl Captured {
 
 /// Result of a short call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Output {
+pub struct CallOutput {
     /// Exit code; `None` when a signal ended the program.
     pub code: Option<i32>,
     pub stdout: Captured,
     pub stderr: Captured,
 }
 
-impl Output {
+impl CallOutput {
     /// Returns true if the exit code is 0.
     pub fn is_success(&self) -> bool {
         self.code == Some(0)
@@ -45,7 +45,7 @@ impl Output {
 impl Cmd {
     /// Runs the command and captures its output. An exit code other than 0 is not an error here, because its meaning
     /// depends on the caller. Dropping the future kills the process group.
-    pub async fn output(&self) -> Result<Output, ProcessError> {
+    pub async fn output(&self) -> Result<CallOutput, ProcessError> {
         let program = self.resolve()?;
         let (mut group, _teller) =
             self.start(&program, self.input.is_some())
@@ -66,7 +66,7 @@ impl Cmd {
         })
     }
 
-    async fn collect(&self, group: &mut Group) -> io::Result<Output> {
+    async fn collect(&self, group: &mut ChildGroup) -> io::Result<CallOutput> {
         let input = feed(
             group.child.stdin.take(),
             self.input.as_deref().unwrap_or_default(),
@@ -79,7 +79,7 @@ impl Cmd {
             capture(stderr, self.cap),
             input
         )?;
-        Ok(Output {
+        Ok(CallOutput {
             code: status.code(),
             stdout,
             stderr,

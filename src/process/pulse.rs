@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 /// Renewals of a server, visible to all its runs.
 #[derive(Clone, Debug)]
-pub struct Pulse {
+pub struct LeaseHeartbeat {
     /// Duration of a renewal. `None` means that no other server could take the work over, so nothing needs renewal.
     lasts: Option<Duration>,
     beats: watch::Sender<Option<Instant>>,
@@ -19,9 +19,9 @@ pub struct Pulse {
 
 /// Moment before a renewal was requested.
 #[derive(Clone, Copy, Debug)]
-pub struct Beat(Instant);
+pub struct RenewalTime(Instant);
 
-impl Pulse {
+impl LeaseHeartbeat {
     /// Creates a pulse for work that another server can take over after `lasts` without a renewal.
     pub fn every(lasts: Duration) -> Self {
         Self {
@@ -39,12 +39,12 @@ impl Pulse {
     }
 
     /// Records the moment before a renewal is requested.
-    pub fn prepare(&self) -> Beat {
-        Beat(Instant::now())
+    pub fn prepare(&self) -> RenewalTime {
+        RenewalTime(Instant::now())
     }
 
     /// Records that the renewal was granted.
-    pub fn beat(&self, beat: Beat) {
+    pub fn beat(&self, beat: RenewalTime) {
         self.beats.send_replace(Some(beat.0));
     }
 
@@ -104,16 +104,16 @@ mod tests {
 
     #[test]
     fn a_renewal_runs_out_and_the_next_one_counts_anew() {
-        let pulse = Pulse::every(Duration::from_secs(45));
+        let pulse = LeaseHeartbeat::every(Duration::from_secs(45));
         assert!(pulse.is_alive(), "nothing was renewed yet");
         let old = Instant::now()
             .checked_sub(Duration::from_secs(46))
             .expect("the machine is up for a minute");
-        pulse.beat(Beat(old));
+        pulse.beat(RenewalTime(old));
         assert!(!pulse.is_alive());
         pulse.beat(pulse.prepare());
         assert!(pulse.is_alive());
-        Pulse::unneeded().beat(Beat(old));
-        assert!(Pulse::unneeded().is_alive());
+        LeaseHeartbeat::unneeded().beat(RenewalTime(old));
+        assert!(LeaseHeartbeat::unneeded().is_alive());
     }
 }

@@ -15,11 +15,11 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::lines::Lines;
+use super::lines::LineSplitter;
 use super::runs;
-use super::secret::Teller;
+use super::secret::SecretWriter;
 use super::supervise::DRAIN;
-use super::{Cmd, Ended, ProcessError, Pulse};
+use super::{Cmd, Ended, LeaseHeartbeat, ProcessError};
 
 /// Maximum length of a line delivered in one piece, in bytes.
 pub const MAX_LINE: usize = 64 * 1024;
@@ -28,7 +28,7 @@ const MARGIN: Duration = DRAIN.saturating_add(Duration::from_secs(10));
 
 /// Source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
+pub enum OutputStream {
     /// Standard output of the program.
     Out,
     /// Standard error of the program.
@@ -40,14 +40,14 @@ pub enum Stream {
 /// Line of output, without its end. A line has at most [`MAX_LINE`] bytes (a little more where bytes had to be
 /// replaced) and never contains NUL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    pub stream: Stream,
+pub struct OutputLine {
+    pub stream: OutputStream,
     pub text: String,
 }
 
 /// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exit {
+pub struct RunExit {
     /// Exit code; 128 + n when signal n ended the program. `None` when the program was not started, or when its
     /// supervisor itself was killed.
     pub code: Option<i32>,
@@ -59,7 +59,7 @@ pub struct Exit {
     pub duration: Duration,
 }
 
-impl Exit {
+impl RunExit {
     /// Returns true if the program reported success, even if it was cancelled.
     pub fn is_success(&self) -> bool {
         self.code == Some(0)
@@ -85,7 +85,7 @@ pub struct Supervisor {
     /// Time between SIGINT and SIGKILL.
     pub grace: Duration,
     /// Right of the server to let the program run.
-    pub pulse: Pulse,
+    pub pulse: LeaseHeartbeat,
 }
 
 /// Command that will run under a supervisor.
@@ -115,7 +115,7 @@ impl Cmd {
 
 impl Supervised {
     /// Names the file that the supervisor holds (shared) until the last process of the run has ended, see
-    /// [`super::Hold`].
+    /// [`super::FileHold`].
     pub fn hold(mut self, file: impl Into<PathBuf>) -> Self {
         self.hold = Some(file.into());
         self
@@ -135,19 +135,19 @@ impl Supervised {
     }
 
     /// Runs the command to its end. Lines of one stream arrive in order. A slow receiver slows the program down, a
-    /// dropped receiver does not. After the cap of the command, one [`Stream::Notice`] is sent, and the rest is read
+    /// dropped receiver does not. After the cap of the command, one [`OutputStream::Notice`] is sent, and the rest is read
     /// and discarded. Dropping the future closes the leash: the program then ends in the same graceful way,
     /// unobserved.
     pub async fn run(
         &self,
-        lines: mpsc::Sender<Line>,
+        lines: mpsc::Sender<OutputLine>,
         cancel: &CancellationToken,
-    ) -> Result<Exit, ProcessError> {
+    ) -> Result<RunExit, ProcessError> {
         let started = Instant::now();
         // This is the last check before the program starts: the server may have been paused since it got the right to
         // start it.
         if cancel.is_cancelled() || !self.supervisor.pulse.is_alive() {
-            return Ok(Exit {
+            return Ok(RunExit {
                 code: None,
                 signal: None,
                 how: Ended::Cancelled,
@@ -164,19 +164,19 @@ impl Supervised {
         let out = async {
             match (stdout, &self.stdout, self.stdout_limit) {
                 (Some(stdout), Some(file), Some(limit)) => save(stdout, file, limit).await,
-                (Some(stdout), _, _) => sink.pump(stdout, Stream::Out).await,
+                (Some(stdout), _, _) => sink.pump(stdout, OutputStream::Out).await,
                 (None, _, _) => Ok(()),
             }
         };
-        let pumps = async { tokio::try_join!(out, sink.pump(stderr, Stream::Err)) };
+        let pumps = async { tokio::try_join!(out, sink.pump(stderr, OutputStream::Err)) };
         let pumps = async { pumps.await.map_err(|source| self.lost(source)) };
         let ((status, how), _) = tokio::try_join!(self.follow(child, leash, cancel), pumps)?;
-        Ok(Exit::new(status, how, started.elapsed()))
+        Ok(RunExit::new(status, how, started.elapsed()))
     }
 
     /// Starts the supervisor. The child can read its secret while the caller keeps the second value. The supervisor
     /// passes the descriptor on, like all descriptors that it inherits.
-    fn start(&self) -> Result<(Child, Option<Teller>), ProcessError> {
+    fn start(&self) -> Result<(Child, Option<SecretWriter>), ProcessError> {
         let program = self.cmd.resolve()?;
         let mut command = self.cmd.prepare(&self.supervisor.exe);
         command
@@ -309,14 +309,18 @@ async fn save(mut pipe: impl AsyncRead + Unpin, file: &Path, limit: u64) -> std:
 
 /// Destination of both streams of a run.
 struct Sink {
-    lines: mpsc::Sender<Line>,
+    lines: mpsc::Sender<OutputLine>,
     cap: usize,
     used: AtomicUsize,
 }
 
 impl Sink {
-    async fn pump(&self, mut pipe: impl AsyncRead + Unpin, stream: Stream) -> std::io::Result<()> {
-        let mut lines = Lines::new(MAX_LINE);
+    async fn pump(
+        &self,
+        mut pipe: impl AsyncRead + Unpin,
+        stream: OutputStream,
+    ) -> std::io::Result<()> {
+        let mut lines = LineSplitter::new(MAX_LINE);
         let mut buffer = vec![0; 16 * 1024];
         loop {
             let n = pipe.read(&mut buffer).await?;
@@ -329,20 +333,20 @@ impl Sink {
         Ok(())
     }
 
-    async fn deliver(&self, stream: Stream, lines: impl IntoIterator<Item = String>) {
+    async fn deliver(&self, stream: OutputStream, lines: impl IntoIterator<Item = String>) {
         for text in lines {
             let size = text.len() + 1;
             let before = self.used.fetch_add(size, Ordering::Relaxed);
             let line = if before + size <= self.cap {
-                Line { stream, text }
+                OutputLine { stream, text }
             } else if before <= self.cap {
                 // Only one line can cross the cap, so the notice appears once.
                 let text = format!(
                     "The output is longer than {} bytes. The rest is not stored.",
                     self.cap
                 );
-                Line {
-                    stream: Stream::Notice,
+                OutputLine {
+                    stream: OutputStream::Notice,
                     text,
                 }
             } else {

@@ -16,7 +16,7 @@ use tokio::process::Child;
 
 /// Relation of a process to runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Belongs {
+pub enum RunMembership {
     /// The process belongs to a run.
     ToRun,
     /// The process certainly does not belong to a run.
@@ -53,30 +53,30 @@ pub fn any() -> bool {
     let me = Pid::this().as_raw();
     // Supervisors whose end nobody waits for are removed here.
     supervisors.retain(|id| {
-        Process::read(*id).is_ok_and(|process| process.parent == me && !process.has_ended)
+        ListedProcess::read(*id).is_ok_and(|process| process.parent == me && !process.has_ended)
     });
     !supervisors.is_empty()
 }
 
 /// Determines from the ancestors of a process whether it belongs to a run.
-pub fn belongs(id: i32) -> Belongs {
+pub fn belongs(id: i32) -> RunMembership {
     let me = Pid::this().as_raw();
     let (mut at, mut younger) = (id, u64::MAX);
     loop {
         if supervisors().contains(&at) {
-            return Belongs::ToRun;
+            return RunMembership::ToRun;
         }
         if at == me || at == 0 {
-            return Belongs::Elsewhere;
+            return RunMembership::Elsewhere;
         }
-        let process = match Process::read(at) {
+        let process = match ListedProcess::read(at) {
             Ok(process) => process,
-            Err(Unread::Hidden) => return Belongs::Elsewhere,
-            Err(Unread::Gone) => return Belongs::Unknown,
+            Err(UnreadProcess::Hidden) => return RunMembership::Elsewhere,
+            Err(UnreadProcess::Gone) => return RunMembership::Unknown,
         };
         // The number belonged to the real ancestor a moment ago.
         if process.began > younger {
-            return Belongs::Unknown;
+            return RunMembership::Unknown;
         }
         (at, younger) = (process.parent, process.began);
     }
@@ -84,7 +84,7 @@ pub fn belongs(id: i32) -> Belongs {
 
 /// Process as listed in `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Process {
+struct ListedProcess {
     parent: i32,
     /// Start time in ticks since the start of the machine.
     began: u64,
@@ -92,27 +92,27 @@ struct Process {
     has_ended: bool,
 }
 
-enum Unread {
+enum UnreadProcess {
     Gone,
     /// The process belongs to another user, and the system hides those.
     Hidden,
 }
 
-impl Process {
-    fn read(id: i32) -> Result<Self, Unread> {
+impl ListedProcess {
+    fn read(id: i32) -> Result<Self, UnreadProcess> {
         match std::fs::read_to_string(PathBuf::from(format!("/proc/{id}/stat"))) {
-            Ok(text) => Self::parse(&text).ok_or(Unread::Gone),
+            Ok(text) => Self::parse(&text).ok_or(UnreadProcess::Gone),
             Err(error)
                 if error.kind() == ErrorKind::NotFound
                     || error.kind() == ErrorKind::PermissionDenied =>
             {
                 Err(if kill(Pid::from_raw(id), None) == Err(Errno::EPERM) {
-                    Unread::Hidden
+                    UnreadProcess::Hidden
                 } else {
-                    Unread::Gone
+                    UnreadProcess::Gone
                 })
             }
-            Err(_) => Err(Unread::Gone),
+            Err(_) => Err(UnreadProcess::Gone),
         }
     }
 
@@ -143,25 +143,25 @@ mod tests {
     #[test]
     fn the_line_of_a_process_is_read_whatever_its_name_is() {
         let fields = "S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 10 11";
-        let process = Process {
+        let process = ListedProcess {
             parent: 7,
             began: 98765,
             has_ended: false,
         };
         for name in ["sh", "a b", ") S 1 (", ""] {
             assert_eq!(
-                Process::parse(&format!("42 ({name}) {fields}\n")),
+                ListedProcess::parse(&format!("42 ({name}) {fields}\n")),
                 Some(process),
                 "{name}"
             );
         }
         assert_eq!(
-            Process::parse(&format!("42 (sh) {}", fields.replacen('S', "Z", 1)))
+            ListedProcess::parse(&format!("42 (sh) {}", fields.replacen('S', "Z", 1)))
                 .map(|p| p.has_ended),
             Some(true)
         );
         for bad in ["", "42 (sh", "42 (sh) S", "42 (sh) S x 1"] {
-            assert_eq!(Process::parse(bad), None, "{bad}");
+            assert_eq!(ListedProcess::parse(bad), None, "{bad}");
         }
     }
 
@@ -174,7 +174,11 @@ mod tests {
         let me = Pid::this().as_raw();
         assert_eq!(
             (belongs(me), belongs(1), belongs(i32::MAX)),
-            (Belongs::Elsewhere, Belongs::Elsewhere, Belongs::Unknown)
+            (
+                RunMembership::Elsewhere,
+                RunMembership::Elsewhere,
+                RunMembership::Unknown
+            )
         );
         let start = || {
             let mut shell = tokio::process::Command::new("sh");
@@ -194,18 +198,18 @@ mod tests {
         let (parent, child_of_other) = family(&mut other).await;
         assert_eq!(
             (belongs(parent), belongs(child_of_other)),
-            (Belongs::Elsewhere, Belongs::Elsewhere)
+            (RunMembership::Elsewhere, RunMembership::Elsewhere)
         );
         let mut supervisor = super::start(start).unwrap();
         let (parent, child) = family(&mut supervisor).await;
         assert_eq!(
             (belongs(parent), belongs(child)),
-            (Belongs::ToRun, Belongs::ToRun)
+            (RunMembership::ToRun, RunMembership::ToRun)
         );
         assert!(any() && supervisors().contains(&parent));
         // The supervisor ends, and the code that started it reports nothing.
         kill(Pid::from_raw(parent), Signal::SIGKILL).unwrap();
-        while Process::read(parent).is_ok_and(|process| !process.has_ended) {
+        while ListedProcess::read(parent).is_ok_and(|process| !process.has_ended) {
             tokio::task::yield_now().await;
         }
         any();

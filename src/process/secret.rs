@@ -28,7 +28,7 @@ const QUESTION: usize = 16;
 
 /// Task that answers the child while this value is kept.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(super) struct SecretWriter {
     _task: AbortOnDropHandle<()>,
 }
 
@@ -44,7 +44,7 @@ impl Cmd {
     }
 
     /// Creates the descriptor for the command that is about to start, if there is a secret.
-    pub(super) fn secret_for_child(&self) -> io::Result<Option<(FdMapping, Teller)>> {
+    pub(super) fn secret_for_child(&self) -> io::Result<Option<(FdMapping, SecretWriter)>> {
         let Some(secret) = self.secret.clone() else {
             return Ok(None);
         };
@@ -58,7 +58,7 @@ impl Cmd {
         let task = tokio::spawn(async move { tell(&ours, &secret).await });
         Ok(Some((
             mapping,
-            Teller {
+            SecretWriter {
                 _task: AbortOnDropHandle::new(task),
             },
         )))

@@ -36,10 +36,10 @@ use nix::unistd::{Pid, getpgid, getppid, setpgid, setsid};
 use serde::Deserialize;
 
 use super::group::children;
-use super::hold::{HoldError, Share};
+use super::hold::{HoldError, HoldShare};
 use super::limits::first_to_go;
 use super::sandbox::confined;
-use super::{Limits, Sandbox, together};
+use super::{RunLimits, Sandbox, together};
 use crate::model::RunUser;
 
 /// Time that the output may take to be passed on after the last process has ended.
@@ -51,7 +51,7 @@ const NOT_STARTED: u8 = 130;
 
 /// Program to run, and the rules for ending it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct SupervisedProgram {
     /// Time between SIGINT and SIGKILL.
     pub grace: Duration,
     /// Time that the program may run before the first renewal; `None` sets no limit.
@@ -61,7 +61,7 @@ pub struct Order {
     /// Paths that the program may use; with `None` it may use all paths of the supervisor.
     pub sandbox: Option<Sandbox>,
     /// Resource limits of the program.
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// User of the program; `None` selects the user of the supervisor.
     pub user: Option<RunUser>,
     pub program: OsString,
@@ -102,15 +102,15 @@ fn os<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> SuperviseErr
 
 /// Runs the program to its end and returns the exit code to pass on: the program's own, or 128 + n for signal n. Must
 /// be called on the main thread, because orphans are handed to that thread.
-pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
+pub fn supervise(order: &SupervisedProgram) -> Result<u8, SuperviseError> {
     disregard_signals().map_err(os("catch signals"))?;
     leave_terminal().map_err(os("leave the terminal"))?;
-    let hold = order.hold.as_deref().map(Share::take).transpose()?;
+    let hold = order.hold.as_deref().map(HoldShare::take).transpose()?;
     if leash_is_gone().map_err(os("check standard input"))? {
         return Ok(NOT_STARTED);
     }
     set_child_subreaper(true).map_err(os("adopt orphans"))?;
-    let group = Arc::new(Group::default());
+    let group = Arc::new(ProcessGroup::default());
     // Threads are started before the program: the program's limits apply to this process too, and must not prevent a
     // thread.
     watch_leash(Arc::clone(&group), order.grace, order.lease).map_err(os("start a thread"))?;
@@ -187,7 +187,11 @@ struct Started {
 
 /// Starts the program on a thread with the restrictions of the sandbox. So the supervisor stays outside the sandbox,
 /// and processes inside cannot signal it. The supervisor stays the user of the server for the same reason.
-fn start(order: &Order, stdout: PipeWriter, stderr: PipeWriter) -> Result<Started, SuperviseError> {
+fn start(
+    order: &SupervisedProgram,
+    stdout: PipeWriter,
+    stderr: PipeWriter,
+) -> Result<Started, SuperviseError> {
     let failed = |source| SuperviseError::Start {
         program: order.program.clone(),
         source,
@@ -239,7 +243,7 @@ impl Started {
 fn command(
     program: &OsStr,
     before: &[OsString],
-    order: &Order,
+    order: &SupervisedProgram,
     stdout: PipeWriter,
     stderr: PipeWriter,
 ) -> Command {
@@ -249,7 +253,7 @@ fn command(
     command
 }
 
-fn spawn(mut command: Command, order: &Order) -> io::Result<Pid> {
+fn spawn(mut command: Command, order: &SupervisedProgram) -> io::Result<Pid> {
     order.limits.set()?;
     let child = command.spawn()?;
     Ok(Pid::from_raw(
@@ -259,7 +263,7 @@ fn spawn(mut command: Command, order: &Order) -> io::Result<Pid> {
 
 /// Information that `bwrap` prints about itself.
 #[derive(Deserialize)]
-struct Info {
+struct SandboxInfo {
     /// First process of the namespace, which leads the group of the program.
     #[serde(rename = "child-pid")]
     first: i32,
@@ -267,7 +271,7 @@ struct Info {
 
 /// Waits until the program is in its group. If `bwrap` ends before that, returns the group of `bwrap`.
 fn group_within(bwrap: Pid, info: PipeReader) -> Pid {
-    let Ok(Info { first }) = serde_json::from_reader(info) else {
+    let Ok(SandboxInfo { first }) = serde_json::from_reader(info) else {
         return bwrap;
     };
     let first = Pid::from_raw(first);
@@ -293,12 +297,12 @@ fn leads_a_group(leader: Pid) -> bool {
 
 /// Process group of the program, and whether it may be signalled.
 #[derive(Default)]
-struct Group {
-    state: Mutex<State>,
+struct ProcessGroup {
+    state: Mutex<SupervisorState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SupervisorState {
     /// Group of the program; `None` before the program was started.
     id: Option<Pid>,
     interrupted: bool,
@@ -306,7 +310,7 @@ struct State {
     over: bool,
 }
 
-impl State {
+impl SupervisorState {
     fn signal(&self, signal: Signal) {
         if let Some(id) = self.id.filter(|_| !self.over) {
             killpg(id, signal).ok();
@@ -314,8 +318,8 @@ impl State {
     }
 }
 
-impl Group {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ProcessGroup {
+    fn state(&self) -> MutexGuard<'_, SupervisorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -368,11 +372,11 @@ impl Group {
 
 /// Run as seen by the watch of its limits.
 struct Run {
-    group: Arc<Group>,
+    group: Arc<ProcessGroup>,
     grace: Duration,
 }
 
-impl together::Ends for Run {
+impl together::EndRun for Run {
     fn at_once(&self) {
         self.group.kill();
     }
@@ -384,7 +388,11 @@ impl together::Ends for Run {
     }
 }
 
-fn watch_leash(group: Arc<Group>, grace: Duration, lease: Option<Duration>) -> io::Result<()> {
+fn watch_leash(
+    group: Arc<ProcessGroup>,
+    grace: Duration,
+    lease: Option<Duration>,
+) -> io::Result<()> {
     let (renewals, heard) = mpsc::channel();
     thread::Builder::new().spawn(move || read_leash(&renewals))?;
     thread::Builder::new().spawn(move || {

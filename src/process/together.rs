@@ -16,7 +16,7 @@ use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
 use rustix::param::{clock_ticks_per_second, page_size};
 
-use super::Limits;
+use super::RunLimits;
 
 /// Interval between two counts.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub(super) const PROCESSES: &str = "this run has more processes and threads than
 pub(super) const CPU: &str = "the processes of this run used more processor time than allowed";
 
 /// Ways to end a run.
-pub(super) trait Ends: Send + 'static {
+pub(super) trait EndRun: Send + 'static {
     /// Ends the run at once.
     fn at_once(&self);
     /// Ends the run after it had time to clean up.
@@ -38,7 +38,7 @@ pub(super) trait Ends: Send + 'static {
 
 /// Watches the descendants of this process from now on. Too much memory ends the largest process, as the kernel does
 /// for a control group: a tool can still save its state after one of its providers was killed.
-pub(super) fn watch(limits: Limits, run: impl Ends) -> io::Result<()> {
+pub(super) fn watch(limits: RunLimits, run: impl EndRun) -> io::Result<()> {
     if limits.memory.is_none() && limits.processes.is_none() && limits.cpu.is_none() {
         return Ok(());
     }
@@ -48,7 +48,7 @@ pub(super) fn watch(limits: Limits, run: impl Ends) -> io::Result<()> {
             let mut has_said = false;
             loop {
                 thread::sleep(LOOK_EVERY);
-                let Ok(used) = Used::by_descendants() else {
+                let Ok(used) = UsedResources::by_descendants() else {
                     return;
                 };
                 if limits.processes.is_some_and(|most| used.tasks > most) {
@@ -84,7 +84,7 @@ fn say(what: &str) {
 
 /// Resources that processes use.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Used {
+struct UsedResources {
     /// Bytes of memory that are shared with no file.
     memory: u64,
     /// Number of processes and threads.
@@ -95,7 +95,7 @@ struct Used {
     largest: Option<(u64, Pid)>,
 }
 
-impl Used {
+impl UsedResources {
     fn by_descendants() -> io::Result<Self> {
         let own = i32::try_from(std::process::id()).map_err(io::Error::other)?;
         let mut used = Self {
@@ -107,14 +107,14 @@ impl Used {
             let read = |file: &str| {
                 std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
             };
-            if let Some(process) = Process::parse(&read("stat")) {
+            if let Some(process) = ProcessStat::parse(&read("stat")) {
                 used.add(pid, memory(&read("statm")), process);
             }
         }
         Ok(used)
     }
 
-    fn add(&mut self, pid: i32, memory: u64, process: Process) {
+    fn add(&mut self, pid: i32, memory: u64, process: ProcessStat) {
         self.memory += memory;
         self.tasks += process.threads;
         self.cpu += process.cpu;
@@ -133,12 +133,12 @@ fn of_ended_children() -> io::Result<Duration> {
 
 /// Fields of a line of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Process {
+struct ProcessStat {
     threads: u64,
     cpu: Duration,
 }
 
-impl Process {
+impl ProcessStat {
     /// Parses a line. The name of the program is in parentheses and may contain anything; numbers follow the last
     /// parenthesis.
     fn parse(stat: &str) -> Option<Self> {
@@ -212,19 +212,19 @@ mod tests {
     #[test]
     fn a_name_of_a_program_says_nothing_about_its_numbers() {
         let rest = "S 7 3 3 0 -1 0 0 0 0 0 100 50 25 25 20 0 4 0 0 0 0";
-        let expected = Process {
+        let expected = ProcessStat {
             threads: 4,
             cpu: Duration::from_secs(2),
         };
         for name in ["sh", "a b", ") R 1 1", "((", ""] {
             assert_eq!(
-                Process::parse(&format!("12 ({name}) {rest}")).as_ref(),
+                ProcessStat::parse(&format!("12 ({name}) {rest}")).as_ref(),
                 Some(&expected),
                 "{name}"
             );
         }
         for broken in ["", "12 (sh", "12 (sh) S", "12 (sh) S x"] {
-            assert_eq!(Process::parse(broken), None, "{broken}");
+            assert_eq!(ProcessStat::parse(broken), None, "{broken}");
         }
     }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::worker::Attempt;
+use super::worker::RunningJob;
 use crate::store::{LeaseLost, NewJob};
 use crate::vcs::ForgeError;
 
@@ -37,7 +37,7 @@ pub trait Job<C: Sync>: Serialize + DeserializeOwned + Send + Sync + 'static {
     }
 
     /// Does the work of the job.
-    async fn run(&self, ctx: &C, attempt: &Attempt) -> Result<(), JobError>;
+    async fn run(&self, ctx: &C, attempt: &RunningJob) -> Result<(), JobError>;
 
     /// Reports the failure of the last attempt to the people who wait for the job.
     async fn gave_up(&self, ctx: &C, error: &JobError) -> anyhow::Result<()>;
@@ -124,7 +124,7 @@ impl From<ForgeError> for JobError {
 /// The server stopped during a job more often than allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("the server stopped during the job {times} times; the job may be the cause")]
-pub struct CutOff {
+pub struct TooManyInterruptions {
     /// Number of interrupted attempts.
     pub times: i64,
 }

@@ -6,9 +6,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::worker::Running;
-use super::{LEASE, Nudge};
+use super::{LEASE, WakeUp};
 use crate::clock::Clock;
-use crate::process::Pulse;
+use crate::process::LeaseHeartbeat;
 use crate::store::{Presence, ReplicaId, Store};
 
 /// Keeper of the leases of one replica. Each renewal also says that the replica is alive.
@@ -17,7 +17,7 @@ pub struct LeaseKeeper {
     clock: Arc<dyn Clock>,
     replica: ReplicaId,
     running: Running,
-    pulse: Pulse,
+    pulse: LeaseHeartbeat,
     closing: CancellationToken,
 }
 
@@ -28,7 +28,7 @@ impl LeaseKeeper {
         clock: Arc<dyn Clock>,
         replica: ReplicaId,
         running: Running,
-        pulse: Pulse,
+        pulse: LeaseHeartbeat,
         closing: CancellationToken,
     ) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl LeaseKeeper {
 pub async fn requeue_orphans(
     store: &Store,
     clock: &dyn Clock,
-    nudge: &Nudge,
+    nudge: &WakeUp,
 ) -> Result<u64, sqlx::Error> {
     let orphans = store.job_requeue_orphans(clock.now()).await?;
     store.replica_end_leases().await?;

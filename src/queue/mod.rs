@@ -15,11 +15,11 @@ mod nudge;
 mod pool;
 mod worker;
 
-pub use job::{CutOff, Job, JobError, backoff};
+pub use job::{Job, JobError, TooManyInterruptions, backoff};
 pub use keeper::{LeaseKeeper, requeue_orphans};
-pub use nudge::{Nudge, Nudges};
-pub use pool::{Place, Pool};
-pub use worker::{Attempt, Kinds, Runner, Running, Tick, Worker};
+pub use nudge::{WakeUp, WakeUps};
+pub use pool::{RunPermit, RunPool};
+pub use worker::{Kinds, Runner, Running, RunningJob, Tick, Worker};
 
 use std::time::Duration;
 

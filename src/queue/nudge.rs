@@ -7,31 +7,31 @@ use tokio::sync::watch;
 
 /// Sender of nudges: wakes the workers of this process, because the queue may have work.
 #[derive(Clone, Debug)]
-pub struct Nudge(Arc<watch::Sender<()>>);
+pub struct WakeUp(Arc<watch::Sender<()>>);
 
 /// Receiver of the nudges of this process. A nudge that arrives while nobody waits is kept for the next wait.
 #[derive(Debug)]
-pub struct Nudges(watch::Receiver<()>);
+pub struct WakeUps(watch::Receiver<()>);
 
-impl Default for Nudge {
+impl Default for WakeUp {
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(())))
     }
 }
 
-impl Nudge {
+impl WakeUp {
     /// Wakes all workers that listen.
     pub fn nudge(&self) {
         self.0.send_replace(());
     }
 
     /// Returns a receiver of every nudge from now on.
-    pub fn listen(&self) -> Nudges {
-        Nudges(self.0.subscribe())
+    pub fn listen(&self) -> WakeUps {
+        WakeUps(self.0.subscribe())
     }
 }
 
-impl Nudges {
+impl WakeUps {
     /// Waits for a nudge, unless one arrived since the last call.
     pub async fn heard(&mut self) {
         if self.0.changed().await.is_err() {
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_nudge_that_nobody_waits_for_is_heard_once_by_everybody() {
-        let nudge = Nudge::default();
+        let nudge = WakeUp::default();
         let (mut first, mut second) = (nudge.listen(), nudge.listen());
         nudge.nudge();
         nudge.nudge();

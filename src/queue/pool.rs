@@ -19,26 +19,26 @@ use crate::model::{PullRef, RepoId, RunKind};
 
 /// The permits for runs of one process.
 #[derive(Clone, Debug)]
-pub struct Pool(Arc<Mutex<Inner>>);
+pub struct RunPool(Arc<Mutex<PoolInner>>);
 
 #[derive(Debug)]
-struct Inner {
-    row: Row,
-    calls: HashMap<Ticket, oneshot::Sender<()>>,
+struct PoolInner {
+    row: PoolQueue,
+    calls: HashMap<ApplicantNumber, oneshot::Sender<()>>,
 }
 
 /// The right to run something. Dropping the value releases it.
 #[derive(Debug)]
-pub struct Place {
-    pool: Pool,
-    ticket: Ticket,
+pub struct RunPermit {
+    pool: RunPool,
+    ticket: ApplicantNumber,
 }
 
-impl Pool {
+impl RunPool {
     /// Creates a pool with the number of permits in all and the limit for one repository.
     pub fn new(places: usize, per_repo: usize) -> Self {
-        Self(Arc::new(Mutex::new(Inner {
-            row: Row::new(places, per_repo),
+        Self(Arc::new(Mutex::new(PoolInner {
+            row: PoolQueue::new(places, per_repo),
             calls: HashMap::new(),
         })))
     }
@@ -50,14 +50,14 @@ impl Pool {
     }
 
     /// Waits for a permit. Dropping the future leaves the queue.
-    pub async fn place(&self, kind: RunKind, pull: &PullRef) -> Place {
+    pub async fn place(&self, kind: RunKind, pull: &PullRef) -> RunPermit {
         let (call, called) = oneshot::channel();
         let place = {
             let mut inner = self.inner();
             let ticket = inner.row.enter(kind, pull);
             inner.calls.insert(ticket, call);
             inner.call_up();
-            Place {
+            RunPermit {
                 pool: self.clone(),
                 ticket,
             }
@@ -67,12 +67,12 @@ impl Pool {
         place
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, PoolInner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl PoolInner {
     fn call_up(&mut self) {
         while let Some(ticket) = self.row.serve() {
             if let Some(call) = self.calls.remove(&ticket) {
@@ -83,7 +83,7 @@ impl Inner {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunPermit {
     fn drop(&mut self) {
         let mut inner = self.pool.inner();
         inner.calls.remove(&self.ticket);
@@ -94,32 +94,32 @@ impl Drop for Place {
 
 /// Number of one applicant. Later applicants have higher numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Ticket(u64);
+struct ApplicantNumber(u64);
 
 /// Order of service: the smallest goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
+struct ServiceOrder {
     /// True for a plan.
     can_wait: bool,
     round: u64,
-    ticket: Ticket,
+    ticket: ApplicantNumber,
 }
 
 /// Queue of applicants and holders of permits: the rules, without time and tasks.
 #[derive(Debug)]
-struct Row {
+struct PoolQueue {
     places: usize,
     per_repo: usize,
     next: u64,
     /// Round that is being served, for urgent runs and for plans.
     served: [u64; 2],
-    waiting: BTreeMap<Turn, PullRef>,
-    turns: HashMap<Ticket, Turn>,
-    placed: HashMap<Ticket, RepoId>,
+    waiting: BTreeMap<ServiceOrder, PullRef>,
+    turns: HashMap<ApplicantNumber, ServiceOrder>,
+    placed: HashMap<ApplicantNumber, RepoId>,
     of_repo: HashMap<RepoId, usize>,
 }
 
-impl Row {
+impl PoolQueue {
     fn new(places: usize, per_repo: usize) -> Self {
         Self {
             places,
@@ -134,7 +134,7 @@ impl Row {
     }
 
     /// Adds an applicant to the queue.
-    fn enter(&mut self, kind: RunKind, pull: &PullRef) -> Ticket {
+    fn enter(&mut self, kind: RunKind, pull: &PullRef) -> ApplicantNumber {
         let can_wait = kind == RunKind::Plan;
         let before = self
             .waiting
@@ -143,9 +143,9 @@ impl Row {
         let last = before.map(|(turn, _)| turn.round).max();
         let served = self.served[usize::from(can_wait)];
         let round = last.unwrap_or(0).max(served) + 1;
-        let ticket = Ticket(self.next);
+        let ticket = ApplicantNumber(self.next);
         self.next += 1;
-        let turn = Turn {
+        let turn = ServiceOrder {
             can_wait,
             round,
             ticket,
@@ -156,7 +156,7 @@ impl Row {
     }
 
     /// Grants the next applicant a permit, if one is free and somebody may have it.
-    fn serve(&mut self) -> Option<Ticket> {
+    fn serve(&mut self) -> Option<ApplicantNumber> {
         if self.placed.len() >= self.places {
             return None;
         }
@@ -181,7 +181,7 @@ impl Row {
     }
 
     /// Removes an applicant that stopped waiting or releases its permit.
-    fn leave(&mut self, ticket: Ticket) {
+    fn leave(&mut self, ticket: ApplicantNumber) {
         if let Some(turn) = self.turns.remove(&ticket) {
             self.waiting.remove(&turn);
         }
@@ -214,7 +214,7 @@ mod tests {
     }
 
     /// Returns the order of service when every permit is released at once.
-    fn served(row: &mut Row, count: usize) -> Vec<Ticket> {
+    fn served(row: &mut PoolQueue, count: usize) -> Vec<ApplicantNumber> {
         let mut order = Vec::new();
         for _ in 0..count {
             let Some(ticket) = row.serve() else { break };
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_pull_with_one_project_goes_before_the_rest_of_a_pull_with_five_hundred() {
-        let mut row = Row::new(1, 1);
+        let mut row = PoolQueue::new(1, 1);
         for _ in 0..500 {
             row.enter(RunKind::Plan, &pull(1, 1));
         }
@@ -240,8 +240,8 @@ mod tests {
 
     #[test]
     fn a_pull_with_many_projects_is_not_starved_by_many_small_ones() {
-        let mut row = Row::new(1, 1);
-        let many: Vec<Ticket> = (0..3)
+        let mut row = PoolQueue::new(1, 1);
+        let many: Vec<ApplicantNumber> = (0..3)
             .map(|_| row.enter(RunKind::Plan, &pull(1, 1)))
             .collect();
         let mut order = Vec::new();
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn applies_go_first_and_a_full_repository_lets_others_pass() {
-        let mut row = Row::new(3, 1);
+        let mut row = PoolQueue::new(3, 1);
         let plan = row.enter(RunKind::Plan, &pull(1, 1));
         let apply = row.enter(RunKind::Apply, &pull(1, 2));
         let elsewhere = row.enter(RunKind::Plan, &pull(2, 1));
@@ -272,7 +272,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_is_handed_on_and_a_dropped_wait_leaves_the_row() {
-        let (pool, one, two) = (Pool::new(1, 1), pull(1, 1), pull(2, 2));
+        let (pool, one, two) = (RunPool::new(1, 1), pull(1, 1), pull(2, 2));
         let first = pool.place(RunKind::Plan, &pull(1, 1)).await;
         let mut second = Box::pin(pool.place(RunKind::Plan, &one));
         let mut third = Box::pin(pool.place(RunKind::Plan, &two));
@@ -320,8 +320,8 @@ mod tests {
         fn limits_hold_no_place_lies_idle_and_who_leaves_is_forgotten(
             places in 1usize..5, per_repo in 1usize..4, moves in moves(),
         ) {
-            let mut row = Row::new(places, per_repo);
-            let mut present: BTreeMap<Ticket, RepoId> = BTreeMap::new();
+            let mut row = PoolQueue::new(places, per_repo);
+            let mut present: BTreeMap<ApplicantNumber, RepoId> = BTreeMap::new();
             for step in moves {
                 match step {
                     Move::Enter(apply, repo, number) => {
@@ -350,7 +350,7 @@ mod tests {
         fn whoever_waits_is_served_after_two_places_per_pull_beside_it(
             before in prop::collection::vec(0i64..6, 0..200), after in prop::collection::vec(0i64..6, 0..200), warm in 0usize..100,
         ) {
-            let mut row = Row::new(1, 1);
+            let mut row = PoolQueue::new(1, 1);
             for number in before {
                 row.enter(RunKind::Plan, &pull(1, number));
             }

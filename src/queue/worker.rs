@@ -9,19 +9,19 @@ use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error, info_span, warn};
 
-use super::job::{CutOff, JobError, backoff};
-use super::{LEASE, Nudge};
+use super::job::{JobError, TooManyInterruptions, backoff};
+use super::{LEASE, WakeUp};
 use crate::clock::Clock;
 use crate::model::JobId;
-use crate::process::Pulse;
-use crate::store::{Finish, JobLease, Store};
+use crate::process::LeaseHeartbeat;
+use crate::store::{JobFinish, JobLease, Store};
 
 /// Number of attempts after which a job that panics fails for good.
 const ATTEMPTS_AT_A_PANIC: i64 = 6;
 
 /// A claimed job at work, with the token that tells it to stop.
 #[derive(Clone, Debug)]
-pub struct Attempt {
+pub struct RunningJob {
     /// Lease of the claimed job.
     pub lease: JobLease,
     /// Token that is cancelled when the lease is lost.
@@ -32,10 +32,10 @@ pub struct Attempt {
 #[async_trait]
 pub trait Runner: Send + Sync + 'static {
     /// Does the work of one job.
-    async fn run(&self, attempt: &Attempt) -> Result<(), JobError>;
+    async fn run(&self, attempt: &RunningJob) -> Result<(), JobError>;
 
     /// Reports a job that failed for good to the people who wait for it. `attempt` was its last one.
-    async fn gave_up(&self, attempt: &Attempt, error: &JobError) -> anyhow::Result<()>;
+    async fn gave_up(&self, attempt: &RunningJob, error: &JobError) -> anyhow::Result<()>;
 
     /// Returns the maximum number of attempts for a job of this kind.
     fn max_attempts(&self, kind: &str) -> i64;
@@ -48,12 +48,12 @@ pub trait Runner: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct Running {
     jobs: Arc<Mutex<HashMap<JobId, CancellationToken>>>,
-    pulse: Pulse,
+    pulse: LeaseHeartbeat,
 }
 
 impl Running {
     /// Creates an empty list for a replica that may run jobs while the pulse is alive.
-    pub fn new(pulse: Pulse) -> Self {
+    pub fn new(pulse: LeaseHeartbeat) -> Self {
         Self {
             jobs: Arc::default(),
             pulse,
@@ -150,7 +150,7 @@ pub struct Worker<R> {
     most_of_a_share: i64,
     least_priority: i64,
     running: Running,
-    nudge: Nudge,
+    nudge: WakeUp,
 }
 
 impl<R: Runner> Worker<R> {
@@ -162,7 +162,7 @@ impl<R: Runner> Worker<R> {
         holder: String,
         kinds: Kinds,
         running: Running,
-        nudge: Nudge,
+        nudge: WakeUp,
     ) -> Self {
         Self {
             store,
@@ -229,7 +229,7 @@ impl<R: Runner> Worker<R> {
     }
 
     async fn work(&self, lease: JobLease) -> Result<(), sqlx::Error> {
-        let attempt = Attempt {
+        let attempt = RunningJob {
             lost: self.running.enter(lease.id),
             lease,
         };
@@ -242,11 +242,11 @@ impl<R: Runner> Worker<R> {
         }
         let result = result.unwrap_or_else(|panic| Err(after_panic(&*panic, &attempt.lease)));
         let finish = match result {
-            Err(error) if error.is_lease_lost() => Finish::LeaseLost,
+            Err(error) if error.is_lease_lost() => JobFinish::LeaseLost,
             Ok(()) => self.store.job_finish(&attempt.lease).await?,
             Err(error) => self.after_error(&attempt, error).await?,
         };
-        if finish == Finish::LeaseLost {
+        if finish == JobFinish::LeaseLost {
             warn!("Another replica took over the job during its work");
         }
         Ok(())
@@ -260,8 +260,8 @@ impl<R: Runner> Worker<R> {
             .job_retry(lease, self.clock.now(), "could not renew the lease in time")
             .await?;
         match again {
-            Finish::LeaseLost => warn!("Lost the lease of the job; its result is not written"),
-            Finish::Recorded => {
+            JobFinish::LeaseLost => warn!("Lost the lease of the job; its result is not written"),
+            JobFinish::Recorded => {
                 warn!("Could not renew the lease of the job in time; the job is started again");
             }
         }
@@ -270,15 +270,19 @@ impl<R: Runner> Worker<R> {
 
     /// Runs a job, unless it was cut off too often. A job that takes the whole server down never gets as far as an
     /// error, so its count ends it.
-    async fn attempt(&self, attempt: &Attempt) -> Result<(), JobError> {
+    async fn attempt(&self, attempt: &RunningJob) -> Result<(), JobError> {
         let times = attempt.lease.cut_offs;
         if times > self.runner.max_cut_offs(&attempt.lease.kind) {
-            return Err(JobError::fail(CutOff { times }));
+            return Err(JobError::fail(TooManyInterruptions { times }));
         }
         self.runner.run(attempt).await
     }
 
-    async fn after_error(&self, attempt: &Attempt, error: JobError) -> Result<Finish, sqlx::Error> {
+    async fn after_error(
+        &self,
+        attempt: &RunningJob,
+        error: JobError,
+    ) -> Result<JobFinish, sqlx::Error> {
         let (lease, message) = (&attempt.lease, error.message());
         let last = lease.tries() >= self.runner.max_attempts(&lease.kind);
         match &error {

@@ -21,8 +21,8 @@ mod view;
 pub use machine::{MachineLine, MachineProject, PartLine, has_marker, marker};
 pub use plan_output::{DiffStyle, StateLock};
 pub use report::{
-    Body, CancelLine, Fate, Holder, IdleNotice, LockLost, Loss, Next, PlanList, ProjectReport,
-    Refusal, Released, Report, Style, UserText,
+    Body, CancelEffect, CancelLine, CommandRefusal, IdleNotice, LockHolder, LockLossKind, LostLock,
+    Next, PlanList, ProjectReport, Released, Report, ReportStyle, UserText,
 };
 
 pub use view::span;

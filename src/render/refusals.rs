@@ -1,9 +1,9 @@
 //! Builds the refusals that do not depend on a project. Each names its rule, the actual value, and the way out (P10).
 
-use super::report::{Refusal, UserText};
+use super::report::{CommandRefusal, UserText};
 use crate::model::RepoId;
 
-impl Refusal {
+impl CommandRefusal {
     /// Refuses a repository that is not in the allowlist of this server.
     pub fn not_allowlisted(repo: &RepoId) -> Self {
         refusal(
@@ -84,8 +84,8 @@ pub(crate) fn refusal<const N: usize>(
     reason: &'static str,
     message: String,
     hints: [String; N],
-) -> Refusal {
-    Refusal {
+) -> CommandRefusal {
+    CommandRefusal {
         reason,
         text: UserText::new(message, hints),
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::{MachineLine, MachineProject};
 use super::plan_output::{DiffStyle, StateLock};
-use crate::discovery::explain::{Explanation, Warning};
+use crate::discovery::explain::{ConfigWarning, PlanExplanation};
 use crate::model::{
     Actor, BranchName, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution,
     PlanChanges, PlanCounts, ProjectKey, ProjectOutcome, PullNumber,
@@ -36,7 +36,7 @@ pub struct Report {
     /// Arguments after `--` of the command, repeated in the hint to try again.
     pub extra_args: Vec<String>,
     /// Settings of the administrator for the look of comments.
-    pub style: Style,
+    pub style: ReportStyle,
     /// Notes to read before the results. Plain text; pairs of backticks mark code.
     pub notes: Vec<String>,
     /// Base branch, if the results lack commits of it; a note says which ones.
@@ -51,7 +51,7 @@ pub struct Report {
     reason = "each is a switch of its own on the command line"
 )]
 #[derive(Clone, Debug)]
-pub struct Style {
+pub struct ReportStyle {
     /// Fold outputs of more than 12 lines (not `--disable-markdown-folding`).
     pub fold: bool,
     /// Leave out the sections of projects without changes (`--hide-unchanged-plan-comments`); the table keeps them.
@@ -66,7 +66,7 @@ pub struct Style {
     pub offer_unlock: bool,
 }
 
-impl Default for Style {
+impl Default for ReportStyle {
     fn default() -> Self {
         Self {
             fold: true,
@@ -90,13 +90,13 @@ pub enum Body {
     /// The changes of the pull request concern no project.
     NoProjects(Option<UserText>),
     /// A rule refused the whole command.
-    Refused(Refusal),
+    Refused(CommandRefusal),
     /// The configuration of the repository has mistakes: the text that `config/` makes, with excerpts.
     ConfigErrors(String),
     /// An error occurred that the people at the pull request cannot fix.
     Broken(UserText),
     /// The answer to `explain`.
-    Explained(Box<Explanation>, Vec<Warning>),
+    Explained(Box<PlanExplanation>, Vec<ConfigWarning>),
     /// The answer to `help`: the text that `command/` makes.
     Help(String),
     /// The command could not be read: the text that `command/` makes.
@@ -133,7 +133,7 @@ pub enum Body {
         applied: bool,
     },
     /// A person outside the pull request took a lock from it.
-    LockLost(LockLost),
+    LockLost(LostLock),
 }
 
 /// Locks that expire soon.
@@ -168,7 +168,7 @@ impl UserText {
 
 /// Reason why a whole command was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct CommandRefusal {
     /// Stable word for programs: `draft`, `fork`, `not_allowlisted` ….
     pub reason: &'static str,
     /// The same reason as text for people.
@@ -207,7 +207,7 @@ pub struct ProjectReport {
     /// Page with the whole output.
     pub run_url: Option<String>,
     /// Holder of the lock, for the outcome `Locked`.
-    pub held_by: Option<Holder>,
+    pub held_by: Option<LockHolder>,
     /// Command to suggest next.
     pub next: Next,
     /// Text for the commit status, if it says more than the outcome.
@@ -268,7 +268,7 @@ impl ProjectReport {
 
 /// Holder of a lock that the command needs.
 #[derive(Clone, Debug)]
-pub struct Holder {
+pub struct LockHolder {
     /// Pull request that holds the lock.
     pub pull: PullNumber,
     /// Name of the application, if one holds the lock.
@@ -321,11 +321,11 @@ impl Released {
 
 /// A lock that a person took from a pull request. The job that notifies the pull request stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LockLost {
+pub struct LostLock {
     /// Project of the lock.
     pub key: ProjectKey,
     /// Way in which the lock was taken.
-    pub how: Loss,
+    pub how: LockLossKind,
     /// Person or program that took the lock.
     pub by: Actor,
     /// Reason, if one was given.
@@ -343,7 +343,7 @@ pub struct LockLost {
 /// Way in which a pull request lost a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Loss {
+pub enum LockLossKind {
     /// The lock was released while nothing ran under it.
     Released,
     /// The lock was taken by force.
@@ -360,12 +360,12 @@ pub struct CancelLine {
     /// Person who requested the command.
     pub who: String,
     /// Effect of `cancel` on the command.
-    pub fate: Fate,
+    pub fate: CancelEffect,
 }
 
 /// Effect of `cancel` on a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum CancelEffect {
     /// The command was queued and has ended.
     Dropped,
     /// The command is running and was asked to stop.
@@ -377,7 +377,7 @@ pub enum Fate {
 fn cancel_outcome(lines: &[CancelLine]) -> CommandOutcome {
     let spared = lines
         .iter()
-        .filter(|line| line.fate == Fate::Spared)
+        .filter(|line| line.fate == CancelEffect::Spared)
         .count();
     match lines.len() - spared {
         _ if spared == 0 => CommandOutcome::Success,

@@ -8,8 +8,10 @@ use uuid::Uuid;
 use super::*;
 use crate::config::repo::RepoConfig;
 use crate::config::repos::ServerRepos;
-use crate::discovery::explain::{Explanation, Question, Tool, Warning, explain};
-use crate::discovery::{Input, Settings, Tree};
+use crate::discovery::explain::{
+    ConfigWarning, ExplainInput, ExplainedTool, PlanExplanation, explain,
+};
+use crate::discovery::{FileTree, Input, SearchSettings};
 use crate::model::{
     Actor, ApplyLock, ApplyScope, ChangeKind, ChangedFile, CommandId, CommandKind, CommandOutcome,
     Distribution, Origin, PlanChanges, PlanCounts, PlannedAction, ProjectKey, ProjectOutcome,
@@ -60,7 +62,7 @@ pub(super) fn report(command: CommandKind, body: Body) -> Report {
         url: Some("https://locks.example/commands/1".to_owned()),
         operands: Vec::new(),
         extra_args: Vec::new(),
-        style: Style::default(),
+        style: ReportStyle::default(),
         notes: Vec::new(),
         behind: None,
         body,
@@ -120,7 +122,7 @@ pub(super) fn planned() -> ProjectReport {
 }
 
 fn held() -> ProjectReport {
-    let holder = Holder {
+    let holder = LockHolder {
         pull: PullNumber(7),
         application: None,
         pull_url: "https://github.com/acme/infra/pull/7".to_owned(),
@@ -137,7 +139,7 @@ fn held() -> ProjectReport {
 
 fn in_line() -> ProjectReport {
     let held = held();
-    let held_by = held.held_by.map(|holder| Holder {
+    let held_by = held.held_by.map(|holder| LockHolder {
         place: Some(2),
         ..holder
     });
@@ -245,10 +247,10 @@ fn plan_samples() -> Vec<(&'static str, Report)> {
     let idle = || project(key("idle", "default", None), NoChanges, NO_CHANGES);
     let broken = || project(key("broken", "default", None), Failed, LOCKED_STATE);
     let many = vec![planned(), idle(), broken(), held(), long_plan()];
-    let hidden = Style {
+    let hidden = ReportStyle {
         hide_unchanged: true,
         offer_apply_all: false,
-        ..Style::default()
+        ..ReportStyle::default()
     };
     let args = vec!["-target=a[\"b\"]".to_owned()];
     vec![
@@ -407,21 +409,21 @@ fn refused_samples() -> Vec<(&'static str, Report)> {
         taken_at: at(),
         ends_at: None,
     };
-    let stopped = Refusal::apply_locked(&[lock], "https://locks.example/apply-locks");
-    let not_available = Refusal::not_available("approve_policies", &["plan", "apply"]);
+    let stopped = CommandRefusal::apply_locked(&[lock], "https://locks.example/apply-locks");
+    let not_available = CommandRefusal::not_available("approve_policies", &["plan", "apply"]);
     let refused = |command, refusal| report(command, Body::Refused(refusal));
     vec![
         (
             "not_allowlisted",
-            refused(Plan, Refusal::not_allowlisted(&repo)),
+            refused(Plan, CommandRefusal::not_allowlisted(&repo)),
         ),
         (
             "unclaimed",
-            refused(Plan, Refusal::unclaimed(&repo, url, claims)),
+            refused(Plan, CommandRefusal::unclaimed(&repo, url, claims)),
         ),
-        ("draft", refused(Autoplan, Refusal::draft())),
-        ("fork", refused(Plan, Refusal::fork(Some(&repo)))),
-        ("fork_gone", refused(Plan, Refusal::fork(None))),
+        ("draft", refused(Autoplan, CommandRefusal::draft())),
+        ("fork", refused(Plan, CommandRefusal::fork(Some(&repo)))),
+        ("fork_gone", refused(Plan, CommandRefusal::fork(None))),
         ("not_available", refused(Help, not_available)),
         ("apply_locked", refused(Apply, stopped)),
     ]
@@ -494,7 +496,7 @@ fn lock_samples() -> Vec<(&'static str, Report)> {
         ),
         (
             "lock_released",
-            report(Unlock, Body::LockLost(lost(Loss::Released))),
+            report(Unlock, Body::LockLost(lost(LockLossKind::Released))),
         ),
         (
             "lock_taken_away",
@@ -546,14 +548,14 @@ fn other_samples() -> Vec<(&'static str, Report)> {
 }
 
 /// Returns one project that is planned, one that only a comment plans, and all kinds of skipped ones.
-fn explained() -> Explanation {
+fn explained() -> PlanExplanation {
     let files = [
         "app/main.tf",
         "net/main.tf",
         "idle/main.tf",
         "HOSTILE`@all/main.tf",
     ];
-    let tree = Tree::new(files.map(|file| RepoPath::new(file).expect("a path")));
+    let tree = FileTree::new(files.map(|file| RepoPath::new(file).expect("a path")));
     let text = "version: 3\nprojects:\n- {dir: app}\n- {name: net, dir: net, autoplan: {enabled: false}}\n- {dir: gone}\n";
     let rules =
         ServerRepos::default().rules(&"github.com/acme/infra".parse().expect("a repository"));
@@ -571,11 +573,11 @@ fn explained() -> Explanation {
         base: &"main".parse().expect("a branch"),
         autodiscover: &rules.autodiscover(Some(&config)),
         modules: None,
-        settings: &Settings::default(),
+        settings: &SearchSettings::default(),
         read: &|_| None,
     };
-    let tool = Tool::of_server(Distribution::Terraform, None);
-    explain(&Question {
+    let tool = ExplainedTool::of_server(Distribution::Terraform, None);
+    explain(&ExplainInput {
         input: &input,
         rules: &rules,
         tool,
@@ -584,8 +586,8 @@ fn explained() -> Explanation {
     .expect("there is not much to it")
 }
 
-fn warnings() -> Vec<Warning> {
-    let warning = |file: &str, line, what: &str| Warning {
+fn warnings() -> Vec<ConfigWarning> {
+    let warning = |file: &str, line, what: &str| ConfigWarning {
         file: file.to_owned(),
         line,
         what: what.to_owned(),
@@ -606,11 +608,11 @@ fn warnings() -> Vec<Warning> {
 }
 
 fn explain_samples() -> Vec<(&'static str, Report)> {
-    let nothing = Explanation {
+    let nothing = PlanExplanation {
         planned: Vec::new(),
         ..explained()
     };
-    let hooks = Explanation {
+    let hooks = PlanExplanation {
         hooks: 2,
         ..explained()
     };
@@ -639,8 +641,8 @@ fn explain_samples() -> Vec<(&'static str, Report)> {
     ]
 }
 
-fn lost(how: Loss) -> LockLost {
-    LockLost {
+fn lost(how: LockLossKind) -> LostLock {
+    LostLock {
         key: key("infra/net", "default", Some("net")),
         how,
         by: Actor {
@@ -655,7 +657,7 @@ fn lost(how: Loss) -> LockLost {
     }
 }
 
-fn taken_away() -> LockLost {
+fn taken_away() -> LostLock {
     let by = Actor {
         login: "a`b".to_owned(),
         origin: Origin::Cli,
@@ -665,22 +667,22 @@ fn taken_away() -> LockLost {
         "https://github.com/acme/infra/pull/3".to_owned(),
     ));
     let reason = Some("the outage first; see #4 and @acme/ops, <b>now</b>".to_owned());
-    LockLost {
+    LostLock {
         by,
         reason,
         interrupted: true,
         applied: true,
         now,
-        ..lost(Loss::TakenAway)
+        ..lost(LockLossKind::TakenAway)
     }
 }
 
-fn handed_over() -> LockLost {
+fn handed_over() -> LostLock {
     let now = Some((PullNumber(3), "javascript:alert(1)".to_owned()));
-    LockLost {
+    LostLock {
         now,
         plan: false,
-        ..lost(Loss::HandedOver)
+        ..lost(LockLossKind::HandedOver)
     }
 }
 
@@ -843,7 +845,7 @@ fn an_explanation_of_very_many_projects_is_bounded_and_says_what_it_left_out() {
         planned.order.group = n / 10;
         planned
     });
-    let explanation = Explanation {
+    let explanation = PlanExplanation {
         planned: planned.collect(),
         ..explained()
     };

@@ -7,7 +7,7 @@
 
 mod state;
 
-use state::State;
+use state::MarkdownState;
 
 /// Minimum of the limit in bytes: below it, glue would leave no room for the text.
 pub const MIN_LIMIT: usize = 1024;
@@ -23,13 +23,13 @@ const REST_OF_LINE: &str = "…";
 
 /// One comment of several: glue, a piece of the text, glue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Piece<'a> {
+struct CommentPart<'a> {
     head: String,
     content: &'a str,
     tail: String,
 }
 
-impl Piece<'_> {
+impl CommentPart<'_> {
     fn text(&self) -> String {
         [self.head.as_str(), self.content, self.tail.as_str()].concat()
     }
@@ -39,7 +39,7 @@ impl Piece<'_> {
 pub fn split(text: &str, limit: usize) -> Vec<String> {
     pieces(text, limit.max(MIN_LIMIT))
         .iter()
-        .map(Piece::text)
+        .map(CommentPart::text)
         .collect()
 }
 
@@ -70,12 +70,12 @@ pub fn split_at_most(
         "{}{note}",
         before.tail.strip_suffix(CONTINUES).unwrap_or(&before.tail)
     );
-    pieces.iter().map(Piece::text).collect()
+    pieces.iter().map(CommentPart::text).collect()
 }
 
-fn pieces(text: &str, limit: usize) -> Vec<Piece<'_>> {
+fn pieces(text: &str, limit: usize) -> Vec<CommentPart<'_>> {
     if text.len() <= limit {
-        return vec![Piece {
+        return vec![CommentPart {
             head: String::new(),
             content: text,
             tail: String::new(),
@@ -87,7 +87,7 @@ fn pieces(text: &str, limit: usize) -> Vec<Piece<'_>> {
         head: String::new(),
         start: 0,
         end: 0,
-        state: State::default(),
+        state: MarkdownState::default(),
         done: Vec::new(),
     };
     for line in text.split_inclusive('\n') {
@@ -106,8 +106,8 @@ struct Cutter<'a> {
     start: usize,
     end: usize,
     /// Elements that are open after the current piece.
-    state: State,
-    done: Vec<Piece<'a>>,
+    state: MarkdownState,
+    done: Vec<CommentPart<'a>>,
 }
 
 impl<'a> Cutter<'a> {
@@ -197,7 +197,7 @@ impl<'a> Cutter<'a> {
             "\n"
         };
         let tail = format!("{newline}{}{CONTINUES}", self.state.closing());
-        self.done.push(Piece {
+        self.done.push(CommentPart {
             head: std::mem::take(&mut self.head),
             content,
             tail,
@@ -211,10 +211,10 @@ impl<'a> Cutter<'a> {
         self.start = self.end;
     }
 
-    fn finish(mut self) -> Vec<Piece<'a>> {
+    fn finish(mut self) -> Vec<CommentPart<'a>> {
         if self.end > self.start {
             let content = &self.text[self.start..self.end];
-            self.done.push(Piece {
+            self.done.push(CommentPart {
                 head: self.head,
                 content,
                 tail: String::new(),
@@ -336,7 +336,7 @@ mod tests {
 
     /// Returns true if a part closes every element that it opens.
     fn balanced(part: &str) -> bool {
-        let mut state = State::default();
+        let mut state = MarkdownState::default();
         for line in part.split_inclusive('\n') {
             state = state.after(line);
         }

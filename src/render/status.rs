@@ -12,7 +12,7 @@ pub const MAX_DESCRIPTION_CHARS: usize = 140;
 
 /// Newest run of one project of the pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct StatusSummary {
     /// Kind of the newest run.
     pub kind: RunKind,
     /// Outcome of the newest run.
@@ -124,10 +124,10 @@ pub fn in_line(holder: &str, who: &str, place: usize) -> String {
 
 /// Returns state and description of the combined plan status when a plan command ends. No projects at all is a
 /// success. A project that is queued for a lock is pending: its plan is made when it gets the lock.
-pub fn plan(standings: &[Standing]) -> (CommitState, String) {
-    let Tally {
+pub fn plan(standings: &[StatusSummary]) -> (CommitState, String) {
+    let OutcomeCounts {
         total, plan_failed, ..
-    } = Tally::of(standings);
+    } = OutcomeCounts::of(standings);
     if plan_failed > 0 {
         return (
             CommitState::Failure,
@@ -168,7 +168,7 @@ pub fn plan(standings: &[Standing]) -> (CommitState, String) {
 }
 
 /// Returns the holders that queued projects wait for, if any project is queued.
-fn waiting(standings: &[Standing]) -> Option<String> {
+fn waiting(standings: &[StatusSummary]) -> Option<String> {
     let lines: Vec<&str> = standings
         .iter()
         .filter_map(|standing| standing.waits.as_deref())
@@ -187,14 +187,14 @@ fn waiting(standings: &[Standing]) -> Option<String> {
 
 /// Returns state and description of the combined apply status when an apply command ends. The status is failed as
 /// soon as one apply failed, a success if nothing is left to apply, otherwise pending.
-pub fn apply(standings: &[Standing]) -> (CommitState, String) {
-    let Tally {
+pub fn apply(standings: &[StatusSummary]) -> (CommitState, String) {
+    let OutcomeCounts {
         total,
         applied,
         idle,
         apply_failed,
         ..
-    } = Tally::of(standings);
+    } = OutcomeCounts::of(standings);
     if apply_failed > 0 {
         return (
             CommitState::Failure,
@@ -225,7 +225,7 @@ pub fn apply(standings: &[Standing]) -> (CommitState, String) {
 
 /// Returns the combined apply status after a plan command. `None` leaves it untouched, because changes must still be
 /// applied (reference 9.3).
-pub fn apply_after_plan(standings: &[Standing]) -> Option<(CommitState, String)> {
+pub fn apply_after_plan(standings: &[StatusSummary]) -> Option<(CommitState, String)> {
     let (state, text) = apply(standings);
     match state {
         CommitState::Pending => None,
@@ -296,7 +296,7 @@ fn title(kind: RunKind) -> &'static str {
 
 /// Numbers of projects by outcome.
 #[derive(Default)]
-struct Tally {
+struct OutcomeCounts {
     total: usize,
     applied: usize,
     /// Projects with nothing to apply.
@@ -305,8 +305,8 @@ struct Tally {
     apply_failed: usize,
 }
 
-impl Tally {
-    fn of(standings: &[Standing]) -> Self {
+impl OutcomeCounts {
+    fn of(standings: &[StatusSummary]) -> Self {
         let mut tally = Self {
             total: standings.len(),
             ..Self::default()
@@ -334,8 +334,8 @@ mod tests {
     use super::*;
     use crate::model::RepoPath;
 
-    fn planned(outcomes: &[ProjectOutcome]) -> Vec<Standing> {
-        let standing = |outcome: &ProjectOutcome| Standing {
+    fn planned(outcomes: &[ProjectOutcome]) -> Vec<StatusSummary> {
+        let standing = |outcome: &ProjectOutcome| StatusSummary {
             kind: RunKind::Plan,
             outcome: *outcome,
             waits: (*outcome == ProjectOutcome::Waiting).then(|| in_line("#1", "alice", 1)),
@@ -344,15 +344,15 @@ mod tests {
         outcomes.iter().map(standing).collect()
     }
 
-    fn standings() -> Vec<Vec<Standing>> {
+    fn standings() -> Vec<Vec<StatusSummary>> {
         use ProjectOutcome::{Applied, Failed, Locked, NoChanges, Planned, UpToDate, Waiting};
-        let apply = |outcome| Standing {
+        let apply = |outcome| StatusSummary {
             kind: RunKind::Apply,
             outcome,
             waits: None,
             is_blocked: false,
         };
-        let mut all: Vec<Vec<Standing>> = [
+        let mut all: Vec<Vec<StatusSummary>> = [
             &[][..],
             &[Planned],
             &[NoChanges],
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn those_who_wait_for_several_are_told_of_the_first() {
-        let waits = |holder| Standing {
+        let waits = |holder| StatusSummary {
             waits: Some(in_line(holder, "alice", 2)),
             ..planned(&[ProjectOutcome::Waiting]).remove(0)
         };

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::zeroize::Zeroizing;
 
-use super::{InvalidKeyName, KEY_BYTES, Key, KeyName, Keyring};
+use super::{InvalidKeyName, KEY_BYTES, KeyName, Keyring, SealKey};
 use crate::secret::Secret;
 
 /// Maximum number of keys in a file.
@@ -75,7 +75,7 @@ pub enum LineFault {
     TooMany,
 }
 
-struct Line {
+struct KeyLine {
     at: usize,
     name: KeyName,
     key: Zeroizing<[u8; KEY_BYTES]>,
@@ -84,7 +84,7 @@ struct Line {
 impl Keyring {
     /// Reads the text of a key file.
     pub fn parse(text: &str) -> Result<Self, InvalidKeyring> {
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<KeyLine> = Vec::new();
         for (at, text) in (1..).zip(text.lines()) {
             let text = text.trim();
             if text.is_empty() || text.starts_with('#') {
@@ -99,13 +99,13 @@ impl Keyring {
         Ok(Self(
             lines
                 .into_iter()
-                .map(|line| Key::new(line.name, &line.key))
+                .map(|line| SealKey::new(line.name, &line.key))
                 .collect(),
         ))
     }
 }
 
-fn parse_line(at: usize, text: &str) -> Result<Line, LineFault> {
+fn parse_line(at: usize, text: &str) -> Result<KeyLine, LineFault> {
     let (name, key) = text.split_once(':').ok_or(LineFault::NoColon)?;
     let name = name.trim().parse()?;
     let bytes = Zeroizing::new(
@@ -120,14 +120,14 @@ fn parse_line(at: usize, text: &str) -> Result<Line, LineFault> {
     if key.iter().all(|byte| *byte == key[0]) {
         return Err(LineFault::NotRandom);
     }
-    Ok(Line {
+    Ok(KeyLine {
         at,
         name,
         key: Zeroizing::new(key),
     })
 }
 
-fn unlike(lines: &[Line], new: Line) -> Result<Line, LineFault> {
+fn unlike(lines: &[KeyLine], new: KeyLine) -> Result<KeyLine, LineFault> {
     if lines.len() >= MAX_KEYS {
         return Err(LineFault::TooMany);
     }

@@ -5,7 +5,7 @@
 //! write to the database must not be able to pass the secret of one row off as that of another.
 //!
 //! A [`Keyring`] holds the keys of the file. The first key encrypts and all keys decrypt, so every text stays
-//! readable while keys are replaced. A [`Sealed`] text carries the name of its key. A [`Binding`] says what the text
+//! readable while keys are replaced. A [`SealedText`] text carries the name of its key. A [`Binding`] says what the text
 //! belongs to. The seal authenticates the binding, and a caller that opens the text has to present the same binding.
 //!
 //! The cipher is XChaCha20-Poly1305, with a random nonce of 192 bits for each text. No count of nonces is needed,
@@ -56,14 +56,14 @@ impl Binding {
 
 /// A text that only the holder of a key can read.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SealedText {
     /// Name of the key that sealed the text.
     pub key: KeyName,
     /// Format, nonce, encrypted text and authentication tag.
     pub bytes: Vec<u8>,
 }
 
-impl fmt::Debug for Sealed {
+impl fmt::Debug for SealedText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sealed({}, {} bytes)", self.key, self.bytes.len())
     }
@@ -90,15 +90,15 @@ pub enum OpenError {
 }
 
 /// The keys of the file. The first one encrypts.
-pub struct Keyring(Vec<Key>);
+pub struct Keyring(Vec<SealKey>);
 
-struct Key {
+struct SealKey {
     name: KeyName,
     /// Cipher that wipes its key when it is dropped.
     cipher: XChaCha20Poly1305,
 }
 
-impl Key {
+impl SealKey {
     fn new(name: KeyName, key: &[u8; KEY_BYTES]) -> Self {
         Self {
             name,
@@ -124,7 +124,7 @@ impl Keyring {
         clippy::missing_panics_doc,
         reason = "the cipher only fails beyond 256 GiB"
     )]
-    pub fn seal(&self, text: &Secret, to: &Binding) -> Sealed {
+    pub fn seal(&self, text: &Secret, to: &Binding) -> SealedText {
         let key = self.0.first().expect("a file without keys is refused");
         let nonce: [u8; NONCE_BYTES] = rand::random();
         let payload = Payload {
@@ -136,14 +136,14 @@ impl Keyring {
             .encrypt(&XNonce::from(nonce), payload)
             .expect("the text is below 256 GiB");
         let bytes = [&[FORMAT], nonce.as_slice(), &encrypted].concat();
-        Sealed {
+        SealedText {
             key: key.name.clone(),
             bytes,
         }
     }
 
     /// Reads a sealed text that belongs to `to`.
-    pub fn open(&self, sealed: &Sealed, to: &Binding) -> Result<Secret, OpenError> {
+    pub fn open(&self, sealed: &SealedText, to: &Binding) -> Result<Secret, OpenError> {
         let key = self.0.iter().find(|key| key.name == sealed.key);
         let key = key.ok_or_else(|| OpenError::MissingKey(sealed.key.clone()))?;
         let text = open_bytes(&key.cipher, &sealed.bytes, to);
@@ -152,7 +152,11 @@ impl Keyring {
 }
 
 /// Reads a sealed text with the configured keys, if any.
-pub fn open(keys: Option<&Keyring>, sealed: &Sealed, to: &Binding) -> Result<Secret, OpenError> {
+pub fn open(
+    keys: Option<&Keyring>,
+    sealed: &SealedText,
+    to: &Binding,
+) -> Result<Secret, OpenError> {
     keys.ok_or_else(|| OpenError::NoKeys(sealed.key.clone()))?
         .open(sealed, to)
 }
@@ -189,7 +193,7 @@ mod tests {
         Keyring(
             names
                 .iter()
-                .map(|(name, fill)| Key::new(name.parse().unwrap(), &[*fill; KEY_BYTES]))
+                .map(|(name, fill)| SealKey::new(name.parse().unwrap(), &[*fill; KEY_BYTES]))
                 .collect(),
         )
     }

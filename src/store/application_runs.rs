@@ -4,7 +4,7 @@
 //! not change while a command works on it, and no command begins on an application that is being removed.
 
 use super::applications::{Application, application_hold_in_tx};
-use super::commands::{Row, select_sql};
+use super::commands::{CommandColumns, select_sql};
 use super::plans::{PlanRow, plans_discard_in_tx};
 use super::{
     CommandRow, CreateCommand, LockChange, NewCommand, NewJob, Result, Store, Tx, execute,
@@ -136,7 +136,7 @@ impl Store {
 
     /// Returns the newest commands (at most `most`), the newest plan and the locks of an application.
     pub async fn application_runs(&self, at: &PullRef, most: i64) -> Result<ApplicationRuns> {
-        let commands = on_pool!(self, db => sqlx::query_as::<_, Row>(OF_NUMBER)
+        let commands = on_pool!(self, db => sqlx::query_as::<_, CommandColumns>(OF_NUMBER)
             .bind(&at.repo).bind(at.number).bind(most).fetch_all(db))?;
         let plan = on_pool!(self, db => sqlx::query_as::<_, PlanRow>(LAST_PLAN)
             .bind(&at.repo).bind(at.number).fetch_optional(db))?;
@@ -152,7 +152,7 @@ impl Store {
         let Some(at) = application.at() else {
             return Ok(None);
         };
-        on_pool!(self, db => sqlx::query_as::<_, Row>(UNFINISHED).bind(&at.repo).bind(at.number).fetch_optional(db))
+        on_pool!(self, db => sqlx::query_as::<_, CommandColumns>(UNFINISHED).bind(&at.repo).bind(at.number).fetch_optional(db))
             .map(|row| row.map(CommandRow::from))
     }
 
@@ -229,6 +229,6 @@ pub(crate) async fn application_use_in_tx(
 }
 
 async fn unfinished_in_tx(tx: &mut Tx, at: &PullRef) -> Result<Option<CommandRow>> {
-    on_tx!(tx, db => sqlx::query_as::<_, Row>(UNFINISHED).bind(&at.repo).bind(at.number).fetch_optional(db))
+    on_tx!(tx, db => sqlx::query_as::<_, CommandColumns>(UNFINISHED).bind(&at.repo).bind(at.number).fetch_optional(db))
         .map(|row| row.map(CommandRow::from))
 }

@@ -34,14 +34,14 @@ pub struct Cancelled {
 
 /// Duties that a command has because of the commands that it replaced.
 #[derive(Clone, Copy, Debug, Default)]
-struct Duties {
+struct InheritedDuties {
     /// The command owes an answer to a comment.
     answer: bool,
     /// The command has to plan under locks that were handed over, or to hand them over to the next pull.
     turn: bool,
 }
 
-impl Duties {
+impl InheritedDuties {
     fn of(replaced: &[(CommandKind, Origin)]) -> Self {
         Self {
             answer: replaced.iter().any(|(kind, _)| *kind == CommandKind::Plan),
@@ -53,7 +53,7 @@ impl Duties {
 const REPLACED: &str = "SELECT kind, origin FROM commands WHERE superseded_by = $1";
 
 impl Cancelled {
-    fn add(&mut self, row: CommandRow, duties: Duties, force: bool) {
+    fn add(&mut self, row: CommandRow, duties: InheritedDuties, force: bool) {
         match (row.state, row.kind) {
             // Locks were handed over for this command. Ending it also hands them over to the next pull, which is a
             // job of its own.
@@ -137,7 +137,7 @@ async fn sorted_in_tx(tx: &mut Tx, what: CancelWhat<'_>, force: bool) -> Result<
     for row in unfinished_in_tx(tx, what).await? {
         let replaced = on_tx!(tx, db => sqlx::query_as::<_, (CommandKind, Origin)>(REPLACED)
             .bind(row.id).fetch_all(db))?;
-        cancelled.add(row, Duties::of(&replaced), force);
+        cancelled.add(row, InheritedDuties::of(&replaced), force);
     }
     Ok(cancelled)
 }
@@ -170,7 +170,7 @@ async fn unfinished_in_tx(tx: &mut Tx, what: CancelWhat<'_>) -> Result<Vec<Comma
         Tx::Sqlite(_) => unfinished_sql!(""),
         Tx::Postgres(_) => unfinished_sql!(" FOR UPDATE OF c"),
     };
-    let rows = on_tx!(tx, db => sqlx::query_as::<_, super::commands::Row>(sql)
+    let rows = on_tx!(tx, db => sqlx::query_as::<_, super::commands::CommandColumns>(sql)
         .bind(pull.map(|pull| &pull.repo)).bind(pull.map(|pull| pull.number)).bind(one).fetch_all(db))?;
     Ok(rows.into_iter().map(CommandRow::from).collect())
 }

@@ -114,7 +114,7 @@ pub enum ClaimUse {
 /// Outcome of collecting one claim.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Collected {
+pub enum ClaimCollection {
     /// The claim was deleted.
     Gone,
     /// The claim stays because of a new reference, or somebody else removed it. Neither is an error.
@@ -122,13 +122,13 @@ pub enum Collected {
 }
 
 #[derive(sqlx::FromRow)]
-pub(super) struct Held {
+pub(super) struct HeldClaim {
     pub(super) id: ClaimId,
     pub(super) owner: OwnerId,
     pub(super) name: OwnerName,
 }
 
-impl Held {
+impl HeldClaim {
     fn answer(self, asking: OwnerId) -> Acquired {
         if self.owner == asking {
             Acquired::Claimed(self.id)
@@ -148,7 +148,7 @@ impl Store {
         cause: &Cause,
     ) -> Result<Acquired> {
         // No reference is made to the claim, so a read is as good as a lock.
-        let held = on_pool!(self, db => sqlx::query_as::<_, Held>(held_sql!("")).bind(url).fetch_optional(db))?;
+        let held = on_pool!(self, db => sqlx::query_as::<_, HeldClaim>(held_sql!("")).bind(url).fetch_optional(db))?;
         if let Some(held) = held {
             return Ok(held.answer(owner));
         }
@@ -293,7 +293,7 @@ impl Store {
 
     /// Deletes a claim without a reference. On PostgreSQL a reference may appear between the read and the deletion.
     /// Then the foreign key refuses the deletion, and the claim rightly stays.
-    pub async fn claim_collect(&self, id: ClaimId) -> Result<Collected> {
+    pub async fn claim_collect(&self, id: ClaimId) -> Result<ClaimCollection> {
         let mut tx = self.begin().await?;
         let owner = on_tx!(&mut tx, db => sqlx::query_scalar::<_, OwnerName>(
             "SELECT o.name FROM repository_claims c JOIN owners o ON o.id = c.owner WHERE c.id = $1")
@@ -303,7 +303,7 @@ impl Store {
             gone => gone?,
         };
         let (Some(url), Some(owner)) = (gone, owner) else {
-            return tx.roll_back().await.map(|()| Collected::Kept);
+            return tx.roll_back().await.map(|()| ClaimCollection::Kept);
         };
         let cause = Cause::new(
             Actor::lockkeeper(Origin::Reconciler),
@@ -311,7 +311,7 @@ impl Store {
         );
         self.lock_events_in_tx(&mut tx, vec![unclaimed(&cause, &url, &owner)])
             .await?;
-        tx.commit().await.map(|()| Collected::Gone)
+        tx.commit().await.map(|()| ClaimCollection::Gone)
     }
 
     /// Returns the claim on a repository.
@@ -388,23 +388,27 @@ pub(crate) async fn claim_refer_in_tx(tx: &mut Tx, what: ClaimUse, claim: ClaimI
 }
 
 /// Returns the claim and shares its row, so that nobody deletes it until the transaction ends.
-async fn claim_share_in_tx(tx: &mut Tx, url: &RepoUrl) -> Result<Option<Held>> {
+async fn claim_share_in_tx(tx: &mut Tx, url: &RepoUrl) -> Result<Option<HeldClaim>> {
     held_in_tx(tx, url, held_sql!(" FOR KEY SHARE OF c")).await
 }
 
 /// Returns the claim and locks its row, so that nobody deletes it or adds a reference until the transaction ends.
-pub(super) async fn claim_hold_in_tx(tx: &mut Tx, url: &RepoUrl) -> Result<Option<Held>> {
+pub(super) async fn claim_hold_in_tx(tx: &mut Tx, url: &RepoUrl) -> Result<Option<HeldClaim>> {
     held_in_tx(tx, url, held_sql!(" FOR UPDATE OF c")).await
 }
 
 /// Returns the claim. On PostgreSQL it runs the query that locks the row. The only writing transaction of SQLite
 /// needs no row lock.
-async fn held_in_tx(tx: &mut Tx, url: &RepoUrl, postgres: &'static str) -> Result<Option<Held>> {
+async fn held_in_tx(
+    tx: &mut Tx,
+    url: &RepoUrl,
+    postgres: &'static str,
+) -> Result<Option<HeldClaim>> {
     let sql = match tx {
         Tx::Sqlite(_) => held_sql!(""),
         Tx::Postgres(_) => postgres,
     };
-    on_tx!(tx, db => sqlx::query_as::<_, Held>(sql).bind(url).fetch_optional(db))
+    on_tx!(tx, db => sqlx::query_as::<_, HeldClaim>(sql).bind(url).fetch_optional(db))
 }
 
 async fn delete_unused_in_tx(tx: &mut Tx, id: ClaimId) -> Result<Option<RepoUrl>> {

@@ -227,13 +227,13 @@ impl Store {
 
     /// Returns the command with this identifier.
     pub async fn command_get(&self, id: CommandId) -> Result<Option<CommandRow>> {
-        on_pool!(self, db => sqlx::query_as::<_, Row>(BY_ID).bind(id).fetch_optional(db))
+        on_pool!(self, db => sqlx::query_as::<_, CommandColumns>(BY_ID).bind(id).fetch_optional(db))
             .map(|row| row.map(CommandRow::from))
     }
 
     /// Lists the newest commands.
     pub async fn command_list(&self, limit: i64) -> Result<Vec<CommandRow>> {
-        on_pool!(self, db => sqlx::query_as::<_, Row>(RECENT).bind(limit).fetch_all(db))
+        on_pool!(self, db => sqlx::query_as::<_, CommandColumns>(RECENT).bind(limit).fetch_all(db))
             .map(|rows| rows.into_iter().map(CommandRow::from).collect())
     }
 
@@ -247,7 +247,7 @@ impl Store {
             self.either(RECENT_OF_REPOS[0], RECENT_OF_REPOS[1]),
             listed(repos),
         );
-        on_pool!(self, db => sqlx::query_as::<_, Row>(sql).bind(repos).bind(limit).fetch_all(db))
+        on_pool!(self, db => sqlx::query_as::<_, CommandColumns>(sql).bind(repos).bind(limit).fetch_all(db))
             .map(|rows| rows.into_iter().map(CommandRow::from).collect())
     }
 
@@ -331,7 +331,7 @@ impl Store {
 }
 
 #[derive(sqlx::FromRow)]
-pub(super) struct Row {
+pub(super) struct CommandColumns {
     id: CommandId,
     kind: CommandKind,
     repo: RepoId,
@@ -352,8 +352,8 @@ pub(super) struct Row {
     finished_at: Option<DateTime<Utc>>,
 }
 
-impl From<Row> for CommandRow {
-    fn from(row: Row) -> Self {
+impl From<CommandColumns> for CommandRow {
+    fn from(row: CommandColumns) -> Self {
         Self {
             id: row.id,
             kind: row.kind,

@@ -14,7 +14,7 @@ use crate::credential::{CredentialKind, PublicParts};
 use crate::model::{
     Cause, ClaimId, CredentialId, LockEventKind, NewLockEvent, OwnerId, OwnerName, RepoUrl, Rights,
 };
-use crate::seal::{KeyName, Sealed};
+use crate::seal::{KeyName, SealedText};
 
 macro_rules! select_sql {
     ($rest:literal) => {
@@ -99,7 +99,7 @@ pub struct SealedCredential {
     /// Repository that the credential is for.
     pub url: RepoUrl,
     pub kind: CredentialKind,
-    pub sealed: Sealed,
+    pub sealed: SealedText,
     /// Time of the last change, which serves as the version.
     pub updated_at: DateTime<Utc>,
     /// Time of the last use, accurate to some minutes.
@@ -118,7 +118,7 @@ pub struct NewCredential {
     pub kind: CredentialKind,
     /// Parts that may be shown.
     pub public: PublicParts,
-    pub sealed: Sealed,
+    pub sealed: SealedText,
 }
 
 /// Outcome of storing a credential.
@@ -384,7 +384,10 @@ impl Store {
 
     /// Replaces the seals of credentials. Skips those that were changed since they were read. Returns the number of
     /// changed rows.
-    pub async fn credential_reseal(&self, resealed: &[(SealedCredential, Sealed)]) -> Result<u64> {
+    pub async fn credential_reseal(
+        &self,
+        resealed: &[(SealedCredential, SealedText)],
+    ) -> Result<u64> {
         let mut tx = self.begin().await?;
         let mut changed = 0;
         for (read, sealed) in resealed {
@@ -414,31 +417,35 @@ pub(super) async fn sealed_of_url_in_tx(
 
 /// Values of a credential when its row was locked.
 #[derive(sqlx::FromRow)]
-struct Old {
+struct PreviousCredential {
     owner: OwnerId,
     url: RepoUrl,
     updated_at: DateTime<Utc>,
 }
 
-impl Old {
+impl PreviousCredential {
     fn is(&self, new: &NewCredential, version: DateTime<Utc>) -> bool {
         self.owner == new.owner && self.updated_at == version
     }
 }
 
 /// Returns the credential and locks its row until the transaction ends. SQLite has only one writing transaction.
-async fn hold_in_tx(tx: &mut Tx, id: CredentialId) -> Result<Option<Old>> {
+async fn hold_in_tx(tx: &mut Tx, id: CredentialId) -> Result<Option<PreviousCredential>> {
     let sql = match tx {
         Tx::Sqlite(_) => old_sql!(""),
         Tx::Postgres(_) => old_sql!(" FOR UPDATE"),
     };
-    on_tx!(tx, db => sqlx::query_as::<_, Old>(sql).bind(id).fetch_optional(db))
+    on_tx!(tx, db => sqlx::query_as::<_, PreviousCredential>(sql).bind(id).fetch_optional(db))
 }
 
 /// Subject of an event: owner, identifier, kind and repository of a credential.
-type About<'a> = (&'a OwnerName, CredentialId, CredentialKind, &'a RepoUrl);
+type EventSubject<'a> = (&'a OwnerName, CredentialId, CredentialKind, &'a RepoUrl);
 
-fn event(kind: LockEventKind, cause: &Cause, (owner, id, what, url): About<'_>) -> NewLockEvent {
+fn event(
+    kind: LockEventKind,
+    cause: &Cause,
+    (owner, id, what, url): EventSubject<'_>,
+) -> NewLockEvent {
     owner_event(
         kind,
         cause,
@@ -476,7 +483,7 @@ impl From<SealedRow> for SealedCredential {
             owner,
             url,
             kind,
-            sealed: Sealed {
+            sealed: SealedText {
                 key: key_id,
                 bytes: secret,
             },

@@ -12,7 +12,7 @@ use crate::model::JobId;
 
 /// The lease that every write depends on.
 #[derive(Clone, Debug)]
-pub(super) struct Fence {
+pub(super) struct LeaseFence {
     job: JobId,
     holder: String,
     attempt: i64,
@@ -49,7 +49,7 @@ impl Store {
     pub fn under(&self, lease: &JobLease, lost: CancellationToken) -> Self {
         let (job, holder, attempt) = (lease.id, lease.holder.clone(), lease.attempt);
         Self {
-            fence: Some(Fence {
+            fence: Some(LeaseFence {
                 job,
                 holder,
                 attempt,
@@ -98,7 +98,7 @@ impl Store {
     }
 }
 
-impl Fence {
+impl LeaseFence {
     fn judge(&self, held: bool) -> Result<()> {
         if held {
             return Ok(());

@@ -46,13 +46,14 @@ const FOUND: &str = "UPDATE pull_heads SET head = $3, base_branch = $4, draft = 
 impl Store {
     /// Lists the last known heads of the open pulls of a repository.
     pub async fn head_list(&self, repo: &RepoId) -> Result<Vec<KnownHead>> {
-        let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(LIST).bind(repo).fetch_all(db))?;
+        let rows =
+            on_pool!(self, db => sqlx::query_as::<_, HeadColumns>(LIST).bind(repo).fetch_all(db))?;
         Ok(rows.into_iter().map(KnownHead::from).collect())
     }
 
     /// Returns the last known head of an open pull.
     pub async fn head_get(&self, pull: &PullRef) -> Result<Option<KnownHead>> {
-        let row = on_pool!(self, db => sqlx::query_as::<_, Row>(GET)
+        let row = on_pool!(self, db => sqlx::query_as::<_, HeadColumns>(GET)
             .bind(&pull.repo).bind(pull.number).fetch_optional(db))?;
         Ok(row.map(KnownHead::from))
     }
@@ -165,7 +166,7 @@ pub(super) async fn head_forget_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<()>
 }
 
 #[derive(sqlx::FromRow)]
-struct Row {
+struct HeadColumns {
     number: PullNumber,
     head: CommitSha,
     base_branch: BranchName,
@@ -173,8 +174,8 @@ struct Row {
     found_at: Option<DateTime<Utc>>,
 }
 
-impl From<Row> for KnownHead {
-    fn from(row: Row) -> Self {
+impl From<HeadColumns> for KnownHead {
+    fn from(row: HeadColumns) -> Self {
         let at = PullHead {
             head: row.head,
             base_branch: row.base_branch,

@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 
 use super::news::{CHANNEL, News, announce_in_tx};
-use super::time::Judge;
+use super::time::DeadlineClock;
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{JobId, RepoId, text_enum};
 
@@ -108,14 +108,14 @@ pub struct JobView {
 /// Outcome of writing the result of a job.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
+pub enum JobFinish {
     /// The result was written.
     Recorded,
     /// Another holder has the job now; nothing was written.
     LeaseLost,
 }
 
-impl Finish {
+impl JobFinish {
     fn of(rows: u64) -> Self {
         if rows == 0 {
             Self::LeaseLost
@@ -189,7 +189,7 @@ impl Store {
         let id = JobId::next(&*self.ids);
         let (sql, run_after) = match (&*tx, job.run_after) {
             // Most jobs: the database fills in the time, without a second query.
-            (Tx::Postgres(_), None) if self.judge == Judge::Database => {
+            (Tx::Postgres(_), None) if self.judge == DeadlineClock::Database => {
                 (push_sql!("COALESCE($7, clock_timestamp())"), None)
             }
             (_, at) => (
@@ -297,12 +297,12 @@ impl Store {
     }
 
     /// Marks a job as done.
-    pub async fn job_finish(&self, lease: &JobLease) -> Result<Finish> {
+    pub async fn job_finish(&self, lease: &JobLease) -> Result<JobFinish> {
         self.job_end(lease, JobState::Done, None).await
     }
 
     /// Marks a job as failed for good, and stores the reason.
-    pub async fn job_fail(&self, lease: &JobLease, error: &str) -> Result<Finish> {
+    pub async fn job_fail(&self, lease: &JobLease, error: &str) -> Result<JobFinish> {
         self.job_end(lease, JobState::Failed, Some(error)).await
     }
 
@@ -311,7 +311,7 @@ impl Store {
         lease: &JobLease,
         state: JobState,
         error: Option<&str>,
-    ) -> Result<Finish> {
+    ) -> Result<JobFinish> {
         let mut tx = self.begin().await?;
         let rows = execute!(
             &mut tx,
@@ -324,7 +324,7 @@ impl Store {
             &lease.holder,
             lease.attempt,
         )?;
-        tx.commit().await.map(|()| Finish::of(rows))
+        tx.commit().await.map(|()| JobFinish::of(rows))
     }
 
     /// Returns a job to the head of its lane, to run no earlier than `at`.
@@ -333,7 +333,7 @@ impl Store {
         lease: &JobLease,
         at: DateTime<Utc>,
         error: &str,
-    ) -> Result<Finish> {
+    ) -> Result<JobFinish> {
         let mut tx = self.begin().await?;
         let skew = self.skew_in_tx(&mut tx).await?;
         let rows = execute!(
@@ -347,7 +347,7 @@ impl Store {
             lease.attempt,
         )?;
         announce_in_tx(&mut tx, News::Jobs).await?;
-        tx.commit().await.map(|()| Finish::of(rows))
+        tx.commit().await.map(|()| JobFinish::of(rows))
     }
 
     /// Requeues jobs whose lease expired, and those of replicas that have ended or are gone. On a database that is
@@ -434,7 +434,7 @@ pub(super) async fn lane_hold_in_tx(tx: &mut Tx, lane: &str) -> Result<()> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::{DatabaseUrl, Pool};
+    use super::super::{DatabaseUrl, DbPool};
     use super::*;
     use crate::clock::{CountingIds, ManualClock};
 
@@ -446,7 +446,7 @@ mod tests {
         let store = Store::open(&url, clock, Arc::new(CountingIds::default()))
             .await
             .unwrap();
-        let Pool::Sqlite { read, .. } = &store.pool else {
+        let DbPool::Sqlite { read, .. } = &store.pool else {
             panic!("SQLite was asked for")
         };
         let explain = concat!("EXPLAIN QUERY PLAN ", claim_sql!(""));

@@ -18,7 +18,7 @@ use crate::model::{Cause, Concern, LockEventKind, NewLockEvent, RepoId, minute};
 pub const TIME_TO_LET_GO: TimeDelta = TimeDelta::seconds(60);
 /// Key and holder of a claim, which identify it for renewing and releasing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Hold {
+pub struct LeaseHold {
     /// Key of the exclusive thing, such as `repository_sync:{replica}:{repository}`.
     pub key: String,
     /// Holder, unique per claim. A holder that begins with the name of a replica and a slash ends with that replica.
@@ -29,7 +29,7 @@ pub struct Hold {
 #[derive(Clone, Copy, Debug)]
 pub struct NewLease<'a> {
     /// Key and future holder.
-    pub hold: &'a Hold,
+    pub hold: &'a LeaseHold,
     /// Purpose, as a clause that people can read.
     pub purpose: &'a str,
     /// End of the lease, unless it is renewed.
@@ -55,8 +55,8 @@ pub struct Lease {
 
 impl Lease {
     /// Returns the key and the holder, for renewing or releasing the lease.
-    pub fn hold(&self) -> Hold {
-        Hold {
+    pub fn hold(&self) -> LeaseHold {
+        LeaseHold {
             key: self.key.clone(),
             holder: self.holder.clone(),
         }
@@ -224,7 +224,7 @@ impl Store {
 
     /// Moves the end of a lease that is still held. `false`: the caller does not hold it any more, or somebody
     /// released it by hand.
-    pub async fn lease_renew(&self, hold: &Hold, until: DateTime<Utc>) -> Result<bool> {
+    pub async fn lease_renew(&self, hold: &LeaseHold, until: DateTime<Utc>) -> Result<bool> {
         let mut tx = self.begin().await?;
         let skew = self.skew_in_tx(&mut tx).await?;
         let rows = execute!(
@@ -239,7 +239,7 @@ impl Store {
     }
 
     /// Releases a lease. `false`, which is harmless: the caller did not hold it any more.
-    pub async fn lease_release(&self, hold: &Hold) -> Result<bool> {
+    pub async fn lease_release(&self, hold: &LeaseHold) -> Result<bool> {
         let mut tx = self.begin().await?;
         let sql = "DELETE FROM leases WHERE key = $1 AND holder = $2";
         let rows = execute!(&mut tx, sql, &hold.key, &hold.holder)?;

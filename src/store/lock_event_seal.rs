@@ -14,10 +14,10 @@
 
 use chrono::{DateTime, Utc};
 
-use super::lock_events::{WhatRow, event_columns};
+use super::lock_events::{EventPayloadRow, event_columns};
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{ChainedEvent, NewLockEvent, Sha256Digest};
-use crate::seal::{Checkpoint, KeyName, Pruned, PublicKey, Sealed, Signature, SigningKey};
+use crate::seal::{Checkpoint, KeyName, Pruned, PublicKey, SealedText, Signature, SigningKey};
 
 /// Number of checkpoints to keep. Each one covers all before it, so older ones prove nothing more.
 const CHECKPOINTS: i64 = 1_000;
@@ -88,7 +88,7 @@ impl LockEventSeal {
 pub struct AuditKey {
     pub public: PublicKey,
     /// Encrypted private key; `None`: it is in the data directory of a server.
-    pub sealed: Option<Sealed>,
+    pub sealed: Option<SealedText>,
     /// Time when the key was made.
     pub created_at: DateTime<Utc>,
 }
@@ -106,7 +106,7 @@ impl From<KeyRow> for AuditKey {
         let sealed = row
             .key_id
             .zip(row.secret)
-            .map(|(key, bytes)| Sealed { key, bytes });
+            .map(|(key, bytes)| SealedText { key, bytes });
         Self {
             public: row.public,
             sealed,
@@ -145,7 +145,7 @@ impl From<CheckpointRow> for Checkpoint {
 
 /// Extent of the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub struct LogReach {
+pub struct AuditLogRange {
     /// Number of the newest event in the chain; 0: none.
     pub head: i64,
     /// Number of events that wait to be sealed.
@@ -192,8 +192,8 @@ impl Store {
     }
 
     /// Returns the extent of the log, without reading the events.
-    pub async fn audit_reach(&self) -> Result<LogReach> {
-        on_pool!(self, db => sqlx::query_as::<_, LogReach>(
+    pub async fn audit_reach(&self) -> Result<AuditLogRange> {
+        on_pool!(self, db => sqlx::query_as::<_, AuditLogRange>(
             "SELECT COALESCE((SELECT MAX(seq) FROM lock_events), 0) AS head, \
              (SELECT COUNT(*) FROM lock_event_inbox) AS waiting, \
              COALESCE((SELECT MAX(seq) FROM audit_checkpoints), 0) AS checkpoint, \
@@ -213,7 +213,7 @@ impl Store {
     pub async fn audit_key_add(
         &self,
         public: PublicKey,
-        sealed: Option<&Sealed>,
+        sealed: Option<&SealedText>,
         event: Option<NewLockEvent>,
     ) -> Result<bool> {
         let mut tx = self.begin().await?;
@@ -234,7 +234,7 @@ impl Store {
     }
 
     /// Replaces the encrypted private key after its encryption key changed.
-    pub async fn audit_key_reseal(&self, public: PublicKey, sealed: &Sealed) -> Result<()> {
+    pub async fn audit_key_reseal(&self, public: PublicKey, sealed: &SealedText) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(
             &mut tx,
@@ -370,7 +370,7 @@ impl Store {
 struct InboxRow {
     id: i64,
     #[sqlx(flatten)]
-    what: WhatRow,
+    what: EventPayloadRow,
 }
 
 /// Locks the chain, so that nobody else continues it until the transaction ends. SQLite has only one writing

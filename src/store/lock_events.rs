@@ -194,7 +194,7 @@ pub(super) use {event_columns, newest_sql};
 
 /// An event as both tables store it.
 #[derive(sqlx::FromRow)]
-pub(super) struct WhatRow {
+pub(super) struct EventPayloadRow {
     pub at: DateTime<Utc>,
     kind: LockEventKind,
     repo: Option<RepoId>,
@@ -209,7 +209,7 @@ pub(super) struct WhatRow {
     concern: Option<Concern>,
 }
 
-impl WhatRow {
+impl EventPayloadRow {
     /// Returns the scope of an event about applies. An event about a lock has a workspace, one about a pull has its
     /// number.
     fn applies(&self) -> Option<ApplyScope> {
@@ -227,8 +227,8 @@ impl WhatRow {
     }
 }
 
-impl From<WhatRow> for NewLockEvent {
-    fn from(row: WhatRow) -> Self {
+impl From<EventPayloadRow> for NewLockEvent {
+    fn from(row: EventPayloadRow) -> Self {
         let applies = row.applies();
         let key = match (&row.repo, row.dir, row.workspace) {
             (Some(repo), Some(dir), Some(workspace)) => Some(LockKey {
@@ -270,7 +270,7 @@ pub(super) struct EventRow {
     hash: Option<Sha256Digest>,
     title: Option<String>,
     #[sqlx(flatten)]
-    what: WhatRow,
+    what: EventPayloadRow,
 }
 
 impl From<EventRow> for LockEvent {
@@ -299,7 +299,7 @@ struct ChainRow {
     previous: Sha256Digest,
     hash: Sha256Digest,
     #[sqlx(flatten)]
-    what: WhatRow,
+    what: EventPayloadRow,
 }
 
 impl From<ChainRow> for ChainedEvent {

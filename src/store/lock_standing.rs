@@ -4,7 +4,7 @@ use super::lock_change::LockChange;
 use super::locks::{name_from_column, scope_column};
 use super::{Result, Store, on_pool, on_tx};
 use crate::model::{
-    CommandId, CommandKind, Lock, LockStanding, ProjectKey, PullRef, RepoPath, WorkspaceName,
+    CommandId, CommandKind, Lock, LockUse, ProjectKey, PullRef, RepoPath, WorkspaceName,
 };
 
 /// Selects commands with a run under the lock that has not ended. Also selects plans that took the lock and have not
@@ -73,9 +73,9 @@ fn standing(
     applying: i64,
     at_work: Vec<(CommandId, CommandKind)>,
     applied: &[ProjectKey],
-) -> LockStanding {
+) -> LockUse {
     let applied = applied.iter().any(|project| lock.key.covers(project));
-    LockStanding {
+    LockUse {
         applying: applying > 0,
         at_work,
         applied,
@@ -84,7 +84,7 @@ fn standing(
 
 impl Store {
     /// Returns what is under way under a lock right now. It may change at any time, so it is only for display.
-    pub async fn lock_standing(&self, lock: &Lock) -> Result<LockStanding> {
+    pub async fn lock_standing(&self, lock: &Lock) -> Result<LockUse> {
         let applying = on_pool!(self, db => applying!(lock).fetch_one(db))?;
         let at_work = on_pool!(self, db => at_work!(lock).fetch_all(db))?;
         let applied = unmerged(
@@ -98,7 +98,7 @@ impl Store {
 impl LockChange<'_> {
     /// Returns what is under way under a lock. The row of the pull must be held, so that no apply begins until the
     /// change is over.
-    pub(crate) async fn standing(&mut self, lock: &Lock) -> Result<LockStanding> {
+    pub(crate) async fn standing(&mut self, lock: &Lock) -> Result<LockUse> {
         let applying = on_tx!(&mut self.tx, db => applying!(lock).fetch_one(db))?;
         let at_work = on_tx!(&mut self.tx, db => at_work!(lock).fetch_all(db))?;
         let applied = self.applied(&lock.pull).await?;

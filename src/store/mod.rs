@@ -72,7 +72,7 @@ pub use application_runs::{ApplicationRuns, ApplicationUse, AskedRun, DiscardedP
 pub use applications::Application;
 pub use apply::{ApplyGate, ApplyGrant};
 pub use cancel::{CancelWhat, Cancelled};
-pub use claims::{Acquired, Claim, ClaimUse, Collected};
+pub use claims::{Acquired, Claim, ClaimCollection, ClaimUse};
 pub use command_configs::WrittenConfig;
 pub use commands::{
     CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand, UNCLAIMED_SPEC,
@@ -86,16 +86,16 @@ pub use import::{
     ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportStatus, ImportStatuses, Imported,
     ImportedApplyLock, ImportedLock, ImportedPull,
 };
-pub use jobs::{Finish, JobLease, JobState, JobView, NewJob, answers_share};
+pub use jobs::{JobFinish, JobLease, JobState, JobView, NewJob, answers_share};
 pub use json::JsonText;
-pub use leases::{FreeLease, Hold, Lease, LeaseRow, NewLease, TIME_TO_LET_GO, TakeLease};
+pub use leases::{FreeLease, Lease, LeaseHold, LeaseRow, NewLease, TIME_TO_LET_GO, TakeLease};
 pub use lock_change::TAKE_TURN;
-pub use lock_event_seal::{AuditKey, LockEventSeal, LogReach, PruneLog, SealLog};
+pub use lock_event_seal::{AuditKey, AuditLogRange, LockEventSeal, PruneLog, SealLog};
 pub use lock_events::LockEventWalk;
-pub use locks::{LockWish, TakeLock};
-pub use news::{Heard, Listener, News};
+pub use locks::{LockClaim, TakeLock};
+pub use news::{Listener, News, NewsOutcome};
 pub use open::{DatabaseUrl, InvalidDatabaseUrl};
-pub use operations::{FailedJob, Held, JobStage, LaneRow, QueueLine};
+pub use operations::{FailedJob, JobStage, LaneRow, QueueLine, StoredCounts};
 pub use owner_overview::OwnerOverview;
 pub use owners::{CreateOwner, DeleteOwner, Owner};
 pub use pending_statuses::PendingStatus;
@@ -114,8 +114,8 @@ pub use stops::{StopKind, StopRequest};
 pub use watched::{ForgePage, WatchedRepo};
 
 use crate::clock::{Clock, Ids};
-use fence::Fence;
-use time::Judge;
+use fence::LeaseFence;
+use time::DeadlineClock;
 pub(crate) use time::kept_time;
 
 /// Result of a store operation, which fails with an error of the database.
@@ -124,17 +124,17 @@ pub type Result<T, E = sqlx::Error> = std::result::Result<T, E>;
 /// The database, with the clock and the source of identifiers for its rows.
 #[derive(Clone)]
 pub struct Store {
-    pub(crate) pool: Pool,
+    pub(crate) pool: DbPool,
     clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
-    judge: Judge,
+    judge: DeadlineClock,
     /// Lease of the job that this store works for, if any. Nothing is written after the lease is lost.
-    fence: Option<Fence>,
+    fence: Option<LeaseFence>,
 }
 
 /// Connections to the database. SQLite has one that writes and several that read.
 #[derive(Clone)]
-pub(crate) enum Pool {
+pub(crate) enum DbPool {
     Sqlite {
         write: sqlx_sqlite::SqlitePool,
         read: sqlx_sqlite::SqlitePool,
@@ -152,8 +152,8 @@ pub(crate) enum Tx {
 macro_rules! on_pool {
     ($store:expr, $db:ident => $query:expr) => {
         match &$store.pool {
-            $crate::store::Pool::Sqlite { read: $db, .. } => $query.await,
-            $crate::store::Pool::Postgres($db) => $query.await,
+            $crate::store::DbPool::Sqlite { read: $db, .. } => $query.await,
+            $crate::store::DbPool::Postgres($db) => $query.await,
         }
     };
 }
@@ -204,10 +204,10 @@ impl Store {
     /// before it writes. Fails if the store works under a lease and that lease was lost.
     pub(crate) async fn begin(&self) -> Result<Tx> {
         let mut tx = match &self.pool {
-            Pool::Sqlite { write, .. } => {
+            DbPool::Sqlite { write, .. } => {
                 write.begin_with("BEGIN IMMEDIATE").await.map(Tx::Sqlite)?
             }
-            Pool::Postgres(pool) => pool.begin().await.map(Tx::Postgres)?,
+            DbPool::Postgres(pool) => pool.begin().await.map(Tx::Postgres)?,
         };
         self.fence_in_tx(&mut tx).await?;
         Ok(tx)
@@ -216,8 +216,8 @@ impl Store {
     /// Returns true if several replicas may share this database.
     pub fn is_shared(&self) -> bool {
         match &self.pool {
-            Pool::Sqlite { .. } => false,
-            Pool::Postgres(_) => true,
+            DbPool::Sqlite { .. } => false,
+            DbPool::Postgres(_) => true,
         }
     }
 

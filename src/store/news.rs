@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use sqlx_postgres::PgListener;
 
-use super::{Pool, Result, Store, Tx};
+use super::{DbPool, Result, Store, Tx};
 use crate::model::RunId;
 
 pub(super) const CHANNEL: &str = "lockkeeper";
@@ -59,7 +59,7 @@ impl FromStr for News {
 /// Outcome of waiting for news.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum NewsOutcome {
     /// News that were received.
     News(News),
     /// The connection was lost for a while; any news may have been missed.
@@ -72,13 +72,13 @@ pub struct Listener(PgListener);
 impl Listener {
     /// Waits for news, including those of this replica. An error means that there is no connection; the next call
     /// tries to connect again.
-    pub async fn next(&mut self) -> Result<Heard> {
+    pub async fn next(&mut self) -> Result<NewsOutcome> {
         loop {
             let Some(heard) = self.0.try_recv().await? else {
-                return Ok(Heard::Missed);
+                return Ok(NewsOutcome::Missed);
             };
             if let Ok(news) = heard.payload().parse() {
-                return Ok(Heard::News(news));
+                return Ok(NewsOutcome::News(news));
             }
         }
     }
@@ -87,7 +87,7 @@ impl Listener {
 impl Store {
     /// Listens for news from now on; `None` on a database that has only one server.
     pub async fn listen(&self) -> Result<Option<Listener>> {
-        let Pool::Postgres(pool) = &self.pool else {
+        let DbPool::Postgres(pool) = &self.pool else {
             return Ok(None);
         };
         let mut listener = PgListener::connect_with(pool).await?;

@@ -3,7 +3,7 @@
 //! The repositories are one parameter, a list in JSON. Both databases look up its values one by one in the index that
 //! begins with the repository. The number of repositories has no limit of its own.
 
-use super::{Pool, Store};
+use super::{DbPool, Store};
 
 /// Condition for SQLite that `repo` is in the list `$1`.
 macro_rules! of_repos_sqlite {
@@ -35,8 +35,8 @@ impl Store {
         postgres: &'static str,
     ) -> &'static str {
         match self.pool {
-            Pool::Sqlite { .. } => sqlite,
-            Pool::Postgres(_) => postgres,
+            DbPool::Sqlite { .. } => sqlite,
+            DbPool::Postgres(_) => postgres,
         }
     }
 }

@@ -17,8 +17,8 @@ use sqlx_sqlite::{
 };
 use tracing::info;
 
-use super::time::Judge;
-use super::{Pool, Store, on_pool};
+use super::time::DeadlineClock;
+use super::{DbPool, Store, on_pool};
 use crate::clock::{Clock, Ids};
 use crate::secret::{create_private, make_private};
 
@@ -115,7 +115,7 @@ impl Store {
             pool,
             clock,
             ids,
-            judge: Judge::Database,
+            judge: DeadlineClock::Database,
             fence: None,
         })
     }
@@ -131,12 +131,12 @@ impl Store {
             DatabaseUrl::Sqlite(path) => {
                 let (write, read) = sqlite_pools(path, false).await?;
                 (
-                    Pool::Sqlite { write, read },
+                    DbPool::Sqlite { write, read },
                     sqlx::migrate!("migrations/sqlite"),
                 )
             }
             DatabaseUrl::Postgres(options) => (
-                Pool::Postgres(postgres_pool(options).await?),
+                DbPool::Postgres(postgres_pool(options).await?),
                 sqlx::migrate!("migrations/postgres"),
             ),
         };
@@ -144,7 +144,7 @@ impl Store {
             pool,
             clock,
             ids,
-            judge: Judge::Database,
+            judge: DeadlineClock::Database,
             fence: None,
         };
         let applied = on_pool!(store, db => sqlx::query_scalar::<_, i64>("SELECT version FROM _sqlx_migrations")
@@ -168,11 +168,11 @@ impl Store {
     /// Closes every connection; SQLite folds its write-ahead log into the file.
     pub async fn close(&self) {
         match &self.pool {
-            Pool::Sqlite { write, read } => {
+            DbPool::Sqlite { write, read } => {
                 read.close().await;
                 write.close().await;
             }
-            Pool::Postgres(pool) => pool.close().await,
+            DbPool::Postgres(pool) => pool.close().await,
         }
     }
 }
@@ -186,10 +186,10 @@ fn is_missing_table(error: &sqlx::Error) -> bool {
 }
 
 /// Opens SQLite with `synchronous = FULL`, because an answered delivery must survive a power cut (P1).
-async fn open_sqlite(path: &Path) -> Result<Pool, sqlx::Error> {
+async fn open_sqlite(path: &Path) -> Result<DbPool, sqlx::Error> {
     let (write, read) = sqlite_pools(path, true).await?;
     apply_missing(sqlx::migrate!("migrations/sqlite"), &write).await?;
-    Ok(Pool::Sqlite { write, read })
+    Ok(DbPool::Sqlite { write, read })
 }
 
 /// Opens the pools for writing and reading. The readers connect when they are needed, after the migrations.
@@ -245,10 +245,10 @@ async fn is_idle(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error>
     Ok(!connection.is_in_transaction())
 }
 
-async fn open_postgres(options: &PgConnectOptions) -> Result<Pool, sqlx::Error> {
+async fn open_postgres(options: &PgConnectOptions) -> Result<DbPool, sqlx::Error> {
     let pool = postgres_pool(options).await?;
     apply_missing(sqlx::migrate!("migrations/postgres"), &pool).await?;
-    Ok(Pool::Postgres(pool))
+    Ok(DbPool::Postgres(pool))
 }
 
 async fn postgres_pool(options: &PgConnectOptions) -> Result<PgPool, sqlx::Error> {
@@ -314,7 +314,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_answered_survives_a_power_cut() {
         let dir = tempfile::tempdir().unwrap();
-        let Pool::Sqlite { write, read } = open_sqlite(&dir.path().join("l.db")).await.unwrap()
+        let DbPool::Sqlite { write, read } = open_sqlite(&dir.path().join("l.db")).await.unwrap()
         else {
             panic!("it is SQLite");
         };
@@ -339,7 +339,7 @@ mod tests {
     async fn a_transaction_that_sqlite_gave_up_by_itself_blocks_nobody() {
         let dir = tempfile::tempdir().unwrap();
         let pool = open_sqlite(&dir.path().join("l.db")).await.unwrap();
-        let Pool::Sqlite { write, .. } = &pool else {
+        let DbPool::Sqlite { write, .. } = &pool else {
             unreachable!("it was opened as such")
         };
         for _ in 0..3 {

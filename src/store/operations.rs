@@ -72,7 +72,7 @@ pub struct FailedJob {
 
 /// Numbers of things that can pile up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
-pub struct Held {
+pub struct StoredCounts {
     /// Number of held locks.
     pub locks: i64,
     /// Number of places in the queues of locks.
@@ -132,9 +132,9 @@ impl Store {
     }
 
     /// Counts locks, places in their queues, and apply locks in effect.
-    pub async fn held(&self) -> Result<Held> {
+    pub async fn held(&self) -> Result<StoredCounts> {
         let now = self.skew().await?.of(self.now());
-        on_pool!(self, db => sqlx::query_as::<_, Held>(
+        on_pool!(self, db => sqlx::query_as::<_, StoredCounts>(
             "SELECT (SELECT COUNT(*) FROM locks) AS locks, (SELECT COUNT(*) FROM lock_waiters) AS waiters, \
              (SELECT COUNT(*) FROM apply_locks WHERE ends_at IS NULL OR ends_at > $1) AS apply_locks")
             .bind(now).fetch_one(db))

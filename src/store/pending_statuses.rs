@@ -72,7 +72,7 @@ impl Store {
 
     /// Lists pending statuses that no command or job will end.
     pub async fn status_list_left(&self, limit: i64) -> Result<Vec<PendingStatus>> {
-        let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(LEFT).bind(limit).fetch_all(db))?;
+        let rows = on_pool!(self, db => sqlx::query_as::<_, PendingStatusColumns>(LEFT).bind(limit).fetch_all(db))?;
         Ok(rows.into_iter().map(PendingStatus::from).collect())
     }
 
@@ -120,7 +120,7 @@ impl Store {
 }
 
 #[derive(sqlx::FromRow)]
-struct Row {
+struct PendingStatusColumns {
     repo: RepoId,
     head: CommitSha,
     context: String,
@@ -128,8 +128,8 @@ struct Row {
     installation: Option<i64>,
 }
 
-impl From<Row> for PendingStatus {
-    fn from(row: Row) -> Self {
+impl From<PendingStatusColumns> for PendingStatus {
+    fn from(row: PendingStatusColumns) -> Self {
         Self {
             repo: row.repo,
             head: row.head,

@@ -31,7 +31,7 @@ use crate::model::{
     ApplicationId, Cause, Concern, CredentialId, JobId, Lock, LockEventKind, LockId, NewLockEvent,
     OwnerName, RepoId, RepoUrl, RepositoryEventKind, RepositoryNews,
 };
-use crate::seal::{OpenError, Sealed};
+use crate::seal::{OpenError, SealedText};
 
 /// All columns that name a repository and move with it, as `table.column`. A test compares them with the schema.
 pub const RENAMED_COLUMNS: &[&str] = &[
@@ -223,19 +223,19 @@ const TWICE_REGISTERED: &str = "SELECT o.id, n.id FROM applications o JOIN appli
      AND n.dir = o.dir AND n.workspace = o.workspace WHERE o.url = $1 AND n.url = $2 ORDER BY o.id LIMIT 1";
 
 /// Reason to give up a transaction.
-enum Stop {
+enum RenameStop {
     Busy,
     Refused(RenameRefused),
     Failed(sqlx::Error),
 }
 
-impl From<sqlx::Error> for Stop {
+impl From<sqlx::Error> for RenameStop {
     fn from(error: sqlx::Error) -> Self {
         Self::Failed(error)
     }
 }
 
-type Step<T> = std::result::Result<T, Stop>;
+type Step<T> = std::result::Result<T, RenameStop>;
 
 #[derive(sqlx::FromRow)]
 struct OpenJob {
@@ -252,7 +252,7 @@ impl Store {
     pub async fn repository_rename(
         &self,
         rename: &Rename<'_>,
-        reseal: impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<Sealed, OpenError>
+        reseal: impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<SealedText, OpenError>
         + Send
         + Sync,
     ) -> Result<Renamed> {
@@ -261,9 +261,9 @@ impl Store {
         }
         match self.rename_all(rename, &reseal).await {
             Ok(rows) => Ok(Renamed::Done(rows)),
-            Err(Stop::Busy) => self.rest(rename).await.map(|()| Renamed::Busy),
-            Err(Stop::Refused(why)) => Ok(Renamed::Refused(why)),
-            Err(Stop::Failed(error)) => Err(error),
+            Err(RenameStop::Busy) => self.rest(rename).await.map(|()| Renamed::Busy),
+            Err(RenameStop::Refused(why)) => Ok(Renamed::Refused(why)),
+            Err(RenameStop::Failed(error)) => Err(error),
         }
     }
 
@@ -271,7 +271,9 @@ impl Store {
         &self,
         rename: &Rename<'_>,
         reseal: &(
-             impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<Sealed, OpenError> + Send + Sync
+             impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<SealedText, OpenError>
+             + Send
+             + Sync
          ),
     ) -> Step<u64> {
         let Rename {
@@ -388,7 +390,7 @@ async fn open_jobs_in_tx(tx: &mut Tx, rename: &Rename<'_>) -> Step<Vec<OpenJob>>
         .iter()
         .any(|job| at_work(job) && (names(job, rename.old) || names(job, rename.new)))
     {
-        return Err(Stop::Busy);
+        return Err(RenameStop::Busy);
     }
     Ok(jobs
         .into_iter()
@@ -452,7 +454,7 @@ async fn jobs_move_in_tx(tx: &mut Tx, jobs: &[OpenJob], old: &RepoId, new: &Repo
             job.state,
         )?;
         if moved == 0 {
-            return Err(Stop::Busy);
+            return Err(RenameStop::Busy);
         }
     }
     Ok(jobs.len() as u64)
@@ -541,7 +543,7 @@ async fn settle_locks(change: &mut LockChange<'_>, old: &RepoId, new: &RepoId) -
                 .await?
                 .is_none()
             {
-                return Err(Stop::Busy);
+                return Err(RenameStop::Busy);
             }
         }
     }
@@ -563,7 +565,7 @@ async fn registered_in_tx(
     tx: &mut Tx,
     (old, new): (&RepoId, &RepoId),
     reseal: &(
-         impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<Sealed, OpenError> + Send + Sync
+         impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<SealedText, OpenError> + Send + Sync
      ),
 ) -> Step<u64> {
     // A repository without an address in normal form was never registered.
@@ -575,7 +577,7 @@ async fn registered_in_tx(
         .bind(&old_url).bind(&new_url).fetch_optional(db))?;
     if let Some((first, second)) = twice {
         let (old, new) = (old.clone(), new.clone());
-        return Err(Stop::Refused(RenameRefused::SameApplication {
+        return Err(RenameStop::Refused(RenameRefused::SameApplication {
             old,
             new,
             first,
@@ -590,7 +592,7 @@ async fn registered_in_tx(
     )?;
     for credential in sealed_of_url_in_tx(tx, &old_url).await? {
         let refused = |reason| {
-            Stop::Refused(RenameRefused::Sealed {
+            RenameStop::Refused(RenameRefused::Sealed {
                 old: old.clone(),
                 new: new.clone(),
                 id: credential.id,
@@ -640,7 +642,7 @@ async fn claim_move_in_tx(
     };
     if from.owner != to.owner {
         let (old, new) = (old.clone(), new.clone());
-        return Err(Stop::Refused(RenameRefused::TwoOwners {
+        return Err(RenameStop::Refused(RenameRefused::TwoOwners {
             old,
             new,
             owner: from.name,

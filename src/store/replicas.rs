@@ -157,7 +157,7 @@ impl Store {
     /// Lists all known replicas, the youngest first.
     pub async fn replica_list(&self) -> Result<Vec<ReplicaRow>> {
         let now = self.skew().await?.of(self.now());
-        let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(
+        let rows = on_pool!(self, db => sqlx::query_as::<_, ReplicaColumns>(
             "SELECT name, host, version, address, state, started_at, beat_at, lease_until FROM replicas \
              ORDER BY started_at DESC, name DESC LIMIT 1000").fetch_all(db))?;
         Ok(rows.into_iter().map(|row| row.at(now)).collect())
@@ -177,7 +177,7 @@ impl Store {
 }
 
 #[derive(sqlx::FromRow)]
-struct Row {
+struct ReplicaColumns {
     name: String,
     host: String,
     version: String,
@@ -188,7 +188,7 @@ struct Row {
     lease_until: DateTime<Utc>,
 }
 
-impl Row {
+impl ReplicaColumns {
     fn at(self, now: DateTime<Utc>) -> ReplicaRow {
         let state = ReplicaState::at(self.state, self.lease_until, now);
         let id = ReplicaId {

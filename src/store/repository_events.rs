@@ -15,7 +15,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::news::{News, announce_in_tx};
 use super::repository_syncs::{installation_in_tx, know_in_tx};
 use super::{Result, Store, Tx, execute, on_pool, on_tx};
-use crate::model::{HomeId, MirrorEvent, RepoId, RepositoryEventKind, RepositoryNews};
+use crate::model::{DataDirId, MirrorEvent, RepoId, RepositoryEventKind, RepositoryNews};
 
 /// A stored event of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,12 +92,12 @@ impl Store {
         after: i64,
         limit: i64,
     ) -> Result<Vec<RepositoryEvent>> {
-        let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(AFTER).bind(after).bind(limit).fetch_all(db))?;
+        let rows = on_pool!(self, db => sqlx::query_as::<_, RepositoryEventColumns>(AFTER).bind(after).bind(limit).fetch_all(db))?;
         Ok(rows.into_iter().map(RepositoryEvent::from).collect())
     }
 
     /// Returns the position of a data directory.
-    pub async fn repository_event_cursor(&self, home: &HomeId) -> Result<Option<i64>> {
+    pub async fn repository_event_cursor(&self, home: &DataDirId) -> Result<Option<i64>> {
         on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT seq FROM repository_event_cursors WHERE replica = $1")
             .bind(home).fetch_optional(db))
     }
@@ -105,7 +105,7 @@ impl Store {
     /// Creates the cursor of a data directory that is new or was dropped. To make up for the missed events, marks
     /// every known repository for a sync: known by its pulls, by a stored event, or by the mirror of another data
     /// directory. Returns the number of these repositories.
-    pub async fn repository_event_begin(&self, home: &HomeId) -> Result<u64> {
+    pub async fn repository_event_begin(&self, home: &DataDirId) -> Result<u64> {
         let mut tx = self.begin().await?;
         let now = self.skew_in_tx(&mut tx).await?.of(self.now());
         // The cursor comes first, so that events during the following steps are processed later.
@@ -133,7 +133,7 @@ impl Store {
 
     /// Processes at most `limit` events. Marking their repositories for a sync and moving the cursor are one
     /// transaction.
-    pub async fn repository_event_walk(&self, home: &HomeId, limit: i64) -> Result<EventWalk> {
+    pub async fn repository_event_walk(&self, home: &DataDirId, limit: i64) -> Result<EventWalk> {
         let Some(seq) = self.repository_event_cursor(home).await? else {
             return Ok(EventWalk::NoCursor);
         };
@@ -166,11 +166,11 @@ impl Store {
     async fn told_in_tx(
         &self,
         tx: &mut Tx,
-        home: &HomeId,
+        home: &DataDirId,
         repo: &RepoId,
-        told: Told,
+        told: EventSummary,
     ) -> Result<()> {
-        let Told {
+        let EventSummary {
             installation,
             is_there,
             is_only_there,
@@ -187,7 +187,7 @@ impl Store {
         }
     }
 
-    async fn alive(&self, home: &HomeId) -> Result<()> {
+    async fn alive(&self, home: &DataDirId) -> Result<()> {
         let now = self.skew().await?.of(self.now());
         let silent = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
             "SELECT seq FROM repository_event_cursors WHERE replica = $1 AND moved_at < $2")
@@ -210,10 +210,10 @@ impl Store {
     pub async fn repository_event_drop_cursors(
         &self,
         before: DateTime<Utc>,
-    ) -> Result<Vec<HomeId>> {
+    ) -> Result<Vec<DataDirId>> {
         let mut tx = self.begin().await?;
         let before = self.skew_in_tx(&mut tx).await?.of(before);
-        let mut homes = on_tx!(&mut tx, db => sqlx::query_scalar::<_, HomeId>(
+        let mut homes = on_tx!(&mut tx, db => sqlx::query_scalar::<_, DataDirId>(
             "DELETE FROM repository_event_cursors WHERE moved_at < $1 RETURNING replica").bind(before).fetch_all(db))?;
         homes.sort();
         for home in &homes {
@@ -238,7 +238,7 @@ impl Store {
 
 /// Summary of several events of one repository.
 #[derive(Clone, Copy)]
-struct Told {
+struct EventSummary {
     /// Newest installation of the forge's app.
     installation: Option<u64>,
     /// True if the repository existed at any of the events.
@@ -248,15 +248,15 @@ struct Told {
 }
 
 /// Summarizes the events of each repository, ordered by repository.
-fn by_repo(events: &[RepositoryEvent]) -> BTreeMap<&RepoId, Told> {
+fn by_repo(events: &[RepositoryEvent]) -> BTreeMap<&RepoId, EventSummary> {
     let mut repos = BTreeMap::new();
     for RepositoryEvent { event, .. } in events {
-        let nothing = Told {
+        let nothing = EventSummary {
             installation: None,
             is_there: false,
             is_only_there: true,
         };
-        let told: &mut Told = repos.entry(&event.repo).or_insert(nothing);
+        let told: &mut EventSummary = repos.entry(&event.repo).or_insert(nothing);
         told.installation = event.installation.or(told.installation);
         match event.kind {
             RepositoryEventKind::Deleted => {}
@@ -284,7 +284,7 @@ async fn append_hold_in_tx(tx: &mut Tx) -> Result<()> {
 }
 
 #[derive(sqlx::FromRow)]
-struct Row {
+struct RepositoryEventColumns {
     seq: i64,
     repo: RepoId,
     kind: RepositoryEventKind,
@@ -292,8 +292,8 @@ struct Row {
     at: DateTime<Utc>,
 }
 
-impl From<Row> for RepositoryEvent {
-    fn from(row: Row) -> Self {
+impl From<RepositoryEventColumns> for RepositoryEvent {
+    fn from(row: RepositoryEventColumns) -> Self {
         let installation = row.installation.map(i64::cast_unsigned);
         let event = RepositoryNews {
             repo: row.repo,

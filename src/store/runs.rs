@@ -170,27 +170,27 @@ impl Store {
 
     /// Returns the run with this identifier.
     pub async fn run_get(&self, id: RunId) -> Result<Option<RunRow>> {
-        on_pool!(self, db => sqlx::query_as::<_, Row>(BY_ID).bind(id).fetch_optional(db))
+        on_pool!(self, db => sqlx::query_as::<_, RunColumns>(BY_ID).bind(id).fetch_optional(db))
             .map(|row| row.map(RunRow::from))
     }
 
     /// Lists the runs of a command, in the order in which they were created.
     pub async fn run_list(&self, command: CommandId) -> Result<Vec<RunRow>> {
-        on_pool!(self, db => sqlx::query_as::<_, Row>(OF_COMMAND).bind(command).fetch_all(db))
+        on_pool!(self, db => sqlx::query_as::<_, RunColumns>(OF_COMMAND).bind(command).fetch_all(db))
             .map(|rows| rows.into_iter().map(RunRow::from).collect())
     }
 
     /// Lists the finished plans and applies of a pull at one head commit, oldest first. The statuses of the pull are
     /// summed up from them.
     pub async fn run_list_of_head(&self, pull: &PullRef, head: &CommitSha) -> Result<Vec<RunRow>> {
-        on_pool!(self, db => sqlx::query_as::<_, Row>(OF_HEAD)
+        on_pool!(self, db => sqlx::query_as::<_, RunColumns>(OF_HEAD)
             .bind(&pull.repo).bind(pull.number).bind(head).fetch_all(db))
         .map(|rows| rows.into_iter().map(RunRow::from).collect())
     }
 
     /// Lists the newest runs.
     pub async fn run_list_recent(&self, limit: i64) -> Result<Vec<RunRow>> {
-        on_pool!(self, db => sqlx::query_as::<_, Row>(RECENT).bind(limit).fetch_all(db))
+        on_pool!(self, db => sqlx::query_as::<_, RunColumns>(RECENT).bind(limit).fetch_all(db))
             .map(|rows| rows.into_iter().map(RunRow::from).collect())
     }
 
@@ -204,7 +204,7 @@ impl Store {
             self.either(RECENT_OF_REPOS[0], RECENT_OF_REPOS[1]),
             listed(repos),
         );
-        on_pool!(self, db => sqlx::query_as::<_, Row>(sql).bind(repos).bind(limit).fetch_all(db))
+        on_pool!(self, db => sqlx::query_as::<_, RunColumns>(sql).bind(repos).bind(limit).fetch_all(db))
             .map(|rows| rows.into_iter().map(RunRow::from).collect())
     }
 
@@ -294,7 +294,7 @@ pub(super) async fn run_hold_in_tx(tx: &mut Tx, id: RunId) -> Result<bool> {
 }
 
 #[derive(sqlx::FromRow)]
-struct Row {
+struct RunColumns {
     id: RunId,
     command: CommandId,
     kind: RunKind,
@@ -313,8 +313,8 @@ struct Row {
     finished_at: Option<DateTime<Utc>>,
 }
 
-impl From<Row> for RunRow {
-    fn from(row: Row) -> Self {
+impl From<RunColumns> for RunRow {
+    fn from(row: RunColumns) -> Self {
         let name = name_from_column(&row.name);
         Self {
             id: row.id,

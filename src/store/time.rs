@@ -3,7 +3,7 @@
 //! Replicas have their own clocks, and those differ. Some times decide between replicas: when a lease ends, when a
 //! job may run, whether a plan is older than the comment that requests to apply it. These times are stored and
 //! compared in the time of the only thing that the replicas share. On PostgreSQL this is the clock of the database,
-//! read in the same transaction. Callers continue to use the time of their own clock; [`Skew`] translates. The two
+//! read in the same transaction. Callers continue to use the time of their own clock; [`ClockOffset`] translates. The two
 //! clocks are read in a fixed order: a pause between the readings makes our leases shorter and those of others
 //! longer, never the other way round.
 //!
@@ -11,11 +11,11 @@
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 
-use super::{Pool, Result, Store, Tx};
+use super::{DbPool, Result, Store, Tx};
 
 /// Clock that judges leases and waiting times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judge {
+pub(super) enum DeadlineClock {
     /// The clock of a database that is shared.
     Database,
     /// The clock that the store was opened with.
@@ -24,9 +24,9 @@ pub(super) enum Judge {
 
 /// Time by which the clock of the judge is ahead of ours.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Skew(TimeDelta);
+pub(crate) struct ClockOffset(TimeDelta);
 
-impl Skew {
+impl ClockOffset {
     const NONE: Self = Self(TimeDelta::zero());
 
     /// Translates a time of our clock into one of the judge, in the precision of both databases.
@@ -54,51 +54,53 @@ impl Store {
     #[must_use]
     pub fn judged_by_its_own_clock(self) -> Self {
         Self {
-            judge: Judge::Own,
+            judge: DeadlineClock::Own,
             ..self
         }
     }
 
     /// Returns the skew, read inside the transaction that needs it.
-    pub(crate) async fn skew_in_tx(&self, tx: &mut Tx) -> Result<Skew> {
+    pub(crate) async fn skew_in_tx(&self, tx: &mut Tx) -> Result<ClockOffset> {
         match tx {
-            Tx::Postgres(tx) if self.judge == Judge::Database => sqlx::query_scalar(NOW)
+            Tx::Postgres(tx) if self.judge == DeadlineClock::Database => sqlx::query_scalar(NOW)
                 .fetch_one(&mut **tx)
                 .await
                 .map(|theirs| self.skew_at(theirs)),
-            Tx::Sqlite(_) | Tx::Postgres(_) => Ok(Skew::NONE),
+            Tx::Sqlite(_) | Tx::Postgres(_) => Ok(ClockOffset::NONE),
         }
     }
 
     /// Returns the skew in the transaction that claims a job. From then on, the transaction reads no table as a
     /// whole, no matter what the statistics of the table say.
-    pub(super) async fn claim_skew_in_tx(&self, tx: &mut Tx) -> Result<Skew> {
+    pub(super) async fn claim_skew_in_tx(&self, tx: &mut Tx) -> Result<ClockOffset> {
         let Tx::Postgres(tx) = tx else {
-            return Ok(Skew::NONE);
+            return Ok(ClockOffset::NONE);
         };
         let row = sqlx::query_as::<_, (DateTime<Utc>, String)>(NOW_IN_ORDER)
             .fetch_one(&mut **tx)
             .await?;
-        Ok(if self.judge == Judge::Database {
+        Ok(if self.judge == DeadlineClock::Database {
             self.skew_at(row.0)
         } else {
-            Skew::NONE
+            ClockOffset::NONE
         })
     }
 
     /// Returns the skew for a single read outside a transaction.
-    pub(crate) async fn skew(&self) -> Result<Skew> {
+    pub(crate) async fn skew(&self) -> Result<ClockOffset> {
         match &self.pool {
-            Pool::Postgres(pool) if self.judge == Judge::Database => sqlx::query_scalar(NOW)
-                .fetch_one(pool)
-                .await
-                .map(|theirs| self.skew_at(theirs)),
-            Pool::Sqlite { .. } | Pool::Postgres(_) => Ok(Skew::NONE),
+            DbPool::Postgres(pool) if self.judge == DeadlineClock::Database => {
+                sqlx::query_scalar(NOW)
+                    .fetch_one(pool)
+                    .await
+                    .map(|theirs| self.skew_at(theirs))
+            }
+            DbPool::Sqlite { .. } | DbPool::Postgres(_) => Ok(ClockOffset::NONE),
         }
     }
 
-    fn skew_at(&self, theirs: DateTime<Utc>) -> Skew {
-        Skew(theirs - self.now())
+    fn skew_at(&self, theirs: DateTime<Utc>) -> ClockOffset {
+        ClockOffset(theirs - self.now())
     }
 }
 

@@ -53,7 +53,7 @@ impl Store {
 
     /// Lists repositories that are due, the one with the oldest due time first.
     pub async fn watched_list_due(&self, limit: i64) -> Result<Vec<WatchedRepo>> {
-        let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(DUE).bind(self.now()).bind(limit).fetch_all(db))?;
+        let rows = on_pool!(self, db => sqlx::query_as::<_, WatchedColumns>(DUE).bind(self.now()).bind(limit).fetch_all(db))?;
         Ok(rows.into_iter().map(WatchedRepo::from).collect())
     }
 
@@ -140,7 +140,7 @@ pub(super) async fn repo_told_in_tx(
 }
 
 #[derive(sqlx::FromRow)]
-struct Row {
+struct WatchedColumns {
     repo: RepoId,
     installation: Option<i64>,
     known_at: DateTime<Utc>,
@@ -148,8 +148,8 @@ struct Row {
     failures: i64,
 }
 
-impl From<Row> for WatchedRepo {
-    fn from(row: Row) -> Self {
+impl From<WatchedColumns> for WatchedRepo {
+    fn from(row: WatchedColumns) -> Self {
         Self {
             repo: row.repo,
             installation: row.installation.map(i64::cast_unsigned),

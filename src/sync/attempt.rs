@@ -4,11 +4,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tracing::{error, info, warn};
 
 use super::failure::{failure, of_forge, of_git, of_replacing};
-use super::flights::Aboard;
-use super::verify::{Verdict, verify};
-use super::{Inner, Parts};
+use super::flights::WaitingTasks;
+use super::verify::{VerifyResult, verify};
+use super::{SyncerDependencies, SyncerInner};
 use crate::git::{Mirror, RefList, RefName, RefSelection, RefusedRef, Remote};
-use crate::leases::{LeaseKey, LeaseOutcome, Obtained};
+use crate::leases::{LeaseAttempt, LeaseKey, LeaseOutcome};
 use crate::model::{
     AttemptLease, FailureKind, MirrorEvent, MirrorState, PullRef, RepoId, SyncFacts, SyncFailure,
 };
@@ -26,7 +26,7 @@ const PATIENCE: TimeDelta = TimeDelta::days(3);
 /// Result of an attempt.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attempt {
+pub enum SyncAttempt {
     /// The mirror is in sync and verified.
     Synced,
     /// The attempt failed and is retried after a wait.
@@ -41,7 +41,7 @@ pub enum Attempt {
     NoDatabase,
 }
 
-impl Attempt {
+impl SyncAttempt {
     /// Values of the label in the metric.
     pub(super) const OUTCOMES: [&'static str; 4] = ["synced", "failed", "busy", "lost"];
 
@@ -56,18 +56,18 @@ impl Attempt {
     }
 }
 
-impl Inner {
-    pub(super) async fn attempt(&self, repo: &RepoId) -> Attempt {
+impl SyncerInner {
+    pub(super) async fn attempt(&self, repo: &RepoId) -> SyncAttempt {
         let attempt = self.under_lease(repo).await.unwrap_or_else(|error| {
             error!(%repo, %error, "Could not read or write the registry of mirrors");
-            Attempt::NoDatabase
+            SyncAttempt::NoDatabase
         });
         if let Some(outcome) = attempt.outcome() {
             self.parts
                 .metrics
                 .count(Metric::RepositorySyncs, &[outcome]);
         }
-        if let Attempt::Failed(kind) = attempt {
+        if let SyncAttempt::Failed(kind) = attempt {
             self.parts
                 .metrics
                 .count(Metric::RepositorySyncFailures, &[kind.as_str()]);
@@ -75,8 +75,8 @@ impl Inner {
         attempt
     }
 
-    async fn under_lease(&self, repo: &RepoId) -> Result<Attempt, sqlx::Error> {
-        let Parts {
+    async fn under_lease(&self, repo: &RepoId) -> Result<SyncAttempt, sqlx::Error> {
+        let SyncerDependencies {
             home,
             leases,
             lease_time,
@@ -84,12 +84,12 @@ impl Inner {
         } = &self.parts;
         // A command of this server works on the mirror.
         let Some(_gate) = self.gates.attempt(repo) else {
-            return Ok(Attempt::Busy);
+            return Ok(SyncAttempt::Busy);
         };
         let key = LeaseKey::repository_sync(home.as_str(), repo);
         let held = match leases.obtain(&key, "sync a mirror", *lease_time).await? {
-            Obtained::Held(held) => held,
-            Obtained::Busy { .. } => return Ok(Attempt::Busy),
+            LeaseAttempt::Held(held) => held,
+            LeaseAttempt::Busy { .. } => return Ok(SyncAttempt::Busy),
         };
         let lease = AttemptLease {
             key: held.hold().key.clone(),
@@ -98,7 +98,7 @@ impl Inner {
         // The future is large and part of every future that waits for it.
         match Box::pin(held.run(self.start_to_end(repo, lease))).await {
             LeaseOutcome::Done(ended) => ended,
-            LeaseOutcome::Lost => Ok(Attempt::Lost),
+            LeaseOutcome::Lost => Ok(SyncAttempt::Lost),
         }
     }
 
@@ -108,8 +108,8 @@ impl Inner {
         &self,
         repo: &RepoId,
         lease: AttemptLease,
-    ) -> Result<Attempt, sqlx::Error> {
-        let Parts {
+    ) -> Result<SyncAttempt, sqlx::Error> {
+        let SyncerDependencies {
             home,
             store,
             clock,
@@ -123,7 +123,7 @@ impl Inner {
             .await?
         {
             MirrorChange::Changed(row) => row,
-            MirrorChange::NotAllowed(_) | MirrorChange::Unknown => return Ok(Attempt::NotDue),
+            MirrorChange::NotAllowed(_) | MirrorChange::Unknown => return Ok(SyncAttempt::NotDue),
         };
         let done = tokio::select! {
             done = self.bring_in_step(&row) => done,
@@ -146,7 +146,7 @@ impl Inner {
                         facts,
                         jitter,
                     },
-                    Attempt::Synced,
+                    SyncAttempt::Synced,
                 )
             }
             Err(failure) => {
@@ -159,7 +159,7 @@ impl Inner {
                         failure,
                         jitter,
                     },
-                    Attempt::Failed(kind),
+                    SyncAttempt::Failed(kind),
                 )
             }
         };
@@ -167,12 +167,12 @@ impl Inner {
         Ok(if matches!(change, MirrorChange::Changed(_)) {
             attempt
         } else {
-            Attempt::Lost
+            SyncAttempt::Lost
         })
     }
 
     async fn bring_in_step(&self, row: &MirrorRow) -> Result<SyncFacts, SyncFailure> {
-        let Parts { git, forge, .. } = &self.parts;
+        let SyncerDependencies { git, forge, .. } = &self.parts;
         let credentials = || async {
             forge
                 .git_credentials(&row.repo, row.installation)
@@ -200,26 +200,26 @@ impl Inner {
             credentials: Some(&given),
             ..remote
         };
-        let mut aboard = Aboard::default();
+        let mut aboard = WaitingTasks::default();
         let verdict = verify(&mirror, &remote, &wanted, || {
             aboard = self.flights.aboard(&row.repo);
         })
         .await;
         match verdict.map_err(|error| of_git(&error))? {
-            Verdict::Same(refs, refused) => {
+            VerifyResult::Same(refs, refused) => {
                 // For a partial mirror, the waiting commands also need files.
                 if !mirror.is_partial() {
                     aboard.landed(&wanted, &refs, &refused);
                 }
                 self.look_after(&mirror, &row.state, &refs, &refused).await
             }
-            Verdict::Differs(how) => Err(failure(FailureKind::Verification, &how)),
+            VerifyResult::Differs(how) => Err(failure(FailureKind::Verification, &how)),
         }
     }
 
     /// Selects all branches, and the heads of the pulls that are known to be open.
     async fn wanted(&self, repo: &RepoId) -> Result<RefSelection, SyncFailure> {
-        let Parts { store, forge, .. } = &self.parts;
+        let SyncerDependencies { store, forge, .. } = &self.parts;
         let heads = store.head_list(repo).await;
         let heads = heads.map_err(|error| {
             failure(

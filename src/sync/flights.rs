@@ -10,22 +10,22 @@ use crate::model::{CommitSha, RepoId};
 
 /// Waiting tasks of each repository.
 #[derive(Default)]
-pub(super) struct Flights(Mutex<HashMap<RepoId, Arc<Mutex<Board>>>>);
+pub(super) struct RequestCoalescer(Mutex<HashMap<RepoId, Arc<Mutex<WaitingBoard>>>>);
 
-type Brought = Arc<Result<Vec<(RefName, Option<CommitSha>)>, GitError>>;
+type SharedFetch = Arc<Result<Vec<(RefName, Option<CommitSha>)>, GitError>>;
 
 #[derive(Default)]
-struct Board {
+struct WaitingBoard {
     next: u64,
     /// Refs that each waiting task needs.
     waiting: BTreeMap<u64, Vec<RefName>>,
     /// Results for the tasks that a fetch included.
-    brought: BTreeMap<u64, Brought>,
+    brought: BTreeMap<u64, SharedFetch>,
 }
 
-impl Flights {
+impl RequestCoalescer {
     /// Registers a task, so that the next fetch of any task includes these refs.
-    pub(super) fn enter(&self, repo: &RepoId, refs: &[RefName]) -> Ticket {
+    pub(super) fn enter(&self, repo: &RepoId, refs: &[RefName]) -> FetchTicket {
         let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let board = Arc::clone(flights.entry(repo.clone()).or_default());
         let mut open = locked(&board);
@@ -33,7 +33,7 @@ impl Flights {
         open.next += 1;
         open.waiting.insert(number, refs.to_vec());
         drop(open);
-        Ticket {
+        FetchTicket {
             board,
             number,
             refs: refs.to_vec(),
@@ -41,13 +41,13 @@ impl Flights {
     }
 
     /// Returns the tasks that wait now, for a sync that has not yet requested the refs from the forge.
-    pub(super) fn aboard(&self, repo: &RepoId) -> Aboard {
+    pub(super) fn aboard(&self, repo: &RepoId) -> WaitingTasks {
         let flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let board = flights.get(repo).map(Arc::clone);
         let tickets = board
             .as_ref()
             .map(|board| locked(board).waiting.keys().copied().collect());
-        Aboard {
+        WaitingTasks {
             board,
             tickets: tickets.unwrap_or_default(),
         }
@@ -56,18 +56,18 @@ impl Flights {
 
 /// Tasks that a sync includes.
 #[derive(Default)]
-pub(super) struct Aboard {
-    board: Option<Arc<Mutex<Board>>>,
+pub(super) struct WaitingTasks {
+    board: Option<Arc<Mutex<WaitingBoard>>>,
     tickets: BTreeSet<u64>,
 }
 
-impl Aboard {
+impl WaitingTasks {
     /// Gives the forge's refs to the included tasks that still wait and need no other refs than those of the sync. A
     /// task that needs a ref that git refused fetches for itself and gets the reason.
     pub(super) fn landed(&self, wanted: &RefSelection, there: &RefList, refused: &[RefusedRef]) {
         let Some(board) = &self.board else { return };
         let mut board = locked(board);
-        let Board {
+        let WaitingBoard {
             waiting, brought, ..
         } = &mut *board;
         let along = waiting
@@ -87,25 +87,25 @@ impl Aboard {
     }
 }
 
-fn locked(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
+fn locked(board: &Mutex<WaitingBoard>) -> MutexGuard<'_, WaitingBoard> {
     board.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Registration of a waiting task, until it is dropped.
-pub struct Ticket {
-    board: Arc<Mutex<Board>>,
+pub struct FetchTicket {
+    board: Arc<Mutex<WaitingBoard>>,
     number: u64,
     refs: Vec<RefName>,
 }
 
 /// Tasks that a fetch includes, and their refs.
-pub struct Boarded {
+pub struct IncludedTasks {
     tickets: BTreeSet<u64>,
     /// Refs to fetch, without duplicates.
     pub refs: Vec<RefName>,
 }
 
-impl Ticket {
+impl FetchTicket {
     /// Returns the result of a fetch that began after this registration, or `None` if there was none.
     pub fn brought(&self) -> Option<Result<Fetched, GitError>> {
         let brought = locked(&self.board).brought.remove(&self.number)?;
@@ -127,10 +127,10 @@ impl Ticket {
     }
 
     /// Includes all tasks that wait now in a fetch.
-    pub fn board(&self) -> Boarded {
+    pub fn board(&self) -> IncludedTasks {
         let board = locked(&self.board);
         let refs: BTreeSet<&RefName> = board.waiting.values().flatten().collect();
-        Boarded {
+        IncludedTasks {
             tickets: board.waiting.keys().copied().collect(),
             refs: refs.into_iter().cloned().collect(),
         }
@@ -138,8 +138,8 @@ impl Ticket {
 
     /// Gives the result to the included tasks that still wait. A task that needs a ref that git refused fetches for
     /// itself.
-    pub fn landed(&self, boarded: &Boarded, result: &Result<Fetched, GitError>) {
-        let brought: Brought = Arc::new(match result {
+    pub fn landed(&self, boarded: &IncludedTasks, result: &Result<Fetched, GitError>) {
+        let brought: SharedFetch = Arc::new(match result {
             Ok(fetched) => Ok(fetched.refs.clone()),
             Err(error) => Err(error.clone()),
         });
@@ -163,7 +163,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for FetchTicket {
     fn drop(&mut self) {
         let mut board = locked(&self.board);
         board.waiting.remove(&self.number);
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn whoever_waits_is_taken_along_and_who_comes_later_is_not() {
-        let (flights, repo) = (Flights::default(), "h/acme/infra".parse().unwrap());
+        let (flights, repo) = (RequestCoalescer::default(), "h/acme/infra".parse().unwrap());
         let [first, second] =
             [["main", "a"], ["main", "b"]].map(|wanted| flights.enter(&repo, &refs(&wanted)));
         let boarded = first.board();
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_sync_takes_along_who_came_before_it_and_wants_what_it_brings() {
-        let (flights, repo) = (Flights::default(), "h/acme/infra".parse().unwrap());
+        let (flights, repo) = (RequestCoalescer::default(), "h/acme/infra".parse().unwrap());
         flights
             .aboard(&repo)
             .landed(&RefSelection::default(), &RefList::default(), &[]);
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_shared_and_who_has_left_is_forgotten() {
-        let (flights, repo) = (Flights::default(), "h/acme/infra".parse().unwrap());
+        let (flights, repo) = (RequestCoalescer::default(), "h/acme/infra".parse().unwrap());
         let [first, second, gone] =
             ["a", "b", "c"].map(|name| flights.enter(&repo, &refs(&[name])));
         let boarded = first.board();

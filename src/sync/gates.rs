@@ -11,19 +11,19 @@ use crate::model::RepoId;
 
 /// Gates of all mirrors.
 #[derive(Debug, Default)]
-pub(super) struct Gates(Mutex<HashMap<RepoId, Arc<Place>>>);
+pub(super) struct MirrorGates(Mutex<HashMap<RepoId, Arc<GateEntry>>>);
 
 #[derive(Debug, Default)]
-struct Place {
+struct GateEntry {
     gate: Arc<tokio::sync::Mutex<()>>,
     /// Number of tasks that wait at the gate.
     waiting: watch::Sender<usize>,
 }
 
 /// Entry of a waiting task, until it is dropped.
-struct Waiting(Arc<Place>);
+struct GateWaiter(Arc<GateEntry>);
 
-impl Drop for Waiting {
+impl Drop for GateWaiter {
     fn drop(&mut self) {
         self.0.waiting.send_modify(|many| *many -= 1);
     }
@@ -32,17 +32,17 @@ impl Drop for Waiting {
 /// Right to change a mirror among the tasks of this process, until it is dropped.
 #[must_use]
 #[derive(Debug)]
-pub struct Gate(#[expect(dead_code, reason = "it is held for its drop")] OwnedMutexGuard<()>);
+pub struct MirrorGate(#[expect(dead_code, reason = "it is held for its drop")] OwnedMutexGuard<()>);
 
-impl Gates {
+impl MirrorGates {
     /// Waits until no other task works on the mirror.
-    pub(super) async fn wait(&self, repo: &RepoId) -> Gate {
+    pub(super) async fn wait(&self, repo: &RepoId) -> MirrorGate {
         let place = self.of(repo);
         place.waiting.send_modify(|many| *many += 1);
-        let waiting = Waiting(Arc::clone(&place));
+        let waiting = GateWaiter(Arc::clone(&place));
         let gate = Arc::clone(&place.gate).lock_owned().await;
         drop(waiting);
-        Gate(gate)
+        MirrorGate(gate)
     }
 
     /// Returns when a task waits at the gate of a mirror.
@@ -68,14 +68,14 @@ impl Gates {
     }
 
     /// Takes the gate, or returns `None` if another task works on the mirror.
-    pub(super) fn attempt(&self, repo: &RepoId) -> Option<Gate> {
+    pub(super) fn attempt(&self, repo: &RepoId) -> Option<MirrorGate> {
         Arc::clone(&self.of(repo).gate)
             .try_lock_owned()
             .ok()
-            .map(Gate)
+            .map(MirrorGate)
     }
 
-    fn of(&self, repo: &RepoId) -> Arc<Place> {
+    fn of(&self, repo: &RepoId) -> Arc<GateEntry> {
         let mut gates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(gates.entry(repo.clone()).or_default())
     }
@@ -89,7 +89,7 @@ mod tests {
 
     #[tokio::test]
     async fn upkeep_steps_aside_for_whoever_waits_until_it_is_overdue() {
-        let (gates, repo) = (Gates::default(), "h/acme/infra".parse().unwrap());
+        let (gates, repo) = (MirrorGates::default(), "h/acme/infra".parse().unwrap());
         let gate = gates.wait(&repo).await;
         assert_eq!(
             gates
@@ -115,7 +115,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_is_at_a_mirror_hears_that_somebody_waits() {
-        let (gates, repo) = (Gates::default(), "h/acme/infra".parse().unwrap());
+        let (gates, repo) = (MirrorGates::default(), "h/acme/infra".parse().unwrap());
         let gate = gates.wait(&repo).await;
         assert!(gates.wanted(&repo).now_or_never().is_none() && gates.attempt(&repo).is_none());
         let mut next = Box::pin(gates.wait(&repo));

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use crate::model::HomeId;
+use crate::model::DataDirId;
 use crate::secret::{create_private, make_private};
 
 /// File in the data directory that contains its name.
@@ -13,7 +13,7 @@ const FILE: &str = "replica-id";
 
 /// Reason why a data directory has no name.
 #[derive(Debug, thiserror::Error)]
-pub enum HomeError {
+pub enum DataDirIdError {
     /// The file cannot be read or created.
     #[error("cannot read or create {path}")]
     Io {
@@ -35,7 +35,7 @@ pub enum HomeError {
 
 /// Returns the name of a data directory. It is created once, from the name of the server that uses the directory
 /// first. Servers that start at the same moment all get the same name.
-pub fn home(data_dir: &Path, server: &str) -> Result<HomeId, HomeError> {
+pub fn home(data_dir: &Path, server: &str) -> Result<DataDirId, DataDirIdError> {
     let path = data_dir.join(FILE);
     let shown = path.display().to_string();
     // Earlier releases made the file readable for everybody.
@@ -43,13 +43,13 @@ pub fn home(data_dir: &Path, server: &str) -> Result<HomeId, HomeError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => make(data_dir, &path, server),
         read => read,
     });
-    let text = text.map_err(|source| HomeError::Io {
+    let text = text.map_err(|source| DataDirIdError::Io {
         path: shown.clone(),
         source,
     })?;
     text.trim()
         .parse()
-        .map_err(|_| HomeError::Invalid { path: shown })
+        .map_err(|_| DataDirIdError::Invalid { path: shown })
 }
 
 /// Creates the file. It is written beside its place and then linked, which fails if another server was faster. So no
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn of_many_that_begin_at_once_all_get_the_same() {
         let dir = tempfile::tempdir().unwrap();
-        let names: Vec<HomeId> = std::thread::scope(|scope| {
+        let names: Vec<DataDirId> = std::thread::scope(|scope| {
             let path = dir.path();
             let begin = |n: i32| scope.spawn(move || home(path, &format!("host-{n}")).unwrap());
             let threads: Vec<_> = (0..8).map(begin).collect();

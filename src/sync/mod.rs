@@ -25,19 +25,19 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
-pub use self::attempt::Attempt;
-pub use self::flights::{Boarded, Ticket};
-pub use self::gates::Gate;
-pub use self::home::{HomeError, home};
+pub use self::attempt::SyncAttempt;
+pub use self::flights::{FetchTicket, IncludedTasks};
+pub use self::gates::MirrorGate;
+pub use self::home::{DataDirIdError, home};
 
-use self::flights::Flights;
-use self::gates::Gates;
-use self::turns::{Turn, Turns};
+use self::flights::RequestCoalescer;
+use self::gates::MirrorGates;
+use self::turns::{DueMirrors, NextMirror};
 use crate::clock::Clock;
 use crate::config::server::RepoAllowlist;
 use crate::git::{Git, RefName};
 use crate::leases::Leases;
-use crate::model::{FailureKind, HomeId, Jitter, MirrorEvent, RepoId, RepoUrl, SyncState};
+use crate::model::{DataDirId, FailureKind, Jitter, MirrorEvent, RepoId, RepoUrl, SyncState};
 use crate::store::{EventWalk, MirrorChange, Store};
 use crate::telemetry::{Metric, Metrics};
 use crate::vcs::Forge;
@@ -52,9 +52,9 @@ const BATCH: i64 = 200;
 const CLAIMS: i64 = 500;
 
 /// Dependencies of a syncer.
-pub struct Parts {
+pub struct SyncerDependencies {
     /// Data directory of the mirrors.
-    pub home: HomeId,
+    pub home: DataDirId,
     /// Database with the registry.
     pub store: Store,
     /// Access to the mirrors on disk.
@@ -76,14 +76,14 @@ pub struct Parts {
 
 /// Current settings of the administrator.
 #[derive(Clone)]
-pub struct Wants {
+pub struct SyncSettings {
     /// Repositories that have mirrors.
     pub allowlist: RepoAllowlist,
     /// Maximum number of concurrent attempts.
     pub parallel: usize,
 }
 
-impl Wants {
+impl SyncSettings {
     /// Returns true if a repository has a mirror. With `--require-claims`, an unclaimed repository has none. Without
     /// an owner's credentials it would be fetched with those of the server, and nobody would use it. A claim can be
     /// released at any time, so this is checked before each attempt.
@@ -96,7 +96,7 @@ impl Wants {
 
 /// Result of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Round {
+pub struct SyncRound {
     /// Number of events read and of mirrors that were due.
     pub looked_at: u64,
     /// Number of attempts without a server to end them; they are retried.
@@ -105,14 +105,14 @@ pub struct Round {
 
 /// Service that keeps mirrors in sync. Clones share their workers.
 #[derive(Clone)]
-pub struct Syncer(Arc<Inner>);
+pub struct Syncer(Arc<SyncerInner>);
 
-struct Inner {
-    parts: Parts,
-    gates: Gates,
-    flights: Flights,
+struct SyncerInner {
+    parts: SyncerDependencies,
+    gates: MirrorGates,
+    flights: RequestCoalescer,
     /// Mirrors that are due, in order.
-    turns: Mutex<Turns>,
+    turns: Mutex<DueMirrors>,
     /// Position in the claims, which are searched for repositories without a mirror.
     claims: Mutex<Option<RepoUrl>>,
     /// Number of active workers.
@@ -121,8 +121,8 @@ struct Inner {
 
 impl Syncer {
     /// Creates the syncer without starting work.
-    pub fn new(parts: Parts) -> Self {
-        for outcome in Attempt::OUTCOMES {
+    pub fn new(parts: SyncerDependencies) -> Self {
+        for outcome in SyncAttempt::OUTCOMES {
             parts.metrics.add(Metric::RepositorySyncs, &[outcome], 0);
         }
         for kind in FailureKind::ALL {
@@ -130,9 +130,9 @@ impl Syncer {
                 .metrics
                 .add(Metric::RepositorySyncFailures, &[kind.as_str()], 0);
         }
-        let (gates, flights) = (Gates::default(), Flights::default());
+        let (gates, flights) = (MirrorGates::default(), RequestCoalescer::default());
         let (turns, claims, workers) = (Mutex::default(), Mutex::default(), watch::Sender::new(0));
-        Self(Arc::new(Inner {
+        Self(Arc::new(SyncerInner {
             parts,
             gates,
             flights,
@@ -143,7 +143,7 @@ impl Syncer {
     }
 
     /// Returns the data directory of the mirrors.
-    pub fn home(&self) -> &HomeId {
+    pub fn home(&self) -> &DataDirId {
         &self.0.parts.home
     }
 
@@ -157,9 +157,9 @@ impl Syncer {
     /// # Errors
     ///
     /// The database did not answer.
-    pub async fn round(&self, wants: &Wants) -> Result<Round, sqlx::Error> {
+    pub async fn round(&self, wants: &SyncSettings) -> Result<SyncRound, sqlx::Error> {
         let inner = &self.0;
-        let mut round = Round {
+        let mut round = SyncRound {
             looked_at: inner.walk().await?,
             orphaned: inner.end_orphans().await?,
         };
@@ -185,7 +185,7 @@ impl Syncer {
 
     /// Attempts to sync a mirror now, if it is due. A caller that needs an attempt requests it first
     /// ([`crate::model::MirrorEvent::Asked`]).
-    pub async fn attempt(&self, repo: &RepoId) -> Attempt {
+    pub async fn attempt(&self, repo: &RepoId) -> SyncAttempt {
         self.0.attempt(repo).await
     }
 
@@ -198,25 +198,25 @@ impl Syncer {
 
     /// Waits until no other task of this process works on a mirror. A caller that changes the mirror obtains its
     /// lease while it holds this gate.
-    pub async fn gate(&self, repo: &RepoId) -> Gate {
+    pub async fn gate(&self, repo: &RepoId) -> MirrorGate {
         self.0.gates.wait(repo).await
     }
 
     /// Takes the gate without waiting. Returns `None` if another task works on the mirror.
-    pub fn gate_if_free(&self, repo: &RepoId) -> Option<Gate> {
+    pub fn gate_if_free(&self, repo: &RepoId) -> Option<MirrorGate> {
         self.0.gates.attempt(repo)
     }
 
     /// Requests these refs as they are from now on. Call this before waiting for the gate: the task that works on the
     /// mirror until then may fetch them.
-    pub fn enter(&self, repo: &RepoId, refs: &[RefName]) -> Ticket {
+    pub fn enter(&self, repo: &RepoId, refs: &[RefName]) -> FetchTicket {
         self.0.flights.enter(repo, refs)
     }
 
     /// Records that a command uses a mirror. The mirror is registered from now on, and one that was removed to make
     /// room is due again. A failure to record this does not fail the command.
     pub async fn used(&self, repo: &RepoId, installation: Option<u64>) {
-        let Parts {
+        let SyncerDependencies {
             store, home, clock, ..
         } = &self.0.parts;
         let noted = async {
@@ -236,7 +236,7 @@ impl Syncer {
     ///
     /// The database did not answer.
     pub async fn evicted(&self, repo: &RepoId) -> Result<(), sqlx::Error> {
-        let Parts {
+        let SyncerDependencies {
             store, home, clock, ..
         } = &self.0.parts;
         let _change = store
@@ -247,9 +247,9 @@ impl Syncer {
 
     /// Starts workers for the due mirrors. Together with the active ones, they do not exceed the administrator's
     /// limit.
-    fn start_workers(&self, due: usize, wants: &Wants) {
+    fn start_workers(&self, due: usize, wants: &SyncSettings) {
         for _ in 0..due {
-            let Some(place) = Place::take(&self.0, wants.parallel) else {
+            let Some(place) = WorkerSlot::take(&self.0, wants.parallel) else {
                 return;
             };
             let (inner, wants) = (Arc::clone(&self.0), wants.clone());
@@ -258,14 +258,14 @@ impl Syncer {
     }
 }
 
-impl Inner {
-    fn turns(&self) -> MutexGuard<'_, Turns> {
+impl SyncerInner {
+    fn turns(&self) -> MutexGuard<'_, DueMirrors> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the events since the last round and returns their number.
     async fn walk(&self) -> Result<u64, sqlx::Error> {
-        let Parts { store, home, .. } = &self.parts;
+        let SyncerDependencies { store, home, .. } = &self.parts;
         let mut walked = 0;
         for _ in 0..WALKS {
             match store.repository_event_walk(home, EVENTS).await? {
@@ -283,7 +283,7 @@ impl Inner {
     /// Ends orphaned attempts. A server that died or lost its lease does not end its attempts, so other servers end
     /// them.
     async fn end_orphans(&self) -> Result<u64, sqlx::Error> {
-        let Parts { store, clock, .. } = &self.parts;
+        let SyncerDependencies { store, clock, .. } = &self.parts;
         let mut ended = 0;
         for (home, repo) in store.mirror_list_orphaned(BATCH).await? {
             let event = MirrorEvent::Orphaned {
@@ -305,7 +305,7 @@ impl Inner {
 
     /// Makes mirrors due that had no event for a long time.
     async fn wake_stale(&self) -> Result<(), sqlx::Error> {
-        let Parts {
+        let SyncerDependencies {
             store, home, clock, ..
         } = &self.parts;
         for repo in store.mirror_list_stale(home, BATCH).await? {
@@ -318,8 +318,8 @@ impl Inner {
 
     /// Registers mirrors of repositories that somebody plans to work with: claimed ones (including those of
     /// applications) and those that the allow-list names. No command waits for them.
-    async fn backfill(&self, wants: &Wants) -> Result<(), sqlx::Error> {
-        let Parts {
+    async fn backfill(&self, wants: &SyncSettings) -> Result<(), sqlx::Error> {
+        let SyncerDependencies {
             store, home, forge, ..
         } = &self.parts;
         let after = self
@@ -365,9 +365,9 @@ impl Inner {
     }
 
     /// Takes one mirror after the other until none is left or the server closes.
-    async fn work(&self, wants: &Wants, place: Place) {
+    async fn work(&self, wants: &SyncSettings, place: WorkerSlot) {
         while !self.parts.closing.is_cancelled() {
-            let Some(Turn { repo, is_backfill }) = self.turns().next(wants.parallel) else {
+            let Some(NextMirror { repo, is_backfill }) = self.turns().next(wants.parallel) else {
                 break;
             };
             let _backfill = is_backfill.then(|| Backfill(self));
@@ -393,8 +393,8 @@ impl Inner {
 
     /// Removes an unwanted mirror from the registry. The wish is checked again after its row was read. An event from
     /// then on keeps the row, for example when somebody claims the repository and pushes.
-    async fn forget(&self, wants: &Wants, repo: &RepoId) -> Result<(), sqlx::Error> {
-        let Parts { home, store, .. } = &self.parts;
+    async fn forget(&self, wants: &SyncSettings, repo: &RepoId) -> Result<(), sqlx::Error> {
+        let SyncerDependencies { home, store, .. } = &self.parts;
         let Some(row) = store.mirror_get(home, repo).await? else {
             return Ok(());
         };
@@ -414,7 +414,7 @@ impl Inner {
 
 /// Marker of a worker that handles a mirror without waiting commands. Dropping it, also by a panic, lets another
 /// worker begin such a mirror.
-struct Backfill<'a>(&'a Inner);
+struct Backfill<'a>(&'a SyncerInner);
 
 impl Drop for Backfill<'_> {
     fn drop(&mut self) {
@@ -423,10 +423,10 @@ impl Drop for Backfill<'_> {
 }
 
 /// Slot of a worker. Dropping it, also by a panic, frees the slot.
-struct Place(Arc<Inner>);
+struct WorkerSlot(Arc<SyncerInner>);
 
-impl Place {
-    fn take(inner: &Arc<Inner>, most: usize) -> Option<Self> {
+impl WorkerSlot {
+    fn take(inner: &Arc<SyncerInner>, most: usize) -> Option<Self> {
         let taken = inner.workers.send_if_modified(|many| {
             let is_free = *many < most;
             *many += usize::from(is_free);
@@ -436,7 +436,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WorkerSlot {
     fn drop(&mut self) {
         self.0.workers.send_modify(|many| *many -= 1);
     }

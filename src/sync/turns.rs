@@ -9,7 +9,7 @@ use crate::store::MirrorsDue;
 
 /// Mirrors that are due, in order.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct DueMirrors {
     /// Mirrors that a command may wait for, in the order of their turns.
     first: VecDeque<RepoId>,
     /// Mirrors that no command waits for.
@@ -20,13 +20,13 @@ pub(super) struct Turns {
 
 /// Next mirror for a worker.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Turn {
+pub(super) struct NextMirror {
     pub(super) repo: RepoId,
-    /// True if the worker must call [`Turns::backfilled`] at its end.
+    /// True if the worker must call [`DueMirrors::backfilled`] at its end.
     pub(super) is_backfill: bool,
 }
 
-impl Turns {
+impl DueMirrors {
     /// Replaces the queue by the mirrors that are due now.
     pub(super) fn set(&mut self, due: MirrorsDue) {
         let backfill = due.backfill.iter().cloned().collect();
@@ -40,9 +40,9 @@ impl Turns {
 
     /// Returns the next mirror, given the maximum number of workers. At most half of them may handle mirrors that no
     /// command waits for.
-    pub(super) fn next(&mut self, workers: usize) -> Option<Turn> {
+    pub(super) fn next(&mut self, workers: usize) -> Option<NextMirror> {
         if let Some(repo) = self.first.pop_front() {
-            return Some(Turn {
+            return Some(NextMirror {
                 repo,
                 is_backfill: false,
             });
@@ -52,7 +52,7 @@ impl Turns {
         }
         let repo = self.backfill.pop_front()?;
         self.backfilling += 1;
-        Some(Turn {
+        Some(NextMirror {
             repo,
             is_backfill: true,
         })
@@ -119,14 +119,14 @@ mod tests {
 
     #[test]
     fn what_nobody_waits_for_comes_last_and_leaves_half_of_the_workers() {
-        let mut turns = Turns::default();
+        let mut turns = DueMirrors::default();
         turns.set(MirrorsDue {
             never: repos("n1"),
             backfill: repos("b1 b2 b3 b4"),
             ..MirrorsDue::default()
         });
         assert_eq!(turns.len(), 5);
-        let next = |turns: &mut Turns, workers| {
+        let next = |turns: &mut DueMirrors, workers| {
             turns.next(workers).map(|turn| turn.repo.name().to_owned())
         };
         let told: Vec<_> = (0..4).map(|_| next(&mut turns, 4)).collect();
@@ -151,7 +151,7 @@ mod tests {
         );
         turns.backfilled();
         assert_eq!(next(&mut turns, 4).as_deref(), Some("b3"));
-        let mut alone = Turns::default();
+        let mut alone = DueMirrors::default();
         alone.set(MirrorsDue {
             backfill: repos("b1 b2"),
             ..MirrorsDue::default()

@@ -4,7 +4,7 @@
 use crate::git::{GitError, Mirror, RefList, RefSelection, RefusedRef, Remote, without_refused};
 
 /// Result of the comparison.
-pub(super) enum Verdict {
+pub(super) enum VerifyResult {
     /// Both sides have these refs, except those that git refused here.
     Same(RefList, Vec<RefusedRef>),
     /// The refs differ even after a second sync; the text describes the difference.
@@ -18,9 +18,9 @@ pub(super) async fn verify(
     remote: &Remote<'_>,
     wanted: &RefSelection,
     mut before_look: impl FnMut(),
-) -> Result<Verdict, GitError> {
+) -> Result<VerifyResult, GitError> {
     before_look();
-    if let same @ Verdict::Same(..) = compare(mirror, remote, wanted).await? {
+    if let same @ VerifyResult::Same(..) = compare(mirror, remote, wanted).await? {
         return Ok(same);
     }
     mirror.sync(remote, wanted).await?;
@@ -32,7 +32,7 @@ async fn compare(
     mirror: &Mirror,
     remote: &Remote<'_>,
     wanted: &RefSelection,
-) -> Result<Verdict, GitError> {
+) -> Result<VerifyResult, GitError> {
     let (advertised, refused) = (mirror.advertised(remote, wanted).await?, mirror.refused());
     // A gap counts only while the forge names the very commit that was refused.
     let there = without_refused(&advertised, &refused);
@@ -42,9 +42,9 @@ async fn compare(
             .into_iter()
             .filter(|one| advertised.get(&one.name) == Some(&one.commit))
             .collect();
-        return Ok(Verdict::Same(there, still));
+        return Ok(VerifyResult::Same(there, still));
     }
-    Ok(Verdict::Differs(difference(&here, &there)))
+    Ok(VerifyResult::Differs(difference(&here, &there)))
 }
 
 /// Describes the difference and names at most one ref of each kind: the forge may have thousands.

@@ -143,9 +143,9 @@ metrics! {
 
 /// Metrics of one server. Clones share their values.
 #[derive(Clone)]
-pub struct Metrics(Arc<Inner>);
+pub struct Metrics(Arc<MetricsInner>);
 
-struct Inner {
+struct MetricsInner {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
     /// Label values that [`Metrics::set_all`] has set, by metric.
@@ -166,7 +166,7 @@ impl Default for Metrics {
                 Sort::Histogram => recorder.describe_histogram(name, None, help),
             }
         }
-        Self(Arc::new(Inner {
+        Self(Arc::new(MetricsInner {
             handle: recorder.handle(),
             recorder,
             shown: Mutex::default(),

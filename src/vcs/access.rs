@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use crate::credential::{Access, SshAccess};
+use crate::credential::{GitAccess, SshAccess};
 use crate::model::{CredentialId, RepoId};
 use crate::seal::OpenError;
 
@@ -12,7 +12,7 @@ use crate::seal::OpenError;
 #[async_trait]
 pub trait RepoAccess: Send + Sync + 'static {
     /// Returns the credential of a repository for the API and for git over HTTPS, or `None` for the server's own.
-    async fn for_api(&self, repo: &RepoId) -> Result<Option<Held>, AccessError>;
+    async fn for_api(&self, repo: &RepoId) -> Result<Option<StoredAccess>, AccessError>;
 
     /// Returns the key for git over SSH to a repository, or `None` if git uses HTTPS.
     async fn for_ssh(&self, repo: &RepoId) -> Result<Option<SshAccess>, AccessError>;
@@ -20,13 +20,13 @@ pub trait RepoAccess: Send + Sync + 'static {
 
 /// Credential that is stored for a repository.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct StoredAccess {
     /// Number of the credential.
     pub id: CredentialId,
     /// Time of the last change.
     pub version: DateTime<Utc>,
     /// Decrypted content of the credential.
-    pub access: Access,
+    pub access: GitAccess,
 }
 
 /// Reason why the credential of a repository is not available. No other credential replaces it, because the owner has

@@ -41,11 +41,11 @@ pub struct GateError(#[from] sqlx::Error);
 /// Gates of this process alone.
 pub struct LocalGates {
     clock: Arc<dyn Clock>,
-    gates: Mutex<HashMap<(RateScope, Traffic), Gate>>,
+    gates: Mutex<HashMap<(RateScope, Traffic), RequestGate>>,
 }
 
 #[derive(Default)]
-struct Gate {
+struct RequestGate {
     closed_until: Option<DateTime<Utc>>,
     next_turn: Option<DateTime<Utc>>,
 }
@@ -59,7 +59,7 @@ impl LocalGates {
         }
     }
 
-    fn gates(&self) -> MutexGuard<'_, HashMap<(RateScope, Traffic), Gate>> {
+    fn gates(&self) -> MutexGuard<'_, HashMap<(RateScope, Traffic), RequestGate>> {
         self.gates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

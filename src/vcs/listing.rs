@@ -19,7 +19,7 @@ pub struct PageAsk<'a> {
 pub struct OpenPulls {
     pub page: ListedPage,
     /// Remaining budget; `None` where the forge does not report one and so has no limit.
-    pub budget: Option<Budget>,
+    pub budget: Option<RequestBudget>,
 }
 
 /// Page of open pulls.
@@ -52,7 +52,7 @@ pub struct ListedPull {
 
 /// Remaining right to send requests to a forge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct RequestBudget {
     /// Number of requests that may still be sent.
     pub remaining: u64,
     /// Number of requests in a whole window.
@@ -63,7 +63,7 @@ pub struct Budget {
     pub per_owner: bool,
 }
 
-impl Budget {
+impl RequestBudget {
     /// Returns true if less than `percent` percent of the budget are left.
     pub fn is_below(&self, percent: u64) -> bool {
         u128::from(self.remaining) * 100 < u128::from(self.limit) * u128::from(percent)
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_budget_is_below_a_share_of_the_whole_window() {
-        let left = |remaining, limit| Budget {
+        let left = |remaining, limit| RequestBudget {
             remaining,
             limit,
             resets_at: DateTime::UNIX_EPOCH,

@@ -15,14 +15,14 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use crate::model::{
-    Approval, Aside, BranchName, CommitSha, CommitStatus, ForgeRepo, HostName, MergeMethod,
-    Mergeability, Pull, PullRef, RepoId,
+    Approval, BranchName, CommitSha, CommitStatus, ForgeRepo, HostName, IgnoredStatuses,
+    MergeMethod, Mergeability, Pull, PullRef, RepoId,
 };
 use crate::secret::Secret;
 
-pub use access::{AccessError, Held, RepoAccess};
+pub use access::{AccessError, RepoAccess, StoredAccess};
 pub use gates::{GateError, LocalGates, RateGates};
-pub use listing::{Budget, ListedPage, ListedPull, OpenPulls, PageAsk};
+pub use listing::{ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
 pub use memberships::{KEPT, Memberships};
 pub use permit::{Permit, WritePermit};
 pub use ssh::SshLogin;
@@ -147,7 +147,7 @@ impl GitCredentials {
 
 /// Optional features of the server that use the forge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Uses {
+pub struct ForgeFeatures {
     /// True if the server asks for team members.
     pub teams: bool,
     /// True if the server merges pulls.
@@ -166,7 +166,7 @@ pub trait Forge: Send + Sync + 'static {
 
     /// Returns the rights that the server needs and its credentials lack, as far as the forge reports them:
     /// `the scope repo`. An error means that the forge refuses the credentials or does not answer.
-    async fn missing(&self, uses: Uses) -> Result<Vec<String>, ForgeError>;
+    async fn missing(&self, uses: ForgeFeatures) -> Result<Vec<String>, ForgeError>;
 
     /// Returns the current state of a pull at the forge.
     async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError>;
@@ -219,7 +219,7 @@ pub trait Forge: Send + Sync + 'static {
         &self,
         at: &PullRef,
         via: Installation,
-        aside: &Aside<'_>,
+        aside: &IgnoredStatuses<'_>,
     ) -> Result<Mergeability, ForgeError>;
 
     /// Returns the merge methods of a repository, as far as the forge reports them.

@@ -51,10 +51,10 @@ pub enum ArtifactError {
 
 /// Store of plan files. Clones share it.
 #[derive(Clone)]
-pub struct Artifacts(Place);
+pub struct Artifacts(ArtifactLocation);
 
 #[derive(Clone)]
-enum Place {
+enum ArtifactLocation {
     Directory {
         files: Arc<dyn ObjectStore>,
         /// Directory that contains the files themselves.
@@ -96,7 +96,7 @@ impl Artifacts {
             source: source.into(),
         })?;
         let files = LocalFileSystem::new_with_prefix(root)?.with_automatic_cleanup(true);
-        Ok(Self(Place::Directory {
+        Ok(Self(ArtifactLocation::Directory {
             files: Arc::new(files),
             dir: root.join(FOLDER),
         }))
@@ -104,14 +104,14 @@ impl Artifacts {
 
     /// Keeps plan files in the database, each of at most `limit` bytes.
     pub fn in_database(store: Store, limit: u64) -> Self {
-        Self(Place::Database { store, limit })
+        Self(ArtifactLocation::Database { store, limit })
     }
 
     /// Saves a plan file. In database mode the caller saves the returned bytes together with the plan record.
     pub async fn save(&self, id: PlanId, bytes: Vec<u8>) -> Result<Saved, ArtifactError> {
         let digest = Sha256Digest::of(&bytes);
         match &self.0 {
-            Place::Directory { files, .. } => {
+            ArtifactLocation::Directory { files, .. } => {
                 files
                     .put(&key(id), PutPayload::from(bytes))
                     .await
@@ -121,7 +121,7 @@ impl Artifacts {
                     with_record: None,
                 })
             }
-            Place::Database { limit, .. } => match bytes.len() as u64 {
+            ArtifactLocation::Database { limit, .. } => match bytes.len() as u64 {
                 size if size > *limit => Err(ArtifactError::TooLarge {
                     bytes: size,
                     limit: *limit,
@@ -157,14 +157,14 @@ impl Artifacts {
 
     async fn read(&self, id: PlanId) -> Result<Option<Vec<u8>>, ArtifactError> {
         match &self.0 {
-            Place::Directory { files, .. } => match files.get(&key(id)).await {
+            ArtifactLocation::Directory { files, .. } => match files.get(&key(id)).await {
                 Ok(got) => Ok(Some(
                     got.bytes().await.map_err(ArtifactError::Store)?.into(),
                 )),
                 Err(object_store::Error::NotFound { .. }) => Ok(None),
                 Err(error) => Err(ArtifactError::Store(error)),
             },
-            Place::Database { store, .. } => store
+            ArtifactLocation::Database { store, .. } => store
                 .plan_file_get(id)
                 .await
                 .map_err(ArtifactError::Database),
@@ -174,11 +174,11 @@ impl Artifacts {
     /// Removes a plan file. Succeeds if the file does not exist.
     pub async fn remove(&self, id: PlanId) -> Result<(), ArtifactError> {
         match &self.0 {
-            Place::Directory { files, .. } => match files.delete(&key(id)).await {
+            ArtifactLocation::Directory { files, .. } => match files.delete(&key(id)).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
                 Err(error) => Err(ArtifactError::Store(error)),
             },
-            Place::Database { store, .. } => store
+            ArtifactLocation::Database { store, .. } => store
                 .plan_file_remove(id)
                 .await
                 .map_err(ArtifactError::Database),
@@ -188,7 +188,7 @@ impl Artifacts {
     /// Lists the plan files in the directory, including those that were not written to their end. The database has no
     /// file without a record, so the list is empty for it.
     pub async fn found(&self) -> io::Result<Vec<FoundPlanFile>> {
-        let Place::Directory { dir, .. } = &self.0 else {
+        let ArtifactLocation::Directory { dir, .. } = &self.0 else {
             return Ok(Vec::new());
         };
         let dir = dir.clone();

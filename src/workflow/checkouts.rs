@@ -13,21 +13,21 @@ use tracing::{info, warn};
 use super::CheckoutParts;
 use super::mirror_leases::MirrorLeases;
 use super::state_lock;
-use super::uses::{InUse, Uses};
+use super::uses::{CheckoutUses, PullInUse};
 use crate::clock::Clock;
 use crate::config::needs::BaseGap;
 use crate::config::{NotUtf8, text_of};
 use crate::git::{
-    BaseCommit, Changes, Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, Extent,
-    FetchRequest, Fetched, Git, GitError, Head, Ignored, LinkOut, MirrorInUse, Prepared, RefName,
-    Remote, TreeFiles, TreeReader, Wanted,
+    BaseCommit, BranchChanges, Checkout, CheckoutRequest, CheckoutStrategy, DirError, DiskPart,
+    DiskUse, Extent, FetchRequest, Fetched, Git, GitError, Head, IgnoredFiles, LinkOut,
+    MirrorInUse, Prepared, RefName, Remote, TreeFiles, TreeReader,
 };
 use crate::model::{
     BranchName, ChangedFile, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath,
     WorkspaceName,
 };
 use crate::render::StateLock;
-use crate::sync::{Syncer, Ticket};
+use crate::sync::{FetchTicket, Syncer};
 use crate::vcs::{Forge, ForgeError, Installation};
 
 /// Commits of a pull request that a checkout is made from.
@@ -140,7 +140,7 @@ pub struct Checkouts {
     pub(super) syncer: Syncer,
     /// Time limit for one exchange with the forge.
     pub(super) fetch_time: Duration,
-    uses: Uses,
+    uses: CheckoutUses,
 }
 
 impl Checkouts {
@@ -160,7 +160,7 @@ impl Checkouts {
             leases,
             syncer,
             fetch_time,
-            uses: Uses::default(),
+            uses: CheckoutUses::default(),
         }
     }
 
@@ -416,7 +416,7 @@ impl Checkouts {
         forge: &dyn Forge,
         at: &PullRef,
         commit: Option<&CommitSha>,
-        ticket: &Ticket,
+        ticket: &FetchTicket,
         via: Installation,
     ) -> Result<Fetched, CheckoutError> {
         let credentials = forge.git_credentials(&at.repo, via).await?;
@@ -491,7 +491,7 @@ impl Checkouts {
         extent: &Extent,
         parts: &CheckoutParts,
     ) -> Result<Checkout, CheckoutError> {
-        let wanted = Wanted {
+        let wanted = CheckoutRequest {
             pull: source.pull.number,
             workspace,
             head: &source.head,
@@ -537,7 +537,7 @@ impl Checkouts {
 
     /// Returns the changes of the pull request, regardless of the checkout strategy; `None` if there are too many to
     /// list.
-    pub async fn changed(&self, source: &Source) -> Result<Option<Changes>, GitError> {
+    pub async fn changed(&self, source: &Source) -> Result<Option<BranchChanges>, GitError> {
         self.git
             .mirror(&source.pull.repo)
             .changed(&source.base, &source.head)
@@ -587,7 +587,7 @@ impl Checkouts {
         &self,
         source: &Source,
         checkout: &Checkout,
-        ignored: Ignored,
+        ignored: IgnoredFiles,
     ) -> Result<TreeFiles, GitError> {
         self.git
             .mirror(&source.pull.repo)
@@ -658,7 +658,7 @@ impl Checkouts {
 
     /// Marks a pull request as in use. Nothing of it is removed to free disk space until the returned value is
     /// dropped.
-    pub async fn enter(&self, pull: &PullRef) -> InUse {
+    pub async fn enter(&self, pull: &PullRef) -> PullInUse {
         self.uses.enter(pull).await
     }
 

@@ -8,7 +8,7 @@ use crate::model::{BranchName, CommitSha, Pull, PullNumber, RepoId, Subject};
 
 /// Description of the pull request for commands of the administrator.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct PullFacts {
     base_branch: BranchName,
     base_repo: RepoId,
     head_branch: BranchName,
@@ -25,7 +25,7 @@ pub struct Facts {
     pub mergeable: Option<bool>,
 }
 
-impl Facts {
+impl PullFacts {
     /// Describes a pull request for a command that `user` gave with these arguments.
     pub fn of(pull: &Pull, user: &str, arguments: &[String]) -> Self {
         Self {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::scratch;
 use super::steps::{Deadline, Exec, base};
-use super::{Facts, RunError, RunOutput, StepName, Terraform};
+use super::{PullFacts, RunError, RunOutput, StepName, Terraform};
 use crate::config::Hook;
 use crate::model::CommandKind;
 use crate::process::Cmd;
@@ -27,7 +27,7 @@ pub struct HookPlace<'a> {
     /// Lock file that is held while any process of the hook lives.
     pub hold: &'a Path,
     /// Description of the pull request.
-    pub facts: &'a Facts,
+    pub facts: &'a PullFacts,
     /// Command that the hook runs before or after.
     pub command: CommandKind,
     /// Project that the command names, if any.

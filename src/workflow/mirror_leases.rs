@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::CheckoutError;
-use crate::leases::{HeldLease, LeaseKey, Leases, Obtained};
+use crate::leases::{HeldLease, LeaseAttempt, LeaseKey, Leases};
 use crate::model::RepoId;
 
 /// Leases of the mirrors below one data directory (`--sync-lease-timeout`).
@@ -28,8 +28,8 @@ impl MirrorLeases {
     pub async fn obtain(&self, repo: &RepoId, purpose: &str) -> Result<HeldLease, CheckoutError> {
         let key = LeaseKey::repository_sync(&self.home, repo);
         match self.leases.obtain(&key, purpose, self.time).await? {
-            Obtained::Held(held) => Ok(held),
-            Obtained::Busy {
+            LeaseAttempt::Held(held) => Ok(held),
+            LeaseAttempt::Busy {
                 key,
                 holder,
                 until: _,

@@ -26,17 +26,19 @@ pub use artifacts::{ArtifactError, Artifacts, FoundPlanFile, Saved};
 pub use checkout_parts::CheckoutParts;
 pub use checkouts::{CheckedOut, CheckoutContents, CheckoutError, Checkouts, Source};
 pub use environment::{ChildEnvironment, StageSetup};
-pub use facts::Facts;
+pub use facts::PullFacts;
 pub use hooks::HookPlace;
 pub use mirror_leases::MirrorLeases;
 pub use output::{OutputHub, RunOutput};
-pub use provider_cache::{InitPlace, Linked, PackagePath, PackageUse, ProviderCache, Session};
+pub use provider_cache::{CacheSession, InitPlace, Linked, PackagePath, PackageUse, ProviderCache};
 pub use sandbox::RunSandbox;
-pub use shown::Shown;
+pub use shown::ResourceList;
 pub use steps::{CommentWords, MultienvError, StepError, StepFailure, StepName};
-pub use terraform::{Place, PlanMade, PlanText, ProfileSetup, RunError, StateWork, Terraform};
-pub use tools::{
-    ChosenBy, DownloadError, DownloadSettings, DownloadUse, Downloads, InvalidKey, Keys, Platform,
-    Sources, Tool, ToolError, Tools, VersionChoice, Wish,
+pub use terraform::{
+    PlanMade, PlanText, ProfileSetup, RunError, StateWork, Terraform, ToolContext,
 };
-pub use uses::InUse;
+pub use tools::{
+    ChosenBy, DownloadError, DownloadSettings, DownloadUse, Downloads, FoundTool, InvalidKey,
+    Platform, Sources, ToolError, Tools, TrustedKeys, VersionChoice, VersionSources,
+};
+pub use uses::PullInUse;

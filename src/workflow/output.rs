@@ -53,7 +53,7 @@ impl RunOutput {
     /// Starts a task that stores the lines of a run.
     pub fn start(store: Store, hub: OutputHub, run: RunId) -> Self {
         let (lines, received) = mpsc::channel(WAITING_LINES);
-        let writer = Writer {
+        let writer = OutputWriter {
             store,
             hub,
             run,
@@ -82,7 +82,7 @@ impl RunOutput {
     }
 }
 
-struct Writer {
+struct OutputWriter {
     store: Store,
     hub: OutputHub,
     run: RunId,
@@ -90,7 +90,7 @@ struct Writer {
     pending: String,
 }
 
-impl Writer {
+impl OutputWriter {
     async fn work(mut self, mut lines: mpsc::Receiver<String>) {
         while let Some(line) = lines.recv().await {
             self.add(&line);

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::model::RunUser;
-use crate::process::{Limits, Mechanism, Reached, Sandbox};
+use crate::process::{Mechanism, ReachedLimit, RunLimits, Sandbox};
 
 use super::environment::GIT_CONFIG;
 use super::{ChildEnvironment, lend};
@@ -128,7 +128,7 @@ pub struct RunSandbox {
     mechanism: Option<Mechanism>,
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
-    limits: Limits,
+    limits: RunLimits,
     /// User that runs execute as, and the data directory, which contains all that runs use; `None` for the user of
     /// the server.
     user: Option<(RunUser, PathBuf)>,
@@ -154,7 +154,7 @@ impl RunSandbox {
             mechanism: None,
             read: Vec::new(),
             write: Vec::new(),
-            limits: Limits::default(),
+            limits: RunLimits::default(),
             user: None,
         }
     }
@@ -163,7 +163,7 @@ impl RunSandbox {
     pub fn new(
         mechanism: Option<Mechanism>,
         environment: &ChildEnvironment,
-        limits: Limits,
+        limits: RunLimits,
     ) -> Self {
         let read = SYSTEM
             .iter()
@@ -258,7 +258,7 @@ impl RunSandbox {
     }
 
     /// Returns the limits of each run.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> RunLimits {
         self.limits
     }
 
@@ -271,21 +271,21 @@ impl RunSandbox {
             "the user of the server"
         };
         Some(match limits.reached(signal, output)? {
-            Reached::Memory => {
+            ReachedLimit::Memory => {
                 let most = crate::config::size::shown(limits.memory?);
                 format!("a run may have {most} of memory (`--run-memory`)")
             }
-            Reached::Processes => {
+            ReachedLimit::Processes => {
                 format!(
                     "a run and {whose} may each have {} processes and threads (`--run-processes`)",
                     limits.processes?
                 )
             }
-            Reached::FileSize => {
+            ReachedLimit::FileSize => {
                 let most = crate::config::size::shown(limits.file_size?);
                 format!("a file may be {most} long (`--run-file-size`)")
             }
-            Reached::Cpu => {
+            ReachedLimit::Cpu => {
                 format!(
                     "a run may use {} s of processor time (`--run-cpu-time`)",
                     limits.cpu?.as_secs()
@@ -368,9 +368,13 @@ mod tests {
             ]
             .map(|(name, value)| (name.into(), value.into())),
         );
-        let sandbox = RunSandbox::new(Some(Mechanism::Landlock), &environment, Limits::default())
-            .common()
-            .unwrap();
+        let sandbox = RunSandbox::new(
+            Some(Mechanism::Landlock),
+            &environment,
+            RunLimits::default(),
+        )
+        .common()
+        .unwrap();
         for path in [
             "/opt/tools/bin/terraform",
             "/home/us/.terraformrc",
@@ -421,7 +425,7 @@ mod tests {
             (&own, &[], None),
         ] {
             let sandbox =
-                RunSandbox::new(Some(Mechanism::Landlock), environment, Limits::default());
+                RunSandbox::new(Some(Mechanism::Landlock), environment, RunLimits::default());
             let sandbox = sandbox.reads(named.iter().map(PathBuf::from));
             assert_eq!(
                 sandbox.git_config(environment),
@@ -437,7 +441,7 @@ mod tests {
         let sandbox = RunSandbox::new(
             Some(Mechanism::Landlock),
             &ChildEnvironment::default(),
-            Limits::default(),
+            RunLimits::default(),
         );
         let place = RunPlace {
             root: Path::new("/data/checkouts/1"),

@@ -16,7 +16,7 @@ pub(super) const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// List of resources of a plan, or the reason that there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum ResourceList {
     /// The tool showed the plan.
     Listed(PlanChanges),
     /// No step has written a plan file.
@@ -164,7 +164,7 @@ struct Outputs(u32);
 impl<'de> Deserialize<'de> for Resources {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer
-            .deserialize_any(Entries(RawResource::entry))
+            .deserialize_any(EntryVisitor(RawResource::entry))
             .map(Self)
     }
 }
@@ -181,7 +181,7 @@ impl<'de> Deserialize<'de> for Invocations {
                 imported: false,
             })
         };
-        deserializer.deserialize_any(Entries(entry)).map(Self)
+        deserializer.deserialize_any(EntryVisitor(entry)).map(Self)
     }
 }
 
@@ -192,9 +192,9 @@ impl<'de> Deserialize<'de> for Outputs {
 }
 
 /// Visitor that reads a list and keeps the result of the function for each entry.
-struct Entries<R>(fn(R) -> Option<ResourceChange>);
+struct EntryVisitor<R>(fn(R) -> Option<ResourceChange>);
 
-impl<'de, R: Deserialize<'de>> Visitor<'de> for Entries<R> {
+impl<'de, R: Deserialize<'de>> Visitor<'de> for EntryVisitor<R> {
     type Value = Vec<ResourceChange>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,7 +14,7 @@ const MAX_BYTES: u64 = 16 * 1024;
 
 /// Content of the file (`statemgr.LockInfo` in the sources of the tool).
 #[derive(Deserialize)]
-struct Info {
+struct StateLockInfo {
     #[serde(rename = "ID")]
     id: String,
     #[serde(rename = "Who")]
@@ -50,7 +50,7 @@ pub(super) fn left_in(root: &Path, dir: &RepoPath, workspace: &WorkspaceName) ->
         .take(MAX_BYTES)
         .read_to_string(&mut text)
         .ok()?;
-    let info: Info = serde_json::from_str(&text).ok()?;
+    let info: StateLockInfo = serde_json::from_str(&text).ok()?;
     StateLock::new(info.id, info.who, info.created, info.operation)
 }
 

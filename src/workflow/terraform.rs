@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 use super::data_dir::DataDir;
 use super::scratch::{self, Scratch};
 use super::steps::{
-    CommentWords, Deadline, Exec, Files, Kept, Printed, Steps, initialises, preparation,
+    CommentWords, Deadline, Exec, KeptOutput, Printed, RunFiles, Steps, initialises, preparation,
 };
 use super::{
-    ArtifactError, CheckoutError, ChosenBy, Facts, ProviderCache, RunOutput, Shown, StageSetup,
-    StepError, StepFailure, StepName, Tool, ToolError, Tools, Wish,
+    ArtifactError, CheckoutError, ChosenBy, FoundTool, ProviderCache, PullFacts, ResourceList,
+    RunOutput, StageSetup, StepError, StepFailure, StepName, ToolError, Tools, VersionSources,
 };
 use crate::config::server::RunStage;
 use crate::config::workflow::{Builtin, Stage, Step, Workflow};
@@ -52,7 +52,7 @@ pub struct ProfileSetup {
 const MAX_PLAN: u64 = 512 * 1024 * 1024;
 
 /// Place and context of a run.
-pub struct Place<'a> {
+pub struct ToolContext<'a> {
     pub project: &'a ProjectKey,
     /// Directory of the project in the checkout.
     pub dir: &'a Path,
@@ -67,7 +67,7 @@ pub struct Place<'a> {
     /// Workflow with the steps of the run.
     pub workflow: &'a Workflow,
     /// Description of the pull request for commands among the steps.
-    pub facts: &'a Facts,
+    pub facts: &'a PullFacts,
     /// Environment profile of the project; `None` for the setup that every other run gets.
     pub profile: Option<&'a str>,
     /// Access to private modules of the forge. Only the built-in `init` gets it, and only if that runs no code of the
@@ -92,9 +92,9 @@ pub struct PlanMade {
     /// Output of the built-in `plan` alone; `None` if commands of the administrator make the plan.
     pub plan_output: Option<PlanText>,
     /// Changes in the plan file, as the tool shows them.
-    pub shown: Shown,
+    pub shown: ResourceList,
     /// Program that made the plan.
-    pub tool: Tool,
+    pub tool: FoundTool,
     /// Digest of the workflow that made the plan.
     pub workflow: Sha256Digest,
 }
@@ -158,7 +158,11 @@ impl RunError {
 
 impl Terraform {
     /// Runs the steps that plan.
-    pub async fn plan(&self, place: &Place<'_>, wish: &Wish) -> Result<PlanMade, RunError> {
+    pub async fn plan(
+        &self,
+        place: &ToolContext<'_>,
+        wish: &VersionSources,
+    ) -> Result<PlanMade, RunError> {
         let tool = self.tool(place, wish).await?;
         let scratch = self.scratch()?;
         let setup = self.setup(place, RunStage::Plan)?;
@@ -174,8 +178,8 @@ impl Terraform {
             Ok(shown) => shown,
             Err(error) => return Err(StepError { output, ..error }.into()),
         };
-        let file = scratch::read(Files::within(scratch.dir()).plan, MAX_PLAN).await?;
-        let plan_output = plan.map(|Kept { text, is_cut }| PlanText { text, is_cut });
+        let file = scratch::read(RunFiles::within(scratch.dir()).plan, MAX_PLAN).await?;
+        let plan_output = plan.map(|KeptOutput { text, is_cut }| PlanText { text, is_cut });
         Ok(PlanMade {
             file,
             output,
@@ -187,7 +191,11 @@ impl Terraform {
     }
 
     /// Chooses the program for a project. A download can take a while, and stops when the run is cancelled.
-    async fn tool(&self, place: &Place<'_>, wish: &Wish) -> Result<Tool, RunError> {
+    async fn tool(
+        &self,
+        place: &ToolContext<'_>,
+        wish: &VersionSources,
+    ) -> Result<FoundTool, RunError> {
         let (tool, choice) = tokio::select! {
             chosen = self.tools.choose(wish) => chosen?,
             () = place.stop.cancelled() => return Err(stopped(wish).into()),
@@ -203,13 +211,13 @@ impl Terraform {
     /// that `init` left. Such a change would run with the credentials of applies.
     pub async fn apply(
         &self,
-        place: &Place<'_>,
-        tool: &Tool,
+        place: &ToolContext<'_>,
+        tool: &FoundTool,
         plan: Option<&[u8]>,
     ) -> Result<String, RunError> {
         let scratch = self.scratch()?;
         if let Some(plan) = plan {
-            tokio::fs::write(Files::within(scratch.dir()).plan, plan).await?;
+            tokio::fs::write(RunFiles::within(scratch.dir()).plan, plan).await?;
         }
         let deadline = Deadline::after(place.timeout);
         let setup = self.setup(place, RunStage::Apply)?;
@@ -226,7 +234,12 @@ impl Terraform {
     }
 
     /// Runs the steps of `import` or `state_rm`.
-    pub async fn change_state(&self, place: &Place<'_>, wish: &Wish, stage: &Stage) -> StateWork {
+    pub async fn change_state(
+        &self,
+        place: &ToolContext<'_>,
+        wish: &VersionSources,
+        stage: &Stage,
+    ) -> StateWork {
         let tool = match self.tool(place, wish).await {
             Ok(tool) => tool,
             Err(error) => return StateWork::not_begun(error),
@@ -254,7 +267,11 @@ impl Terraform {
     }
 
     /// Returns the output of `version` of the program for the project.
-    pub async fn version(&self, place: &Place<'_>, wish: &Wish) -> Result<String, RunError> {
+    pub async fn version(
+        &self,
+        place: &ToolContext<'_>,
+        wish: &VersionSources,
+    ) -> Result<String, RunError> {
         let tool = self.tool(place, wish).await?;
         let scratch = self.scratch()?;
         Ok(self
@@ -275,7 +292,7 @@ impl Terraform {
         clippy::result_large_err,
         reason = "made once for a run, at its beginning"
     )]
-    fn setup(&self, place: &Place<'_>, stage: RunStage) -> Result<&StageSetup, StepError> {
+    fn setup(&self, place: &ToolContext<'_>, stage: RunStage) -> Result<&StageSetup, StepError> {
         let of_stage = |plans, applies| match stage {
             RunStage::Plan => plans,
             RunStage::Apply => applies,
@@ -296,8 +313,8 @@ impl Terraform {
     /// Prepares the steps of a stage. Each stage begins without variables of another one.
     fn steps<'a>(
         &'a self,
-        place: &Place<'a>,
-        tool: &'a Tool,
+        place: &ToolContext<'a>,
+        tool: &'a FoundTool,
         scratch: &'a Scratch,
         setup: &'a StageSetup,
         deadline: Deadline,
@@ -322,7 +339,7 @@ impl Terraform {
             lock_file_tracked: place.lock_file_tracked,
             modules: place.modules,
             given: place.given,
-            files: Files::within(scratch.dir()),
+            files: RunFiles::within(scratch.dir()),
             workflow: (*place.workflow != *Workflow::builtin())
                 .then_some(place.workflow.name.as_str()),
             set: BTreeMap::new(),
@@ -331,7 +348,7 @@ impl Terraform {
     }
 }
 
-fn stopped(wish: &Wish) -> StepError {
+fn stopped(wish: &VersionSources) -> StepError {
     let step = StepName::new(&format!("finding {}", wish.distribution.title()), None);
     StepError {
         step,
@@ -342,7 +359,7 @@ fn stopped(wish: &Wish) -> StepError {
 
 /// Returns true if an apply has to prepare the directory: it was not prepared, or the files that `init` left were
 /// changed.
-async fn has_to_be_prepared(place: &Place<'_>, setup: &StageSetup) -> bool {
+async fn has_to_be_prepared(place: &ToolContext<'_>, setup: &StageSetup) -> bool {
     let data_dir = setup
         .environment
         .get("TF_DATA_DIR")

@@ -16,24 +16,24 @@ use crate::model::{PullRef, RepoId};
 
 /// Gates of the pull requests and repositories in use.
 #[derive(Debug, Default)]
-pub(super) struct Uses {
-    pulls: Gates<PullRef>,
-    repos: Gates<RepoId>,
+pub(super) struct CheckoutUses {
+    pulls: KeyedGates<PullRef>,
+    repos: KeyedGates<RepoId>,
 }
 
 /// Use of a pull request by a command. The use lasts as long as this value.
 #[derive(Debug)]
 #[must_use = "the use ends when it is dropped"]
-pub struct InUse {
+pub struct PullInUse {
     _pull: OwnedRwLockReadGuard<()>,
     _repo: OwnedRwLockReadGuard<()>,
 }
 
-impl Uses {
+impl CheckoutUses {
     /// Begins to use the checkouts of a pull request and the mirror of its repository. Waits only for their removal.
-    pub async fn enter(&self, pull: &PullRef) -> InUse {
+    pub async fn enter(&self, pull: &PullRef) -> PullInUse {
         let (of_pull, of_repo) = (self.pulls.gate(pull), self.repos.gate(&pull.repo));
-        InUse {
+        PullInUse {
             _repo: of_repo.read_owned().await,
             _pull: of_pull.read_owned().await,
         }
@@ -51,15 +51,15 @@ impl Uses {
 
 /// One gate per key. A gate exists at least as long as it is in use.
 #[derive(Debug)]
-struct Gates<K>(Mutex<HashMap<K, Arc<RwLock<()>>>>);
+struct KeyedGates<K>(Mutex<HashMap<K, Arc<RwLock<()>>>>);
 
-impl<K> Default for Gates<K> {
+impl<K> Default for KeyedGates<K> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: Clone + Eq + Hash> Gates<K> {
+impl<K: Clone + Eq + Hash> KeyedGates<K> {
     /// Number of gates above which unused ones are removed.
     const MOST: usize = 1000;
 
@@ -85,7 +85,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_used_is_not_removed_and_other_pulls_are() {
-        let uses = Uses::default();
+        let uses = CheckoutUses::default();
         let (mirror, one, two) = (
             DiskPart::Mirror(pull(1).repo),
             DiskPart::Checkouts(pull(1)),
@@ -101,7 +101,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_begins_waits_for_a_removal() {
-        let uses = Uses::default();
+        let uses = CheckoutUses::default();
         let removal = uses.alone(&DiskPart::Checkouts(pull(1))).unwrap();
         let at = pull(1);
         let mut entering = std::pin::pin!(uses.enter(&at));
@@ -112,10 +112,10 @@ mod tests {
 
     #[test]
     fn gates_that_nobody_uses_are_forgotten() {
-        let gates = Gates::default();
+        let gates = KeyedGates::default();
         for key in 0..5000 {
             gates.gate(&key);
         }
-        assert!(gates.0.lock().unwrap().len() <= Gates::<i32>::MOST + 1);
+        assert!(gates.0.lock().unwrap().len() <= KeyedGates::<i32>::MOST + 1);
     }
 }

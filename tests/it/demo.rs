@@ -4,7 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockkeeper::process::{Cmd, Ended, Exit, Line, Output, Pulse, Supervisor};
+use lockkeeper::process::{
+    CallOutput, Cmd, Ended, LeaseHeartbeat, OutputLine, RunExit, Supervisor,
+};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -65,7 +67,7 @@ impl Demo {
             .deadline(LONG)
     }
 
-    async fn run(&self, args: &[&str]) -> Output {
+    async fn run(&self, args: &[&str]) -> CallOutput {
         self.command(args).output().await.unwrap()
     }
 
@@ -103,9 +105,9 @@ fn assert_in_order(text: &str, parts: &[&str]) {
 
 /// A running demo that can be interrupted.
 struct Running {
-    lines: mpsc::Receiver<Line>,
+    lines: mpsc::Receiver<OutputLine>,
     ctrl_c: CancellationToken,
-    end: JoinHandle<Exit>,
+    end: JoinHandle<RunExit>,
     seen: String,
 }
 
@@ -114,7 +116,7 @@ impl Running {
         let supervisor = Supervisor {
             exe: LOCKKEEPER.into(),
             grace: LONG,
-            pulse: Pulse::unneeded(),
+            pulse: LeaseHeartbeat::unneeded(),
         };
         let (sender, lines) = mpsc::channel(256);
         let ctrl_c = CancellationToken::new();
@@ -142,7 +144,7 @@ impl Running {
     }
 
     /// Sends SIGINT, as Ctrl-C does.
-    async fn interrupt(mut self) -> (Exit, String) {
+    async fn interrupt(mut self) -> (RunExit, String) {
         self.ctrl_c.cancel();
         self.until("Stopping.").await;
         (self.end.await.unwrap(), self.seen)

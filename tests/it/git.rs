@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockkeeper::git::{
-    Checkout, CheckoutStrategy, DirError, Extent, FetchRequest, Fetched, Git, GitError,
-    GitSettings, Head, Ignored, Mirror, Prepared, RefName, Wanted,
+    Checkout, CheckoutRequest, CheckoutStrategy, DirError, Extent, FetchRequest, Fetched, Git,
+    GitError, GitSettings, Head, IgnoredFiles, Mirror, Prepared, RefName,
 };
 use lockkeeper::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
-use lockkeeper::process::{Cmd, Hold, Limits, Mechanism};
+use lockkeeper::process::{Cmd, FileHold, Mechanism, RunLimits};
 use lockkeeper::secret::Secret;
 use lockkeeper::vcs::GitCredentials;
 use lockkeeper::workflow::{ChildEnvironment, RunSandbox};
@@ -161,7 +161,7 @@ impl World {
     ) -> Result<Prepared, GitError> {
         let workspace = WorkspaceName::default();
         self.mirror()
-            .prepare(&Wanted {
+            .prepare(&CheckoutRequest {
                 pull: PULL,
                 workspace: &workspace,
                 head,
@@ -335,7 +335,7 @@ async fn git_works_in_namespaces() {
     let namespaces = RunSandbox::new(
         Some(Mechanism::Bubblewrap(bwrap())),
         &environment,
-        Limits::default(),
+        RunLimits::default(),
     );
     let own = ["mirrors", "checkouts", "tmp"].map(|name| data.join(name));
     for dir in &own {
@@ -499,7 +499,7 @@ async fn fetches_and_new_checkouts_do_not_disturb_each_other() {
     let (done, is_done) = tokio::sync::watch::channel(false);
     let make = async {
         for number in 0..CHECKOUTS {
-            let wanted = Wanted {
+            let wanted = CheckoutRequest {
                 pull: PullNumber(100 + number),
                 workspace: &workspace,
                 head: &head,
@@ -645,14 +645,14 @@ async fn files_that_somebody_made_are_told_from_those_of_runs_and_ignored_ones()
     }
     let untracked = world
         .mirror()
-        .untracked(&checkout, Ignored::LeftOut)
+        .untracked(&checkout, IgnoredFiles::LeftOut)
         .await
         .unwrap();
     assert_eq!(untracked.paths, ["a/made.tf", "atlantis.yaml"].map(path));
     assert_eq!((untracked.left_out, untracked.truncated), (1, false));
     let with_ignored = world
         .mirror()
-        .untracked(&checkout, Ignored::Listed)
+        .untracked(&checkout, IgnoredFiles::Listed)
         .await
         .unwrap();
     assert_eq!(
@@ -664,7 +664,7 @@ async fn files_that_somebody_made_are_told_from_those_of_runs_and_ignored_ones()
     assert!(
         world
             .mirror()
-            .untracked(&checkout, Ignored::LeftOut)
+            .untracked(&checkout, IgnoredFiles::LeftOut)
             .await
             .is_err()
     );
@@ -1130,7 +1130,7 @@ async fn a_checkout_in_use_is_neither_changed_nor_removed() {
     let world = World::new().await;
     let commits = world.pull("main.tf=two").await;
     let checkout = world.checkout(&commits).await;
-    let run = Hold::exclusive(&checkout.hold, Duration::ZERO)
+    let run = FileHold::exclusive(&checkout.hold, Duration::ZERO)
         .await
         .unwrap();
     let busy = world
@@ -1161,7 +1161,7 @@ async fn callers_at_the_same_time_do_not_disturb_each_other() {
         world.fetch(Some(&commits.1)).await.unwrap();
         let workspace = WorkspaceName::default();
         let (pull, strategy) = (PullNumber(number), CheckoutStrategy::Merge);
-        let wanted = Wanted {
+        let wanted = CheckoutRequest {
             pull,
             workspace: &workspace,
             head: &commits.1,

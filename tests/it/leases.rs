@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
-use lockkeeper::leases::{HeldLease, LeaseKey, LeaseOutcome, Leases, Obtained};
-use lockkeeper::process::Pulse;
+use lockkeeper::leases::{HeldLease, LeaseAttempt, LeaseKey, LeaseOutcome, Leases};
+use lockkeeper::process::LeaseHeartbeat;
 use lockkeeper::queue::{LEASE, RENEW_EVERY};
 use lockkeeper::store::{FreeLease, Lease, Presence, ReplicaId, TIME_TO_LET_GO};
 use lockkeeper::telemetry::Metrics;
@@ -48,19 +48,19 @@ fn key() -> LeaseKey {
     LeaseKey::repository_sync("home", &"github.com/acme/infra".parse().unwrap())
 }
 
-async fn obtained(leases: &Leases) -> Obtained {
+async fn obtained(leases: &Leases) -> LeaseAttempt {
     leases.obtain(&key(), "sync it", HOURS).await.unwrap()
 }
 
 async fn held(leases: &Leases) -> HeldLease {
     match obtained(leases).await {
-        Obtained::Held(held) => held,
-        Obtained::Busy { key, holder, until } => panic!("{holder} has {key} until {until}"),
+        LeaseAttempt::Held(held) => held,
+        LeaseAttempt::Busy { key, holder, until } => panic!("{holder} has {key} until {until}"),
     }
 }
 
 async fn is_busy(leases: &Leases) -> bool {
-    matches!(obtained(leases).await, Obtained::Busy { .. })
+    matches!(obtained(leases).await, LeaseAttempt::Busy { .. })
 }
 
 /// Starts work that goes on until it gets a message.
@@ -153,7 +153,7 @@ async fn what_cannot_be_obtained_is_logged_and_counted(db: &TestDb) {
     let ((one, _), (two, metrics)) = (server(db, "one").await, server(db, "two").await);
     let held = held(&one).await;
     let heard = log::listen();
-    let Obtained::Busy {
+    let LeaseAttempt::Busy {
         key: refused,
         holder,
         until,
@@ -231,7 +231,7 @@ async fn work_stops_before_a_lease_that_could_not_be_renewed_ends(db: &TestDb) {
 async fn work_stops_when_its_server_is_not_heard_of(db: &TestDb) {
     let (one, _) = server(db, "one").await;
     let (work, _end) = working(held(&one).await);
-    let pulse = Pulse::every(Duration::from_micros(1));
+    let pulse = LeaseHeartbeat::every(Duration::from_micros(1));
     pulse.beat(pulse.prepare());
     tokio::select! {
         () = one.watch(&pulse) => unreachable!("it never returns"),
@@ -363,7 +363,7 @@ impl Drop for Worker<'_> {
 
 /// Works under the lease. Some workers succeed, some panic, some are dropped half-way.
 async fn work_somehow(number: usize, leases: &Leases, floor: Arc<Floor>) -> bool {
-    let Obtained::Held(held) = obtained(leases).await else {
+    let LeaseAttempt::Held(held) = obtained(leases).await else {
         return false;
     };
     let work = async move {

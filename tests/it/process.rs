@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockkeeper::process::{
-    Cmd, Ended, Exit, Hold, Limits, Line, Mechanism, ProcessError, Pulse, Reached, Sandbox, Stream,
-    Supervisor,
+    Cmd, Ended, FileHold, LeaseHeartbeat, Mechanism, OutputLine, OutputStream, ProcessError,
+    ReachedLimit, RunExit, RunLimits, Sandbox, Supervisor,
 };
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
@@ -23,7 +23,7 @@ fn supervisor(grace: Duration) -> Supervisor {
     Supervisor {
         exe: LOCKKEEPER.into(),
         grace,
-        pulse: Pulse::unneeded(),
+        pulse: LeaseHeartbeat::unneeded(),
     }
 }
 
@@ -38,9 +38,9 @@ fn sh(script: &str) -> Cmd {
 
 /// A run in the background and its lines.
 struct Run {
-    lines: mpsc::Receiver<Line>,
+    lines: mpsc::Receiver<OutputLine>,
     cancel: CancellationToken,
-    end: tokio::task::JoinHandle<Result<Exit, ProcessError>>,
+    end: tokio::task::JoinHandle<Result<RunExit, ProcessError>>,
 }
 
 impl Run {
@@ -74,7 +74,7 @@ impl Run {
     }
 
     /// Waits for the end. Returns all remaining lines.
-    async fn finish(mut self) -> (Vec<(Stream, String)>, Exit) {
+    async fn finish(mut self) -> (Vec<(OutputStream, String)>, RunExit) {
         let mut all = Vec::new();
         while let Some(line) = tokio::time::timeout(LONG, self.lines.recv())
             .await
@@ -125,8 +125,8 @@ async fn lines_of_both_streams_arrive_in_order_with_the_exit_code() {
             .map(|l| l.1.clone())
             .collect::<Vec<_>>()
     };
-    assert_eq!(of(Stream::Out), ["out 1", "out 2", "out 3", "end"]);
-    assert_eq!(of(Stream::Err), ["err 1", "err 2", "err 3"]);
+    assert_eq!(of(OutputStream::Out), ["out 1", "out 2", "out 3", "end"]);
+    assert_eq!(of(OutputStream::Err), ["err 1", "err 2", "err 3"]);
     assert_eq!(
         (exit.code, exit.signal, exit.how),
         (Some(7), None, Ended::Finished)
@@ -160,11 +160,11 @@ async fn output_beyond_the_cap_is_announced_once_and_does_not_block_the_program(
         .finish()
         .await;
     assert_eq!(lines.len(), 11);
-    assert_eq!(lines[9], (Stream::Out, "123456789".into()));
+    assert_eq!(lines[9], (OutputStream::Out, "123456789".into()));
     assert_eq!(
         lines[10],
         (
-            Stream::Notice,
+            OutputStream::Notice,
             "The output is longer than 100 bytes. The rest is not stored.".into()
         )
     );
@@ -193,7 +193,7 @@ async fn the_environment_is_only_what_was_given() {
     let (lines, _) = Run::start(Cmd::new("/usr/bin/env").env("ONLY", "this"), LONG)
         .finish()
         .await;
-    assert_eq!(lines, [(Stream::Out, "ONLY=this".into())]);
+    assert_eq!(lines, [(OutputStream::Out, "ONLY=this".into())]);
 }
 
 #[tokio::test]
@@ -234,7 +234,7 @@ async fn cancel_is_polite_and_the_code_is_seen() {
     assert_eq!(run.line().await, "ready");
     run.cancel.cancel();
     let (lines, exit) = run.finish().await;
-    assert_eq!(lines, [(Stream::Out, "saved".into())]);
+    assert_eq!(lines, [(OutputStream::Out, "saved".into())]);
     assert_eq!((exit.code, exit.how), (Some(5), Ended::Cancelled));
 }
 
@@ -330,7 +330,7 @@ async fn a_polite_child_of_an_impatient_shell_gets_the_grace_period() {
     assert_eq!(run.line().await, "saving");
     gate.open();
     let (lines, exit) = run.finish().await;
-    assert_eq!(lines, [(Stream::Out, "saved".into())]);
+    assert_eq!(lines, [(OutputStream::Out, "saved".into())]);
     assert_eq!(
         (exit.signal, exit.how),
         (Some(2), Ended::Cancelled),
@@ -358,10 +358,10 @@ async fn the_hold_is_released_only_after_the_last_process_has_gone() {
     let script = "trap 'kill $!; echo saved > saved; exit' INT; sleep 1000 & echo ready; wait";
     let mut run = Run::start_holding(sh(script).dir(dir.path()), LONG, Some(&hold));
     assert_eq!(run.line().await, "ready");
-    assert!(Hold::exclusive(&hold, Duration::ZERO).await.is_err());
+    assert!(FileHold::exclusive(&hold, Duration::ZERO).await.is_err());
     // The future is dropped, as in a server that gives up. The end can only be observed through the hold.
     run.end.abort();
-    let _hold = Hold::exclusive(&hold, LONG).await.unwrap();
+    let _hold = FileHold::exclusive(&hold, LONG).await.unwrap();
     assert_eq!(
         std::fs::read_to_string(dir.path().join("saved")).unwrap(),
         "saved\n"
@@ -383,9 +383,9 @@ async fn the_hold_stays_with_the_program_when_the_supervisor_itself_is_killed() 
             .is_success()
     );
     assert_eq!(run.finish().await.1.code, None);
-    assert!(Hold::exclusive(&hold, Duration::ZERO).await.is_err());
+    assert!(FileHold::exclusive(&hold, Duration::ZERO).await.is_err());
     gate.open();
-    let _hold = Hold::exclusive(&hold, LONG).await.unwrap();
+    let _hold = FileHold::exclusive(&hold, LONG).await.unwrap();
     assert!(dir.path().join("over").exists());
 }
 
@@ -393,7 +393,7 @@ async fn the_hold_stays_with_the_program_when_the_supervisor_itself_is_killed() 
 async fn nothing_starts_while_somebody_holds_the_files_exclusively() {
     let dir = tempfile::tempdir().unwrap();
     let hold = dir.path().join("hold");
-    let _server = Hold::exclusive(&hold, Duration::ZERO).await.unwrap();
+    let _server = FileHold::exclusive(&hold, Duration::ZERO).await.unwrap();
     let (lines, exit) = Run::start_holding(sh("echo started"), LONG, Some(&hold))
         .finish()
         .await;
@@ -433,10 +433,10 @@ async fn killing_the_server_ends_the_program_politely() {
     let mut run = Run::start(sh(&server).dir(dir.path()), LONG);
     let (first, second) = (run.line().await, run.line().await);
     let pid = if first == "ready" { second } else { first };
-    assert!(Hold::exclusive(&hold, Duration::ZERO).await.is_err());
+    assert!(FileHold::exclusive(&hold, Duration::ZERO).await.is_err());
     let killed = sh(&format!("kill -9 {pid}")).output().await.unwrap();
     assert!(killed.is_success());
-    let _hold = Hold::exclusive(&hold, LONG).await.unwrap();
+    let _hold = FileHold::exclusive(&hold, LONG).await.unwrap();
     assert_eq!(
         std::fs::read_to_string(dir.path().join("saved")).unwrap(),
         "saved\n"
@@ -462,7 +462,7 @@ async fn signals_for_the_supervisor_do_not_reach_the_program() {
     }
     gate.open();
     let (lines, exit) = run.finish().await;
-    assert_eq!(lines, [(Stream::Out, "alive".into())]);
+    assert_eq!(lines, [(OutputStream::Out, "alive".into())]);
     assert_eq!((exit.code, exit.how), (Some(0), Ended::Finished));
 }
 
@@ -472,21 +472,21 @@ const POLITE: &str = "trap 'kill $!; echo interrupted; exit 1' INT; echo begun; 
 #[tokio::test]
 async fn a_program_is_interrupted_when_the_right_to_run_it_is_not_renewed() {
     let supervisor = Supervisor {
-        pulse: Pulse::every(SECOND * 2),
+        pulse: LeaseHeartbeat::every(SECOND * 2),
         ..supervisor(LONG)
     };
     supervisor.pulse.beat(supervisor.pulse.prepare());
     let mut run = Run::start_under(sh(POLITE), &supervisor, None);
     assert_eq!(run.line().await, "begun");
     let (lines, exit) = run.finish().await;
-    assert_eq!(lines, [(Stream::Out, "interrupted".to_owned())]);
+    assert_eq!(lines, [(OutputStream::Out, "interrupted".to_owned())]);
     assert_eq!((exit.how, exit.code), (Ended::Cancelled, Some(1)));
 }
 
 #[tokio::test]
 async fn a_program_goes_on_while_the_right_to_run_it_is_renewed() {
     let (dir, gate) = gate();
-    let pulse = Pulse::every(SECOND * 2);
+    let pulse = LeaseHeartbeat::every(SECOND * 2);
     pulse.beat(pulse.prepare());
     let supervisor = Supervisor {
         pulse: pulse.clone(),
@@ -507,7 +507,10 @@ async fn a_program_goes_on_while_the_right_to_run_it_is_renewed() {
     let (lines, exit) = run.finish().await;
     assert_eq!(
         (lines, exit.how),
-        (vec![(Stream::Out, "ended".to_owned())], Ended::Finished)
+        (
+            vec![(OutputStream::Out, "ended".to_owned())],
+            Ended::Finished
+        )
     );
 }
 
@@ -616,7 +619,7 @@ async fn short_calls_and_dialogues_are_confined_as_well() {
 
 #[tokio::test]
 async fn limits_hold_for_the_program_and_not_for_its_supervisor() {
-    let limits = Limits {
+    let limits = RunLimits {
         memory: Some(64 << 20),
         processes: None,
         file_size: Some(1 << 20),
@@ -634,7 +637,7 @@ async fn limits_hold_for_the_program_and_not_for_its_supervisor() {
     let (_, exit) = run("while :; do :; done").await;
     assert_eq!(
         (exit.signal, limits.reached(exit.signal, "")),
-        (Some(24), Some(Reached::Cpu))
+        (Some(24), Some(ReachedLimit::Cpu))
     );
     let (lines, exit) = run("exec dd if=/dev/zero of=/dev/null bs=200M count=1").await;
     let said: String = lines.into_iter().map(|line| line.1).collect();
@@ -644,7 +647,7 @@ async fn limits_hold_for_the_program_and_not_for_its_supervisor() {
 /// The limits concern all processes together. The test checks the limits and the messages.
 #[tokio::test]
 async fn limits_hold_for_all_processes_of_a_run_together() {
-    let none = Limits::default();
+    let none = RunLimits::default();
     let hogs = "import os, sys, time\nfor _ in range(4):\n  if os.fork() == 0:\n    x = b'x' * (100 << 20); time.sleep(600)\n\
                 sys.exit(3 if os.wait()[1] == 9 else 4)";
     let burn = "for i in 1 2 3 4; do while :; do :; done & done; wait";
@@ -652,30 +655,30 @@ async fn limits_hold_for_all_processes_of_a_run_together() {
     for (script, limits, expected, reached) in [
         (
             format!("exec python3 -c \"{hogs}\""),
-            Limits {
+            RunLimits {
                 memory: Some(250 << 20),
                 ..none
             },
             Some(3),
-            Reached::Memory,
+            ReachedLimit::Memory,
         ),
         (
             burn.to_owned(),
-            Limits {
+            RunLimits {
                 cpu: Some(Duration::from_secs(3)),
                 ..none
             },
             None,
-            Reached::Cpu,
+            ReachedLimit::Cpu,
         ),
         (
             sleepers.to_owned(),
-            Limits {
+            RunLimits {
                 processes: Some(20),
                 ..none
             },
             None,
-            Reached::Processes,
+            ReachedLimit::Processes,
         ),
     ] {
         let (lines, exit) = Run::start(sh(&script).limits(limits), Duration::ZERO)

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lockkeeper::clock::{Clock, ManualClock};
-use lockkeeper::process::{Cmd, Output};
-use lockkeeper::workflow::{InitPlace, PackagePath, Platform, ProviderCache, Session};
+use lockkeeper::process::{CallOutput, Cmd};
+use lockkeeper::workflow::{CacheSession, InitPlace, PackagePath, Platform, ProviderCache};
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 
@@ -68,7 +68,7 @@ impl World {
         dir
     }
 
-    async fn enter(&self, dir: &Path, lock_file_tracked: bool) -> Session {
+    async fn enter(&self, dir: &Path, lock_file_tracked: bool) -> CacheSession {
         let place = InitPlace {
             dir: dir.to_owned(),
             data_dir: dir.join(".terraform"),
@@ -101,12 +101,12 @@ impl World {
     }
 
     /// Runs `init` as a run does.
-    async fn init(&self, dir: &Path, lock_file_tracked: bool) -> Output {
+    async fn init(&self, dir: &Path, lock_file_tracked: bool) -> CallOutput {
         self.init_by(Cmd::new(&self.terraform), dir, lock_file_tracked)
             .await
     }
 
-    async fn init_by(&self, terraform: Cmd, dir: &Path, lock_file_tracked: bool) -> Output {
+    async fn init_by(&self, terraform: Cmd, dir: &Path, lock_file_tracked: bool) -> CallOutput {
         let session = self.enter(dir, lock_file_tracked).await;
         let upgrade = (!lock_file_tracked).then_some("-upgrade");
         let cmd = terraform

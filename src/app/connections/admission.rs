@@ -25,7 +25,7 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Limits of connections to one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::app) struct Limits {
+pub(in crate::app) struct ConnectionLimits {
     /// Maximum number of concurrent connections.
     pub in_all: usize,
     /// Maximum number of concurrent connections of one address (IPv6: of one /64 network), unless it is a trusted
@@ -45,7 +45,7 @@ pub(in crate::app) struct Limits {
     pub lingering: Duration,
 }
 
-impl Limits {
+impl ConnectionLimits {
     /// Derives the limits from the number of available descriptors.
     pub fn within(descriptors: u64) -> Self {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
@@ -62,8 +62,8 @@ impl Limits {
 }
 
 /// Decides about new connections, and tracks all open ones.
-pub(in crate::app) struct Admission {
-    pub(super) limits: Limits,
+pub(in crate::app) struct ConnectionAdmission {
+    pub(super) limits: ConnectionLimits,
     proxies: TrustedProxies,
     metrics: Metrics,
     open: Mutex<Open>,
@@ -92,14 +92,14 @@ enum Full {
 }
 
 /// Slot of an open connection. Dropping it frees the slot.
-pub(super) struct Place {
-    admission: Arc<Admission>,
+pub(super) struct ConnectionSlot {
+    admission: Arc<ConnectionAdmission>,
     number: u64,
     pub progress: Progress,
 }
 
-impl Admission {
-    pub fn new(limits: Limits, proxies: TrustedProxies, metrics: Metrics) -> Arc<Self> {
+impl ConnectionAdmission {
+    pub fn new(limits: ConnectionLimits, proxies: TrustedProxies, metrics: Metrics) -> Arc<Self> {
         Arc::new(Self {
             limits,
             proxies,
@@ -110,11 +110,11 @@ impl Admission {
 
     /// Gives a slot to a connection. If all are taken, the connection that has gone longest without completing a
     /// request is ended. If all connections are being answered, there is no slot.
-    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         let peer = peer.to_canonical();
         let is_proxy = self.proxies.trusts(peer);
         let network = (!is_proxy).then(|| network(peer));
-        let Limits {
+        let ConnectionLimits {
             headers,
             idle,
             idle_of_proxies,
@@ -144,7 +144,7 @@ impl Admission {
             },
         );
         self.metrics.change(Metric::HttpConnections, &[], 1.0);
-        Some(Place {
+        Some(ConnectionSlot {
             admission: Arc::clone(self),
             number,
             progress,
@@ -212,7 +212,7 @@ impl Admission {
         }
         let refused = std::mem::take(&mut open.untold);
         open.told_at = Some(Instant::now());
-        let Limits {
+        let ConnectionLimits {
             in_all,
             per_address,
             ..
@@ -241,7 +241,7 @@ impl Admission {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = self.admission.open();
         drop(self.admission.remove(&mut open, self.number));
@@ -261,34 +261,34 @@ fn network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use super::super::progress::End;
+    use super::super::progress::EndReason;
     use super::*;
 
-    fn admission(in_all: usize, per_address: usize, proxies: &[&str]) -> Arc<Admission> {
-        let limits = Limits {
+    fn admission(in_all: usize, per_address: usize, proxies: &[&str]) -> Arc<ConnectionAdmission> {
+        let limits = ConnectionLimits {
             in_all,
             per_address,
-            ..Limits::within(1024)
+            ..ConnectionLimits::within(1024)
         };
-        Admission::new(
+        ConnectionAdmission::new(
             limits,
             TrustedProxies::new(proxies).unwrap(),
             Metrics::default(),
         )
     }
 
-    fn admit(admission: &Arc<Admission>, peer: &str) -> Option<Place> {
+    fn admit(admission: &Arc<ConnectionAdmission>, peer: &str) -> Option<ConnectionSlot> {
         admission.admit(peer.parse().unwrap())
     }
 
     /// Admits a connection whose request is being answered.
-    fn busy(admission: &Arc<Admission>, peer: &str) -> Option<Place> {
+    fn busy(admission: &Arc<ConnectionAdmission>, peer: &str) -> Option<ConnectionSlot> {
         let place = admit(admission, peer)?;
         place.progress.request_begins(false);
         Some(place)
     }
 
-    fn counted(admission: &Arc<Admission>) -> Vec<String> {
+    fn counted(admission: &Arc<ConnectionAdmission>) -> Vec<String> {
         let text = admission.metrics.render();
         let lines = text
             .lines()
@@ -309,7 +309,7 @@ mod tests {
             (u64::MAX, 1024),
         ] {
             assert_eq!(
-                Limits::within(descriptors).in_all,
+                ConnectionLimits::within(descriptors).in_all,
                 expected,
                 "{descriptors}"
             );
@@ -350,10 +350,10 @@ mod tests {
             admit(&admission, "192.0.2.2").unwrap(),
         );
         let third = busy(&admission, "192.0.2.3").unwrap();
-        assert_eq!(older.progress.overdue().await, End::MadeRoom);
+        assert_eq!(older.progress.overdue().await, EndReason::MadeRoom);
         drop(older);
         let fourth = busy(&admission, "192.0.2.4").unwrap();
-        assert_eq!(newer.progress.overdue().await, End::MadeRoom);
+        assert_eq!(newer.progress.overdue().await, EndReason::MadeRoom);
         assert!(
             admit(&admission, "192.0.2.5").is_none(),
             "all are being answered"

@@ -3,7 +3,7 @@
 //!
 //! A server that reads every request for as long as it takes is stopped by anybody who opens connections and sends
 //! nothing. So:
-//! - *bounded*: there are at most [`Limits::in_all`] connections, and [`Limits::per_address`] of one address.
+//! - *bounded*: there are at most [`ConnectionLimits::in_all`] connections, and [`ConnectionLimits::per_address`] of one address.
 //!   Descriptors are left for the database and for git.
 //! - *incomplete requests give way*: when all slots are taken, a new connection gets the slot of the one that has
 //!   gone longest without completing a request. A connection that is being answered keeps its slot.
@@ -12,7 +12,7 @@
 //! - *no runs*: code of a pull request does not reach the pages from this machine (`peers.rs`).
 //! - *an answer arrives*: a request may be answered before its body has arrived. Closing a socket with unread bytes
 //!   resets the connection, and the answer can get lost. So the server discards incoming bytes for
-//!   [`Limits::lingering`] first.
+//!   [`ConnectionLimits::lingering`] first.
 
 mod admission;
 mod peers;
@@ -42,11 +42,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
 
-pub(super) use admission::{Admission, Limits};
+pub(super) use admission::{ConnectionAdmission, ConnectionLimits};
 pub(super) use peers::Peers;
 
-use self::admission::Place;
-use self::progress::{AnswerBody, End, Observed, Progress, RequestBody};
+use self::admission::ConnectionSlot;
+use self::progress::{AnswerBody, EndReason, Observed, Progress, RequestBody};
 use super::tls::Certificate;
 use crate::kit::web::LocalAddress;
 
@@ -60,7 +60,7 @@ const AFTER_ERROR: Duration = Duration::from_secs(1);
 pub(super) struct WebServer {
     router: Router,
     certificate: Option<Arc<Certificate>>,
-    admission: Arc<Admission>,
+    admission: Arc<ConnectionAdmission>,
     /// Check that refuses connections of runs; `None` if runs are not refused.
     peers: Option<Peers>,
 }
@@ -70,7 +70,7 @@ impl WebServer {
     pub fn new(
         router: Router,
         certificate: Option<Arc<Certificate>>,
-        admission: Arc<Admission>,
+        admission: Arc<ConnectionAdmission>,
     ) -> Self {
         Self {
             router,
@@ -121,13 +121,13 @@ impl WebServer {
         self: Arc<Self>,
         stream: TcpStream,
         peer: SocketAddr,
-        place: Place,
+        place: ConnectionSlot,
         ended: CancellationToken,
     ) {
         tokio::select! {
             end = place.progress.overdue() => {
                 debug!(%peer, ?end, "Closed a connection");
-                if end == End::TooSlow {
+                if end == EndReason::TooSlow {
                     self.admission.closed("too_slow");
                 }
             }
@@ -150,7 +150,7 @@ impl WebServer {
         {
             return self.admission.closed("run");
         }
-        let ends = Ends { peer, local };
+        let ends = PeerAddresses { peer, local };
         match &self.certificate {
             None => self.answer(stream, ends, progress, ended).await,
             Some(certificate) => match certificate.handshake(stream).await {
@@ -161,8 +161,13 @@ impl WebServer {
     }
 
     /// Answers requests until one side closes the connection.
-    async fn answer<Io>(&self, io: Io, ends: Ends, progress: &Progress, ended: CancellationToken)
-    where
+    async fn answer<Io>(
+        &self,
+        io: Io,
+        ends: PeerAddresses,
+        progress: &Progress,
+        ended: CancellationToken,
+    ) where
         Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let io = TokioIo::new(Observed::new(io, progress.clone()));
@@ -196,7 +201,7 @@ impl WebServer {
 
 /// Addresses of both ends of a connection.
 #[derive(Clone, Copy)]
-struct Ends {
+struct PeerAddresses {
     peer: SocketAddr,
     local: SocketAddr,
 }
@@ -204,7 +209,7 @@ struct Ends {
 async fn respond(
     router: Router,
     request: Request<Incoming>,
-    ends: Ends,
+    ends: PeerAddresses,
     progress: Progress,
 ) -> Result<Response<AnswerBody>, Infallible> {
     let mut request = request.map(|body| Body::new(RequestBody::new(body, progress.clone())));

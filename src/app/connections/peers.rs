@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::model::RunUser;
-use crate::process::{Belongs, runs};
+use crate::process::{RunMembership, runs};
 
 /// Minimum time between two log messages about refused connections.
 const TELL_EVERY: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ pub(in crate::app) struct Peers {
 
 /// Reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
+enum PeerRefusal {
     /// A process of a run has the other end.
     OfRun,
     /// No process has the other end open any more.
@@ -56,7 +56,7 @@ enum Refusal {
     Unknown,
 }
 
-impl Refusal {
+impl PeerRefusal {
     const fn why(self) -> &'static str {
         match self {
             Self::OfRun => "the client is a process of a run",
@@ -97,17 +97,17 @@ impl Peers {
     /// Checks whether the connection may be answered.
     pub async fn admits(&self, stream: &TcpStream, peer: SocketAddr, local: SocketAddr) -> bool {
         let refusal = match owner(stream, peer, local) {
-            Ok(Owner::Elsewhere) => None,
-            Ok(Owner::Nobody) => Some(Refusal::Closed),
-            Ok(Owner::Other { user }) => self
+            Ok(PeerOwner::Elsewhere) => None,
+            Ok(PeerOwner::Nobody) => Some(PeerRefusal::Closed),
+            Ok(PeerOwner::Other { user }) => self
                 .runner
                 .filter(|runner| runner.uid == user)
-                .map(|_| Refusal::OfRun),
+                .map(|_| PeerRefusal::OfRun),
             // Runs have another user.
-            Ok(Owner::OurUser { .. }) if self.runner.is_some() => None,
-            Ok(Owner::OurUser { .. }) if !runs::any() => None,
-            Ok(Owner::OurUser { inode }) => self.look(inode).await,
-            Err(_) => Some(Refusal::Unknown),
+            Ok(PeerOwner::OurUser { .. }) if self.runner.is_some() => None,
+            Ok(PeerOwner::OurUser { .. }) if !runs::any() => None,
+            Ok(PeerOwner::OurUser { inode }) => self.look(inode).await,
+            Err(_) => Some(PeerRefusal::Unknown),
         };
         if let Some(refusal) = refusal {
             self.tell(refusal, peer);
@@ -115,16 +115,16 @@ impl Peers {
         refusal.is_none()
     }
 
-    async fn look(&self, inode: u32) -> Option<Refusal> {
+    async fn look(&self, inode: u32) -> Option<PeerRefusal> {
         let Ok(_turn) = self.looks.acquire().await else {
-            return Some(Refusal::Unknown);
+            return Some(PeerRefusal::Unknown);
         };
         tokio::task::spawn_blocking(move || refusal_of(inode))
             .await
-            .unwrap_or(Some(Refusal::Unknown))
+            .unwrap_or(Some(PeerRefusal::Unknown))
     }
 
-    fn tell(&self, refusal: Refusal, peer: SocketAddr) {
+    fn tell(&self, refusal: PeerRefusal, peer: SocketAddr) {
         let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
         if told_at.is_none_or(|told_at| told_at.elapsed() >= TELL_EVERY) {
             *told_at = Some(Instant::now());
@@ -135,7 +135,7 @@ impl Peers {
 
 /// Owner of the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+enum PeerOwner {
     /// On another machine, or in another network namespace.
     Elsewhere,
     /// A process of another user on this machine.
@@ -146,16 +146,16 @@ enum Owner {
     Nobody,
 }
 
-fn owner(stream: &TcpStream, peer: SocketAddr, local: SocketAddr) -> io::Result<Owner> {
+fn owner(stream: &TcpStream, peer: SocketAddr, local: SocketAddr) -> io::Result<PeerOwner> {
     Ok(
         match socket_between(peer, local)?.filter(|socket| socket.is_connected) {
-            Some(Socket { inode: 0, .. }) => Owner::Nobody,
-            Some(Socket { user, .. }) if user != geteuid().as_raw() => Owner::Other { user },
-            Some(Socket { inode, .. }) => Owner::OurUser { inode },
+            Some(Socket { inode: 0, .. }) => PeerOwner::Nobody,
+            Some(Socket { user, .. }) if user != geteuid().as_raw() => PeerOwner::Other { user },
+            Some(Socket { inode, .. }) => PeerOwner::OurUser { inode },
             // Checked after the lookup: as long as our end has not received the end of the stream, the other end
             // exists, and it is not on this machine.
-            None if has_heard_of_an_end(stream)? => Owner::Nobody,
-            None => Owner::Elsewhere,
+            None if has_heard_of_an_end(stream)? => PeerOwner::Nobody,
+            None => PeerOwner::Elsewhere,
         },
     )
 }
@@ -176,16 +176,16 @@ fn has_heard_of_an_end(stream: &TcpStream) -> io::Result<bool> {
 }
 
 /// Searches all processes for those that have a socket. Returns `None` if its owner is not a run.
-fn refusal_of(inode: u32) -> Option<Refusal> {
+fn refusal_of(inode: u32) -> Option<PeerRefusal> {
     let whose: BTreeSet<_> = holders(inode)
         .into_iter()
         .map(|id| runs::belongs(id) as u8)
         .collect();
-    let is_there = |belongs: Belongs| whose.contains(&(belongs as u8));
-    if is_there(Belongs::ToRun) {
-        Some(Refusal::OfRun)
-    } else if whose.is_empty() || is_there(Belongs::Unknown) {
-        Some(Refusal::Unknown)
+    let is_there = |belongs: RunMembership| whose.contains(&(belongs as u8));
+    if is_there(RunMembership::ToRun) {
+        Some(PeerRefusal::OfRun)
+    } else if whose.is_empty() || is_there(RunMembership::Unknown) {
+        Some(PeerRefusal::Unknown)
     } else {
         None
     }
@@ -350,7 +350,7 @@ mod tests {
         ] {
             let (_client, stream, peer, local) = connected(bind, from).await;
             let owner = owner(&stream, peer, local).unwrap();
-            let Owner::OurUser { inode } = owner else {
+            let PeerOwner::OurUser { inode } = owner else {
                 panic!("{bind} {from}: {owner:?}")
             };
             let me = i32::try_from(std::process::id()).unwrap();
@@ -366,10 +366,10 @@ mod tests {
         let (mut client, stream, peer, local) = connected("127.0.0.1", "127.0.0.1").await;
         client.write_all(b"GET / HTTP/1.1\r\n").unwrap();
         drop(client);
-        assert_eq!(owner(&stream, peer, local).unwrap(), Owner::Nobody);
+        assert_eq!(owner(&stream, peer, local).unwrap(), PeerOwner::Nobody);
         assert_eq!(
             refusal_of(u32::MAX),
-            Some(Refusal::Unknown),
+            Some(PeerRefusal::Unknown),
             "no process has that socket"
         );
     }
@@ -379,12 +379,12 @@ mod tests {
         let (_client, stream, peer, local) = connected("127.0.0.1", "127.0.0.1").await;
         // An address for documentation, which nobody has.
         let far = SocketAddr::new([192, 0, 2, 7].into(), peer.port());
-        assert_eq!(owner(&stream, far, local).unwrap(), Owner::Elsewhere);
+        assert_eq!(owner(&stream, far, local).unwrap(), PeerOwner::Elsewhere);
         let (client, stream, ..) = connected("127.0.0.1", "127.0.0.1").await;
         client.shutdown(std::net::Shutdown::Write).unwrap();
         assert_eq!(
             owner(&stream, far, local).unwrap(),
-            Owner::Nobody,
+            PeerOwner::Nobody,
             "it was closed, perhaps by somebody here"
         );
     }

@@ -26,7 +26,7 @@ pub(super) struct Deadlines {
 
 /// Reason why the server ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum EndReason {
     /// A deadline passed within a request or an answer.
     TooSlow,
     /// No further request arrived in time.
@@ -36,7 +36,7 @@ pub(super) enum End {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ConnectionStage {
     Idle,
     Headers,
     Body,
@@ -44,8 +44,8 @@ enum Stage {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct State {
-    stage: Stage,
+struct ProgressState {
+    stage: ConnectionStage,
     since: Instant,
     blocked_since: Option<Instant>,
     gives_way: bool,
@@ -53,23 +53,23 @@ struct State {
 
 /// State of a connection. Clones refer to the same connection.
 #[derive(Clone)]
-pub(super) struct Progress(Arc<Inner>);
+pub(super) struct Progress(Arc<ProgressInner>);
 
-struct Inner {
-    state: watch::Sender<State>,
+struct ProgressInner {
+    state: watch::Sender<ProgressState>,
     deadlines: Deadlines,
 }
 
 impl Progress {
     /// Begins to track a new connection, which waits for its first headers.
     pub fn new(deadlines: Deadlines) -> Self {
-        let state = State {
-            stage: Stage::Headers,
+        let state = ProgressState {
+            stage: ConnectionStage::Headers,
             since: Instant::now(),
             blocked_since: None,
             gives_way: false,
         };
-        Self(Arc::new(Inner {
+        Self(Arc::new(ProgressInner {
             state: watch::Sender::new(state),
             deadlines,
         }))
@@ -78,7 +78,8 @@ impl Progress {
     /// Returns the time since which a request has been incomplete. `None` while one is answered.
     pub fn incomplete_since(&self) -> Option<Instant> {
         let state = self.0.state.borrow();
-        (state.stage != Stage::Answer && state.blocked_since.is_none()).then_some(state.since)
+        (state.stage != ConnectionStage::Answer && state.blocked_since.is_none())
+            .then_some(state.since)
     }
 
     /// Ends the connection to make room for another one.
@@ -87,12 +88,12 @@ impl Progress {
     }
 
     /// Waits until the connection has to be ended.
-    pub async fn overdue(&self) -> End {
+    pub async fn overdue(&self) -> EndReason {
         let mut states = self.0.state.subscribe();
         loop {
             let state = *states.borrow_and_update();
             if state.gives_way {
-                return End::MadeRoom;
+                return EndReason::MadeRoom;
             }
             let changed = async { states.changed().await.unwrap_or(()) };
             match self.deadline(state) {
@@ -105,21 +106,21 @@ impl Progress {
         }
     }
 
-    fn deadline(&self, state: State) -> Option<(Instant, End)> {
+    fn deadline(&self, state: ProgressState) -> Option<(Instant, EndReason)> {
         let Deadlines {
             headers,
             idle,
             blocked,
         } = self.0.deadlines;
         let of_stage = match state.stage {
-            Stage::Idle => Some((state.since + idle, End::Idle)),
-            Stage::Headers => Some((state.since + headers, End::TooSlow)),
+            ConnectionStage::Idle => Some((state.since + idle, EndReason::Idle)),
+            ConnectionStage::Headers => Some((state.since + headers, EndReason::TooSlow)),
             // Bodies and answers have their deadlines in the modules that process them.
-            Stage::Body | Stage::Answer => None,
+            ConnectionStage::Body | ConnectionStage::Answer => None,
         };
         let of_writing = state
             .blocked_since
-            .map(|since| (since + blocked, End::TooSlow));
+            .map(|since| (since + blocked, EndReason::TooSlow));
         of_stage
             .into_iter()
             .chain(of_writing)
@@ -129,24 +130,35 @@ impl Progress {
     /// Notes that the headers of a request have arrived.
     pub fn request_begins(&self, has_body: bool) {
         self.go_on(
-            &[Stage::Idle, Stage::Headers],
-            if has_body { Stage::Body } else { Stage::Answer },
+            &[ConnectionStage::Idle, ConnectionStage::Headers],
+            if has_body {
+                ConnectionStage::Body
+            } else {
+                ConnectionStage::Answer
+            },
         );
     }
 
     fn bytes_arrived(&self) {
-        self.go_on(&[Stage::Idle], Stage::Headers);
+        self.go_on(&[ConnectionStage::Idle], ConnectionStage::Headers);
     }
 
     fn body_ends(&self) {
-        self.go_on(&[Stage::Body], Stage::Answer);
+        self.go_on(&[ConnectionStage::Body], ConnectionStage::Answer);
     }
 
     fn answer_ends(&self) {
-        self.go_on(&[Stage::Headers, Stage::Body, Stage::Answer], Stage::Idle);
+        self.go_on(
+            &[
+                ConnectionStage::Headers,
+                ConnectionStage::Body,
+                ConnectionStage::Answer,
+            ],
+            ConnectionStage::Idle,
+        );
     }
 
-    fn go_on(&self, from: &[Stage], to: Stage) {
+    fn go_on(&self, from: &[ConnectionStage], to: ConnectionStage) {
         self.0.state.send_if_modified(|state| {
             let goes_on = from.contains(&state.stage);
             if goes_on {

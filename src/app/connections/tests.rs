@@ -20,18 +20,18 @@ struct World {
     serving: AbortOnDropHandle<()>,
 }
 
-fn far_away() -> Limits {
+fn far_away() -> ConnectionLimits {
     let far = Duration::from_hours(1);
-    Limits {
+    ConnectionLimits {
         headers: far,
         idle: far,
         idle_of_proxies: far,
         blocked: far,
-        ..Limits::within(1024)
+        ..ConnectionLimits::within(1024)
     }
 }
 
-async fn start(limits: Limits) -> World {
+async fn start(limits: ConnectionLimits) -> World {
     let [begun, go] = [0; 2].map(|permits| Arc::new(Semaphore::new(permits)));
     let (ended, metrics) = (CancellationToken::new(), Metrics::default());
     let slow = [Arc::clone(&begun), Arc::clone(&go)];
@@ -54,7 +54,7 @@ async fn start(limits: Limits) -> World {
         .route("/slow", get(async move || answer_slowly(slow).await));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let admission = Admission::new(limits, TrustedProxies::default(), metrics.clone());
+    let admission = ConnectionAdmission::new(limits, TrustedProxies::default(), metrics.clone());
     let serving = WebServer::new(router, None, admission).serve(listener, ended.clone());
     World {
         address,
@@ -145,7 +145,7 @@ async fn requests_follow_each_other_on_one_connection() {
 
 #[tokio::test]
 async fn headers_that_do_not_come_to_their_end_are_not_waited_for() {
-    let world = start(Limits {
+    let world = start(ConnectionLimits {
         headers: Duration::from_millis(200),
         ..far_away()
     })
@@ -174,7 +174,7 @@ async fn headers_that_do_not_come_to_their_end_are_not_waited_for() {
 
 #[tokio::test]
 async fn a_connection_without_another_request_is_closed_and_that_is_no_fault() {
-    let world = start(Limits {
+    let world = start(ConnectionLimits {
         idle: Duration::ZERO,
         ..far_away()
     })
@@ -187,7 +187,7 @@ async fn a_connection_without_another_request_is_closed_and_that_is_no_fault() {
 
 #[tokio::test]
 async fn an_answer_that_nobody_takes_is_broken_off() {
-    let world = start(Limits {
+    let world = start(ConnectionLimits {
         blocked: Duration::from_millis(200),
         ..far_away()
     })
@@ -226,7 +226,7 @@ async fn an_answer_before_the_body_arrives_although_the_body_is_still_sent() {
 
 #[tokio::test]
 async fn idle_connections_give_way_and_requests_that_are_answered_do_not() {
-    let world = start(Limits {
+    let world = start(ConnectionLimits {
         in_all: 20,
         per_address: 10,
         ..far_away()
@@ -270,7 +270,7 @@ async fn idle_connections_give_way_and_requests_that_are_answered_do_not() {
 
 #[tokio::test]
 async fn one_address_gets_no_more_than_its_share_and_others_still_get_theirs() {
-    let world = start(Limits {
+    let world = start(ConnectionLimits {
         in_all: 20,
         per_address: 3,
         ..far_away()

@@ -19,7 +19,7 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-use page::{BucketRoot, HEADER, Header, Meta, MetaPage, Node};
+use page::{BoltNode, BucketRoot, HEADER, Header, Meta, MetaPage};
 
 /// Maximum number of branch pages above a leaf. A deeper tree would have more entries than there are bytes on earth.
 const MAX_DEPTH: usize = 32;
@@ -101,10 +101,13 @@ pub enum Damage {
 }
 
 /// Entries of a bucket, in the order of their keys.
-pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+pub type BucketEntries = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Reads the top-level buckets with these names. Missing buckets are left out. The file is opened for reading only.
-pub fn read_file(path: &Path, wanted: &[&str]) -> Result<BTreeMap<String, Entries>, BoltError> {
+pub fn read_file(
+    path: &Path,
+    wanted: &[&str],
+) -> Result<BTreeMap<String, BucketEntries>, BoltError> {
     if !path.metadata()?.is_file() {
         return Err(BoltError::NotAFile);
     }
@@ -123,8 +126,8 @@ pub fn read_file(path: &Path, wanted: &[&str]) -> Result<BTreeMap<String, Entrie
 pub fn read(
     source: impl Read + Seek,
     wanted: &[&str],
-) -> Result<BTreeMap<String, Entries>, BoltError> {
-    let mut reader = Reader::new(source)?;
+) -> Result<BTreeMap<String, BucketEntries>, BoltError> {
+    let mut reader = BoltReader::new(source)?;
     let root = reader.meta.root;
     let (mut buckets, mut content) = (Vec::new(), 0);
     reader.walk(root, 0, &mut |item| {
@@ -145,7 +148,7 @@ pub fn read(
     buckets.into_iter().map(entries).collect()
 }
 
-struct Reader<R> {
+struct BoltReader<R> {
     source: R,
     meta: Meta,
     seen: HashSet<u64>,
@@ -153,7 +156,7 @@ struct Reader<R> {
     content: usize,
 }
 
-impl<R: Read + Seek> Reader<R> {
+impl<R: Read + Seek> BoltReader<R> {
     fn new(mut source: R) -> Result<Self, BoltError> {
         let len = source.seek(SeekFrom::End(0))?;
         let meta = newest_meta(&mut source)?;
@@ -171,8 +174,8 @@ impl<R: Read + Seek> Reader<R> {
 
     /// Reads the entries of a bucket, whose value was found on page `at`. Nested buckets are left out; Atlantis
     /// creates none.
-    fn bucket(&mut self, at: u64, value: &[u8]) -> Result<Entries, BoltError> {
-        let mut entries = Entries::new();
+    fn bucket(&mut self, at: u64, value: &[u8]) -> Result<BucketEntries, BoltError> {
+        let mut entries = BucketEntries::new();
         let mut content = self.content;
         let mut keep = |item: &page::Item<'_>| {
             if item.is_bucket {
@@ -189,8 +192,8 @@ impl<R: Read + Seek> Reader<R> {
         match BucketRoot::read(value).map_err(|damage| BoltError::Damaged { page: at, damage })? {
             BucketRoot::Page(root) => self.walk(root, 0, &mut keep)?,
             BucketRoot::Inline(page) => match node(at, page)? {
-                Node::Leaf(items) => items.iter().try_for_each(&mut keep)?,
-                Node::Branch(_) => {
+                BoltNode::Leaf(items) => items.iter().try_for_each(&mut keep)?,
+                BoltNode::Branch(_) => {
                     return Err(BoltError::Damaged {
                         page: at,
                         damage: Damage::Kind(1),
@@ -217,8 +220,8 @@ impl<R: Read + Seek> Reader<R> {
         }
         let page = self.page(id)?;
         match node(id, &page)? {
-            Node::Leaf(items) => items.iter().try_for_each(take),
-            Node::Branch(children) => children
+            BoltNode::Leaf(items) => items.iter().try_for_each(take),
+            BoltNode::Branch(children) => children
                 .into_iter()
                 .try_for_each(|child| self.walk(child, depth + 1, take)),
         }
@@ -266,8 +269,8 @@ impl<R: Read + Seek> Reader<R> {
     }
 }
 
-fn node(id: u64, page: &[u8]) -> Result<Node<'_>, BoltError> {
-    Node::read(page).map_err(|damage| BoltError::Damaged { page: id, damage })
+fn node(id: u64, page: &[u8]) -> Result<BoltNode<'_>, BoltError> {
+    BoltNode::read(page).map_err(|damage| BoltError::Damaged { page: id, damage })
 }
 
 /// Returns the valid meta page with the later transaction, as bbolt itself does after a crash.

@@ -116,7 +116,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 
 /// Content of a page in a tree.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Node<'a> {
+pub(super) enum BoltNode<'a> {
     /// Page numbers of the children.
     Branch(Vec<u64>),
     Leaf(Vec<Item<'a>>),
@@ -130,7 +130,7 @@ pub(super) struct Item<'a> {
     pub is_bucket: bool,
 }
 
-impl<'a> Node<'a> {
+impl<'a> BoltNode<'a> {
     /// Parses a page of a tree. `page` is the whole page with its overflow.
     pub fn read(page: &'a [u8]) -> Result<Self, Damage> {
         let header = Header::read(page).ok_or(Damage::Short)?;

@@ -20,7 +20,7 @@ fn bytes(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name)).unwrap()
 }
 
-fn keys(entries: &Entries) -> Vec<&str> {
+fn keys(entries: &BucketEntries) -> Vec<&str> {
     entries
         .iter()
         .map(|(key, _)| std::str::from_utf8(key).unwrap())

@@ -18,7 +18,11 @@ fn lock_json() -> Value {
     })
 }
 
-fn understand(locks: &[(&str, Value)], pulls: &[(&str, Value)], host: Option<&str>) -> Found {
+fn understand(
+    locks: &[(&str, Value)],
+    pulls: &[(&str, Value)],
+    host: Option<&str>,
+) -> AtlantisRecords {
     let entries = |list: &[(&str, Value)]| {
         list.iter()
             .map(|(key, value)| (key.as_bytes().to_vec(), value.to_string().into_bytes()))
@@ -29,7 +33,7 @@ fn understand(locks: &[(&str, Value)], pulls: &[(&str, Value)], host: Option<&st
         pulls: entries(pulls),
         apply_lock: None,
     };
-    Found::understand(
+    AtlantisRecords::understand(
         &contents,
         host.map(|host| host.parse().unwrap()).as_ref(),
         DateTime::UNIX_EPOCH,
@@ -148,7 +152,9 @@ fn what_cannot_be_used_says_why() {
         assert!(said.contains(expected), "{expected}: {said}");
     }
     assert!(
-        Why::NotOfAPull.is_harmless() && !Why::NoPull.is_harmless() && !Why::NoHost.is_harmless()
+        UnusableReason::NotOfAPull.is_harmless()
+            && !UnusableReason::NoPull.is_harmless()
+            && !UnusableReason::NoHost.is_harmless()
     );
 }
 
@@ -201,11 +207,11 @@ fn statuses_say_what_is_left_to_do() {
     assert_eq!(words, expected);
     assert_eq!(
         understand(&[], &[(key, pull(1))], None).unusable[0].why,
-        Why::Closed
+        UnusableReason::Closed
     );
     assert!(matches!(
         understand(&[], &[("x::y/z::1", pull(0))], None).unusable[0].why,
-        Why::KeyDiffers(_)
+        UnusableReason::KeyDiffers(_)
     ));
 }
 
@@ -226,7 +232,7 @@ fn a_stopped_apply_stays_stopped_whatever_its_record_says() {
             apply_lock: Some(value.as_bytes().to_vec()),
             ..Contents::default()
         };
-        let found = Found::understand(&contents, None, DateTime::UNIX_EPOCH);
+        let found = AtlantisRecords::understand(&contents, None, DateTime::UNIX_EPOCH);
         assert_eq!(
             found.apply_lock.unwrap().taken_at.to_rfc3339(),
             since,
@@ -244,7 +250,7 @@ proptest! {
         let bytes = |(key, value): (String, String)| (key.into_bytes(), value.into_bytes());
         let entries = |list: Vec<(String, String)>| list.into_iter().map(bytes).collect();
         let contents = Contents { locks: entries(locks), pulls: entries(pulls), apply_lock: None };
-        let found = Found::understand(&contents, None, DateTime::UNIX_EPOCH);
+        let found = AtlantisRecords::understand(&contents, None, DateTime::UNIX_EPOCH);
         let seen = found.locks.len() + found.pulls.len() + found.unusable.len();
         prop_assert_eq!(seen, contents.locks.len() + contents.pulls.len());
     }

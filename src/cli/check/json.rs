@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::local::Change;
-use super::verdict::{FileProblem, Verdict};
-use crate::config::repo::Place;
+use super::local::LocalChange;
+use super::verdict::{CheckVerdict, FileProblem};
+use crate::config::repo::FilePosition;
 use crate::discovery::explain::ExplanationJson;
 
 /// Version of the JSON format.
@@ -43,10 +43,10 @@ struct ProblemJson<'a> {
 }
 
 /// Returns the serializable form of a verdict.
-pub(super) fn of(verdict: &Verdict) -> VerdictJson<'_> {
+pub(super) fn of(verdict: &CheckVerdict) -> VerdictJson<'_> {
     let change = &verdict.local.change;
     let (base, uncommitted) = match change {
-        Change::Since {
+        LocalChange::Since {
             base, uncommitted, ..
         } => {
             let base = BaseJson {
@@ -61,7 +61,7 @@ pub(super) fn of(verdict: &Verdict) -> VerdictJson<'_> {
                     .collect(),
             )
         }
-        Change::Everything(_) | Change::Unknown { .. } => (None, Vec::new()),
+        LocalChange::Everything(_) | LocalChange::Unknown { .. } => (None, Vec::new()),
     };
     VerdictJson {
         v: VERSION,
@@ -92,8 +92,8 @@ fn problems(problem: &FileProblem) -> Vec<ProblemJson<'_>> {
             .problems()
             .map(|problem| ProblemJson {
                 file: Some(errors.file()),
-                line: problem.place.map(|Place { line, .. }| line),
-                column: problem.place.map(|Place { column, .. }| column),
+                line: problem.place.map(|FilePosition { line, .. }| line),
+                column: problem.place.map(|FilePosition { column, .. }| column),
                 what: &problem.what,
                 help: Some(&problem.help),
             })
@@ -101,7 +101,7 @@ fn problems(problem: &FileProblem) -> Vec<ProblemJson<'_>> {
     }
 }
 
-fn warning(warning: &crate::discovery::explain::Warning) -> ProblemJson<'_> {
+fn warning(warning: &crate::discovery::explain::ConfigWarning) -> ProblemJson<'_> {
     ProblemJson {
         file: Some(&warning.file),
         line: warning.line,

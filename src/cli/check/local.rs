@@ -27,13 +27,13 @@ pub(super) struct Local {
     /// Number of files whose names are not UTF-8 or too long.
     pub left_out: usize,
     /// Changed files of the working tree.
-    pub change: Change,
+    pub change: LocalChange,
     origin: Option<RepoId>,
 }
 
 /// Changed files, or the reason that they are not known.
 #[derive(Debug)]
-pub(super) enum Change {
+pub(super) enum LocalChange {
     /// The files that differ from a base revision.
     Since {
         /// The revision that the working tree is compared with.
@@ -52,7 +52,7 @@ pub(super) enum Change {
     },
 }
 
-impl Change {
+impl LocalChange {
     /// Returns the changed files; `None` when they are not known.
     pub fn files(&self) -> Option<&[ChangedFile]> {
         match self {
@@ -85,14 +85,14 @@ impl Local {
         let change = match tree.base(base).await? {
             Some(base) => {
                 let changes = tree.changes(&base.merge_base).await?;
-                Change::Since {
+                LocalChange::Since {
                     base,
                     files: changes.files,
                     uncommitted: changes.uncommitted,
                 }
             }
-            None if all => Change::Everything(added(&files.paths)),
-            None => Change::Unknown { is_git: true },
+            None if all => LocalChange::Everything(added(&files.paths)),
+            None => LocalChange::Unknown { is_git: true },
         };
         let origin = tree.origin().await?.and_then(|url| origin::repo_of(&url));
         Ok(Self {
@@ -109,9 +109,9 @@ impl Local {
         walk(dir, &RepoPath::root(), &mut files, &mut left_out)?;
         files.sort();
         let change = if all {
-            Change::Everything(added(&files))
+            LocalChange::Everything(added(&files))
         } else {
-            Change::Unknown { is_git: false }
+            LocalChange::Unknown { is_git: false }
         };
         Ok(Self {
             root: dir.to_owned(),
@@ -139,8 +139,8 @@ impl Local {
     /// Returns the branch that the working tree is compared with, if the revision is a branch.
     pub fn branch(&self) -> Option<BranchName> {
         match &self.change {
-            Change::Since { base, .. } => base.branch.clone(),
-            Change::Everything(_) | Change::Unknown { .. } => None,
+            LocalChange::Since { base, .. } => base.branch.clone(),
+            LocalChange::Everything(_) | LocalChange::Unknown { .. } => None,
         }
     }
 

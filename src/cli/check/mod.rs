@@ -12,16 +12,18 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::ink::Look;
+use super::ink::TerminalStyle;
 use super::{server, server_args};
 use crate::config::repos::ServerRepos;
-use crate::config::server::{Kind, RawSettings, SETTINGS, SearchConfig};
-use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, Usage, block_on, environment};
+use crate::config::server::{RawSettings, SETTINGS, SearchConfig, ValueKind};
+use crate::kit::term::{
+    ExitResult, ExitStatus, Subcommand, Terminal, Usage, block_on, environment,
+};
 use crate::model::{BranchName, RepoId};
 
 use crate::config::repo::shown;
 use local::Local;
-use verdict::{Asked, Verdict};
+use verdict::{CheckRequest, CheckVerdict};
 
 /// Maximum width of readable lists.
 const WIDEST: usize = 120;
@@ -75,7 +77,7 @@ fn settings() -> impl Iterator<Item = Arg> {
         .map(|setting| server_args::arg(setting).help_heading("Settings of the server"))
 }
 
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let raw = server::with_files(raw(matches)?);
     let config = SearchConfig::from_raw(&raw).map_err(Usage::new)?;
     let verdict = match block_on(look(matches, &raw, &config)).flatten() {
@@ -90,7 +92,7 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
         text::print(
             &verdict,
             matches.get_flag("all"),
-            &Look::of_stdout(no_color, WIDEST),
+            &TerminalStyle::of_stdout(no_color, WIDEST),
             terminal,
         )
     };
@@ -100,9 +102,9 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
         printed => printed?,
     }
     Ok(if verdict.problems.is_empty() {
-        Exit::Success
+        ExitStatus::Success
     } else {
-        Exit::Failure
+        ExitStatus::Failure
     })
 }
 
@@ -113,7 +115,7 @@ fn raw(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
         .iter()
         .filter(|setting| SearchConfig::FLAGS.contains(&setting.flag))
     {
-        let given: Vec<String> = if setting.kind == Kind::Switch {
+        let given: Vec<String> = if setting.kind == ValueKind::Switch {
             matches
                 .get_flag(setting.flag)
                 .then(|| "true".to_owned())
@@ -138,7 +140,7 @@ async fn look(
     matches: &ArgMatches,
     raw: &RawSettings,
     config: &SearchConfig,
-) -> anyhow::Result<Verdict> {
+) -> anyhow::Result<CheckVerdict> {
     let dir = raw.absolute(matches.get_one::<String>("dir").expect("it has a default"));
     let base = matches.get_one::<String>("base").map(String::as_str);
     let local = look_around(&dir, base, raw, matches.get_flag("all")).await?;
@@ -146,7 +148,7 @@ async fn look(
         Some(repo) => repo.clone(),
         None => local.repo(),
     };
-    let asked = Asked {
+    let asked = CheckRequest {
         repo,
         branch: matches.get_one("base-branch").cloned(),
     };

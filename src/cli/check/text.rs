@@ -3,13 +3,13 @@
 
 use std::io;
 
-use super::local::Change;
-use super::verdict::{FileProblem, Verdict};
+use super::local::LocalChange;
+use super::verdict::{CheckVerdict, FileProblem};
 use crate::cli::Terminal;
-use crate::cli::ink::{Ink, Look};
+use crate::cli::ink::{TerminalStyle, TextRole};
 use crate::cli::text::Text;
 use crate::discovery::explain::{
-    Explanation, PlannedGroup, SkippedGroup, groups, hooks_not_run, skipped_groups,
+    PlanExplanation, PlannedGroup, SkippedGroup, groups, hooks_not_run, skipped_groups,
 };
 use crate::model::ProjectKey;
 
@@ -21,12 +21,12 @@ const LEFT: usize = 32;
 
 /// Prints a verdict, its most important part first.
 pub(super) fn print(
-    verdict: &Verdict,
+    verdict: &CheckVerdict,
     all: bool,
-    look: &Look,
+    look: &TerminalStyle,
     terminal: &mut Terminal<'_>,
 ) -> io::Result<()> {
-    let mut page = Page {
+    let mut page = CheckText {
         look,
         terminal,
         shown: if all { usize::MAX } else { SHOWN },
@@ -41,15 +41,15 @@ pub(super) fn print(
     page.warnings(verdict)
 }
 
-struct Page<'a, 't> {
-    look: &'a Look,
+struct CheckText<'a, 't> {
+    look: &'a TerminalStyle,
     terminal: &'a mut Terminal<'t>,
     /// Number of entries of a list that are shown.
     shown: usize,
 }
 
-impl Page<'_, '_> {
-    fn problems(&mut self, verdict: &Verdict) -> io::Result<()> {
+impl CheckText<'_, '_> {
+    fn problems(&mut self, verdict: &CheckVerdict) -> io::Result<()> {
         for problem in &verdict.problems {
             let text = match problem {
                 FileProblem::Errors(errors) => errors.to_string(),
@@ -57,7 +57,9 @@ impl Page<'_, '_> {
             };
             for line in text.lines() {
                 let painted = match line.split_once(':') {
-                    Some(("error", rest)) => format!("{}{rest}", self.look.ink(Ink::Bad, "error:")),
+                    Some(("error", rest)) => {
+                        format!("{}{rest}", self.look.ink(TextRole::Bad, "error:"))
+                    }
                     _ => line.to_owned(),
                 };
                 self.terminal.line(painted)?;
@@ -77,11 +79,13 @@ impl Page<'_, '_> {
         self.about(verdict)
     }
 
-    fn unknown(&mut self, verdict: &Verdict) -> io::Result<()> {
+    fn unknown(&mut self, verdict: &CheckVerdict) -> io::Result<()> {
         self.strong("No problems in the files.")?;
         let why = match verdict.local.change {
-            Change::Unknown { is_git: false } => "this directory is not a git repository",
-            Change::Unknown { is_git: true } | Change::Since { .. } | Change::Everything(_) => {
+            LocalChange::Unknown { is_git: false } => "this directory is not a git repository",
+            LocalChange::Unknown { is_git: true }
+            | LocalChange::Since { .. }
+            | LocalChange::Everything(_) => {
                 "the repository has no `origin`, `main` or `master`, or it has no commit"
             }
         };
@@ -92,7 +96,11 @@ impl Page<'_, '_> {
         self.about(verdict)
     }
 
-    fn explanation(&mut self, verdict: &Verdict, explanation: &Explanation) -> io::Result<()> {
+    fn explanation(
+        &mut self,
+        verdict: &CheckVerdict,
+        explanation: &PlanExplanation,
+    ) -> io::Result<()> {
         self.strong(&sentence(&explanation.summary()))?;
         self.prose(&compared(&verdict.local.change))?;
         self.about(verdict)?;
@@ -129,7 +137,7 @@ impl Page<'_, '_> {
     }
 
     /// Prints the repository, branch and files that the result is about.
-    fn about(&mut self, verdict: &Verdict) -> io::Result<()> {
+    fn about(&mut self, verdict: &CheckVerdict) -> io::Result<()> {
         let guess = if verdict.knows_branch {
             ""
         } else {
@@ -171,7 +179,7 @@ impl Page<'_, '_> {
             self.entry(
                 2,
                 width,
-                Ink::Good,
+                TextRole::Good,
                 &label(&planned.key),
                 &planned.because(),
             )?;
@@ -179,7 +187,7 @@ impl Page<'_, '_> {
         self.rest(2, group.projects.len())?;
         self.terminal.line("")?;
         for row in &group.rows {
-            self.entry(4, 14, Ink::Faint, row.label, &row.to_string())?;
+            self.entry(4, 14, TextRole::Faint, row.label, &row.to_string())?;
         }
         Ok(())
     }
@@ -194,20 +202,26 @@ impl Page<'_, '_> {
         )?;
         for group in groups.iter().take(self.shown) {
             let count = group.projects.len().to_string();
-            self.entry(2, 4, Ink::Changed, &format!("{count:>4}"), &group.reason)?;
+            self.entry(
+                2,
+                4,
+                TextRole::Changed,
+                &format!("{count:>4}"),
+                &group.reason,
+            )?;
             let labels = group.projects.iter().map(|skipped| label(&skipped.key));
             if self.shown == usize::MAX {
                 for label in labels {
-                    self.entry(8, 0, Ink::Plain, "", &label)?;
+                    self.entry(8, 0, TextRole::Plain, "", &label)?;
                 }
             } else {
-                self.entry(8, 0, Ink::Plain, "", &few(labels))?;
+                self.entry(8, 0, TextRole::Plain, "", &few(labels))?;
             }
         }
         self.rest(2, groups.len())
     }
 
-    fn files(&mut self, explanation: &Explanation) -> io::Result<()> {
+    fn files(&mut self, explanation: &PlanExplanation) -> io::Result<()> {
         let idle: Vec<_> = explanation.idle_files().collect();
         if idle.is_empty() {
             return Ok(());
@@ -218,7 +232,7 @@ impl Page<'_, '_> {
             self.entry(
                 2,
                 width,
-                Ink::Plain,
+                TextRole::Plain,
                 file.path.as_str(),
                 &reason.to_string(),
             )?;
@@ -226,7 +240,7 @@ impl Page<'_, '_> {
         self.rest(2, idle.len())
     }
 
-    fn warnings(&mut self, verdict: &Verdict) -> io::Result<()> {
+    fn warnings(&mut self, verdict: &CheckVerdict) -> io::Result<()> {
         if verdict.warnings.is_empty() {
             return Ok(());
         }
@@ -240,7 +254,7 @@ impl Page<'_, '_> {
             self.entry(
                 2,
                 20,
-                Ink::Changed,
+                TextRole::Changed,
                 &format!("{}{line}", warning.file),
                 &text,
             )?;
@@ -249,7 +263,7 @@ impl Page<'_, '_> {
     }
 
     fn strong(&mut self, text: &str) -> io::Result<()> {
-        self.terminal.line(self.look.ink(Ink::Strong, text))
+        self.terminal.line(self.look.ink(TextRole::Strong, text))
     }
 
     fn heading(&mut self, text: &str, count: usize) -> io::Result<()> {
@@ -258,7 +272,7 @@ impl Page<'_, '_> {
     }
 
     fn prose(&mut self, text: &str) -> io::Result<()> {
-        self.entry(0, 0, Ink::Plain, "", text)
+        self.entry(0, 0, TextRole::Plain, "", text)
     }
 
     /// Prints the number of entries that were left out of a list.
@@ -268,7 +282,7 @@ impl Page<'_, '_> {
             rest => self.entry(
                 indent,
                 0,
-                Ink::Plain,
+                TextRole::Plain,
                 "",
                 &format!("… and {rest} more: `--all` shows them"),
             ),
@@ -281,7 +295,7 @@ impl Page<'_, '_> {
         &mut self,
         indent: usize,
         width: usize,
-        ink: Ink,
+        ink: TextRole,
         left: &str,
         right: &str,
     ) -> io::Result<()> {
@@ -312,13 +326,13 @@ impl Page<'_, '_> {
 }
 
 /// Parses text with code between backticks; they are removed where colour marks the code.
-fn prose(look: &Look, text: &str) -> Text {
+fn prose(look: &TerminalStyle, text: &str) -> Text {
     let mut prose = Text::default();
     for (index, part) in text.split('`').enumerate() {
         match (index % 2 == 1, look.colours) {
-            (false, _) => prose.push(Ink::Plain, part),
-            (true, true) => prose.push(Ink::Code, part),
-            (true, false) => prose.push(Ink::Plain, &format!("`{part}`")),
+            (false, _) => prose.push(TextRole::Plain, part),
+            (true, true) => prose.push(TextRole::Code, part),
+            (true, false) => prose.push(TextRole::Plain, &format!("`{part}`")),
         }
     }
     prose
@@ -386,9 +400,9 @@ fn sentence(clause: &str) -> String {
     )
 }
 
-fn compared(change: &Change) -> String {
+fn compared(change: &LocalChange) -> String {
     match change {
-        Change::Since {
+        LocalChange::Since {
             base,
             files,
             uncommitted,
@@ -409,10 +423,10 @@ fn compared(change: &Change) -> String {
                 plural(files.len(), "changed file")
             )
         }
-        Change::Everything(files) => format!(
+        LocalChange::Everything(files) => format!(
             "No revision to compare with: {} treated as changed.",
             plural(files.len(), "file")
         ),
-        Change::Unknown { .. } => String::new(),
+        LocalChange::Unknown { .. } => String::new(),
     }
 }

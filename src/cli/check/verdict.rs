@@ -1,20 +1,21 @@
 //! The result of a check: the errors in the files, or what would be planned.
 
 use crate::app::discovery_settings;
-use crate::config::repo::{self, ConfigErrors, RepoConfig};
+use crate::config::repo::{self, RepoConfig, YamlErrors};
 use crate::config::repos::{ConfigSource, Decided, Decider, RepoRules, ServerRepos};
 use crate::config::server::SearchConfig;
 use crate::discovery::explain::{
-    Explanation, Question, Tool, Warning, explain, hooks_before_plan, remarks, warnings,
+    ConfigWarning, ExplainInput, ExplainedTool, PlanExplanation, explain, hooks_before_plan,
+    remarks, warnings,
 };
-use crate::discovery::{Input, ModuleGraph, Settings, Tree};
+use crate::discovery::{FileTree, Input, ModuleGraph, SearchSettings};
 use crate::model::{BranchName, RepoId, RepoPath};
 
 use super::local::Local;
 use super::without_locking;
 
 /// Repository and branch that the check is about.
-pub(super) struct Asked {
+pub(super) struct CheckRequest {
     /// Server's name of the repository.
     pub repo: RepoId,
     /// Base branch of the pull request, if it was given.
@@ -25,14 +26,14 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) enum FileProblem {
     /// Errors with their places in the file.
-    Errors(ConfigErrors),
+    Errors(YamlErrors),
     /// An error about the file as a whole.
     Whole(String),
 }
 
 /// Result of a check.
 #[derive(Debug)]
-pub(super) struct Verdict {
+pub(super) struct CheckVerdict {
     /// The repository on this machine.
     pub local: Local,
     /// Server's name of the repository.
@@ -56,17 +57,21 @@ pub(super) struct Verdict {
     /// Errors, grouped by file.
     pub problems: Vec<FileProblem>,
     /// Settings that have no effect.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<ConfigWarning>,
     /// Planned and skipped projects; `None` if there are errors or the changed files are not known.
-    pub explanation: Option<Explanation>,
+    pub explanation: Option<PlanExplanation>,
 }
 
 /// Reads the files and computes the verdict.
-pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyhow::Result<Verdict> {
+pub(super) fn reach(
+    local: Local,
+    asked: &CheckRequest,
+    config: &SearchConfig,
+) -> anyhow::Result<CheckVerdict> {
     let found = asked.branch.clone().or_else(|| local.branch());
     let knows_branch = found.is_some();
     let branch = found.unwrap_or_else(|| BranchName::new("main").expect("it is a branch"));
-    let mut verdict = Verdict {
+    let mut verdict = CheckVerdict {
         local,
         repo: asked.repo.clone(),
         branch,
@@ -90,7 +95,7 @@ pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyho
     verdict.hooks = rules
         .as_ref()
         .map_or(0, |rules| hooks_before_plan(rules, &verdict.branch));
-    let tree = Tree::new(verdict.local.files.iter().cloned()).with_links(verdict.local.links());
+    let tree = FileTree::new(verdict.local.files.iter().cloned()).with_links(verdict.local.links());
     let repo_config = verdict.config(&tree, rules.as_ref());
     if let (true, Some(rules)) = (verdict.problems.is_empty(), &rules) {
         verdict.explain(&tree, rules, repo_config.as_ref(), config)?;
@@ -103,7 +108,7 @@ pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyho
     Ok(verdict)
 }
 
-impl Verdict {
+impl CheckVerdict {
     /// Returns the maximum number of projects of a command, if this one exceeds it.
     pub fn over_limit(&self) -> Option<usize> {
         let planned = self
@@ -135,7 +140,7 @@ impl Verdict {
     }
 
     /// If the server's file has errors, the permissions are not known and the repository's file is not checked.
-    fn config(&mut self, tree: &Tree, rules: Option<&RepoRules>) -> Option<RepoConfig> {
+    fn config(&mut self, tree: &FileTree, rules: Option<&RepoRules>) -> Option<RepoConfig> {
         let file = match file_of(tree, rules) {
             Ok(file) => file?,
             Err(error) => return self.give_up(FileProblem::Whole(error.to_string())),
@@ -167,13 +172,13 @@ impl Verdict {
 
     fn explain(
         &mut self,
-        tree: &Tree,
+        tree: &FileTree,
         rules: &RepoRules,
         repo_config: Option<&RepoConfig>,
         config: &SearchConfig,
     ) -> anyhow::Result<()> {
         // Only the person who runs the check waits for it.
-        let settings = Settings {
+        let settings = SearchSettings {
             max_projects: usize::MAX,
             ..discovery_settings(&config.planning, &config.terraform)?
         };
@@ -194,11 +199,11 @@ impl Verdict {
             settings: &settings,
             read: &read,
         };
-        let tool = Tool::of_server(
+        let tool = ExplainedTool::of_server(
             config.terraform.distribution,
             config.terraform.version.clone(),
         );
-        let question = Question {
+        let question = ExplainInput {
             input: &input,
             rules,
             tool,
@@ -229,7 +234,7 @@ fn read_elsewhere(rules: &RepoRules, flag: Option<&ConfigSource>) -> Option<Stri
 
 /// Finds the repository's file: the one that the administrator names, else one of the usual names.
 fn file_of(
-    tree: &Tree,
+    tree: &FileTree,
     rules: Option<&RepoRules>,
 ) -> Result<Option<RepoPath>, repo::FileNameError> {
     match rules.and_then(RepoRules::config_file) {

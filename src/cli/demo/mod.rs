@@ -23,14 +23,14 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::app::Signals;
 use crate::config::server::RawSettings;
-use crate::kit::term::{Exit, Outcome, Terminal, block_on, environment};
+use crate::kit::term::{ExitResult, ExitStatus, Terminal, block_on, environment};
 use crate::model::PullNumber;
 use crate::telemetry;
 use folder::Folder;
-use play::Player;
-use script::{Role, STORY, Step};
-use show::{Addresses, Look, Page};
-use stage::{Props, Stage};
+use play::DemoPlayer;
+use script::{PullRole, STORY, ScriptStep};
+use show::{Addresses, TerminalStyle, Transcript};
+use stage::{DemoStage, Props};
 
 /// Number of lines of the log that are shown after a failure.
 const LOG_LINES: usize = 25;
@@ -79,22 +79,22 @@ pub(super) fn command() -> Command {
 /// Result of the story.
 enum Ending {
     Held,
-    Failed(&'static Step),
+    Failed(&'static ScriptStep),
     Stopped,
 }
 
-pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     block_on(demo(matches, terminal))?
 }
 
-async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let mut signals = Signals::new()?;
     let raw = environment::read()?;
-    let mut page = Page::new(
+    let mut page = Transcript::new(
         terminal,
-        Look::of_stdout(
+        TerminalStyle::of_stdout(
             raw.variables.get("NO_COLOR").map(String::as_str),
-            Look::PROSE,
+            TerminalStyle::PROSE,
         ),
     );
     let mut folder = Folder::open(args.get_one::<PathBuf>("data-dir").map(PathBuf::as_path))?;
@@ -105,7 +105,7 @@ async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     ));
     let stage = tokio::select! {
         stage = set(args, raw, &folder, &mut page) => stage?,
-        () = signals.next() => return Ok(Exit::Failure),
+        () = signals.next() => return Ok(ExitStatus::Failure),
     };
     let ending = perform(&stage, &mut page, &mut signals, args.get_flag("exit")).await;
     tokio::select! {
@@ -113,15 +113,15 @@ async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
         () = signals.next() => {}
     }
     let problem = match ending {
-        Ok(Ending::Held) => return Ok(Exit::Success),
-        Ok(Ending::Stopped) => return Ok(Exit::Failure),
+        Ok(Ending::Held) => return Ok(ExitStatus::Success),
+        Ok(Ending::Stopped) => return Ok(ExitStatus::Failure),
         Ok(Ending::Failed(step)) => format!("The step “{}” failed.", step.title),
         // The reader closed the pipe, which is not a failure of the story.
         Err(error) if error.is::<io::Error>() => return Err(error),
         Err(error) => format!("{error:#}."),
     };
     page.failed(&problem, &folder.end_of_log(LOG_LINES), folder.keep())?;
-    Ok(Exit::Failure)
+    Ok(ExitStatus::Failure)
 }
 
 /// Finds and prints the prerequisites, and starts everything.
@@ -129,8 +129,8 @@ async fn set(
     args: &ArgMatches,
     raw: RawSettings,
     folder: &Folder,
-    page: &mut Page<'_, '_>,
-) -> anyhow::Result<Stage> {
+    page: &mut Transcript<'_, '_>,
+) -> anyhow::Result<DemoStage> {
     let variables = terraform::environment(&raw.variables);
     let named = args.get_one::<PathBuf>("terraform").map(PathBuf::as_path);
     let terraform = terraform::find(
@@ -147,7 +147,7 @@ async fn set(
     );
     let program = terraform.tool.program.display().to_string();
     let port = args.get_one::<u16>("port").copied().unwrap_or_default();
-    let stage = Stage::set(
+    let stage = DemoStage::set(
         folder,
         Props {
             port,
@@ -174,8 +174,8 @@ async fn set(
 
 /// Plays the story, and then waits until the person stops the demo.
 async fn perform(
-    stage: &Stage,
-    page: &mut Page<'_, '_>,
+    stage: &DemoStage,
+    page: &mut Transcript<'_, '_>,
     signals: &mut Signals,
     leaves: bool,
 ) -> anyhow::Result<Ending> {
@@ -192,9 +192,9 @@ async fn perform(
 }
 
 /// Plays the steps until one fails.
-async fn tell(stage: &Stage, page: &mut Page<'_, '_>) -> anyhow::Result<Ending> {
+async fn tell(stage: &DemoStage, page: &mut Transcript<'_, '_>) -> anyhow::Result<Ending> {
     let started = Instant::now();
-    let mut player = Player::new(stage);
+    let mut player = DemoPlayer::new(stage);
     for (i, step) in STORY.iter().enumerate() {
         page.step(i + 1, STORY.len(), step)?;
         if let Some(delivery) = player.act(step.act).await? {
@@ -210,8 +210,8 @@ async fn tell(stage: &Stage, page: &mut Page<'_, '_>) -> anyhow::Result<Ending> 
     Ok(Ending::Held)
 }
 
-fn addresses(stage: &Stage) -> Addresses {
-    let page = |role: Role| {
+fn addresses(stage: &DemoStage) -> Addresses {
+    let page = |role: PullRole| {
         stage
             .github
             .pull_url(sample::REPO, PullNumber(role.number()))
@@ -219,6 +219,6 @@ fn addresses(stage: &Stage) -> Addresses {
     Addresses {
         dashboard: stage.dashboard(),
         sign_in: stage.sign_in(),
-        pulls: [Role::Alice, Role::Bob].map(page).to_vec(),
+        pulls: [PullRole::Alice, PullRole::Bob].map(page).to_vec(),
     }
 }

@@ -7,10 +7,10 @@ use anyhow::{Context, anyhow, ensure};
 use tokio::time::timeout;
 
 use super::sample::{self, REPO};
-use super::script::{Act, BOT, Expect, PROJECT, Role, Step, Team};
-use super::stage::Stage;
+use super::script::{BOT, DemoAction, DemoTeam, Expectation, PROJECT, PullRole, ScriptStep};
+use super::stage::DemoStage;
 use crate::claims;
-use crate::emulator::{Attempt, Comment, Delivery, NewPull, Status};
+use crate::emulator::{Comment, EmulatedDelivery, NewPull, SendAttempt, ShaStatus};
 use crate::model::{
     Actor, ApplicationFields, Cause, ForgeHosts, Origin, OwnerName, PlanCounts, PullNumber,
     RepoUrl, Rights,
@@ -27,16 +27,16 @@ const SETTLE_WITHIN: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Result of a step.
-pub(super) struct Scene {
-    pub heard: Heard,
+pub(super) struct StepResult {
+    pub heard: DemoOutput,
     /// Time until the answer.
     pub took: Duration,
     /// Statuses of the head commit, if the step is about them.
-    pub statuses: Vec<Status>,
-    pub verdicts: Vec<Verdict>,
+    pub statuses: Vec<ShaStatus>,
+    pub verdicts: Vec<DemoVerdict>,
 }
 
-impl Scene {
+impl StepResult {
     /// Returns `true` if all checks succeeded.
     pub fn holds(&self) -> bool {
         self.verdicts
@@ -46,7 +46,7 @@ impl Scene {
 }
 
 /// Answer to a step.
-pub(super) enum Heard {
+pub(super) enum DemoOutput {
     /// Comment of the bot.
     Comment(Comment),
     /// Answer of the server to a request without a pull request.
@@ -57,7 +57,7 @@ pub(super) enum Heard {
     Nothing,
 }
 
-impl Heard {
+impl DemoOutput {
     fn text(&self) -> &str {
         match self {
             Self::Comment(comment) => &comment.body,
@@ -68,30 +68,30 @@ impl Heard {
 }
 
 /// Result of a check.
-pub(super) struct Verdict {
+pub(super) struct DemoVerdict {
     pub claim: &'static str,
     /// Difference between expectation and result, if any.
-    pub problem: Option<Problem>,
+    pub problem: Option<DemoFailure>,
 }
 
 /// Difference between expectation and result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Problem {
+pub(super) struct DemoFailure {
     pub expected: String,
     pub seen: String,
 }
 
 /// Performs the steps on a stage.
-pub(super) struct Player<'a> {
-    stage: &'a Stage,
+pub(super) struct DemoPlayer<'a> {
+    stage: &'a DemoStage,
     /// Newest known comment of each pull request.
     seen: BTreeMap<PullNumber, u64>,
     /// Answer to the latest request without a pull request.
     reply: Option<String>,
 }
 
-impl<'a> Player<'a> {
-    pub fn new(stage: &'a Stage) -> Self {
+impl<'a> DemoPlayer<'a> {
+    pub fn new(stage: &'a DemoStage) -> Self {
         Self {
             stage,
             seen: BTreeMap::new(),
@@ -100,7 +100,7 @@ impl<'a> Player<'a> {
     }
 
     /// Performs a step and returns the webhook that it caused, if any.
-    pub async fn act(&mut self, act: Act) -> anyhow::Result<Option<Delivery>> {
+    pub async fn act(&mut self, act: DemoAction) -> anyhow::Result<Option<EmulatedDelivery>> {
         let done = timeout(ACT_WITHIN, self.do_now(act)).await;
         done.with_context(|| {
             format!(
@@ -110,14 +110,14 @@ impl<'a> Player<'a> {
         })?
     }
 
-    async fn do_now(&mut self, act: Act) -> anyhow::Result<Option<Delivery>> {
-        if let Act::Open(role) = act {
+    async fn do_now(&mut self, act: DemoAction) -> anyhow::Result<Option<EmulatedDelivery>> {
+        if let DemoAction::Open(role) = act {
             self.push(role).await?;
         }
         let before = self.stage.github.deliveries().len();
         match act {
-            Act::Open(role) => self.open(role).await?,
-            Act::Say(role, words) => {
+            DemoAction::Open(role) => self.open(role).await?,
+            DemoAction::Say(role, words) => {
                 let comment = self
                     .stage
                     .github
@@ -125,27 +125,27 @@ impl<'a> Player<'a> {
                     .await?;
                 self.seen.insert(number(role), comment);
             }
-            Act::Merge(role) => drop(
+            DemoAction::Merge(role) => drop(
                 self.stage
                     .github
                     .merge(REPO, number(role), role.login())
                     .await?,
             ),
-            Act::Push => drop(
+            DemoAction::Push => drop(
                 self.stage
                     .github
                     .push(REPO, "main", &[sample::change(sample::NOTE)])
                     .await?,
             ),
-            Act::Wait(_) => return Ok(None),
-            Act::Register(team) => {
+            DemoAction::Wait(_) => return Ok(None),
+            DemoAction::Register(team) => {
                 self.reply = Some(self.register(team).await?);
                 return Ok(None);
             }
         }
         let delivery = self.stage.github.deliveries().into_iter().nth(before);
         let delivery = delivery.context("the emulated GitHub sent no webhook")?;
-        let accepted = matches!(delivery.outcome(), Some(Attempt::Answered(200..=299)));
+        let accepted = matches!(delivery.outcome(), Some(SendAttempt::Answered(200..=299)));
         ensure!(
             accepted,
             "the server did not accept the webhook `{}`: {:?}",
@@ -155,7 +155,7 @@ impl<'a> Player<'a> {
         Ok(Some(delivery))
     }
 
-    async fn push(&self, role: Role) -> anyhow::Result<()> {
+    async fn push(&self, role: PullRole) -> anyhow::Result<()> {
         let change = sample::change(role.change());
         self.stage
             .github
@@ -164,7 +164,7 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    async fn open(&self, role: Role) -> anyhow::Result<()> {
+    async fn open(&self, role: PullRole) -> anyhow::Result<()> {
         let pull = NewPull::from_branch(role.branch())
             .titled(role.title())
             .by(role.login());
@@ -178,7 +178,7 @@ impl<'a> Player<'a> {
     }
 
     /// Registers the project as `lockkeeper apps add` does, and returns what that command would print.
-    async fn register(&self, team: Team) -> anyhow::Result<String> {
+    async fn register(&self, team: DemoTeam) -> anyhow::Result<String> {
         let store = &self.stage.server.ctx().store;
         let owner = OwnerName::new(team.name()).context("the name of a team of the demo")?;
         let cause = Cause::new(
@@ -217,15 +217,18 @@ impl<'a> Player<'a> {
     }
 
     /// Waits for the answer and checks the results.
-    pub async fn watch(&mut self, step: &Step) -> anyhow::Result<Scene> {
+    pub async fn watch(&mut self, step: &ScriptStep) -> anyhow::Result<StepResult> {
         let number = step.act.role().map(number);
         let started = Instant::now();
         let heard = match number {
             Some(number) => self.listen(number).await?,
-            None => self.reply.take().map_or(Heard::Nothing, Heard::Reply),
+            None => self
+                .reply
+                .take()
+                .map_or(DemoOutput::Nothing, DemoOutput::Reply),
         };
         let took = started.elapsed();
-        let judge = Judge {
+        let judge = ScriptChecker {
             stage: self.stage,
             heard: &heard,
             number,
@@ -236,7 +239,7 @@ impl<'a> Player<'a> {
         } else {
             Vec::new()
         };
-        Ok(Scene {
+        Ok(StepResult {
             heard,
             took,
             statuses,
@@ -244,38 +247,41 @@ impl<'a> Player<'a> {
         })
     }
 
-    async fn listen(&mut self, number: PullNumber) -> anyhow::Result<Heard> {
+    async fn listen(&mut self, number: PullNumber) -> anyhow::Result<DemoOutput> {
         let seen = self.seen.get(&number).copied().unwrap_or_default();
         let answer = self.stage.github.comment_by(REPO, number, BOT, seen);
         let answer = timeout(ANSWER_WITHIN, answer).await.ok().transpose()?;
         self.seen
             .extend(answer.as_ref().map(|answer| (number, answer.id)));
-        Ok(answer.map_or(Heard::Silence, Heard::Comment))
+        Ok(answer.map_or(DemoOutput::Silence, DemoOutput::Comment))
     }
 }
 
-impl Step {
+impl ScriptStep {
     fn is_about_statuses(&self) -> bool {
-        self.checks
-            .iter()
-            .any(|(expect, _)| matches!(expect, Expect::Status(..) | Expect::StatusText(..)))
+        self.checks.iter().any(|(expect, _)| {
+            matches!(
+                expect,
+                Expectation::Status(..) | Expectation::StatusText(..)
+            )
+        })
     }
 }
 
-fn number(role: Role) -> PullNumber {
+fn number(role: PullRole) -> PullNumber {
     PullNumber(role.number())
 }
 
 /// Checks the results of a step.
-struct Judge<'a> {
-    stage: &'a Stage,
-    heard: &'a Heard,
+struct ScriptChecker<'a> {
+    stage: &'a DemoStage,
+    heard: &'a DemoOutput,
     number: Option<PullNumber>,
 }
 
-impl Judge<'_> {
+impl ScriptChecker<'_> {
     /// Repeats the checks until all succeed, or one has certainly or very likely failed.
-    async fn settle(&self, step: &Step) -> anyhow::Result<Vec<Verdict>> {
+    async fn settle(&self, step: &ScriptStep) -> anyhow::Result<Vec<DemoVerdict>> {
         let started = Instant::now();
         loop {
             let verdicts = self.verdicts(step).await?;
@@ -286,7 +292,7 @@ impl Judge<'_> {
                     .filter(|(_, verdict)| verdict.problem.is_some())
             };
             let is_final = failed().any(|((expect, _), _)| expect.is_final())
-                || matches!(self.heard, Heard::Silence);
+                || matches!(self.heard, DemoOutput::Silence);
             if failed().next().is_none() || is_final || started.elapsed() > SETTLE_WITHIN {
                 return Ok(verdicts);
             }
@@ -294,10 +300,10 @@ impl Judge<'_> {
         }
     }
 
-    async fn verdicts(&self, step: &Step) -> anyhow::Result<Vec<Verdict>> {
+    async fn verdicts(&self, step: &ScriptStep) -> anyhow::Result<Vec<DemoVerdict>> {
         let mut verdicts = Vec::new();
         for (expect, claim) in step.checks {
-            verdicts.push(Verdict {
+            verdicts.push(DemoVerdict {
                 claim,
                 problem: self.problem(expect).await?,
             });
@@ -305,34 +311,38 @@ impl Judge<'_> {
         Ok(verdicts)
     }
 
-    async fn problem(&self, expect: &Expect) -> anyhow::Result<Option<Problem>> {
+    async fn problem(&self, expect: &Expectation) -> anyhow::Result<Option<DemoFailure>> {
         let problem = |expected: String, seen: String| {
-            (expected != seen).then_some(Problem { expected, seen })
+            (expected != seen).then_some(DemoFailure { expected, seen })
         };
         Ok(match expect {
-            Expect::Project(outcome) => problem(format!("{PROJECT} {outcome}"), self.projects()),
-            Expect::Adds(add) => {
+            Expectation::Project(outcome) => {
+                problem(format!("{PROJECT} {outcome}"), self.projects())
+            }
+            Expectation::Adds(add) => {
                 let counts = PlanCounts {
                     add: *add,
                     ..PlanCounts::default()
                 };
                 problem(counts.to_string(), self.counts())
             }
-            Expect::Command(outcome) => problem(outcome.to_string(), self.outcome()),
-            Expect::Words(words) => self.lacks(words),
-            Expect::Status(context, state) => {
+            Expectation::Command(outcome) => problem(outcome.to_string(), self.outcome()),
+            Expectation::Words(words) => self.lacks(words),
+            Expectation::Status(context, state) => {
                 problem(state.as_str().to_owned(), self.status(context)?)
             }
-            Expect::StatusText(context, text) => {
+            Expectation::StatusText(context, text) => {
                 problem((*text).to_owned(), self.status_text(context)?)
             }
-            Expect::LockOf(role) => problem(
+            Expectation::LockOf(role) => problem(
                 format!("{PROJECT} by #{}", role.number()),
                 self.locks().await?,
             ),
-            Expect::Resources(count) => problem(resources(*count), resources(self.resources()?)),
-            Expect::OwnedBy(team) => problem(team.name().to_owned(), self.owner(*team).await?),
-            Expect::MirrorsInStep => self.out_of_step().await?,
+            Expectation::Resources(count) => {
+                problem(resources(*count), resources(self.resources()?))
+            }
+            Expectation::OwnedBy(team) => problem(team.name().to_owned(), self.owner(*team).await?),
+            Expectation::MirrorsInStep => self.out_of_step().await?,
         })
     }
 
@@ -372,16 +382,16 @@ impl Judge<'_> {
             .map_or_else(|| NO_ANSWER.to_owned(), |line| line.outcome.to_string())
     }
 
-    fn lacks(&self, words: &str) -> Option<Problem> {
+    fn lacks(&self, words: &str) -> Option<DemoFailure> {
         let body = self.heard.text();
-        let missing = || Problem {
+        let missing = || DemoFailure {
             expected: format!("`{words}` in the answer"),
             seen: "other words".to_owned(),
         };
         (!body.contains(words)).then(missing)
     }
 
-    fn statuses(&self) -> anyhow::Result<Vec<Status>> {
+    fn statuses(&self) -> anyhow::Result<Vec<ShaStatus>> {
         let number = self.number.context("the step has no pull request")?;
         let head = self.stage.github.pull(REPO, number)?.head;
         Ok(self.stage.github.statuses(REPO, &head)?.latest)
@@ -425,7 +435,7 @@ impl Judge<'_> {
         })
     }
 
-    async fn owner(&self, team: Team) -> anyhow::Result<String> {
+    async fn owner(&self, team: DemoTeam) -> anyhow::Result<String> {
         let url = RepoUrl::parse(team.address()).context("the address of the demo's repository")?;
         let claim = self
             .stage
@@ -439,7 +449,7 @@ impl Judge<'_> {
     }
 
     /// Compares the mirrors of both servers, and their rows in the registry, with the branches on GitHub.
-    async fn out_of_step(&self) -> anyhow::Result<Option<Problem>> {
+    async fn out_of_step(&self) -> anyhow::Result<Option<DemoFailure>> {
         let branches = self.stage.github.branches(REPO).await?;
         let main = branches
             .get("main")
@@ -447,7 +457,7 @@ impl Judge<'_> {
         let expected = format!("{} verified", main.short());
         for (which, mirror) in self.stage.mirrors().await?.into_iter().enumerate() {
             if mirror != expected {
-                return Ok(Some(Problem {
+                return Ok(Some(DemoFailure {
                     expected,
                     seen: format!("{mirror} (server {})", which + 1),
                 }));
@@ -462,7 +472,7 @@ impl Judge<'_> {
         let Ok(text) = std::fs::read(&path) else {
             return Ok(0);
         };
-        let state: State =
+        let state: TerraformState =
             serde_json::from_slice(&text).context("cannot read Terraform's state")?;
         Ok(state
             .resources
@@ -481,7 +491,7 @@ fn resources(count: usize) -> String {
 
 /// Parts of a state file that are counted.
 #[derive(serde::Deserialize)]
-struct State {
+struct TerraformState {
     resources: Vec<StateResource>,
 }
 
@@ -490,7 +500,7 @@ struct StateResource {
     instances: Vec<serde::de::IgnoredAny>,
 }
 
-impl Expect {
+impl Expectation {
     /// Returns `true` if the result cannot change once the answer is there.
     fn is_final(self) -> bool {
         match self {

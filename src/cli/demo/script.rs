@@ -12,12 +12,12 @@ pub(super) const PROJECT: &str = "network";
 
 /// The two pull requests of the story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum PullRole {
     Alice,
     Bob,
 }
 
-impl Role {
+impl PullRole {
     /// Returns the login of the author.
     pub fn login(self) -> &'static str {
         match self {
@@ -61,12 +61,12 @@ impl Role {
 
 /// Two teams that share the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Team {
+pub(super) enum DemoTeam {
     Network,
     Database,
 }
 
-impl Team {
+impl DemoTeam {
     /// Returns the name of the owner.
     pub fn name(self) -> &'static str {
         match self {
@@ -86,24 +86,24 @@ impl Team {
 
 /// Action of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum DemoAction {
     /// Pushes a branch and opens a pull request.
-    Open(Role),
+    Open(PullRole),
     /// Comments on the person's own pull request.
-    Say(Role, &'static str),
+    Say(PullRole, &'static str),
     /// Merges the person's own pull request.
-    Merge(Role),
+    Merge(PullRole),
     /// Does nothing, and waits for a comment on the person's own pull request.
-    Wait(Role),
+    Wait(PullRole),
     /// Registers the project for a team.
-    Register(Team),
+    Register(DemoTeam),
     /// Pushes to `main`, without a pull request.
     Push,
 }
 
-impl Act {
+impl DemoAction {
     /// Returns the author of the pull request that the action is about, if any.
-    pub fn role(self) -> Option<Role> {
+    pub fn role(self) -> Option<PullRole> {
         match self {
             Self::Open(role) | Self::Say(role, _) | Self::Merge(role) | Self::Wait(role) => {
                 Some(role)
@@ -115,7 +115,7 @@ impl Act {
 
 /// Check after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expect {
+pub(super) enum Expectation {
     /// The answer is about this project only, with this outcome.
     Project(ProjectOutcome),
     /// The plan adds this number of resources, and changes or destroys none.
@@ -129,23 +129,23 @@ pub(super) enum Expect {
     /// Description of a status of the head commit.
     StatusText(&'static str, &'static str),
     /// The lock of the project belongs to the pull request.
-    LockOf(Role),
+    LockOf(PullRole),
     /// Number of resources in Terraform's state.
     Resources(usize),
     /// Owner of the repository.
-    OwnedBy(Team),
+    OwnedBy(DemoTeam),
     /// Mirrors of both servers with the current commit of `main`.
     MirrorsInStep,
 }
 
 /// One step of the story.
-pub(super) struct Step {
+pub(super) struct ScriptStep {
     pub title: &'static str,
     /// Explanation of the step.
     pub why: &'static str,
-    pub act: Act,
+    pub act: DemoAction,
     /// Checks, each with its text.
-    pub checks: &'static [(Expect, &'static str)],
+    pub checks: &'static [(Expectation, &'static str)],
 }
 
 /// Introduction that the demo prints before the first step.
@@ -154,162 +154,165 @@ pub(super) const INTRO: &str = "Two people change the same infrastructure at the
     machine.";
 
 /// All steps of the story, in order.
-pub(super) const STORY: &[Step] = &[
-    Step {
+pub(super) const STORY: &[ScriptStep] = &[
+    ScriptStep {
         title: "Alice opens a pull request, and it is planned",
         why: "Her change adds a subnet to the project `network`. Lockkeeper plans it automatically. Nothing was \
               applied here before, so Terraform plans to create the whole network.",
-        act: Act::Open(Role::Alice),
+        act: DemoAction::Open(PullRole::Alice),
         checks: &[
             (
-                Expect::Project(ProjectOutcome::Planned),
+                Expectation::Project(ProjectOutcome::Planned),
                 "only `network` is planned, because only its files changed",
             ),
-            (Expect::Adds(3), "Terraform would add 3 resources"),
+            (Expectation::Adds(3), "Terraform would add 3 resources"),
             (
-                Expect::Status("lockkeeper/plan", StatusState::Success),
+                Expectation::Status("lockkeeper/plan", StatusState::Success),
                 "the status of the commit says that the plan succeeded",
             ),
             (
-                Expect::LockOf(Role::Alice),
+                Expectation::LockOf(PullRole::Alice),
                 "#1 holds the lock of `network`",
             ),
         ],
     },
-    Step {
+    ScriptStep {
         title: "Bob opens a pull request for the same project, and has to wait",
         why: "If both were planned, the second apply would undo the changes of the first. The lock admits one pull \
               request at a time, and the comment names the holder.",
-        act: Act::Open(Role::Bob),
+        act: DemoAction::Open(PullRole::Bob),
         checks: &[
             (
-                Expect::Project(ProjectOutcome::Waiting),
+                Expectation::Project(ProjectOutcome::Waiting),
                 "Terraform does not run for `network`",
             ),
             (
-                Expect::Words("[#1]("),
+                Expectation::Words("[#1]("),
                 "the answer names #1 as the holder and links to it",
             ),
             (
-                Expect::Words("**next in the queue**"),
+                Expectation::Words("**next in the queue**"),
                 "#2 is next in the queue, and will be planned automatically",
             ),
             (
-                Expect::StatusText(
+                Expectation::StatusText(
                     "lockkeeper/plan",
                     "Waiting for #1 (alice), next in the queue.",
                 ),
                 "the status of the commit names the pull request that it waits for",
             ),
-            (Expect::LockOf(Role::Alice), "#1 still holds the lock"),
+            (
+                Expectation::LockOf(PullRole::Alice),
+                "#1 still holds the lock",
+            ),
         ],
     },
-    Step {
+    ScriptStep {
         title: "Alice mistypes a command",
         why: "Lockkeeper suggests the right command. It never guesses, so nothing runs.",
-        act: Act::Say(Role::Alice, "lockkeeper aply"),
+        act: DemoAction::Say(PullRole::Alice, "lockkeeper aply"),
         checks: &[
             (
-                Expect::Words("Did you mean `apply`?"),
+                Expectation::Words("Did you mean `apply`?"),
                 "the answer suggests the nearest command",
             ),
-            (Expect::Resources(0), "nothing was applied"),
+            (Expectation::Resources(0), "nothing was applied"),
         ],
     },
-    Step {
+    ScriptStep {
         title: "Alice applies",
         why: "Lockkeeper applies exactly the plan that is shown above, and makes no new one. It checks that the \
               commit, the plan file and the Terraform version are still the same.",
-        act: Act::Say(Role::Alice, "lockkeeper apply"),
+        act: DemoAction::Say(PullRole::Alice, "lockkeeper apply"),
         checks: &[
             (
-                Expect::Project(ProjectOutcome::Applied),
+                Expectation::Project(ProjectOutcome::Applied),
                 "`network` is applied",
             ),
             (
-                Expect::Status("lockkeeper/apply", StatusState::Success),
+                Expectation::Status("lockkeeper/apply", StatusState::Success),
                 "the status of the commit says that the apply succeeded",
             ),
             (
-                Expect::Resources(3),
+                Expectation::Resources(3),
                 "Terraform's state has the 3 resources",
             ),
             (
-                Expect::LockOf(Role::Alice),
+                Expectation::LockOf(PullRole::Alice),
                 "#1 keeps the lock until it is merged: `main` does not have its code yet",
             ),
         ],
     },
-    Step {
+    ScriptStep {
         title: "Alice merges, and her lock is released",
         why: "Lockkeeper releases the lock when the pull request is merged. The lock goes to the first pull request in the \
               queue.",
-        act: Act::Merge(Role::Alice),
+        act: DemoAction::Merge(PullRole::Alice),
         checks: &[
             (
-                Expect::Command(CommandOutcome::Success),
+                Expectation::Command(CommandOutcome::Success),
                 "a comment on #1 reports the release",
             ),
             (
-                Expect::LockOf(Role::Bob),
+                Expectation::LockOf(PullRole::Bob),
                 "#2 was next in the queue and now holds the lock",
             ),
         ],
     },
-    Step {
+    ScriptStep {
         title: "It is Bob's turn, and his change is planned automatically",
         why: "His branch does not have Alice's subnet. Lockkeeper plans `main` as it will be after the merge of his pull \
               request, so her subnet stays.",
-        act: Act::Wait(Role::Bob),
+        act: DemoAction::Wait(PullRole::Bob),
         checks: &[
             (
-                Expect::Project(ProjectOutcome::Planned),
+                Expectation::Project(ProjectOutcome::Planned),
                 "`network` is planned",
             ),
             (
-                Expect::Adds(1),
+                Expectation::Adds(1),
                 "Terraform would add the DNS zone and leave Alice's subnet unchanged",
             ),
             (
-                Expect::Status("lockkeeper/plan", StatusState::Success),
+                Expectation::Status("lockkeeper/plan", StatusState::Success),
                 "the status of the commit says that the plan succeeded",
             ),
-            (Expect::LockOf(Role::Bob), "#2 holds the lock"),
+            (Expectation::LockOf(PullRole::Bob), "#2 holds the lock"),
         ],
     },
-    Step {
+    ScriptStep {
         title: "The network team registers the project",
         why: "Many teams can share a server. The first team that registers a project of a repository becomes the owner of the \
               repository, until no project refers to it any more.",
-        act: Act::Register(Team::Network),
+        act: DemoAction::Register(DemoTeam::Network),
         checks: &[(
-            Expect::OwnedBy(Team::Network),
+            Expectation::OwnedBy(DemoTeam::Network),
             "the network team owns the repository",
         )],
     },
-    Step {
+    ScriptStep {
         title: "The database team registers the same repository, and the server refuses",
         why: "Two teams must not manage the same repository by accident. The database team writes the URL in another way, but \
               Lockkeeper recognizes the repository.",
-        act: Act::Register(Team::Database),
+        act: DemoAction::Register(DemoTeam::Database),
         checks: &[
             (
-                Expect::Words("is owned by `network-team`"),
+                Expectation::Words("is owned by `network-team`"),
                 "the answer names the owner",
             ),
             (
-                Expect::OwnedBy(Team::Network),
+                Expectation::OwnedBy(DemoTeam::Network),
                 "the network team still owns the repository",
             ),
         ],
     },
-    Step {
+    ScriptStep {
         title: "Carol pushes, and the mirrors of two servers are updated",
         why: "A second server uses the same database, with its own disk. GitHub notifies only one of them. Both servers \
               sync their mirrors and compare them with GitHub.",
-        act: Act::Push,
+        act: DemoAction::Push,
         checks: &[(
-            Expect::MirrorsInStep,
+            Expectation::MirrorsInStep,
             "both mirrors have the new commit and are verified",
         )],
     },
@@ -326,6 +329,6 @@ mod tests {
                 .iter()
                 .all(|step| !step.checks.is_empty() && !step.why.is_empty())
         );
-        assert_eq!(STORY[0].act, Act::Open(Role::Alice));
+        assert_eq!(STORY[0].act, DemoAction::Open(PullRole::Alice));
     }
 }

@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::folder::Folder;
 use super::script::BOT;
 use super::{sample, terraform};
-use crate::app::{Parts, Replica, Server, Surroundings, build_on};
+use crate::app::{ProcessFacts, Replica, Server, ServiceInputs, build_on};
 use crate::clock::{RandomIds, SystemClock};
 use crate::config::server::{RawSettings, ServerConfig};
 use crate::context::Ctx;
@@ -24,7 +24,7 @@ use crate::secret::Secret;
 use crate::telemetry::Panics;
 
 /// Servers, emulated GitHub and their data.
-pub(super) struct Stage {
+pub(super) struct DemoStage {
     pub github: Emulator,
     pub server: Server,
     second: SecondServer,
@@ -47,7 +47,7 @@ struct SecondServer {
 
 impl SecondServer {
     async fn start(config: &ServerConfig, props: &Props, first: &Ctx) -> anyhow::Result<Self> {
-        let parts = Parts {
+        let parts = ServiceInputs {
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             panics: Panics::new(Arc::new(SystemClock)),
@@ -88,12 +88,12 @@ pub(super) struct Props {
     pub variables: BTreeMap<String, String>,
     /// Name of the machine.
     pub hostname: String,
-    pub terraform: terraform::Found,
+    pub terraform: terraform::DemoTerraform,
     /// Where the projects keep their states.
     pub states: PathBuf,
 }
 
-impl Stage {
+impl DemoStage {
     /// Starts the servers and the emulated GitHub, with the repository on `main`.
     pub async fn set(folder: &Folder, props: Props) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, props.port)).await;
@@ -110,7 +110,7 @@ impl Stage {
         let secrets = [token, webhook_secret, password.clone()];
         let config = |data_dir| config(data_dir, &props, &url, &github, &secrets);
         let (first, second) = (config(folder.server())?, config(folder.second_server())?);
-        let surroundings = Surroundings {
+        let surroundings = ProcessFacts {
             variables: props.variables.clone(),
             hostname: props.hostname.clone(),
         };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 use crate::model::Distribution;
-use crate::workflow::{ChildEnvironment, Tool, Tools};
+use crate::workflow::{ChildEnvironment, FoundTool, Tools};
 
 /// Directory of the program that `make demo` installs, relative to the top of the source tree.
 const OWN_TOOLS: &str = ".tools/bin";
@@ -15,12 +15,12 @@ const OWN_TOOLS: &str = ".tools/bin";
 const FOREIGN: [&str; 3] = ["TF_", "AWS_", "GOOGLE_"];
 
 /// A program, and the directory in which the server finds it under its usual name.
-pub(super) struct Found {
-    pub tool: Tool,
+pub(super) struct DemoTerraform {
+    pub tool: FoundTool,
     pub bin_dir: PathBuf,
 }
 
-impl Found {
+impl DemoTerraform {
     /// Returns the directory of a program with several files, by the usual layout: `tools` for `tools/bin/terraform`.
     /// `None` if runs can read the program without it, or the directory has other content too.
     pub fn installed_in(&self) -> Option<PathBuf> {
@@ -47,7 +47,7 @@ pub(super) async fn find(
     working_dir: &Path,
     environment: &BTreeMap<String, String>,
     bin_dir: PathBuf,
-) -> anyhow::Result<Found> {
+) -> anyhow::Result<DemoTerraform> {
     let path = environment
         .get("PATH")
         .map(String::as_str)
@@ -77,8 +77,8 @@ pub(super) async fn find(
             distribution.title()
         )
     })?;
-    Ok(Found {
-        tool: Tool { program, ..tool },
+    Ok(DemoTerraform {
+        tool: FoundTool { program, ..tool },
         bin_dir,
     })
 }

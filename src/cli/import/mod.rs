@@ -13,15 +13,15 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 
-use crate::atlantis::Found;
+use crate::atlantis::AtlantisRecords;
 use crate::atlantis::redis::RedisUrl;
 use crate::clock::{Clock, RandomIds, SystemClock};
 use crate::config::server::{RawSettings, StorageConfig};
 use crate::kit::term::database::database_url;
-use crate::kit::term::{Exit, Outcome, Terminal, Usage, block_on, database};
+use crate::kit::term::{ExitResult, ExitStatus, Terminal, Usage, block_on, database};
 use crate::model::HostName;
 use crate::store::{DatabaseUrl, ImportMode, Store};
-use source::Source;
+use source::ImportSource;
 use takeover::takeover;
 
 pub(super) fn command() -> Command {
@@ -73,7 +73,7 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
         .help(help)
 }
 
-pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let (_, matches) = matches.subcommand().expect("clap demands a subcommand");
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let raw = database::settings(matches)?;
@@ -82,12 +82,12 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
         .map(|host| host.parse::<HostName>())
         .transpose();
     let host = host.map_err(|error| Usage::new(format_args!("--host: {error}")))?;
-    let wanted = Wanted {
+    let wanted = ImportRequest {
         host,
         write: matches.get_flag("write"),
         json: matches.get_flag("json"),
     };
-    let source = Source::of(text("boltdb"), text("redis"), text("redis-url-file"), &raw)?;
+    let source = ImportSource::of(text("boltdb"), text("redis"), text("redis-url-file"), &raw)?;
     if text("redis").is_some_and(|url| url.parse::<RedisUrl>().is_ok_and(|url| url.has_password()))
     {
         terminal
@@ -96,25 +96,25 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
     block_on(import(&source, &storage, &wanted, terminal))?
 }
 
-struct Wanted {
+struct ImportRequest {
     host: Option<HostName>,
     write: bool,
     json: bool,
 }
 
 async fn import(
-    source: &Source,
+    source: &ImportSource,
     storage: &StorageConfig,
-    wanted: &Wanted,
+    wanted: &ImportRequest,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     let contents = source
         .read()
         .await
         .with_context(|| format!("cannot import {source}"))?;
-    let found = Found::understand(&contents, wanted.host.as_ref(), SystemClock.now());
+    let found = AtlantisRecords::understand(&contents, wanted.host.as_ref(), SystemClock.now());
     let url = database_url(&storage.database)?;
-    let target = Target::open(&url, storage, wanted.write).await?;
+    let target = ImportTarget::open(&url, storage, wanted.write).await?;
     let mode = if wanted.write {
         ImportMode::Write
     } else {
@@ -138,21 +138,21 @@ async fn import(
         terminal.line(format_args!("{report}"))?;
     }
     Ok(if report.is_complete() {
-        Exit::Success
+        ExitStatus::Success
     } else {
-        Exit::Failure
+        ExitStatus::Failure
     })
 }
 
 /// Lockkeeper's database, or an empty one for a trial.
-struct Target {
+struct ImportTarget {
     store: Store,
     /// The database does not exist. A trial does not create it, but uses a temporary empty one.
     is_new: bool,
     _trial: Option<tempfile::TempDir>,
 }
 
-impl Target {
+impl ImportTarget {
     async fn open(url: &DatabaseUrl, storage: &StorageConfig, write: bool) -> anyhow::Result<Self> {
         let cannot = || format!("cannot open the database {url} (--database-url, --data-dir)");
         if write {

@@ -6,13 +6,13 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use crate::atlantis::{FoundLock, PlanStatus, Then};
+use crate::atlantis::{FoundLock, NextStep, PlanStatus};
 use crate::model::{ProjectName, PullNumber, RepoPath, WorkspaceName};
 
 /// Outcome of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Fate {
+pub(super) enum ImportResult {
     /// Imported by this run.
     Taken,
     /// Present before this import.
@@ -27,7 +27,7 @@ pub(super) enum Fate {
 
 /// Report of an import.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Report {
+pub(super) struct ImportReport {
     /// File or URL of Atlantis' database.
     pub from: String,
     /// URL of Lockkeeper's database.
@@ -38,14 +38,14 @@ pub(super) struct Report {
     pub verified: Option<bool>,
     /// Records that were not found when they were read back.
     pub wrong: Vec<String>,
-    pub locks: Vec<LockLine>,
+    pub locks: Vec<ImportLine>,
     pub pulls: Vec<PullLine>,
     pub apply_lock: Option<ApplyLine>,
 }
 
 /// One lock of Atlantis.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct LockLine {
+pub(super) struct ImportLine {
     pub atlantis_key: String,
     #[serde(flatten)]
     pub lock: Option<LockPlace>,
@@ -53,13 +53,13 @@ pub(super) struct LockLine {
     pub pull_url: Option<String>,
     pub holder: Option<String>,
     pub since: Option<DateTime<Utc>>,
-    pub outcome: Fate,
+    pub outcome: ImportResult,
     pub reason: Option<String>,
 }
 
-impl LockLine {
+impl ImportLine {
     /// Creates the line of a lock if only its key is known.
-    pub fn unknown(atlantis_key: String, outcome: Fate) -> Self {
+    pub fn unknown(atlantis_key: String, outcome: ImportResult) -> Self {
         let (lock, pull, pull_url, holder, since, reason) = (None, None, None, None, None, None);
         Self {
             atlantis_key,
@@ -101,7 +101,7 @@ impl LockPlace {
 pub(super) struct PullLine {
     pub pull: String,
     pub url: Option<String>,
-    pub outcome: Fate,
+    pub outcome: ImportResult,
     pub reason: Option<String>,
     pub projects: Vec<StatusLine>,
 }
@@ -113,19 +113,19 @@ pub(super) struct StatusLine {
     pub workspace: WorkspaceName,
     pub project: Option<ProjectName>,
     pub status: PlanStatus,
-    pub then: Then,
+    pub then: NextStep,
 }
 
 /// Outcome of the apply lock.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct ApplyLine {
-    pub outcome: Fate,
+    pub outcome: ImportResult,
     pub holder: String,
     pub since: DateTime<Utc>,
     pub reason: String,
 }
 
-impl Report {
+impl ImportReport {
     /// Returns `true` if all records that matter are, or would be, imported.
     pub fn is_complete(&self) -> bool {
         let fates = self
@@ -136,17 +136,17 @@ impl Report {
         self.wrong.is_empty()
             && !fates
                 .into_iter()
-                .any(|fate| matches!(fate, Fate::Conflict | Fate::Unusable))
+                .any(|fate| matches!(fate, ImportResult::Conflict | ImportResult::Unusable))
     }
 
-    fn word(&self, fate: Fate) -> &'static str {
+    fn word(&self, fate: ImportResult) -> &'static str {
         match (fate, self.written) {
-            (Fate::Taken, true) => "imported",
-            (Fate::Taken, false) => "would be imported",
-            (Fate::AlreadyThere, _) => "already there",
-            (Fate::Conflict, _) => "CONFLICT",
-            (Fate::Skipped, _) => "skipped",
-            (Fate::Unusable, _) => "NOT IMPORTED",
+            (ImportResult::Taken, true) => "imported",
+            (ImportResult::Taken, false) => "would be imported",
+            (ImportResult::AlreadyThere, _) => "already there",
+            (ImportResult::Conflict, _) => "CONFLICT",
+            (ImportResult::Skipped, _) => "skipped",
+            (ImportResult::Unusable, _) => "NOT IMPORTED",
         }
     }
 
@@ -158,11 +158,11 @@ impl Report {
                 .count()
         };
         let parts = [
-            Fate::Taken,
-            Fate::AlreadyThere,
-            Fate::Conflict,
-            Fate::Unusable,
-            Fate::Skipped,
+            ImportResult::Taken,
+            ImportResult::AlreadyThere,
+            ImportResult::Conflict,
+            ImportResult::Unusable,
+            ImportResult::Skipped,
         ];
         let parts = parts.map(|fate| (count(fate), self.word(fate)));
         let parts: Vec<String> = parts
@@ -193,8 +193,8 @@ impl Report {
             )?;
             for project in &pull.projects {
                 let then = match project.then {
-                    Then::PlanAgain => "plan again",
-                    Then::Nothing => "nothing to do",
+                    NextStep::PlanAgain => "plan again",
+                    NextStep::Nothing => "nothing to do",
                 };
                 let name = project
                     .project
@@ -218,7 +218,7 @@ impl Report {
             .pulls
             .iter()
             .flat_map(|pull| &pull.projects)
-            .any(|project| project.then == Then::PlanAgain)
+            .any(|project| project.then == NextStep::PlanAgain)
         {
             writeln!(
                 f,
@@ -251,7 +251,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ImportReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -291,8 +291,8 @@ impl fmt::Display for Report {
     }
 }
 
-impl Report {
-    fn row(&self, line: &LockLine) -> [String; 5] {
+impl ImportReport {
+    fn row(&self, line: &ImportLine) -> [String; 5] {
         let place = |lock: &LockPlace| {
             let name = lock
                 .project

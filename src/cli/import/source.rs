@@ -15,12 +15,12 @@ use crate::secret::Secret;
 /// Maximum number of bytes that are read from the file with the URL.
 const LARGEST_URL_FILE: u64 = 64 << 10;
 
-pub(super) enum Source {
+pub(super) enum ImportSource {
     File(PathBuf),
     Redis(Box<RedisUrl>),
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ImportSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "{}", path.display()),
@@ -29,7 +29,7 @@ impl fmt::Display for Source {
     }
 }
 
-impl Source {
+impl ImportSource {
     /// Selects the source from the flags. At least one flag is required.
     pub fn of(
         file: Option<String>,

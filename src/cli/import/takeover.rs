@@ -1,9 +1,13 @@
 //! Turns Atlantis' records into records of Lockkeeper and reports the outcome.
 
-use super::report::{ApplyLine, Fate, LockLine, LockPlace, PullLine, Report, StatusLine};
-use crate::atlantis::{Found, FoundApplyLock, FoundLock, FoundPull, Kind, PlanStatus, Unusable};
+use super::report::{
+    ApplyLine, ImportLine, ImportReport, ImportResult, LockPlace, PullLine, StatusLine,
+};
+use crate::atlantis::{
+    AtlantisRecords, FoundApplyLock, FoundLock, FoundPull, PlanStatus, RecordKind, Unusable,
+};
 use crate::command::{ApplyCommand, Command};
-use crate::handlers::Spec;
+use crate::handlers::CommandSpec;
 use crate::model::{Lock, PullState};
 use crate::store::{
     ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportStatus, ImportStatuses, Imported,
@@ -16,9 +20,9 @@ const REASON: &str = "taken over from Atlantis";
 /// Writes the records, or tries to; then reads them back.
 pub(super) async fn takeover(
     store: &Store,
-    found: Found,
+    found: AtlantisRecords,
     mode: ImportMode,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<ImportReport> {
     let batch = batch(&found);
     let imported = store.import(&batch, mode).await?;
     let mut report = report(&found, &imported);
@@ -30,7 +34,7 @@ pub(super) async fn takeover(
     Ok(report)
 }
 
-fn batch(found: &Found) -> ImportBatch {
+fn batch(found: &AtlantisRecords) -> ImportBatch {
     let lock = |lock: &FoundLock| ImportLock {
         pull: lock.pull.clone(),
         pull_url: lock.pull_url.clone(),
@@ -71,7 +75,7 @@ fn statuses(pull: &FoundPull) -> Option<ImportStatuses> {
         base_branch,
         holder: "Atlantis".to_owned(),
         reason: REASON.to_owned(),
-        spec: Spec::Command(Command::Apply(ApplyCommand::default())).to_json(),
+        spec: CommandSpec::Command(Command::Apply(ApplyCommand::default())).to_json(),
         projects: pull
             .projects
             .iter()
@@ -88,8 +92,8 @@ fn apply_lock(lock: &FoundApplyLock) -> ImportApplyLock {
     }
 }
 
-fn report(found: &Found, imported: &Imported) -> Report {
-    let mut report = Report::default();
+fn report(found: &AtlantisRecords, imported: &Imported) -> ImportReport {
+    let mut report = ImportReport::default();
     report.locks.extend(
         found
             .locks
@@ -110,11 +114,14 @@ fn report(found: &Found, imported: &Imported) -> Report {
         .zip(imported.apply_lock.as_ref())
         .map(|(lock, outcome)| {
             let (outcome, holder, since, reason) = match outcome {
-                ImportedApplyLock::Taken => {
-                    (Fate::Taken, &lock.holder, lock.taken_at, &lock.reason)
-                }
+                ImportedApplyLock::Taken => (
+                    ImportResult::Taken,
+                    &lock.holder,
+                    lock.taken_at,
+                    &lock.reason,
+                ),
                 ImportedApplyLock::AlreadyThere(lock) => (
-                    Fate::AlreadyThere,
+                    ImportResult::AlreadyThere,
                     &lock.holder,
                     lock.taken_at,
                     &lock.reason,
@@ -133,21 +140,21 @@ fn report(found: &Found, imported: &Imported) -> Report {
     report
 }
 
-fn lock_line(lock: &FoundLock, imported: &ImportedLock) -> LockLine {
+fn lock_line(lock: &FoundLock, imported: &ImportedLock) -> ImportLine {
     let (outcome, reason) = match imported {
-        ImportedLock::Taken => (Fate::Taken, None),
-        ImportedLock::AlreadyThere(held) => (Fate::AlreadyThere, shared(lock, held)),
-        ImportedLock::HeldBy(held) => (Fate::Conflict, Some(held_by(lock, held))),
+        ImportedLock::Taken => (ImportResult::Taken, None),
+        ImportedLock::AlreadyThere(held) => (ImportResult::AlreadyThere, shared(lock, held)),
+        ImportedLock::HeldBy(held) => (ImportResult::Conflict, Some(held_by(lock, held))),
         ImportedLock::PullClosed(PullState::Merged) => (
-            Fate::Skipped,
+            ImportResult::Skipped,
             Some("the pull request was merged".to_owned()),
         ),
         ImportedLock::PullClosed(_) => (
-            Fate::Skipped,
+            ImportResult::Skipped,
             Some("the pull request was closed".to_owned()),
         ),
     };
-    LockLine {
+    ImportLine {
         atlantis_key: lock.key.clone(),
         lock: Some(LockPlace::new(lock)),
         pull: Some(lock.pull.number),
@@ -180,14 +187,14 @@ fn held_by(lock: &FoundLock, held: &Lock) -> String {
 
 fn pull_line(pull: &FoundPull, imported: ImportedPull) -> PullLine {
     let (outcome, reason) = match imported {
-        ImportedPull::Taken => (Fate::Taken, None),
-        ImportedPull::AlreadyThere(PullState::Open) => (Fate::AlreadyThere, None),
+        ImportedPull::Taken => (ImportResult::Taken, None),
+        ImportedPull::AlreadyThere(PullState::Open) => (ImportResult::AlreadyThere, None),
         ImportedPull::AlreadyThere(PullState::Merged) => (
-            Fate::Skipped,
+            ImportResult::Skipped,
             Some("the pull request was merged".to_owned()),
         ),
         ImportedPull::AlreadyThere(PullState::Closed) => (
-            Fate::Skipped,
+            ImportResult::Skipped,
             Some("the pull request was closed".to_owned()),
         ),
     };
@@ -207,20 +214,20 @@ fn pull_line(pull: &FoundPull, imported: ImportedPull) -> PullLine {
     }
 }
 
-fn add_unusable(report: &mut Report, unusable: &Unusable) {
+fn add_unusable(report: &mut ImportReport, unusable: &Unusable) {
     let outcome = if unusable.why.is_harmless() {
-        Fate::Skipped
+        ImportResult::Skipped
     } else {
-        Fate::Unusable
+        ImportResult::Unusable
     };
     let reason = Some(unusable.why.to_string());
     let key = unusable.key.clone();
     match unusable.kind {
-        Kind::Lock => report.locks.push(LockLine {
+        RecordKind::Lock => report.locks.push(ImportLine {
             reason,
-            ..LockLine::unknown(key, outcome)
+            ..ImportLine::unknown(key, outcome)
         }),
-        Kind::Pull => {
+        RecordKind::Pull => {
             report.pulls.push(PullLine {
                 pull: key,
                 url: None,

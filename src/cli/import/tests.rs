@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use super::super::Exit;
+use super::super::ExitStatus;
 use super::super::tests::call;
 
 fn fixture(name: &str) -> String {
@@ -10,7 +10,7 @@ fn fixture(name: &str) -> String {
 }
 
 /// Exit code and output of an import into a database of its own, with paths replaced.
-fn import(dir: &std::path::Path, file: &str, more: &[&str]) -> (Exit, String) {
+fn import(dir: &std::path::Path, file: &str, more: &[&str]) -> (ExitStatus, String) {
     let (file, data) = (fixture(file), dir.display().to_string());
     let mut args = vec!["import", "atlantis", "--boltdb", &file, "--data-dir", &data];
     args.extend(more);
@@ -25,7 +25,7 @@ fn import(dir: &std::path::Path, file: &str, more: &[&str]) -> (Exit, String) {
 fn a_trial_writes_nothing_and_says_what_would_happen() {
     let dir = tempfile::tempdir().unwrap();
     let (exit, out) = import(dir.path(), "current.db", &[]);
-    assert_eq!(exit, Exit::Success, "{out}");
+    assert_eq!(exit, ExitStatus::Success, "{out}");
     assert_snapshot!(out, @r#"
     From  SRC/tests/fixtures/bolt/current.db
     To    sqlite:DATA/lockkeeper.db (does not exist yet)
@@ -60,7 +60,7 @@ fn what_is_written_is_there_the_second_time() {
             .contains("Locks: 3 imported\n")
     );
     let (exit, out) = import(dir.path(), "current.db", &["--write"]);
-    assert_eq!(exit, Exit::Success, "{out}");
+    assert_eq!(exit, ExitStatus::Success, "{out}");
     assert_snapshot!(out, @r#"
     From  SRC/tests/fixtures/bolt/current.db
     To    sqlite:DATA/lockkeeper.db
@@ -84,7 +84,7 @@ fn what_is_written_is_there_the_second_time() {
     What was taken is written, read back, and found as it should be.
     "#);
     let (exit, trial) = import(dir.path(), "current.db", &[]);
-    assert_eq!(exit, Exit::Success);
+    assert_eq!(exit, ExitStatus::Success);
     assert!(trial.contains("Locks: 3 already there"), "{trial}");
 }
 
@@ -107,7 +107,7 @@ fn old_keys_are_the_same_locks() {
 fn what_cannot_be_taken_over_fails_the_whole_with_reasons() {
     let dir = tempfile::tempdir().unwrap();
     let (exit, out) = import(dir.path(), "broken.db", &["--write"]);
-    assert_eq!(exit, Exit::Failure, "{out}");
+    assert_eq!(exit, ExitStatus::Failure, "{out}");
     assert_snapshot!(out, @"
     From  SRC/tests/fixtures/bolt/broken.db
     To    sqlite:DATA/lockkeeper.db
@@ -141,7 +141,7 @@ fn what_cannot_be_taken_over_fails_the_whole_with_reasons() {
 fn programs_get_json() {
     let dir = tempfile::tempdir().unwrap();
     let (exit, out) = import(dir.path(), "current.db", &["--json"]);
-    assert_eq!(exit, Exit::Success);
+    assert_eq!(exit, ExitStatus::Success);
     assert_snapshot!(out, @r#"
     {
       "from": "SRC/tests/fixtures/bolt/current.db",
@@ -281,7 +281,7 @@ fn what_cannot_be_read_is_said_with_the_way_out() {
             .chain(args)
             .collect();
         let (exit, _, err) = call(&all);
-        assert_eq!(exit, Exit::Failure, "{err}");
+        assert_eq!(exit, ExitStatus::Failure, "{err}");
         assert!(
             err.contains(expected) && !err.contains("hunter2"),
             "{expected}: {err}"
@@ -305,6 +305,6 @@ fn a_wrong_call_is_a_usage_error() {
             "mysql://x",
         ],
     ] {
-        assert_eq!(call(&args).0, Exit::Usage, "{args:?}");
+        assert_eq!(call(&args).0, ExitStatus::Usage, "{args:?}");
     }
 }

@@ -8,15 +8,15 @@ use super::quote::MUTED_AT;
 use super::*;
 
 fn grammar() -> Grammar {
-    Grammar::new(Names::new(&["lockkeeper"], Some("bot"))).with_allowed(&CommandName::ALL)
+    Grammar::new(BotNames::new(&["lockkeeper"], Some("bot"))).with_allowed(&CommandName::ALL)
 }
 
 /// Summarises the reading of a comment in one line: the command as typed, `mistake: reason`, or `ignored: why`.
 fn outcome_in(grammar: &Grammar, comment: &str) -> String {
     match grammar.read(comment) {
-        Reading::Command(command) => command.to_string(),
-        Reading::Mistake(mistake) => format!("mistake: {}", mistake.reason()),
-        Reading::Ignored(reason) => format!("ignored: {reason:?}"),
+        CommentReading::Command(command) => command.to_string(),
+        CommentReading::Mistake(mistake) => format!("mistake: {}", mistake.reason()),
+        CommentReading::Ignored(reason) => format!("ignored: {reason:?}"),
     }
 }
 
@@ -32,8 +32,8 @@ fn check(rows: &[(&str, &str)]) {
 
 fn mistake_in(grammar: &Grammar, comment: &str) -> String {
     match grammar.read(comment) {
-        Reading::Mistake(mistake) => mistake.markdown().replace(MUTED_AT, "@"),
-        other @ (Reading::Command(_) | Reading::Ignored(_)) => {
+        CommentReading::Mistake(mistake) => mistake.markdown().replace(MUTED_AT, "@"),
+        other @ (CommentReading::Command(_) | CommentReading::Ignored(_)) => {
             panic!("{comment:?} is no mistake but {other:?}")
         }
     }

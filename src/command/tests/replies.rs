@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn the_overview_shows_what_is_allowed() {
-    assert_snapshot!(Grammar::new(Names::default()).help(None), @r"
+    assert_snapshot!(Grammar::new(BotNames::default()).help(None), @r"
     **Lockkeeper** runs Terraform and OpenTofu for this pull request and keeps the locks. Write a command as a comment of its own, on one line.
 
     ```text
@@ -144,7 +144,7 @@ fn every_command_and_flag_is_explained() {
             assert!(
                 matches!(
                     grammar().read(&format!("lockkeeper {line}")),
-                    Reading::Command(_)
+                    CommentReading::Command(_)
                 ),
                 "{line}"
             );
@@ -234,7 +234,7 @@ fn reply_to_a_misspelled_command() {
 
 #[test]
 fn reply_to_a_command_that_is_switched_off() {
-    assert_snapshot!(mistake_in(&Grammar::new(Names::default()), "lockkeeper import a b"), @"
+    assert_snapshot!(mistake_in(&Grammar::new(BotNames::default()), "lockkeeper import a b"), @"
     **Nothing was run**: `import` is switched off on this server; its operator can allow it with `--allow-commands`. Commands here: `plan`, `apply`, `unlock`, `help`.
 
     ```text
@@ -488,7 +488,7 @@ fn what_was_typed_cannot_act_in_the_reply() {
         "lockkeeper plan -w '@a b'",
         "@bot \u{202e}nalp @acme",
     ] {
-        let Reading::Mistake(mistake) = grammar().read(comment) else {
+        let CommentReading::Mistake(mistake) = grammar().read(comment) else {
             panic!("{comment}")
         };
         let rest = mistake.markdown().replace(MUTED_AT, "");

@@ -5,21 +5,21 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::MergeMethod;
 
-fn a_target() -> impl Strategy<Value = Target> {
+fn a_target() -> impl Strategy<Value = CommandTarget> {
     let dir = "[a-z*\\[\\]{}$'\" -]{1,3}(/[a-z_.-]{1,5}){0,2}"
-        .prop_filter_map("a directory", |text| DirSelector::new(&text).ok());
+        .prop_filter_map("a directory", |text| DirArgument::new(&text).ok());
     let workspace = "[a-z&#'é]{1,6}".prop_filter_map("a workspace", |text| {
         crate::model::WorkspaceName::new(&text).ok()
     });
     let place =
         (prop::option::of(dir), prop::option::of(workspace)).prop_map(|(dir, workspace)| {
             match (dir, workspace) {
-                (None, None) => Target::Generic,
-                (dir, workspace) => Target::DirWorkspace { dir, workspace },
+                (None, None) => CommandTarget::Generic,
+                (dir, workspace) => CommandTarget::DirWorkspace { dir, workspace },
             }
         });
     let project = "[-a-z0-9_./~]{1,8}".prop_filter_map("a project", |text| {
-        ProjectSelector::new(&text).map(Target::Project)
+        ProjectSelector::new(&text).map(CommandTarget::Project)
     });
     prop_oneof![place, project]
 }
@@ -48,9 +48,13 @@ fn operands(least: usize) -> impl Strategy<Value = Vec<String>> {
     })
 }
 
-fn a_merge_wish() -> impl Strategy<Value = MergeWish> {
-    let by = prop::sample::select(MergeMethod::ALL.to_vec()).prop_map(MergeWish::By);
-    prop_oneof![Just(MergeWish::AsConfigured), Just(MergeWish::Never), by]
+fn a_merge_wish() -> impl Strategy<Value = MergeOptions> {
+    let by = prop::sample::select(MergeMethod::ALL.to_vec()).prop_map(MergeOptions::By);
+    prop_oneof![
+        Just(MergeOptions::AsConfigured),
+        Just(MergeOptions::Never),
+        by
+    ]
 }
 
 fn a_command() -> impl Strategy<Value = Command> {
@@ -176,7 +180,7 @@ proptest! {
     #[test]
     fn printing_and_reading_agree(command in a_command()) {
         let comment = format!("``````\n{}\n``````", grammar().line(&command));
-        prop_assert_eq!(grammar().read(&comment), Reading::Command(command));
+        prop_assert_eq!(grammar().read(&comment), CommentReading::Command(command));
     }
 
     #[test]
@@ -188,15 +192,15 @@ proptest! {
     #[test]
     fn no_comment_makes_the_parser_panic_or_the_reply_act(comment in a_hostile_comment()) {
         match grammar().read(&comment) {
-            Reading::Ignored(_) => {}
-            Reading::Command(command) => {
+            CommentReading::Ignored(_) => {}
+            CommentReading::Command(command) => {
                 let again = format!("``````\n{}\n``````", grammar().line(&command));
-                prop_assert_eq!(grammar().read(&again), Reading::Command(command));
+                prop_assert_eq!(grammar().read(&again), CommentReading::Command(command));
             }
-            Reading::Mistake(mistake) => {
+            CommentReading::Mistake(mistake) => {
                 let rest = mistake.markdown().replace(MUTED_AT, "");
                 prop_assert!(!rest.contains(['@', '\u{202e}', '\u{0}']), "{}", rest);
-                prop_assert!(matches!(grammar().read(mistake.markdown()), Reading::Ignored(_)));
+                prop_assert!(matches!(grammar().read(mistake.markdown()), CommentReading::Ignored(_)));
             }
         }
     }

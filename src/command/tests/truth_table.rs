@@ -52,16 +52,16 @@ fn rows_about_other_names() {
         ("locker plan", "ignored: NotForUs"),
         ("terraform plan\nis what I ran", "ignored: SeveralLines"),
     ]);
-    let other = Grammar::new(Names::new(&["keeper-sec"], None));
+    let other = Grammar::new(BotNames::new(&["keeper-sec"], None));
     assert_eq!(outcome_in(&other, "keeper-dev plan"), "ignored: NotForUs");
     assert_eq!(outcome_in(&other, "lockkeeper plan"), "ignored: NotForUs");
-    let tool = Grammar::new(Names::new(&["lockkeeper", "terraform"], None));
+    let tool = Grammar::new(BotNames::new(&["lockkeeper", "terraform"], None));
     assert_eq!(outcome_in(&tool, "terraform plan"), "plan");
 }
 
 #[test]
 fn rows_about_unknown_and_forbidden_commands() {
-    let default = Grammar::new(Names::default());
+    let default = Grammar::new(BotNames::default());
     for (comment, expected) in [
         ("lockkeeper paln", "mistake: unknown_command"),
         ("lockkeeper import a b", "mistake: command_not_allowed"),
@@ -72,7 +72,7 @@ fn rows_about_unknown_and_forbidden_commands() {
     ] {
         assert_eq!(outcome_in(&default, comment), expected, "{comment}");
     }
-    let nothing = Grammar::new(Names::default()).with_allowed(&[]);
+    let nothing = Grammar::new(BotNames::default()).with_allowed(&[]);
     assert_eq!(
         outcome_in(&nothing, "lockkeeper plan"),
         "mistake: command_not_allowed"
@@ -262,7 +262,7 @@ fn operands_follow_the_extra_arguments_in_what_steps_see() {
             &["-target=a", "-var=k=v w"],
         ),
     ] {
-        let Reading::Command(command) = grammar().read(comment) else {
+        let CommentReading::Command(command) = grammar().read(comment) else {
             panic!("{comment}")
         };
         assert_eq!(command.comment_args(), expected);
@@ -278,11 +278,11 @@ fn a_command_for_particular_projects_is_targeted() {
         ("lockkeeper plan -d .", true),
         ("lockkeeper plan -p x", true),
     ] {
-        let Reading::Command(command) = grammar().read(comment) else {
+        let CommentReading::Command(command) = grammar().read(comment) else {
             panic!("{comment}")
         };
         assert_eq!(
-            command.target().map(Target::is_targeted),
+            command.target().map(CommandTarget::is_targeted),
             Some(targeted),
             "{comment}"
         );
@@ -304,7 +304,10 @@ fn everyday_language_is_left_alone() {
 
 #[test]
 fn every_word_for_the_bot_works_in_any_case() {
-    let grammar = Grammar::new(Names::new(&["LockKeeper", "TF-Bot"], Some("Acme-App[bot]")));
+    let grammar = Grammar::new(BotNames::new(
+        &["LockKeeper", "TF-Bot"],
+        Some("Acme-App[bot]"),
+    ));
     for comment in [
         "lockkeeper plan",
         "tf-bot PLAN",

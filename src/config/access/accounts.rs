@@ -46,7 +46,7 @@ impl WebAccount {
 
 /// Part of the server that a user can reach on the pages and in the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing<'a> {
+pub enum AccessScope<'a> {
     /// The whole server, without a limit to owners.
     Whole,
     /// Everything that belongs to the owners of this account.
@@ -188,27 +188,27 @@ impl WebAccounts {
 
     /// Returns the part of the server that the user can reach. Without a file, every user of the pages can reach the
     /// whole server. An empty file is different: an account that was just removed must not gain access to everything.
-    pub fn standing(&self, name: &str) -> Standing<'_> {
+    pub fn standing(&self, name: &str) -> AccessScope<'_> {
         if self.main.as_deref().is_none_or(|main| main == name) {
-            return Standing::Whole;
+            return AccessScope::Whole;
         }
         self.limited
             .iter()
             .find(|account| account.name == name)
-            .map_or(Standing::Unknown, Standing::Limited)
+            .map_or(AccessScope::Unknown, AccessScope::Limited)
     }
 }
 
 /// The words of a line, before they are parsed.
 #[derive(Default)]
-struct Words<'a> {
+struct LineWords<'a> {
     user: Option<&'a str>,
     owners: Option<&'a str>,
     allow: Option<&'a str>,
     password: Option<&'a str>,
 }
 
-impl<'a> Words<'a> {
+impl<'a> LineWords<'a> {
     fn split(line: &'a str) -> Result<Self, AccountFault> {
         let mut words = Self::default();
         for (at, word) in (1..).zip(line.split_whitespace()) {
@@ -229,7 +229,7 @@ impl<'a> Words<'a> {
 }
 
 fn read(line: &str) -> Result<WebAccount, AccountFault> {
-    let words = Words::split(line)?;
+    let words = LineWords::split(line)?;
     let name = words.user.ok_or(AccountFault::Missing("user"))?;
     let owners = words.owners.ok_or(AccountFault::Missing("owners"))?;
     let password = words.password.ok_or(AccountFault::Missing("password"))?;
@@ -281,7 +281,7 @@ mod tests {
     fn a_line_is_an_account_and_the_main_one_stays_the_whole_server() {
         let accounts = WebAccounts::parse(FILE, "ops").unwrap();
         assert_eq!(accounts.to_string(), "kim@dns+net, watch@net");
-        let Standing::Limited(kim) = accounts.standing("kim") else {
+        let AccessScope::Limited(kim) = accounts.standing("kim") else {
             panic!("kim is limited")
         };
         assert_eq!(
@@ -293,7 +293,7 @@ mod tests {
             !Action::ALL.iter().any(|action| kim.may(*action)),
             "who is given nothing may do nothing"
         );
-        let Standing::Limited(watch) = accounts.standing("watch") else {
+        let AccessScope::Limited(watch) = accounts.standing("watch") else {
             panic!("watch is limited")
         };
         let allow = watch.allow.as_ref().unwrap();
@@ -304,13 +304,13 @@ mod tests {
             "ops",
         )
         .unwrap();
-        let Standing::Limited(kim) = all.standing("kim") else {
+        let AccessScope::Limited(kim) = all.standing("kim") else {
             panic!("kim is limited")
         };
         assert!(Action::ALL.iter().all(|action| kim.may(*action)));
         assert_eq!(all.warnings(), [""; 0]);
         insta::assert_snapshot!(accounts.warnings().join("\n"), @"Accounts without `allow=` in the file of --web-accounts-file only look at pages and change nothing: kim. Write what each may do, such as `allow=plan,apply,discard`; `allow=all` is everything that --web-allow gives, and `allow=none` says that this is meant");
-        assert_eq!(accounts.standing("ops"), Standing::Whole);
+        assert_eq!(accounts.standing("ops"), AccessScope::Whole);
     }
 
     #[test]
@@ -318,19 +318,19 @@ mod tests {
         for name in ["Kim", "", "somebody at the dashboard"] {
             assert_eq!(
                 WebAccounts::parse(FILE, "ops").unwrap().standing(name),
-                Standing::Unknown,
+                AccessScope::Unknown,
                 "{name}"
             );
             assert_eq!(
                 WebAccounts::parse("# none\n", "ops")
                     .unwrap()
                     .standing(name),
-                Standing::Unknown,
+                AccessScope::Unknown,
                 "{name}"
             );
             assert_eq!(
                 WebAccounts::default().standing(name),
-                Standing::Whole,
+                AccessScope::Whole,
                 "{name}"
             );
         }

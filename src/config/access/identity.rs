@@ -25,14 +25,14 @@ pub enum Identity {
 
 /// A requester over the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asker {
+pub struct NetworkRequester {
     /// Identity of the requester.
     pub who: Identity,
     /// Address that the request came from, if known.
     pub remote: Option<String>,
 }
 
-impl Asker {
+impl NetworkRequester {
     /// Returns the actor for stored events, without the address.
     pub fn actor(&self) -> Actor {
         self.who.actor()

@@ -12,9 +12,9 @@ mod identity;
 mod teams;
 mod web;
 
-pub use accounts::{AccountFault, InvalidAccounts, Standing, WebAccount, WebAccounts};
+pub use accounts::{AccessScope, AccountFault, InvalidAccounts, WebAccount, WebAccounts};
 pub use action::Action;
-pub use identity::{Account, Asker, Identity, NOBODY};
+pub use identity::{Account, Identity, NOBODY, NetworkRequester};
 pub use teams::{Grantees, InvalidTeamRule, TeamRules};
 pub use web::{InvalidWebRule, WebRules};
 

@@ -19,7 +19,7 @@ impl<T> Default for Fact<T> {
 
 /// Facts about a pull, as far as the requirements need them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct RequirementFacts {
     /// Approvals that the pull has.
     pub approval: Fact<Approval>,
     /// Answer of the forge whether the pull can be merged.

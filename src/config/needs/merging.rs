@@ -1,11 +1,11 @@
 //! Checks `mergeable`: the answer of the forge, without the obstacles that Lockkeeper itself still has to remove
 //! (reference 8.3).
 
-use super::words::{Words, name, names, then, unknown};
-use super::{Fact, Facts, Mergeability, Refusal};
-use crate::model::{CheckState, Obstacle};
+use super::words::{SentenceNames, name, names, then, unknown};
+use super::{Fact, Mergeability, Refusal, RequirementFacts};
+use crate::model::{CheckState, MergeObstacle};
 
-pub(super) fn mergeable(facts: &Facts, words: &Words<'_>) -> Option<Refusal> {
+pub(super) fn mergeable(facts: &RequirementFacts, words: &SentenceNames<'_>) -> Option<Refusal> {
     match &facts.mergeability {
         Fact::Known(Mergeability::Yes) => None,
         Fact::Known(Mergeability::ButFor { up_to_date, .. }) => {
@@ -26,16 +26,16 @@ pub(super) fn mergeable(facts: &Facts, words: &Words<'_>) -> Option<Refusal> {
 
 /// Checks that the head contains the base branch. A forge can require this in addition to the statuses that
 /// Lockkeeper ignores.
-fn contains_base(facts: &Facts, words: &Words<'_>) -> Option<Refusal> {
+fn contains_base(facts: &RequirementFacts, words: &SentenceNames<'_>) -> Option<Refusal> {
     match &facts.base {
         Fact::Known(gap) if gap.in_head == 0 => None,
-        Fact::Known(_) => Some(blocked(&[Obstacle::Behind], words)),
+        Fact::Known(_) => Some(blocked(&[MergeObstacle::Behind], words)),
         Fact::Unknown(why) => Some(unknown("whether the base branch has newer commits", why)),
     }
 }
 
 /// Refuses with all obstacles at once, so that nobody clears one only to learn about the next.
-fn blocked(obstacles: &[Obstacle], words: &Words<'_>) -> Refusal {
+fn blocked(obstacles: &[MergeObstacle], words: &SentenceNames<'_>) -> Refusal {
     let clauses: Vec<String> = obstacles
         .iter()
         .map(|obstacle| clause(obstacle, words))
@@ -52,15 +52,15 @@ fn blocked(obstacles: &[Obstacle], words: &Words<'_>) -> Refusal {
     )
 }
 
-fn clause(obstacle: &Obstacle, words: &Words<'_>) -> String {
+fn clause(obstacle: &MergeObstacle, words: &SentenceNames<'_>) -> String {
     match obstacle {
-        Obstacle::Draft => "it is a draft".to_owned(),
-        Obstacle::Conflicts => format!("it conflicts with {}", name(words.base)),
-        Obstacle::Behind => format!(
+        MergeObstacle::Draft => "it is a draft".to_owned(),
+        MergeObstacle::Conflicts => format!("it conflicts with {}", name(words.base)),
+        MergeObstacle::Behind => format!(
             "it does not contain the newest commits of {}",
             name(words.base)
         ),
-        Obstacle::Check { name: check, state } => {
+        MergeObstacle::Check { name: check, state } => {
             let state = match state {
                 CheckState::Missing => "has not been set",
                 CheckState::Pending => "is pending",
@@ -68,7 +68,7 @@ fn clause(obstacle: &Obstacle, words: &Words<'_>) -> String {
             };
             format!("the required check {} {state}", name(check))
         }
-        Obstacle::Approvals { wanted, given } => {
+        MergeObstacle::Approvals { wanted, given } => {
             let wanted = if *wanted == 1 {
                 "1 approval is".to_owned()
             } else {
@@ -81,47 +81,47 @@ fn clause(obstacle: &Obstacle, words: &Words<'_>) -> String {
             };
             format!("{wanted} required from people with write access, and {given}")
         }
-        Obstacle::ChangesAsked(people) => {
+        MergeObstacle::ChangesAsked(people) => {
             format!(
                 "{} {} for changes",
                 names(people),
                 if people.len() == 1 { "asks" } else { "ask" }
             )
         }
-        Obstacle::Hidden { rule, why } => {
+        MergeObstacle::Hidden { rule, why } => {
             format!("Lockkeeper cannot check {rule}, because {why}")
         }
-        Obstacle::Other(word) => format!("the forge calls it {}", name(word)),
-        Obstacle::Unexplained => {
+        MergeObstacle::Other(word) => format!("the forge calls it {}", name(word)),
+        MergeObstacle::Unexplained => {
             "the forge calls it blocked, although all rules that it reports are met".to_owned()
         }
     }
 }
 
-fn hint(obstacle: &Obstacle, words: &Words<'_>) -> String {
+fn hint(obstacle: &MergeObstacle, words: &SentenceNames<'_>) -> String {
     let base = name(words.base);
     match obstacle {
-        Obstacle::Draft => then("Mark the pull request as ready for review"),
-        Obstacle::Conflicts => format!("Resolve the conflicts with {base} and push. Lockkeeper plans the push automatically."),
-        Obstacle::Behind => {
+        MergeObstacle::Draft => then("Mark the pull request as ready for review"),
+        MergeObstacle::Conflicts => format!("Resolve the conflicts with {base} and push. Lockkeeper plans the push automatically."),
+        MergeObstacle::Behind => {
             format!(
                 "Merge {base} into the branch of the pull request, or rebase it, and push. Lockkeeper plans the push automatically."
             )
         }
-        Obstacle::Check { state: CheckState::Failed, .. } => then("Fix the failed checks"),
-        Obstacle::Check { .. } => then("Wait for the required checks"),
-        Obstacle::Approvals { .. } => {
+        MergeObstacle::Check { state: CheckState::Failed, .. } => then("Fix the failed checks"),
+        MergeObstacle::Check { .. } => then("Wait for the required checks"),
+        MergeObstacle::Approvals { .. } => {
             then("Somebody with write access other than the author must approve the pull request")
         }
-        Obstacle::ChangesAsked(_) => then("The reviewer who asked for changes must approve, or somebody must dismiss the review"),
-        Obstacle::Hidden { .. } => format!(
+        MergeObstacle::ChangesAsked(_) => then("The reviewer who asked for changes must approve, or somebody must dismiss the review"),
+        MergeObstacle::Hidden { .. } => format!(
             "The merge box of the pull request shows the rule. If `{}/apply` is a required check of {base}, Lockkeeper \
              cannot use the merge box, because it waits for this status; so Lockkeeper must check all other rules \
              itself. An administrator of the repository can change the rule, extend Lockkeeper's permissions, or \
              remove that check from the required checks.",
             words.status_name
         ),
-        Obstacle::Other(_) | Obstacle::Unexplained => {
+        MergeObstacle::Other(_) | MergeObstacle::Unexplained => {
             "The merge box of the pull request shows what is missing. An administrator of the repository can change the \
              rules of the branch."
                 .to_owned()

@@ -7,8 +7,8 @@ mod facts;
 mod merging;
 mod words;
 
-pub use facts::{BaseGap, Fact, Facts};
-pub use words::{Unmet, Words};
+pub use facts::{BaseGap, Fact, RequirementFacts};
+pub use words::{SentenceNames, UnmetRequirement};
 
 use super::repos::{Decided, Demands};
 use crate::model::{Approval, CommitSha, Mergeability, Requirement};
@@ -37,7 +37,12 @@ impl Needed {
 }
 
 /// Returns every demand that is not met for this head commit, in the order of the demands.
-pub fn unmet(demands: &Demands, head: &CommitSha, facts: &Facts, words: &Words<'_>) -> Vec<Unmet> {
+pub fn unmet(
+    demands: &Demands,
+    head: &CommitSha,
+    facts: &RequirementFacts,
+    words: &SentenceNames<'_>,
+) -> Vec<UnmetRequirement> {
     demands
         .iter()
         .filter_map(|demand| check(demand, head, facts, words))
@@ -47,16 +52,16 @@ pub fn unmet(demands: &Demands, head: &CommitSha, facts: &Facts, words: &Words<'
 fn check(
     demand: &Decided<Requirement>,
     head: &CommitSha,
-    facts: &Facts,
-    words: &Words<'_>,
-) -> Option<Unmet> {
+    facts: &RequirementFacts,
+    words: &SentenceNames<'_>,
+) -> Option<UnmetRequirement> {
     let (why, hints) = match demand.value {
         Requirement::Approved => approved(&facts.approval, Some(head), words),
         Requirement::ApprovedOnce => approved(&facts.approval, None, words),
         Requirement::Mergeable => merging::mergeable(facts, words),
         Requirement::Undiverged => undiverged(&facts.base, words),
     }?;
-    Some(Unmet {
+    Some(UnmetRequirement {
         message: format!("`{}` is required ({}), and {why}.", demand.value, demand.by),
         hints,
     })
@@ -66,7 +71,11 @@ fn check(
 type Refusal = (String, Vec<String>);
 
 /// Checks the approvals. `head` is the commit that reviews must be about; `None` accepts reviews of any commit.
-fn approved(fact: &Fact<Approval>, head: Option<&CommitSha>, words: &Words<'_>) -> Option<Refusal> {
+fn approved(
+    fact: &Fact<Approval>,
+    head: Option<&CommitSha>,
+    words: &SentenceNames<'_>,
+) -> Option<Refusal> {
     let approval = match fact {
         Fact::Known(approval) => approval,
         Fact::Unknown(why) => return Some(words::unknown("who has approved", why)),
@@ -125,7 +134,7 @@ fn approved(fact: &Fact<Approval>, head: Option<&CommitSha>, words: &Words<'_>) 
     Some((said.join("; "), ways))
 }
 
-fn undiverged(fact: &Fact<BaseGap>, words: &Words<'_>) -> Option<Refusal> {
+fn undiverged(fact: &Fact<BaseGap>, words: &SentenceNames<'_>) -> Option<Refusal> {
     let gap = match fact {
         Fact::Known(gap) if gap.in_planned == 0 => return None,
         Fact::Known(gap) => gap,

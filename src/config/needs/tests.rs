@@ -3,9 +3,9 @@ use std::fmt::Write;
 
 use super::*;
 use crate::config::repos::Decider;
-use crate::model::{CheckState, Obstacle};
+use crate::model::{CheckState, MergeObstacle};
 
-const WORDS: Words<'_> = Words {
+const WORDS: SentenceNames<'_> = SentenceNames {
     author: "alice",
     base: "main",
     executable: "lockkeeper",
@@ -38,7 +38,7 @@ fn older() -> CommitSha {
     CommitSha::new(&"ab".repeat(20)).unwrap()
 }
 
-fn told(list: &[Requirement], facts: &Facts) -> String {
+fn told(list: &[Requirement], facts: &RequirementFacts) -> String {
     let mut text = String::new();
     for one in unmet(&demands(list), &head(), facts, &WORDS) {
         writeln!(text, "{}", one.message).unwrap();
@@ -52,9 +52,9 @@ fn told(list: &[Requirement], facts: &Facts) -> String {
 fn approval(approval: Approval) -> String {
     told(
         &[Requirement::Approved],
-        &Facts {
+        &RequirementFacts {
             approval: Fact::Known(approval),
-            ..Facts::default()
+            ..RequirementFacts::default()
         },
     )
 }
@@ -91,9 +91,9 @@ fn an_approval_of_another_commit_does_not_count_unless_somebody_says_so() {
         ..Approval::default()
     });
     for given in &all {
-        let facts = Facts {
+        let facts = RequirementFacts {
             approval: Fact::Known(given.clone()),
-            ..Facts::default()
+            ..RequirementFacts::default()
         };
         assert_eq!(told(&[Requirement::ApprovedOnce], &facts), "");
         assert_eq!(
@@ -114,9 +114,9 @@ fn an_approval_of_another_commit_does_not_count_unless_somebody_says_so() {
       * Somebody other than `alice`, who opened the pull request, has to look at the head commit `dededede` and approve it; then comment the command again.
       * Or have that line changed to `approved: {stale: true}`, if approvals of older commits are to count.
     ");
-    let nobody = Facts {
+    let nobody = RequirementFacts {
         approval: Fact::Known(Approval::default()),
-        ..Facts::default()
+        ..RequirementFacts::default()
     };
     insta::assert_snapshot!(told(&[Requirement::ApprovedOnce], &nobody), @"
     `approved: {stale: true}` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request.
@@ -165,10 +165,10 @@ fn merging(mergeability: Mergeability, in_head: u64) -> String {
     });
     told(
         &[Requirement::Mergeable],
-        &Facts {
+        &RequirementFacts {
             mergeability: Fact::Known(mergeability),
             base,
-            ..Facts::default()
+            ..RequirementFacts::default()
         },
     )
 }
@@ -190,9 +190,9 @@ fn what_lockkeeper_itself_has_yet_to_do_does_not_stand_in_the_way() {
         assert_eq!(merging(mergeability, in_head), "");
     }
     assert!(merging(but_for(true), 1).contains("it does not contain the newest commits of `main`"));
-    let facts = Facts {
+    let facts = RequirementFacts {
         mergeability: Fact::Known(but_for(true)),
-        ..Facts::default()
+        ..RequirementFacts::default()
     };
     assert!(
         told(&[Requirement::Mergeable], &facts)
@@ -202,36 +202,36 @@ fn what_lockkeeper_itself_has_yet_to_do_does_not_stand_in_the_way() {
 
 #[test]
 fn every_obstacle_is_named_with_its_way_out() {
-    let check = |name: &str, state| Obstacle::Check {
+    let check = |name: &str, state| MergeObstacle::Check {
         name: name.to_owned(),
         state,
     };
     let all = [
-        vec![Obstacle::Draft],
-        vec![Obstacle::Conflicts],
-        vec![Obstacle::Behind],
+        vec![MergeObstacle::Draft],
+        vec![MergeObstacle::Conflicts],
+        vec![MergeObstacle::Behind],
         vec![
             check("ci/test", CheckState::Missing),
             check("ci/lint", CheckState::Pending),
             check("ci/`x`", CheckState::Failed),
         ],
         vec![
-            Obstacle::Approvals {
+            MergeObstacle::Approvals {
                 wanted: 2,
                 given: set(&["bob"]),
             },
-            Obstacle::ChangesAsked(set(&["carol", "dave"])),
+            MergeObstacle::ChangesAsked(set(&["carol", "dave"])),
         ],
-        vec![Obstacle::Approvals {
+        vec![MergeObstacle::Approvals {
             wanted: 1,
             given: set(&[]),
         }],
-        vec![Obstacle::Hidden {
+        vec![MergeObstacle::Hidden {
             rule: "the classic protection of the branch".to_owned(),
             why: "it needs more".to_owned(),
         }],
-        vec![Obstacle::Other("strange".to_owned())],
-        vec![Obstacle::Unexplained],
+        vec![MergeObstacle::Other("strange".to_owned())],
+        vec![MergeObstacle::Unexplained],
     ];
     insta::assert_snapshot!(all.map(|all| merging(Mergeability::No(all), 0)).join("\n"), @"
     `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: it is a draft.
@@ -269,7 +269,7 @@ fn every_obstacle_is_named_with_its_way_out() {
 fn what_is_not_known_does_not_hold() {
     use Requirement::{Approved, Mergeable, Undiverged};
     let lost = || Fact::Unknown("github.com could not be reached.".to_owned());
-    let facts = Facts {
+    let facts = RequirementFacts {
         approval: lost(),
         mergeability: Fact::Known(Mergeability::NotKnownYet),
         base: Fact::Unknown("x".to_owned()),
@@ -284,11 +284,11 @@ fn what_is_not_known_does_not_hold() {
     ");
     for requirement in Requirement::ALL {
         assert_ne!(
-            told(&[*requirement], &Facts::default()),
+            told(&[*requirement], &RequirementFacts::default()),
             "",
             "{requirement}"
         );
-        let facts = Facts {
+        let facts = RequirementFacts {
             approval: lost(),
             mergeability: Fact::Unknown(String::new()),
             base: Fact::Unknown(String::new()),
@@ -305,9 +305,9 @@ fn gap(in_planned: u64, is_merged: bool) -> String {
     });
     told(
         &[Requirement::Undiverged],
-        &Facts {
+        &RequirementFacts {
             base,
-            ..Facts::default()
+            ..RequirementFacts::default()
         },
     )
 }
@@ -345,5 +345,5 @@ fn nothing_is_looked_up_that_nobody_demands() {
             base: true
         }
     );
-    assert_eq!(told(&[], &Facts::default()), "");
+    assert_eq!(told(&[], &RequirementFacts::default()), "");
 }

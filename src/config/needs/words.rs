@@ -6,7 +6,7 @@ use crate::model::CommitSha;
 
 /// A demand that is not met.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unmet {
+pub struct UnmetRequirement {
     /// The rule, who made it, and the state that was found, in one sentence.
     pub message: String,
     /// Ways to meet the demand, each with the people who can do it.
@@ -15,7 +15,7 @@ pub struct Unmet {
 
 /// Names that the sentences contain.
 #[derive(Debug, Clone, Copy)]
-pub struct Words<'a> {
+pub struct SentenceNames<'a> {
     /// Login of the person who opened the pull.
     pub author: &'a str,
     /// Base branch of the pull.

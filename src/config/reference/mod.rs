@@ -6,11 +6,11 @@ mod tables;
 pub use schema::{repo_schema, server_schema};
 pub use tables::{repo_tables, server_tables};
 
-use super::yaml::{Keys, Kind};
+use super::yaml::{KeyShape, MappingKeys};
 
 /// Returns the mappings that a file may have, each once, outer ones first. Leaves out the shapes of keys that this
 /// version does not support.
-pub(in crate::config) fn mappings(top: &'static Keys) -> Vec<&'static Keys> {
+pub(in crate::config) fn mappings(top: &'static MappingKeys) -> Vec<&'static MappingKeys> {
     let mut found = vec![top];
     let mut next = 0;
     while let Some(keys) = found.get(next) {
@@ -25,24 +25,24 @@ pub(in crate::config) fn mappings(top: &'static Keys) -> Vec<&'static Keys> {
     found
 }
 
-fn below(kind: &'static Kind) -> Vec<&'static Keys> {
+fn below(kind: &'static KeyShape) -> Vec<&'static MappingKeys> {
     match kind {
-        Kind::Map(keys) => vec![keys],
-        Kind::List(kind) | Kind::Named(kind) => below(kind),
-        Kind::Any(kinds) => kinds.iter().flat_map(below).collect(),
-        Kind::Switch
-        | Kind::Integer
-        | Kind::Text
-        | Kind::SlashedRegex
-        | Kind::Words(_)
-        | Kind::NotYetTrue
-        | Kind::WithoutEffect(..)
-        | Kind::NotYet(_) => Vec::new(),
+        KeyShape::Map(keys) => vec![keys],
+        KeyShape::List(kind) | KeyShape::Named(kind) => below(kind),
+        KeyShape::Any(kinds) => kinds.iter().flat_map(below).collect(),
+        KeyShape::Switch
+        | KeyShape::Integer
+        | KeyShape::Text
+        | KeyShape::SlashedRegex
+        | KeyShape::Words(_)
+        | KeyShape::NotYetTrue
+        | KeyShape::WithoutEffect(..)
+        | KeyShape::NotYet(_) => Vec::new(),
     }
 }
 
 /// Returns the name of a mapping without articles and backticks: `a project` becomes `project`.
-fn name_of(keys: &Keys) -> String {
+fn name_of(keys: &MappingKeys) -> String {
     let plain = keys.of.replace('`', "");
     let words = plain
         .split(' ')

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{mappings, name_of};
-use crate::config::yaml::{Key, Keys, Kind};
+use crate::config::yaml::{DocumentedKey, KeyShape, MappingKeys};
 use crate::config::{repo, repos};
 
 /// Returns the schema of the repository's file.
@@ -25,7 +25,7 @@ pub fn server_schema() -> Value {
     )
 }
 
-fn schema(top: &'static Keys, title: &str, description: &str) -> Value {
+fn schema(top: &'static MappingKeys, title: &str, description: &str) -> Value {
     let all = mappings(top);
     let inner: Map<String, Value> = all[1..]
         .iter()
@@ -39,7 +39,7 @@ fn schema(top: &'static Keys, title: &str, description: &str) -> Value {
     schema
 }
 
-fn object(keys: &Keys) -> Value {
+fn object(keys: &MappingKeys) -> Value {
     let properties: Map<String, Value> = keys
         .list
         .iter()
@@ -48,7 +48,7 @@ fn object(keys: &Keys) -> Value {
     let required: Vec<&str> = keys
         .list
         .iter()
-        .filter(|key| key.default == Key::REQUIRED)
+        .filter(|key| key.default == DocumentedKey::REQUIRED)
         .map(|key| key.name)
         .collect();
     let mut object =
@@ -65,9 +65,9 @@ fn object(keys: &Keys) -> Value {
 
 /// Returns the schema of a key. A key without a value counts as absent, so `null` is valid unless the key is
 /// required.
-fn property(key: &Key) -> Value {
+fn property(key: &DocumentedKey) -> Value {
     let kind = value(&key.kind);
-    let mut property = if key.default == Key::REQUIRED {
+    let mut property = if key.default == DocumentedKey::REQUIRED {
         kind
     } else {
         json!({"anyOf": [kind, {"type": "null"}]})
@@ -76,45 +76,45 @@ fn property(key: &Key) -> Value {
     property
 }
 
-fn description(key: &Key) -> String {
+fn description(key: &DocumentedKey) -> String {
     match key.default {
         "" => key.meaning.to_owned(),
-        Key::REQUIRED => format!("{} Required.", key.meaning),
+        DocumentedKey::REQUIRED => format!("{} Required.", key.meaning),
         default => format!("{} Default: {default}.", key.meaning),
     }
 }
 
-fn value(kind: &Kind) -> Value {
+fn value(kind: &KeyShape) -> Value {
     match kind {
-        Kind::Switch => json!({"enum": [true, false, "yes", "no", "on", "off"]}),
-        Kind::Integer => json!({"type": "integer"}),
-        Kind::Text => json!({"type": ["string", "number", "boolean"]}),
-        Kind::SlashedRegex => json!({"type": "string", "pattern": "^/.+/$"}),
-        Kind::Words(words) => {
+        KeyShape::Switch => json!({"enum": [true, false, "yes", "no", "on", "off"]}),
+        KeyShape::Integer => json!({"type": "integer"}),
+        KeyShape::Text => json!({"type": ["string", "number", "boolean"]}),
+        KeyShape::SlashedRegex => json!({"type": "string", "pattern": "^/.+/$"}),
+        KeyShape::Words(words) => {
             let numbers = words()
                 .into_iter()
                 .filter_map(|word| word.parse::<i64>().ok())
                 .map(Value::from);
             json!({"enum": words().into_iter().map(Value::from).chain(numbers).collect::<Vec<_>>()})
         }
-        Kind::List(kind) => json!({"type": "array", "items": value(kind)}),
-        Kind::Map(keys) => json!({"$ref": format!("#/$defs/{}", name_of(keys))}),
-        Kind::Named(kind) => {
+        KeyShape::List(kind) => json!({"type": "array", "items": value(kind)}),
+        KeyShape::Map(keys) => json!({"$ref": format!("#/$defs/{}", name_of(keys))}),
+        KeyShape::Named(kind) => {
             json!({"type": "object", "additionalProperties": {"anyOf": [value(kind), {"type": "null"}]}})
         }
-        Kind::Any(kinds) => json!({"anyOf": kinds.iter().map(value).collect::<Vec<_>>()}),
-        Kind::NotYetTrue => json!({"enum": [false, "no", "off"]}),
-        Kind::WithoutEffect(kind, _) => inline(kind),
-        Kind::NotYet(_) => json!({"type": "null"}),
+        KeyShape::Any(kinds) => json!({"anyOf": kinds.iter().map(value).collect::<Vec<_>>()}),
+        KeyShape::NotYetTrue => json!({"enum": [false, "no", "off"]}),
+        KeyShape::WithoutEffect(kind, _) => inline(kind),
+        KeyShape::NotYet(_) => json!({"type": "null"}),
     }
 }
 
 /// Returns the schema of a value with its mappings inline, for mappings without a definition of their own.
-fn inline(kind: &Kind) -> Value {
-    let Kind::Map(keys) = kind else {
+fn inline(kind: &KeyShape) -> Value {
+    let KeyShape::Map(keys) = kind else {
         return value(kind);
     };
-    let property = |key: &Key| {
+    let property = |key: &DocumentedKey| {
         (
             key.name.to_owned(),
             json!({"anyOf": [inline(&key.kind), {"type": "null"}]}),

@@ -1,7 +1,7 @@
 //! Generates the tables of keys in `docs/configuration.md`.
 
 use super::mappings;
-use crate::config::yaml::{Key, Keys, Kind, quoted};
+use crate::config::yaml::{DocumentedKey, KeyShape, MappingKeys, quoted};
 use crate::config::{repo, repos};
 
 /// Returns the lines between `<!-- repo-keys:begin -->` and `<!-- repo-keys:end -->`.
@@ -13,7 +13,8 @@ pub fn repo_tables() -> String {
 /// that the repository's file has too.
 pub fn server_tables() -> String {
     let told = mappings(&repo::TOP);
-    let is_new = |keys: &&'static Keys| told.iter().all(|known| !std::ptr::eq(*known, *keys));
+    let is_new =
+        |keys: &&'static MappingKeys| told.iter().all(|known| !std::ptr::eq(*known, *keys));
     mappings(&repos::TOP)
         .into_iter()
         .filter(is_new)
@@ -21,7 +22,7 @@ pub fn server_tables() -> String {
         .collect()
 }
 
-fn table(keys: &Keys) -> String {
+fn table(keys: &MappingKeys) -> String {
     let mut title = keys.of.to_owned();
     if let Some(first) = title.get_mut(..1) {
         first.make_ascii_uppercase();
@@ -37,7 +38,7 @@ fn table(keys: &Keys) -> String {
     )
 }
 
-fn row(key: &Key) -> String {
+fn row(key: &DocumentedKey) -> String {
     let example = if key.example.is_empty() {
         String::new()
     } else {
@@ -52,20 +53,20 @@ fn row(key: &Key) -> String {
     )
 }
 
-fn shape(kind: &Kind) -> String {
+fn shape(kind: &KeyShape) -> String {
     match kind {
-        Kind::Switch => "`true` or `false`".to_owned(),
-        Kind::Integer => "whole number".to_owned(),
-        Kind::Text => "text".to_owned(),
-        Kind::SlashedRegex => "`/expression/`".to_owned(),
-        Kind::Words(words) => quoted(words()),
-        Kind::List(kind) => format!("list of {}", shape(kind)),
-        Kind::Map(keys) => format!("*{}*", keys.of.replace('`', "")),
-        Kind::Named(kind) => format!("by name: {}", shape(kind)),
-        Kind::Any(kinds) => kinds.iter().map(shape).collect::<Vec<_>>().join("; or "),
-        Kind::NotYetTrue => "`false`".to_owned(),
-        Kind::WithoutEffect(Kind::Map(_), _) => "as in Atlantis".to_owned(),
-        Kind::WithoutEffect(kind, _) => shape(kind),
-        Kind::NotYet(_) => "nothing".to_owned(),
+        KeyShape::Switch => "`true` or `false`".to_owned(),
+        KeyShape::Integer => "whole number".to_owned(),
+        KeyShape::Text => "text".to_owned(),
+        KeyShape::SlashedRegex => "`/expression/`".to_owned(),
+        KeyShape::Words(words) => quoted(words()),
+        KeyShape::List(kind) => format!("list of {}", shape(kind)),
+        KeyShape::Map(keys) => format!("*{}*", keys.of.replace('`', "")),
+        KeyShape::Named(kind) => format!("by name: {}", shape(kind)),
+        KeyShape::Any(kinds) => kinds.iter().map(shape).collect::<Vec<_>>().join("; or "),
+        KeyShape::NotYetTrue => "`false`".to_owned(),
+        KeyShape::WithoutEffect(KeyShape::Map(_), _) => "as in Atlantis".to_owned(),
+        KeyShape::WithoutEffect(kind, _) => shape(kind),
+        KeyShape::NotYet(_) => "nothing".to_owned(),
     }
 }

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{AutodiscoverWish, DirGlob};
-use crate::config::yaml::{Fields, Key, Keys, Kind, Located, Reader, shown, words};
+use super::{AutodiscoverRequest, DirGlob};
+use crate::config::yaml::{
+    DocumentedKey, Fields, FileReader, KeyShape, Located, MappingKeys, shown, words,
+};
 
 /// Condition under which directories that no project names become projects automatically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -64,20 +66,20 @@ impl fmt::Display for AutodiscoverMode {
 }
 
 /// Keys of `autodiscover` in both files.
-pub(in crate::config) static AUTODISCOVER: Keys = Keys::new(
+pub(in crate::config) static AUTODISCOVER: MappingKeys = MappingKeys::new(
     "`autodiscover`",
     &[
-        Key::new(
+        DocumentedKey::new(
             "mode",
-            Kind::Words(modes),
+            KeyShape::Words(modes),
             "`auto`",
             "`enabled`: directories that no project names are projects too. `disabled`: they are not. `auto`: \
              only if the repository lists no project.",
             "enabled",
         ),
-        Key::new(
+        DocumentedKey::new(
             "ignore_paths",
-            Kind::List(&Kind::Text),
+            KeyShape::List(&KeyShape::Text),
             "none",
             "Directories that never become projects automatically; patterns may have `*`, `**`, `?`, `[a-z]` and `{a,b}`.",
             "[legacy/**]",
@@ -94,21 +96,21 @@ const MAX_IGNORED: usize = 100;
 
 /// Reads `autodiscover` from either file. A block without `mode` means `auto`, as in Atlantis.
 pub(in crate::config) fn read(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     fields: &Fields<'_>,
-) -> Option<AutodiscoverWish> {
+) -> Option<AutodiscoverRequest> {
     let node = fields.get("autodiscover")?;
     let block = reader.fields(node, &AUTODISCOVER)?;
     let mode = reader.word(&block, "mode", &modes()).unwrap_or_default();
     let ignore_paths = read_ignored(reader, &block);
-    Some(AutodiscoverWish {
+    Some(AutodiscoverRequest {
         mode,
         ignore_paths,
         line: node.place.line,
     })
 }
 
-fn read_ignored(reader: &mut Reader, block: &Fields<'_>) -> Option<Vec<DirGlob>> {
+fn read_ignored(reader: &mut FileReader, block: &Fields<'_>) -> Option<Vec<DirGlob>> {
     let texts = reader.texts(block, "ignore_paths")?;
     if texts.len() > MAX_IGNORED {
         let what = format!(
@@ -126,7 +128,7 @@ fn read_ignored(reader: &mut Reader, block: &Fields<'_>) -> Option<Vec<DirGlob>>
     )
 }
 
-fn read_glob(reader: &mut Reader, text: &Located) -> Option<DirGlob> {
+fn read_glob(reader: &mut FileReader, text: &Located) -> Option<DirGlob> {
     const HELP: &str = "write a path from the root of the repository without a slash before it, such as `legacy/**`";
     if text.text.trim().is_empty() || text.text.starts_with('/') {
         let what = format!(

@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn parse(projects: &str) -> Result<RepoConfig, ConfigErrors> {
+fn parse(projects: &str) -> Result<RepoConfig, YamlErrors> {
     RepoConfig::parse(
         "atlantis.yaml",
         &format!("version: 3\nprojects:\n{projects}"),
-        &Permissions::default(),
+        &RepoPermissions::default(),
     )
 }
 

@@ -83,7 +83,7 @@ fn cycles(projects: &[&ProjectConfig]) -> Vec<Conflict> {
         .filter_map(|(index, project)| Some((project.name.as_ref()?, index)))
         .collect();
     let (mut search, mut conflicts) = (
-        Search {
+        ConflictSearch {
             projects,
             index_of,
             done: HashSet::new(),
@@ -99,14 +99,14 @@ fn cycles(projects: &[&ProjectConfig]) -> Vec<Conflict> {
     conflicts
 }
 
-struct Search<'a> {
+struct ConflictSearch<'a> {
     projects: &'a [&'a ProjectConfig],
     index_of: HashMap<&'a ProjectName, usize>,
     /// Projects from which no unreported cycle can be reached.
     done: HashSet<usize>,
 }
 
-impl Search<'_> {
+impl ConflictSearch<'_> {
     fn before(&self, index: usize) -> Vec<usize> {
         let names = self.projects[index].depends_on.iter();
         names

@@ -4,7 +4,7 @@ use super::autodiscover::AUTODISCOVER;
 use crate::config::lists::{REQUIREMENTS, SILENCE};
 use crate::config::lock_block::OF_REPO;
 use crate::config::workflow::WORKFLOW;
-use crate::config::yaml::{Key, Keys, Kind, words};
+use crate::config::yaml::{DocumentedKey, KeyShape, MappingKeys, words};
 use crate::model::Distribution;
 
 /// Reason why [`crate::config::overrides::OverrideKey::DeleteSourceBranchOnMerge`] has no effect.
@@ -12,98 +12,98 @@ pub(in crate::config) const OF_GITHUB: &str = "GitHub deletes the branch if the 
      ignores the key on GitHub";
 
 /// Keys at the top level of the file.
-pub(in crate::config) static TOP: Keys = Keys {
+pub(in crate::config) static TOP: MappingKeys = MappingKeys {
     of: "the file",
     list: &[
-        Key::new(
+        DocumentedKey::new(
             "version",
-            Kind::Words(|| vec!["2", "3"]),
-            Key::REQUIRED,
+            KeyShape::Words(|| vec!["2", "3"]),
+            DocumentedKey::REQUIRED,
             "Write `3`. In version 2, commands of `plan` and `apply` that have quotes are refused.",
             "3",
         ),
-        Key::new(
+        DocumentedKey::new(
             "projects",
-            Kind::List(&Kind::Map(&PROJECT)),
+            KeyShape::List(&KeyShape::Map(&PROJECT)),
             "projects are discovered",
             "Projects of the repository.",
             "[{dir: infra/network}]",
         ),
-        Key::new(
+        DocumentedKey::new(
             "workflows",
-            Kind::Named(&Kind::Map(&WORKFLOW)),
+            KeyShape::Named(&KeyShape::Map(&WORKFLOW)),
             "none",
             "Workflows of the repository. Needs `allow_custom_workflows: true` on the server.",
             "{quick: {plan: {steps: [plan]}}}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "autodiscover",
-            Kind::Map(&AUTODISCOVER),
+            KeyShape::Map(&AUTODISCOVER),
             "`--autodiscover-mode`",
             "Discovery of projects that are not listed. The server's file wins.",
             "{mode: enabled, ignore_paths: [legacy/**]}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "parallel_plan",
-            Kind::Switch,
+            KeyShape::Switch,
             "`true`",
             "Plan the projects in parallel.",
             "true",
         ),
-        Key::new(
+        DocumentedKey::new(
             "parallel_apply",
-            Kind::Switch,
+            KeyShape::Switch,
             "`true`",
             "Apply the projects in parallel.",
             "true",
         ),
-        Key::new(
+        DocumentedKey::new(
             "abort_on_execution_order_fail",
-            Kind::Switch,
+            KeyShape::Switch,
             "`false`",
             "Do not run later groups of the order after a failure in a group.",
             "true",
         ),
-        Key::new(
+        DocumentedKey::new(
             "allowed_regexp_prefixes",
-            Kind::List(&Kind::Text),
+            KeyShape::List(&KeyShape::Text),
             "`[]`",
             "Allowed beginnings of an expression after `-p` that names several projects; `[]`: any.",
             "[dev/, staging/]",
         ),
-        Key::new(
+        DocumentedKey::new(
             "repo_locks",
-            Kind::Map(&OF_REPO),
+            KeyShape::Map(&OF_REPO),
             "the server's",
             "Time at which locks are taken, for projects without their own `repo_locks`. Needs permission.",
             "{mode: on_apply}",
         ),
         SILENCE,
-        Key::new(
+        DocumentedKey::new(
             "automerge",
-            Kind::Switch,
+            KeyShape::Switch,
             "`--automerge`",
             "Merge a pull request if all its projects are applied or have no changes.",
             "true",
         ),
-        Key::new(
+        DocumentedKey::new(
             "delete_source_branch_on_merge",
-            Kind::WithoutEffect(&Kind::Switch, OF_GITHUB),
+            KeyShape::WithoutEffect(&KeyShape::Switch, OF_GITHUB),
             "",
             "Accepted, without effect: the setting of the repository on GitHub decides.",
             "true",
         ),
-        Key::new(
+        DocumentedKey::new(
             "policies",
-            Kind::NotYet(&Kind::Map(&crate::config::repos::POLICIES)),
+            KeyShape::NotYet(&KeyShape::Map(&crate::config::repos::POLICIES)),
             "none",
             "Not in this version. Atlantis ignores it.",
             "",
         ),
-        Key::new(
+        DocumentedKey::new(
             "emoji_reaction",
-            Kind::WithoutEffect(
-                &Kind::Text,
+            KeyShape::WithoutEffect(
+                &KeyShape::Text,
                 "the reaction is added before this file is read; an administrator can choose one with `--emoji-reaction`",
             ),
             "",
@@ -116,134 +116,134 @@ pub(in crate::config) static TOP: Keys = Keys {
 };
 
 /// Keys of an entry of `projects`.
-pub(in crate::config) static PROJECT: Keys = Keys {
+pub(in crate::config) static PROJECT: MappingKeys = MappingKeys {
     of: "a project",
     list: &[
-        Key::new(
+        DocumentedKey::new(
             "dir",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Directory from the root of the repository, or a pattern: then every matching directory with Terraform \
              code is a project.",
             "infra/network",
         ),
-        Key::new(
+        DocumentedKey::new(
             "name",
-            Kind::Text,
+            KeyShape::Text,
             "none",
             "Name for commands: `plan -p NAME`. Required from the second project of a directory and workspace on.",
             "app",
         ),
-        Key::new(
+        DocumentedKey::new(
             "branch",
-            Kind::SlashedRegex,
+            KeyShape::SlashedRegex,
             "all",
             "Base branches that have this project.",
             "/^main$/",
         ),
-        Key::new(
+        DocumentedKey::new(
             "workspace",
-            Kind::Text,
+            KeyShape::Text,
             "`default`",
             "Workspace to run in.",
             "prod",
         ),
-        Key::new(
+        DocumentedKey::new(
             "workflow",
-            Kind::Text,
+            KeyShape::Text,
             "the server's",
             "Workflow of its plans and applies. Needs permission.",
             "quick",
         ),
-        Key::new(
+        DocumentedKey::new(
             "terraform_distribution",
-            Kind::Words(|| words(Distribution::ALL, Distribution::as_str)),
+            KeyShape::Words(|| words(Distribution::ALL, Distribution::as_str)),
             "`--default-tf-distribution`",
             "Program that runs the project.",
             "opentofu",
         ),
-        Key::new(
+        DocumentedKey::new(
             "terraform_version",
-            Kind::Text,
+            KeyShape::Text,
             "found by `required_version`, else the server's",
             "Exact version of the program; a `v` in front and missing parts are allowed.",
             "1.9.5",
         ),
-        Key::new(
+        DocumentedKey::new(
             "autoplan",
-            Kind::Map(&AUTOPLAN),
+            KeyShape::Map(&AUTOPLAN),
             "see below",
             "Changes that plan the project.",
             "{when_modified: ['*.tf', '../modules/**/*.tf']}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "depends_on",
-            Kind::List(&Kind::Text),
+            KeyShape::List(&KeyShape::Text),
             "none",
             "Names of projects that must be applied first.",
             "[network]",
         ),
-        Key::new(
+        DocumentedKey::new(
             "execution_order_group",
-            Kind::Integer,
+            KeyShape::Integer,
             "`0`",
             "Group in the order of runs: lower groups run first. Can be negative.",
             "1",
         ),
-        Key::new(
+        DocumentedKey::new(
             "plan_requirements",
             REQUIREMENTS,
             "the server's",
             "Requirements for a plan, in addition to those of the server. Needs permission.",
             "[mergeable]",
         ),
-        Key::new(
+        DocumentedKey::new(
             "apply_requirements",
             REQUIREMENTS,
             "the server's",
             "Requirements for an apply, in addition to those of the server. Needs permission.",
             "[approved, undiverged]",
         ),
-        Key::new(
+        DocumentedKey::new(
             "import_requirements",
             REQUIREMENTS,
             "the server's",
             "Requirements for an import, in addition to those of the server. Needs permission.",
             "[approved]",
         ),
-        Key::new(
+        DocumentedKey::new(
             "repo_locks",
-            Kind::Map(&OF_REPO),
+            KeyShape::Map(&OF_REPO),
             "that of the file",
             "Time at which its lock is taken. Needs permission.",
             "{mode: on_apply}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "repo_locking",
-            Kind::Switch,
+            KeyShape::Switch,
             "none",
             "The old form: `false` means `repo_locks: {mode: disabled}`, `true` takes a lock if none would be taken \
              otherwise. Needs permission.",
             "false",
         ),
         SILENCE,
-        Key::new(
+        DocumentedKey::new(
             "delete_source_branch_on_merge",
-            Kind::WithoutEffect(&Kind::Switch, OF_GITHUB),
+            KeyShape::WithoutEffect(&KeyShape::Switch, OF_GITHUB),
             "",
             "Accepted, without effect: the setting of the repository on GitHub decides.",
             "true",
         ),
-        Key::new(
+        DocumentedKey::new(
             "policy_check",
-            Kind::NotYetTrue,
+            KeyShape::NotYetTrue,
             "`false`",
             "Check policies. Only `false` in this version. Needs permission.",
             "false",
         ),
-        Key::new(
+        DocumentedKey::new(
             "custom_policy_check",
-            Kind::NotYetTrue,
+            KeyShape::NotYetTrue,
             "`false`",
             "Check policies with the project's own steps. Only `false` in this version. Needs permission.",
             "false",
@@ -268,19 +268,19 @@ const OF_SERVER: &[&str] = &[
 ];
 
 /// Keys of `autoplan` of a project.
-pub(in crate::config) static AUTOPLAN: Keys = Keys::new(
+pub(in crate::config) static AUTOPLAN: MappingKeys = MappingKeys::new(
     "`autoplan`",
     &[
-        Key::new(
+        DocumentedKey::new(
             "when_modified",
-            Kind::List(&Kind::Text),
+            KeyShape::List(&KeyShape::Text),
             "Terraform code and lock files below its directory",
             "Files whose changes plan the project, as patterns of a `.dockerignore` file, relative to its directory. `[]`: none.",
             "['*.tf', '../modules/**/*.tf']",
         ),
-        Key::new(
+        DocumentedKey::new(
             "enabled",
-            Kind::Switch,
+            KeyShape::Switch,
             "`true`",
             "Plan the project after a push. The comment `plan` without flags always plans it.",
             "false",

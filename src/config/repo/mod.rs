@@ -23,22 +23,22 @@ pub use file::{CANDIDATES, FILE_NAMES, FileNameError, find};
 pub use pattern_syntax::InvalidPattern;
 pub use patterns::Patterns;
 pub use project::{Autoplan, ProjectConfig, ProjectDir};
-pub use wishes::{RequirementWish, SilenceWish, WorkflowWish};
+pub use wishes::{RequirementRequest, SilenceRequest, WorkflowRequest};
 
 #[cfg(test)]
 pub(super) use keys::PROJECT;
 pub(super) use keys::{OF_GITHUB, TOP};
 
 use super::lock_block;
-pub use super::lock_block::LockWish;
+pub use super::lock_block::LockTiming;
 pub use super::overrides::{AllowedOverrides, OverrideKey};
-pub use super::permissions::Permissions;
+pub use super::permissions::RepoPermissions;
 use super::workflow::{FileVersion, Workflow, read_workflows};
-use super::yaml::{self, Fields, Node, Reader, Value};
-pub use super::yaml::{ConfigErrors, Place, Problem, Remark, nearest, quoted, shown};
+use super::yaml::{self, Fields, FileReader, YamlNode, YamlValue};
+pub use super::yaml::{FilePosition, YamlErrors, YamlNote, YamlProblem, nearest, quoted, shown};
 use crate::model::{BranchName, ProjectKey, ProjectName};
-use project::{Entry, PatternCache};
-use wishes::Surroundings;
+use project::{PatternCache, ProjectEntry};
+use wishes::ProjectContext;
 
 /// Configuration of a repository, checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,26 +54,26 @@ pub struct RepoConfig {
     /// True if projects are applied in parallel. `None` leaves the decision to the server.
     pub parallel_apply: Option<bool>,
     /// The time at which projects take their locks, unless a project sets its own.
-    pub repo_locks: Option<LockWish>,
+    pub repo_locks: Option<LockTiming>,
     /// Workflows of the repository, by name. Empty unless the administrator allows them.
     pub workflows: BTreeMap<String, Arc<Workflow>>,
     /// Search for projects that the file does not list.
-    pub autodiscover: Option<AutodiscoverWish>,
+    pub autodiscover: Option<AutodiscoverRequest>,
     /// Prefixes that a regular expression after `-p` must begin with to name several projects. Empty: any prefix.
     pub allowed_regexp_prefixes: Vec<String>,
     /// True if a failure in one execution group prevents the later groups from running.
     pub abort_on_execution_order_fail: bool,
     /// Runs whose comments are left out, unless a project sets its own.
-    pub silence_pr_comments: Option<SilenceWish>,
+    pub silence_pr_comments: Option<SilenceRequest>,
     /// True if pulls are merged after their applies. `None` leaves the decision to the server.
     pub automerge: Option<bool>,
     /// Parts of the file that have no effect.
-    pub without_effect: Vec<Remark>,
+    pub without_effect: Vec<YamlNote>,
 }
 
 /// The discovery of projects that a repository requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AutodiscoverWish {
+pub struct AutodiscoverRequest {
     /// Condition for a search.
     pub mode: AutodiscoverMode,
     /// Directories that are not projects. `None`: the file does not set them.
@@ -107,15 +107,15 @@ impl RepoConfig {
     pub fn parse(
         file_name: &str,
         text: &str,
-        permissions: &Permissions,
-    ) -> Result<Self, ConfigErrors> {
-        let mut reader = Reader::default();
+        permissions: &RepoPermissions,
+    ) -> Result<Self, YamlErrors> {
+        let mut reader = FileReader::default();
         let config = read(&mut reader, text, permissions);
         let config = Self {
             file_name: file_name.to_owned(),
             ..config
         };
-        let Reader {
+        let FileReader {
             problems,
             without_effect,
             ..
@@ -126,7 +126,7 @@ impl RepoConfig {
                 ..config
             })
         } else {
-            Err(ConfigErrors::new(file_name, text, problems))
+            Err(YamlErrors::new(file_name, text, problems))
         }
     }
 
@@ -191,7 +191,7 @@ impl RepoConfig {
 /// Maximum number of conflicts of one base branch in a message.
 const MAX_CONFLICTS: usize = 5;
 
-fn read(reader: &mut Reader, text: &str, permissions: &Permissions) -> RepoConfig {
+fn read(reader: &mut FileReader, text: &str, permissions: &RepoPermissions) -> RepoConfig {
     if text.len() > RepoConfig::MAX_BYTES {
         let what = format!(
             "the file is longer than {}",
@@ -216,14 +216,14 @@ fn read(reader: &mut Reader, text: &str, permissions: &Permissions) -> RepoConfi
     }
 }
 
-fn read_top(reader: &mut Reader, node: &Node, permissions: &Permissions) -> RepoConfig {
+fn read_top(reader: &mut FileReader, node: &YamlNode, permissions: &RepoPermissions) -> RepoConfig {
     let Some(fields) = reader.fields(node, &TOP) else {
         return RepoConfig::default();
     };
     let version = read_version(reader, &fields);
     let workflows = read_own_workflows(reader, &fields, permissions, version);
     let own_workflows: Vec<&str> = workflows.keys().map(String::as_str).collect();
-    let around = Surroundings {
+    let around = ProjectContext {
         permissions,
         own_workflows: &own_workflows,
     };
@@ -246,16 +246,16 @@ fn read_top(reader: &mut Reader, node: &Node, permissions: &Permissions) -> Repo
     }
 }
 
-fn read_version(reader: &mut Reader, fields: &Fields<'_>) -> FileVersion {
+fn read_version(reader: &mut FileReader, fields: &Fields<'_>) -> FileVersion {
     match fields.get("version").map(|node| (node, &node.value)) {
         None => version_missing(reader),
-        Some((_, Value::Scalar(_, text))) if text == "2" => return FileVersion::Two,
-        Some((_, Value::Scalar(_, text))) if text == "3" => {}
-        Some((node, Value::Scalar(_, text))) => {
+        Some((_, YamlValue::Scalar(_, text))) if text == "2" => return FileVersion::Two,
+        Some((_, YamlValue::Scalar(_, text))) if text == "3" => {}
+        Some((node, YamlValue::Scalar(_, text))) => {
             let what = format!("version `{}` of this file does not exist", shown(text));
             reader.problem(node.place, what, "write `version: 3`");
         }
-        Some((node, Value::Null | Value::List(_) | Value::Map(_))) => {
+        Some((node, YamlValue::Null | YamlValue::List(_) | YamlValue::Map(_))) => {
             reader.problem(
                 node.place,
                 "`version` must be a number".to_owned(),
@@ -266,7 +266,7 @@ fn read_version(reader: &mut Reader, fields: &Fields<'_>) -> FileVersion {
     FileVersion::Three
 }
 
-fn version_missing(reader: &mut Reader) {
+fn version_missing(reader: &mut FileReader) {
     reader.problem_of_file(
         "`version` is missing".to_owned(),
         "begin the file with `version: 3`",
@@ -274,9 +274,9 @@ fn version_missing(reader: &mut Reader) {
 }
 
 fn read_own_workflows(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     fields: &Fields<'_>,
-    permissions: &Permissions,
+    permissions: &RepoPermissions,
     version: FileVersion,
 ) -> BTreeMap<String, Arc<Workflow>> {
     let workflows = read_workflows(reader, fields, version);
@@ -293,7 +293,7 @@ fn read_own_workflows(
     workflows
 }
 
-fn read_prefixes(reader: &mut Reader, fields: &Fields<'_>) -> Vec<String> {
+fn read_prefixes(reader: &mut FileReader, fields: &Fields<'_>) -> Vec<String> {
     let texts = reader
         .texts(fields, "allowed_regexp_prefixes")
         .unwrap_or_default();
@@ -301,9 +301,9 @@ fn read_prefixes(reader: &mut Reader, fields: &Fields<'_>) -> Vec<String> {
 }
 
 fn read_projects(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     fields: &Fields<'_>,
-    around: &Surroundings<'_>,
+    around: &ProjectContext<'_>,
 ) -> Vec<ProjectConfig> {
     let entries = reader.list(fields, "projects").unwrap_or_default();
     if entries.len() > RepoConfig::MAX_PROJECTS {
@@ -317,7 +317,7 @@ fn read_projects(
     }
     let mut cache = PatternCache::default();
     let read = |entry| Some((entry, project::read(reader, &mut cache, around, entry)?));
-    let projects: Vec<(&Node, Entry)> = entries.iter().filter_map(read).collect();
+    let projects: Vec<(&YamlNode, ProjectEntry)> = entries.iter().filter_map(read).collect();
     check_globs(reader, &projects);
     check_conflicts(reader, &projects);
     check_dependencies(reader, entries, &projects);
@@ -327,7 +327,7 @@ fn read_projects(
         .collect()
 }
 
-fn check_globs(reader: &mut Reader, projects: &[(&Node, Entry)]) {
+fn check_globs(reader: &mut FileReader, projects: &[(&YamlNode, ProjectEntry)]) {
     let globs = projects
         .iter()
         .filter(|(_, entry)| matches!(entry.project.dir, ProjectDir::Glob(_)))
@@ -344,9 +344,9 @@ fn check_globs(reader: &mut Reader, projects: &[(&Node, Entry)]) {
 /// Checks the projects for conflicts. A project without a `branch` meets all others. Two projects with a `branch`
 /// surely meet if their expressions are equal; the rest is checked for each base branch ([`RepoConfig::for_base`]).
 /// Skips projects with other mistakes, because a conflict could be a consequence of them.
-fn check_conflicts(reader: &mut Reader, projects: &[(&Node, Entry)]) {
+fn check_conflicts(reader: &mut FileReader, projects: &[(&YamlNode, ProjectEntry)]) {
     let certain = projects.iter().filter(|(_, entry)| entry.is_certain);
-    let certain: Vec<(&Node, &ProjectConfig)> = certain
+    let certain: Vec<(&YamlNode, &ProjectConfig)> = certain
         .map(|(node, entry)| (*node, &entry.project))
         .collect();
     let filter = |project: &ProjectConfig| {
@@ -358,10 +358,10 @@ fn check_conflicts(reader: &mut Reader, projects: &[(&Node, Entry)]) {
     let filters: HashSet<Option<String>> =
         certain.iter().map(|(_, project)| filter(project)).collect();
     for branch in filters {
-        let meet = |(_, project): &&(&Node, &ProjectConfig)| {
+        let meet = |(_, project): &&(&YamlNode, &ProjectConfig)| {
             project.branch.is_none() || filter(project) == branch
         };
-        let (nodes, here): (Vec<&Node>, Vec<&ProjectConfig>) =
+        let (nodes, here): (Vec<&YamlNode>, Vec<&ProjectConfig>) =
             certain.iter().filter(meet).copied().unzip();
         for conflict in conflicts::among(&here) {
             reader.problem(nodes[conflict.index].place, conflict.what, conflict.help);
@@ -370,7 +370,11 @@ fn check_conflicts(reader: &mut Reader, projects: &[(&Node, Entry)]) {
 }
 
 /// Checks that the projects in `depends_on` exist. An entry with another mistake counts by the name in the file.
-fn check_dependencies(reader: &mut Reader, entries: &[Node], projects: &[(&Node, Entry)]) {
+fn check_dependencies(
+    reader: &mut FileReader,
+    entries: &[YamlNode],
+    projects: &[(&YamlNode, ProjectEntry)],
+) {
     let names: BTreeSet<&str> = entries.iter().filter_map(written_name).collect();
     let valid = || {
         names
@@ -378,14 +382,14 @@ fn check_dependencies(reader: &mut Reader, entries: &[Node], projects: &[(&Node,
             .copied()
             .filter(|name| ProjectName::new(name).is_ok())
     };
-    for (node, Entry { project, .. }) in projects
+    for (node, ProjectEntry { project, .. }) in projects
         .iter()
         .filter(|(_, entry)| !entry.project.depends_on.is_empty())
     {
         let own: HashSet<&str> = project.depends_on.iter().map(ProjectName::as_str).collect();
         for item in dependencies(node) {
             // Invalid names have been refused already.
-            let Value::Scalar(_, name) = &item.value else {
+            let YamlValue::Scalar(_, name) = &item.value else {
                 continue;
             };
             if !own.contains(name.as_str()) || names.contains(name.as_str()) {
@@ -405,8 +409,8 @@ fn check_dependencies(reader: &mut Reader, entries: &[Node], projects: &[(&Node,
 }
 
 /// Returns the items of `depends_on` of a project.
-fn dependencies(project: &Node) -> &[Node] {
-    if let Some(Value::List(items)) = value_of(project, "depends_on") {
+fn dependencies(project: &YamlNode) -> &[YamlNode] {
+    if let Some(YamlValue::List(items)) = value_of(project, "depends_on") {
         items
     } else {
         &[]
@@ -414,15 +418,15 @@ fn dependencies(project: &Node) -> &[Node] {
 }
 
 /// Returns the name of a project as written, even if it is invalid.
-fn written_name(project: &Node) -> Option<&str> {
-    let Value::Scalar(_, name) = value_of(project, "name")? else {
+fn written_name(project: &YamlNode) -> Option<&str> {
+    let YamlValue::Scalar(_, name) = value_of(project, "name")? else {
         return None;
     };
     Some(name)
 }
 
-fn value_of<'n>(project: &'n Node, key: &str) -> Option<&'n Value> {
-    let Value::Map(entries) = &project.value else {
+fn value_of<'n>(project: &'n YamlNode, key: &str) -> Option<&'n YamlValue> {
+    let YamlValue::Map(entries) = &project.value else {
         return None;
     };
     entries

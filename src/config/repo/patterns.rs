@@ -25,11 +25,11 @@ pub(super) struct Pattern {
     excludes: bool,
     /// Number of directories that the pattern climbs above the base.
     climbs: usize,
-    rule: Rule,
+    rule: PatternRule,
 }
 
 #[derive(Debug, Clone)]
-enum Rule {
+enum PatternRule {
     /// Matches everything in the base.
     Everything,
     /// A path without special characters, and everything in it.
@@ -131,7 +131,7 @@ impl Pattern {
             text: text.into(),
             excludes,
             climbs,
-            rule: Rule::new(&clean)?,
+            rule: PatternRule::new(&clean)?,
         })
     }
 
@@ -141,7 +141,7 @@ impl Pattern {
     }
 }
 
-impl Rule {
+impl PatternRule {
     fn new(clean: &str) -> Result<Self, InvalidPattern> {
         if clean.is_empty() {
             return Ok(Self::Everything);

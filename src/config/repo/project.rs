@@ -10,13 +10,13 @@ use super::dir_glob::DirGlob;
 use super::keys::{AUTOPLAN, PROJECT};
 use super::patterns::{Pattern, Patterns};
 use super::wishes::{
-    RequirementWish, SilenceWish, Surroundings, WorkflowWish, read_requirements, read_silence,
-    read_workflow,
+    ProjectContext, RequirementRequest, SilenceRequest, WorkflowRequest, read_requirements,
+    read_silence, read_workflow,
 };
 use crate::config::BranchFilter;
-use crate::config::lock_block::{self, LockWish};
+use crate::config::lock_block::{self, LockTiming};
 use crate::config::overrides::OverrideKey;
-use crate::config::yaml::{Fields, Located, Node, Reader, shown, words};
+use crate::config::yaml::{Fields, FileReader, Located, YamlNode, shown, words};
 use crate::model::{Distribution, ProjectName, RepoPath, WorkspaceName};
 
 /// A project in the repository's file.
@@ -33,25 +33,25 @@ pub struct ProjectConfig {
     /// Version of Terraform or OpenTofu. `None`: the version is detected.
     pub terraform_version: Option<Version>,
     /// The time at which the lock is taken. `None` leaves it to the rest of the file and to the server.
-    pub repo_locks: Option<LockWish>,
+    pub repo_locks: Option<LockTiming>,
     /// Base branches of the project. `None` stands for all.
     pub branch: Option<BranchFilter>,
     /// Name of the requested workflow.
-    pub workflow: Option<WorkflowWish>,
+    pub workflow: Option<WorkflowRequest>,
     /// Terraform or OpenTofu. `None` leaves the choice to the server.
     pub distribution: Option<Distribution>,
     /// Requested requirements for a plan.
-    pub plan_requirements: Option<RequirementWish>,
+    pub plan_requirements: Option<RequirementRequest>,
     /// Requested requirements for an apply.
-    pub apply_requirements: Option<RequirementWish>,
+    pub apply_requirements: Option<RequirementRequest>,
     /// Requested requirements for an import.
-    pub import_requirements: Option<RequirementWish>,
+    pub import_requirements: Option<RequirementRequest>,
     /// Names of the projects that run before this one.
     pub depends_on: Vec<ProjectName>,
     /// Group in the execution order. Lower groups run first.
     pub execution_order_group: i32,
     /// Runs whose comments are left out.
-    pub silence_pr_comments: Option<SilenceWish>,
+    pub silence_pr_comments: Option<SilenceRequest>,
     /// Line of the file where the entry begins, counted from 1.
     pub line: usize,
 }
@@ -132,7 +132,7 @@ impl PatternCache {
 const ONLY_FALSE: [OverrideKey; 2] = [OverrideKey::PolicyCheck, OverrideKey::CustomPolicyCheck];
 
 /// The readable part of an entry.
-pub(super) struct Entry {
+pub(super) struct ProjectEntry {
     pub(super) project: ProjectConfig,
     /// True if `name`, `workspace` and `branch` are read without mistakes. With a mistake there, conflicts with other
     /// entries cannot be determined.
@@ -141,11 +141,11 @@ pub(super) struct Entry {
 
 /// Reads one project. Returns `None` if its directory is invalid.
 pub(super) fn read(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     cache: &mut PatternCache,
-    around: &Surroundings<'_>,
-    node: &Node,
-) -> Option<Entry> {
+    around: &ProjectContext<'_>,
+    node: &YamlNode,
+) -> Option<ProjectEntry> {
     let fields = reader.fields(node, &PROJECT)?;
     let allowed = around.permissions.overrides();
     for key in ONLY_FALSE {
@@ -210,14 +210,14 @@ pub(super) fn read(
             "remove `name`, or write one entry for each directory",
         );
     }
-    Some(Entry {
+    Some(ProjectEntry {
         project: ProjectConfig { dir, ..project },
         is_certain,
     })
 }
 
 /// Reads `depends_on`. The caller checks that the names exist once all projects are read.
-fn read_depends_on(reader: &mut Reader, fields: &Fields<'_>) -> Vec<ProjectName> {
+fn read_depends_on(reader: &mut FileReader, fields: &Fields<'_>) -> Vec<ProjectName> {
     let names = reader.texts(fields, "depends_on").unwrap_or_default();
     names
         .iter()
@@ -225,7 +225,7 @@ fn read_depends_on(reader: &mut Reader, fields: &Fields<'_>) -> Vec<ProjectName>
         .collect()
 }
 
-fn read_dir(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<ProjectDir> {
+fn read_dir(reader: &mut FileReader, node: &YamlNode, fields: &Fields<'_>) -> Option<ProjectDir> {
     const HELP: &str = "write the path from the root of the repository, such as `infra/network`, or `.` for the root";
     if fields.get("dir").is_none() {
         reader.problem(node.place, "a project has no `dir`".to_owned(), HELP);
@@ -257,12 +257,12 @@ fn read_dir(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<Pro
         .ok()
 }
 
-fn read_name(reader: &mut Reader, fields: &Fields<'_>) -> Option<ProjectName> {
+fn read_name(reader: &mut FileReader, fields: &Fields<'_>) -> Option<ProjectName> {
     let name = reader.text(fields, "name")?;
     read_project_name(reader, &name)
 }
 
-fn read_project_name(reader: &mut Reader, name: &Located) -> Option<ProjectName> {
+fn read_project_name(reader: &mut FileReader, name: &Located) -> Option<ProjectName> {
     let invalid = |_| {
         reader.problem(
             name.place,
@@ -273,7 +273,7 @@ fn read_project_name(reader: &mut Reader, name: &Located) -> Option<ProjectName>
     ProjectName::new(&name.text).map_err(invalid).ok()
 }
 
-fn read_workspace(reader: &mut Reader, fields: &Fields<'_>) -> Option<WorkspaceName> {
+fn read_workspace(reader: &mut FileReader, fields: &Fields<'_>) -> Option<WorkspaceName> {
     let workspace = reader.text(fields, "workspace")?;
     let invalid = |_| {
         reader.problem(
@@ -285,7 +285,7 @@ fn read_workspace(reader: &mut Reader, fields: &Fields<'_>) -> Option<WorkspaceN
     WorkspaceName::new(&workspace.text).map_err(invalid).ok()
 }
 
-fn read_version(reader: &mut Reader, fields: &Fields<'_>) -> Option<Version> {
+fn read_version(reader: &mut FileReader, fields: &Fields<'_>) -> Option<Version> {
     let version = reader.text(fields, "terraform_version")?;
     let parsed = parse_version(version.text.trim());
     if parsed.is_none() {
@@ -308,7 +308,11 @@ fn parse_version(text: &str) -> Option<Version> {
     Version::parse(&format!("{numbers}{zeros}{rest}")).ok()
 }
 
-fn read_autoplan(reader: &mut Reader, cache: &mut PatternCache, fields: &Fields<'_>) -> Autoplan {
+fn read_autoplan(
+    reader: &mut FileReader,
+    cache: &mut PatternCache,
+    fields: &Fields<'_>,
+) -> Autoplan {
     let default = Autoplan::default();
     let Some(node) = fields.get("autoplan") else {
         return default;
@@ -332,7 +336,11 @@ fn read_autoplan(reader: &mut Reader, cache: &mut PatternCache, fields: &Fields<
     }
 }
 
-fn read_pattern(reader: &mut Reader, cache: &mut PatternCache, text: &Located) -> Option<Pattern> {
+fn read_pattern(
+    reader: &mut FileReader,
+    cache: &mut PatternCache,
+    text: &Located,
+) -> Option<Pattern> {
     if let Some(pattern) = cache.0.get(&text.text) {
         return Some(pattern.clone());
     }

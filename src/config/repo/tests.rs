@@ -6,15 +6,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::repos::ServerRepos;
-use crate::config::yaml::Kind;
+use crate::config::yaml::KeyShape;
 use crate::model::LockMode;
 
-fn parse(text: &str) -> Result<RepoConfig, ConfigErrors> {
-    RepoConfig::parse("atlantis.yaml", text, &Permissions::default())
+fn parse(text: &str) -> Result<RepoConfig, YamlErrors> {
+    RepoConfig::parse("atlantis.yaml", text, &RepoPermissions::default())
 }
 
 /// Parses with the permission to set `repo_locks`.
-fn parse_locks(text: &str) -> Result<RepoConfig, ConfigErrors> {
+fn parse_locks(text: &str) -> Result<RepoConfig, YamlErrors> {
     RepoConfig::parse(
         "atlantis.yaml",
         text,
@@ -261,7 +261,7 @@ fn every_bad_value_of_the_file_is_named() {
 
 #[test]
 fn what_is_for_later_is_refused_by_name() {
-    let all: Permissions = OverrideKey::ALL.iter().copied().collect();
+    let all: RepoPermissions = OverrideKey::ALL.iter().copied().collect();
     let parse = |text: &str| RepoConfig::parse("atlantis.yaml", text, &all);
     let mut told = String::new();
     for (keys, text) in [
@@ -269,12 +269,12 @@ fn what_is_for_later_is_refused_by_name() {
         (&PROJECT, "version: 3\nprojects:\n  - dir: a\n    "),
     ] {
         for key in keys.list {
-            let value = if matches!(key.kind, Kind::NotYetTrue) {
+            let value = if matches!(key.kind, KeyShape::NotYetTrue) {
                 "true"
             } else {
                 "{}"
             };
-            if !matches!(key.kind, Kind::NotYetTrue | Kind::NotYet(_)) {
+            if !matches!(key.kind, KeyShape::NotYetTrue | KeyShape::NotYet(_)) {
                 continue;
             }
             let error = parse(&format!("{text}{}: {value}\n", key.name)).expect_err(key.name);
@@ -373,7 +373,7 @@ fn lock_modes_are_read_where_the_server_allows_it() {
                 mode: disabled\n  - {dir: c, repo_locks: {}}\n  - {dir: d, repo_locks: }\n";
     let config = parse_locks(text).unwrap();
     let wish = |mode, line| {
-        Some(LockWish {
+        Some(LockTiming {
             mode,
             line,
             is_old_form: false,
@@ -474,7 +474,7 @@ fn every_bad_value_of_repo_locks_is_named() {
     for line in lines {
         let places = [with_line(line), format!("version: 3\n{line}\n")]
             .map(|text| parse_locks(&text).unwrap_err());
-        for problem in places.iter().flat_map(ConfigErrors::problems) {
+        for problem in places.iter().flat_map(YamlErrors::problems) {
             writeln!(told, "{line} => {} => {}", problem.what, problem.help).unwrap();
         }
     }

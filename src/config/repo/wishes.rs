@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 
 use crate::config::overrides::{AllowedOverrides, OverrideKey};
-use crate::config::yaml::{Fields, Reader, quoted, shown};
-use crate::config::{Permissions, lists};
+use crate::config::yaml::{Fields, FileReader, quoted, shown};
+use crate::config::{RepoPermissions, lists};
 use crate::model::{Requirement, RunKind};
 
 /// The workflow that a project requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkflowWish {
+pub struct WorkflowRequest {
     /// Name of the workflow.
     pub name: String,
     /// Line of the file with the request, counted from 1.
@@ -19,7 +19,7 @@ pub struct WorkflowWish {
 
 /// Requirements that a project requests in addition to those of the administrator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequirementWish {
+pub struct RequirementRequest {
     /// Requirements in the order of the file.
     pub requirements: Vec<Requirement>,
     /// Line of the file with the request, counted from 1.
@@ -28,7 +28,7 @@ pub struct RequirementWish {
 
 /// Runs whose comments a repository wants to leave out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SilenceWish {
+pub struct SilenceRequest {
     /// Kinds of the runs.
     pub runs: BTreeSet<RunKind>,
     /// Line of the file with the request, counted from 1.
@@ -36,8 +36,8 @@ pub struct SilenceWish {
 }
 
 /// Context for reading a project.
-pub(super) struct Surroundings<'a> {
-    pub(super) permissions: &'a Permissions,
+pub(super) struct ProjectContext<'a> {
+    pub(super) permissions: &'a RepoPermissions,
     /// Names of the workflows of the file.
     pub(super) own_workflows: &'a [&'a str],
 }
@@ -47,35 +47,35 @@ const MAX_NAMES: usize = 20;
 
 /// Reads a list of requirements from a project.
 pub(super) fn read_requirements(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     allowed: &AllowedOverrides,
     fields: &Fields<'_>,
     key: OverrideKey,
-) -> Option<RequirementWish> {
+) -> Option<RequirementRequest> {
     let line = fields.place(key.as_str())?.line;
     let is_allowed = allowed.check(reader, fields, key);
     let requirements = lists::read_requirements(reader, fields, key.as_str())?;
-    is_allowed.then_some(RequirementWish { requirements, line })
+    is_allowed.then_some(RequirementRequest { requirements, line })
 }
 
 /// Reads `silence_pr_comments` from a project or from the top level of the file.
 pub(super) fn read_silence(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     allowed: &AllowedOverrides,
     fields: &Fields<'_>,
-) -> Option<SilenceWish> {
+) -> Option<SilenceRequest> {
     let line = fields.place(OverrideKey::SilencePrComments.as_str())?.line;
     let is_allowed = allowed.check(reader, fields, OverrideKey::SilencePrComments);
     let runs = lists::read_silence(reader, fields)?.into_iter().collect();
-    is_allowed.then_some(SilenceWish { runs, line })
+    is_allowed.then_some(SilenceRequest { runs, line })
 }
 
 /// Reads `workflow` from a project.
 pub(super) fn read_workflow(
-    reader: &mut Reader,
-    around: &Surroundings<'_>,
+    reader: &mut FileReader,
+    around: &ProjectContext<'_>,
     fields: &Fields<'_>,
-) -> Option<WorkflowWish> {
+) -> Option<WorkflowRequest> {
     let text = reader.text(fields, "workflow")?;
     let is_allowed = around
         .permissions
@@ -117,7 +117,7 @@ pub(super) fn read_workflow(
         );
         reader.problem(text.place, what, help);
     }
-    is_allowed.then(|| WorkflowWish {
+    is_allowed.then(|| WorkflowRequest {
         name: name.to_owned(),
         line: text.place.line,
     })

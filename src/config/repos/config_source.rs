@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::config::yaml::{Fields, Key, Keys, Kind, Reader, Value};
+use crate::config::yaml::{DocumentedKey, Fields, FileReader, KeyShape, MappingKeys, YamlValue};
 use crate::model::BranchName;
 
 /// Source of the repository's file.
@@ -61,27 +61,27 @@ impl fmt::Display for ConfigSource {
 }
 
 /// Kind of the value of the key.
-pub(super) const SOURCE: Kind = Kind::Any(&[
-    Kind::Words(|| ConfigSource::WORDS.to_vec()),
-    Kind::Map(&BRANCH),
+pub(super) const SOURCE: KeyShape = KeyShape::Any(&[
+    KeyShape::Words(|| ConfigSource::WORDS.to_vec()),
+    KeyShape::Map(&BRANCH),
 ]);
 
-static BRANCH: Keys = Keys::new(
+static BRANCH: MappingKeys = MappingKeys::new(
     "`repo_config_source`",
-    &[Key::new(
+    &[DocumentedKey::new(
         "branch",
-        Kind::Text,
-        Key::REQUIRED,
+        KeyShape::Text,
+        DocumentedKey::REQUIRED,
         "Branch from which the file is read.",
         "main",
     )],
 );
 
 /// Reads `repo_config_source` from an entry of the server's file.
-pub(super) fn read(reader: &mut Reader, fields: &Fields<'_>) -> Option<ConfigSource> {
+pub(super) fn read(reader: &mut FileReader, fields: &Fields<'_>) -> Option<ConfigSource> {
     const HELP: &str = "write the name of a branch: `{branch: main}`";
     let node = fields.get("repo_config_source")?;
-    if !matches!(node.value, Value::Map(_)) {
+    if !matches!(node.value, YamlValue::Map(_)) {
         return reader.word(fields, "repo_config_source", &ConfigSource::WORDS);
     }
     let branch = reader.fields(node, &BRANCH)?;

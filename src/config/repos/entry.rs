@@ -10,24 +10,24 @@ use super::keys::ENTRY;
 use crate::config::hook::{Hook, read_hooks};
 use crate::config::lock_block::{self, LockBlock};
 use crate::config::overrides::AllowedOverrides;
-use crate::config::repo::{AutodiscoverWish, autodiscover};
+use crate::config::repo::{AutodiscoverRequest, autodiscover};
 use crate::config::workflow::Workflow;
-use crate::config::yaml::{Fields, Located, Node, Reader, quoted, shown};
+use crate::config::yaml::{Fields, FileReader, Located, YamlNode, quoted, shown};
 use crate::config::{BranchFilter, lists};
 use crate::model::{RepoPath, Requirement, RunKind};
 
 /// An entry: the repositories that it selects, and their settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct ReposEntry {
     pub(super) id: IdPattern,
-    pub(super) said: Said,
+    pub(super) said: EntrySettings,
     /// Line of the file where the entry begins, counted from 1.
     pub(super) line: usize,
 }
 
 /// Settings of an entry. A missing setting leaves the one of an earlier entry in effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct EntrySettings {
     pub(super) locks: LockBlock,
     /// `repo_locking`, the old form: `false` means that no lock is taken.
     pub(super) locking: Option<bool>,
@@ -43,7 +43,7 @@ pub(super) struct Said {
     pub(super) workflow: Option<String>,
     pub(super) allowed_workflows: Option<Arc<BTreeSet<String>>>,
     pub(super) allow_custom_workflows: Option<bool>,
-    pub(super) autodiscover: Option<AutodiscoverWish>,
+    pub(super) autodiscover: Option<AutodiscoverRequest>,
     pub(super) silence: Option<BTreeSet<RunKind>>,
     pub(super) branch: Option<BranchFilter>,
     pub(super) hooks: Arc<EntryHooks>,
@@ -68,7 +68,11 @@ pub(super) struct Defined<'a> {
 }
 
 /// Reads one entry. Returns `None` if its repositories cannot be determined.
-pub(super) fn read(reader: &mut Reader, defined: Defined<'_>, node: &Node) -> Option<Entry> {
+pub(super) fn read(
+    reader: &mut FileReader,
+    defined: Defined<'_>,
+    node: &YamlNode,
+) -> Option<ReposEntry> {
     let fields = reader.fields(node, &ENTRY)?;
     let Defined {
         workflows,
@@ -81,7 +85,7 @@ pub(super) fn read(reader: &mut Reader, defined: Defined<'_>, node: &Node) -> Op
         post: read_hooks(reader, &fields, "post_workflow_hooks"),
     };
     let id = read_id(reader, node, &fields);
-    let said = Said {
+    let said = EntrySettings {
         locks: lock_block::read_of_server(reader, &fields).unwrap_or_default(),
         locking: read_locking(reader, &fields, node.place.line),
         allowed_overrides: AllowedOverrides::read(reader, &fields),
@@ -102,14 +106,14 @@ pub(super) fn read(reader: &mut Reader, defined: Defined<'_>, node: &Node) -> Op
         branch,
         hooks: Arc::new(hooks),
     };
-    Some(Entry {
+    Some(ReposEntry {
         id: id?,
         said,
         line: node.place.line,
     })
 }
 
-fn read_locking(reader: &mut Reader, fields: &Fields<'_>, line: usize) -> Option<bool> {
+fn read_locking(reader: &mut FileReader, fields: &Fields<'_>, line: usize) -> Option<bool> {
     let locking = reader.boolean(fields, "repo_locking")?;
     let instead = if locking {
         "remove it"
@@ -123,7 +127,7 @@ fn read_locking(reader: &mut Reader, fields: &Fields<'_>, line: usize) -> Option
 }
 
 fn read_requirements(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     fields: &Fields<'_>,
     key: &str,
 ) -> Option<Vec<Requirement>> {
@@ -138,7 +142,7 @@ fn read_requirements(
     Some(requirements).filter(|list| !list.is_empty())
 }
 
-fn read_config_file(reader: &mut Reader, fields: &Fields<'_>) -> Option<RepoPath> {
+fn read_config_file(reader: &mut FileReader, fields: &Fields<'_>) -> Option<RepoPath> {
     const HELP: &str =
         "write the path from the root of the repository, such as `ci/lockkeeper.yaml`";
     let text = reader.text(fields, "repo_config_file")?;
@@ -157,7 +161,7 @@ fn read_config_file(reader: &mut Reader, fields: &Fields<'_>) -> Option<RepoPath
     path
 }
 
-fn read_workflow(reader: &mut Reader, workflows: &Workflows, name: &Located) -> Option<String> {
+fn read_workflow(reader: &mut FileReader, workflows: &Workflows, name: &Located) -> Option<String> {
     let text = name.text.trim();
     if text == Workflow::DEFAULT || workflows.contains_key(text) {
         return Some(text.to_owned());
@@ -181,7 +185,7 @@ fn read_workflow(reader: &mut Reader, workflows: &Workflows, name: &Located) -> 
 }
 
 fn read_allowed_workflows(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     workflows: &Workflows,
     fields: &Fields<'_>,
 ) -> Option<Arc<BTreeSet<String>>> {
@@ -194,7 +198,7 @@ fn read_allowed_workflows(
     ))
 }
 
-fn read_id(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<IdPattern> {
+fn read_id(reader: &mut FileReader, node: &YamlNode, fields: &Fields<'_>) -> Option<IdPattern> {
     if fields.get("id").is_none() {
         let what = "an entry of `repos` has no `id`".to_owned();
         reader.problem(

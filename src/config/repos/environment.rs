@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use crate::config::repo::DirGlob;
 use crate::config::variables;
-use crate::config::yaml::{Fields, Key, Keys, Kind, Located, Node, Reader, Value, quoted, shown};
+use crate::config::yaml::{
+    DocumentedKey, Fields, FileReader, KeyShape, Located, MappingKeys, YamlNode, YamlValue, quoted,
+    shown,
+};
 use crate::model::{ProjectKey, WorkspaceName};
 
 /// Environment profiles by name.
@@ -77,29 +80,30 @@ impl ProfileRules {
 }
 
 /// Kind of the value of `environment_profile`.
-pub(super) const RULES: Kind = Kind::Any(&[Kind::Text, Kind::List(&Kind::Map(&RULE))]);
+pub(super) const RULES: KeyShape =
+    KeyShape::Any(&[KeyShape::Text, KeyShape::List(&KeyShape::Map(&RULE))]);
 
-static RULE: Keys = Keys::new(
+static RULE: MappingKeys = MappingKeys::new(
     "a rule of `environment_profile`",
     &[
-        Key::new(
+        DocumentedKey::new(
             "dir",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Directories of the projects, from the root of the repository: `prod`, `prod/*`, or `prod/**` for all below it.",
             "prod/**",
         ),
-        Key::new(
+        DocumentedKey::new(
             "workspace",
-            Kind::Text,
+            KeyShape::Text,
             "all",
             "Workspace of the projects.",
             "prod",
         ),
-        Key::new(
+        DocumentedKey::new(
             "profile",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Profile of these projects.",
             "prod",
         ),
@@ -107,19 +111,19 @@ static RULE: Keys = Keys::new(
 );
 
 /// Keys of an entry of `environment_profiles`.
-pub(super) static PROFILE: Keys = Keys::new(
+pub(super) static PROFILE: MappingKeys = MappingKeys::new(
     "an environment profile",
     &[
-        Key::new(
+        DocumentedKey::new(
             "plan",
-            Kind::List(&Kind::Text),
+            KeyShape::List(&KeyShape::Text),
             "`[]`",
             "Variables for plans: `NAME`, or `NAME=SOURCE` for the value of the server's variable `SOURCE`.",
             "[AWS_ACCESS_KEY_ID=PROD_READ_KEY_ID]",
         ),
-        Key::new(
+        DocumentedKey::new(
             "apply",
-            Kind::List(&Kind::Text),
+            KeyShape::List(&KeyShape::Text),
             "`[]`",
             "Variables for applies, imports and `state rm`, in the same form.",
             "[AWS_ACCESS_KEY_ID=PROD_WRITE_KEY_ID]",
@@ -128,7 +132,7 @@ pub(super) static PROFILE: Keys = Keys::new(
 );
 
 /// Reads `environment_profiles` from the file.
-pub(super) fn read_profiles(reader: &mut Reader, fields: &Fields<'_>) -> EnvironmentProfiles {
+pub(super) fn read_profiles(reader: &mut FileReader, fields: &Fields<'_>) -> EnvironmentProfiles {
     let entries = reader.named(fields, "environment_profiles");
     entries
         .iter()
@@ -141,12 +145,12 @@ pub(super) fn read_profiles(reader: &mut Reader, fields: &Fields<'_>) -> Environ
         .collect()
 }
 
-fn read_profile(reader: &mut Reader, name: &Located, node: &Node) -> EnvironmentProfile {
+fn read_profile(reader: &mut FileReader, name: &Located, node: &YamlNode) -> EnvironmentProfile {
     if name.text.trim().is_empty() || name.text.chars().any(char::is_control) {
         let what = format!("`{}` cannot be the name of a profile", shown(&name.text));
         reader.problem(name.place, what, "use a word such as `prod`");
     }
-    if node.value == Value::Null {
+    if node.value == YamlValue::Null {
         return EnvironmentProfile::default();
     }
     let Some(fields) = reader.fields(node, &PROFILE) else {
@@ -158,7 +162,7 @@ fn read_profile(reader: &mut Reader, name: &Located, node: &Node) -> Environment
     }
 }
 
-fn read_variables(reader: &mut Reader, fields: &Fields<'_>, key: &str) -> Vec<ProfileVariable> {
+fn read_variables(reader: &mut FileReader, fields: &Fields<'_>, key: &str) -> Vec<ProfileVariable> {
     let mut variables: Vec<ProfileVariable> = Vec::new();
     for text in reader.texts(fields, key).unwrap_or_default() {
         let Some(variable) = read_variable(reader, &text) else {
@@ -173,7 +177,7 @@ fn read_variables(reader: &mut Reader, fields: &Fields<'_>, key: &str) -> Vec<Pr
     variables
 }
 
-fn read_variable(reader: &mut Reader, text: &Located) -> Option<ProfileVariable> {
+fn read_variable(reader: &mut FileReader, text: &Located) -> Option<ProfileVariable> {
     let (name, source) = text
         .text
         .split_once('=')
@@ -221,12 +225,12 @@ fn read_variable(reader: &mut Reader, text: &Located) -> Option<ProfileVariable>
 
 /// Reads `environment_profile` from an entry of the server's file.
 pub(super) fn read_rules(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     profiles: &EnvironmentProfiles,
     fields: &Fields<'_>,
 ) -> Option<ProfileRules> {
     let node = fields.get("environment_profile")?;
-    if let Value::Scalar(_, text) = &node.value {
+    if let YamlValue::Scalar(_, text) = &node.value {
         let profile = known(
             reader,
             profiles,
@@ -244,7 +248,7 @@ pub(super) fn read_rules(
             .into(),
         ));
     }
-    let Value::List(items) = &node.value else {
+    let YamlValue::List(items) = &node.value else {
         reader.wrong_kind(node, "`environment_profile`", "a name or a list of rules");
         return None;
     };
@@ -257,9 +261,9 @@ pub(super) fn read_rules(
 }
 
 fn read_rule(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     profiles: &EnvironmentProfiles,
-    node: &Node,
+    node: &YamlNode,
 ) -> Option<ProfileRule> {
     let fields = reader.fields(node, &RULE)?;
     if fields.get("dir").is_none() {
@@ -309,7 +313,11 @@ fn read_rule(
     })
 }
 
-fn known(reader: &mut Reader, profiles: &EnvironmentProfiles, name: &Located) -> Option<String> {
+fn known(
+    reader: &mut FileReader,
+    profiles: &EnvironmentProfiles,
+    name: &Located,
+) -> Option<String> {
     let text = name.text.trim();
     if profiles.contains_key(text) {
         return Some(text.to_owned());

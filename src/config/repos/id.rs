@@ -15,11 +15,11 @@ use crate::model::RepoId;
 #[derive(Debug, Clone)]
 pub(super) struct IdPattern {
     text: String,
-    rule: Rule,
+    rule: IdRule,
 }
 
 #[derive(Debug, Clone)]
-enum Rule {
+enum IdRule {
     Exact(RepoId),
     Regex { whole: Regex, part: Regex },
 }
@@ -74,7 +74,7 @@ impl IdPattern {
                 rest.strip_suffix('/')
                     .ok_or_else(|| InvalidId::Open(shown(text)))?,
             )?,
-            None => Rule::Exact(text.parse().map_err(|_| InvalidId::Form(shown(text)))?),
+            None => IdRule::Exact(text.parse().map_err(|_| InvalidId::Form(shown(text)))?),
         };
         Ok(Self {
             text: text.to_owned(),
@@ -85,23 +85,23 @@ impl IdPattern {
     /// Compares the pattern with a repository. `id` is the text of `repo`.
     pub(super) fn matches(&self, repo: &RepoId, id: &str) -> Match {
         match &self.rule {
-            Rule::Exact(own) if own == repo => Match::Whole,
-            Rule::Regex { whole, .. } if whole.is_match(id) => Match::Whole,
-            Rule::Regex { part, .. } if part.is_match(id) => Match::Part,
-            Rule::Exact(_) | Rule::Regex { .. } => Match::No,
+            IdRule::Exact(own) if own == repo => Match::Whole,
+            IdRule::Regex { whole, .. } if whole.is_match(id) => Match::Whole,
+            IdRule::Regex { part, .. } if part.is_match(id) => Match::Part,
+            IdRule::Exact(_) | IdRule::Regex { .. } => Match::No,
         }
     }
 }
 
 /// Compiles an expression. Compiles it alone first, so that no expression can close the group that anchors it.
-fn rule(text: &str, expression: &str) -> Result<Rule, InvalidId> {
+fn rule(text: &str, expression: &str) -> Result<IdRule, InvalidId> {
     if expression.is_empty() {
         return Err(InvalidId::Empty(shown(text)));
     }
     let refuse = |error: regex::Error| InvalidId::Regex(shown(text), reason(&error));
     let part = compile(expression).map_err(refuse)?;
     let whole = compile(&format!(r"\A(?:{expression})\z")).map_err(refuse)?;
-    Ok(Rule::Regex { whole, part })
+    Ok(IdRule::Regex { whole, part })
 }
 
 /// Compiles an expression without case, because forges compare names without case.

@@ -9,60 +9,60 @@ use crate::config::overrides::ALLOWED_OVERRIDES;
 use crate::config::repo::OF_GITHUB;
 use crate::config::repo::autodiscover::AUTODISCOVER;
 use crate::config::workflow::WORKFLOW;
-use crate::config::yaml::{Key, Keys, Kind};
+use crate::config::yaml::{DocumentedKey, KeyShape, MappingKeys};
 
 /// Keys at the top level of the file.
-pub(in crate::config) static TOP: Keys = Keys::new(
+pub(in crate::config) static TOP: MappingKeys = MappingKeys::new(
     "the file",
     &[
-        Key::new(
+        DocumentedKey::new(
             "repos",
-            Kind::List(&Kind::Map(&ENTRY)),
+            KeyShape::List(&KeyShape::Map(&ENTRY)),
             "`[]`",
             "Rules for repositories. For each key, the last matching entry that sets it wins.",
             "[{id: /.*/}]",
         ),
-        Key::new(
+        DocumentedKey::new(
             "workflows",
-            Kind::Named(&Kind::Map(&WORKFLOW)),
+            KeyShape::Named(&KeyShape::Map(&WORKFLOW)),
             "none",
             "Workflows by name. The name `default` replaces the built-in workflow.",
             "{quick: {plan: {steps: [plan]}}}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "environment_profiles",
-            Kind::Named(&Kind::Map(&PROFILE)),
+            KeyShape::Named(&KeyShape::Map(&PROFILE)),
             "none",
             "Sets of server variables for the runs of some projects, by name. Read at startup. Not a key of Atlantis.",
             "{prod: {plan: [AWS_PROFILE=PROD_PROFILE]}}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "team_authz",
-            Kind::Map(&TEAM_AUTHZ),
+            KeyShape::Map(&TEAM_AUTHZ),
             "none",
             "Program that decides about permissions.",
             "{command: /usr/local/bin/ask}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "policies",
-            Kind::NotYet(&Kind::Map(&POLICIES)),
+            KeyShape::NotYet(&KeyShape::Map(&POLICIES)),
             "none",
             "Not in this version.",
             "",
         ),
-        Key::new(
+        DocumentedKey::new(
             "metrics",
-            Kind::WithoutEffect(
-                &Kind::Map(&METRICS),
+            KeyShape::WithoutEffect(
+                &KeyShape::Map(&METRICS),
                 "`/metrics` is always available for Prometheus, and metrics are not sent to StatsD",
             ),
             "",
             "Accepted, without effect: `/metrics` is always available for Prometheus.",
             "{prometheus: {endpoint: /metrics}}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "external_stores",
-            Kind::NotYet(&Kind::Map(&STORES)),
+            KeyShape::NotYet(&KeyShape::Map(&STORES)),
             "none",
             "Not in this version.",
             "",
@@ -71,19 +71,19 @@ pub(in crate::config) static TOP: Keys = Keys::new(
 );
 
 /// Keys of `team_authz` at the top level.
-pub(in crate::config) static TEAM_AUTHZ: Keys = Keys::new(
+pub(in crate::config) static TEAM_AUTHZ: MappingKeys = MappingKeys::new(
     "`team_authz`",
     &[
-        Key::new(
+        DocumentedKey::new(
             "command",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Path of the program.",
             "/usr/local/bin/ask",
         ),
-        Key::new(
+        DocumentedKey::new(
             "args",
-            Kind::List(&Kind::Text),
+            KeyShape::List(&KeyShape::Text),
             "`[]`",
             "Arguments of the program.",
             "[--strict]",
@@ -91,70 +91,70 @@ pub(in crate::config) static TEAM_AUTHZ: Keys = Keys::new(
     ],
 );
 
-const HOOKS: Kind = Kind::List(&Kind::Map(&HOOK));
+const HOOKS: KeyShape = KeyShape::List(&KeyShape::Map(&HOOK));
 
 /// Keys of an entry of `repos`.
-pub(in crate::config) static ENTRY: Keys = Keys::new(
+pub(in crate::config) static ENTRY: MappingKeys = MappingKeys::new(
     "an entry of `repos`",
     &[
-        Key::new(
+        DocumentedKey::new(
             "id",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Repository, or a regular expression between slashes that must match the whole id.",
             "github.com/acme/infra",
         ),
-        Key::new(
+        DocumentedKey::new(
             "branch",
-            Kind::SlashedRegex,
+            KeyShape::SlashedRegex,
             "all",
             "Base branches whose pull requests are served; others are ignored. Hooks of an entry with a `branch` run \
              only for these.",
             "/^main$/",
         ),
-        Key::new(
+        DocumentedKey::new(
             "repo_config_file",
-            Kind::Text,
+            KeyShape::Text,
             "`lockkeeper.yaml` or `atlantis.yaml`",
             "Path of the repository's file, from its root.",
             "ci/lockkeeper.yaml",
         ),
-        Key::new(
+        DocumentedKey::new(
             "repo_config_source",
             SOURCE,
             "`--repo-config-source`",
             "Source of the repository's file. Not a key of Atlantis.",
             "base",
         ),
-        Key::new(
+        DocumentedKey::new(
             "plan_requirements",
             REQUIREMENTS,
             "`[]`",
             "Requirements for a plan.",
             "[mergeable]",
         ),
-        Key::new(
+        DocumentedKey::new(
             "apply_requirements",
             REQUIREMENTS,
             "`[]`",
             "Requirements for an apply. `[]` has no effect: it does not remove the requirements of an earlier entry.",
             "[approved, mergeable]",
         ),
-        Key::new(
+        DocumentedKey::new(
             "import_requirements",
             REQUIREMENTS,
             "`[]`",
             "Requirements for an import.",
             "[approved]",
         ),
-        Key::new(
+        DocumentedKey::new(
             "four_eyes",
-            Kind::Switch,
+            KeyShape::Switch,
             "`false`",
             "Refuse an apply by the account that planned, for pull requests and applications. Not a key of Atlantis.",
             "true",
         ),
-        Key::new(
+        DocumentedKey::new(
             "environment_profile",
             RULES,
             "none",
@@ -162,81 +162,81 @@ pub(in crate::config) static ENTRY: Keys = Keys::new(
              Not a key of Atlantis.",
             "prod",
         ),
-        Key::new(
+        DocumentedKey::new(
             "pre_workflow_hooks",
             HOOKS,
             "none",
             "Hooks before a command. Those of all matching entries run, in the order of the file.",
             "[{run: ./generate.sh}]",
         ),
-        Key::new(
+        DocumentedKey::new(
             "post_workflow_hooks",
             HOOKS,
             "none",
             "Hooks after a command, in the same form.",
             "[{run: ./report.sh}]",
         ),
-        Key::new(
+        DocumentedKey::new(
             "workflow",
-            Kind::Text,
+            KeyShape::Text,
             "`default`",
             "Workflow of its projects.",
             "quick",
         ),
-        Key::new(
+        DocumentedKey::new(
             "allowed_workflows",
-            Kind::List(&Kind::Text),
+            KeyShape::List(&KeyShape::Text),
             "all",
             "Workflows of the server that its projects may choose, if `workflow` is in `allowed_overrides`.",
             "[quick]",
         ),
         ALLOWED_OVERRIDES,
-        Key::new(
+        DocumentedKey::new(
             "allow_custom_workflows",
-            Kind::Switch,
+            KeyShape::Switch,
             "`false`",
             "Allow the repository's file to define workflows, and so to run any program on the server.",
             "true",
         ),
-        Key::new(
+        DocumentedKey::new(
             "repo_locks",
-            Kind::Map(&OF_SERVER),
+            KeyShape::Map(&OF_SERVER),
             "`on_plan`",
             "Time and scope of locks.",
             "{ttl: 72h}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "repo_locking",
-            Kind::Switch,
+            KeyShape::Switch,
             "`true`",
             "The old form: `false` means `repo_locks: {mode: disabled}` and overrides that key.",
             "true",
         ),
-        Key::new(
+        DocumentedKey::new(
             "autodiscover",
-            Kind::Map(&AUTODISCOVER),
+            KeyShape::Map(&AUTODISCOVER),
             "the repository's",
             "Discovery of projects that are not listed. Overrides the repository's file.",
             "{mode: disabled}",
         ),
         SILENCE,
-        Key::new(
+        DocumentedKey::new(
             "delete_source_branch_on_merge",
-            Kind::WithoutEffect(&Kind::Switch, OF_GITHUB),
+            KeyShape::WithoutEffect(&KeyShape::Switch, OF_GITHUB),
             "",
             "Accepted, without effect: the setting of the repository on GitHub decides.",
             "true",
         ),
-        Key::new(
+        DocumentedKey::new(
             "policy_check",
-            Kind::NotYetTrue,
+            KeyShape::NotYetTrue,
             "`false`",
             "Check policies. Only `false` in this version.",
             "false",
         ),
-        Key::new(
+        DocumentedKey::new(
             "custom_policy_check",
-            Kind::NotYetTrue,
+            KeyShape::NotYetTrue,
             "`false`",
             "Check policies with the project's own steps. Only `false` in this version.",
             "false",
@@ -244,13 +244,19 @@ pub(in crate::config) static ENTRY: Keys = Keys::new(
     ],
 );
 
-static OWNERS: Keys = Keys::new(
+static OWNERS: MappingKeys = MappingKeys::new(
     "`owners`",
     &[
-        Key::new("users", Kind::List(&Kind::Text), "`[]`", "People.", "[ann]"),
-        Key::new(
+        DocumentedKey::new(
+            "users",
+            KeyShape::List(&KeyShape::Text),
+            "`[]`",
+            "People.",
+            "[ann]",
+        ),
+        DocumentedKey::new(
             "teams",
-            Kind::List(&Kind::Text),
+            KeyShape::List(&KeyShape::Text),
             "`[]`",
             "Teams.",
             "[platform]",
@@ -258,42 +264,42 @@ static OWNERS: Keys = Keys::new(
     ],
 );
 
-const OWNERS_KEY: Key = Key::new(
+const OWNERS_KEY: DocumentedKey = DocumentedKey::new(
     "owners",
-    Kind::Map(&OWNERS),
+    KeyShape::Map(&OWNERS),
     "none",
     "Users and teams that may approve failed policies.",
     "{teams: [platform]}",
 );
-const APPROVALS: Key = Key::new(
+const APPROVALS: DocumentedKey = DocumentedKey::new(
     "approve_count",
-    Kind::Integer,
+    KeyShape::Integer,
     "`1`",
     "Number of required approvals.",
     "1",
 );
-const STICKY: Key = Key::new(
+const STICKY: DocumentedKey = DocumentedKey::new(
     "sticky_policy_approvals",
-    Kind::Switch,
+    KeyShape::Switch,
     "`false`",
     "Keep approvals after a push.",
     "false",
 );
-const ITEM: Key = Key::new(
+const ITEM: DocumentedKey = DocumentedKey::new(
     "policy_item_regex",
-    Kind::Text,
+    KeyShape::Text,
     "the whole output",
     "Expression that matches one item of the output.",
     "'(?s).+'",
 );
 
 /// Keys of `policies`. This version only checks their shape.
-pub(in crate::config) static POLICIES: Keys = Keys::new(
+pub(in crate::config) static POLICIES: MappingKeys = MappingKeys::new(
     "`policies`",
     &[
-        Key::new(
+        DocumentedKey::new(
             "conftest_version",
-            Kind::Text,
+            KeyShape::Text,
             "none",
             "Version of conftest.",
             "0.60.0",
@@ -302,9 +308,9 @@ pub(in crate::config) static POLICIES: Keys = Keys::new(
         APPROVALS,
         STICKY,
         ITEM,
-        Key::new(
+        DocumentedKey::new(
             "policy_sets",
-            Kind::List(&Kind::Map(&POLICY_SET)),
+            KeyShape::List(&KeyShape::Map(&POLICY_SET)),
             "none",
             "Sets of policies.",
             "[]",
@@ -312,26 +318,26 @@ pub(in crate::config) static POLICIES: Keys = Keys::new(
     ],
 );
 
-static POLICY_SET: Keys = Keys::new(
+static POLICY_SET: MappingKeys = MappingKeys::new(
     "a policy set",
     &[
-        Key::new(
+        DocumentedKey::new(
             "name",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Name of the set.",
             "network",
         ),
-        Key::new(
+        DocumentedKey::new(
             "path",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Directory of the set.",
             "policies",
         ),
-        Key::new(
+        DocumentedKey::new(
             "source",
-            Kind::Words(|| vec!["local", "github"]),
+            KeyShape::Words(|| vec!["local", "github"]),
             "`local`",
             "Location of the directory.",
             "local",
@@ -340,9 +346,9 @@ static POLICY_SET: Keys = Keys::new(
         APPROVALS,
         STICKY,
         ITEM,
-        Key::new(
+        DocumentedKey::new(
             "prevent_self_approve",
-            Kind::Switch,
+            KeyShape::Switch,
             "`false`",
             "Refuse approvals of the author.",
             "false",
@@ -350,19 +356,19 @@ static POLICY_SET: Keys = Keys::new(
     ],
 );
 
-static METRICS: Keys = Keys::new(
+static METRICS: MappingKeys = MappingKeys::new(
     "`metrics`",
     &[
-        Key::new(
+        DocumentedKey::new(
             "statsd",
-            Kind::Map(&STATSD),
+            KeyShape::Map(&STATSD),
             "none",
             "A StatsD server.",
             "{host: localhost, port: '8125'}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "prometheus",
-            Kind::Map(&PROMETHEUS),
+            KeyShape::Map(&PROMETHEUS),
             "none",
             "A page for Prometheus.",
             "{endpoint: /metrics}",
@@ -370,61 +376,61 @@ static METRICS: Keys = Keys::new(
     ],
 );
 
-static STATSD: Keys = Keys::new(
+static STATSD: MappingKeys = MappingKeys::new(
     "`statsd`",
     &[
-        Key::new(
+        DocumentedKey::new(
             "host",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Address of the server.",
             "localhost",
         ),
-        Key::new(
+        DocumentedKey::new(
             "port",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Port of the server.",
             "'8125'",
         ),
     ],
 );
 
-static PROMETHEUS: Keys = Keys::new(
+static PROMETHEUS: MappingKeys = MappingKeys::new(
     "`prometheus`",
-    &[Key::new(
+    &[DocumentedKey::new(
         "endpoint",
-        Kind::Text,
-        Key::REQUIRED,
+        KeyShape::Text,
+        DocumentedKey::REQUIRED,
         "Path of the page.",
         "/metrics",
     )],
 );
 
-static STORES: Keys = Keys::new(
+static STORES: MappingKeys = MappingKeys::new(
     "`external_stores`",
-    &[Key::new(
+    &[DocumentedKey::new(
         "plan_store",
-        Kind::Map(&PLAN_STORE),
+        KeyShape::Map(&PLAN_STORE),
         "none",
         "Store of plan files.",
         "{type: s3}",
     )],
 );
 
-static PLAN_STORE: Keys = Keys::new(
+static PLAN_STORE: MappingKeys = MappingKeys::new(
     "`plan_store`",
     &[
-        Key::new(
+        DocumentedKey::new(
             "type",
-            Kind::Words(|| vec!["s3"]),
-            Key::REQUIRED,
+            KeyShape::Words(|| vec!["s3"]),
+            DocumentedKey::REQUIRED,
             "Kind of the store.",
             "s3",
         ),
-        Key::new(
+        DocumentedKey::new(
             "s3",
-            Kind::Map(&S3),
+            KeyShape::Map(&S3),
             "none",
             "Bucket of the store.",
             "{bucket: plans, region: eu-west-1}",
@@ -432,47 +438,47 @@ static PLAN_STORE: Keys = Keys::new(
     ],
 );
 
-static S3: Keys = Keys::new(
+static S3: MappingKeys = MappingKeys::new(
     "`s3`",
     &[
-        Key::new(
+        DocumentedKey::new(
             "bucket",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Name of the bucket.",
             "plans",
         ),
-        Key::new(
+        DocumentedKey::new(
             "region",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Region of the bucket.",
             "eu-west-1",
         ),
-        Key::new(
+        DocumentedKey::new(
             "prefix",
-            Kind::Text,
+            KeyShape::Text,
             "none",
             "Beginning of all keys.",
             "plans/",
         ),
-        Key::new(
+        DocumentedKey::new(
             "endpoint",
-            Kind::Text,
+            KeyShape::Text,
             "none",
             "Address of the service.",
             "https://s3.example.com",
         ),
-        Key::new(
+        DocumentedKey::new(
             "force_path_style",
-            Kind::Switch,
+            KeyShape::Switch,
             "`false`",
             "Put the bucket into the path of URLs.",
             "true",
         ),
-        Key::new(
+        DocumentedKey::new(
             "profile",
-            Kind::Text,
+            KeyShape::Text,
             "none",
             "Profile of the credentials.",
             "plans",

@@ -9,21 +9,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config_source::ConfigSource;
-use super::entry::{Entry, EntryHooks, Said, Workflows};
+use super::entry::{EntryHooks, EntrySettings, ReposEntry, Workflows};
 use super::environment::ProfileRules;
 use super::policy::{DecidedBy, Decider, LockPolicy};
 use super::project_rules::Decided;
-use crate::config::lock_block::LockWish;
+use crate::config::lock_block::LockTiming;
 use crate::config::overrides::{AllowedOverrides, OverrideKey};
 use crate::config::repo::{AutodiscoverMode, DirGlob, RepoConfig};
 use crate::config::workflow::Workflow;
-use crate::config::{BranchFilter, Hook, Permissions};
+use crate::config::{BranchFilter, Hook, RepoPermissions};
 use crate::model::{BranchName, LockMode, LockScope, ProjectKey, RepoPath, Requirement, RunKind};
 
 /// Rules of the administrator for one repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepoRules {
-    pub(super) permissions: Permissions,
+    pub(super) permissions: RepoPermissions,
     mode: Decided<LockMode>,
     scope: Decided<LockScope>,
     ttl: Decided<Option<Duration>>,
@@ -58,9 +58,9 @@ pub struct Autodiscover {
 impl RepoRules {
     pub(super) fn new(locking_is_off: bool, workflows: &Arc<Workflows>) -> Self {
         Self {
-            permissions: Permissions {
+            permissions: RepoPermissions {
                 workflows: Arc::clone(workflows),
-                ..Permissions::default()
+                ..RepoPermissions::default()
             },
             mode: Decided::default_of(LockMode::default()),
             scope: Decided::default_of(LockScope::default()),
@@ -83,7 +83,7 @@ impl RepoRules {
         }
     }
 
-    pub(super) fn add(&mut self, entry: &Entry, file: &Arc<str>) {
+    pub(super) fn add(&mut self, entry: &ReposEntry, file: &Arc<str>) {
         let (by, said) = (decider(entry, file), &entry.said);
         self.mode.set(said.locks.mode, &by);
         self.scope.set(said.locks.scope, &by);
@@ -108,7 +108,7 @@ impl RepoRules {
         self.add_places(said, &by);
     }
 
-    fn add_permissions(&mut self, said: &Said) {
+    fn add_permissions(&mut self, said: &EntrySettings) {
         if let Some(allowed) = &said.allowed_overrides {
             self.permissions.overrides.clone_from(allowed);
         }
@@ -120,7 +120,7 @@ impl RepoRules {
         }
     }
 
-    fn add_places(&mut self, said: &Said, by: &Decider) {
+    fn add_places(&mut self, said: &EntrySettings, by: &Decider) {
         replace(&mut self.branch, said.branch.as_ref(), by);
         replace(&mut self.config_file, said.config_file.as_ref(), by);
         replace(&mut self.config_source, said.config_source.as_ref(), by);
@@ -134,12 +134,12 @@ impl RepoRules {
         }
     }
 
-    pub(super) fn miss(&mut self, entry: &Entry, file: &Arc<str>) {
+    pub(super) fn miss(&mut self, entry: &ReposEntry, file: &Arc<str>) {
         self.near_misses.push(decider(entry, file));
     }
 
     /// Returns the permissions of the repository, for [`RepoConfig::parse`].
-    pub fn permissions(&self) -> &Permissions {
+    pub fn permissions(&self) -> &RepoPermissions {
         &self.permissions
     }
 
@@ -304,7 +304,7 @@ impl RepoRules {
 
     /// Returns true if the repository may set this. The reader of the file has refused a forbidden request already,
     /// unless the file was read with other rules.
-    fn hears(&self, wish: LockWish) -> bool {
+    fn hears(&self, wish: LockTiming) -> bool {
         self.allows(if wish.is_old_form {
             OverrideKey::RepoLocking
         } else {
@@ -334,7 +334,7 @@ fn replace<T: Clone>(rule: &mut Option<Decided<T>>, value: Option<&T>, by: &Deci
     }
 }
 
-fn decider(entry: &Entry, file: &Arc<str>) -> Decider {
+fn decider(entry: &ReposEntry, file: &Arc<str>) -> Decider {
     Decider::Server {
         file: Arc::clone(file),
         line: entry.line,

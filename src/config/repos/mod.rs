@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use super::access::TeamAuthz;
 use super::workflow::{FileVersion, read_workflows};
-use super::yaml::{self, ConfigErrors, Fields, Node, Reader, Remark, Syntax};
+use super::yaml::{self, Fields, FileReader, Syntax, YamlErrors, YamlNode, YamlNote};
 use crate::model::RepoId;
 
 pub use config_source::{ConfigSource, InvalidSource};
@@ -34,7 +34,7 @@ pub use merge::{Autodiscover, RepoRules};
 pub use policy::{DecidedBy, Decider, LockPolicy};
 pub use project_rules::{Decided, Demands, ProjectRules};
 
-use entry::{Defined, Entry, Workflows};
+use entry::{Defined, ReposEntry, Workflows};
 use id::Match;
 use keys::TEAM_AUTHZ;
 
@@ -43,7 +43,7 @@ use keys::TEAM_AUTHZ;
 pub struct ServerRepos {
     /// Name of the file without its folders, for messages that are not only for the administrator.
     file: Arc<str>,
-    entries: Vec<Entry>,
+    entries: Vec<ReposEntry>,
     /// Program that decides which actions are permitted.
     pub team_authz: Option<TeamAuthz>,
     /// Workflows that the administrator defines.
@@ -53,7 +53,7 @@ pub struct ServerRepos {
     locking_is_off: bool,
     warnings: Vec<(usize, String)>,
     /// Parts of the file that have no effect.
-    without_effect: Vec<Remark>,
+    without_effect: Vec<YamlNote>,
 }
 
 impl ServerRepos {
@@ -64,17 +64,17 @@ impl ServerRepos {
     pub const MAX_ENTRIES: usize = 1_000;
 
     /// Parses the file. `name` is its path, for the errors.
-    pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
+    pub fn parse(name: &str, text: &str) -> Result<Self, YamlErrors> {
         Self::parse_as(Syntax::Yaml, name, text)
     }
 
     /// Parses the same content as JSON.
-    pub fn parse_json(name: &str, text: &str) -> Result<Self, ConfigErrors> {
+    pub fn parse_json(name: &str, text: &str) -> Result<Self, YamlErrors> {
         Self::parse_as(Syntax::Json, name, text)
     }
 
-    fn parse_as(syntax: Syntax, name: &str, text: &str) -> Result<Self, ConfigErrors> {
-        let mut reader = Reader::default();
+    fn parse_as(syntax: Syntax, name: &str, text: &str) -> Result<Self, YamlErrors> {
+        let mut reader = FileReader::default();
         let repos = read(&mut reader, syntax, text);
         let file = name.rsplit('/').next().unwrap_or(name).into();
         if reader.problems.is_empty() {
@@ -86,7 +86,7 @@ impl ServerRepos {
                 ..repos
             })
         } else {
-            Err(ConfigErrors::new(name, text, reader.problems))
+            Err(YamlErrors::new(name, text, reader.problems))
         }
     }
 
@@ -144,12 +144,12 @@ impl ServerRepos {
     }
 
     /// Returns the name of the file, and its parts that are accepted without effect.
-    pub fn without_effect(&self) -> (&str, &[Remark]) {
+    pub fn without_effect(&self) -> (&str, &[YamlNote]) {
         (&self.file, &self.without_effect)
     }
 }
 
-fn read(reader: &mut Reader, syntax: Syntax, text: &str) -> ServerRepos {
+fn read(reader: &mut FileReader, syntax: Syntax, text: &str) -> ServerRepos {
     if text.len() > ServerRepos::MAX_BYTES {
         let what = format!("the file is larger than {} bytes", ServerRepos::MAX_BYTES);
         reader.problem_of_file(
@@ -169,7 +169,7 @@ fn read(reader: &mut Reader, syntax: Syntax, text: &str) -> ServerRepos {
     ServerRepos::default()
 }
 
-fn read_top(reader: &mut Reader, node: &Node) -> ServerRepos {
+fn read_top(reader: &mut FileReader, node: &YamlNode) -> ServerRepos {
     let Some(fields) = reader.fields(node, &TOP) else {
         return ServerRepos::default();
     };
@@ -191,7 +191,11 @@ fn read_top(reader: &mut Reader, node: &Node) -> ServerRepos {
     }
 }
 
-fn read_entries(reader: &mut Reader, defined: Defined<'_>, fields: &Fields<'_>) -> Vec<Entry> {
+fn read_entries(
+    reader: &mut FileReader,
+    defined: Defined<'_>,
+    fields: &Fields<'_>,
+) -> Vec<ReposEntry> {
     let nodes = reader.list(fields, "repos").unwrap_or_default();
     if nodes.len() > ServerRepos::MAX_ENTRIES {
         let what = format!(
@@ -211,7 +215,7 @@ fn read_entries(reader: &mut Reader, defined: Defined<'_>, fields: &Fields<'_>) 
         .collect()
 }
 
-fn read_team_authz(reader: &mut Reader, fields: &Fields<'_>) -> Option<TeamAuthz> {
+fn read_team_authz(reader: &mut FileReader, fields: &Fields<'_>) -> Option<TeamAuthz> {
     let node = fields.get("team_authz")?;
     let fields = reader.fields(node, &TEAM_AUTHZ)?;
     let args = reader

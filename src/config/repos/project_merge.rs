@@ -7,18 +7,18 @@ use super::merge::RepoRules;
 use super::policy::Decider;
 use super::project_rules::{Decided, Demands, ProjectRules};
 use crate::config::overrides::OverrideKey;
-use crate::config::repo::{ProjectConfig, RepoConfig, RequirementWish};
+use crate::config::repo::{ProjectConfig, RepoConfig, RequirementRequest};
 use crate::config::workflow::Workflow;
 use crate::model::{ProjectKey, Requirement, RunKind};
 
 /// The repository's file, and its entry for the project.
 #[derive(Clone, Copy)]
-struct Own<'a> {
+struct RepositoryConfig<'a> {
     config: &'a RepoConfig,
     entry: &'a ProjectConfig,
 }
 
-impl Own<'_> {
+impl RepositoryConfig<'_> {
     fn by(self, line: usize) -> Decider {
         Decider::Repo {
             file: self.config.file_name.clone(),
@@ -39,7 +39,7 @@ impl RepoRules {
     /// branch](RepoConfig::for_base), if it has one.
     pub fn project(&self, config: Option<&RepoConfig>, project: &ProjectKey) -> ProjectRules {
         let own = config.and_then(|config| {
-            Some(Own {
+            Some(RepositoryConfig {
                 config,
                 entry: config.entry_of(project)?,
             })
@@ -63,7 +63,7 @@ impl RepoRules {
 
     /// Returns the workflow that the project chooses, else the server's choice. A workflow of the repository
     /// overrides one of the server.
-    fn workflow_for(&self, own: Option<Own<'_>>) -> Decided<Arc<Workflow>> {
+    fn workflow_for(&self, own: Option<RepositoryConfig<'_>>) -> Decided<Arc<Workflow>> {
         let chosen = own.and_then(|own| {
             let wish = own
                 .entry
@@ -96,12 +96,12 @@ impl RepoRules {
         defined.or_else(|| (name == Workflow::DEFAULT).then(Workflow::builtin))
     }
 
-    fn plan_demands(&self, own: Option<Own<'_>>) -> Demands {
+    fn plan_demands(&self, own: Option<RepositoryConfig<'_>>) -> Demands {
         let wish = own.and_then(|own| Some((own, own.entry.plan_requirements.as_ref()?)));
         self.demands(&self.plan_requirements, wish, OverrideKey::PlanRequirements)
     }
 
-    fn apply_demands(&self, own: Option<Own<'_>>) -> Demands {
+    fn apply_demands(&self, own: Option<RepositoryConfig<'_>>) -> Demands {
         let wish = own.and_then(|own| Some((own, own.entry.apply_requirements.as_ref()?)));
         self.demands(
             &self.apply_requirements,
@@ -110,7 +110,7 @@ impl RepoRules {
         )
     }
 
-    fn import_demands(&self, own: Option<Own<'_>>) -> Demands {
+    fn import_demands(&self, own: Option<RepositoryConfig<'_>>) -> Demands {
         let wish = own.and_then(|own| Some((own, own.entry.import_requirements.as_ref()?)));
         self.demands(
             &self.import_requirements,
@@ -124,7 +124,7 @@ impl RepoRules {
     fn demands(
         &self,
         server: &Decided<Vec<Requirement>>,
-        wish: Option<(Own<'_>, &RequirementWish)>,
+        wish: Option<(RepositoryConfig<'_>, &RequirementRequest)>,
         key: OverrideKey,
     ) -> Demands {
         let wish = wish.filter(|_| self.allows(key));

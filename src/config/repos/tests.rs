@@ -7,10 +7,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::repo::{AllowedOverrides, OverrideKey, RepoConfig};
-use crate::config::yaml::Kind;
+use crate::config::yaml::KeyShape;
 use crate::model::{LockMode, LockScope, ProjectKey};
 
-fn parse(text: &str) -> Result<ServerRepos, ConfigErrors> {
+fn parse(text: &str) -> Result<ServerRepos, YamlErrors> {
     ServerRepos::parse("/etc/lockkeeper/repos.yaml", text)
 }
 
@@ -611,12 +611,12 @@ fn what_is_for_later_is_refused_by_name() {
         (&ENTRY, "repos:\n  - id: /.*/\n    "),
     ] {
         for key in keys.list {
-            let value = if matches!(key.kind, Kind::NotYetTrue) {
+            let value = if matches!(key.kind, KeyShape::NotYetTrue) {
                 "true"
             } else {
                 "{}"
             };
-            if !matches!(key.kind, Kind::NotYetTrue | Kind::NotYet(_)) {
+            if !matches!(key.kind, KeyShape::NotYetTrue | KeyShape::NotYet(_)) {
                 continue;
             }
             let error = parse(&format!("{text}{}: {value}\n", key.name)).expect_err(key.name);

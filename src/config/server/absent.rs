@@ -1,11 +1,11 @@
 //! Flags of Atlantis that this version does not have (reference 10.1 to 10.3). The server recognises them, so that
 //! nobody relies on a setting without effect.
 
-use super::setting::{Kind, PREFIXES, variable};
+use super::setting::{PREFIXES, ValueKind, variable};
 
 /// The reason why a flag of Atlantis is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum AbsentReason {
     /// Refused until a later version supports the flag.
     NotYet,
     /// Refused, because another setting or component does the same.
@@ -18,50 +18,50 @@ pub enum Reason {
 
 /// One flag of Atlantis that this version does not have.
 #[derive(Clone, Copy, Debug)]
-pub struct Absent {
+pub struct UnsupportedFlag {
     /// Name of the flag, without dashes.
     pub flag: &'static str,
     /// Kind of value. The server checks the value, although it does not use it.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Values that request the behaviour that is in effect anyway, mostly the default of Atlantis. The server accepts
     /// them.
     pub harmless: &'static [&'static str],
     /// The reason why the flag is missing.
-    pub reason: Reason,
+    pub reason: AbsentReason,
     /// Warning for a switch that cannot be switched off: the alternative for people who try. `None`: switching it off
     /// requests nothing that differs from the current behaviour.
     pub off: Option<&'static str>,
 }
 
-impl Absent {
+impl UnsupportedFlag {
     const fn value(flag: &'static str, harmless: &'static [&'static str]) -> Self {
         Self {
             flag,
-            kind: Kind::Text,
+            kind: ValueKind::Text,
             harmless,
-            reason: Reason::NotYet,
+            reason: AbsentReason::NotYet,
             off: None,
         }
     }
 
     const fn switch(flag: &'static str) -> Self {
         Self {
-            kind: Kind::Switch,
+            kind: ValueKind::Switch,
             ..Self::value(flag, &["false"])
         }
     }
 
-    const fn taking(mut self, kind: Kind) -> Self {
+    const fn taking(mut self, kind: ValueKind) -> Self {
         self.kind = kind;
         self
     }
 
     /// Returns true if the bare flag means `true`.
     pub const fn is_switch(&self) -> bool {
-        matches!(self.kind, Kind::Switch)
+        matches!(self.kind, ValueKind::Switch)
     }
 
-    const fn because(mut self, reason: Reason) -> Self {
+    const fn because(mut self, reason: AbsentReason) -> Self {
         self.reason = reason;
         self
     }
@@ -78,119 +78,121 @@ impl Absent {
 }
 
 /// Kind for any whole number.
-const COUNT: Kind = Kind::Number(0, u64::MAX);
-const POSTGRES: Reason =
-    Reason::Instead("servers share work through a PostgreSQL database: use --database-url");
-const MIRROR: Reason =
-    Reason::Always("every repository is fetched once into a mirror that all checkouts share");
-const PARALLEL: Reason =
-    Reason::Always("projects run in parallel, at most --parallel-pool-size of them on this server");
+const COUNT: ValueKind = ValueKind::Number(0, u64::MAX);
+const POSTGRES: AbsentReason =
+    AbsentReason::Instead("servers share work through a PostgreSQL database: use --database-url");
+const MIRROR: AbsentReason =
+    AbsentReason::Always("every repository is fetched once into a mirror that all checkouts share");
+const PARALLEL: AbsentReason = AbsentReason::Always(
+    "projects run in parallel, at most --parallel-pool-size of them on this server",
+);
 const PLANS_ONE_BY_ONE: &str = "write `parallel_plan: false` into the atlantis.yaml of a repository to plan its \
                                 projects one at a time";
 const APPLIES_ONE_BY_ONE: &str = "write `parallel_apply: false` into the atlantis.yaml of a repository to apply its \
                                   projects one at a time";
-const OWN_STATUS: Reason =
-    Reason::Always("a status that Lockkeeper itself must set never prevents an apply");
+const OWN_STATUS: AbsentReason =
+    AbsentReason::Always("a status that Lockkeeper itself must set never prevents an apply");
 const OTHER_GATES: &str =
     "set the requirements for an apply with `apply_requirements` in the file of --repo-config";
-const SAME_ORIGIN: Reason =
-    Reason::Always("output is streamed without websockets, and only to pages of this server");
+const SAME_ORIGIN: AbsentReason =
+    AbsentReason::Always("output is streamed without websockets, and only to pages of this server");
 const OTHER_SITES: &str = "other sites can link to the page of a run";
 
-const COSMETIC: Reason = Reason::WithoutEffect("it only changes how comments look");
-const OTHER_FORGE: Reason =
-    Reason::WithoutEffect("it is only for forges that this version does not support");
+const COSMETIC: AbsentReason = AbsentReason::WithoutEffect("it only changes how comments look");
+const OTHER_FORGE: AbsentReason =
+    AbsentReason::WithoutEffect("it is only for forges that this version does not support");
 
 /// All flags of Atlantis that this version does not have.
-pub static ABSENT: &[Absent] = &[
-    Absent::value("api-secret", &[]).taking(Kind::Secret),
-    Absent::value("azuredevops-hostname", &["dev.azure.com"]),
-    Absent::value("azuredevops-token", &[]).taking(Kind::Secret),
-    Absent::value("azuredevops-user", &[]),
-    Absent::value("azuredevops-webhook-password", &[]).taking(Kind::Secret),
-    Absent::value("azuredevops-webhook-user", &[]),
-    Absent::value("bitbucket-api-user", &[]),
-    Absent::value("bitbucket-base-url", &["https://api.bitbucket.org"]),
-    Absent::value("bitbucket-token", &[]).taking(Kind::Secret),
-    Absent::value("bitbucket-user", &[]),
-    Absent::value("bitbucket-webhook-secret", &[]).taking(Kind::Secret),
-    Absent::value("checkout-depth", &["0"])
+pub static ABSENT: &[UnsupportedFlag] = &[
+    UnsupportedFlag::value("api-secret", &[]).taking(ValueKind::Secret),
+    UnsupportedFlag::value("azuredevops-hostname", &["dev.azure.com"]),
+    UnsupportedFlag::value("azuredevops-token", &[]).taking(ValueKind::Secret),
+    UnsupportedFlag::value("azuredevops-user", &[]),
+    UnsupportedFlag::value("azuredevops-webhook-password", &[]).taking(ValueKind::Secret),
+    UnsupportedFlag::value("azuredevops-webhook-user", &[]),
+    UnsupportedFlag::value("bitbucket-api-user", &[]),
+    UnsupportedFlag::value("bitbucket-base-url", &["https://api.bitbucket.org"]),
+    UnsupportedFlag::value("bitbucket-token", &[]).taking(ValueKind::Secret),
+    UnsupportedFlag::value("bitbucket-user", &[]),
+    UnsupportedFlag::value("bitbucket-webhook-secret", &[]).taking(ValueKind::Secret),
+    UnsupportedFlag::value("checkout-depth", &["0"])
         .taking(COUNT)
         .because(MIRROR),
-    Absent::value("gh-org", &[])
-        .because(Reason::WithoutEffect("Lockkeeper does not create an App")),
-    Absent::value("gitea-base-url", &["https://gitea.com"]),
-    Absent::value("gitea-page-size", &["30"])
+    UnsupportedFlag::value("gh-org", &[]).because(AbsentReason::WithoutEffect(
+        "Lockkeeper does not create an App",
+    )),
+    UnsupportedFlag::value("gitea-base-url", &["https://gitea.com"]),
+    UnsupportedFlag::value("gitea-page-size", &["30"])
         .taking(COUNT)
         .because(OTHER_FORGE),
-    Absent::value("gitea-token", &[]).taking(Kind::Secret),
-    Absent::value("gitea-user", &[]),
-    Absent::value("gitea-webhook-secret", &[]).taking(Kind::Secret),
-    Absent::value("gitlab-group-allowlist", &[]).taking(Kind::List),
-    Absent::value("gitlab-hostname", &["gitlab.com"]),
-    Absent::value("gitlab-token", &[]).taking(Kind::Secret),
-    Absent::value("gitlab-user", &[]),
-    Absent::value("gitlab-webhook-secret", &[]).taking(Kind::Secret),
-    Absent::value("language", &["en"]).because(COSMETIC),
-    Absent::value("language-config-file", &[])
-        .taking(Kind::Path)
+    UnsupportedFlag::value("gitea-token", &[]).taking(ValueKind::Secret),
+    UnsupportedFlag::value("gitea-user", &[]),
+    UnsupportedFlag::value("gitea-webhook-secret", &[]).taking(ValueKind::Secret),
+    UnsupportedFlag::value("gitlab-group-allowlist", &[]).taking(ValueKind::List),
+    UnsupportedFlag::value("gitlab-hostname", &["gitlab.com"]),
+    UnsupportedFlag::value("gitlab-token", &[]).taking(ValueKind::Secret),
+    UnsupportedFlag::value("gitlab-user", &[]),
+    UnsupportedFlag::value("gitlab-webhook-secret", &[]).taking(ValueKind::Secret),
+    UnsupportedFlag::value("language", &["en"]).because(COSMETIC),
+    UnsupportedFlag::value("language-config-file", &[])
+        .taking(ValueKind::Path)
         .because(COSMETIC),
-    Absent::value("locking-db-type", &["boltdb"])
-        .taking(Kind::Choice(&["boltdb", "redis"]))
+    UnsupportedFlag::value("locking-db-type", &["boltdb"])
+        .taking(ValueKind::Choice(&["boltdb", "redis"]))
         .because(POSTGRES),
-    Absent::value(
+    UnsupportedFlag::value(
         "markdown-template-overrides-dir",
         &["~/.markdown_templates"],
     )
-    .taking(Kind::Path)
+    .taking(ValueKind::Path)
     .because(COSMETIC),
-    Absent::value("redis-cluster-addresses", &[])
-        .taking(Kind::List)
+    UnsupportedFlag::value("redis-cluster-addresses", &[])
+        .taking(ValueKind::List)
         .because(POSTGRES),
-    Absent::value("redis-db", &["0"])
+    UnsupportedFlag::value("redis-db", &["0"])
         .taking(COUNT)
         .because(POSTGRES),
-    Absent::value("redis-host", &[]).because(POSTGRES),
-    Absent::value("redis-password", &[])
-        .taking(Kind::Secret)
+    UnsupportedFlag::value("redis-host", &[]).because(POSTGRES),
+    UnsupportedFlag::value("redis-password", &[])
+        .taking(ValueKind::Secret)
         .because(POSTGRES),
-    Absent::value("redis-port", &["0", "6379"])
-        .taking(Kind::Number(0, 65_535))
+    UnsupportedFlag::value("redis-port", &["0", "6379"])
+        .taking(ValueKind::Number(0, 65_535))
         .because(POSTGRES),
-    Absent::value("redis-username", &[]).because(POSTGRES),
-    Absent::value("slack-token", &[]).taking(Kind::Secret),
-    Absent::value("stats-namespace", &["atlantis"]).because(Reason::WithoutEffect(
+    UnsupportedFlag::value("redis-username", &[]).because(POSTGRES),
+    UnsupportedFlag::value("slack-token", &[]).taking(ValueKind::Secret),
+    UnsupportedFlag::value("stats-namespace", &["atlantis"]).because(AbsentReason::WithoutEffect(
         "the names of all metrics on `/metrics` begin with `lockkeeper_`",
     )),
-    Absent::value("tfe-hostname", &["app.terraform.io"]),
-    Absent::value("tfe-token", &[]).taking(Kind::Secret),
-    Absent::value("webhook-http-headers", &[]).taking(Kind::Secret),
-    Absent::switch("disable-global-apply-lock"),
-    Absent::switch("discard-approval-on-plan"),
-    Absent::switch("enable-drift-detection"),
-    Absent::switch("enable-drift-remediation"),
-    Absent::switch("enable-external-stores"),
-    Absent::switch("enable-policy-checks"),
-    Absent::switch("enable-profiling-api")
-        .because(Reason::WithoutEffect("this API does not exist")),
-    Absent::switch("gh-allow-mergeable-bypass-apply")
+    UnsupportedFlag::value("tfe-hostname", &["app.terraform.io"]),
+    UnsupportedFlag::value("tfe-token", &[]).taking(ValueKind::Secret),
+    UnsupportedFlag::value("webhook-http-headers", &[]).taking(ValueKind::Secret),
+    UnsupportedFlag::switch("disable-global-apply-lock"),
+    UnsupportedFlag::switch("discard-approval-on-plan"),
+    UnsupportedFlag::switch("enable-drift-detection"),
+    UnsupportedFlag::switch("enable-drift-remediation"),
+    UnsupportedFlag::switch("enable-external-stores"),
+    UnsupportedFlag::switch("enable-policy-checks"),
+    UnsupportedFlag::switch("enable-profiling-api")
+        .because(AbsentReason::WithoutEffect("this API does not exist")),
+    UnsupportedFlag::switch("gh-allow-mergeable-bypass-apply")
         .because(OWN_STATUS)
         .warning_if_off(OTHER_GATES),
-    Absent::switch("gitlab-status-retry-enabled").because(OTHER_FORGE),
-    Absent::switch("hide-prev-plan-comments").because(COSMETIC),
-    Absent::switch("parallel-apply")
+    UnsupportedFlag::switch("gitlab-status-retry-enabled").because(OTHER_FORGE),
+    UnsupportedFlag::switch("hide-prev-plan-comments").because(COSMETIC),
+    UnsupportedFlag::switch("parallel-apply")
         .because(PARALLEL)
         .warning_if_off(APPLIES_ONE_BY_ONE),
-    Absent::switch("parallel-plan")
+    UnsupportedFlag::switch("parallel-plan")
         .because(PARALLEL)
         .warning_if_off(PLANS_ONE_BY_ONE),
-    Absent::switch("pending-apply-status").because(OTHER_FORGE),
-    Absent::switch("quiet-policy-checks").because(COSMETIC),
-    Absent::switch("redis-insecure-skip-verify").because(POSTGRES),
-    Absent::switch("redis-tls-enabled").because(POSTGRES),
-    Absent::switch("skip-clone-no-changes").because(MIRROR),
-    Absent::switch("tfe-local-execution-mode"),
-    Absent::switch("websocket-check-origin")
+    UnsupportedFlag::switch("pending-apply-status").because(OTHER_FORGE),
+    UnsupportedFlag::switch("quiet-policy-checks").because(COSMETIC),
+    UnsupportedFlag::switch("redis-insecure-skip-verify").because(POSTGRES),
+    UnsupportedFlag::switch("redis-tls-enabled").because(POSTGRES),
+    UnsupportedFlag::switch("skip-clone-no-changes").because(MIRROR),
+    UnsupportedFlag::switch("tfe-local-execution-mode"),
+    UnsupportedFlag::switch("websocket-check-origin")
         .because(SAME_ORIGIN)
         .warning_if_off(OTHER_SITES),
 ];
@@ -209,7 +211,7 @@ mod tests {
     fn whoever_switches_off_what_is_always_done_is_told_unless_there_is_a_reason() {
         let is_excused = |flag: &str| OFF_IS_SO.iter().any(|(excused, _)| *excused == flag);
         for absent in ABSENT {
-            let is_always = matches!(absent.reason, Reason::Always(_));
+            let is_always = matches!(absent.reason, AbsentReason::Always(_));
             assert_eq!(
                 absent.off.is_some(),
                 absent.is_switch() && is_always && !is_excused(absent.flag),

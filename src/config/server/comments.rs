@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use super::problems::{Problem, Warning};
-use super::reader::{Read, Reader};
+use super::problems::{StartupProblem, StartupWarning};
+use super::reader::{ReadResult, SettingReader};
 use crate::command::AddedArg;
 use crate::model::CommandKind;
 
@@ -70,7 +70,7 @@ pub struct LookConfig {
 }
 
 impl LookConfig {
-    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let disable_apply_all = reader.switch("disable-apply-all");
         let disable_folding = reader.switch("disable-markdown-folding");
         let hide_unchanged = reader.switch("hide-unchanged-plan-comments");
@@ -104,7 +104,7 @@ pub struct SilenceConfig {
 }
 
 impl CommentConfig {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let executable_names = read_names(reader);
         let status_name = read_status_name(reader);
         let ignored_status_names = reader.list("ignore-vcs-status-names");
@@ -139,7 +139,7 @@ impl CommentConfig {
 }
 
 impl SilenceConfig {
-    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let allowlist_errors = reader.switch("silence-allowlist-errors");
         let fork_errors = reader.switch("silence-fork-pr-errors");
         let no_projects = reader.switch("silence-no-projects");
@@ -160,7 +160,7 @@ const REACTIONS: [&str; 8] = [
     "eyes", "+1", "-1", "laugh", "confused", "heart", "hooray", "rocket",
 ];
 
-fn read_reaction(reader: &mut Reader<'_>) -> Read<Option<String>> {
+fn read_reaction(reader: &mut SettingReader<'_>) -> ReadResult<Option<String>> {
     let Some(name) = reader.text("emoji-reaction") else {
         return Ok(None);
     };
@@ -179,14 +179,14 @@ fn read_reaction(reader: &mut Reader<'_>) -> Read<Option<String>> {
     )
 }
 
-fn read_added_args(reader: &mut Reader<'_>) -> Read<Vec<AddedArg>> {
+fn read_added_args(reader: &mut SettingReader<'_>) -> ReadResult<Vec<AddedArg>> {
     let mut added = Vec::new();
     let mut result = Ok(());
     for entry in reader.list("allow-extra-args") {
         match entry.parse::<AddedArg>() {
             Ok(arg) => added.push(arg),
             Err(error) => {
-                result = Err(reader.record(Problem::with(
+                result = Err(reader.record(StartupProblem::with(
                     "allow-extra-args",
                     error.to_string(),
                     error.fix(),
@@ -197,7 +197,7 @@ fn read_added_args(reader: &mut Reader<'_>) -> Read<Vec<AddedArg>> {
     result.map(|()| added)
 }
 
-fn read_names(reader: &mut Reader<'_>) -> Read<Vec<String>> {
+fn read_names(reader: &mut SettingReader<'_>) -> ReadResult<Vec<String>> {
     let names = reader.list("executable-name");
     let is_odd = |name: &&String| name.starts_with('-') || !name.chars().all(is_word_character);
     match names.iter().find(is_odd) {
@@ -219,7 +219,7 @@ fn is_word_character(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
-fn read_status_name(reader: &mut Reader<'_>) -> Read<String> {
+fn read_status_name(reader: &mut SettingReader<'_>) -> ReadResult<String> {
     let name = reader
         .text("vcs-status-name")
         .expect("the name has a default");
@@ -233,14 +233,14 @@ fn read_status_name(reader: &mut Reader<'_>) -> Read<String> {
     Ok(name)
 }
 
-fn read_allowed(reader: &mut Reader<'_>) -> Read<BTreeSet<CommandKind>> {
+fn read_allowed(reader: &mut SettingReader<'_>) -> ReadResult<BTreeSet<CommandKind>> {
     let mut allowed = BTreeSet::new();
     let mut result = Ok(());
     for name in reader.list("allow-commands") {
         match (name.as_str(), COMMANDS.iter().find(|kind| is_called(**kind, &name))) {
             ("all", _) => allowed.extend(COMMANDS),
             (_, Some(kind)) => drop(allowed.insert(*kind)),
-            (to_come, None) if COMMANDS_TO_COME.contains(&to_come) => reader.warn(Warning::with(
+            (to_come, None) if COMMANDS_TO_COME.contains(&to_come) => reader.warn(StartupWarning::with(
                 "allow-commands",
                 format!("`{to_come}` is not available in this version yet; the reply to such a comment says so"),
             )),
@@ -255,9 +255,9 @@ fn is_called(kind: CommandKind, name: &str) -> bool {
     kind.classic_name() == name || kind.as_str() == name
 }
 
-fn unknown_command(name: &str) -> Problem {
+fn unknown_command(name: &str) -> StartupProblem {
     let names = COMMANDS.map(CommandKind::classic_name).join(", ");
-    Problem::with(
+    StartupProblem::with(
         "allow-commands",
         format!("the command `{name}` does not exist"),
         format!("choose from {names}, or `all`"),

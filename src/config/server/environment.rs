@@ -2,8 +2,8 @@
 //! the variables that runs get. All others stay with the server.
 
 use super::allowlist::wildcard_matches;
-use super::problems::Problem;
-use super::reader::{Read, Reader};
+use super::problems::StartupProblem;
+use super::reader::{ReadResult, SettingReader};
 use crate::config::variables::is_of_server;
 
 /// Variables that every run gets: those that programs need to work at all, and the credentials of common providers.
@@ -101,7 +101,7 @@ impl PassEnvironment {
         }
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let mut names = |flag| {
             let names = reader.list(flag);
             let mut result = Ok(());
@@ -118,8 +118,8 @@ impl PassEnvironment {
     }
 }
 
-fn problem_with(flag: &'static str, name: &str) -> Option<Problem> {
-    let refused = |what: String, fix| Some(Problem::with(flag, what, fix));
+fn problem_with(flag: &'static str, name: &str) -> Option<StartupProblem> {
+    let refused = |what: String, fix| Some(StartupProblem::with(flag, what, fix));
     if is_of_server(name) {
         let what =
             format!("`{name}` would pass the server's own secrets to code from pull requests");

@@ -3,37 +3,37 @@
 
 use std::collections::BTreeMap;
 
-use super::absent::{ABSENT, Absent};
-use super::problems::{Problem, Warning};
-use super::setting::{Kind, Setting};
+use super::absent::{ABSENT, UnsupportedFlag};
+use super::problems::{StartupProblem, StartupWarning};
+use super::setting::{Setting, ValueKind};
 use super::strangers::nearest_flag;
 use super::table::SETTINGS;
-use crate::config::yaml::{self, Located, Node, Place, Value, shown};
+use crate::config::yaml::{self, FilePosition, Located, YamlNode, YamlValue, shown};
 
 /// Content of a settings file.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SettingsFile {
     path: String,
-    entries: BTreeMap<&'static str, Entry>,
+    entries: BTreeMap<&'static str, FileSetting>,
     readable_by_all: bool,
 }
 
 /// Value of one setting, and its place in the file.
 #[derive(Clone, PartialEq, Eq)]
-struct Entry {
+struct FileSetting {
     text: String,
-    place: Place,
+    place: FilePosition,
     /// The line and the underlined part. Empty if it could show a secret.
     excerpt: Vec<String>,
 }
 
 /// The setting or missing flag that a key names.
-enum Known {
+enum KnownKey {
     Setting(&'static Setting),
-    Absent(&'static Absent),
+    Absent(&'static UnsupportedFlag),
 }
 
-impl Known {
+impl KnownKey {
     fn find(name: &str) -> Option<Self> {
         let is_it = |setting: &&Setting| setting.flag == name || setting.aliases.contains(&name);
         let setting = SETTINGS.iter().find(is_it).map(Self::Setting);
@@ -52,7 +52,7 @@ impl Known {
         }
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ValueKind {
         match self {
             Self::Setting(setting) => setting.kind,
             Self::Absent(absent) => absent.kind,
@@ -66,7 +66,7 @@ impl SettingsFile {
 
     /// Parses the file. Returns its problems together with the settings that could be read, so that they appear in
     /// one list with the problems of the flags.
-    pub fn parse(path: &str, text: &str) -> (Self, Vec<Problem>) {
+    pub fn parse(path: &str, text: &str) -> (Self, Vec<StartupProblem>) {
         let mut file = Self {
             path: path.to_owned(),
             ..Self::default()
@@ -74,13 +74,17 @@ impl SettingsFile {
         let mut problems = Vec::new();
         if text.len() > Self::MAX_BYTES {
             let what = format!("the file is larger than {} bytes", Self::MAX_BYTES);
-            problems.push(Problem::about(path, what, "write one line per setting"));
+            problems.push(StartupProblem::about(
+                path,
+                what,
+                "write one line per setting",
+            ));
             return (file, problems);
         }
         match yaml::read(text) {
             Ok(None) => {}
-            Ok(Some(Node { value: Value::Map(entries), .. })) => {
-                let problem = |(key, node): &(Located, Node)| file.take(text, key, node).err();
+            Ok(Some(YamlNode { value: YamlValue::Map(entries), .. })) => {
+                let problem = |(key, node): &(Located, YamlNode)| file.take(text, key, node).err();
                 problems.extend(entries.iter().filter_map(problem));
             }
             Ok(Some(node)) => problems.push(file.wrong_at(
@@ -89,8 +93,8 @@ impl SettingsFile {
                 "write `flag: value` lines, such as `port: 4141`",
             )),
             // Messages of the YAML reader can repeat text of the file, so they are not shown.
-            Err(yaml::Problem { place, .. }) => problems.push(file.wrong_at(
-                place.unwrap_or(Place::START),
+            Err(yaml::YamlProblem { place, .. }) => problems.push(file.wrong_at(
+                place.unwrap_or(FilePosition::START),
                 "this is not valid YAML, or a key is given twice",
                 "check this place and the line before it; put texts with special characters in quotes",
             )),
@@ -125,22 +129,22 @@ impl SettingsFile {
     }
 
     /// Returns a warning if every account of the machine can read secrets in the file.
-    pub(super) fn warning(&self) -> Option<Warning> {
+    pub(super) fn warning(&self) -> Option<StartupWarning> {
         let is_secret =
-            |flag: &&&str| Known::find(flag).is_some_and(|known| known.kind().is_secret());
+            |flag: &&&str| KnownKey::find(flag).is_some_and(|known| known.kind().is_secret());
         let first = self
             .entries
             .keys()
             .find(is_secret)
             .filter(|_| self.readable_by_all)?;
         let sentence = "every user of this machine can read it; remove that right with: chmod o-r";
-        Some(Warning::about(format!(
+        Some(StartupWarning::about(format!(
             "{} contains secrets (`{first}`), and {sentence} {}",
             self.path, self.path
         )))
     }
 
-    fn take(&mut self, source: &str, key: &Located, node: &Node) -> Result<(), Problem> {
+    fn take(&mut self, source: &str, key: &Located, node: &YamlNode) -> Result<(), StartupProblem> {
         let known = self.known(key)?;
         let text = value_text(known.kind(), node).map_err(|expected| {
             let what = format!("`{}` must be {expected}", known.flag());
@@ -151,7 +155,7 @@ impl SettingsFile {
         } else {
             yaml::excerpt(source, node.place)
         };
-        let entry = Entry {
+        let entry = FileSetting {
             text,
             place: node.place,
             excerpt,
@@ -166,9 +170,9 @@ impl SettingsFile {
         }
     }
 
-    fn known(&self, key: &Located) -> Result<Known, Problem> {
+    fn known(&self, key: &Located) -> Result<KnownKey, StartupProblem> {
         let name = key.text.as_str();
-        match (name, Known::find(name)) {
+        match (name, KnownKey::find(name)) {
             ("config", _) => Err(self.wrong_at(key.place, "`config` cannot be set in the file that it names", "remove it")),
             ("webhooks", _) => Err(self.wrong_at(
                 key.place,
@@ -186,21 +190,21 @@ impl SettingsFile {
         }
     }
 
-    fn position(&self, Place { line, column, .. }: Place) -> String {
+    fn position(&self, FilePosition { line, column, .. }: FilePosition) -> String {
         format!("{}:{line}:{column}", self.path)
     }
 
-    fn wrong_at(&self, place: Place, what: &str, fix: &str) -> Problem {
-        Problem::about(self.position(place), what, fix)
+    fn wrong_at(&self, place: FilePosition, what: &str, fix: &str) -> StartupProblem {
+        StartupProblem::about(self.position(place), what, fix)
     }
 }
 
 /// Returns the value in the syntax of a flag, or a description of the expected value.
-fn value_text(kind: Kind, node: &Node) -> Result<String, &'static str> {
+fn value_text(kind: ValueKind, node: &YamlNode) -> Result<String, &'static str> {
     match (&node.value, separator(kind)) {
-        (Value::Null, _) => Ok(String::new()),
-        (Value::Scalar(_, text), _) => Ok(text.clone()),
-        (Value::List(items), Some(separator)) => {
+        (YamlValue::Null, _) => Ok(String::new()),
+        (YamlValue::Scalar(_, text), _) => Ok(text.clone()),
+        (YamlValue::List(items), Some(separator)) => {
             let texts: Option<Vec<&str>> = items.iter().map(scalar).collect();
             texts
                 .map(|texts| texts.join(separator))
@@ -208,40 +212,40 @@ fn value_text(kind: Kind, node: &Node) -> Result<String, &'static str> {
         }
         (_, Some(_)) => Err("a text, or a list of texts"),
         (_, None) => Err(match kind {
-            Kind::Switch => "`true` or `false`",
-            Kind::Number(..) => "a number",
-            Kind::Text
-            | Kind::Secret
-            | Kind::Secrets
-            | Kind::List
-            | Kind::Duration
-            | Kind::Size
-            | Kind::Path
-            | Kind::Choice(_) => "a text",
+            ValueKind::Switch => "`true` or `false`",
+            ValueKind::Number(..) => "a number",
+            ValueKind::Text
+            | ValueKind::Secret
+            | ValueKind::Secrets
+            | ValueKind::List
+            | ValueKind::Duration
+            | ValueKind::Size
+            | ValueKind::Path
+            | ValueKind::Choice(_) => "a text",
         }),
     }
 }
 
-fn scalar(node: &Node) -> Option<&str> {
+fn scalar(node: &YamlNode) -> Option<&str> {
     match &node.value {
-        Value::Scalar(_, text) => Some(text),
-        Value::Null | Value::List(_) | Value::Map(_) => None,
+        YamlValue::Scalar(_, text) => Some(text),
+        YamlValue::Null | YamlValue::List(_) | YamlValue::Map(_) => None,
     }
 }
 
 /// Returns the separator between several values of one setting.
-fn separator(kind: Kind) -> Option<&'static str> {
+fn separator(kind: ValueKind) -> Option<&'static str> {
     match kind {
-        Kind::List => Some(","),
-        Kind::Secrets => Some("\n"),
-        Kind::Text
-        | Kind::Secret
-        | Kind::Switch
-        | Kind::Number(..)
-        | Kind::Duration
-        | Kind::Size
-        | Kind::Path
-        | Kind::Choice(_) => None,
+        ValueKind::List => Some(","),
+        ValueKind::Secrets => Some("\n"),
+        ValueKind::Text
+        | ValueKind::Secret
+        | ValueKind::Switch
+        | ValueKind::Number(..)
+        | ValueKind::Duration
+        | ValueKind::Size
+        | ValueKind::Path
+        | ValueKind::Choice(_) => None,
     }
 }
 

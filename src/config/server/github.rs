@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::problems::{ConfigErrors, Problem, Warning};
+use super::problems::{StartupProblem, StartupProblems, StartupWarning};
 use super::raw::RawSettings;
-use super::reader::{Read, Reader, Recorded};
+use super::reader::{ProblemRecorded, ReadResult, SettingReader};
 use crate::model::{ForgeHosts, HostName};
 use crate::secret::Secret;
 
@@ -58,10 +58,10 @@ pub struct GithubConfig {
 }
 
 /// Returns the hosts that are forges with these settings, for commands that need no other setting of the server.
-pub fn forge_hosts(raw: &RawSettings) -> Result<ForgeHosts, ConfigErrors> {
-    let mut reader = Reader::new(raw, Vec::new());
+pub fn forge_hosts(raw: &RawSettings) -> Result<ForgeHosts, StartupProblems> {
+    let mut reader = SettingReader::new(raw, Vec::new());
     let host = read_host(&mut reader);
-    match (host, ConfigErrors::of(reader.finish().0)) {
+    match (host, StartupProblems::of(reader.finish().0)) {
         (Ok(host), None) => Ok(ForgeHosts::with([host])),
         (_, Some(errors)) => Err(errors),
         (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),
@@ -69,7 +69,7 @@ pub fn forge_hosts(raw: &RawSettings) -> Result<ForgeHosts, ConfigErrors> {
 }
 
 impl GithubConfig {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let host = read_host(reader);
         let api_url = read_api_url(reader);
         let auth = read_auth(reader);
@@ -85,7 +85,7 @@ impl GithubConfig {
     }
 }
 
-fn read_host(reader: &mut Reader<'_>) -> Read<HostName> {
+fn read_host(reader: &mut SettingReader<'_>) -> ReadResult<HostName> {
     let host = reader.parsed(
         "gh-hostname",
         parse_host,
@@ -98,7 +98,7 @@ fn parse_host(text: &str) -> Result<HostName, String> {
     HostName::new(text).map_err(|_| format!("`{text}` is not a valid host name"))
 }
 
-fn read_api_url(reader: &mut Reader<'_>) -> Read<Option<Url>> {
+fn read_api_url(reader: &mut SettingReader<'_>) -> ReadResult<Option<Url>> {
     let fix = "write a URL such as `https://github.example.com/api/v3`";
     let url = reader.parsed("gh-api-url", web_url, fix)?;
     if let Some(url) = url
@@ -106,7 +106,7 @@ fn read_api_url(reader: &mut Reader<'_>) -> Read<Option<Url>> {
         .filter(|url| url.scheme() == "http" && !is_loopback(url))
     {
         let host = url.host_str().unwrap_or_default();
-        reader.warn(Warning::with(
+        reader.warn(StartupWarning::with(
             "gh-api-url",
             format!("credentials are sent to {host} without encryption"),
         ));
@@ -143,7 +143,7 @@ fn is_loopback(url: &Url) -> bool {
 
 /// Returns the API's URL for a host. GitHub documents `api.github.com`, `api.SUBDOMAIN.ghe.com`, and `HOST/api/v3`
 /// for Enterprise Server.
-fn default_api_url(host: &HostName) -> Result<Url, Problem> {
+fn default_api_url(host: &HostName) -> Result<Url, StartupProblem> {
     let text = match host.as_str() {
         name if name == "github.com" || name.ends_with(".ghe.com") => {
             format!("https://api.{name}/")
@@ -151,7 +151,7 @@ fn default_api_url(host: &HostName) -> Result<Url, Problem> {
         name => format!("https://{name}/api/v3/"),
     };
     let unusable = || {
-        Problem::with(
+        StartupProblem::with(
             "gh-hostname",
             format!("`{host}` does not give a valid URL"),
             "write a host name",
@@ -162,7 +162,7 @@ fn default_api_url(host: &HostName) -> Result<Url, Problem> {
 
 const ONE_WAY: &str = "keep either --gh-user with its token, or --gh-app-id with its key";
 
-fn read_auth(reader: &mut Reader<'_>) -> Read<GithubAuth> {
+fn read_auth(reader: &mut SettingReader<'_>) -> ReadResult<GithubAuth> {
     let user = reader
         .text("gh-user")
         .map(|user| user.trim_start_matches('@').to_owned());
@@ -206,10 +206,10 @@ fn read_auth(reader: &mut Reader<'_>) -> Read<GithubAuth> {
 
 /// Reads the secret or the name of its file, and refuses both together.
 fn read_source(
-    reader: &mut Reader<'_>,
+    reader: &mut SettingReader<'_>,
     inline: &'static str,
     file: &'static str,
-) -> Read<Option<SecretSource>> {
+) -> ReadResult<Option<SecretSource>> {
     match (reader.secret(inline), reader.path(file)) {
         (None, None) => Ok(None),
         (Some(secret), None) => Ok(Some(SecretSource::Inline(secret))),
@@ -222,7 +222,11 @@ fn read_source(
     }
 }
 
-fn read_token_auth(reader: &mut Reader<'_>, user: String, token: SecretSource) -> Read<GithubAuth> {
+fn read_token_auth(
+    reader: &mut SettingReader<'_>,
+    user: String,
+    token: SecretSource,
+) -> ReadResult<GithubAuth> {
     let mut unused = Ok(());
     for flag in ["gh-app-installation-id", "gh-app-slug"] {
         if reader
@@ -240,7 +244,7 @@ fn read_token_auth(reader: &mut Reader<'_>, user: String, token: SecretSource) -
 }
 
 fn read_app_auth(
-    reader: &mut Reader<'_>,
+    reader: &mut SettingReader<'_>,
     id: u64,
     key: SecretSource,
     installation: Option<u64>,
@@ -261,17 +265,17 @@ pub struct WebhookConfig {
 }
 
 impl WebhookConfig {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let secrets = reader.secrets("gh-webhook-secret");
-        let lengths: Vec<Read<()>> = secrets
+        let lengths: Vec<ReadResult<()>> = secrets
             .iter()
             .map(|secret| reader.long_enough("gh-webhook-secret", secret))
             .collect();
-        lengths.into_iter().collect::<Read<()>>()?;
+        lengths.into_iter().collect::<ReadResult<()>>()?;
         let unsigned = reader.switch("allow-unsigned-webhooks")?;
         match (secrets.is_empty(), unsigned) {
             (false, false) => {}
-            (true, true) => reader.warn(Warning::with(
+            (true, true) => reader.warn(StartupWarning::with(
                 "allow-unsigned-webhooks",
                 "webhooks are not verified: everyone who can reach the server can send it commands",
             )),
@@ -286,8 +290,8 @@ impl WebhookConfig {
     }
 }
 
-fn no_secret(reader: &mut Reader<'_>) -> Recorded {
-    reader.record(Problem::with(
+fn no_secret(reader: &mut SettingReader<'_>) -> ProblemRecorded {
+    reader.record(StartupProblem::with(
         "gh-webhook-secret",
         "missing, so anybody could send webhooks in GitHub's name",
         "set LOCKKEEPER_GH_WEBHOOK_SECRET to the secret of the webhook on GitHub; \

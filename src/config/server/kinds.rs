@@ -2,16 +2,16 @@
 //! effect.
 
 use super::reader::{one_of, parse_switch};
-use super::setting::Kind;
+use super::setting::ValueKind;
 
 /// Returns the mistake and its correction, or `None` if the text is a valid value of the kind.
-pub(super) fn malformed(kind: Kind, text: &str) -> Option<(String, String)> {
+pub(super) fn malformed(kind: ValueKind, text: &str) -> Option<(String, String)> {
     match kind {
-        Kind::Switch if parse_switch(text).is_none() => Some((
+        ValueKind::Switch if parse_switch(text).is_none() => Some((
             format!("`{text}` is not `true` or `false`"),
             "write `true` or `false`".to_owned(),
         )),
-        Kind::Number(min, max)
+        ValueKind::Number(min, max)
             if !text
                 .parse()
                 .is_ok_and(|number: u64| (min..=max).contains(&number)) =>
@@ -21,19 +21,21 @@ pub(super) fn malformed(kind: Kind, text: &str) -> Option<(String, String)> {
                 format!("write a whole number from {min} to {max}"),
             ))
         }
-        Kind::Choice(words) if !words.iter().any(|word| word.eq_ignore_ascii_case(text)) => Some((
-            format!("`{text}` is not one of the choices"),
-            format!("choose {}", one_of(words)),
-        )),
-        Kind::Text
-        | Kind::Secret
-        | Kind::Secrets
-        | Kind::List
-        | Kind::Switch
-        | Kind::Number(..)
-        | Kind::Duration
-        | Kind::Size
-        | Kind::Path
-        | Kind::Choice(_) => None,
+        ValueKind::Choice(words) if !words.iter().any(|word| word.eq_ignore_ascii_case(text)) => {
+            Some((
+                format!("`{text}` is not one of the choices"),
+                format!("choose {}", one_of(words)),
+            ))
+        }
+        ValueKind::Text
+        | ValueKind::Secret
+        | ValueKind::Secrets
+        | ValueKind::List
+        | ValueKind::Switch
+        | ValueKind::Number(..)
+        | ValueKind::Duration
+        | ValueKind::Size
+        | ValueKind::Path
+        | ValueKind::Choice(_) => None,
     }
 }

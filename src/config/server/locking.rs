@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::problems::{Problem, Warning};
-use super::reader::{Read, Reader, Recorded};
+use super::problems::{StartupProblem, StartupWarning};
+use super::reader::{ProblemRecorded, ReadResult, SettingReader};
 use crate::config::repos::{ConfigSource, ServerRepos};
-use crate::config::yaml::{self, Place};
+use crate::config::yaml::{self, FilePosition};
 use crate::model::Sha256Digest;
 
 /// Settings for locks, and the rules for single repositories.
@@ -34,7 +34,7 @@ pub struct ReposFile {
 }
 
 impl LockingConfig {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let repos = read_repos(reader);
         let file = read_from(reader);
         let is_off = reader.switch("disable-repo-locking");
@@ -45,7 +45,7 @@ impl LockingConfig {
             let advice = "no lock is taken anywhere, so two pull requests can change the same state at once; deprecated: \
                           write `repo_locks: {mode: disabled}` for these repositories into the file of \
                           --repo-config";
-            reader.warn(Warning::with("disable-repo-locking", advice));
+            reader.warn(StartupWarning::with("disable-repo-locking", advice));
         }
         let repos = if is_off {
             repos.without_locking()
@@ -66,12 +66,14 @@ impl LockingConfig {
 }
 
 /// Reads the source of repositories' own files, for repositories whose entry names none.
-pub(super) fn read_config_source(reader: &mut Reader<'_>) -> Read<Option<ConfigSource>> {
+pub(super) fn read_config_source(
+    reader: &mut SettingReader<'_>,
+) -> ReadResult<Option<ConfigSource>> {
     let fix = "write `pull_head`, `merge_result`, `base`, or `branch:` and the name of a branch";
     reader.parsed("repo-config-source", str::parse::<ConfigSource>, fix)
 }
 
-fn read_from(reader: &mut Reader<'_>) -> Option<ReposFile> {
+fn read_from(reader: &mut SettingReader<'_>) -> Option<ReposFile> {
     let path = reader.path("repo-config")?;
     let text = reader.raw().files.get("repo-config")?.as_ref().ok()?;
     Some(ReposFile {
@@ -81,7 +83,7 @@ fn read_from(reader: &mut Reader<'_>) -> Option<ReposFile> {
     })
 }
 
-fn read_repos(reader: &mut Reader<'_>) -> Read<ServerRepos> {
+fn read_repos(reader: &mut SettingReader<'_>) -> ReadResult<ServerRepos> {
     let Some(file) = RepoFile::read(reader)? else {
         return Ok(ServerRepos::default());
     };
@@ -89,7 +91,7 @@ fn read_repos(reader: &mut Reader<'_>) -> Read<ServerRepos> {
     repos
         .warnings()
         .into_iter()
-        .for_each(|sentence| reader.warn(Warning::about(sentence)));
+        .for_each(|sentence| reader.warn(StartupWarning::about(sentence)));
     Ok(repos)
 }
 
@@ -105,7 +107,7 @@ pub struct RepoFile {
 
 impl RepoFile {
     /// Parses the rules. Errors name the file or the flag.
-    pub fn parse(&self) -> Result<ServerRepos, yaml::ConfigErrors> {
+    pub fn parse(&self) -> Result<ServerRepos, yaml::YamlErrors> {
         let parse = if self.is_json {
             ServerRepos::parse_json
         } else {
@@ -114,7 +116,7 @@ impl RepoFile {
         parse(&self.name, &self.text)
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Option<Self>> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Option<Self>> {
         let file = reader.path("repo-config");
         let json = reader.text("repo-config-json");
         match (file, json) {
@@ -145,7 +147,7 @@ impl RepoFile {
     }
 }
 
-fn unreadable<T>(reader: &mut Reader<'_>, name: &str, reason: &str) -> Read<T> {
+fn unreadable<T>(reader: &mut SettingReader<'_>, name: &str, reason: &str) -> ReadResult<T> {
     let fix = "check the path, and check that the user account of the server can read the file";
     reader.refuse(
         "repo-config",
@@ -155,21 +157,22 @@ fn unreadable<T>(reader: &mut Reader<'_>, name: &str, reason: &str) -> Read<T> {
 }
 
 /// Adds every problem of the file to the problems of the server's configuration.
-fn record(reader: &mut Reader<'_>, errors: &yaml::ConfigErrors) -> Recorded {
+fn record(reader: &mut SettingReader<'_>, errors: &yaml::YamlErrors) -> ProblemRecorded {
     for (problem, excerpt) in errors.with_excerpts() {
         let place = problem
             .place
-            .map(|Place { line, column, .. }| format!(":{line}:{column}"));
+            .map(|FilePosition { line, column, .. }| format!(":{line}:{column}"));
         let subject = format!("{}{}", errors.file(), place.unwrap_or_default());
-        reader.record(Problem::about(subject, &problem.what, &problem.help).showing(excerpt));
+        reader
+            .record(StartupProblem::about(subject, &problem.what, &problem.help).showing(excerpt));
     }
     if errors.left_out() > 0 {
         let what = format!("there are {} more problems", errors.left_out());
-        reader.record(Problem::about(
+        reader.record(StartupProblem::about(
             errors.file(),
             what,
             "fix the problems above first",
         ));
     }
-    Recorded
+    ProblemRecorded
 }

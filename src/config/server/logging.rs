@@ -1,6 +1,6 @@
 //! Settings for the log.
 
-use super::reader::{Read, Reader};
+use super::reader::{ReadResult, SettingReader};
 use crate::telemetry::{LogFormat, LogLevel};
 
 /// Level and format of the log.
@@ -13,7 +13,7 @@ pub struct LoggingConfig {
 }
 
 impl LoggingConfig {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let level = reader.choice("log-level");
         let format = reader.choice("log-format");
         Ok(Self {

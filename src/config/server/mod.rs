@@ -40,7 +40,7 @@ mod web;
 
 pub use super::access::TeamAuthz;
 pub use super::repos::ServerRepos;
-pub use absent::{ABSENT, Absent, Reason};
+pub use absent::{ABSENT, AbsentReason, UnsupportedFlag};
 pub use allowlist::{InvalidAllowlist, RepoAllowlist};
 pub use comments::{CommentConfig, LookConfig, SilenceConfig};
 pub use environment::{PassEnvironment, RunStage};
@@ -51,25 +51,25 @@ pub use locking::{LockingConfig, RepoFile, ReposFile};
 pub use logging::LoggingConfig;
 pub use periods::Periods;
 pub use permissions::{Commenters, PermissionConfig};
-pub use problems::{ConfigErrors, Problem, Warning};
+pub use problems::{StartupProblem, StartupProblems, StartupWarning};
 pub use proxies::{InvalidNetwork, TrustedProxies};
-pub use raw::{Given, Giver, RawSettings};
+pub use raw::{GivenValue, RawSettings, SettingSource};
 pub use readme::{flags_page, important_flags};
 pub use repos::{
-    AutodiscoverMode, AutomergeConfig, CheckoutStrategy, Labels, PlanningConfig, RepoConfig,
+    AutomergeConfig, Labels, PlanningConfig, RepoConfig, ServerAutodiscover, StrategySetting,
 };
 pub use retention::Retention;
 pub use sandbox::{OwnPath, SandboxConfig, SandboxKind};
 pub use search::SearchConfig;
-pub use setting::{Compat, Fallback, Group, Kind, PREFIXES, Setting, variable};
+pub use setting::{Compat, Fallback, PREFIXES, Setting, SettingGroup, ValueKind, variable};
 pub use storage::{Database, PlanFiles, StorageConfig};
 pub use strangers::unknown_flag;
 pub use sync::SyncConfig;
 pub use table::SETTINGS;
 pub use terraform::{MirrorUrl, Mirrors, TerraformConfig};
-pub use web::{TlsFiles, WebAuth, WebConfig};
+pub use web::{TlsFiles, WebAccess, WebConfig};
 
-use reader::{Read, Reader};
+use reader::{ReadResult, SettingReader};
 
 /// All settings of the server, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,13 +113,13 @@ impl ServerConfig {
     /// become part of the list.
     pub fn from_raw(
         raw: &RawSettings,
-        found: Vec<Problem>,
-    ) -> Result<(Self, Vec<Warning>), ConfigErrors> {
-        let mut reader = Reader::new(raw, found);
+        found: Vec<StartupProblem>,
+    ) -> Result<(Self, Vec<StartupWarning>), StartupProblems> {
+        let mut reader = SettingReader::new(raw, found);
         strangers::check(&mut reader);
         let config = Self::read(&mut reader);
         let (problems, warnings) = reader.finish();
-        match (config, ConfigErrors::of(problems)) {
+        match (config, StartupProblems::of(problems)) {
             (Ok(config), None) => {
                 let idle = warnings
                     .iter()
@@ -138,7 +138,7 @@ impl ServerConfig {
         }
     }
 
-    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let repos = RepoConfig::read(reader);
         let github = GithubConfig::read(reader);
         let webhooks = WebhookConfig::read(reader);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::reader::{Read, Reader};
+use super::reader::{ReadResult, SettingReader};
 
 /// Time between two runs of a reconciler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ impl Periods {
         claims: Duration::from_mins(10),
     };
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         Ok(Self {
             claims: reader.duration("claims-gc-interval")?,
         })

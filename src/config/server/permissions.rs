@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::choice::choice;
-use super::problems::{Problem, Warning};
-use super::reader::{Read, Reader};
+use super::problems::{StartupProblem, StartupWarning};
+use super::reader::{ReadResult, SettingReader};
 use crate::config::access::{TeamRules, WebRules};
 
 choice! {
@@ -31,7 +31,7 @@ pub struct PermissionConfig {
 }
 
 impl PermissionConfig {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let teams = read_teams(reader);
         let commenters =
             read_commenters(reader, teams.as_ref().is_ok_and(|teams| !teams.is_empty()));
@@ -46,20 +46,24 @@ impl PermissionConfig {
     }
 }
 
-fn read_teams(reader: &mut Reader<'_>) -> Read<TeamRules> {
+fn read_teams(reader: &mut SettingReader<'_>) -> ReadResult<TeamRules> {
     let flag = "gh-team-allowlist";
     let problems = match TeamRules::new(&reader.list(flag)) {
         Ok(rules) => return Ok(rules),
         Err(problems) => problems,
     };
-    let recorded = problems
-        .iter()
-        .map(|problem| reader.record(Problem::with(flag, problem.to_string(), problem.fix())));
+    let recorded = problems.iter().map(|problem| {
+        reader.record(StartupProblem::with(
+            flag,
+            problem.to_string(),
+            problem.fix(),
+        ))
+    });
     Err(recorded.last().expect("a list is refused for a reason"))
 }
 
 /// Reads the authors of commands. A list of teams decides alone, so `everyone` beside it would have no effect.
-fn read_commenters(reader: &mut Reader<'_>, has_list: bool) -> Read<Commenters> {
+fn read_commenters(reader: &mut SettingReader<'_>, has_list: bool) -> ReadResult<Commenters> {
     let flag = "allow-commenters";
     match reader.choice(flag)?.expect("the setting has a default") {
         Commenters::Everyone if has_list => reader.refuse(
@@ -73,7 +77,7 @@ fn read_commenters(reader: &mut Reader<'_>, has_list: bool) -> Read<Commenters> 
 
 /// Reads the actions of the web. Without a password the pages only show, unless the administrator allows changes to
 /// every visitor.
-fn read_web(reader: &mut Reader<'_>) -> Read<WebRules> {
+fn read_web(reader: &mut SettingReader<'_>) -> ReadResult<WebRules> {
     let flag = "web-allow";
     let is_named = reader
         .given(flag)
@@ -110,7 +114,7 @@ fn read_web(reader: &mut Reader<'_>) -> Read<WebRules> {
     }
 }
 
-fn read_anonymous(reader: &mut Reader<'_>, rules: WebRules) -> Read<WebRules> {
+fn read_anonymous(reader: &mut SettingReader<'_>, rules: WebRules) -> ReadResult<WebRules> {
     let kept: Vec<String> = rules
         .needing_account()
         .map(|action| format!("`{action}`"))
@@ -129,7 +133,7 @@ fn read_anonymous(reader: &mut Reader<'_>, rules: WebRules) -> Read<WebRules> {
         "everyone who can reach the server may use {} on its pages, and the audit log cannot name them",
         quoted(&rules)
     );
-    reader.warn(Warning::with("allow-anonymous-web", what));
+    reader.warn(StartupWarning::with("allow-anonymous-web", what));
     Ok(rules.without_account())
 }
 
@@ -144,7 +148,7 @@ fn quoted(rules: &WebRules) -> String {
 
 /// Reads the file of accounts. It needs a password for the pages, because a visitor without one reaches the whole
 /// server.
-fn read_accounts(reader: &mut Reader<'_>) -> Read<Option<PathBuf>> {
+fn read_accounts(reader: &mut SettingReader<'_>) -> ReadResult<Option<PathBuf>> {
     let flag = "web-accounts-file";
     match (reader.path(flag), reader.switch("web-basic-auth")) {
         (Some(_), Ok(false)) => reader.refuse(

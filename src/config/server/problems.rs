@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use super::raw::{Given, Giver, RawSettings};
+use super::raw::{GivenValue, RawSettings, SettingSource};
 use super::setting::Setting;
 use super::table::setting;
 
 /// A problem that keeps the server from starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct StartupProblem {
     subject: String,
     /// Flag with the problem, if it concerns one flag.
     flag: Option<&'static str>,
@@ -18,7 +18,7 @@ pub struct Problem {
     fix: String,
 }
 
-impl Problem {
+impl StartupProblem {
     /// Creates a problem of one setting.
     pub fn with(flag: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
@@ -48,9 +48,9 @@ impl Problem {
         match (self.flag, given) {
             (
                 Some(flag),
-                Some(Given {
+                Some(GivenValue {
                     source,
-                    by: Giver::File,
+                    by: SettingSource::File,
                     ..
                 }),
             ) => Self {
@@ -73,7 +73,7 @@ fn subject(setting: &Setting) -> String {
     format!("--{} ({})", setting.flag, setting.variable())
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for StartupProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.subject, self.what)?;
         self.excerpt
@@ -85,21 +85,21 @@ impl fmt::Display for Problem {
 
 /// All problems that keep the server from starting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct ConfigErrors(Vec<Problem>);
+pub struct StartupProblems(Vec<StartupProblem>);
 
-impl ConfigErrors {
+impl StartupProblems {
     /// Returns the errors, or `None` if there is no problem.
-    pub(super) fn of(problems: Vec<Problem>) -> Option<Self> {
+    pub(super) fn of(problems: Vec<StartupProblem>) -> Option<Self> {
         (!problems.is_empty()).then_some(Self(problems))
     }
 
     /// Returns the problems in the order in which they were found.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[StartupProblem] {
         &self.0
     }
 }
 
-impl fmt::Display for ConfigErrors {
+impl fmt::Display for StartupProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (count, noun) = (
             self.0.len(),
@@ -122,13 +122,13 @@ impl fmt::Display for ConfigErrors {
 
 /// A problem that does not keep the server from starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
+pub struct StartupWarning {
     text: String,
     /// True if the warning is about a setting without effect.
     is_idle: bool,
 }
 
-impl Warning {
+impl StartupWarning {
     /// Creates a warning about one setting.
     pub(super) fn with(flag: &'static str, what: impl fmt::Display) -> Self {
         Self::about(format!("{}: {what}", subject(setting(flag))))
@@ -156,7 +156,7 @@ impl Warning {
     }
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for StartupWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::file::SettingsFile;
-use super::setting::{Kind, Setting};
+use super::setting::{Setting, ValueKind};
 
 /// The texts of a configuration, which `cli/` reads.
 #[derive(Clone, Default)]
@@ -37,18 +37,18 @@ impl fmt::Debug for RawSettings {
 }
 
 /// A value and its source.
-pub struct Given<'a> {
+pub struct GivenValue<'a> {
     /// The value, never empty.
     pub text: &'a str,
     /// `--gh-user`, `ATLANTIS_GH_USER` or `server.yaml:3:10`.
     pub source: String,
     /// Kind of the value's source.
-    pub by: Giver,
+    pub by: SettingSource,
 }
 
 /// Sources of a setting. An earlier one overrides a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Giver {
+pub enum SettingSource {
     /// A flag on the command line.
     Flag,
     /// A variable of the server's environment.
@@ -60,37 +60,37 @@ pub enum Giver {
 impl RawSettings {
     /// Returns the value of a setting: the last flag that is not empty, else the first variable that is not empty,
     /// else the value of the file.
-    pub fn given(&self, setting: &Setting) -> Option<Given<'_>> {
+    pub fn given(&self, setting: &Setting) -> Option<GivenValue<'_>> {
         self.flag(setting.flag)
             .or_else(|| self.variable(setting))
             .or_else(|| self.in_file(setting.flag))
     }
 
-    pub(super) fn in_file(&self, flag: &str) -> Option<Given<'_>> {
+    pub(super) fn in_file(&self, flag: &str) -> Option<GivenValue<'_>> {
         let (text, source) = self.settings_file.value(flag)?;
-        Some(Given {
+        Some(GivenValue {
             text,
             source,
-            by: Giver::File,
+            by: SettingSource::File,
         })
     }
 
-    pub(super) fn flag(&self, flag: &str) -> Option<Given<'_>> {
+    pub(super) fn flag(&self, flag: &str) -> Option<GivenValue<'_>> {
         let text = self
             .flags
             .get(flag)?
             .iter()
             .rev()
             .find(|text| !text.is_empty())?;
-        Some(Given {
+        Some(GivenValue {
             text,
             source: format!("--{flag}"),
-            by: Giver::Flag,
+            by: SettingSource::Flag,
         })
     }
 
-    fn variable(&self, setting: &Setting) -> Option<Given<'_>> {
-        let is_number = matches!(setting.kind, Kind::Number(..));
+    fn variable(&self, setting: &Setting) -> Option<GivenValue<'_>> {
+        let is_number = matches!(setting.kind, ValueKind::Number(..));
         setting
             .variables()
             .find_map(|name| self.named_variable(name, is_number))
@@ -98,12 +98,12 @@ impl RawSettings {
 
     /// Returns the value of a variable. An empty value counts as unset. For a number, so does the address that
     /// Kubernetes puts into `<SERVICE>_PORT` (reference 10).
-    pub(super) fn named_variable(&self, name: String, is_number: bool) -> Option<Given<'_>> {
+    pub(super) fn named_variable(&self, name: String, is_number: bool) -> Option<GivenValue<'_>> {
         let text = self.variables.get(&name).filter(|text| !text.is_empty())?;
-        (!is_number || !is_service_link(text)).then(|| Given {
+        (!is_number || !is_service_link(text)).then(|| GivenValue {
             text,
             source: name,
-            by: Giver::Variable,
+            by: SettingSource::Variable,
         })
     }
 
@@ -127,9 +127,15 @@ pub(super) fn is_service_link(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::server::setting::Group;
+    use crate::config::server::setting::SettingGroup;
 
-    const PORT: Setting = Setting::new(Group::Web, "port", "N", Kind::Number(0, 65535), "");
+    const PORT: Setting = Setting::new(
+        SettingGroup::Web,
+        "port",
+        "N",
+        ValueKind::Number(0, 65535),
+        "",
+    );
 
     fn raw(flags: &[&str], variables: &[(&str, &str)]) -> RawSettings {
         let flags = flags.iter().map(|&text| text.to_owned()).collect();

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::problems::{Problem, Warning};
-use super::raw::{Given, Giver, RawSettings};
-use super::setting::{Compat, Kind, Setting};
+use super::problems::{StartupProblem, StartupWarning};
+use super::raw::{GivenValue, RawSettings, SettingSource};
+use super::setting::{Compat, Setting, ValueKind};
 use super::table::setting;
 use crate::config::duration::parse_duration;
 use crate::config::size::ByteSize;
@@ -19,23 +19,23 @@ const SHORTEST_SECRET: usize = 16;
 
 /// The value could not be read, and the reader has recorded the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Recorded;
+pub(super) struct ProblemRecorded;
 
 /// A value, or the certainty that a problem has been recorded.
-pub(super) type Read<T> = Result<T, Recorded>;
+pub(super) type ReadResult<T> = Result<T, ProblemRecorded>;
 
 /// A value to check: the given one, or the default.
-struct Value {
+struct CheckedValue {
     text: String,
     /// `(set by ATLANTIS_PORT)`. Empty for a flag or the settings file.
     source: String,
 }
 
-impl From<Given<'_>> for Value {
-    fn from(given: Given<'_>) -> Self {
+impl From<GivenValue<'_>> for CheckedValue {
+    fn from(given: GivenValue<'_>) -> Self {
         let source = match given.by {
-            Giver::Flag | Giver::File => String::new(),
-            Giver::Variable => format!(" (set by {})", given.source),
+            SettingSource::Flag | SettingSource::File => String::new(),
+            SettingSource::Variable => format!(" (set by {})", given.source),
         };
         Self {
             text: given.text.to_owned(),
@@ -44,17 +44,17 @@ impl From<Given<'_>> for Value {
     }
 }
 
-pub(super) struct Reader<'a> {
+pub(super) struct SettingReader<'a> {
     raw: &'a RawSettings,
     compat: Compat,
-    problems: Vec<Problem>,
-    warnings: Vec<Warning>,
+    problems: Vec<StartupProblem>,
+    warnings: Vec<StartupWarning>,
     asked: BTreeSet<&'static str>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SettingReader<'a> {
     /// Creates a reader. `problems` are those that the caller found before.
-    pub fn new(raw: &'a RawSettings, problems: Vec<Problem>) -> Self {
+    pub fn new(raw: &'a RawSettings, problems: Vec<StartupProblem>) -> Self {
         let mut reader = Self {
             raw,
             compat: Compat::None,
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Ends reading, and returns the problems and warnings.
-    pub fn finish(self) -> (Vec<Problem>, Vec<Warning>) {
+    pub fn finish(self) -> (Vec<StartupProblem>, Vec<StartupWarning>) {
         (self.problems, self.warnings)
     }
 
@@ -87,13 +87,13 @@ impl<'a> Reader<'a> {
         &self.asked
     }
 
-    pub fn warn(&mut self, warning: Warning) {
+    pub fn warn(&mut self, warning: StartupWarning) {
         self.warnings.push(warning);
     }
 
-    pub fn record(&mut self, problem: Problem) -> Recorded {
+    pub fn record(&mut self, problem: StartupProblem) -> ProblemRecorded {
         self.problems.push(problem.placed(self.raw));
-        Recorded
+        ProblemRecorded
     }
 
     /// Records a problem with the value of `flag`.
@@ -102,8 +102,8 @@ impl<'a> Reader<'a> {
         flag: &'static str,
         what: impl Into<String>,
         fix: impl Into<String>,
-    ) -> Read<T> {
-        Err(self.record(Problem::with(flag, what, fix)))
+    ) -> ReadResult<T> {
+        Err(self.record(StartupProblem::with(flag, what, fix)))
     }
 
     fn setting(&mut self, flag: &'static str) -> &'static Setting {
@@ -112,20 +112,23 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the given value, without a default.
-    pub fn given(&mut self, flag: &'static str) -> Option<Given<'a>> {
+    pub fn given(&mut self, flag: &'static str) -> Option<GivenValue<'a>> {
         let setting = self.setting(flag);
         self.raw.given(setting)
     }
 
-    fn value(&mut self, flag: &'static str) -> Option<Value> {
+    fn value(&mut self, flag: &'static str) -> Option<CheckedValue> {
         let setting = self.setting(flag);
         let default = || {
-            Some(Value {
+            Some(CheckedValue {
                 text: setting.default_text(self.compat)?.to_owned(),
                 source: String::new(),
             })
         };
-        self.raw.given(setting).map(Value::from).or_else(default)
+        self.raw
+            .given(setting)
+            .map(CheckedValue::from)
+            .or_else(default)
     }
 
     /// Returns the value as text, or the default.
@@ -141,7 +144,7 @@ impl<'a> Reader<'a> {
         flag: &'static str,
         parse: impl FnOnce(&str) -> Result<T, E>,
         fix: &str,
-    ) -> Read<Option<T>> {
+    ) -> ReadResult<Option<T>> {
         let Some(value) = self.value(flag) else {
             return Ok(None);
         };
@@ -151,7 +154,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn switch(&mut self, flag: &'static str) -> Read<bool> {
+    pub fn switch(&mut self, flag: &'static str) -> ReadResult<bool> {
         let parse = |text: &str| {
             parse_switch(text).ok_or_else(|| format!("`{text}` is not `true` or `false`"))
         };
@@ -160,8 +163,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one of the words of the setting.
-    pub fn choice<T: FromStr>(&mut self, flag: &'static str) -> Read<Option<T>> {
-        let Kind::Choice(words) = self.setting(flag).kind else {
+    pub fn choice<T: FromStr>(&mut self, flag: &'static str) -> ReadResult<Option<T>> {
+        let ValueKind::Choice(words) = self.setting(flag).kind else {
             unreachable!("--{flag} is a choice")
         };
         let parse = |text: &str| {
@@ -173,8 +176,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a number within the bounds of the setting.
-    pub fn number<T: TryFrom<u64>>(&mut self, flag: &'static str) -> Read<Option<T>> {
-        let Kind::Number(min, max) = self.setting(flag).kind else {
+    pub fn number<T: TryFrom<u64>>(&mut self, flag: &'static str) -> ReadResult<Option<T>> {
+        let ValueKind::Number(min, max) = self.setting(flag).kind else {
             unreachable!("--{flag} is a number")
         };
         let in_bounds = |number: &u64| (min..=max).contains(number);
@@ -192,14 +195,14 @@ impl<'a> Reader<'a> {
         self.parsed(flag, parse, &fix)
     }
 
-    pub fn duration(&mut self, flag: &'static str) -> Read<Duration> {
+    pub fn duration(&mut self, flag: &'static str) -> ReadResult<Duration> {
         let fix = "write a time such as `90m`, `2h` or `1h30m`";
         Ok(self
             .parsed(flag, parse_duration, fix)?
             .expect("settings that are times have a default"))
     }
 
-    pub fn size(&mut self, flag: &'static str) -> Read<Option<ByteSize>> {
+    pub fn size(&mut self, flag: &'static str) -> ReadResult<Option<ByteSize>> {
         self.parsed(flag, str::parse, "write a size such as `20GiB` or `500MB`")
     }
 
@@ -256,7 +259,7 @@ impl<'a> Reader<'a> {
 
     /// Refuses a secret that is short enough to guess. Only warns with `--compat atlantis`, because the secret may
     /// come from an Atlantis server.
-    pub fn long_enough(&mut self, flag: &'static str, secret: &Secret) -> Read<()> {
+    pub fn long_enough(&mut self, flag: &'static str, secret: &Secret) -> ReadResult<()> {
         let length = secret.expose().chars().count();
         if length >= SHORTEST_SECRET {
             return Ok(());
@@ -266,7 +269,7 @@ impl<'a> Reader<'a> {
         );
         match self.compat {
             Compat::Atlantis => {
-                self.warn(Warning::with(
+                self.warn(StartupWarning::with(
                     flag,
                     format!("{what}; create a longer one, for example with `openssl rand -hex 20`"),
                 ));
@@ -284,7 +287,7 @@ impl<'a> Reader<'a> {
     pub fn warn_of_secret_flag(&mut self, flag: &'static str) {
         if self.raw.flag(flag).is_some() {
             let advice = "every process of this machine can read it on the command line; use the variable or a file instead";
-            self.warn(Warning::with(flag, advice));
+            self.warn(StartupWarning::with(flag, advice));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Generates the tables of settings in the documentation from [`super::table`] and [`super::absent`]: the most
 //! important settings for the README, and all settings for `docs/flags.md`.
 
-use super::absent::{ABSENT, Absent, Reason};
-use super::setting::{Fallback, Group, Kind, Setting};
+use super::absent::{ABSENT, AbsentReason, UnsupportedFlag};
+use super::setting::{Fallback, Setting, SettingGroup, ValueKind};
 use super::table::SETTINGS;
 
 /// Settings that most servers need, in the order of the README.
@@ -53,7 +53,7 @@ fn short_row(setting: &Setting) -> String {
 /// Returns the text of `docs/flags.md`.
 pub fn flags_page() -> String {
     let mut out = HEAD.to_owned();
-    for group in Group::ALL {
+    for group in SettingGroup::ALL {
         let rows: Vec<String> = SETTINGS
             .iter()
             .filter(|setting| setting.group == *group)
@@ -116,12 +116,12 @@ kind is always an error.
 |--|--|--|
 ";
 
-fn absent_row(absent: &Absent) -> String {
+fn absent_row(absent: &UnsupportedFlag) -> String {
     let what = match absent.reason {
-        Reason::NotYet => "Not yet.".to_owned(),
-        Reason::Instead(why) => format!("Refused: {why}."),
-        Reason::Always(why) => format!("Not needed: {why}."),
-        Reason::WithoutEffect(why) => format!("Without effect: {why}."),
+        AbsentReason::NotYet => "Not yet.".to_owned(),
+        AbsentReason::Instead(why) => format!("Refused: {why}."),
+        AbsentReason::Always(why) => format!("Not needed: {why}."),
+        AbsentReason::WithoutEffect(why) => format!("Without effect: {why}."),
     };
     let off = absent
         .off
@@ -163,19 +163,19 @@ fn default(setting: &Setting) -> String {
     }
 }
 
-fn kind(kind: Kind) -> String {
+fn kind(kind: ValueKind) -> String {
     match kind {
-        Kind::Text => "text".to_owned(),
-        Kind::Secret => "secret".to_owned(),
-        Kind::Secrets => "secrets".to_owned(),
-        Kind::List => "list".to_owned(),
-        Kind::Switch => "switch".to_owned(),
-        Kind::Number(_, u64::MAX) => "number".to_owned(),
-        Kind::Number(min, max) => format!("number, {min} to {max}"),
-        Kind::Duration => "time".to_owned(),
-        Kind::Size => "size".to_owned(),
-        Kind::Path => "path".to_owned(),
-        Kind::Choice(words) => words
+        ValueKind::Text => "text".to_owned(),
+        ValueKind::Secret => "secret".to_owned(),
+        ValueKind::Secrets => "secrets".to_owned(),
+        ValueKind::List => "list".to_owned(),
+        ValueKind::Switch => "switch".to_owned(),
+        ValueKind::Number(_, u64::MAX) => "number".to_owned(),
+        ValueKind::Number(min, max) => format!("number, {min} to {max}"),
+        ValueKind::Duration => "time".to_owned(),
+        ValueKind::Size => "size".to_owned(),
+        ValueKind::Path => "path".to_owned(),
+        ValueKind::Choice(words) => words
             .iter()
             .map(|word| format!("`{word}`"))
             .collect::<Vec<_>>()

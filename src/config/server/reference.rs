@@ -3,19 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use super::absent::{ABSENT, Reason};
+use super::absent::{ABSENT, AbsentReason};
 use super::*;
-use Shape::{Number, Switch, Text};
+use SyntaxShape::{Number, Switch, Text};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum SyntaxShape {
     Text,
     Switch,
     Number,
 }
 
 /// Name, kind and default in Atlantis. An empty default stands for none.
-const FLAGS: [(&str, Shape, &str); 125] = [
+const FLAGS: [(&str, SyntaxShape, &str); 125] = [
     (
         "allow-commands",
         Text,
@@ -192,11 +192,11 @@ fn setting_of(flag: &str) -> Option<&'static Setting> {
         .find(|setting| setting.flag == flag || setting.aliases.contains(&flag))
 }
 
-fn absent_of(flag: &str) -> Option<&'static Absent> {
+fn absent_of(flag: &str) -> Option<&'static UnsupportedFlag> {
     ABSENT.iter().find(|absent| absent.flag == flag)
 }
 
-fn kind_of(flag: &str) -> Kind {
+fn kind_of(flag: &str) -> ValueKind {
     let absent = || absent_of(flag).map(|absent| absent.kind);
     setting_of(flag)
         .map(|setting| setting.kind)
@@ -209,16 +209,16 @@ fn every_flag_of_the_reference_is_known_and_of_the_same_kind() {
     let mut names: Vec<&str> = FLAGS.iter().map(|(flag, ..)| *flag).collect();
     for (flag, shape, _) in FLAGS {
         let found = match kind_of(flag) {
-            Kind::Switch => Switch,
-            Kind::Number(..) => Number,
-            Kind::Text
-            | Kind::Secret
-            | Kind::Secrets
-            | Kind::List
-            | Kind::Duration
-            | Kind::Size
-            | Kind::Path
-            | Kind::Choice(_) => Text,
+            ValueKind::Switch => Switch,
+            ValueKind::Number(..) => Number,
+            ValueKind::Text
+            | ValueKind::Secret
+            | ValueKind::Secrets
+            | ValueKind::List
+            | ValueKind::Duration
+            | ValueKind::Size
+            | ValueKind::Path
+            | ValueKind::Choice(_) => Text,
         };
         assert_eq!(found, shape, "--{flag}");
         assert!(
@@ -265,12 +265,16 @@ fn defaults_are_those_of_the_reference_or_there_is_a_reason() {
 /// Returns a value that requests something, so that a missing flag makes a difference.
 fn sample(flag: &str) -> &'static str {
     match kind_of(flag) {
-        Kind::Switch => "true",
-        Kind::Number(..) => "17",
-        Kind::Choice(words) => words.last().copied().unwrap(),
-        Kind::Duration => "90m",
-        Kind::Size => "5GiB",
-        Kind::Text | Kind::Secret | Kind::Secrets | Kind::List | Kind::Path => "something",
+        ValueKind::Switch => "true",
+        ValueKind::Number(..) => "17",
+        ValueKind::Choice(words) => words.last().copied().unwrap(),
+        ValueKind::Duration => "90m",
+        ValueKind::Size => "5GiB",
+        ValueKind::Text
+        | ValueKind::Secret
+        | ValueKind::Secrets
+        | ValueKind::List
+        | ValueKind::Path => "something",
     }
 }
 
@@ -336,9 +340,11 @@ fn every_flag_is_accepted_in_every_way_and_none_is_ignored() {
             }
             let told = told(&raw);
             match absent_of(flag).unwrap().reason {
-                Reason::NotYet => assert!(told.contains("not available yet"), "{way}: {told}"),
-                Reason::Instead(why) => assert!(told.contains(why), "{way}: {told}"),
-                Reason::WithoutEffect(_) | Reason::Always(_) => {
+                AbsentReason::NotYet => {
+                    assert!(told.contains("not available yet"), "{way}: {told}")
+                }
+                AbsentReason::Instead(why) => assert!(told.contains(why), "{way}: {told}"),
+                AbsentReason::WithoutEffect(_) | AbsentReason::Always(_) => {
                     assert!(!told.contains(flag), "{way}: {told}");
                 }
             }
@@ -348,7 +354,12 @@ fn every_flag_is_accepted_in_every_way_and_none_is_ignored() {
 
 #[test]
 fn a_wrong_word_or_number_is_an_error_even_if_the_flag_does_nothing() {
-    let is_strict = |kind| matches!(kind, Kind::Switch | Kind::Number(..) | Kind::Choice(_));
+    let is_strict = |kind| {
+        matches!(
+            kind,
+            ValueKind::Switch | ValueKind::Number(..) | ValueKind::Choice(_)
+        )
+    };
     for (flag, ..) in FLAGS.iter().filter(|(flag, ..)| is_strict(kind_of(flag))) {
         for (way, raw) in ways(flag, "perhaps") {
             let told = told(&raw);

@@ -2,14 +2,14 @@
 
 use super::allowlist::RepoAllowlist;
 use super::choice::choice;
-use super::reader::{Read, Reader};
+use super::reader::{ReadResult, SettingReader};
 use crate::config::MirrorFilter;
 use crate::config::repo::Patterns;
 use crate::model::MergeMethod;
 
 choice! {
     /// Commit that is planned.
-    pub enum CheckoutStrategy {
+    pub enum StrategySetting {
         /// The head of the pull.
         Branch = "branch",
         /// The merge of the head into the base branch.
@@ -19,7 +19,7 @@ choice! {
 
 choice! {
     /// Search for projects that the repository's configuration does not list (reference 3.5).
-    pub enum AutodiscoverMode {
+    pub enum ServerAutodiscover {
         /// Searches only if the configuration lists no project.
         Auto = "auto",
         /// Searches in every repository.
@@ -43,7 +43,7 @@ pub struct RepoConfig {
     /// True if draft pulls are planned automatically.
     pub allow_drafts: bool,
     /// Commit that is planned.
-    pub checkout: CheckoutStrategy,
+    pub checkout: StrategySetting,
     /// Content that new mirrors leave at the forge until it is needed. `None`: mirrors fetch everything.
     pub mirror_filter: Option<MirrorFilter>,
     /// True if checkouts contain only the directories that their projects need.
@@ -57,7 +57,7 @@ pub struct RepoConfig {
 }
 
 impl RepoConfig {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let allowlist = read_allowlist(reader);
         let require_claims = reader.switch("require-claims");
         let allow_forks = reader.switch("allow-fork-prs");
@@ -88,7 +88,7 @@ impl RepoConfig {
 
 const ALLOWLIST_EXAMPLE: &str = "name the repositories to serve, such as `github.com/acme/*`";
 
-fn read_allowlist(reader: &mut Reader<'_>) -> Read<RepoAllowlist> {
+fn read_allowlist(reader: &mut SettingReader<'_>) -> ReadResult<RepoAllowlist> {
     let entries = reader.list("repo-allowlist");
     if entries.is_empty() {
         return reader.refuse("repo-allowlist", "missing", ALLOWLIST_EXAMPLE);
@@ -113,7 +113,7 @@ pub struct PlanningConfig {
     /// Patterns as in `.dockerignore`, in order. The folder of a matching file is a project to plan.
     pub autoplan_files: Vec<String>,
     /// Search for projects that no configuration lists.
-    pub autodiscover: AutodiscoverMode,
+    pub autodiscover: ServerAutodiscover,
     /// Patterns of the files whose directories are read for the modules they use. `None`: a change of a module plans
     /// no project that uses it.
     pub module_files: Option<Vec<String>>,
@@ -150,7 +150,7 @@ pub struct AutomergeConfig {
 }
 
 impl AutomergeConfig {
-    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let (enabled, method) = (
             reader.switch("automerge"),
             reader.choice("automerge-method"),
@@ -163,7 +163,7 @@ impl AutomergeConfig {
 }
 
 impl PlanningConfig {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let disabled = reader.switch("disable-autoplan");
         let fail_on_pre_hook = reader.switch("fail-on-pre-workflow-hook-error");
         let files = read_patterns(reader, "autoplan-file-list");
@@ -209,7 +209,7 @@ fn module_files_of(
 }
 
 /// Reads patterns of files. Reports every invalid pattern now, before a search for projects needs it.
-fn read_patterns(reader: &mut Reader<'_>, flag: &'static str) -> Read<Vec<String>> {
+fn read_patterns(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<Vec<String>> {
     const FIX: &str = "write patterns as in .dockerignore, such as `**/*.tf`, separated by commas";
     let patterns = reader.list(flag);
     let mut result = Ok(());

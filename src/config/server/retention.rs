@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::reader::{Read, Reader};
+use super::reader::{ReadResult, SettingReader};
 use crate::config::duration::parse_duration;
 
 /// Minimum time for deliveries. GitHub offers them for redelivery for three days. A delivery that was removed earlier
@@ -21,7 +21,7 @@ pub struct Retention {
 }
 
 impl Retention {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let deliveries = read_time(reader, "keep-deliveries");
         let runs = read_time(reader, "keep-runs");
         Ok(Self {
@@ -31,7 +31,7 @@ impl Retention {
     }
 }
 
-fn read_time(reader: &mut Reader<'_>, flag: &'static str) -> Read<Option<Duration>> {
+fn read_time(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<Option<Duration>> {
     let fix = "write a time from `4d` to `366d`, or `forever`";
     Ok(reader
         .parsed(flag, parse_time, fix)?

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::reader::{Read, Reader};
+use super::reader::{ReadResult, SettingReader};
 use crate::config::size::ByteSize;
 use crate::model::RunUser;
 
@@ -89,9 +89,9 @@ pub struct SandboxConfig {
 }
 
 impl SandboxConfig {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let kind = reader.choice("sandbox");
-        let paths = |reader: &mut Reader<'_>, flag| -> Vec<PathBuf> {
+        let paths = |reader: &mut SettingReader<'_>, flag| -> Vec<PathBuf> {
             reader
                 .list(flag)
                 .iter()
@@ -102,15 +102,16 @@ impl SandboxConfig {
             paths(reader, "sandbox-read"),
             paths(reader, "sandbox-write"),
         );
-        let named = |reader: &mut Reader<'_>, settings: &[(&'static str, &str)]| -> Vec<OwnPath> {
-            let own = |&(flag, what): &(&'static str, &str)| {
-                Some(OwnPath {
-                    path: reader.path(flag)?,
-                    what: format!("{what} (--{flag})"),
-                })
+        let named =
+            |reader: &mut SettingReader<'_>, settings: &[(&'static str, &str)]| -> Vec<OwnPath> {
+                let own = |&(flag, what): &(&'static str, &str)| {
+                    Some(OwnPath {
+                        path: reader.path(flag)?,
+                        what: format!("{what} (--{flag})"),
+                    })
+                };
+                settings.iter().filter_map(own).collect()
             };
-            settings.iter().filter_map(own).collect()
-        };
         let (secret, fixed) = (named(reader, &SECRET), named(reader, &FIXED));
         let fix = "write the number of a user that only runs use, and the number of its group if it differs";
         let run_as = reader.parsed("run-as", str::parse::<RunUser>, fix);
@@ -136,7 +137,7 @@ impl SandboxConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::server::{Kind, SETTINGS};
+    use crate::config::server::{SETTINGS, ValueKind};
 
     /// Settings that name programs of runs. The administrator decides whether runs may change them, as for the
     /// folders of `PATH`.
@@ -148,7 +149,9 @@ mod tests {
             settings.iter().map(|(flag, _)| *flag).collect::<Vec<_>>()
         };
         let mut known = [named(&SECRET), named(&FIXED), PROGRAMS.to_vec()].concat();
-        let all = SETTINGS.iter().filter(|setting| setting.kind == Kind::Path);
+        let all = SETTINGS
+            .iter()
+            .filter(|setting| setting.kind == ValueKind::Path);
         let mut all: Vec<&str> = all.map(|setting| setting.flag).collect();
         known.sort_unstable();
         all.sort_unstable();

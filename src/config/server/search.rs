@@ -2,9 +2,9 @@
 //! machine uses them to show the plans of the server, without the secrets of the server.
 
 use super::locking::{RepoFile, read_config_source};
-use super::problems::ConfigErrors;
+use super::problems::StartupProblems;
 use super::raw::RawSettings;
-use super::reader::{Read, Reader};
+use super::reader::{ReadResult, SettingReader};
 use super::repos::PlanningConfig;
 use super::terraform::TerraformConfig;
 use crate::config::repos::ConfigSource;
@@ -42,17 +42,17 @@ impl SearchConfig {
     ];
 
     /// Checks these settings, and ignores all others.
-    pub fn from_raw(raw: &RawSettings) -> Result<Self, ConfigErrors> {
-        let mut reader = Reader::new(raw, Vec::new());
+    pub fn from_raw(raw: &RawSettings) -> Result<Self, StartupProblems> {
+        let mut reader = SettingReader::new(raw, Vec::new());
         let config = Self::read(&mut reader);
-        match (config, ConfigErrors::of(reader.finish().0)) {
+        match (config, StartupProblems::of(reader.finish().0)) {
             (Ok(config), None) => Ok(config),
             (_, Some(errors)) => Err(errors),
             (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),
         }
     }
 
-    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let planning = PlanningConfig::read(reader);
         let terraform = TerraformConfig::read(reader);
         let repo_file = RepoFile::read(reader);

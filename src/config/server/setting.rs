@@ -2,7 +2,7 @@
 
 /// Groups in which help and documentation show the settings, so that nobody has to look through all of them at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
+pub enum SettingGroup {
     /// Repositories and pulls to serve.
     Repositories,
     /// Address of GitHub, and the credentials of Lockkeeper there.
@@ -27,7 +27,7 @@ pub enum Group {
     Operation,
 }
 
-impl Group {
+impl SettingGroup {
     /// Every group, in the order of help and documentation.
     pub const ALL: &'static [Self] = &[
         Self::Repositories,
@@ -63,7 +63,7 @@ impl Group {
 
 /// Kind of the value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// Any text without a special form.
     Text,
     /// A text that is never shown.
@@ -87,7 +87,7 @@ pub enum Kind {
     Choice(&'static [&'static str]),
 }
 
-impl Kind {
+impl ValueKind {
     /// Returns true if the value must never be shown.
     pub const fn is_secret(self) -> bool {
         matches!(self, Self::Secret | Self::Secrets)
@@ -122,11 +122,11 @@ pub struct Setting {
     /// Placeholder for the value in help.
     pub value_name: &'static str,
     /// Kind of the value.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Default of the setting.
     pub default: Fallback,
     /// Group in which help and documentation show the setting.
-    pub group: Group,
+    pub group: SettingGroup,
     /// Description in one line.
     pub help: &'static str,
 }
@@ -134,10 +134,10 @@ pub struct Setting {
 impl Setting {
     /// Creates a setting without default and aliases.
     pub const fn new(
-        group: Group,
+        group: SettingGroup,
         flag: &'static str,
         value_name: &'static str,
-        kind: Kind,
+        kind: ValueKind,
         help: &'static str,
     ) -> Self {
         Self {
@@ -152,8 +152,8 @@ impl Setting {
     }
 
     /// Creates a setting that is on or off, and off by default.
-    pub const fn switch(group: Group, flag: &'static str, help: &'static str) -> Self {
-        Self::new(group, flag, "BOOL", Kind::Switch, help).or("false")
+    pub const fn switch(group: SettingGroup, flag: &'static str, help: &'static str) -> Self {
+        Self::new(group, flag, "BOOL", ValueKind::Switch, help).or("false")
     }
 
     /// Sets a default that is the same in every mode.
@@ -236,8 +236,14 @@ mod tests {
 
     #[test]
     fn a_variable_is_read_under_our_name_first() {
-        let setting =
-            Setting::new(Group::Web, "atlantis-url", "URL", Kind::Text, "").also(&["public-url"]);
+        let setting = Setting::new(
+            SettingGroup::Web,
+            "atlantis-url",
+            "URL",
+            ValueKind::Text,
+            "",
+        )
+        .also(&["public-url"]);
         let names: Vec<String> = setting.variables().collect();
         assert_eq!(
             names,

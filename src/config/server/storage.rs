@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::problems::ConfigErrors;
+use super::problems::StartupProblems;
 use super::raw::RawSettings;
-use super::reader::{Read, Reader};
+use super::reader::{ReadResult, SettingReader};
 use crate::config::size::ByteSize;
 use crate::config::variables::PGPASSWORD;
 use crate::secret::Secret;
@@ -50,17 +50,17 @@ pub struct StorageConfig {
 
 impl StorageConfig {
     /// Reads these settings for commands that need the database, but no other setting of the server.
-    pub fn from_raw(raw: &RawSettings) -> Result<Self, ConfigErrors> {
-        let mut reader = Reader::new(raw, Vec::new());
+    pub fn from_raw(raw: &RawSettings) -> Result<Self, StartupProblems> {
+        let mut reader = SettingReader::new(raw, Vec::new());
         let storage = Self::read(&mut reader);
-        match (storage, ConfigErrors::of(reader.finish().0)) {
+        match (storage, StartupProblems::of(reader.finish().0)) {
             (Ok(storage), None) => Ok(storage),
             (_, Some(errors)) => Err(errors),
             (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),
         }
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let data_dir = read_data_dir(reader);
         let database = read_database(reader);
         let plan_dir = reader.path("share-plan-dir");
@@ -90,7 +90,7 @@ impl StorageConfig {
     }
 }
 
-fn read_data_dir(reader: &mut Reader<'_>) -> Read<PathBuf> {
+fn read_data_dir(reader: &mut SettingReader<'_>) -> ReadResult<PathBuf> {
     let text = reader.text("data-dir").expect("the folder has a default");
     if text.starts_with('~') && reader.raw().home.is_none() {
         let what = format!("`{text}` needs a home folder, but this account has none");
@@ -103,7 +103,7 @@ fn read_data_dir(reader: &mut Reader<'_>) -> Read<PathBuf> {
     Ok(reader.raw().absolute(&text))
 }
 
-fn read_database(reader: &mut Reader<'_>) -> Read<Option<Database>> {
+fn read_database(reader: &mut SettingReader<'_>) -> ReadResult<Option<Database>> {
     let Some(url) = reader.hidden("database-url") else {
         return Ok(None);
     };

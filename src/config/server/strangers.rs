@@ -1,21 +1,21 @@
 //! Checks flags and variables that are not in the table of settings: unknown ones, and those of Atlantis that this
 //! version does not have.
 
-use super::absent::{ABSENT, Absent, Reason};
+use super::absent::{ABSENT, AbsentReason, UnsupportedFlag};
 use super::kinds::malformed;
-use super::problems::{Problem, Warning};
-use super::raw::{Given, Giver, RawSettings, is_service_link};
-use super::reader::{Reader, parse_switch};
-use super::setting::{Kind, PREFIXES, Setting, variable};
+use super::problems::{StartupProblem, StartupWarning};
+use super::raw::{GivenValue, RawSettings, SettingSource, is_service_link};
+use super::reader::{SettingReader, parse_switch};
+use super::setting::{PREFIXES, Setting, ValueKind, variable};
 use super::table::SETTINGS;
 
 /// Returns the problem for an unknown flag. `name` is without dashes.
-pub fn unknown_flag(name: &str) -> Problem {
+pub fn unknown_flag(name: &str) -> StartupProblem {
     let fix = match nearest(name) {
         Some(flag) => format!("did you mean --{flag}?"),
         None => "remove it; `lockkeeper server --help` shows all flags".to_owned(),
     };
-    Problem::about(format!("--{name}"), "this flag does not exist", fix)
+    StartupProblem::about(format!("--{name}"), "this flag does not exist", fix)
 }
 
 /// Returns the flag with the most similar name, including flags that this version does not have.
@@ -24,7 +24,7 @@ pub(super) fn nearest_flag(name: &str) -> Option<&'static str> {
 }
 
 /// Reports all problems of unknown and missing flags in the raw settings.
-pub(super) fn check(reader: &mut Reader<'_>) {
+pub(super) fn check(reader: &mut SettingReader<'_>) {
     let raw = reader.raw();
     for absent in ABSENT {
         if let Some(given) = given(raw, absent) {
@@ -41,11 +41,11 @@ pub(super) fn check(reader: &mut Reader<'_>) {
         .keys()
         .filter(|name| is_unknown_variable(name))
     {
-        reader.warn(Warning::about(unknown_variable(name)));
+        reader.warn(StartupWarning::about(unknown_variable(name)));
     }
 }
 
-fn given<'a>(raw: &'a RawSettings, absent: &Absent) -> Option<Given<'a>> {
+fn given<'a>(raw: &'a RawSettings, absent: &UnsupportedFlag) -> Option<GivenValue<'a>> {
     let by_variable = || {
         absent
             .variables()
@@ -57,7 +57,7 @@ fn given<'a>(raw: &'a RawSettings, absent: &Absent) -> Option<Given<'a>> {
         .or_else(|| raw.in_file(absent.flag))
 }
 
-fn is_harmless(absent: &Absent, text: &str) -> bool {
+fn is_harmless(absent: &UnsupportedFlag, text: &str) -> bool {
     let text = text.trim();
     let says_no = absent.is_switch() && parse_switch(text) == Some(false);
     let is_below_zero =
@@ -72,17 +72,19 @@ fn is_harmless(absent: &Absent, text: &str) -> bool {
 }
 
 /// Returns the warning for people who switch off a feature that is always on.
-fn told_if_off(absent: &Absent, text: &str) -> Option<&'static str> {
+fn told_if_off(absent: &UnsupportedFlag, text: &str) -> Option<&'static str> {
     absent
         .off
         .filter(|_| parse_switch(text.trim()) == Some(false))
 }
 
 /// Checks the value of a missing flag. An invalid value is reported even if the flag has no effect.
-fn check_value(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
-    if let (Some(way_out), Reason::Always(why)) = (told_if_off(absent, given.text), absent.reason) {
+fn check_value(reader: &mut SettingReader<'_>, absent: &UnsupportedFlag, given: &GivenValue<'_>) {
+    if let (Some(way_out), AbsentReason::Always(why)) =
+        (told_if_off(absent, given.text), absent.reason)
+    {
         let subject = subject(absent);
-        return reader.warn(Warning::about(format!(
+        return reader.warn(StartupWarning::about(format!(
             "{subject}: cannot be switched off here: {why}; {way_out}"
         )));
     }
@@ -92,7 +94,7 @@ fn check_value(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
     match malformed(absent.kind, given.text.trim()) {
         Some((what, fix)) => {
             let what = format!("{what} (set by {})", given.source);
-            reader.record(Problem::about(subject(absent), what, fix));
+            reader.record(StartupProblem::about(subject(absent), what, fix));
         }
         None => report(reader, absent, given),
     }
@@ -100,56 +102,58 @@ fn check_value(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
 
 /// Warns about variables with the address of a service. Kubernetes puts `ATLANTIS_PORT=tcp://10.0.0.1:80` into the
 /// environment of every pod beside a service called `atlantis` (reference 10).
-fn warn_of_service_links(reader: &mut Reader<'_>) {
+fn warn_of_service_links(reader: &mut SettingReader<'_>) {
     let settings = SETTINGS
         .iter()
-        .filter(|setting| matches!(setting.kind, Kind::Number(..)));
+        .filter(|setting| matches!(setting.kind, ValueKind::Number(..)));
     let absent = ABSENT
         .iter()
-        .filter(|absent| matches!(absent.kind, Kind::Number(..)));
+        .filter(|absent| matches!(absent.kind, ValueKind::Number(..)));
     let names = settings
         .flat_map(Setting::variables)
-        .chain(absent.flat_map(Absent::variables));
+        .chain(absent.flat_map(UnsupportedFlag::variables));
     let raw = reader.raw();
     for name in names.filter(|name| {
         raw.variables
             .get(name)
             .is_some_and(|text| is_service_link(text))
     }) {
-        reader.warn(Warning::about(format!(
+        reader.warn(StartupWarning::about(format!(
             "{name}: ignored, because it contains the address of a Kubernetes service instead of a number; to remove such \
              variables, set `enableServiceLinks: false` in the pod"
         )));
     }
 }
 
-fn subject(absent: &Absent) -> String {
+fn subject(absent: &UnsupportedFlag) -> String {
     format!("--{} ({})", absent.flag, absent.variables()[0])
 }
 
-fn report(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
+fn report(reader: &mut SettingReader<'_>, absent: &UnsupportedFlag, given: &GivenValue<'_>) {
     let subject = subject(absent);
     let fix = match given.by {
-        Giver::Flag | Giver::Variable => format!("remove {}", given.source),
-        Giver::File => format!("remove it from {}", given.source),
+        SettingSource::Flag | SettingSource::Variable => format!("remove {}", given.source),
+        SettingSource::File => format!("remove it from {}", given.source),
     };
     match absent.reason {
-        Reason::NotYet => {
-            reader.record(Problem::about(
+        AbsentReason::NotYet => {
+            reader.record(StartupProblem::about(
                 subject,
                 "not available in this version yet",
                 fix,
             ));
         }
-        Reason::Instead(why) => {
-            reader.record(Problem::about(
+        AbsentReason::Instead(why) => {
+            reader.record(StartupProblem::about(
                 subject,
                 format!("not supported: {why}"),
                 fix,
             ));
         }
-        Reason::Always(why) => reader.warn(Warning::about(format!("{subject}: not needed: {why}"))),
-        Reason::WithoutEffect(why) => reader.warn(Warning::without_effect(format!(
+        AbsentReason::Always(why) => reader.warn(StartupWarning::about(format!(
+            "{subject}: not needed: {why}"
+        ))),
+        AbsentReason::WithoutEffect(why) => reader.warn(StartupWarning::without_effect(format!(
             "{subject} has no effect: {why}"
         ))),
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::reader::{Read, Reader};
+use super::reader::{ReadResult, SettingReader};
 use crate::config::duration::parse_duration;
 
 /// Minimum duration of a lease. It gives a live holder time to renew, so that a short delay does not cost it the
@@ -23,7 +23,7 @@ pub struct SyncConfig {
 }
 
 impl SyncConfig {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let fix = "write a time from `1m`, as in `3h`";
         let time = reader.parsed("sync-lease-timeout", parse_time, fix)?;
         let parallel = reader.number::<usize>("sync-parallel")?;

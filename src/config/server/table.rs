@@ -1,13 +1,13 @@
 //! Lists every setting of the server. The command line, the variables, the checks and the tables of the documentation
 //! are generated from these rows. So none of them can miss a setting.
 
-use super::setting::{Group, Kind, Setting};
+use super::setting::{Setting, SettingGroup, ValueKind};
 
-use Group::{
+use SettingGroup::{
     Comments, Github, Locks, Operation, Permissions, Planning, Repositories, Storage, Terraform,
     Web, Webhooks,
 };
-use Kind::{Choice, Duration, List, Number, Path, Secret, Secrets, Size, Text};
+use ValueKind::{Choice, Duration, List, Number, Path, Secret, Secrets, Size, Text};
 
 /// All settings, in the order in which they are shown.
 pub static SETTINGS: &[Setting] = &[

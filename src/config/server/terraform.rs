@@ -9,7 +9,7 @@ use semver::Version;
 use url::Url;
 
 use super::environment::PassEnvironment;
-use super::reader::{Read, Reader};
+use super::reader::{ReadResult, SettingReader};
 use crate::model::Distribution;
 
 /// Number of parallel runs for `--parallel-pool-size 0`, the default of the table (reference 10).
@@ -42,7 +42,7 @@ pub struct TerraformConfig {
 }
 
 impl TerraformConfig {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let distribution = reader.choice("default-tf-distribution");
         let fix = "write a full version, such as `1.9.8`";
         let version = reader.parsed("default-tf-version", parse_version, fix);
@@ -88,7 +88,7 @@ impl fmt::Debug for MirrorUrl {
     }
 }
 
-fn read_downloads(reader: &mut Reader<'_>) -> Read<Option<Mirrors>> {
+fn read_downloads(reader: &mut SettingReader<'_>) -> ReadResult<Option<Mirrors>> {
     const FIX: &str = "write the URL of a mirror, such as `https://mirror.example.com/hashicorp`";
     let is_allowed = reader.switch("tf-download");
     let terraform = reader.parsed("tf-download-url", parse_mirror, FIX);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use insta::assert_snapshot;
 
-use super::reader::Reader;
+use super::reader::SettingReader;
 use super::*;
 use crate::model::CommandKind;
 use crate::secret::Secret;
@@ -379,7 +379,7 @@ fn pages_are_protected_wholly_or_not_at_all() {
         "lockkeeper".to_owned(),
         Secret::new("correct horse battery"),
     );
-    assert_eq!(both.web.auth, WebAuth::Basic { username, password });
+    assert_eq!(both.web.auth, WebAccess::Basic { username, password });
     assert_snapshot!(errors(&[("web-basic-auth", "true")]), @r"
     1. --web-password (LOCKKEEPER_WEB_PASSWORD): missing, but --web-basic-auth is set; there is no default password
     Fix: set LOCKKEEPER_WEB_PASSWORD
@@ -837,7 +837,7 @@ fn every_setting_is_read_by_somebody() {
     let app = raw(&[("gh-app-id", "7"), ("gh-app-key", "k")], &[]);
     let mut asked = BTreeSet::new();
     for raw in [&token, &app] {
-        let mut reader = Reader::new(raw, Vec::new());
+        let mut reader = SettingReader::new(raw, Vec::new());
         ServerConfig::read(&mut reader).map_or_else(drop, drop);
         asked.extend(reader.asked().iter().copied());
     }

@@ -8,12 +8,12 @@ use url::Url;
 use super::github::web_url;
 use super::hosts::WebHosts;
 use super::proxies::TrustedProxies;
-use super::reader::{Read, Reader};
+use super::reader::{ReadResult, SettingReader};
 use crate::secret::Secret;
 
 /// Access to the pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WebAuth {
+pub enum WebAccess {
     /// Every visitor may look, but not change anything unless another setting allows it.
     Open,
     /// Users need a password (HTTP Basic).
@@ -42,7 +42,7 @@ pub struct WebConfig {
     /// URL at which people reach the server. It ends with a slash; join relative paths to it.
     pub public_url: Url,
     /// Access to the pages.
-    pub auth: WebAuth,
+    pub auth: WebAccess,
     /// Certificate and key, if the server does TLS itself.
     pub tls: Option<TlsFiles>,
     /// Names and addresses that requests may use.
@@ -52,7 +52,7 @@ pub struct WebConfig {
 }
 
 impl WebConfig {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let listen = read_listen(reader);
         let given_url = reader.parsed(
             "atlantis-url",
@@ -84,7 +84,7 @@ impl WebConfig {
     }
 }
 
-fn read_listen(reader: &mut Reader<'_>) -> Read<SocketAddr> {
+fn read_listen(reader: &mut SettingReader<'_>) -> ReadResult<SocketAddr> {
     let port = reader.number::<u16>("port");
     let address = reader.parsed(
         "bind-address",
@@ -104,7 +104,7 @@ fn parse_address(text: &str) -> Result<IpAddr, String> {
 }
 
 /// Reads both files or none (reference 10.4).
-fn read_tls(reader: &mut Reader<'_>) -> Read<Option<TlsFiles>> {
+fn read_tls(reader: &mut SettingReader<'_>) -> ReadResult<Option<TlsFiles>> {
     match (reader.path("ssl-cert-file"), reader.path("ssl-key-file")) {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
@@ -122,7 +122,7 @@ fn read_tls(reader: &mut Reader<'_>) -> Read<Option<TlsFiles>> {
 }
 
 /// Returns `http://<host name>:<port>` (reference 10.1), with `https` if there is a certificate.
-fn default_url(reader: &mut Reader<'_>, port: u16, is_tls: bool) -> Read<Url> {
+fn default_url(reader: &mut SettingReader<'_>, port: u16, is_tls: bool) -> ReadResult<Url> {
     let host = match reader.raw().hostname.as_str() {
         "" => "localhost",
         name => name,
@@ -138,28 +138,28 @@ fn default_url(reader: &mut Reader<'_>, port: u16, is_tls: bool) -> Read<Url> {
     }
 }
 
-fn read_proxies(reader: &mut Reader<'_>) -> Read<TrustedProxies> {
+fn read_proxies(reader: &mut SettingReader<'_>) -> ReadResult<TrustedProxies> {
     let flag = "trusted-proxies";
     let fix = "write addresses, or networks such as `10.0.0.0/8`, separated by commas";
     TrustedProxies::new(&reader.list(flag))
         .or_else(|problem| reader.refuse(flag, problem.to_string(), fix))
 }
 
-fn read_auth(reader: &mut Reader<'_>) -> Read<WebAuth> {
+fn read_auth(reader: &mut SettingReader<'_>) -> ReadResult<WebAccess> {
     let named = reader.given("web-username").is_some();
     let username = reader.text("web-username").unwrap_or_default();
     let password = reader.secret("web-password");
     match (reader.switch("web-basic-auth")?, password) {
         (true, Some(password)) => {
             reader.long_enough("web-password", &password)?;
-            Ok(WebAuth::Basic { username, password })
+            Ok(WebAccess::Basic { username, password })
         }
         (true, None) => reader.refuse(
             "web-password",
             "missing, but --web-basic-auth is set; there is no default password",
             "set LOCKKEEPER_WEB_PASSWORD",
         ),
-        (false, None) if !named => Ok(WebAuth::Open),
+        (false, None) if !named => Ok(WebAccess::Open),
         (false, _) => reader.refuse(
             "web-basic-auth",
             "not set, but a user name or password for the pages is set, which would have no effect",

@@ -1,41 +1,41 @@
 //! Keys of workflows and their steps (reference 6.2).
 
 use super::Builtin;
-use crate::config::yaml::{Key, Keys, Kind, words};
+use crate::config::yaml::{DocumentedKey, KeyShape, MappingKeys, words};
 
 /// Keys of a workflow.
-pub(in crate::config) static WORKFLOW: Keys = Keys::new(
+pub(in crate::config) static WORKFLOW: MappingKeys = MappingKeys::new(
     "a workflow",
     &[
-        Key::new(
+        DocumentedKey::new(
             "plan",
             STAGE_KIND,
             "`init`, `plan`",
             "Steps of a plan.",
             "{steps: [init, plan]}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "apply",
             STAGE_KIND,
             "`apply`",
             "Steps of an apply.",
             "{steps: [apply]}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "policy_check",
             STAGE_KIND,
             "`show`, `policy_check`",
             "Steps after a plan. Policies are not checked in this version yet.",
             "{steps: [show, policy_check]}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "import",
             STAGE_KIND,
             "`init`, `import`",
             "Steps that import an existing resource into the state.",
             "{steps: [init, import]}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "state_rm",
             STAGE_KIND,
             "`init`, `state_rm`",
@@ -45,98 +45,98 @@ pub(in crate::config) static WORKFLOW: Keys = Keys::new(
     ],
 );
 
-const STAGE_KIND: Kind = Kind::Map(&STAGE);
+const STAGE_KIND: KeyShape = KeyShape::Map(&STAGE);
 
 /// Keys of a stage.
-pub(super) static STAGE: Keys = Keys::new(
+pub(super) static STAGE: MappingKeys = MappingKeys::new(
     "a stage",
-    &[Key::new(
+    &[DocumentedKey::new(
         "steps",
-        Kind::List(&STEP_KIND),
+        KeyShape::List(&STEP_KIND),
         "the steps of the built-in workflow",
         "Steps in their order. `[]`: no steps, and the stage succeeds.",
         "[init, plan]",
     )],
 );
 
-static STEP_KIND: Kind = Kind::Any(&[Kind::Words(builtins), Kind::Map(&STEP)]);
+static STEP_KIND: KeyShape = KeyShape::Any(&[KeyShape::Words(builtins), KeyShape::Map(&STEP)]);
 
 fn builtins() -> Vec<&'static str> {
     words(Builtin::ALL, Builtin::as_str)
 }
 
-const ARGS: Kind = Kind::Map(&BUILTIN);
+const ARGS: KeyShape = KeyShape::Map(&BUILTIN);
 
 /// Keys of a step that is a mapping.
-pub(super) static STEP: Keys = Keys::choice(
+pub(super) static STEP: MappingKeys = MappingKeys::choice(
     "a step",
     &[
-        Key::new(
+        DocumentedKey::new(
             "init",
             ARGS,
             "",
             "`terraform init`.",
             "{extra_args: [-upgrade=false]}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "plan",
             ARGS,
             "",
             "`terraform plan` into the plan file.",
             "{extra_args: [-lock-timeout=60s]}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "show",
             ARGS,
             "",
             "The plan file as JSON, in `$SHOWFILE`.",
             "{extra_args: []}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "policy_check",
             ARGS,
             "",
             "Check of policies. Not in this version yet.",
             "{extra_args: []}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "apply",
             ARGS,
             "",
             "`terraform apply` of the plan file.",
             "{extra_args: [-parallelism=5]}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "import",
             ARGS,
             "",
             "`terraform import`.",
             "{extra_args: [-lock=false]}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "state_rm",
             ARGS,
             "",
             "`terraform state rm`.",
             "{extra_args: [-lock=false]}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "run",
-            Kind::Any(&[Kind::Text, Kind::Map(&RUN)]),
+            KeyShape::Any(&[KeyShape::Text, KeyShape::Map(&RUN)]),
             "",
             "Your own command: the command line, or a mapping.",
             "make plan",
         ),
-        Key::new(
+        DocumentedKey::new(
             "env",
-            Kind::Map(&ENV),
+            KeyShape::Map(&ENV),
             "",
             "A variable for later steps of this stage.",
             "{name: TF_VAR_region, value: eu-west-1}",
         ),
-        Key::new(
+        DocumentedKey::new(
             "multienv",
-            Kind::Any(&[Kind::Text, Kind::Map(&MULTIENV)]),
+            KeyShape::Any(&[KeyShape::Text, KeyShape::Map(&MULTIENV)]),
             "",
             "Variables for later steps of this stage: a command that prints `NAME=value,…`.",
             "./variables.sh",
@@ -145,48 +145,48 @@ pub(super) static STEP: Keys = Keys::choice(
 );
 
 /// Keys of the options of an `init`, `plan` or other step of Lockkeeper.
-pub(super) static BUILTIN: Keys = Keys::new(
+pub(super) static BUILTIN: MappingKeys = MappingKeys::new(
     "a built-in step",
-    &[Key::new(
+    &[DocumentedKey::new(
         "extra_args",
-        Kind::List(&Kind::Text),
+        KeyShape::List(&KeyShape::Text),
         "none",
         "Additional arguments. `$NAME` and `${NAME}` are replaced by variables.",
         "[-lock-timeout=60s]",
     )],
 );
 
-const SHELL: Key = Key::new(
+const SHELL: DocumentedKey = DocumentedKey::new(
     "shell",
-    Kind::Text,
+    KeyShape::Text,
     "`sh`",
     "Shell that runs the command.",
     "bash",
 );
 
 /// The key `shellArgs` of steps and hooks.
-pub(in crate::config) const SHELL_ARGS: Key = Key::new(
+pub(in crate::config) const SHELL_ARGS: DocumentedKey = DocumentedKey::new(
     "shellArgs",
-    Kind::Any(&[Kind::Text, Kind::List(&Kind::Text)]),
+    KeyShape::Any(&[KeyShape::Text, KeyShape::List(&KeyShape::Text)]),
     "`-c`",
     "Arguments of the shell, before the command; a text is split at spaces. Needs `shell`.",
     "[-e, -c]",
 );
 
 /// Keys of a `run` step.
-pub(super) static RUN: Keys = Keys::new(
+pub(super) static RUN: MappingKeys = MappingKeys::new(
     "`run`",
     &[
-        Key::new(
+        DocumentedKey::new(
             "command",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Command line for the shell.",
             "make plan",
         ),
-        Key::new(
+        DocumentedKey::new(
             "output",
-            Kind::Any(&[Kind::Words(outputs), Kind::List(&OUTPUT_ITEM)]),
+            KeyShape::Any(&[KeyShape::Words(outputs), KeyShape::List(&OUTPUT_ITEM)]),
             "`show`",
             "Filters for the output that comments show, applied in order.",
             "[strip_refreshing, {filter_regex: 'password=\\S+'}]",
@@ -200,41 +200,41 @@ fn outputs() -> Vec<&'static str> {
     super::output::WORDS.to_vec()
 }
 
-static OUTPUT_ITEM: Kind = Kind::Any(&[Kind::Words(outputs), Kind::Map(&FILTER)]);
+static OUTPUT_ITEM: KeyShape = KeyShape::Any(&[KeyShape::Words(outputs), KeyShape::Map(&FILTER)]);
 
 /// Keys of an item of `output`.
-pub(super) static FILTER: Keys = Keys::new(
+pub(super) static FILTER: MappingKeys = MappingKeys::new(
     "an item of `output`",
-    &[Key::new(
+    &[DocumentedKey::new(
         "filter_regex",
-        Kind::Any(&[Kind::Text, Kind::List(&Kind::Text)]),
-        Key::REQUIRED,
+        KeyShape::Any(&[KeyShape::Text, KeyShape::List(&KeyShape::Text)]),
+        DocumentedKey::REQUIRED,
         "Matches are replaced by the first group, `<redacted>` and the second group.",
         "'(token=)\\S+'",
     )],
 );
 
 /// Keys of an `env` step.
-pub(super) static ENV: Keys = Keys::new(
+pub(super) static ENV: MappingKeys = MappingKeys::new(
     "`env`",
     &[
-        Key::new(
+        DocumentedKey::new(
             "name",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Name of the variable.",
             "TF_VAR_region",
         ),
-        Key::new(
+        DocumentedKey::new(
             "value",
-            Kind::Text,
+            KeyShape::Text,
             "none",
             "Value of the variable. Set either this or `command`.",
             "eu-west-1",
         ),
-        Key::new(
+        DocumentedKey::new(
             "command",
-            Kind::Text,
+            KeyShape::Text,
             "none",
             "Command that prints the value; the line break at the end is removed.",
             "cat region.txt",
@@ -245,19 +245,19 @@ pub(super) static ENV: Keys = Keys::new(
 );
 
 /// Keys of a `multienv` step.
-pub(super) static MULTIENV: Keys = Keys::new(
+pub(super) static MULTIENV: MappingKeys = MappingKeys::new(
     "`multienv`",
     &[
-        Key::new(
+        DocumentedKey::new(
             "command",
-            Kind::Text,
-            Key::REQUIRED,
+            KeyShape::Text,
+            DocumentedKey::REQUIRED,
             "Command that prints `NAME=value,…`.",
             "./variables.sh",
         ),
-        Key::new(
+        DocumentedKey::new(
             "output",
-            Kind::Words(|| vec!["show", "hide"]),
+            KeyShape::Words(|| vec!["show", "hide"]),
             "`show`",
             "Show the names of the variables in comments; values are never shown.",
             "hide",

@@ -2,17 +2,19 @@
 
 use super::OutputFilter;
 use super::keys::FILTER;
-use crate::config::yaml::{Fields, Located, Node, Reader, Value, list_of, quoted, shown};
+use crate::config::yaml::{
+    Fields, FileReader, Located, YamlNode, YamlValue, list_of, quoted, shown,
+};
 
 /// Words that `output` of `run` accepts.
 pub(super) const WORDS: [&str; 3] = ["show", "hide", "strip_refreshing"];
 
 /// Reads `output` from `run`.
-pub(super) fn read(reader: &mut Reader, fields: &Fields<'_>) -> Vec<OutputFilter> {
+pub(super) fn read(reader: &mut FileReader, fields: &Fields<'_>) -> Vec<OutputFilter> {
     let Some(node) = fields.get("output") else {
         return Vec::new();
     };
-    if matches!(node.value, Value::Map(_)) {
+    if matches!(node.value, YamlValue::Map(_)) {
         let what = "`output` must be a word or a list, not a mapping".to_owned();
         reader.problem(
             node.place,
@@ -27,8 +29,8 @@ pub(super) fn read(reader: &mut Reader, fields: &Fields<'_>) -> Vec<OutputFilter
         .collect()
 }
 
-fn read_item(reader: &mut Reader, item: &Node) -> Vec<OutputFilter> {
-    if let Value::Map(_) = item.value {
+fn read_item(reader: &mut FileReader, item: &YamlNode) -> Vec<OutputFilter> {
+    if let YamlValue::Map(_) = item.value {
         return read_filter(reader, item);
     }
     let Some(word) = reader.text_of(item, "an item of `output`") else {
@@ -45,7 +47,7 @@ fn read_item(reader: &mut Reader, item: &Node) -> Vec<OutputFilter> {
     }
 }
 
-fn refuse(reader: &mut Reader, word: &Located) {
+fn refuse(reader: &mut FileReader, word: &Located) {
     let all = || WORDS.into_iter().chain(["filter_regex"]);
     let help = reader.nearest(&word.text, all()).map_or_else(
         || {
@@ -66,7 +68,7 @@ fn refuse(reader: &mut Reader, word: &Located) {
     );
 }
 
-fn read_filter(reader: &mut Reader, item: &Node) -> Vec<OutputFilter> {
+fn read_filter(reader: &mut FileReader, item: &YamlNode) -> Vec<OutputFilter> {
     let Some(fields) = reader.fields(item, &FILTER) else {
         return Vec::new();
     };

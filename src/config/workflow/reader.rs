@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::keys::{STAGE, WORKFLOW};
 use super::{Stage, Step, Workflow, step};
-use crate::config::yaml::{Fields, Located, Node, Reader, Value, shown};
+use crate::config::yaml::{Fields, FileReader, Located, YamlNode, YamlValue, shown};
 
 /// Version of a repository's file, which decides how commands are read (reference 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,12 +24,12 @@ const MAX_NAME: usize = 255;
 
 /// Reads `workflows` from a file.
 pub(in crate::config) fn read_workflows(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     fields: &Fields<'_>,
     version: FileVersion,
 ) -> BTreeMap<String, Arc<Workflow>> {
     let entries = reader.named(fields, "workflows");
-    let read = |(name, node): &(Located, Node)| {
+    let read = |(name, node): &(Located, YamlNode)| {
         let workflow = read_workflow(reader, name, node, version)?;
         Some((workflow.name.clone(), Arc::new(workflow)))
     };
@@ -37,9 +37,9 @@ pub(in crate::config) fn read_workflows(
 }
 
 fn read_workflow(
-    reader: &mut Reader,
+    reader: &mut FileReader,
     name: &Located,
-    node: &Node,
+    node: &YamlNode,
     version: FileVersion,
 ) -> Option<Workflow> {
     let text = name.text.as_str();
@@ -58,7 +58,7 @@ fn read_workflow(
         name: text.to_owned(),
         ..Workflow::clone(&Workflow::builtin())
     };
-    if node.value == Value::Null {
+    if node.value == YamlValue::Null {
         return Some(workflow);
     }
     let fields = reader.fields(node, &WORKFLOW)?;
@@ -102,7 +102,7 @@ fn read_workflow(
 }
 
 /// Reads a stage. `None` keeps the default steps.
-fn read_stage(reader: &mut Reader, node: &Node, version: FileVersion) -> Option<Stage> {
+fn read_stage(reader: &mut FileReader, node: &YamlNode, version: FileVersion) -> Option<Stage> {
     let fields = reader.fields(node, &STAGE)?;
     let nodes = reader.list(&fields, "steps")?;
     if nodes.len() > MAX_STEPS {
@@ -134,7 +134,7 @@ fn read_stage(reader: &mut Reader, node: &Node, version: FileVersion) -> Option<
 
 /// Refuses a command that version 2 would change. Version 2 splits commands at spaces and joins them again, so that
 /// quotes are lost. The author either does not know this rule, or relies on it.
-fn check_quotes(reader: &mut Reader, node: &Node, step: &Step) {
+fn check_quotes(reader: &mut FileReader, node: &YamlNode, step: &Step) {
     let Step::Run(run) = step else { return };
     let split = shlex::split(&run.command).map(|words| words.join(" "));
     if split.as_deref() != Some(run.command.trim()) {

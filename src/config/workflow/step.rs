@@ -2,31 +2,33 @@
 
 use super::keys::{BUILTIN, ENV, MULTIENV, RUN, STEP};
 use super::{Builtin, EnvStep, EnvValue, MultienvStep, RunStep, Shell, Step, output};
-use crate::config::yaml::{Fields, Located, Node, Place, Reader, Value, quoted, shown};
+use crate::config::yaml::{
+    Fields, FilePosition, FileReader, Located, YamlNode, YamlValue, quoted, shown,
+};
 
 const RUN_HELP: &str = "write `run: COMMAND`, or `run: {command: COMMAND}` with its other keys";
 const ENV_HELP: &str = "write `env: {name: NAME, value: VALUE}`, or `command` in place of `value`";
 const MULTIENV_HELP: &str = "write `multienv: COMMAND`; the command prints `NAME=value,…`";
 
 /// Reads a step. Returns `None` if the node is not a step.
-pub(super) fn read(reader: &mut Reader, node: &Node) -> Option<Step> {
+pub(super) fn read(reader: &mut FileReader, node: &YamlNode) -> Option<Step> {
     match &node.value {
-        Value::Scalar(_, word) => read_word(reader, node.place, word),
-        Value::Map(entries) => match entries.as_slice() {
+        YamlValue::Scalar(_, word) => read_word(reader, node.place, word),
+        YamlValue::Map(entries) => match entries.as_slice() {
             [(key, value)] => read_entry(reader, key, value),
             entries => {
                 refuse_entries(reader, node.place, entries);
                 None
             }
         },
-        Value::Null | Value::List(_) => {
+        YamlValue::Null | YamlValue::List(_) => {
             reader.wrong_kind(node, "a step", "a word or a mapping");
             None
         }
     }
 }
 
-fn read_word(reader: &mut Reader, place: Place, word: &str) -> Option<Step> {
+fn read_word(reader: &mut FileReader, place: FilePosition, word: &str) -> Option<Step> {
     if let Ok(step) = word.trim().parse() {
         return Some(Step::Builtin {
             step,
@@ -48,7 +50,7 @@ fn read_word(reader: &mut Reader, place: Place, word: &str) -> Option<Step> {
 }
 
 fn help_for(
-    reader: &Reader,
+    reader: &FileReader,
     word: &str,
     known: impl Iterator<Item = &'static str> + Clone,
 ) -> String {
@@ -63,7 +65,7 @@ fn help_for(
     )
 }
 
-fn refuse_entries(reader: &mut Reader, place: Place, entries: &[(Located, Node)]) {
+fn refuse_entries(reader: &mut FileReader, place: FilePosition, entries: &[(Located, YamlNode)]) {
     let keys = || entries.iter().map(|(key, _)| key.text.as_str());
     let help = match keys().find(|key| matches!(*key, "run" | "env" | "multienv")) {
         Some("env") => ENV_HELP.to_owned(),
@@ -82,7 +84,7 @@ fn refuse_entries(reader: &mut Reader, place: Place, entries: &[(Located, Node)]
     reader.problem(place, what, help);
 }
 
-fn read_entry(reader: &mut Reader, key: &Located, value: &Node) -> Option<Step> {
+fn read_entry(reader: &mut FileReader, key: &Located, value: &YamlNode) -> Option<Step> {
     match key.text.as_str() {
         "run" => read_run(reader, key, value).map(Step::Run),
         "env" => read_env(reader, value).map(Step::Env),
@@ -98,14 +100,14 @@ fn read_entry(reader: &mut Reader, key: &Located, value: &Node) -> Option<Step> 
     }
 }
 
-fn read_builtin(reader: &mut Reader, step: Builtin, value: &Node) -> Option<Step> {
-    if value.value == Value::Null {
+fn read_builtin(reader: &mut FileReader, step: Builtin, value: &YamlNode) -> Option<Step> {
+    if value.value == YamlValue::Null {
         return Some(Step::Builtin {
             step,
             extra_args: Vec::new(),
         });
     }
-    if !matches!(value.value, Value::Map(_)) {
+    if !matches!(value.value, YamlValue::Map(_)) {
         let help = format!("write `{step}: {{extra_args: […]}}`, or `{step}` alone");
         reader.problem(value.place, format!("`{step}` takes a mapping"), help);
         return None;
@@ -119,8 +121,8 @@ fn read_builtin(reader: &mut Reader, step: Builtin, value: &Node) -> Option<Step
     Some(Step::Builtin { step, extra_args })
 }
 
-fn read_run(reader: &mut Reader, key: &Located, value: &Node) -> Option<RunStep> {
-    let Value::Map(_) = value.value else {
+fn read_run(reader: &mut FileReader, key: &Located, value: &YamlNode) -> Option<RunStep> {
+    let YamlValue::Map(_) = value.value else {
         let command = read_source(reader, key, value, RUN_HELP)?;
         return Some(RunStep {
             command,
@@ -138,8 +140,8 @@ fn read_run(reader: &mut Reader, key: &Located, value: &Node) -> Option<RunStep>
     })
 }
 
-fn read_multienv(reader: &mut Reader, key: &Located, value: &Node) -> Option<MultienvStep> {
-    let Value::Map(_) = value.value else {
+fn read_multienv(reader: &mut FileReader, key: &Located, value: &YamlNode) -> Option<MultienvStep> {
+    let YamlValue::Map(_) = value.value else {
         let command = read_source(reader, key, value, MULTIENV_HELP)?;
         return Some(MultienvStep {
             command,
@@ -159,8 +161,13 @@ fn read_multienv(reader: &mut Reader, key: &Located, value: &Node) -> Option<Mul
 }
 
 /// Reads the short form, which is only a command.
-fn read_source(reader: &mut Reader, key: &Located, value: &Node, help: &str) -> Option<String> {
-    if value.value == Value::Null {
+fn read_source(
+    reader: &mut FileReader,
+    key: &Located,
+    value: &YamlNode,
+    help: &str,
+) -> Option<String> {
+    if value.value == YamlValue::Null {
         reader.problem(key.place, format!("`{}` has no command", key.text), help);
         return None;
     }
@@ -170,8 +177,8 @@ fn read_source(reader: &mut Reader, key: &Located, value: &Node, help: &str) -> 
 
 /// Reads the command from a mapping that needs one. `of` names the mapping in messages.
 pub(in crate::config) fn read_command(
-    reader: &mut Reader,
-    node: &Node,
+    reader: &mut FileReader,
+    node: &YamlNode,
     fields: &Fields<'_>,
     key: &str,
     of: &str,
@@ -188,7 +195,7 @@ pub(in crate::config) fn read_command(
     check_source(reader, &text, &format!("`{key}` of {of}"))
 }
 
-fn check_source(reader: &mut Reader, text: &Located, what: &str) -> Option<String> {
+fn check_source(reader: &mut FileReader, text: &Located, what: &str) -> Option<String> {
     if text.text.trim().is_empty() {
         reader.problem(
             text.place,
@@ -201,7 +208,7 @@ fn check_source(reader: &mut Reader, text: &Located, what: &str) -> Option<Strin
 }
 
 /// Refuses a zero byte, because no program can receive it in an argument.
-fn without_nul(reader: &mut Reader, text: &Located) -> Option<String> {
+fn without_nul(reader: &mut FileReader, text: &Located) -> Option<String> {
     if text.text.contains('\0') {
         let what = format!("`{}` contains a zero byte", shown(&text.text));
         reader.problem(text.place, what, "write `\\\\0` for the two characters");
@@ -211,7 +218,7 @@ fn without_nul(reader: &mut Reader, text: &Located) -> Option<String> {
 }
 
 /// Reads `shell` and `shellArgs` from a mapping that has a command.
-pub(in crate::config) fn read_shell(reader: &mut Reader, fields: &Fields<'_>) -> Shell {
+pub(in crate::config) fn read_shell(reader: &mut FileReader, fields: &Fields<'_>) -> Shell {
     let (program, args) = (reader.text(fields, "shell"), read_args(reader, fields));
     let default = Shell::default();
     match (program, args) {
@@ -243,9 +250,9 @@ pub(in crate::config) fn read_shell(reader: &mut Reader, fields: &Fields<'_>) ->
     }
 }
 
-fn read_args(reader: &mut Reader, fields: &Fields<'_>) -> Option<Vec<String>> {
+fn read_args(reader: &mut FileReader, fields: &Fields<'_>) -> Option<Vec<String>> {
     let node = fields.get("shellArgs")?;
-    if let Value::Scalar(_, text) = &node.value {
+    if let YamlValue::Scalar(_, text) = &node.value {
         let text = without_nul(
             reader,
             &Located {
@@ -255,7 +262,7 @@ fn read_args(reader: &mut Reader, fields: &Fields<'_>) -> Option<Vec<String>> {
         )?;
         return Some(text.split_whitespace().map(str::to_owned).collect());
     }
-    if !matches!(node.value, Value::List(_)) {
+    if !matches!(node.value, YamlValue::List(_)) {
         reader.wrong_kind(node, "`shellArgs`", "a text or a list");
         return None;
     }
@@ -268,8 +275,8 @@ fn read_args(reader: &mut Reader, fields: &Fields<'_>) -> Option<Vec<String>> {
     )
 }
 
-fn read_env(reader: &mut Reader, node: &Node) -> Option<EnvStep> {
-    if !matches!(node.value, Value::Map(_)) {
+fn read_env(reader: &mut FileReader, node: &YamlNode) -> Option<EnvStep> {
+    if !matches!(node.value, YamlValue::Map(_)) {
         reader.problem(node.place, "`env` takes a mapping".to_owned(), ENV_HELP);
         return None;
     }
@@ -282,7 +289,7 @@ fn read_env(reader: &mut Reader, node: &Node) -> Option<EnvStep> {
     })
 }
 
-fn read_name(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<String> {
+fn read_name(reader: &mut FileReader, node: &YamlNode, fields: &Fields<'_>) -> Option<String> {
     if fields.get("name").is_none() {
         reader.problem(node.place, "`env` has no `name`".to_owned(), ENV_HELP);
     }
@@ -303,7 +310,7 @@ fn read_name(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<St
     Some(name.text)
 }
 
-fn read_value(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<EnvValue> {
+fn read_value(reader: &mut FileReader, node: &YamlNode, fields: &Fields<'_>) -> Option<EnvValue> {
     let shell = read_shell(reader, fields);
     match (fields.get("value"), fields.get("command")) {
         (Some(_), None) => {

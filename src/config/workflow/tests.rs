@@ -3,21 +3,21 @@
 use std::fmt::Write as _;
 
 use super::*;
-use crate::config::yaml::{ConfigErrors, Key, Keys, Kind, Reader, read};
+use crate::config::yaml::{DocumentedKey, FileReader, KeyShape, MappingKeys, YamlErrors, read};
 
-static FILE: Keys = Keys::new(
+static FILE: MappingKeys = MappingKeys::new(
     "the file",
-    &[Key::new(
+    &[DocumentedKey::new(
         "workflows",
-        Kind::Named(&Kind::Map(&WORKFLOW)),
+        KeyShape::Named(&KeyShape::Map(&WORKFLOW)),
         "",
         "",
         "",
     )],
 );
 
-fn parse(text: &str, version: FileVersion) -> Result<Vec<Arc<Workflow>>, ConfigErrors> {
-    let mut reader = Reader::default();
+fn parse(text: &str, version: FileVersion) -> Result<Vec<Arc<Workflow>>, YamlErrors> {
+    let mut reader = FileReader::default();
     let node = read(text)
         .expect("the text is YAML")
         .expect("the text is not empty");
@@ -28,7 +28,7 @@ fn parse(text: &str, version: FileVersion) -> Result<Vec<Arc<Workflow>>, ConfigE
     if reader.problems.is_empty() {
         Ok(workflows)
     } else {
-        Err(ConfigErrors::new("f.yaml", text, reader.problems))
+        Err(YamlErrors::new("f.yaml", text, reader.problems))
     }
 }
 

@@ -6,7 +6,7 @@ use regex::{Regex, RegexBuilder};
 
 use super::node::Located;
 use super::problem::shown;
-use super::reader::Reader;
+use super::reader::FileReader;
 
 /// Cache of compiled expressions. `None` stands for an invalid one.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ impl Expressions {
     const MAX_COMPILED: usize = 1 << 18;
 }
 
-impl Reader {
+impl FileReader {
     /// Reads a regular expression between slashes (reference 4.2).
     pub(in crate::config) fn slashed_expression(
         &mut self,

@@ -1,11 +1,11 @@
 //! Table of keys, from which the readers, the JSON Schemas and the documentation are generated.
 
 /// The keys of a mapping.
-pub(in crate::config) struct Keys {
+pub(in crate::config) struct MappingKeys {
     /// Description of the mapping for errors: `a project`.
     pub(in crate::config) of: &'static str,
     /// Keys that the mapping may have.
-    pub(in crate::config) list: &'static [Key],
+    pub(in crate::config) list: &'static [DocumentedKey],
     /// Keys that only the administrator may set, in the configuration of the server.
     pub(in crate::config) of_server: &'static [&'static str],
     /// True if the mapping must have exactly one of the keys.
@@ -13,10 +13,10 @@ pub(in crate::config) struct Keys {
 }
 
 /// A key of a mapping, with its documentation.
-pub(in crate::config) struct Key {
+pub(in crate::config) struct DocumentedKey {
     pub(in crate::config) name: &'static str,
-    pub(in crate::config) kind: Kind,
-    /// Default in Markdown. [`Key::REQUIRED`] stands for a required key.
+    pub(in crate::config) kind: KeyShape,
+    /// Default in Markdown. [`DocumentedKey::REQUIRED`] stands for a required key.
     pub(in crate::config) default: &'static str,
     /// Description for the documentation, in Markdown.
     pub(in crate::config) meaning: &'static str,
@@ -25,7 +25,7 @@ pub(in crate::config) struct Key {
 }
 
 /// Shape of the value of a key.
-pub(in crate::config) enum Kind {
+pub(in crate::config) enum KeyShape {
     /// `true` or `false`.
     Switch,
     /// A whole number, without a unit.
@@ -39,7 +39,7 @@ pub(in crate::config) enum Kind {
     /// A list of values of one kind.
     List(&'static Self),
     /// A mapping with known keys.
-    Map(&'static Keys),
+    Map(&'static MappingKeys),
     /// A mapping with names that people choose.
     Named(&'static Self),
     /// A value of one of several kinds.
@@ -53,14 +53,14 @@ pub(in crate::config) enum Kind {
     NotYet(&'static Self),
 }
 
-impl Key {
-    /// [`Key::default`] of a required key.
+impl DocumentedKey {
+    /// [`DocumentedKey::default`] of a required key.
     pub(in crate::config) const REQUIRED: &str = "required";
 
     /// Creates a key from its name, kind, default, meaning and example.
     pub(in crate::config) const fn new(
         name: &'static str,
-        kind: Kind,
+        kind: KeyShape,
         default: &'static str,
         meaning: &'static str,
         example: &'static str,
@@ -75,9 +75,9 @@ impl Key {
     }
 }
 
-impl Keys {
+impl MappingKeys {
     /// Creates the keys of a mapping without keys of the administrator.
-    pub(in crate::config) const fn new(of: &'static str, keys: &'static [Key]) -> Self {
+    pub(in crate::config) const fn new(of: &'static str, keys: &'static [DocumentedKey]) -> Self {
         Self {
             of,
             list: keys,
@@ -87,7 +87,10 @@ impl Keys {
     }
 
     /// Creates the keys of a mapping that must have exactly one of them.
-    pub(in crate::config) const fn choice(of: &'static str, keys: &'static [Key]) -> Self {
+    pub(in crate::config) const fn choice(
+        of: &'static str,
+        keys: &'static [DocumentedKey],
+    ) -> Self {
         Self {
             is_choice: true,
             ..Self::new(of, keys)
@@ -96,7 +99,7 @@ impl Keys {
 
     /// Returns the key whose mapping has a key of this name, if there is exactly one.
     pub(in crate::config) fn parent_of(&self, name: &str) -> Option<&'static str> {
-        let has = |key: &&Key| matches!(&key.kind, Kind::Map(below) if below.names().any(|below| below == name));
+        let has = |key: &&DocumentedKey| matches!(&key.kind, KeyShape::Map(below) if below.names().any(|below| below == name));
         let mut parents = self.list.iter().filter(has).map(|key| key.name);
         parents.next().filter(|_| parents.next().is_none())
     }
@@ -107,7 +110,7 @@ impl Keys {
     }
 }
 
-/// Returns the spellings of an enum, for [`Kind::Words`].
+/// Returns the spellings of an enum, for [`KeyShape::Words`].
 pub(in crate::config) fn words<T: Copy>(
     all: &[T],
     spelling: fn(T) -> &'static str,

@@ -12,9 +12,9 @@ mod problem;
 mod reader;
 mod shape;
 
-pub(in crate::config) use keys::{Key, Keys, Kind, words};
+pub(in crate::config) use keys::{DocumentedKey, KeyShape, MappingKeys, words};
 pub use nearest::{nearest, quoted};
-pub(in crate::config) use node::{Located, Node, Syntax, Value, read, read_as};
+pub(in crate::config) use node::{Located, Syntax, YamlNode, YamlValue, read, read_as};
 pub(in crate::config) use problem::excerpt;
-pub use problem::{ConfigErrors, Place, Problem, Remark, shown};
-pub(in crate::config) use reader::{Fields, Reader, list_of};
+pub use problem::{FilePosition, YamlErrors, YamlNote, YamlProblem, shown};
+pub(in crate::config) use reader::{Fields, FileReader, list_of};

@@ -7,25 +7,25 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Location, Spanned};
 
-use super::problem::{Place, Problem, shown};
+use super::problem::{FilePosition, YamlProblem, shown};
 
 /// A value and its place. The place of an alias is the place of its anchored value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::config) struct Node {
-    pub(in crate::config) place: Place,
-    pub(in crate::config) value: Value,
+pub(in crate::config) struct YamlNode {
+    pub(in crate::config) place: FilePosition,
+    pub(in crate::config) value: YamlValue,
 }
 
 /// A value of the file. The text of a scalar is unchanged: `1.10` stays `1.10`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::config) enum Value {
+pub(in crate::config) enum YamlValue {
     Null,
     Scalar(Scalar, String),
-    List(Vec<Node>),
-    Map(Vec<(Located, Node)>),
+    List(Vec<YamlNode>),
+    Map(Vec<(Located, YamlNode)>),
 }
 
-impl Value {
+impl YamlValue {
     /// Returns true if the value is a text without visible characters.
     pub(super) fn is_empty_text(&self) -> bool {
         matches!(self, Self::Scalar(_, text) if text.trim().is_empty())
@@ -44,7 +44,7 @@ pub(in crate::config) enum Scalar {
 /// A text and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::config) struct Located {
-    pub(in crate::config) place: Place,
+    pub(in crate::config) place: FilePosition,
     pub(in crate::config) text: String,
 }
 
@@ -63,12 +63,15 @@ pub(in crate::config) enum Syntax {
 }
 
 /// Parses one YAML document. Returns `Ok(None)` for an empty one.
-pub(in crate::config) fn read(source: &str) -> Result<Option<Node>, Problem> {
+pub(in crate::config) fn read(source: &str) -> Result<Option<YamlNode>, YamlProblem> {
     read_as(Syntax::Yaml, source)
 }
 
 /// Parses one document that may be meant as another syntax.
-pub(in crate::config) fn read_as(syntax: Syntax, source: &str) -> Result<Option<Node>, Problem> {
+pub(in crate::config) fn read_as(
+    syntax: Syntax,
+    source: &str,
+) -> Result<Option<YamlNode>, YamlProblem> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
@@ -84,15 +87,15 @@ pub(in crate::config) fn read_as(syntax: Syntax, source: &str) -> Result<Option<
         reject_unsupported_tags: true,
         with_snippet: false,
     };
-    match serde_saphyr::from_str_with_options::<Spanned<Raw>>(source, options) {
-        Ok(raw) => Ok(Some(node(source, raw)).filter(|node| node.value != Value::Null)),
+    match serde_saphyr::from_str_with_options::<Spanned<RawNode>>(source, options) {
+        Ok(raw) => Ok(Some(node(source, raw)).filter(|node| node.value != YamlValue::Null)),
         Err(serde_saphyr::Error::Eof { .. }) => Ok(None),
         Err(error) => Err(unquoted(source, unreadable(&error, syntax))),
     }
 }
 
 /// Translates an error of the YAML parser into our words.
-fn unreadable(error: &serde_saphyr::Error, syntax: Syntax) -> Problem {
+fn unreadable(error: &serde_saphyr::Error, syntax: Syntax) -> YamlProblem {
     use serde_saphyr::Error as E;
 
     let place = error.location().and_then(|location| place_of(&location));
@@ -102,7 +105,7 @@ fn unreadable(error: &serde_saphyr::Error, syntax: Syntax) -> Problem {
     )]
     let (what, help) = match error.without_snippet() {
         E::AliasError { error: inner, .. } => {
-            return Problem {
+            return YamlProblem {
                 place,
                 ..unreadable(inner, syntax)
             };
@@ -134,7 +137,7 @@ fn unreadable(error: &serde_saphyr::Error, syntax: Syntax) -> Problem {
             ),
         },
     };
-    Problem {
+    YamlProblem {
         place,
         what,
         help: help.to_owned(),
@@ -143,7 +146,7 @@ fn unreadable(error: &serde_saphyr::Error, syntax: Syntax) -> Problem {
 
 /// Explains a missing anchor or alias. YAML reads a pattern that begins with `*` as an alias, but its author means a
 /// text.
-fn unquoted(source: &str, problem: Problem) -> Problem {
+fn unquoted(source: &str, problem: YamlProblem) -> YamlProblem {
     let Some(place) = problem
         .place
         .filter(|_| problem.what.contains("anchor") || problem.what.contains("alias"))
@@ -165,7 +168,7 @@ fn unquoted(source: &str, problem: Problem) -> Problem {
         return problem;
     }
     let word = shown(word);
-    Problem {
+    YamlProblem {
         what: format!(
             "`{word}` is not a text in YAML: without quotes, the `*` at the beginning makes it an alias"
         ),
@@ -182,29 +185,31 @@ fn message(error: &serde_saphyr::Error) -> String {
     first[..end].trim_end_matches([',', ':', ' ']).to_owned()
 }
 
-fn place_of(location: &Location) -> Option<Place> {
+fn place_of(location: &Location) -> Option<FilePosition> {
     let whole = |number: u64| usize::try_from(number).ok();
     let (line, column) = (whole(location.line())?, whole(location.column())?);
-    (line > 0).then(|| Place {
+    (line > 0).then(|| FilePosition {
         line,
         column: column.max(1),
         width: whole(location.span().len()).unwrap_or(1),
     })
 }
 
-fn node(source: &str, raw: Spanned<Raw>) -> Node {
-    let located = |location: &Location| place_of(location).unwrap_or(Place::START);
+fn node(source: &str, raw: Spanned<RawNode>) -> YamlNode {
+    let located = |location: &Location| place_of(location).unwrap_or(FilePosition::START);
     let place = located(&raw.defined);
     let value = match raw.value {
-        Raw::Null => Value::Null,
-        Raw::Text(text) => Value::Scalar(Scalar::Text, text),
-        Raw::Plain(kind, fallback) => Value::Scalar(
+        RawNode::Null => YamlValue::Null,
+        RawNode::Text(text) => YamlValue::Scalar(Scalar::Text, text),
+        RawNode::Plain(kind, fallback) => YamlValue::Scalar(
             kind,
             written(source, &raw.defined).map_or(fallback, str::to_owned),
         ),
-        Raw::List(items) => Value::List(items.into_iter().map(|item| node(source, item)).collect()),
-        Raw::Map(entries) => {
-            let entry = |(key, value): (Spanned<Key>, _)| {
+        RawNode::List(items) => {
+            YamlValue::List(items.into_iter().map(|item| node(source, item)).collect())
+        }
+        RawNode::Map(entries) => {
+            let entry = |(key, value): (Spanned<TextKey>, _)| {
                 (
                     Located {
                         place: located(&key.defined),
@@ -213,10 +218,10 @@ fn node(source: &str, raw: Spanned<Raw>) -> Node {
                     node(source, value),
                 )
             };
-            Value::Map(entries.into_iter().map(entry).collect())
+            YamlValue::Map(entries.into_iter().map(entry).collect())
         }
     };
-    Node { place, value }
+    YamlNode { place, value }
 }
 
 /// Returns the characters of a plain scalar in the file, or `None` if it is quoted or tagged.
@@ -230,25 +235,25 @@ fn written<'a>(source: &'a str, location: &Location) -> Option<&'a str> {
 }
 
 /// Nodes that serde deserializes, before their places are taken from the wrapper.
-enum Raw {
+enum RawNode {
     Null,
     Text(String),
     /// Type, and a spelling in case the one of the file cannot be found.
     Plain(Scalar, String),
     List(Vec<Spanned<Self>>),
-    Map(Vec<(Spanned<Key>, Spanned<Self>)>),
+    Map(Vec<(Spanned<TextKey>, Spanned<Self>)>),
 }
 
 /// A key of a mapping, always read as text.
-struct Key(String);
+struct TextKey(String);
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for TextKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self)
     }
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for RawNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(RawVisitor)
     }
@@ -258,14 +263,14 @@ struct RawVisitor;
 
 macro_rules! plain {
     ($($method:ident($type:ty) => $kind:ident,)+) => {
-        $(fn $method<E>(self, value: $type) -> Result<Raw, E> {
-            Ok(Raw::Plain(Scalar::$kind, value.to_string()))
+        $(fn $method<E>(self, value: $type) -> Result<RawNode, E> {
+            Ok(RawNode::Plain(Scalar::$kind, value.to_string()))
         })+
     };
 }
 
 impl<'de> Visitor<'de> for RawVisitor {
-    type Value = Raw;
+    type Value = RawNode;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a text, number, boolean, list or mapping")
@@ -280,36 +285,36 @@ impl<'de> Visitor<'de> for RawVisitor {
         visit_f64(f64) => Float,
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Raw, E> {
-        Ok(Raw::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<RawNode, E> {
+        Ok(RawNode::Text(text.to_owned()))
     }
 
-    fn visit_unit<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Null)
+    fn visit_unit<E>(self) -> Result<RawNode, E> {
+        Ok(RawNode::Null)
     }
 
-    fn visit_none<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Null)
+    fn visit_none<E>(self) -> Result<RawNode, E> {
+        Ok(RawNode::Null)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
-        Raw::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<RawNode, D::Error> {
+        RawNode::deserialize(deserializer)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Raw, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<RawNode, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = seq.next_element()? {
             items.push(item);
         }
-        Ok(Raw::List(items))
+        Ok(RawNode::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawNode, A::Error> {
         let mut entries = Vec::new();
         while let Some(entry) = map.next_entry()? {
             entries.push(entry);
         }
-        Ok(Raw::Map(entries))
+        Ok(RawNode::Map(entries))
     }
 }
 
@@ -317,20 +322,20 @@ impl<'de> Visitor<'de> for RawVisitor {
 mod tests {
     use super::*;
 
-    fn show(node: &Node) -> String {
+    fn show(node: &YamlNode) -> String {
         let at = format!(
             "{}:{}+{}",
             node.place.line, node.place.column, node.place.width
         );
         match &node.value {
-            Value::Null => format!("null@{at}"),
-            Value::Scalar(kind, text) => format!("{kind:?} {text}@{at}"),
-            Value::List(items) => format!(
+            YamlValue::Null => format!("null@{at}"),
+            YamlValue::Scalar(kind, text) => format!("{kind:?} {text}@{at}"),
+            YamlValue::List(items) => format!(
                 "[{}]@{at}",
                 items.iter().map(show).collect::<Vec<_>>().join(", ")
             ),
-            Value::Map(entries) => {
-                let entry = |(key, value): &(Located, Node)| {
+            YamlValue::Map(entries) => {
+                let entry = |(key, value): &(Located, YamlNode)| {
                     format!(
                         "{}@{}:{}: {}",
                         key.text,

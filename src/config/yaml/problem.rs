@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A place in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct FilePosition {
     /// Line number, counted from 1.
     pub line: usize,
     /// Column in characters, counted from 1.
@@ -13,7 +13,7 @@ pub struct Place {
     pub width: usize,
 }
 
-impl Place {
+impl FilePosition {
     /// The first character of the file.
     pub(in crate::config) const START: Self = Self {
         line: 1,
@@ -24,9 +24,9 @@ impl Place {
 
 /// A mistake in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct YamlProblem {
     /// Place of the mistake. `None` if it concerns the file as a whole.
-    pub place: Option<Place>,
+    pub place: Option<FilePosition>,
     /// The mistake, with the text that was found.
     pub what: String,
     /// The fix to suggest.
@@ -35,7 +35,7 @@ pub struct Problem {
 
 /// A part of a file that is accepted without effect.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Remark {
+pub struct YamlNote {
     /// Line number, counted from 1.
     pub line: usize,
     /// Description of the part.
@@ -44,7 +44,7 @@ pub struct Remark {
     pub help: String,
 }
 
-impl fmt::Display for Remark {
+impl fmt::Display for YamlNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.help)
     }
@@ -53,9 +53,9 @@ impl fmt::Display for Remark {
 /// All problems of a file, at least one. `Display` returns preformatted text with excerpts of the file. Put it in a
 /// fence, like any other text from a pull request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigErrors {
+pub struct YamlErrors {
     file: String,
-    problems: Vec<(Problem, Option<Excerpt>)>,
+    problems: Vec<(YamlProblem, Option<Excerpt>)>,
     left_out: usize,
 }
 
@@ -67,17 +67,17 @@ struct Excerpt {
     width: usize,
 }
 
-impl ConfigErrors {
+impl YamlErrors {
     /// Maximum number of shown problems. Nobody reads more at once.
     const MAX_SHOWN: usize = 20;
 
     /// Sorts problems by place and drops duplicates (an alias repeats the mistakes of its anchor).
-    pub(in crate::config) fn new(file: &str, source: &str, mut problems: Vec<Problem>) -> Self {
+    pub(in crate::config) fn new(file: &str, source: &str, mut problems: Vec<YamlProblem>) -> Self {
         problems.sort_by(|a, b| (a.place, &a.what).cmp(&(b.place, &b.what)));
         problems.dedup();
         let left_out = problems.len().saturating_sub(Self::MAX_SHOWN);
         problems.truncate(Self::MAX_SHOWN);
-        let with_excerpt = |problem: Problem| {
+        let with_excerpt = |problem: YamlProblem| {
             let excerpt = problem.place.and_then(|place| Excerpt::of(source, place));
             (problem, excerpt)
         };
@@ -94,7 +94,7 @@ impl ConfigErrors {
     }
 
     /// Returns the problems in the order of the file, each with the lines to show: its line, and carets below.
-    pub fn with_excerpts(&self) -> impl Iterator<Item = (&Problem, Vec<String>)> {
+    pub fn with_excerpts(&self) -> impl Iterator<Item = (&YamlProblem, Vec<String>)> {
         self.problems
             .iter()
             .map(|(problem, excerpt)| (problem, excerpt.iter().flat_map(Excerpt::lines).collect()))
@@ -106,14 +106,14 @@ impl ConfigErrors {
     }
 
     /// Returns the problems in the order of the file.
-    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
+    pub fn problems(&self) -> impl Iterator<Item = &YamlProblem> {
         self.problems.iter().map(|(problem, _)| problem)
     }
 }
 
-impl std::error::Error for ConfigErrors {}
+impl std::error::Error for YamlErrors {}
 
-impl fmt::Display for ConfigErrors {
+impl fmt::Display for YamlErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (problem, excerpt)) in self.problems.iter().enumerate() {
             if index > 0 {
@@ -131,7 +131,7 @@ impl fmt::Display for ConfigErrors {
 fn write_problem(
     f: &mut fmt::Formatter<'_>,
     file: &str,
-    problem: &Problem,
+    problem: &YamlProblem,
     excerpt: Option<&Excerpt>,
 ) -> fmt::Result {
     writeln!(f, "error: {}", problem.what)?;
@@ -159,7 +159,7 @@ impl Excerpt {
         ]
     }
 
-    fn of(source: &str, place: Place) -> Option<Self> {
+    fn of(source: &str, place: FilePosition) -> Option<Self> {
         let line = source.lines().nth(place.line - 1)?;
         let length = line.chars().count();
         let column = (place.column - 1).min(length);
@@ -188,7 +188,7 @@ impl Excerpt {
 }
 
 /// Returns two lines: the line of a place, and carets below the underlined part.
-pub(in crate::config) fn excerpt(source: &str, place: Place) -> Vec<String> {
+pub(in crate::config) fn excerpt(source: &str, place: FilePosition) -> Vec<String> {
     Excerpt::of(source, place)
         .iter()
         .flat_map(Excerpt::lines)
@@ -225,9 +225,9 @@ fn harmless(c: char) -> char {
 mod tests {
     use super::*;
 
-    fn problem(line: usize, column: usize, what: &str) -> Problem {
-        Problem {
-            place: Some(Place {
+    fn problem(line: usize, column: usize, what: &str) -> YamlProblem {
+        YamlProblem {
+            place: Some(FilePosition {
                 line,
                 column,
                 width: 4,
@@ -241,7 +241,7 @@ mod tests {
     fn problems_come_in_the_order_of_the_file_and_once() {
         let source = "one\ntwo three\n";
         let problems = vec![problem(2, 5, "b"), problem(1, 1, "a"), problem(2, 5, "b")];
-        insta::assert_snapshot!(ConfigErrors::new("atlantis.yaml", source, problems), @"
+        insta::assert_snapshot!(YamlErrors::new("atlantis.yaml", source, problems), @"
         error: a
          --> atlantis.yaml:1:1
           |
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn long_lines_are_cut_around_the_place() {
         let source = format!("{}HERE{}", "x".repeat(500), "y".repeat(500));
-        insta::assert_snapshot!(ConfigErrors::new("atlantis.yaml", &source, vec![problem(1, 501, "a")]), @"
+        insta::assert_snapshot!(YamlErrors::new("atlantis.yaml", &source, vec![problem(1, 501, "a")]), @"
         error: a
          --> atlantis.yaml:1:501
           |
@@ -274,8 +274,7 @@ mod tests {
     #[test]
     fn places_outside_the_file_and_odd_characters_do_no_harm() {
         for (line, column) in [(99, 1), (1, 99), (1, 1)] {
-            let errors =
-                ConfigErrors::new("f", "a\u{202e}b\u{7}", vec![problem(line, column, "a")]);
+            let errors = YamlErrors::new("f", "a\u{202e}b\u{7}", vec![problem(line, column, "a")]);
             assert!(!errors.to_string().contains(['\u{202e}', '\u{7}']));
         }
     }
@@ -283,7 +282,7 @@ mod tests {
     #[test]
     fn what_nobody_would_read_is_counted_only() {
         let many = (1..=30).map(|line| problem(line, 1, "a")).collect();
-        let text = ConfigErrors::new("f", "", many).to_string();
+        let text = YamlErrors::new("f", "", many).to_string();
         assert!(text.ends_with("… and 10 more. Fix these first."), "{text}");
     }
 }

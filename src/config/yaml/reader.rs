@@ -3,33 +3,33 @@
 use std::str::FromStr;
 
 use super::expression::Expressions;
-use super::keys::Keys;
+use super::keys::MappingKeys;
 use super::nearest::{nearest, quoted};
-use super::node::{Located, Node, Scalar, Value};
-use super::problem::{Place, Problem, Remark, shown};
+use super::node::{Located, Scalar, YamlNode, YamlValue};
+use super::problem::{FilePosition, YamlNote, YamlProblem, shown};
 
 /// Collects problems while it reads values.
 #[derive(Debug, Default)]
-pub(in crate::config) struct Reader {
-    pub(in crate::config) problems: Vec<Problem>,
+pub(in crate::config) struct FileReader {
+    pub(in crate::config) problems: Vec<YamlProblem>,
     /// Values that are accepted, but may not mean what their author thinks: a line, and a sentence.
     pub(in crate::config) warnings: Vec<(usize, String)>,
     /// Parts that are accepted without effect.
-    pub(in crate::config) without_effect: Vec<Remark>,
+    pub(in crate::config) without_effect: Vec<YamlNote>,
     pub(super) expressions: Expressions,
 }
 
 /// The entries of a mapping, by key.
-pub(in crate::config) struct Fields<'n>(pub(super) Vec<(&'n Located, &'n Node)>);
+pub(in crate::config) struct Fields<'n>(pub(super) Vec<(&'n Located, &'n YamlNode)>);
 
 impl<'n> Fields<'n> {
     /// Returns the value of a key, or `None` if the key is absent or has no value.
-    pub(in crate::config) fn get(&self, key: &str) -> Option<&'n Node> {
+    pub(in crate::config) fn get(&self, key: &str) -> Option<&'n YamlNode> {
         self.entry(key).map(|(_, node)| node)
     }
 
     /// Returns the place of a key that has a value.
-    pub(in crate::config) fn place(&self, key: &str) -> Option<Place> {
+    pub(in crate::config) fn place(&self, key: &str) -> Option<FilePosition> {
         self.entry(key).map(|(key, _)| key.place)
     }
 
@@ -38,23 +38,23 @@ impl<'n> Fields<'n> {
         self.get(key).and_then(boolean_in) == Some(true)
     }
 
-    fn entry(&self, key: &str) -> Option<(&'n Located, &'n Node)> {
+    fn entry(&self, key: &str) -> Option<(&'n Located, &'n YamlNode)> {
         self.0
             .iter()
             .copied()
-            .find(|(name, node)| name.text == key && node.value != Value::Null)
+            .find(|(name, node)| name.text == key && node.value != YamlValue::Null)
     }
 }
 
-impl Reader {
+impl FileReader {
     /// Records a problem at a place.
     pub(in crate::config) fn problem(
         &mut self,
-        place: Place,
+        place: FilePosition,
         what: String,
         help: impl Into<String>,
     ) {
-        self.problems.push(Problem {
+        self.problems.push(YamlProblem {
             place: Some(place),
             what,
             help: help.into(),
@@ -77,7 +77,7 @@ impl Reader {
 
     /// Records a problem of the file as a whole.
     pub(in crate::config) fn problem_of_file(&mut self, what: String, help: impl Into<String>) {
-        self.problems.push(Problem {
+        self.problems.push(YamlProblem {
             place: None,
             what,
             help: help.into(),
@@ -87,11 +87,11 @@ impl Reader {
     /// Records a part that is accepted without effect.
     pub(in crate::config) fn without_effect(
         &mut self,
-        place: Place,
+        place: FilePosition,
         what: String,
         help: impl Into<String>,
     ) {
-        self.without_effect.push(Remark {
+        self.without_effect.push(YamlNote {
             line: place.line,
             what,
             help: help.into(),
@@ -99,7 +99,7 @@ impl Reader {
     }
 
     /// Records a feature of Atlantis that this version does not support yet.
-    pub(in crate::config) fn later(&mut self, place: Place, what: &str) {
+    pub(in crate::config) fn later(&mut self, place: FilePosition, what: &str) {
         self.problem(
             place,
             format!("{what} is not available in this version yet"),
@@ -110,10 +110,10 @@ impl Reader {
     /// Reads the entries of a mapping with known keys. Returns `None` if the node is not a mapping.
     pub(in crate::config) fn fields<'n>(
         &mut self,
-        node: &'n Node,
-        keys: &Keys,
+        node: &'n YamlNode,
+        keys: &MappingKeys,
     ) -> Option<Fields<'n>> {
-        let Value::Map(entries) = &node.value else {
+        let YamlValue::Map(entries) = &node.value else {
             self.wrong_kind(node, keys.of, "a mapping");
             return None;
         };
@@ -125,7 +125,7 @@ impl Reader {
         ))
     }
 
-    fn check_key(&mut self, key: &Located, value: &Node, keys: &Keys) {
+    fn check_key(&mut self, key: &Located, value: &YamlNode, keys: &MappingKeys) {
         let name = key.text.as_str();
         if let Some(known) = keys.list.iter().find(|known| known.name == name) {
             self.check_not_yet(key, value, &known.kind);
@@ -189,8 +189,8 @@ impl Reader {
     }
 
     /// Reads a text. `what` describes the value in errors.
-    pub(in crate::config) fn text_of(&mut self, node: &Node, what: &str) -> Option<Located> {
-        if let Value::Scalar(_, text) = &node.value {
+    pub(in crate::config) fn text_of(&mut self, node: &YamlNode, what: &str) -> Option<Located> {
+        if let YamlValue::Scalar(_, text) = &node.value {
             return Some(Located {
                 place: node.place,
                 text: text.clone(),
@@ -205,7 +205,7 @@ impl Reader {
         self.boolean_of(fields.get(key)?, &format!("`{key}`"))
     }
 
-    pub(super) fn boolean_of(&mut self, node: &Node, what: &str) -> Option<bool> {
+    pub(super) fn boolean_of(&mut self, node: &YamlNode, what: &str) -> Option<bool> {
         let read = boolean_in(node);
         if read.is_none() {
             self.wrong_kind(node, what, "`true` or `false`");
@@ -218,8 +218,8 @@ impl Reader {
         self.integer_of(fields.get(key)?, &format!("`{key}`"))
     }
 
-    pub(super) fn integer_of(&mut self, node: &Node, what: &str) -> Option<i32> {
-        if let Value::Scalar(_, text) = &node.value
+    pub(super) fn integer_of(&mut self, node: &YamlNode, what: &str) -> Option<i32> {
+        if let YamlValue::Scalar(_, text) = &node.value
             && let Ok(number) = text.trim().parse()
         {
             return Some(number);
@@ -233,14 +233,18 @@ impl Reader {
         &mut self,
         fields: &Fields<'n>,
         key: &str,
-    ) -> &'n [(Located, Node)] {
+    ) -> &'n [(Located, YamlNode)] {
         fields
             .get(key)
             .map_or(&[], |node| self.entries_of(node, &format!("`{key}`")))
     }
 
-    pub(super) fn entries_of<'n>(&mut self, node: &'n Node, what: &str) -> &'n [(Located, Node)] {
-        if let Value::Map(entries) = &node.value {
+    pub(super) fn entries_of<'n>(
+        &mut self,
+        node: &'n YamlNode,
+        what: &str,
+    ) -> &'n [(Located, YamlNode)] {
+        if let YamlValue::Map(entries) = &node.value {
             return entries;
         }
         self.wrong_kind(node, what, "a mapping");
@@ -252,9 +256,9 @@ impl Reader {
         &mut self,
         fields: &Fields<'n>,
         key: &str,
-    ) -> Option<&'n [Node]> {
+    ) -> Option<&'n [YamlNode]> {
         let node = fields.get(key)?;
-        if let Value::List(items) = &node.value {
+        if let YamlValue::List(items) = &node.value {
             return Some(items);
         }
         self.wrong_kind(node, &format!("`{key}`"), "a list");
@@ -294,12 +298,12 @@ impl Reader {
     }
 
     /// Records a value of the wrong kind.
-    pub(in crate::config) fn wrong_kind(&mut self, node: &Node, what: &str, expected: &str) {
+    pub(in crate::config) fn wrong_kind(&mut self, node: &YamlNode, what: &str, expected: &str) {
         let found = match &node.value {
-            Value::Scalar(_, text) => format!("`{}`", shown(text)),
-            Value::Null => "nothing".to_owned(),
-            Value::List(_) => "a list".to_owned(),
-            Value::Map(_) => "a mapping".to_owned(),
+            YamlValue::Scalar(_, text) => format!("`{}`", shown(text)),
+            YamlValue::Null => "nothing".to_owned(),
+            YamlValue::List(_) => "a list".to_owned(),
+            YamlValue::Map(_) => "a mapping".to_owned(),
         };
         self.problem(
             node.place,
@@ -309,8 +313,8 @@ impl Reader {
     }
 }
 
-pub(super) fn boolean_in(node: &Node) -> Option<bool> {
-    let Value::Scalar(Scalar::Bool | Scalar::Text, text) = &node.value else {
+pub(super) fn boolean_in(node: &YamlNode) -> Option<bool> {
+    let YamlValue::Scalar(Scalar::Bool | Scalar::Text, text) = &node.value else {
         return None;
     };
     match text.to_ascii_lowercase().as_str() {
@@ -321,8 +325,8 @@ pub(super) fn boolean_in(node: &Node) -> Option<bool> {
 }
 
 /// Returns the items of a list, or a single item as a list, because some keys allow both.
-pub(in crate::config) fn list_of(node: &Node) -> &[Node] {
-    if let Value::List(items) = &node.value {
+pub(in crate::config) fn list_of(node: &YamlNode) -> &[YamlNode] {
+    if let YamlValue::List(items) = &node.value {
         items
     } else {
         std::slice::from_ref(node)

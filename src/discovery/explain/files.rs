@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use super::super::configured::{Configured, Expanded};
-use super::super::terragrunt::PassedOver;
+use super::super::terragrunt::SkippedDir;
 use super::super::{Input, Project, auto};
 use crate::config::repo::{FILE_NAMES, shown};
 use crate::config::repos::Decider;
@@ -37,7 +37,7 @@ pub enum FileWhyNot {
     /// The directory of the file holds no Terraform code.
     DirWithoutCode(RepoPath),
     /// The directory of the file has a configuration of Terragrunt, but is no unit.
-    PassedOver(RepoPath, PassedOver),
+    PassedOver(RepoPath, SkippedDir),
     /// The file is in a directory `modules` that belongs to no project.
     SharedModule,
     /// The directory of the file is excluded from the search for projects.
@@ -108,7 +108,7 @@ pub(super) fn verdicts(
     changed: &[&RepoPath],
     configured: &Expanded<'_>,
     projects: &[Project],
-    passed_over: &BTreeMap<RepoPath, PassedOver>,
+    passed_over: &BTreeMap<RepoPath, SkippedDir>,
 ) -> Vec<FileVerdict> {
     let found = by_dir(projects);
     let mut concerned = concerned(changed, &configured.projects, projects);

@@ -1,13 +1,13 @@
-//! Writes an [`Explanation`] for programs, with stable keys that `docs/check.md` documents.
+//! Writes an [`PlanExplanation`] for programs, with stable keys that `docs/check.md` documents.
 
 use serde::Serialize;
 
-use super::{Autodiscovery, Explanation, FileVerdict, Planned, Skipped};
+use super::{Autodiscovery, FileVerdict, PlanExplanation, Planned, Skipped};
 use crate::config::BranchFilter;
 use crate::config::repos::{Decided, Decider, Demands, LockPolicy};
 use crate::model::{ProjectKey, ProjectName, Requirement};
 
-/// JSON form of an [`Explanation`].
+/// JSON form of an [`PlanExplanation`].
 #[derive(Debug, Serialize)]
 pub struct ExplanationJson<'a> {
     /// Rule that excludes pull requests into this branch.
@@ -22,7 +22,7 @@ pub struct ExplanationJson<'a> {
 
 impl<'a> ExplanationJson<'a> {
     /// Converts the whole explanation.
-    pub fn of(explanation: &'a Explanation) -> Self {
+    pub fn of(explanation: &'a PlanExplanation) -> Self {
         let filter = |branch: &Decided<BranchFilter>| ValueJson {
             value: format!("/{}/", branch.value.as_str()),
             by: DeciderJson::from(&branch.by),
@@ -144,7 +144,7 @@ struct PlannedJson<'a> {
     workflow: ValueJson<String>,
     requirements: RequirementsJson,
     tool: ToolJson,
-    lock: LockJson,
+    lock: ExplainedLockJson,
     #[serde(skip_serializing_if = "Option::is_none")]
     environment_profile: Option<ValueJson<String>>,
     execution_order_group: i32,
@@ -182,7 +182,7 @@ impl<'a> PlannedJson<'a> {
                 version: planned.tool.version.as_ref().map(value),
                 code: planned.tool.code.iter().map(ToString::to_string).collect(),
             },
-            lock: LockJson::of(&rules.lock),
+            lock: ExplainedLockJson::of(&rules.lock),
             environment_profile: rules.environment_profile.as_ref().map(value),
             execution_order_group: planned.order.group,
             depends_on: planned
@@ -237,14 +237,14 @@ struct ToolJson {
 }
 
 #[derive(Debug, Serialize)]
-struct LockJson {
+struct ExplainedLockJson {
     mode: ValueJson<String>,
     scope: ValueJson<String>,
     /// Time limit in seconds; `null` means no limit.
     ttl: ValueJson<Option<u64>>,
 }
 
-impl LockJson {
+impl ExplainedLockJson {
     fn of(policy: &LockPolicy) -> Self {
         let LockPolicy {
             mode,

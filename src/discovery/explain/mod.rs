@@ -3,7 +3,7 @@
 //!
 //! The planned projects come from [`discover`] and [`select_for_plan`] themselves, so an explanation cannot differ
 //! from a plan. This module only finds the reasons why other projects are *not* planned. `lockkeeper check` and the
-//! comment `explain` show the same [`Explanation`].
+//! comment `explain` show the same [`PlanExplanation`].
 
 mod files;
 mod json;
@@ -18,15 +18,16 @@ use semver::Version;
 
 pub use files::{FileVerdict, FileWhyNot};
 pub use json::{DeciderJson, ExplanationJson};
-pub use rows::{Part, PlannedGroup, Row, groups, rows};
-pub use skipped::{Skipped, SkippedGroup, WhyNot, skipped_groups};
-pub use warnings::{Warning, remarks, warnings};
+pub use rows::{ExplainedRow, ExplainedValue, PlannedGroup, groups, rows};
+pub use skipped::{SkipReason, Skipped, SkippedGroup, skipped_groups};
+pub use warnings::{ConfigWarning, remarks, warnings};
 
 use super::limits::LimitExceeded;
-use super::terragrunt::PassedOver;
+use super::terragrunt::SkippedDir;
 use super::{
-    Input, Order, Project, RequiredVersions, SelectError, Target, Why, auto, changed_paths,
-    configured, discover, links, required_versions, select_for_plan, stages, terragrunt,
+    Input, OrderPosition, Project, ProjectReason, RequestedProjects, RequiredVersions, SelectError,
+    auto, changed_paths, configured, discover, links, required_versions, select_for_plan, stages,
+    terragrunt,
 };
 use crate::config::BranchFilter;
 use crate::config::repo::{AutodiscoverMode, RepoConfig};
@@ -34,20 +35,20 @@ use crate::config::repos::{Decided, Decider, ProjectRules, RepoRules};
 use crate::model::{BranchName, CommandKind, Distribution, ProjectKey, RepoPath};
 
 /// Input of an explanation.
-pub struct Question<'a> {
+pub struct ExplainInput<'a> {
     /// Input of the search for projects.
     pub input: &'a Input<'a>,
     /// Rules of the administrator for the repository.
     pub rules: &'a RepoRules,
     /// Tool that runs a project if the files name none.
-    pub tool: Tool,
+    pub tool: ExplainedTool,
     /// True if pushes plan projects (not `--disable-autoplan`).
     pub autoplan: bool,
 }
 
 /// Terraform or OpenTofu, with a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tool {
+pub struct ExplainedTool {
     /// Terraform or OpenTofu, and the source of the choice.
     pub distribution: Decided<Distribution>,
     /// Version of the tool; `None` means the newest that meets the requirements of the code.
@@ -56,7 +57,7 @@ pub struct Tool {
     pub code: RequiredVersions,
 }
 
-impl Tool {
+impl ExplainedTool {
     /// Returns the tool of the server's flags, or the default without them.
     pub fn of_server(distribution: Distribution, version: Option<Version>) -> Self {
         let by = match distribution {
@@ -80,7 +81,7 @@ impl Tool {
 
 /// Projects that a plan would cover, projects that it would not, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Explanation {
+pub struct PlanExplanation {
     /// Rule of the administrator that excludes pull requests into this branch; `None` if no rule does.
     pub not_served: Option<Decided<BranchFilter>>,
     /// Projects that a plan would run on, in the order of the plan.
@@ -111,7 +112,7 @@ pub struct Planned {
     /// Directory, workspace and name of the project.
     pub key: ProjectKey,
     /// Rule that chose the project.
-    pub why: Why,
+    pub why: ProjectReason,
     /// Line of the repository's file with the entry of the project; `None` if nobody configured it.
     pub configured: Option<Decider>,
     /// Source of the decision that only a comment plans the project; `None` if a push plans it.
@@ -119,9 +120,9 @@ pub struct Planned {
     /// Rules for the project.
     pub rules: ProjectRules,
     /// Position in the order of projects.
-    pub order: Order,
+    pub order: OrderPosition,
     /// Tool that would run the project.
-    pub tool: Tool,
+    pub tool: ExplainedTool,
 }
 
 impl Planned {
@@ -137,7 +138,7 @@ impl Planned {
     }
 }
 
-impl Explanation {
+impl PlanExplanation {
     /// Returns one sentence without a full stop: `2 of 7 projects would be planned`.
     pub fn summary(&self) -> String {
         let (planned, all) = (self.planned.len(), self.planned.len() + self.skipped.len());
@@ -176,7 +177,7 @@ impl Explanation {
 }
 
 /// Explains a plan of the whole change.
-pub fn explain(question: &Question<'_>) -> Result<Explanation, LimitExceeded> {
+pub fn explain(question: &ExplainInput<'_>) -> Result<PlanExplanation, LimitExceeded> {
     let input = question.input;
     let projects = discover(input)?;
     let changed = links::seen(input.tree, changed_paths(input.changed))?;
@@ -185,7 +186,7 @@ pub fn explain(question: &Question<'_>) -> Result<Explanation, LimitExceeded> {
     let autodiscover = autodiscovery(input);
     let passed_over = passed_over(input);
     let files = files::verdicts(input, &changed, &configured, &projects, &passed_over);
-    let search = skipped::Search {
+    let search = skipped::UnnamedDirs {
         autodiscover: &autodiscover,
         passed_over: &passed_over,
         files: &files,
@@ -196,7 +197,7 @@ pub fn explain(question: &Question<'_>) -> Result<Explanation, LimitExceeded> {
         .map(|project| planned(question, project))
         .collect();
     let hooks = hooks_before_plan(question.rules, input.base);
-    Ok(Explanation {
+    Ok(PlanExplanation {
         not_served: not_served(question),
         planned,
         skipped,
@@ -229,7 +230,7 @@ pub fn hooks_not_run(hooks: usize) -> Option<String> {
 }
 
 /// Returns the directories that Terragrunt would run, but skips; none if the search is off.
-fn passed_over(input: &Input<'_>) -> BTreeMap<RepoPath, PassedOver> {
+fn passed_over(input: &Input<'_>) -> BTreeMap<RepoPath, SkippedDir> {
     let counts = |file: &RepoPath| auto::counts(input, file);
     if input.searches() {
         terragrunt::passed_over(input.tree, input.read, &counts)
@@ -240,15 +241,15 @@ fn passed_over(input: &Input<'_>) -> BTreeMap<RepoPath, PassedOver> {
 
 /// Explains a plan of particular projects.
 pub fn explain_target(
-    target: &Target,
-    question: &Question<'_>,
-) -> Result<Explanation, SelectError> {
+    target: &RequestedProjects,
+    question: &ExplainInput<'_>,
+) -> Result<PlanExplanation, SelectError> {
     let projects = select_for_plan(target, question.input)?;
     let planned = in_turn(projects)
         .into_iter()
         .map(|project| planned(question, project))
         .collect();
-    Ok(Explanation {
+    Ok(PlanExplanation {
         not_served: not_served(question),
         planned,
         skipped: Vec::new(),
@@ -264,7 +265,7 @@ fn in_turn(projects: Vec<Project>) -> Vec<Project> {
     stages.into_iter().flat_map(|stage| stage.members).collect()
 }
 
-fn not_served(question: &Question<'_>) -> Option<Decided<BranchFilter>> {
+fn not_served(question: &ExplainInput<'_>) -> Option<Decided<BranchFilter>> {
     question
         .rules
         .branch()
@@ -293,7 +294,7 @@ fn autodiscovery(input: &Input<'_>) -> Autodiscovery {
 }
 
 /// Chooses the tool as a run does: first from the files, then from the code, then from the flag (reference 12.1).
-fn tool(question: &Question<'_>, rules: &ProjectRules, dir: &RepoPath) -> Tool {
+fn tool(question: &ExplainInput<'_>, rules: &ProjectRules, dir: &RepoPath) -> ExplainedTool {
     let input = question.input;
     let read = |file: &RepoPath| links::read_code(input.tree, file, input.read);
     let distribution = rules
@@ -305,14 +306,14 @@ fn tool(question: &Question<'_>, rules: &ProjectRules, dir: &RepoPath) -> Tool {
         None => required_versions(input.tree.files_in(dir), distribution.value, &read),
     };
     let of_flag = question.tool.version.clone().filter(|_| code.is_empty());
-    Tool {
+    ExplainedTool {
         distribution,
         version: rules.version.clone().or(of_flag),
         code,
     }
 }
 
-fn planned(question: &Question<'_>, project: Project) -> Planned {
+fn planned(question: &ExplainInput<'_>, project: Project) -> Planned {
     let config = question.input.config;
     let Project {
         key,

@@ -4,30 +4,30 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::{Order, Planned};
+use super::{OrderPosition, Planned};
 use crate::config::repo::{quoted, shown};
 use crate::config::repos::{Decider, Demands, LockPolicy};
 use crate::model::{LockMode, RunKind};
 
 /// One line with a label.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub struct ExplainedRow {
     /// Subject of the line.
     pub label: &'static str,
     /// Decided values, in order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ExplainedValue>,
 }
 
 /// A value and the sources of its decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct ExplainedValue {
     /// The value as text.
     pub text: String,
     /// Sources of the decision: none, one, or several lines of one file.
     by: Vec<Decider>,
 }
 
-impl Part {
+impl ExplainedValue {
     fn new(text: impl Into<String>, by: &Decider) -> Self {
         Self {
             text: text.into(),
@@ -69,7 +69,7 @@ fn line(by: &Decider) -> Option<(&str, usize)> {
     }
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for ExplainedRow {
     /// Writes the values. Neighbouring values with the same source share one phrase about it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, part) in self.parts.iter().enumerate() {
@@ -90,31 +90,36 @@ impl fmt::Display for Row {
 }
 
 /// Returns the rules of a project as lines.
-pub fn rows(planned: &Planned) -> Vec<Row> {
+pub fn rows(planned: &Planned) -> Vec<ExplainedRow> {
     let rules = &planned.rules;
-    let mut rows = vec![Row {
+    let mut rows = vec![ExplainedRow {
         label: "workflow",
-        parts: vec![Part::new(
+        parts: vec![ExplainedValue::new(
             format!("`{}`", shown(&rules.workflow.value.name)),
             &rules.workflow.by,
         )],
     }];
     rows.extend(requirements(planned));
-    rows.push(Row {
+    rows.push(ExplainedRow {
         label: "tool",
         parts: tool(planned),
     });
-    rows.push(Row {
+    rows.push(ExplainedRow {
         label: "lock",
         parts: lock(&rules.lock),
     });
-    rows.extend(rules.environment_profile.as_ref().map(|profile| Row {
-        label: "environment",
-        parts: vec![Part::new(
-            format!("profile `{}`", shown(&profile.value)),
-            &profile.by,
-        )],
-    }));
+    rows.extend(
+        rules
+            .environment_profile
+            .as_ref()
+            .map(|profile| ExplainedRow {
+                label: "environment",
+                parts: vec![ExplainedValue::new(
+                    format!("profile `{}`", shown(&profile.value)),
+                    &profile.by,
+                )],
+            }),
+    );
     rows.extend(order(planned));
     if !rules.silenced.value.is_empty() {
         let kinds = quoted(
@@ -124,15 +129,15 @@ pub fn rows(planned: &Planned) -> Vec<Row> {
                 .iter()
                 .map(|kind: &RunKind| kind.as_str()),
         );
-        rows.push(Row {
+        rows.push(ExplainedRow {
             label: "silenced",
-            parts: vec![Part::new(kinds, &rules.silenced.by)],
+            parts: vec![ExplainedValue::new(kinds, &rules.silenced.by)],
         });
     }
     rows
 }
 
-fn requirements(planned: &Planned) -> Vec<Row> {
+fn requirements(planned: &Planned) -> Vec<ExplainedRow> {
     let rules = &planned.rules;
     let all = [
         ("plan needs", &rules.plan_requirements),
@@ -140,51 +145,51 @@ fn requirements(planned: &Planned) -> Vec<Row> {
         ("import needs", &rules.import_requirements),
     ];
     if all.iter().all(|(_, demands)| demands.is_empty()) {
-        return vec![Row {
+        return vec![ExplainedRow {
             label: "needs",
-            parts: vec![Part::plain("nothing for plan, apply or import")],
+            parts: vec![ExplainedValue::plain("nothing for plan, apply or import")],
         }];
     }
     all.into_iter()
-        .map(|(label, demands)| Row {
+        .map(|(label, demands)| ExplainedRow {
             label,
             parts: demanded(demands),
         })
         .collect()
 }
 
-fn demanded(demands: &Demands) -> Vec<Part> {
+fn demanded(demands: &Demands) -> Vec<ExplainedValue> {
     if demands.is_empty() {
-        return vec![Part::plain("nothing")];
+        return vec![ExplainedValue::plain("nothing")];
     }
     demands
         .iter()
-        .map(|demand| Part::new(format!("`{}`", demand.value), &demand.by))
+        .map(|demand| ExplainedValue::new(format!("`{}`", demand.value), &demand.by))
         .collect()
 }
 
-fn tool(planned: &Planned) -> Vec<Part> {
+fn tool(planned: &Planned) -> Vec<ExplainedValue> {
     let tool = &planned.tool;
     let version = match &tool.version {
-        Some(version) => Part::new(format!("version {}", version.value), &version.by),
-        None if tool.code.is_empty() => Part::plain("any version of the server"),
+        Some(version) => ExplainedValue::new(format!("version {}", version.value), &version.by),
+        None if tool.code.is_empty() => ExplainedValue::plain("any version of the server"),
         None if tool.code.unreadable().is_some() => {
-            Part::plain(format!("no version: {}", tool.code))
+            ExplainedValue::plain(format!("no version: {}", tool.code))
         }
-        None => Part::plain(format!("the newest version that matches: {}", tool.code)),
+        None => ExplainedValue::plain(format!("the newest version that matches: {}", tool.code)),
     };
     vec![
-        Part::new(tool.distribution.value.as_str(), &tool.distribution.by),
+        ExplainedValue::new(tool.distribution.value.as_str(), &tool.distribution.by),
         version,
     ]
 }
 
-fn lock(policy: &LockPolicy) -> Vec<Part> {
-    let mode = Part::new(format!("`{}`", policy.mode), &policy.decided_by.mode);
+fn lock(policy: &LockPolicy) -> Vec<ExplainedValue> {
+    let mode = ExplainedValue::new(format!("`{}`", policy.mode), &policy.decided_by.mode);
     if policy.mode == LockMode::Disabled {
         return vec![mode];
     }
-    let scope = Part::new(
+    let scope = ExplainedValue::new(
         format!("scope `{}`", policy.scope),
         &policy.decided_by.scope,
     );
@@ -192,7 +197,11 @@ fn lock(policy: &LockPolicy) -> Vec<Part> {
         || "no time limit".to_owned(),
         |ttl| format!("{} without activity", hours(ttl)),
     );
-    vec![mode, scope, Part::new(ttl, &policy.decided_by.ttl)]
+    vec![
+        mode,
+        scope,
+        ExplainedValue::new(ttl, &policy.decided_by.ttl),
+    ]
 }
 
 fn hours(time: std::time::Duration) -> String {
@@ -203,24 +212,24 @@ fn hours(time: std::time::Duration) -> String {
     }
 }
 
-fn order(planned: &Planned) -> Option<Row> {
-    let Order { group, after } = &planned.order;
+fn order(planned: &Planned) -> Option<ExplainedRow> {
+    let OrderPosition { group, after } = &planned.order;
     let Some(by) = &planned.configured else {
         let text = format!("in group {group}, after its dependencies");
-        return (*group != 0).then(|| Row {
+        return (*group != 0).then(|| ExplainedRow {
             label: "order",
-            parts: vec![Part::plain(text)],
+            parts: vec![ExplainedValue::plain(text)],
         });
     };
     let mut parts = Vec::new();
     if *group != 0 {
-        parts.push(Part::new(format!("in group {group}"), by));
+        parts.push(ExplainedValue::new(format!("in group {group}"), by));
     }
     if !after.is_empty() {
         let names = quoted(after.iter().map(|name| shown(name.as_str())));
-        parts.push(Part::new(format!("after {names}"), by));
+        parts.push(ExplainedValue::new(format!("after {names}"), by));
     }
-    (!parts.is_empty()).then_some(Row {
+    (!parts.is_empty()).then_some(ExplainedRow {
         label: "order",
         parts,
     })
@@ -230,7 +239,7 @@ fn order(planned: &Planned) -> Option<Row> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedGroup<'a> {
     /// Lines that describe the rules.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ExplainedRow>,
     /// Projects of the group, in their order.
     pub projects: Vec<&'a Planned>,
 }
@@ -256,7 +265,7 @@ pub fn groups(planned: &[Planned]) -> Vec<PlannedGroup<'_>> {
 }
 
 impl<'a> PlannedGroup<'a> {
-    fn add(&mut self, one: &'a Planned, rows: Vec<Row>) {
+    fn add(&mut self, one: &'a Planned, rows: Vec<ExplainedRow>) {
         self.projects.push(one);
         let new = rows.into_iter().flat_map(|row| row.parts);
         for (part, new) in self.rows.iter_mut().flat_map(|row| &mut row.parts).zip(new) {
@@ -272,7 +281,7 @@ impl<'a> PlannedGroup<'a> {
 
 /// Returns a text that is equal for rows with the same content, even if they come from different lines of the
 /// repository's file.
-fn same(rows: &[Row]) -> String {
+fn same(rows: &[ExplainedRow]) -> String {
     let without_line = |by: &Decider| match by {
         Decider::Repo { file, .. } => file.clone(),
         Decider::Default | Decider::Flag(_) | Decider::Server { .. } => by.to_string(),

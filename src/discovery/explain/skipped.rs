@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::super::auto;
 use super::super::configured::{Configured, Expanded};
-use super::super::terragrunt::PassedOver;
+use super::super::terragrunt::SkippedDir;
 use super::super::{Input, Project, links};
 use super::files::FileVerdict;
 use super::{Autodiscovery, FileWhyNot};
@@ -22,12 +22,12 @@ pub struct Skipped {
     /// Line of the repository's file with the entry of the project; `None` if nobody configured it.
     pub configured: Option<Decider>,
     /// Reason why the project would not be planned.
-    pub why_not: WhyNot,
+    pub why_not: SkipReason,
 }
 
 /// Reason why a project would not be planned. `Display` writes a clause.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WhyNot {
+pub enum SkipReason {
     /// The directory is not in the checkout.
     DirMissing,
     /// The directory is a symbolic link, or lies behind one; the value is the target.
@@ -59,10 +59,10 @@ pub enum WhyNot {
     /// Nobody configured the project, and only configured projects are planned.
     NotConfigured(Decided<AutodiscoverMode>),
     /// The directory has a configuration of Terragrunt, but is no unit.
-    PassedOver(PassedOver),
+    PassedOver(SkippedDir),
 }
 
-impl WhyNot {
+impl SkipReason {
     /// Returns a stable word for programs.
     pub const fn word(&self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl WhyNot {
     }
 }
 
-impl WhyNot {
+impl SkipReason {
     /// Returns the patterns that no changed file matches.
     pub(super) fn patterns(&self) -> Vec<&str> {
         match self {
@@ -100,7 +100,7 @@ impl WhyNot {
     }
 }
 
-impl fmt::Display for WhyNot {
+impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DirMissing => f.write_str("its directory does not exist"),
@@ -165,11 +165,11 @@ impl fmt::Display for WhyNot {
 }
 
 /// Facts about directories that no project names.
-pub(super) struct Search<'a> {
+pub(super) struct UnnamedDirs<'a> {
     /// Decision about the search for them.
     pub autodiscover: &'a Autodiscovery,
     /// Directories that Terragrunt does not run.
-    pub passed_over: &'a BTreeMap<RepoPath, PassedOver>,
+    pub passed_over: &'a BTreeMap<RepoPath, SkippedDir>,
     /// Effect of each changed file.
     pub files: &'a [FileVerdict],
 }
@@ -179,7 +179,7 @@ pub(super) fn find(
     input: &Input<'_>,
     configured: &Expanded<'_>,
     projects: &[Project],
-    search: &Search<'_>,
+    search: &UnnamedDirs<'_>,
 ) -> Vec<Skipped> {
     let planned: HashSet<&ProjectKey> = projects.iter().map(|project| &project.key).collect();
     let idle = configured
@@ -223,7 +223,7 @@ fn idle_dirs(files: &[FileVerdict]) -> HashMap<RepoPath, &FileWhyNot> {
     idle
 }
 
-fn of_configured(input: &Input<'_>, one: &Configured<'_>, why_not: WhyNot) -> Skipped {
+fn of_configured(input: &Input<'_>, one: &Configured<'_>, why_not: SkipReason) -> Skipped {
     let file = input
         .config
         .map(|config| config.file_name.clone())
@@ -239,24 +239,25 @@ fn of_configured(input: &Input<'_>, one: &Configured<'_>, why_not: WhyNot) -> Sk
     }
 }
 
-fn unmatched(input: &Input<'_>, one: &Configured<'_>) -> WhyNot {
+fn unmatched(input: &Input<'_>, one: &Configured<'_>) -> SkipReason {
     if !input.tree.dir_exists(&one.key.dir) {
-        links::dir_behind(input.tree, &one.key.dir).map_or(WhyNot::DirMissing, WhyNot::DirIsLink)
+        links::dir_behind(input.tree, &one.key.dir)
+            .map_or(SkipReason::DirMissing, SkipReason::DirIsLink)
     } else if one.patterns().is_empty() {
-        WhyNot::NoPatterns
+        SkipReason::NoPatterns
     } else {
-        WhyNot::NoMatch(one.patterns().clone())
+        SkipReason::NoMatch(one.patterns().clone())
     }
 }
 
-fn elsewhere(input: &Input<'_>, one: &Configured<'_>) -> WhyNot {
+fn elsewhere(input: &Input<'_>, one: &Configured<'_>) -> SkipReason {
     let filter = one
         .config
         .branch
         .as_ref()
         .map(|branch| branch.as_str().to_owned())
         .unwrap_or_default();
-    WhyNot::OtherBranch {
+    SkipReason::OtherBranch {
         filter,
         base: input.base.clone(),
     }
@@ -266,23 +267,23 @@ fn of_dir(
     input: &Input<'_>,
     dir: &RepoPath,
     idle: &HashMap<RepoPath, &FileWhyNot>,
-    search: &Search<'_>,
+    search: &UnnamedDirs<'_>,
 ) -> Skipped {
     let why_not = if !search.autodiscover.is_active {
-        WhyNot::NotConfigured(search.autodiscover.mode.clone())
+        SkipReason::NotConfigured(search.autodiscover.mode.clone())
     } else if let Some(why) = search.passed_over.get(dir) {
-        WhyNot::PassedOver(*why)
+        SkipReason::PassedOver(*why)
     } else if let Some(owner) = auto::above_modules(dir) {
-        WhyNot::PartOf(input.tree.has_code(&owner).then_some(owner))
+        SkipReason::PartOf(input.tree.has_code(&owner).then_some(owner))
     } else if let Some((glob, by)) = input.ignored(dir) {
-        WhyNot::Ignored {
+        SkipReason::Ignored {
             glob: glob.to_string(),
             by: by.clone(),
         }
     } else if let Some(reason) = idle.get(dir) {
-        WhyNot::NothingCounts((*reason).clone())
+        SkipReason::NothingCounts((*reason).clone())
     } else {
-        WhyNot::Unchanged
+        SkipReason::Unchanged
     };
     Skipped {
         key: ProjectKey::of_dir(dir.clone()),

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::super::{DirSelector, ModuleGraph, Patterns, Settings, Tree};
+use super::super::{DirSelector, FileTree, ModuleGraph, Patterns, SearchSettings};
 use super::*;
 use crate::config::repos::ServerRepos;
 use crate::model::{ChangeKind, ChangedFile, RepoPath};
 
 /// A checkout with its configuration and the rules of the administrator.
 struct World {
-    tree: Tree,
+    tree: FileTree,
     config: Option<RepoConfig>,
-    settings: Settings,
+    settings: SearchSettings,
     server: ServerRepos,
     base: &'static str,
 }
@@ -56,11 +56,11 @@ fn changed(files: &[&str]) -> Vec<ChangedFile> {
 
 impl World {
     fn new(files: &[&str]) -> Self {
-        let tree = Tree::new(files.iter().map(|file| path(file)));
+        let tree = FileTree::new(files.iter().map(|file| path(file)));
         Self {
             tree,
             config: None,
-            settings: Settings::default(),
+            settings: SearchSettings::default(),
             server: ServerRepos::default(),
             base: "main",
         }
@@ -73,7 +73,7 @@ impl World {
             .iter()
             .cloned()
             .chain(links.iter().map(|(link, _)| path(link)));
-        let tree = Tree::new(files).with_links(
+        let tree = FileTree::new(files).with_links(
             links
                 .iter()
                 .map(|(link, target)| (path(link), (*target).to_owned())),
@@ -107,7 +107,7 @@ impl World {
 
     fn mode(self, mode: AutodiscoverMode) -> Self {
         Self {
-            settings: Settings {
+            settings: SearchSettings {
                 mode,
                 ..self.settings
             },
@@ -123,7 +123,7 @@ impl World {
     fn modules(self) -> Self {
         let modules = Some(Patterns::new(["**/*.tf"]).unwrap());
         Self {
-            settings: Settings {
+            settings: SearchSettings {
                 modules,
                 ..self.settings
             },
@@ -135,7 +135,7 @@ impl World {
         self.server.rules(&"github.com/acme/infra".parse().unwrap())
     }
 
-    fn ask<T>(&self, files: &[&str], then: impl FnOnce(&Question<'_>) -> T) -> T {
+    fn ask<T>(&self, files: &[&str], then: impl FnOnce(&ExplainInput<'_>) -> T) -> T {
         let Self {
             tree,
             config,
@@ -161,8 +161,8 @@ impl World {
             settings,
             read: &read,
         };
-        let tool = Tool::of_server(Distribution::Terraform, None);
-        then(&Question {
+        let tool = ExplainedTool::of_server(Distribution::Terraform, None);
+        then(&ExplainInput {
             input: &input,
             rules: &rules,
             tool,
@@ -170,7 +170,7 @@ impl World {
         })
     }
 
-    fn explained(&self, files: &[&str]) -> Explanation {
+    fn explained(&self, files: &[&str]) -> PlanExplanation {
         let explanation = self.ask(files, |question| explain(question).unwrap());
         let planned: BTreeSet<_> = explanation
             .planned
@@ -444,7 +444,7 @@ fn projects_are_listed_in_the_order_in_which_they_would_run() {
         "dir: c, name: c, depends_on: [d]",
         "dir: d, name: d",
     ]);
-    let listed = |explanation: &Explanation| {
+    let listed = |explanation: &PlanExplanation| {
         explanation
             .planned
             .iter()
@@ -456,7 +456,7 @@ fn projects_are_listed_in_the_order_in_which_they_would_run() {
         listed(&world.explained(&["a/x.tf", "b/x.tf", "c/x.tf", "d/x.tf"])),
         "d c b a"
     );
-    let all = Target::Place {
+    let all = RequestedProjects::Place {
         dir: DirSelector::Glob("*".to_owned()),
         workspace: None,
     };
@@ -471,7 +471,7 @@ fn what_is_asked_for_is_explained_alone() {
     let world = World::new(&["a/main.tf", "b/main.tf"]).projects(&["dir: a, name: a"]);
     let by_name = |name: &str| {
         world.ask(&[], |question| {
-            explain_target(&Target::Project(name.to_owned()), question)
+            explain_target(&RequestedProjects::Project(name.to_owned()), question)
         })
     };
     let explanation = by_name("a").unwrap();
@@ -483,7 +483,7 @@ fn what_is_asked_for_is_explained_alone() {
         ),
         (1, 0, 0)
     );
-    assert_eq!(explanation.planned[0].why, Why::ByName);
+    assert_eq!(explanation.planned[0].why, ProjectReason::ByName);
     assert!(by_name("b").is_err());
 }
 
@@ -546,7 +546,7 @@ fn what_has_no_effect_is_a_warning() {
 
 /// Returns the warnings about unknown facts for a change of these files, one per line.
 fn not_known(world: &World, files: &[&str]) -> String {
-    let line = |warning: &Warning| {
+    let line = |warning: &ConfigWarning| {
         let (what, rest) = warning.what.split_once(" (").unwrap_or((&warning.what, ""));
         let lost = rest.rsplit_once("), ").map_or(rest, |(_, lost)| lost);
         format!(
@@ -882,11 +882,11 @@ fn the_version_is_that_of_the_files_then_of_the_code_then_of_the_flag() {
             "dir: c",
             "dir: d",
         ]);
-    let tool = Tool::of_server(Distribution::Terraform, Some(Version::new(1, 10, 5)));
+    let tool = ExplainedTool::of_server(Distribution::Terraform, Some(Version::new(1, 10, 5)));
     let told = world.ask(
         &["a/versions.tf", "b/versions.tf", "c/main.tf", "d/odd.tf"],
         |question| {
-            let explanation = explain(&Question {
+            let explanation = explain(&ExplainInput {
                 tool: tool.clone(),
                 ..*question
             })

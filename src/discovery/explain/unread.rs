@@ -3,23 +3,23 @@
 
 use std::collections::HashSet;
 
-use super::super::code::Unread;
+use super::super::code::UnreadFile;
 use super::super::{Input, auto, cloud};
-use super::{Planned, Warning};
+use super::{ConfigWarning, Planned};
 use crate::model::{RepoPath, WorkspaceName};
 
 /// Fact that is unknown without a file.
 #[derive(Debug, Clone, Copy)]
-enum Lost {
+enum UnknownFact {
     Version,
     Workspace,
     Modules,
     State,
 }
 
-impl Lost {
-    fn of(self, unread: &Unread) -> Warning {
-        let Unread { file, line, what } = unread;
+impl UnknownFact {
+    fn of(self, unread: &UnreadFile) -> ConfigWarning {
+        let UnreadFile { file, line, what } = unread;
         let (lost, instead) = match self {
             Self::Version => (
                 "its required version is unknown",
@@ -38,7 +38,7 @@ impl Lost {
                 "configure it as a project",
             ),
         };
-        Warning {
+        ConfigWarning {
             file: file.to_string(),
             line: Some(*line),
             what: format!("this code could not be read ({what}), so {lost}"),
@@ -49,13 +49,13 @@ impl Lost {
 
 /// Warns about unknown facts of a project: its version, if only the code sets it, and its workspace, if no setting
 /// names it.
-pub(super) fn of_planned(input: &Input<'_>, planned: &Planned) -> Vec<Warning> {
+pub(super) fn of_planned(input: &Input<'_>, planned: &Planned) -> Vec<ConfigWarning> {
     let version = planned
         .tool
         .code
         .unread()
         .iter()
-        .map(|unread| Lost::Version.of(unread));
+        .map(|unread| UnknownFact::Version.of(unread));
     let is_found = planned.configured.is_none() && planned.why.file().is_some();
     let is_default = planned.key.workspace == WorkspaceName::default();
     let cloud = if is_found && is_default {
@@ -64,24 +64,26 @@ pub(super) fn of_planned(input: &Input<'_>, planned: &Planned) -> Vec<Warning> {
         Vec::new()
     };
     version
-        .chain(cloud.iter().map(|unread| Lost::Workspace.of(unread)))
+        .chain(cloud.iter().map(|unread| UnknownFact::Workspace.of(unread)))
         .collect()
 }
 
 /// Warns about code whose modules are unknown.
-pub(super) fn of_modules<'a>(unread: impl IntoIterator<Item = &'a Unread>) -> Vec<Warning> {
+pub(super) fn of_modules<'a>(
+    unread: impl IntoIterator<Item = &'a UnreadFile>,
+) -> Vec<ConfigWarning> {
     unread
         .into_iter()
-        .map(|unread| Lost::Modules.of(unread))
+        .map(|unread| UnknownFact::Modules.of(unread))
         .collect()
 }
 
 /// Warns about code of modules that may be projects too. The question does not arise for configured directories.
-pub(super) fn of_states(input: &Input<'_>, configured: &HashSet<RepoPath>) -> Vec<Warning> {
+pub(super) fn of_states(input: &Input<'_>, configured: &HashSet<RepoPath>) -> Vec<ConfigWarning> {
     let Some(modules) = input.modules.filter(|_| input.searches()) else {
         return Vec::new();
     };
-    let may_be_found = |unread: &&Unread| {
+    let may_be_found = |unread: &&UnreadFile| {
         let dir = unread.file.parent();
         !configured.contains(&dir)
             && auto::above_modules(&dir).is_none()
@@ -90,6 +92,6 @@ pub(super) fn of_states(input: &Input<'_>, configured: &HashSet<RepoPath>) -> Ve
     modules
         .unread_states()
         .filter(may_be_found)
-        .map(|unread| Lost::State.of(unread))
+        .map(|unread| UnknownFact::State.of(unread))
         .collect()
 }

@@ -7,15 +7,15 @@ use std::fmt;
 use super::super::configured::{self, Configured};
 use super::super::limits::LimitExceeded;
 use super::super::terragrunt::{self, Unresolved};
-use super::super::{Tree, links};
-use super::{Explanation, Question, unread};
-use crate::config::repo::{OverrideKey, ProjectConfig, ProjectDir, Remark, RepoConfig, shown};
+use super::super::{FileTree, links};
+use super::{ExplainInput, PlanExplanation, unread};
+use crate::config::repo::{OverrideKey, ProjectConfig, ProjectDir, RepoConfig, YamlNote, shown};
 use crate::config::repos::Decider;
 use crate::model::RepoPath;
 
 /// A setting without effect, or an unknown fact. `Display` writes a line without the place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Warning {
+pub struct ConfigWarning {
     /// Name of the file.
     pub file: String,
     /// Line, from 1; `None` if the warning is about the whole file.
@@ -26,7 +26,7 @@ pub struct Warning {
     pub help: String,
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for ConfigWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)
     }
@@ -36,9 +36,9 @@ impl fmt::Display for Warning {
 /// about code, each in the order of the files. Code comes last, because it may have more warnings than are shown.
 /// Unknown facts about single projects are reported for explained projects only.
 pub fn warnings(
-    question: &Question<'_>,
-    explanation: Option<&Explanation>,
-) -> Result<Vec<Warning>, LimitExceeded> {
+    question: &ExplainInput<'_>,
+    explanation: Option<&PlanExplanation>,
+) -> Result<Vec<ConfigWarning>, LimitExceeded> {
     let expanded = configured::expand(question.input)?;
     let not_known = not_known(question, explanation, &expanded.dirs);
     let configured: Vec<Configured<'_>> = expanded
@@ -54,13 +54,13 @@ pub fn warnings(
 }
 
 /// Sorts warnings in the order of the files and removes duplicates.
-fn sorted(mut warnings: Vec<Warning>) -> Vec<Warning> {
+fn sorted(mut warnings: Vec<ConfigWarning>) -> Vec<ConfigWarning> {
     warnings.sort();
     warnings.dedup();
     warnings
 }
 
-fn of_repo(question: &Question<'_>, configured: &[Configured<'_>]) -> Vec<Warning> {
+fn of_repo(question: &ExplainInput<'_>, configured: &[Configured<'_>]) -> Vec<ConfigWarning> {
     let Some(config) = question.input.config else {
         return Vec::new();
     };
@@ -73,10 +73,10 @@ fn of_repo(question: &Question<'_>, configured: &[Configured<'_>]) -> Vec<Warnin
 
 /// Warns about facts that cannot be determined, and about decisions that depend on unreadable code.
 fn not_known(
-    question: &Question<'_>,
-    explanation: Option<&Explanation>,
+    question: &ExplainInput<'_>,
+    explanation: Option<&PlanExplanation>,
     configured: &HashSet<RepoPath>,
-) -> Vec<Warning> {
+) -> Vec<ConfigWarning> {
     let mut all = of_terragrunt(question);
     all.extend(
         question
@@ -94,9 +94,9 @@ fn not_known(
 }
 
 /// Warns about entries that match only a part of the repository's id.
-fn of_server(question: &Question<'_>) -> Vec<Warning> {
+fn of_server(question: &ExplainInput<'_>) -> Vec<ConfigWarning> {
     let warning = |by: &Decider| match by {
-        Decider::Server { file, line, id } => Some(Warning {
+        Decider::Server { file, line, id } => Some(ConfigWarning {
             file: file.to_string(),
             line: Some(*line),
             what: format!(
@@ -117,13 +117,13 @@ fn of_server(question: &Question<'_>) -> Vec<Warning> {
 }
 
 /// Warns about parts of Terragrunt files whose value only a run could determine, so that a change may be missed.
-fn of_terragrunt(question: &Question<'_>) -> Vec<Warning> {
+fn of_terragrunt(question: &ExplainInput<'_>) -> Vec<ConfigWarning> {
     let input = question.input;
     if !terragrunt::is_used(input.tree) {
         return Vec::new();
     }
     let warning = |Unresolved { file, line, what }: Unresolved| {
-        Warning {
+        ConfigWarning {
         file: file.to_string(),
         line: Some(line),
         what,
@@ -142,10 +142,10 @@ fn of_terragrunt(question: &Question<'_>) -> Vec<Warning> {
 }
 
 fn dirs(
-    question: &Question<'_>,
+    question: &ExplainInput<'_>,
     config: &RepoConfig,
     configured: &[Configured<'_>],
-) -> Vec<Warning> {
+) -> Vec<ConfigWarning> {
     let tree = question.input.tree;
     let used: BTreeSet<usize> = configured
         .iter()
@@ -165,7 +165,7 @@ fn dirs(
                 "correct the pattern, or remove the project".to_owned(),
             ),
         };
-        Warning {
+        ConfigWarning {
             file: config.file_name.clone(),
             line: Some(entry.line),
             what,
@@ -176,7 +176,7 @@ fn dirs(
 }
 
 /// Describes the problem of a path that is no directory, and how to fix it.
-fn no_dir(tree: &Tree, path: &RepoPath) -> (String, String) {
+fn no_dir(tree: &FileTree, path: &RepoPath) -> (String, String) {
     let dir = shown(path.as_str());
     if let Some(target) = links::dir_behind(tree, path) {
         let target = shown(target.as_str());
@@ -195,8 +195,8 @@ fn no_dir(tree: &Tree, path: &RepoPath) -> (String, String) {
 }
 
 /// Warns about parts of a file that are accepted and have no effect.
-pub fn remarks<'a>(file: &'a str, all: &'a [Remark]) -> impl Iterator<Item = Warning> + 'a {
-    all.iter().map(move |remark| Warning {
+pub fn remarks<'a>(file: &'a str, all: &'a [YamlNote]) -> impl Iterator<Item = ConfigWarning> + 'a {
+    all.iter().map(move |remark| ConfigWarning {
         file: file.to_owned(),
         line: Some(remark.line),
         what: remark.what.clone(),
@@ -205,7 +205,7 @@ pub fn remarks<'a>(file: &'a str, all: &'a [Remark]) -> impl Iterator<Item = War
 }
 
 /// Warns about empty lists of requirements, if a repository may not require less than the server.
-fn requirements(question: &Question<'_>, config: &RepoConfig) -> Vec<Warning> {
+fn requirements(question: &ExplainInput<'_>, config: &RepoConfig) -> Vec<ConfigWarning> {
     if question
         .rules
         .permissions()
@@ -229,7 +229,7 @@ fn requirements(question: &Question<'_>, config: &RepoConfig) -> Vec<Warning> {
         Some((key, wish.filter(|wish| wish.requirements.is_empty())?.line))
     });
     let warning = |(key, line)| {
-        Warning {
+        ConfigWarning {
         file: config.file_name.clone(),
         line: Some(line),
         what: format!("`{key}: []` has no effect"),
@@ -243,16 +243,16 @@ fn requirements(question: &Question<'_>, config: &RepoConfig) -> Vec<Warning> {
 
 /// Warns about workflows of the repository that no project uses.
 fn workflows(
-    question: &Question<'_>,
+    question: &ExplainInput<'_>,
     config: &RepoConfig,
     configured: &[Configured<'_>],
-) -> Vec<Warning> {
+) -> Vec<ConfigWarning> {
     let mut unused: BTreeSet<&str> = config.workflows.keys().map(String::as_str).collect();
     for one in configured {
         let rules = question.rules.project(Some(config), &one.key);
         unused.remove(rules.workflow.value.name.as_str());
     }
-    let warning = |name: &str| Warning {
+    let warning = |name: &str| ConfigWarning {
         file: config.file_name.clone(),
         line: None,
         what: format!("no project uses the workflow `{}`", shown(name)),

@@ -7,8 +7,8 @@
 use hcl_edit::structure::Body;
 use serde_json::Value;
 
-use super::super::code::{self, Unread, is_editor_file};
-use super::{Tree, links};
+use super::super::code::{self, UnreadFile, is_editor_file};
+use super::{FileTree, links};
 use crate::model::RepoPath;
 
 /// Maximum size of one parsed file in bytes; nobody writes larger code by hand.
@@ -25,22 +25,22 @@ pub(super) struct Calls {
     /// True if the code says where its state is: `terraform { backend … }` or `terraform { cloud … }`.
     pub has_state: bool,
     /// Files that may use modules, but cannot be read.
-    pub unread: Vec<Unread>,
+    pub unread: Vec<UnreadFile>,
     /// Files that may say where the state is, but cannot be read.
-    pub unread_states: Vec<Unread>,
+    pub unread_states: Vec<UnreadFile>,
 }
 
 impl Calls {
     /// Reads all code files of a directory, including links to code; `None` if the budget of bytes is used up.
     pub fn of_dir(
-        tree: &Tree,
+        tree: &FileTree,
         dir: &RepoPath,
         read: &dyn Fn(&RepoPath) -> Option<String>,
         budget: &mut usize,
     ) -> Option<Self> {
         let mut calls = Self::default();
         for file in tree.files_in(dir) {
-            let Some(kind) = Kind::of(file.file_name()) else {
+            let Some(kind) = CodeFormat::of(file.file_name()) else {
                 continue;
             };
             let Some(text) = links::read_code(tree, file, read) else {
@@ -54,7 +54,7 @@ impl Calls {
         Some(calls)
     }
 
-    fn add(&mut self, file: &RepoPath, kind: Kind, text: &str) {
+    fn add(&mut self, file: &RepoPath, kind: CodeFormat, text: &str) {
         // Most files have neither word, and parsing is the slow part.
         let has_word = |word: &str| code::has_word(text, word);
         let (may_call, may_have_state) =
@@ -63,8 +63,8 @@ impl Calls {
             return;
         }
         let added = match kind {
-            Kind::Hcl => code::parse(file, text).map(|body| self.add_hcl(&body)),
-            Kind::Json => code::parse_json(file, text).map(|value| self.add_json(&value)),
+            CodeFormat::Hcl => code::parse(file, text).map(|body| self.add_hcl(&body)),
+            CodeFormat::Json => code::parse_json(file, text).map(|value| self.add_json(&value)),
         };
         if let Err(unread) = added {
             self.unread_states
@@ -127,12 +127,12 @@ fn is_local(source: &str) -> bool {
 
 /// Format of a code file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CodeFormat {
     Hcl,
     Json,
 }
 
-impl Kind {
+impl CodeFormat {
     /// Returns the format by the name of the file; `None`: no code, or a file that the tools skip.
     fn of(name: &str) -> Option<Self> {
         if is_editor_file(name) {
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     fn read(files: &[(&str, &str)], budget: &mut usize) -> Option<Calls> {
-        let tree = Tree::new(files.iter().map(|(name, _)| name.parse().unwrap()));
+        let tree = FileTree::new(files.iter().map(|(name, _)| name.parse().unwrap()));
         let text = |file: &RepoPath| {
             files
                 .iter()
@@ -273,7 +273,7 @@ mod tests {
         ];
         let calls = read(&files, &mut 10_000).unwrap();
         assert_eq!(calls.sources, ["./a"]);
-        let names = |unread: &[Unread]| {
+        let names = |unread: &[UnreadFile]| {
             unread
                 .iter()
                 .map(|one| one.file.to_string())

@@ -9,9 +9,9 @@ mod calls;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
-use super::code::Unread;
+use super::code::UnreadFile;
 use super::limits::{LimitExceeded, MAX_MODULE_BYTES, MAX_MODULE_DIRS, MAX_SOURCE_PARTS};
-use super::{Patterns, Tree, links};
+use super::{FileTree, Patterns, links};
 use crate::model::RepoPath;
 use calls::Calls;
 
@@ -20,7 +20,7 @@ const MAX_UNREAD: usize = 100;
 
 /// Reason why a change elsewhere concerns a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Use {
+pub struct UseReason {
     /// Changed file in the last module.
     pub file: RepoPath,
     /// Modules between directory and file: first the one that the directory uses itself, then the one that this
@@ -29,7 +29,7 @@ pub struct Use {
 }
 
 /// Directories that changes in modules concern.
-pub type Users = BTreeMap<RepoPath, Use>;
+pub type Users = BTreeMap<RepoPath, UseReason>;
 
 /// Directories and the modules that they use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,16 +41,16 @@ pub struct ModuleGraph {
     /// Directories that say where their state is: projects, even if other code uses them as a module.
     stateful: HashSet<RepoPath>,
     /// Code that cannot be read, so that the modules it uses are unknown.
-    unread: BTreeSet<Unread>,
+    unread: BTreeSet<UnreadFile>,
     /// Code that cannot be read, so that the place of its state is unknown.
-    unread_states: BTreeSet<Unread>,
+    unread_states: BTreeSet<UnreadFile>,
 }
 
 impl ModuleGraph {
     /// Reads the code of all directories with a file that matches `from`, and of the modules they use. `read` is as
     /// in [`super::Input`]. Code that cannot be read or understood uses nothing.
     pub fn build(
-        tree: &Tree,
+        tree: &FileTree,
         from: &Patterns,
         read: &dyn Fn(&RepoPath) -> Option<String>,
     ) -> Result<Self, LimitExceeded> {
@@ -100,12 +100,12 @@ impl ModuleGraph {
     }
 
     /// Returns the code of these directories that cannot be read, by file.
-    pub(super) fn unread(&self) -> impl Iterator<Item = &Unread> {
+    pub(super) fn unread(&self) -> impl Iterator<Item = &UnreadFile> {
         self.unread.iter()
     }
 
     /// Returns unreadable code, by file, of modules that would be projects if the code says where the state is.
-    pub(super) fn unread_states(&self) -> impl Iterator<Item = &Unread> {
+    pub(super) fn unread_states(&self) -> impl Iterator<Item = &UnreadFile> {
         self.unread_states.iter().filter(move |unread| {
             let dir = unread.file.parent();
             self.roots.contains(&dir)
@@ -124,12 +124,12 @@ impl ModuleGraph {
                 sources.entry(module).or_insert_with(|| (*file).clone());
             }
         }
-        let mut todo: VecDeque<(RepoPath, Use)> = sources
+        let mut todo: VecDeque<(RepoPath, UseReason)> = sources
             .into_iter()
             .map(|(module, file)| {
                 (
                     module.clone(),
-                    Use {
+                    UseReason {
                         file,
                         via: vec![module],
                     },
@@ -148,7 +148,7 @@ impl ModuleGraph {
                         .collect();
                     todo.push_back((
                         user.clone(),
-                        Use {
+                        UseReason {
                             file: reason.file.clone(),
                             via,
                         },
@@ -176,7 +176,7 @@ impl ModuleGraph {
 }
 
 /// Adds files and keeps only the first ones.
-fn keep(kept: &mut BTreeSet<Unread>, more: Vec<Unread>) {
+fn keep(kept: &mut BTreeSet<UnreadFile>, more: Vec<UnreadFile>) {
     kept.extend(more);
     while kept.len() > MAX_UNREAD {
         kept.pop_last();
@@ -185,7 +185,7 @@ fn keep(kept: &mut BTreeSet<Unread>, more: Vec<Unread>) {
 
 /// Returns the directory that a source leads to; `None`: outside the repository, or the directory itself.
 fn target(
-    tree: &Tree,
+    tree: &FileTree,
     dir: &RepoPath,
     source: &str,
     parts_left: &mut usize,
@@ -206,7 +206,7 @@ mod tests {
         let path = |text: &str| -> RepoPath { text.parse().unwrap() };
         let links = [(path("live/prod/mods"), "../../modules".to_owned())];
         let tree =
-            Tree::new(["live/prod/main.tf", "modules/net/main.tf"].map(path)).with_links(links);
+            FileTree::new(["live/prod/main.tf", "modules/net/main.tf"].map(path)).with_links(links);
         let to = |source: &str, mut parts_left: usize| {
             target(&tree, &path("live/prod"), source, &mut parts_left)
         };

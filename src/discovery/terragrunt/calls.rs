@@ -6,7 +6,7 @@ use hcl_edit::expr::{Expression, FuncCall};
 
 use super::frame::{Eval, Frame};
 use super::functions;
-use super::value::Value;
+use super::value::HclValue;
 
 impl Frame<'_> {
     /// Returns the value of a call.
@@ -21,9 +21,9 @@ impl Frame<'_> {
                     .get(0)
                     .map(|arg| self.session.attempt(|| self.eval(arg)));
                 return Ok(match tried {
-                    Some(Ok(Value::Unknown(fault))) => Value::Unknown(fault),
-                    Some(outcome) => Value::Bool(outcome.is_ok()),
-                    None => Value::Bool(false),
+                    Some(Ok(HclValue::Unknown(fault))) => HclValue::Unknown(fault),
+                    Some(outcome) => HclValue::Bool(outcome.is_ok()),
+                    None => HclValue::Bool(false),
                 });
             }
             _ => {}
@@ -44,8 +44,8 @@ impl Frame<'_> {
         if let Some(value) = self.path_function(name, &args, call) {
             return self.placed(call, value);
         }
-        if let Some(fault) = args.iter().find_map(Value::fault) {
-            return Ok(Value::Unknown(Rc::clone(fault)));
+        if let Some(fault) = args.iter().find_map(HclValue::fault) {
+            return Ok(HclValue::Unknown(Rc::clone(fault)));
         }
         match self
             .decode(name, &args)
@@ -63,7 +63,7 @@ impl Frame<'_> {
         for (at, arg) in call.args.iter().enumerate() {
             match self.session.attempt(|| self.eval(arg)) {
                 Ok(value) => {
-                    if let Value::Unknown(_) = value {
+                    if let HclValue::Unknown(_) = value {
                         self.read_on(call.args.iter().skip(at + 1));
                     }
                     return Ok(value);
@@ -82,7 +82,7 @@ impl Frame<'_> {
         }
     }
 
-    fn not_evaluated(&self, call: &FuncCall, name: &str) -> Value {
+    fn not_evaluated(&self, call: &FuncCall, name: &str) -> HclValue {
         let why = match name {
             "run_cmd" => "runs a program",
             "get_env" => "depends on the environment",
@@ -94,6 +94,6 @@ impl Frame<'_> {
             "timestamp" | "uuid" | "bcrypt" => "returns another value each time",
             _ => "is not evaluated",
         };
-        Value::Unknown(self.fault(call, format!("`{name}()` {why}")))
+        HclValue::Unknown(self.fault(call, format!("`{name}()` {why}")))
     }
 }

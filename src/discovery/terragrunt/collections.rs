@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::functions::{Args, Outcome, arg, text};
+use super::functions::{Args, Evaluated, arg, text};
 use super::limits::MAX_ITEMS;
-use super::value::{Stop, Value, whole};
+use super::value::{HclValue, NoValue, whole};
 
 /// Returns the value of a function about lists and objects; `None` if this module has no function of that name.
-pub(super) fn call(name: &str, args: Args<'_>) -> Option<Outcome> {
+pub(super) fn call(name: &str, args: Args<'_>) -> Option<Evaluated> {
     Some(match name {
         "length" => length(args),
         "element" => element(args),
@@ -19,21 +19,21 @@ pub(super) fn call(name: &str, args: Args<'_>) -> Option<Outcome> {
         "compact" => compact(args),
         "contains" => contains(args),
         "reverse" => arg(args, 0)
-            .and_then(Value::to_items)
-            .and_then(|items| Value::list(items.iter().rev().cloned().collect())),
+            .and_then(HclValue::to_items)
+            .and_then(|items| HclValue::list(items.iter().rev().cloned().collect())),
         "keys" => arg(args, 0)
-            .and_then(Value::to_attributes)
+            .and_then(HclValue::to_attributes)
             .and_then(|object| {
-                Value::list(
+                HclValue::list(
                     object
                         .keys()
-                        .map(|key| Value::Text(Rc::clone(key)))
+                        .map(|key| HclValue::Text(Rc::clone(key)))
                         .collect(),
                 )
             }),
         "values" => arg(args, 0)
-            .and_then(Value::to_attributes)
-            .and_then(|object| Value::list(object.values().cloned().collect())),
+            .and_then(HclValue::to_attributes)
+            .and_then(|object| HclValue::list(object.values().cloned().collect())),
         "distinct" | "toset" => unique(args, name == "toset"),
         "coalesce" => coalesce(args),
         "slice" => slice(args),
@@ -42,20 +42,20 @@ pub(super) fn call(name: &str, args: Args<'_>) -> Option<Outcome> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "nothing is that long")]
-fn length(args: Args<'_>) -> Outcome {
+fn length(args: Args<'_>) -> Evaluated {
     let count = match arg(args, 0)? {
-        Value::List(list) => list.items.len(),
-        Value::Object(object) => object.items.len(),
-        other @ (Value::Unknown(_)
-        | Value::Null
-        | Value::Bool(_)
-        | Value::Number(_)
-        | Value::Text(_)) => other.to_text()?.chars().count(),
+        HclValue::List(list) => list.items.len(),
+        HclValue::Object(object) => object.items.len(),
+        other @ (HclValue::Unknown(_)
+        | HclValue::Null
+        | HclValue::Bool(_)
+        | HclValue::Number(_)
+        | HclValue::Text(_)) => other.to_text()?.chars().count(),
     };
-    Ok(Value::Number(count as f64))
+    Ok(HclValue::Number(count as f64))
 }
 
-fn element(args: Args<'_>) -> Outcome {
+fn element(args: Args<'_>) -> Evaluated {
     let (items, at) = (
         arg(args, 0)?.to_items()?,
         whole(arg(args, 1)?.to_number()?).ok_or("no such element")?,
@@ -66,13 +66,13 @@ fn element(args: Args<'_>) -> Outcome {
         .ok_or_else(|| "a list is empty".into())
 }
 
-fn lookup(args: Args<'_>) -> Outcome {
+fn lookup(args: Args<'_>) -> Evaluated {
     let (object, key) = (arg(args, 0)?.to_attributes()?, text(args, 1)?);
     let value = object.get(&*key).or(args.get(2)).cloned();
     value.ok_or_else(|| "an object lacks an attribute".into())
 }
 
-fn merge(args: Args<'_>) -> Outcome {
+fn merge(args: Args<'_>) -> Evaluated {
     let mut all = BTreeMap::new();
     for object in args {
         let object = object.to_attributes()?;
@@ -82,10 +82,10 @@ fn merge(args: Args<'_>) -> Outcome {
                 .map(|(key, value)| (Rc::clone(key), value.clone())),
         );
     }
-    Value::object(all)
+    HclValue::object(all)
 }
 
-fn concat(args: Args<'_>) -> Outcome {
+fn concat(args: Args<'_>) -> Evaluated {
     let mut all = Vec::new();
     for list in args {
         all.extend(list.to_items()?.iter().take(MAX_ITEMS + 1).cloned());
@@ -93,77 +93,82 @@ fn concat(args: Args<'_>) -> Outcome {
             break;
         }
     }
-    Value::list(all)
+    HclValue::list(all)
 }
 
-fn flatten(args: Args<'_>) -> Outcome {
+fn flatten(args: Args<'_>) -> Evaluated {
     let (mut flat, mut left, mut looked_at) = (Vec::new(), vec![arg(args, 0)?.clone()], 0);
     while let Some(value) = left.pop() {
         looked_at += 1;
         if looked_at > 4 * MAX_ITEMS {
-            return Err(Stop::unsupported("a list has too many elements"));
+            return Err(NoValue::unsupported("a list has too many elements"));
         }
         match value {
-            Value::List(list) => left.extend(list.items.iter().rev().cloned()),
-            Value::Unknown(fault) => return Err(Stop::Unknown(fault)),
-            other @ (Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::Text(_)
-            | Value::Object(_)) => {
+            HclValue::List(list) => left.extend(list.items.iter().rev().cloned()),
+            HclValue::Unknown(fault) => return Err(NoValue::Unknown(fault)),
+            other @ (HclValue::Null
+            | HclValue::Bool(_)
+            | HclValue::Number(_)
+            | HclValue::Text(_)
+            | HclValue::Object(_)) => {
                 flat.push(other);
             }
         }
     }
-    Value::list(flat)
+    HclValue::list(flat)
 }
 
-fn compact(args: Args<'_>) -> Outcome {
+fn compact(args: Args<'_>) -> Evaluated {
     let mut kept = Vec::new();
     for item in arg(args, 0)?.to_items()?.iter() {
-        let empty = matches!(item, Value::Null) || item.to_text()?.is_empty();
+        let empty = matches!(item, HclValue::Null) || item.to_text()?.is_empty();
         kept.extend((!empty).then(|| item.clone()));
     }
-    Value::list(kept)
+    HclValue::list(kept)
 }
 
-fn contains(args: Args<'_>) -> Outcome {
+fn contains(args: Args<'_>) -> Evaluated {
     let (items, wanted) = (arg(args, 0)?.to_items()?, arg(args, 1)?);
     let told: Vec<Option<bool>> = items.iter().map(|item| item.equals(wanted)).collect();
     if told.contains(&Some(true)) {
-        return Ok(Value::Bool(true));
+        return Ok(HclValue::Bool(true));
     }
-    let unknown = items.iter().find_map(Value::fault).cloned();
+    let unknown = items.iter().find_map(HclValue::fault).cloned();
     match unknown {
-        Some(fault) => Err(Stop::Unknown(fault)),
+        Some(fault) => Err(NoValue::Unknown(fault)),
         None if told.contains(&None) => {
-            Err(Stop::unsupported("lists and objects are not compared"))
+            Err(NoValue::unsupported("lists and objects are not compared"))
         }
-        None => Ok(Value::Bool(false)),
+        None => Ok(HclValue::Bool(false)),
     }
 }
 
 /// Removes duplicates; the result of a set is sorted. Only texts are compared.
-fn unique(args: Args<'_>, sorted: bool) -> Outcome {
+fn unique(args: Args<'_>, sorted: bool) -> Evaluated {
     let items = arg(args, 0)?.to_items()?;
-    if items
-        .iter()
-        .any(|item| matches!(item, Value::Null | Value::List(_) | Value::Object(_)))
-    {
-        return Err(Stop::unsupported("lists and objects are not compared"));
+    if items.iter().any(|item| {
+        matches!(
+            item,
+            HclValue::Null | HclValue::List(_) | HclValue::Object(_)
+        )
+    }) {
+        return Err(NoValue::unsupported("lists and objects are not compared"));
     }
-    let mut texts: Vec<Rc<str>> = items.iter().map(Value::to_text).collect::<Result<_, _>>()?;
+    let mut texts: Vec<Rc<str>> = items
+        .iter()
+        .map(HclValue::to_text)
+        .collect::<Result<_, _>>()?;
     if sorted {
         texts.sort_unstable();
     }
     let mut seen = BTreeSet::new();
     texts.retain(|text| seen.insert(Rc::clone(text)));
-    Value::list(texts.into_iter().map(Value::Text).collect())
+    HclValue::list(texts.into_iter().map(HclValue::Text).collect())
 }
 
-fn coalesce(args: Args<'_>) -> Outcome {
-    let empty = |value: &&Value| {
-        matches!(value, Value::Null) || matches!(value, Value::Text(text) if text.is_empty())
+fn coalesce(args: Args<'_>) -> Evaluated {
+    let empty = |value: &&HclValue| {
+        matches!(value, HclValue::Null) || matches!(value, HclValue::Text(text) if text.is_empty())
     };
     args.iter()
         .find(|value| !empty(value))
@@ -171,13 +176,15 @@ fn coalesce(args: Args<'_>) -> Outcome {
         .ok_or_else(|| "all arguments are empty".into())
 }
 
-fn slice(args: Args<'_>) -> Outcome {
+fn slice(args: Args<'_>) -> Evaluated {
     let bound = |at| {
-        Ok::<_, Stop>(whole(arg(args, at)?.to_number()?).ok_or("an index must be a whole number")?)
+        Ok::<_, NoValue>(
+            whole(arg(args, at)?.to_number()?).ok_or("an index must be a whole number")?,
+        )
     };
     let (items, from, to) = (arg(args, 0)?.to_items()?, bound(1)?, bound(2)?);
     let part = items
         .get(from..to)
         .ok_or("an index is beyond the end of a list")?;
-    Value::list(part.to_vec())
+    HclValue::list(part.to_vec())
 }

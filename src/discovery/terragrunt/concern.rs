@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 
-use super::{Found, How, Watch};
+use super::{FileUse, TerragruntDirs, UnitCode};
 use crate::config::repo::shown;
-use crate::discovery::Tree;
+use crate::discovery::FileTree;
 use crate::model::RepoPath;
 
 /// Reason why a change concerns a unit. Displays as one clause.
@@ -14,7 +14,7 @@ pub struct Chain {
     /// File changed by the pull request.
     pub file: RepoPath,
     /// Relation of the file to the unit that it concerns first.
-    pub cause: Cause,
+    pub cause: FileRelation,
     /// Units between the first one, which comes first, and this one; each depends on the one before. Empty if the
     /// file concerns this unit directly.
     pub through: Vec<RepoPath>,
@@ -22,11 +22,11 @@ pub struct Chain {
 
 /// Relation of a file to a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub enum FileRelation {
     /// The unit reads the file.
-    Read(How),
+    Read(FileUse),
     /// The file is code that the unit runs.
-    Code(Watch),
+    Code(UnitCode),
 }
 
 /// Maximum number of units that an explanation names.
@@ -41,10 +41,14 @@ impl fmt::Display for Chain {
             .first()
             .map_or_else(|| "it".to_owned(), |first| format!("`{}`", path(first)));
         match self.cause {
-            Cause::Read(How::Own) | Cause::Code(Watch::Own) => {}
-            Cause::Read(how) => write!(f, ", which {first} {how}")?,
-            Cause::Code(Watch::Source) => write!(f, ", which is in the code that {first} runs")?,
-            Cause::Code(Watch::Module) => write!(f, ", which is in a module that {first} uses")?,
+            FileRelation::Read(FileUse::Own) | FileRelation::Code(UnitCode::Own) => {}
+            FileRelation::Read(how) => write!(f, ", which {first} {how}")?,
+            FileRelation::Code(UnitCode::Source) => {
+                write!(f, ", which is in the code that {first} runs")?
+            }
+            FileRelation::Code(UnitCode::Module) => {
+                write!(f, ", which is in a module that {first} uses")?
+            }
         }
         if self.through.is_empty() {
             return Ok(());
@@ -73,8 +77,8 @@ impl fmt::Display for Chain {
 /// always counts. Another file in a directory of its code counts if `counts` says so. A change of a unit also
 /// concerns the units that depend on it, and so on.
 pub fn concerned(
-    found: &Found,
-    tree: &Tree,
+    found: &TerragruntDirs,
+    tree: &FileTree,
     changed: &[&RepoPath],
     counts: &dyn Fn(&RepoPath) -> bool,
 ) -> Vec<(RepoPath, Chain)> {
@@ -100,7 +104,7 @@ pub fn concerned(
 }
 
 /// Adds the units that depend on the concerned units, nearest first.
-fn spread(found: &Found, index: &Index<'_>, chains: &mut BTreeMap<usize, Chain>) {
+fn spread(found: &TerragruntDirs, index: &Index<'_>, chains: &mut BTreeMap<usize, Chain>) {
     let mut left: VecDeque<usize> = chains.keys().copied().collect();
     while let Some(unit) = left.pop_front() {
         let from = chains[&unit].clone();
@@ -127,13 +131,13 @@ fn spread(found: &Found, index: &Index<'_>, chains: &mut BTreeMap<usize, Chain>)
 
 /// Units by the files and directories that they depend on.
 struct Index<'f> {
-    reads: HashMap<&'f RepoPath, Vec<(usize, How)>>,
-    watches: HashMap<&'f RepoPath, Vec<(usize, Watch)>>,
+    reads: HashMap<&'f RepoPath, Vec<(usize, FileUse)>>,
+    watches: HashMap<&'f RepoPath, Vec<(usize, UnitCode)>>,
     users: HashMap<usize, Vec<usize>>,
 }
 
 impl<'f> Index<'f> {
-    fn new(found: &'f Found) -> Self {
+    fn new(found: &'f TerragruntDirs) -> Self {
         let mut index = Self {
             reads: HashMap::new(),
             watches: HashMap::new(),
@@ -161,13 +165,13 @@ impl<'f> Index<'f> {
 
     fn of(
         &self,
-        tree: &Tree,
+        tree: &FileTree,
         file: &RepoPath,
         counts: &dyn Fn(&RepoPath) -> bool,
-    ) -> Vec<(usize, Cause)> {
+    ) -> Vec<(usize, FileRelation)> {
         let reads = self.reads.get(file).into_iter().flatten();
-        let mut all: Vec<(usize, Cause)> = reads
-            .map(|(unit, how)| (*unit, Cause::Read(*how)))
+        let mut all: Vec<(usize, FileRelation)> = reads
+            .map(|(unit, how)| (*unit, FileRelation::Read(*how)))
             .collect();
         if counts(file) {
             let watches = self
@@ -175,14 +179,14 @@ impl<'f> Index<'f> {
                 .get(&self.home(tree, file))
                 .into_iter()
                 .flatten();
-            all.extend(watches.map(|(unit, watch)| (*unit, Cause::Code(*watch))));
+            all.extend(watches.map(|(unit, watch)| (*unit, FileRelation::Code(*watch))));
         }
         all
     }
 
     /// Returns the nearest directory with code above a file. A directory without code below a module belongs to the
     /// module.
-    fn home(&self, tree: &Tree, file: &RepoPath) -> RepoPath {
+    fn home(&self, tree: &FileTree, file: &RepoPath) -> RepoPath {
         let mut dir = file.parent();
         while !dir.is_root() && !self.watches.contains_key(&dir) && !tree.has_code(&dir) {
             dir = dir.parent();

@@ -12,13 +12,13 @@ use hcl_edit::template::{Directive, Element, IfDirective, Template};
 use hcl_edit::{Decorated, Span};
 
 use super::frame::{Eval, Frame};
-use super::value::{Fault, Stop, Value};
+use super::value::{HclValue, NoValue, UnknownValue};
 
 impl Frame<'_> {
     /// Returns the value of an expression.
     pub(super) fn eval(&self, expr: &Expression) -> Eval {
         if let Err(what) = self.session.enter() {
-            return Ok(Value::Unknown(self.fault(expr, what)));
+            return Ok(HclValue::Unknown(self.fault(expr, what)));
         }
         let value = self.eval_inner(expr);
         self.session.leave();
@@ -30,16 +30,18 @@ impl Frame<'_> {
 
     fn eval_inner(&self, expr: &Expression) -> Eval {
         match expr {
-            Expression::Null(_) => Ok(Value::Null),
-            Expression::Bool(value) => Ok(Value::Bool(**value)),
-            Expression::Number(number) => Ok(number.as_f64().map_or(Value::Null, Value::Number)),
-            Expression::String(text) => self.placed(expr, Value::text(text)),
+            Expression::Null(_) => Ok(HclValue::Null),
+            Expression::Bool(value) => Ok(HclValue::Bool(**value)),
+            Expression::Number(number) => {
+                Ok(number.as_f64().map_or(HclValue::Null, HclValue::Number))
+            }
+            Expression::String(text) => self.placed(expr, HclValue::text(text)),
             Expression::Array(array) => {
                 let items = array
                     .iter()
                     .map(|item| self.eval(item))
                     .collect::<Result<_, _>>()?;
-                self.placed(expr, Value::list(items))
+                self.placed(expr, HclValue::list(items))
             }
             Expression::Object(object) => self.object(object),
             Expression::StringTemplate(template) => self.whole_template(expr, template),
@@ -59,7 +61,7 @@ impl Frame<'_> {
         let (mut items, mut unknown) = (BTreeMap::new(), None);
         for (key, value) in object {
             let name = match key {
-                ObjectKey::Ident(name) => Value::Text(name.as_str().into()),
+                ObjectKey::Ident(name) => HclValue::Text(name.as_str().into()),
                 ObjectKey::Expression(key) => self.eval(key)?,
             };
             let value = self.eval(value.expr())?;
@@ -69,8 +71,8 @@ impl Frame<'_> {
             }
         }
         unknown.map_or_else(
-            || self.placed(object, Value::object(items)),
-            |fault| Ok(Value::Unknown(fault)),
+            || self.placed(object, HclValue::object(items)),
+            |fault| Ok(HclValue::Unknown(fault)),
         )
     }
 
@@ -88,7 +90,7 @@ impl Frame<'_> {
         let (mut parts, mut unknown) = (Vec::new(), None);
         for element in template {
             let value = match element {
-                Element::Literal(text) => Value::Text(text.as_str().into()),
+                Element::Literal(text) => HclValue::Text(text.as_str().into()),
                 Element::Interpolation(inner) => self.eval(&inner.expr)?,
                 Element::Directive(directive) => match &**directive {
                     Directive::If(directive) => self.if_directive(directive)?,
@@ -101,8 +103,8 @@ impl Frame<'_> {
             }
         }
         match unknown {
-            Some(fault) => Ok(Value::Unknown(fault)),
-            None => self.placed(template, Value::joined(parts.iter().map(|part| &**part))),
+            Some(fault) => Ok(HclValue::Unknown(fault)),
+            None => self.placed(template, HclValue::joined(parts.iter().map(|part| &**part))),
         }
     }
 
@@ -110,7 +112,7 @@ impl Frame<'_> {
         let then = || self.template(&directive.if_expr.template);
         let other = || {
             let other = directive.else_expr.as_ref();
-            other.map_or(Ok(Value::Text("".into())), |other| {
+            other.map_or(Ok(HclValue::Text("".into())), |other| {
                 self.template(&other.template)
             })
         };
@@ -142,18 +144,22 @@ impl Frame<'_> {
                 let fault = self.unknown(condition, stop)?;
                 match (self.session.attempt(then), self.session.attempt(other)) {
                     (Ok(one), Ok(two)) if one.equals(&two) == Some(true) => Ok(one),
-                    _ => Ok(Value::Unknown(fault)),
+                    _ => Ok(HclValue::Unknown(fault)),
                 }
             }
         }
     }
 
     /// Returns the reason why a value is unknown, or an error if the expression is wrong.
-    pub(super) fn unknown(&self, place: &impl Span, stop: Stop) -> Result<Rc<Fault>, Rc<Fault>> {
+    pub(super) fn unknown(
+        &self,
+        place: &impl Span,
+        stop: NoValue,
+    ) -> Result<Rc<UnknownValue>, Rc<UnknownValue>> {
         match stop {
-            Stop::Unknown(fault) => Ok(fault),
-            Stop::Unsupported(what) => Ok(self.fault(place, what)),
-            Stop::Wrong(what) => Err(self.fault(place, what)),
+            NoValue::Unknown(fault) => Ok(fault),
+            NoValue::Unsupported(what) => Ok(self.fault(place, what)),
+            NoValue::Wrong(what) => Err(self.fault(place, what)),
         }
     }
 
@@ -168,7 +174,7 @@ impl Frame<'_> {
         if let Some(value) = bound {
             return Ok(value);
         }
-        let unknown = |what: &str| Ok(Value::Unknown(self.fault(place, what)));
+        let unknown = |what: &str| Ok(HclValue::Unknown(self.fault(place, what)));
         match name {
             "local" => self.placed(place, self.all_locals()),
             "include" => self.placed(place, self.include_value(None).map(|(value, _)| value)),
@@ -207,12 +213,12 @@ impl Frame<'_> {
 
     fn follow(
         &self,
-        mut value: Value,
+        mut value: HclValue,
         operators: &[Decorated<TraversalOperator>],
         place: &Traversal,
     ) -> Eval {
         for (at, operator) in operators.iter().enumerate() {
-            if let Value::Unknown(_) = value {
+            if let HclValue::Unknown(_) = value {
                 break;
             }
             let next = match &**operator {
@@ -220,7 +226,7 @@ impl Frame<'_> {
                 TraversalOperator::Index(index) => value.index(&self.eval(index)?),
                 #[expect(clippy::cast_precision_loss, reason = "no list is that long")]
                 TraversalOperator::LegacyIndex(index) => {
-                    value.index(&Value::Number(**index as f64))
+                    value.index(&HclValue::Number(**index as f64))
                 }
                 TraversalOperator::AttrSplat(_) | TraversalOperator::FullSplat(_) => {
                     return self.splat(&value, &operators[at + 1..], place);
@@ -233,36 +239,36 @@ impl Frame<'_> {
 
     fn splat(
         &self,
-        value: &Value,
+        value: &HclValue,
         rest: &[Decorated<TraversalOperator>],
         place: &Traversal,
     ) -> Eval {
         let items = match value {
-            Value::List(list) => Rc::clone(&list.items),
-            Value::Null => Rc::default(),
-            single @ (Value::Unknown(_)
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::Text(_)
-            | Value::Object(_)) => Rc::new(vec![single.clone()]),
+            HclValue::List(list) => Rc::clone(&list.items),
+            HclValue::Null => Rc::default(),
+            single @ (HclValue::Unknown(_)
+            | HclValue::Bool(_)
+            | HclValue::Number(_)
+            | HclValue::Text(_)
+            | HclValue::Object(_)) => Rc::new(vec![single.clone()]),
         };
         let mut all = Vec::new();
         for item in items.iter() {
             if let Err(what) = self.session.enter() {
-                return Ok(Value::Unknown(self.fault(place, what)));
+                return Ok(HclValue::Unknown(self.fault(place, what)));
             }
             let followed = self.follow(item.clone(), rest, place);
             self.session.leave();
             all.push(followed?);
         }
-        self.placed(place, Value::list(all))
+        self.placed(place, HclValue::list(all))
     }
 
     fn unary(&self, operation: &UnaryOp) -> Eval {
         let value = self.eval(&operation.expr)?;
         let done = match *operation.operator {
-            UnaryOperator::Not => value.to_bool().map(|value| Value::Bool(!value)),
-            UnaryOperator::Neg => value.to_number().map(|value| Value::Number(-value)),
+            UnaryOperator::Not => value.to_bool().map(|value| HclValue::Bool(!value)),
+            UnaryOperator::Neg => value.to_number().map(|value| HclValue::Number(-value)),
         };
         self.placed(operation, done)
     }
@@ -273,10 +279,10 @@ impl Frame<'_> {
             self.eval(&operation.rhs_expr)?,
         );
         let result = match *operation.operator {
-            BinaryOperator::Eq => self.equality(operation, &one, &two).map(Value::Bool),
+            BinaryOperator::Eq => self.equality(operation, &one, &two).map(HclValue::Bool),
             BinaryOperator::NotEq => self
                 .equality(operation, &one, &two)
-                .map(|equal| Value::Bool(!equal)),
+                .map(|equal| HclValue::Bool(!equal)),
             BinaryOperator::And => either(&one, &two, false),
             BinaryOperator::Or => either(&one, &two, true),
             BinaryOperator::Less => comparison(&one, &two, Ordering::is_lt),
@@ -292,36 +298,49 @@ impl Frame<'_> {
         self.placed(operation, result)
     }
 
-    fn equality(&self, operation: &BinaryOp, one: &Value, two: &Value) -> Result<bool, Stop> {
+    fn equality(
+        &self,
+        operation: &BinaryOp,
+        one: &HclValue,
+        two: &HclValue,
+    ) -> Result<bool, NoValue> {
         let unknown = one.fault().or(two.fault()).cloned();
         let not_compared = || self.fault(operation, "lists and objects are not compared");
         one.equals(two)
-            .ok_or_else(|| Stop::Unknown(unknown.unwrap_or_else(not_compared)))
+            .ok_or_else(|| NoValue::Unknown(unknown.unwrap_or_else(not_compared)))
     }
 }
 
 /// Evaluates `&&` and `||`: one side can decide even if the other is unknown.
-fn either(one: &Value, two: &Value, deciding: bool) -> Result<Value, Stop> {
-    let decides = |value: &Value| matches!(value.to_bool(), Ok(value) if value == deciding);
+fn either(one: &HclValue, two: &HclValue, deciding: bool) -> Result<HclValue, NoValue> {
+    let decides = |value: &HclValue| matches!(value.to_bool(), Ok(value) if value == deciding);
     if decides(one) || decides(two) {
-        return Ok(Value::Bool(deciding));
+        return Ok(HclValue::Bool(deciding));
     }
     one.to_bool()?;
-    two.to_bool().map(Value::Bool)
+    two.to_bool().map(HclValue::Bool)
 }
 
-fn comparison(one: &Value, two: &Value, holds: fn(Ordering) -> bool) -> Result<Value, Stop> {
+fn comparison(
+    one: &HclValue,
+    two: &HclValue,
+    holds: fn(Ordering) -> bool,
+) -> Result<HclValue, NoValue> {
     let order = one
         .to_number()?
         .partial_cmp(&two.to_number()?)
         .ok_or("these numbers are not compared")?;
-    Ok(Value::Bool(holds(order)))
+    Ok(HclValue::Bool(holds(order)))
 }
 
-fn arithmetic(one: &Value, two: &Value, make: fn(f64, f64) -> f64) -> Result<Value, Stop> {
+fn arithmetic(
+    one: &HclValue,
+    two: &HclValue,
+    make: fn(f64, f64) -> f64,
+) -> Result<HclValue, NoValue> {
     let number = make(one.to_number()?, two.to_number()?);
     if number.is_finite() {
-        Ok(Value::Number(number))
+        Ok(HclValue::Number(number))
     } else {
         Err("the result is not a number".into())
     }

@@ -8,18 +8,18 @@ use hcl_edit::expr::Expression;
 use hcl_edit::structure::Block;
 use hcl_edit::template::Element;
 
-use super::How;
+use super::FileUse;
 use super::files::label;
 use super::frame::{Eval, Frame};
 use super::paths::short;
 use super::reading::CONFIG;
 use super::source::{self, Code};
-use super::value::{Stop, Value};
+use super::value::{HclValue, NoValue};
 use crate::model::RepoPath;
 
 /// Facts that the files of a unit state together.
 #[derive(Default)]
-pub(super) struct Facts {
+pub(super) struct UnitFacts {
     /// True if there is a `source`, known or not.
     pub(super) has_source: bool,
     /// True if Terragrunt writes code into the directory before it runs.
@@ -33,7 +33,7 @@ pub(super) struct Facts {
 /// Facts while files are merged.
 #[derive(Default)]
 pub(super) struct Merged {
-    facts: Facts,
+    facts: UnitFacts,
     labels: HashSet<String>,
     generated: HashSet<String>,
     has_exclude: bool,
@@ -41,7 +41,7 @@ pub(super) struct Merged {
 
 impl Merged {
     /// Merges the facts of files; the file nearest to the unit comes first.
-    pub(super) fn of<'f, 's: 'f>(frames: impl Iterator<Item = &'f Frame<'s>>) -> Facts {
+    pub(super) fn of<'f, 's: 'f>(frames: impl Iterator<Item = &'f Frame<'s>>) -> UnitFacts {
         let mut merged = Self::default();
         for frame in frames {
             frame
@@ -112,7 +112,7 @@ impl Merged {
     fn dependency(&mut self, frame: &Frame<'_>, block: &Block) {
         let enabled = block.body.get_attribute("enabled");
         let is_off = enabled
-            .is_some_and(|enabled| matches!(frame.eval(&enabled.value), Ok(Value::Bool(false))));
+            .is_some_and(|enabled| matches!(frame.eval(&enabled.value), Ok(HclValue::Bool(false))));
         let Some(path) = block.body.get_attribute("config_path").filter(|_| !is_off) else {
             return;
         };
@@ -187,12 +187,16 @@ impl Merged {
 
 /// Returns true if a generated file may be code. A file with an unknown name may be.
 fn may_be_code(path: Option<&Eval>, disable: Option<&Eval>) -> bool {
-    let is_off = matches!(disable, Some(Ok(Value::Bool(true))));
+    let is_off = matches!(disable, Some(Ok(HclValue::Bool(true))));
     let is_code = match path {
-        Some(Ok(Value::Text(path))) => source::is_code(path),
-        Some(Ok(Value::Unknown(_)) | Err(_)) => true,
+        Some(Ok(HclValue::Text(path))) => source::is_code(path),
+        Some(Ok(HclValue::Unknown(_)) | Err(_)) => true,
         Some(Ok(
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Object(_),
+            HclValue::Null
+            | HclValue::Bool(_)
+            | HclValue::Number(_)
+            | HclValue::List(_)
+            | HclValue::Object(_),
         ))
         | None => false,
     };
@@ -202,12 +206,12 @@ fn may_be_code(path: Option<&Eval>, disable: Option<&Eval>) -> bool {
 /// Returns true if any file of the attribute `generate` may be code.
 fn may_be_code_of_any(all: &Eval) -> bool {
     let all = match all {
-        Ok(Value::Unknown(_)) | Err(_) => return true,
+        Ok(HclValue::Unknown(_)) | Err(_) => return true,
         Ok(all) => all.to_attributes(),
     };
     let Ok(all) = all else { return false };
     all.values().any(|file| {
-        if let Value::Unknown(_) = file {
+        if let HclValue::Unknown(_) = file {
             return true;
         }
         let Ok(file) = file.to_attributes() else {
@@ -227,14 +231,14 @@ fn texts(frame: &Frame<'_>, expr: &Expression, what: &str) -> Vec<Rc<str>> {
         Ok(items) => items,
         Err(_) => Rc::new(vec![value]),
     };
-    let known = |item: &Value| match item.to_text() {
+    let known = |item: &HclValue| match item.to_text() {
         Ok(text) => Some(text),
-        Err(Stop::Unknown(fault)) => {
+        Err(NoValue::Unknown(fault)) => {
             let cause = format!("{} ({}:{})", fault.what, fault.file, fault.line);
             frame.report(expr, format!("one of {what} is not known: {cause}"));
             None
         }
-        Err(Stop::Wrong(_) | Stop::Unsupported(_)) => None,
+        Err(NoValue::Wrong(_) | NoValue::Unsupported(_)) => None,
     };
     items.iter().filter_map(known).collect()
 }
@@ -277,7 +281,7 @@ fn names_var_file(argument: &Expression) -> bool {
 
 fn var_file(frame: &Frame<'_>, text: &str, place: &impl Span) {
     match frame.resolve(text, &frame.base()) {
-        Ok(file) => frame.session.note(file, How::VarFile),
+        Ok(file) => frame.session.note(file, FileUse::VarFile),
         Err(what) => frame.report(place, what),
     }
 }

@@ -10,12 +10,12 @@ use hcl_edit::structure::{Attribute, Block, Body, Structure};
 
 use super::limits::{MAX_ALL_BYTES, MAX_ALL_STEPS, MAX_FILE_BYTES, MAX_UNRESOLVED};
 use super::source::local_modules;
-use crate::discovery::Tree;
-use crate::discovery::code::{Unread, has_word, is_editor_file, unmarked};
+use crate::discovery::FileTree;
+use crate::discovery::code::{UnreadFile, has_word, is_editor_file, unmarked};
 use crate::model::RepoPath;
 
 /// A parsed file in Terragrunt's language.
-pub(super) struct Source {
+pub(super) struct ParsedFile {
     pub(super) file: RepoPath,
     pub(super) body: Body,
     /// Offsets at which the lines begin.
@@ -32,24 +32,24 @@ pub(super) enum Parsed {
     /// The file is not in the language: line and message.
     Broken(usize, Rc<str>),
     /// The file was read and parsed.
-    Read(Rc<Source>),
+    Read(Rc<ParsedFile>),
 }
 
 /// A tree, its files, and the remaining work for all units.
-pub(super) struct Files<'a> {
-    pub(super) tree: &'a Tree,
+pub(super) struct UnitFiles<'a> {
+    pub(super) tree: &'a FileTree,
     read: &'a dyn Fn(&RepoPath) -> Option<String>,
     parsed: RefCell<HashMap<RepoPath, Parsed>>,
     texts: RefCell<HashMap<RepoPath, Option<Rc<str>>>>,
     modules: RefCell<HashMap<RepoPath, Rc<Vec<RepoPath>>>>,
     /// Code that may call modules, but cannot be read.
-    unread: RefCell<Vec<Unread>>,
+    unread: RefCell<Vec<UnreadFile>>,
     bytes: Cell<usize>,
     pub(super) steps: Cell<usize>,
 }
 
-impl<'a> Files<'a> {
-    pub(super) fn new(tree: &'a Tree, read: &'a dyn Fn(&RepoPath) -> Option<String>) -> Self {
+impl<'a> UnitFiles<'a> {
+    pub(super) fn new(tree: &'a FileTree, read: &'a dyn Fn(&RepoPath) -> Option<String>) -> Self {
         Self {
             tree,
             read,
@@ -122,7 +122,7 @@ impl<'a> Files<'a> {
     }
 
     /// Returns the unreadable code in some directories, sorted.
-    pub(super) fn into_unread(self, is_in: impl Fn(&RepoPath) -> bool) -> Vec<Unread> {
+    pub(super) fn into_unread(self, is_in: impl Fn(&RepoPath) -> bool) -> Vec<UnreadFile> {
         let mut unread = self.unread.into_inner();
         unread.retain(|one| is_in(&one.file.parent()));
         unread.sort_unstable();
@@ -134,12 +134,12 @@ impl<'a> Files<'a> {
 fn parse(file: &RepoPath, text: &str) -> Parsed {
     let text = unmarked(text);
     match hcl_edit::parser::parse_body(text) {
-        Ok(body) => Parsed::Read(Rc::new(Source::new(file.clone(), body, text))),
+        Ok(body) => Parsed::Read(Rc::new(ParsedFile::new(file.clone(), body, text))),
         Err(error) => Parsed::Broken(error.location().line(), error.message().into()),
     }
 }
 
-impl Source {
+impl ParsedFile {
     fn new(file: RepoPath, body: Body, text: &str) -> Self {
         let newlines = text
             .bytes()

@@ -11,29 +11,29 @@ use hcl_edit::Span;
 use hcl_edit::expr::Expression;
 use hcl_edit::structure::{Block, Body, Structure};
 
-use super::files::{Parsed, Source};
+use super::files::{Parsed, ParsedFile};
 use super::includes::Include;
 use super::paths;
-use super::session::Session;
-use super::value::{Fault, Stop, Value};
+use super::session::UnitEvaluation;
+use super::value::{HclValue, NoValue, UnknownValue};
 use crate::model::RepoPath;
 
 /// A value, or the error in the expression.
-pub(super) type Eval = Result<Value, Rc<Fault>>;
+pub(super) type Eval = Result<HclValue, Rc<UnknownValue>>;
 
 /// Unit that the configuration is evaluated for.
-pub(super) struct Origin {
+pub(super) struct UnitOrigin {
     /// Directory in which Terragrunt runs the unit.
     pub(super) dir: RepoPath,
     /// Directory of its files in the repository, if a stack has yet to copy them to `dir`.
     pub(super) template: Option<RepoPath>,
     /// Values that a stack gives to the unit.
-    pub(super) values: Option<Value>,
+    pub(super) values: Option<HclValue>,
 }
 
 /// State of a value that is evaluated only once.
 #[derive(Clone, Default)]
-pub(super) enum Once<T> {
+pub(super) enum LazyValue<T> {
     #[default]
     Fresh,
     Busy,
@@ -42,17 +42,17 @@ pub(super) enum Once<T> {
 
 /// A file as one unit sees it.
 pub(super) struct Frame<'s> {
-    pub(super) session: &'s Session<'s>,
-    pub(super) source: Rc<Source>,
+    pub(super) session: &'s UnitEvaluation<'s>,
+    pub(super) source: Rc<ParsedFile>,
     /// File whose directory is that of the configuration; for an included file, the one that includes it.
     pub(super) config: RepoPath,
     pub(super) included: bool,
-    pub(super) origin: Rc<Origin>,
-    pub(super) includes: RefCell<Once<Rc<Vec<Include<'s>>>>>,
-    locals: RefCell<HashMap<String, Once<Eval>>>,
-    exposed: RefCell<Once<Value>>,
+    pub(super) origin: Rc<UnitOrigin>,
+    pub(super) includes: RefCell<LazyValue<Rc<Vec<Include<'s>>>>>,
+    locals: RefCell<HashMap<String, LazyValue<Eval>>>,
+    exposed: RefCell<LazyValue<HclValue>>,
     /// Variables of the surrounding `for` expressions, innermost last.
-    pub(super) vars: RefCell<Vec<(String, Value)>>,
+    pub(super) vars: RefCell<Vec<(String, HclValue)>>,
 }
 
 /// Parts of a configuration that other files may refer to, but that are not evaluated for them.
@@ -74,10 +74,10 @@ const UNEXPOSED: [&str; 12] = [
 impl<'s> Frame<'s> {
     /// Creates the frame of a file that is evaluated on its own, as if it lay at `config`.
     pub(super) fn new(
-        session: &'s Session<'s>,
-        source: Rc<Source>,
+        session: &'s UnitEvaluation<'s>,
+        source: Rc<ParsedFile>,
         config: RepoPath,
-        origin: Rc<Origin>,
+        origin: Rc<UnitOrigin>,
     ) -> Self {
         Self {
             session,
@@ -100,7 +100,7 @@ impl<'s> Frame<'s> {
     /// Returns the place of a file in the repository. A stack copies the files of a unit, so they are still at their
     /// origin.
     pub(super) fn real(&self, path: RepoPath) -> RepoPath {
-        let Origin {
+        let UnitOrigin {
             dir,
             template: Some(template),
             ..
@@ -123,8 +123,8 @@ impl<'s> Frame<'s> {
     }
 
     /// Describes an error at a place of this file.
-    pub(super) fn fault(&self, place: &impl Span, what: impl Into<String>) -> Rc<Fault> {
-        Rc::new(Fault {
+    pub(super) fn fault(&self, place: &impl Span, what: impl Into<String>) -> Rc<UnknownValue> {
+        Rc::new(UnknownValue {
             file: self.source.file.clone(),
             line: self.source.line(place),
             what: what.into(),
@@ -136,22 +136,22 @@ impl<'s> Frame<'s> {
     }
 
     /// Adds the place to the reason why a value could not be made.
-    pub(super) fn placed(&self, place: &impl Span, value: Result<Value, Stop>) -> Eval {
+    pub(super) fn placed(&self, place: &impl Span, value: Result<HclValue, NoValue>) -> Eval {
         match value {
             Ok(value) => Ok(value),
-            Err(Stop::Unknown(fault)) => Ok(Value::Unknown(fault)),
-            Err(Stop::Unsupported(what)) => Ok(Value::Unknown(self.fault(place, what))),
-            Err(Stop::Wrong(what)) => Err(self.fault(place, what)),
+            Err(NoValue::Unknown(fault)) => Ok(HclValue::Unknown(fault)),
+            Err(NoValue::Unsupported(what)) => Ok(HclValue::Unknown(self.fault(place, what))),
+            Err(NoValue::Wrong(what)) => Err(self.fault(place, what)),
         }
     }
 
     /// Returns a value that the caller requires. If it is unknown, the reason is reported and the result is `None`,
     /// as for `null`.
-    pub(super) fn needed(&self, expr: &Expression, what: &str) -> Option<Value> {
+    pub(super) fn needed(&self, expr: &Expression, what: &str) -> Option<HclValue> {
         match self.eval(expr) {
-            Ok(Value::Null) => None,
-            Ok(Value::Unknown(fault)) => {
-                let Fault {
+            Ok(HclValue::Null) => None,
+            Ok(HclValue::Unknown(fault)) => {
+                let UnknownValue {
                     file,
                     line,
                     what: cause,
@@ -183,64 +183,68 @@ impl<'s> Frame<'s> {
     pub(super) fn local(&self, name: &str, place: &impl Span) -> Eval {
         let state = self.locals.borrow().get(name).cloned().unwrap_or_default();
         match state {
-            Once::Done(value) => return value,
-            Once::Busy => return Err(self.fault(place, format!("`local.{name}` refers to itself"))),
-            Once::Fresh => {}
+            LazyValue::Done(value) => return value,
+            LazyValue::Busy => {
+                return Err(self.fault(place, format!("`local.{name}` refers to itself")));
+            }
+            LazyValue::Fresh => {}
         }
         let Some(expr) = self.source.local(name) else {
             return Err(self.fault(place, format!("there is no `local.{name}`")));
         };
-        self.locals.borrow_mut().insert(name.to_owned(), Once::Busy);
+        self.locals
+            .borrow_mut()
+            .insert(name.to_owned(), LazyValue::Busy);
         // The expression of a local does not see the variables of a surrounding `for`.
         let around = std::mem::take(&mut *self.vars.borrow_mut());
         let value = self.eval(expr);
         *self.vars.borrow_mut() = around;
         self.locals
             .borrow_mut()
-            .insert(name.to_owned(), Once::Done(value.clone()));
+            .insert(name.to_owned(), LazyValue::Done(value.clone()));
         value
     }
 
     /// Returns all locals; one with an error is unknown.
-    pub(super) fn all_locals(&self) -> Result<Value, Stop> {
+    pub(super) fn all_locals(&self) -> Result<HclValue, NoValue> {
         let local = |name: &&str| {
             let value = self.local(name, &self.source.body);
-            (Rc::from(*name), value.unwrap_or_else(Value::Unknown))
+            (Rc::from(*name), value.unwrap_or_else(HclValue::Unknown))
         };
-        Value::object(self.source.local_names().iter().map(local).collect())
+        HclValue::object(self.source.local_names().iter().map(local).collect())
     }
 
     /// Returns the values that other files see: `include.x`, or the value of `read_terragrunt_config`.
-    pub(super) fn exposed(&self) -> Result<Value, Stop> {
+    pub(super) fn exposed(&self) -> Result<HclValue, NoValue> {
         match &*self.exposed.borrow() {
-            Once::Done(value) => return Ok(value.clone()),
-            Once::Busy => return Err("a configuration refers to itself".into()),
-            Once::Fresh => {}
+            LazyValue::Done(value) => return Ok(value.clone()),
+            LazyValue::Busy => return Err("a configuration refers to itself".into()),
+            LazyValue::Fresh => {}
         }
-        *self.exposed.borrow_mut() = Once::Busy;
+        *self.exposed.borrow_mut() = LazyValue::Busy;
         let value = self.expose();
         *self.exposed.borrow_mut() = value
             .as_ref()
-            .map_or(Once::Fresh, |value| Once::Done(value.clone()));
+            .map_or(LazyValue::Fresh, |value| LazyValue::Done(value.clone()));
         value
     }
 
-    fn expose(&self) -> Result<Value, Stop> {
+    fn expose(&self) -> Result<HclValue, NoValue> {
         let hidden = |name: &&str| {
             let what = format!("`{name}` of a configuration that is read is not evaluated");
             (
                 Rc::from(*name),
-                Value::Unknown(self.fault(&self.source.body, what)),
+                HclValue::Unknown(self.fault(&self.source.body, what)),
             )
         };
-        let mut parts: BTreeMap<Rc<str>, Value> = UNEXPOSED.iter().map(hidden).collect();
+        let mut parts: BTreeMap<Rc<str>, HclValue> = UNEXPOSED.iter().map(hidden).collect();
         parts.insert("locals".into(), self.all_locals()?);
         parts.insert("inputs".into(), self.inputs()?);
-        Value::object(parts)
+        HclValue::object(parts)
     }
 
     /// Returns the `inputs`, merged over those of the included files.
-    fn inputs(&self) -> Result<Value, Stop> {
+    fn inputs(&self) -> Result<HclValue, NoValue> {
         let mut all = BTreeMap::new();
         for include in self.includes()?.iter().filter(|include| include.merged) {
             let Some(frame) = &include.frame else {
@@ -249,17 +253,17 @@ impl<'s> Frame<'s> {
             all.extend(frame.inputs()?.to_attributes()?.as_ref().clone());
         }
         let Some(own) = self.source.attribute("inputs") else {
-            return Value::object(all);
+            return HclValue::object(all);
         };
         match self.eval(&own.value) {
             Ok(own) => all.extend(own.to_attributes()?.as_ref().clone()),
-            Err(fault) => return Ok(Value::Unknown(fault)),
+            Err(fault) => return Ok(HclValue::Unknown(fault)),
         }
-        Value::object(all)
+        HclValue::object(all)
     }
 
     /// Returns a file of the language, or reports why it cannot be read.
-    pub(super) fn read_source(&self, file: &RepoPath, place: &impl Span) -> Option<Rc<Source>> {
+    pub(super) fn read_source(&self, file: &RepoPath, place: &impl Span) -> Option<Rc<ParsedFile>> {
         match self.session.files.source(file) {
             Parsed::Read(source) => return Some(source),
             Parsed::Missing => self.report(
@@ -268,7 +272,7 @@ impl<'s> Frame<'s> {
             ),
             Parsed::Broken(line, what) => {
                 let what = format!("it is not valid: {what}");
-                self.session.report(&Fault {
+                self.session.report(&UnknownValue {
                     file: file.clone(),
                     line,
                     what,
@@ -285,7 +289,7 @@ impl<'s> Frame<'s> {
                 self.session.report(&fault);
             }
         }
-        if let Err(Stop::Wrong(what) | Stop::Unsupported(what)) = self.includes() {
+        if let Err(NoValue::Wrong(what) | NoValue::Unsupported(what)) = self.includes() {
             self.report(&self.source.body, what);
         }
         let rest = |block: &Block| !block.has_ident("locals") && !block.has_ident("include");

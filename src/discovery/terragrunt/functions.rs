@@ -5,33 +5,34 @@ use std::rc::Rc;
 use regex::{Captures, Regex, RegexBuilder};
 
 use super::collections;
-use super::value::{Stop, Value, whole};
+use super::value::{HclValue, NoValue, whole};
 
-pub(super) type Args<'a> = &'a [Value];
-pub(super) type Outcome = Result<Value, Stop>;
+pub(super) type Args<'a> = &'a [HclValue];
+pub(super) type Evaluated = Result<HclValue, NoValue>;
 
 /// Returns the value of a function; `None` if this module has no function of that name.
-pub(super) fn call(name: &str, args: Args<'_>) -> Option<Outcome> {
+pub(super) fn call(name: &str, args: Args<'_>) -> Option<Evaluated> {
     on_text(name, args)
         .or_else(|| collections::call(name, args))
         .or_else(|| conversion(name, args))
 }
 
-pub(super) fn arg(args: Args<'_>, at: usize) -> Result<&Value, Stop> {
+pub(super) fn arg(args: Args<'_>, at: usize) -> Result<&HclValue, NoValue> {
     args.get(at).ok_or_else(|| "an argument is missing".into())
 }
 
-pub(super) fn text(args: Args<'_>, at: usize) -> Result<Rc<str>, Stop> {
+pub(super) fn text(args: Args<'_>, at: usize) -> Result<Rc<str>, NoValue> {
     arg(args, at)?.to_text()
 }
 
-fn on_text(name: &str, args: Args<'_>) -> Option<Outcome> {
-    let one = |make: fn(&str) -> String| text(args, 0).and_then(|text| Value::text(&make(&text)));
-    let pair = || Ok::<_, Stop>((text(args, 0)?, text(args, 1)?));
+fn on_text(name: &str, args: Args<'_>) -> Option<Evaluated> {
+    let one =
+        |make: fn(&str) -> String| text(args, 0).and_then(|text| HclValue::text(&make(&text)));
+    let pair = || Ok::<_, NoValue>((text(args, 0)?, text(args, 1)?));
     let told =
-        |tell: fn(&str, &str) -> bool| pair().map(|(one, two)| Value::Bool(tell(&one, &two)));
+        |tell: fn(&str, &str) -> bool| pair().map(|(one, two)| HclValue::Bool(tell(&one, &two)));
     let cut = |cut: for<'a> fn(&'a str, &str) -> &'a str| {
-        pair().and_then(|(one, two)| Value::text(cut(&one, &two)))
+        pair().and_then(|(one, two)| HclValue::text(cut(&one, &two)))
     };
     Some(match name {
         "basename" => one(|path| {
@@ -54,7 +55,7 @@ fn on_text(name: &str, args: Args<'_>) -> Option<Outcome> {
         "trim" => cut(|one, two| one.trim_matches(|c| two.contains(c))),
         "replace" => replace(args),
         "format" => format(args),
-        "split" => pair().and_then(|(separator, text)| Value::texts(text.split(&*separator))),
+        "split" => pair().and_then(|(separator, text)| HclValue::texts(text.split(&*separator))),
         "join" => join(args),
         "regex" => regex(args),
         "substr" => substr(args),
@@ -71,7 +72,7 @@ fn dirname(path: &str) -> String {
 }
 
 /// Evaluates `replace`; a pattern between slashes is a regular expression.
-fn replace(args: Args<'_>) -> Outcome {
+fn replace(args: Args<'_>) -> Evaluated {
     let (whole, from, to) = (text(args, 0)?, text(args, 1)?, text(args, 2)?);
     if from.len() > 2
         && let Some(pattern) = from
@@ -80,7 +81,7 @@ fn replace(args: Args<'_>) -> Outcome {
     {
         let pattern = compiled(pattern)?;
         if to.contains('$') {
-            return Err(Stop::unsupported(
+            return Err(NoValue::unsupported(
                 "references in a replacement are not evaluated",
             ));
         }
@@ -90,10 +91,10 @@ fn replace(args: Args<'_>) -> Outcome {
             end = found.end();
         }
         parts.push(&whole[end..]);
-        return Value::joined(parts);
+        return HclValue::joined(parts);
     }
     let between = std::iter::once("").chain(std::iter::repeat(&*to));
-    Value::joined(
+    HclValue::joined(
         whole
             .split(&*from)
             .zip(between)
@@ -102,7 +103,7 @@ fn replace(args: Args<'_>) -> Outcome {
 }
 
 /// Evaluates `format` with `%s`, `%d`, `%v`, `%q` and `%%`; other verbs are not evaluated.
-fn format(args: Args<'_>) -> Outcome {
+fn format(args: Args<'_>) -> Evaluated {
     let (pattern, mut at) = (text(args, 0)?, 1);
     let mut parts: Vec<Rc<str>> = Vec::new();
     let mut rest = &*pattern;
@@ -122,14 +123,14 @@ fn format(args: Args<'_>) -> Outcome {
         match verb {
             's' | 'd' | 'v' => parts.push(value),
             'q' => parts.extend(["\"".into(), value, "\"".into()]),
-            _ => return Err(Stop::Unsupported(format!("`%{verb}` is not evaluated"))),
+            _ => return Err(NoValue::Unsupported(format!("`%{verb}` is not evaluated"))),
         }
     }
     parts.push(rest.into());
-    Value::joined(parts.iter().map(|part| &**part))
+    HclValue::joined(parts.iter().map(|part| &**part))
 }
 
-fn join(args: Args<'_>) -> Outcome {
+fn join(args: Args<'_>) -> Evaluated {
     let separator = text(args, 0)?;
     let mut texts = Vec::new();
     for list in &args[1..] {
@@ -138,7 +139,7 @@ fn join(args: Args<'_>) -> Outcome {
         }
     }
     let between = std::iter::once("").chain(std::iter::repeat(&*separator));
-    Value::joined(
+    HclValue::joined(
         texts
             .iter()
             .zip(between)
@@ -146,41 +147,41 @@ fn join(args: Args<'_>) -> Outcome {
     )
 }
 
-fn compiled(pattern: &str) -> Result<Regex, Stop> {
+fn compiled(pattern: &str) -> Result<Regex, NoValue> {
     let built = RegexBuilder::new(pattern).size_limit(1 << 18).build();
-    built.map_err(|_| Stop::unsupported("a regular expression is not valid, or too large"))
+    built.map_err(|_| NoValue::unsupported("a regular expression is not valid, or too large"))
 }
 
 /// Returns the match of a regular expression: a text, a list of groups, or an object if the groups are named.
-fn regex(args: Args<'_>) -> Outcome {
+fn regex(args: Args<'_>) -> Evaluated {
     let (pattern, subject) = (compiled(&text(args, 0)?)?, text(args, 1)?);
     let found = pattern
         .captures(&subject)
         .ok_or("a regular expression does not match")?;
     let group = |at: usize| {
-        found
-            .get(at)
-            .map_or(Value::Null, |group| Value::Text(group.as_str().into()))
+        found.get(at).map_or(HclValue::Null, |group| {
+            HclValue::Text(group.as_str().into())
+        })
     };
     let names: Vec<_> = pattern.capture_names().enumerate().skip(1).collect();
     if names.iter().any(|(_, name)| name.is_some()) {
         let object = names
             .iter()
             .filter_map(|(at, name)| Some((Rc::from((*name)?), group(*at))));
-        return Value::object(object.collect());
+        return HclValue::object(object.collect());
     }
     if names.is_empty() {
         Ok(whole_match(&found))
     } else {
-        Value::list(names.iter().map(|(at, _)| group(*at)).collect())
+        HclValue::list(names.iter().map(|(at, _)| group(*at)).collect())
     }
 }
 
-fn whole_match(found: &Captures<'_>) -> Value {
-    Value::Text(found.get(0).map_or("", |group| group.as_str()).into())
+fn whole_match(found: &Captures<'_>) -> HclValue {
+    HclValue::Text(found.get(0).map_or("", |group| group.as_str()).into())
 }
 
-fn substr(args: Args<'_>) -> Outcome {
+fn substr(args: Args<'_>) -> Evaluated {
     let (text, from) = (
         text(args, 0)?,
         whole(arg(args, 1)?.to_number()?).ok_or("an offset must be a whole number")?,
@@ -191,18 +192,22 @@ fn substr(args: Args<'_>) -> Outcome {
     } else {
         whole(length).ok_or("a length must be a whole number")?
     };
-    Value::text(&text.chars().skip(from).take(count).collect::<String>())
+    HclValue::text(&text.chars().skip(from).take(count).collect::<String>())
 }
 
-fn conversion(name: &str, args: Args<'_>) -> Option<Outcome> {
+fn conversion(name: &str, args: Args<'_>) -> Option<Evaluated> {
     let same = || arg(args, 0).cloned();
     Some(match name {
-        "tostring" => text(args, 0).map(Value::Text),
-        "tonumber" => arg(args, 0).and_then(Value::to_number).map(Value::Number),
-        "tobool" => arg(args, 0).and_then(Value::to_bool).map(Value::Bool),
-        "tolist" => arg(args, 0).and_then(Value::to_items).and_then(|_| same()),
+        "tostring" => text(args, 0).map(HclValue::Text),
+        "tonumber" => arg(args, 0)
+            .and_then(HclValue::to_number)
+            .map(HclValue::Number),
+        "tobool" => arg(args, 0).and_then(HclValue::to_bool).map(HclValue::Bool),
+        "tolist" => arg(args, 0)
+            .and_then(HclValue::to_items)
+            .and_then(|_| same()),
         "tomap" => arg(args, 0)
-            .and_then(Value::to_attributes)
+            .and_then(HclValue::to_attributes)
             .and_then(|_| same()),
         "sensitive" | "nonsensitive" => same(),
         _ => return None,
@@ -210,17 +215,17 @@ fn conversion(name: &str, args: Args<'_>) -> Option<Outcome> {
 }
 
 /// Converts a JSON value into a value of the language.
-pub(super) fn from_json(json: &serde_json::Value, depth: usize) -> Outcome {
+pub(super) fn from_json(json: &serde_json::Value, depth: usize) -> Evaluated {
     use serde_json::Value as Json;
     if depth > 32 {
-        return Err(Stop::unsupported("a value is nested too deeply"));
+        return Err(NoValue::unsupported("a value is nested too deeply"));
     }
     match json {
-        Json::Null => Ok(Value::Null),
-        Json::Bool(value) => Ok(Value::Bool(*value)),
-        Json::Number(number) => Ok(number.as_f64().map_or(Value::Null, Value::Number)),
-        Json::String(text) => Value::text(text),
-        Json::Array(items) => Value::list(
+        Json::Null => Ok(HclValue::Null),
+        Json::Bool(value) => Ok(HclValue::Bool(*value)),
+        Json::Number(number) => Ok(number.as_f64().map_or(HclValue::Null, HclValue::Number)),
+        Json::String(text) => HclValue::text(text),
+        Json::Array(items) => HclValue::list(
             items
                 .iter()
                 .map(|item| from_json(item, depth + 1))
@@ -228,9 +233,9 @@ pub(super) fn from_json(json: &serde_json::Value, depth: usize) -> Outcome {
         ),
         Json::Object(items) => {
             let attribute = |(key, value): (&String, _)| {
-                Ok::<_, Stop>((Rc::from(key.as_str()), from_json(value, depth + 1)?))
+                Ok::<_, NoValue>((Rc::from(key.as_str()), from_json(value, depth + 1)?))
             };
-            Value::object(items.iter().map(attribute).collect::<Result<_, _>>()?)
+            HclValue::object(items.iter().map(attribute).collect::<Result<_, _>>()?)
         }
     }
 }

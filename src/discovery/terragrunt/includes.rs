@@ -5,10 +5,10 @@ use std::rc::Rc;
 use hcl_edit::expr::Expression;
 use hcl_edit::structure::Block;
 
-use super::How;
+use super::FileUse;
 use super::files::label;
-use super::frame::{Frame, Once};
-use super::value::{Stop, Value};
+use super::frame::{Frame, LazyValue};
+use super::value::{HclValue, NoValue};
 use crate::model::RepoPath;
 
 /// A file that another one includes.
@@ -24,20 +24,22 @@ pub(super) struct Include<'s> {
 impl<'s> Frame<'s> {
     /// Returns the included files. While they are searched for, no expression may depend on them, so the result is an
     /// error.
-    pub(super) fn includes(&self) -> Result<Rc<Vec<Include<'s>>>, Stop> {
+    pub(super) fn includes(&self) -> Result<Rc<Vec<Include<'s>>>, NoValue> {
         match &*self.includes.borrow() {
-            Once::Done(includes) => return Ok(Rc::clone(includes)),
-            Once::Busy => return Err("the path of an `include` depends on an `include`".into()),
-            Once::Fresh => {}
+            LazyValue::Done(includes) => return Ok(Rc::clone(includes)),
+            LazyValue::Busy => {
+                return Err("the path of an `include` depends on an `include`".into());
+            }
+            LazyValue::Fresh => {}
         }
-        *self.includes.borrow_mut() = Once::Busy;
+        *self.includes.borrow_mut() = LazyValue::Busy;
         let includes: Rc<Vec<_>> = Rc::new(
             self.source
                 .blocks("include")
                 .filter_map(|one| self.include(one))
                 .collect(),
         );
-        *self.includes.borrow_mut() = Once::Done(Rc::clone(&includes));
+        *self.includes.borrow_mut() = LazyValue::Done(Rc::clone(&includes));
         Ok(includes)
     }
 
@@ -55,7 +57,7 @@ impl<'s> Frame<'s> {
             .resolve(&text, &self.base())
             .inspect_err(|what| self.report(path, what.as_str()))
             .ok()?;
-        self.session.note(resolved.clone(), How::Include);
+        self.session.note(resolved.clone(), FileUse::Include);
         let strategy = block
             .body
             .get_attribute("merge_strategy")
@@ -86,7 +88,7 @@ impl<'s> Frame<'s> {
     }
 
     /// Returns the value of `include` or `include.name`, and the number of names used.
-    pub(super) fn include_value(&self, first: Option<&str>) -> Result<(Value, usize), Stop> {
+    pub(super) fn include_value(&self, first: Option<&str>) -> Result<(HclValue, usize), NoValue> {
         let includes = self.includes()?;
         let (include, taken) = match (&includes[..], first) {
             ([only], _) if only.name.is_empty() => (Some(only), 0),
@@ -102,7 +104,10 @@ impl<'s> Frame<'s> {
     }
 
     /// Returns the included file for functions like `path_relative_to_include`.
-    pub(super) fn selected_include(&self, name: Option<&Value>) -> Result<Option<RepoPath>, Stop> {
+    pub(super) fn selected_include(
+        &self,
+        name: Option<&HclValue>,
+    ) -> Result<Option<RepoPath>, NoValue> {
         if self.included {
             return Ok(Some(self.source.file.clone()));
         }

@@ -8,7 +8,7 @@ use hcl_edit::template::ForDirective;
 
 use super::frame::{Eval, Frame};
 use super::limits::MAX_ITEMS;
-use super::value::{Fault, Stop, Value};
+use super::value::{HclValue, NoValue, UnknownValue};
 
 impl Frame<'_> {
     /// Runs `work` for each element of a collection, with the variables of the loop bound. If the elements are
@@ -18,26 +18,29 @@ impl Frame<'_> {
         collection: &Expression,
         key: Option<&str>,
         value: &str,
-        mut work: impl FnMut(Result<(), Rc<Fault>>) -> Result<(), Rc<Fault>>,
-    ) -> Result<(), Rc<Fault>> {
+        mut work: impl FnMut(Result<(), Rc<UnknownValue>>) -> Result<(), Rc<UnknownValue>>,
+    ) -> Result<(), Rc<UnknownValue>> {
         let (pairs, unknown) = match self.eval(collection)? {
-            Value::List(list) => (numbered(&list.items), None),
-            Value::Object(object) => (
+            HclValue::List(list) => (numbered(&list.items), None),
+            HclValue::Object(object) => (
                 object
                     .items
                     .iter()
-                    .map(|(name, value)| (Value::Text(Rc::clone(name)), value.clone()))
+                    .map(|(name, value)| (HclValue::Text(Rc::clone(name)), value.clone()))
                     .collect(),
                 None,
             ),
-            Value::Unknown(fault) => (
+            HclValue::Unknown(fault) => (
                 vec![(
-                    Value::Unknown(Rc::clone(&fault)),
-                    Value::Unknown(Rc::clone(&fault)),
+                    HclValue::Unknown(Rc::clone(&fault)),
+                    HclValue::Unknown(Rc::clone(&fault)),
                 )],
                 Some(fault),
             ),
-            other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_)) => {
+            other @ (HclValue::Null
+            | HclValue::Bool(_)
+            | HclValue::Number(_)
+            | HclValue::Text(_)) => {
                 return Err(self.fault(collection, format!("{} has no elements", other.kind())));
             }
         };
@@ -63,7 +66,7 @@ impl Frame<'_> {
             cond,
             ..
         } = expression;
-        let mut made = Made::default();
+        let mut made = LoopResults::default();
         let key_var = intro.key_var.as_ref().map(|key| key.as_str());
         self.each(
             &intro.collection_expr,
@@ -73,7 +76,7 @@ impl Frame<'_> {
                 made.unknown = known.err().or(made.unknown.take());
                 let keep = cond
                     .as_ref()
-                    .map_or(Ok(Value::Bool(true)), |cond| self.eval(&cond.expr))?;
+                    .map_or(Ok(HclValue::Bool(true)), |cond| self.eval(&cond.expr))?;
                 match keep.to_bool() {
                     Ok(false) => return Ok(()),
                     Ok(true) => {}
@@ -104,35 +107,40 @@ impl Frame<'_> {
             Ok(())
         })?;
         if let Some(fault) = unknown {
-            return Ok(Value::Unknown(fault));
+            return Ok(HclValue::Unknown(fault));
         }
-        let texts: Result<Vec<Rc<str>>, Stop> = parts.iter().map(Value::to_text).collect();
-        let joined = texts.and_then(|texts| Value::joined(texts.iter().map(|text| &**text)));
+        let texts: Result<Vec<Rc<str>>, NoValue> = parts.iter().map(HclValue::to_text).collect();
+        let joined = texts.and_then(|texts| HclValue::joined(texts.iter().map(|text| &**text)));
         self.placed(&header.collection_expr, joined)
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no list is that long")]
-fn numbered(items: &[Value]) -> Vec<(Value, Value)> {
+fn numbered(items: &[HclValue]) -> Vec<(HclValue, HclValue)> {
     items
         .iter()
         .enumerate()
-        .map(|(index, value)| (Value::Number(index as f64), value.clone()))
+        .map(|(index, value)| (HclValue::Number(index as f64), value.clone()))
         .collect()
 }
 
 /// Results of a `for` expression so far.
 #[derive(Default)]
-struct Made {
-    list: Vec<Value>,
-    object: BTreeMap<Rc<str>, Vec<Value>>,
-    unknown: Option<Rc<Fault>>,
+struct LoopResults {
+    list: Vec<HclValue>,
+    object: BTreeMap<Rc<str>, Vec<HclValue>>,
+    unknown: Option<Rc<UnknownValue>>,
 }
 
-impl Made {
-    fn add(&mut self, key: Option<Value>, value: Value, grouping: bool) -> Result<(), Stop> {
+impl LoopResults {
+    fn add(
+        &mut self,
+        key: Option<HclValue>,
+        value: HclValue,
+        grouping: bool,
+    ) -> Result<(), NoValue> {
         if self.list.len() + self.object.len() >= MAX_ITEMS {
-            return Err(Stop::unsupported("a `for` makes too many elements"));
+            return Err(NoValue::unsupported("a `for` makes too many elements"));
         }
         let Some(key) = key else {
             self.list.push(value);
@@ -146,24 +154,24 @@ impl Made {
         Ok(())
     }
 
-    fn finish(self, keyed: bool, grouping: bool) -> Result<Value, Stop> {
+    fn finish(self, keyed: bool, grouping: bool) -> Result<HclValue, NoValue> {
         if let Some(fault) = self.unknown {
-            return Err(Stop::Unknown(fault));
+            return Err(NoValue::Unknown(fault));
         }
         if !keyed {
-            return Value::list(self.list);
+            return HclValue::list(self.list);
         }
-        let one = |mut group: Vec<Value>| {
+        let one = |mut group: Vec<HclValue>| {
             if grouping {
-                Value::list(group)
+                HclValue::list(group)
             } else {
-                Ok(group.pop().unwrap_or(Value::Null))
+                Ok(group.pop().unwrap_or(HclValue::Null))
             }
         };
         let items = self
             .object
             .into_iter()
             .map(|(key, group)| Ok((key, one(group)?)));
-        Value::object(items.collect::<Result<_, Stop>>()?)
+        HclValue::object(items.collect::<Result<_, NoValue>>()?)
     }
 }

@@ -32,17 +32,17 @@ mod value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
-pub use concern::{Cause, Chain, concerned};
+pub use concern::{Chain, FileRelation, concerned};
 
-pub(super) use projects::{Search, group, not_known, passed_over};
+pub(super) use projects::{TerragruntProjects, group, not_known, passed_over};
 
-use files::Files;
+use files::UnitFiles;
 use limits::{MAX_UNITS, MAX_UNRESOLVED};
 use reading::CONFIG;
 use unit::Draft;
 
-use super::Tree;
-use super::code::Unread;
+use super::FileTree;
+use super::code::UnreadFile;
 use crate::model::RepoPath;
 
 /// Name of the file that makes a directory a stack.
@@ -53,17 +53,17 @@ const GENERATED: [&str; 2] = [".terragrunt-cache", ".terragrunt-stack"];
 
 /// Units and stacks found in a tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct TerragruntDirs {
     /// Units and stacks, sorted by directory; at most one per directory.
     pub units: Vec<Unit>,
     /// Directories with a configuration that are no projects, and why not.
-    pub passed_over: BTreeMap<RepoPath, PassedOver>,
+    pub passed_over: BTreeMap<RepoPath, SkippedDir>,
     /// Facts that could not be determined, sorted.
     pub unresolved: Vec<Unresolved>,
     /// Note that units were not examined because there are too many.
     pub cut_off: Option<Unresolved>,
     /// Unreadable code of units, whose module calls are therefore unknown; sorted.
-    pub unread: Vec<Unread>,
+    pub unread: Vec<UnreadFile>,
 }
 
 /// A directory that Terragrunt runs.
@@ -72,23 +72,23 @@ pub struct Unit {
     /// Directory of the unit.
     pub dir: RepoPath,
     /// Kind of the directory: unit or stack.
-    pub kind: Kind,
+    pub kind: DirRole,
     /// Files that the unit reads or looks for, and how it reaches them.
-    pub reads: BTreeMap<RepoPath, How>,
+    pub reads: BTreeMap<RepoPath, FileUse>,
     /// Directories whose code the unit runs.
-    pub watches: BTreeMap<RepoPath, Watch>,
+    pub watches: BTreeMap<RepoPath, UnitCode>,
     /// Units and stacks that must run first, or whose outputs the unit needs; sorted.
     pub depends_on: BTreeSet<RepoPath>,
     /// Number of units that must run one after another before this one. Units in a cycle count as if they were not in
     /// one.
     pub order: usize,
-    /// Entries of [`Found::unresolved`] that belong to this unit.
+    /// Entries of [`TerragruntDirs::unresolved`] that belong to this unit.
     pub unresolved: BTreeSet<Unresolved>,
 }
 
 /// Role of a directory in Terragrunt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DirRole {
     /// The directory has `terragrunt.hcl`.
     Unit,
     /// The directory has `terragrunt.stack.hcl`.
@@ -98,7 +98,7 @@ pub enum Kind {
 /// Way in which a unit reaches a file; the most informative way is last. Displays as the end of a clause: "…, which
 /// it includes".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum How {
+pub enum FileUse {
     /// The unit checks whether the file exists.
     LookedFor,
     /// A unit of the stack, whose files are not in this repository, would find the file in a directory above.
@@ -119,7 +119,7 @@ pub enum How {
     Own,
 }
 
-impl fmt::Display for How {
+impl fmt::Display for FileUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::LookedFor => "looks for",
@@ -136,7 +136,7 @@ impl fmt::Display for How {
 
 /// Reason why the code in a directory belongs to a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Watch {
+pub enum UnitCode {
     /// The directory is a module that the code of the unit calls.
     Module,
     /// The directory is the `source` of the unit.
@@ -147,7 +147,7 @@ pub enum Watch {
 
 /// Reason why a directory with a configuration is no project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PassedOver {
+pub enum SkippedDir {
     /// Other files include the configuration, and the directory has no code.
     Included,
     /// The directory has no code, names no `source` and generates no code.
@@ -158,7 +158,7 @@ pub enum PassedOver {
     Template,
 }
 
-impl fmt::Display for PassedOver {
+impl fmt::Display for SkippedDir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Included => {
@@ -189,17 +189,17 @@ impl fmt::Display for Unresolved {
 }
 
 /// Returns true if a tree contains any Terragrunt file. The check is cheap.
-pub fn is_used(tree: &Tree) -> bool {
+pub fn is_used(tree: &FileTree) -> bool {
     tree.dirs()
         .any(|dir| has(tree, dir, CONFIG) || has(tree, dir, STACK))
 }
 
 /// Returns true if Terragrunt runs a directory instead of Terraform.
-pub(super) fn runs(tree: &Tree, dir: &RepoPath) -> bool {
+pub(super) fn runs(tree: &FileTree, dir: &RepoPath) -> bool {
     has(tree, dir, CONFIG) || has(tree, dir, STACK)
 }
 
-fn has(tree: &Tree, dir: &RepoPath, name: &str) -> bool {
+fn has(tree: &FileTree, dir: &RepoPath, name: &str) -> bool {
     dir.join(name).is_ok_and(|file| tree.has_file(&file))
 }
 
@@ -210,8 +210,8 @@ fn is_generated(dir: &RepoPath) -> bool {
 }
 
 /// Returns every unit and stack of a tree. `read` returns the text of a file, as in [`super::Input`].
-pub fn units(tree: &Tree, read: &dyn Fn(&RepoPath) -> Option<String>) -> Found {
-    let files = Files::new(tree, read);
+pub fn units(tree: &FileTree, read: &dyn Fn(&RepoPath) -> Option<String>) -> TerragruntDirs {
+    let files = UnitFiles::new(tree, read);
     let dirs = tree
         .dirs()
         .filter(|dir| runs(tree, dir) && !is_generated(dir));
@@ -240,7 +240,7 @@ pub fn units(tree: &Tree, read: &dyn Fn(&RepoPath) -> Option<String>) -> Found {
     let code: HashSet<&RepoPath> = units.iter().flat_map(|unit| unit.watches.keys()).collect();
     let unread = files.into_unread(|dir| code.contains(dir));
     let unresolved = unresolved.into_iter().take(MAX_UNRESOLVED).collect();
-    Found {
+    TerragruntDirs {
         units,
         passed_over,
         unresolved,
@@ -249,7 +249,7 @@ pub fn units(tree: &Tree, read: &dyn Fn(&RepoPath) -> Option<String>) -> Found {
     }
 }
 
-impl Found {
+impl TerragruntDirs {
     /// Returns the unit or stack of a directory.
     pub fn unit(&self, dir: &RepoPath) -> Option<&Unit> {
         self.units

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::reading::CONFIG;
-use super::{Chain, Found, PassedOver, Unresolved, Watch, concerned, is_used, runs, units};
-use crate::discovery::Tree;
+use super::{
+    Chain, SkippedDir, TerragruntDirs, UnitCode, Unresolved, concerned, is_used, runs, units,
+};
+use crate::discovery::FileTree;
 use crate::model::RepoPath;
 
 /// Returns true if a file is written in Terragrunt's language, by its name.
@@ -19,13 +21,13 @@ fn wanted(dir: &RepoPath, counts: &dyn Fn(&RepoPath) -> bool) -> bool {
     dir.join(CONFIG).is_ok_and(|file| counts(&file))
 }
 
-/// Returns the directories that Terragrunt would run, but skips, with the reason. [`Search`] takes them from the
+/// Returns the directories that Terragrunt would run, but skips, with the reason. [`TerragruntProjects`] takes them from the
 /// other rules without making them projects.
 pub(in crate::discovery) fn passed_over(
-    tree: &Tree,
+    tree: &FileTree,
     read: &dyn Fn(&RepoPath) -> Option<String>,
     counts: &dyn Fn(&RepoPath) -> bool,
-) -> BTreeMap<RepoPath, PassedOver> {
+) -> BTreeMap<RepoPath, SkippedDir> {
     if !is_used(tree) {
         return BTreeMap::new();
     }
@@ -42,7 +44,7 @@ const ENDINGS: [&str; 12] = [
 /// Returns the unresolved facts of units that are not planned, sorted. Because of them, one of these changes may
 /// still concern a unit. `planned` returns true for directories that are planned, or that other rules decide about.
 pub(in crate::discovery) fn not_known(
-    tree: &Tree,
+    tree: &FileTree,
     read: &dyn Fn(&RepoPath) -> Option<String>,
     changed: &[&RepoPath],
     counts: &dyn Fn(&RepoPath) -> bool,
@@ -72,7 +74,7 @@ pub(in crate::discovery) fn not_known(
 
 /// Returns the group of the order of a directory whose projects nobody configured.
 pub(in crate::discovery) fn group(
-    tree: &Tree,
+    tree: &FileTree,
     read: &dyn Fn(&RepoPath) -> Option<String>,
     dir: &RepoPath,
     counts: &dyn Fn(&RepoPath) -> bool,
@@ -83,7 +85,7 @@ pub(in crate::discovery) fn group(
     group_of(&units(tree, read), dir)
 }
 
-fn group_of(found: &Found, dir: &RepoPath) -> i32 {
+fn group_of(found: &TerragruntDirs, dir: &RepoPath) -> i32 {
     found
         .unit(dir)
         .map_or(0, |unit| i32::try_from(unit.order).unwrap_or(i32::MAX))
@@ -91,18 +93,18 @@ fn group_of(found: &Found, dir: &RepoPath) -> i32 {
 
 /// Projects that are units or stacks.
 #[derive(Default)]
-pub(in crate::discovery) struct Search {
+pub(in crate::discovery) struct TerragruntProjects {
     /// Units and stacks that the change concerns, sorted, each with its group of the order.
     pub(in crate::discovery) concerned: Vec<(RepoPath, Chain, i32)>,
     /// Directories that no other rule makes a project: those that Terragrunt runs, and code that units run.
     pub(in crate::discovery) owned: HashSet<RepoPath>,
 }
 
-impl Search {
+impl TerragruntProjects {
     /// Searches for units and stacks. A directory whose `terragrunt.hcl` does not count is left out, so
     /// administrators can leave some or all to other rules. Files of Terragrunt's language count like code.
     pub(in crate::discovery) fn of(
-        tree: &Tree,
+        tree: &FileTree,
         read: &dyn Fn(&RepoPath) -> Option<String>,
         changed: &[&RepoPath],
         counts: &dyn Fn(&RepoPath) -> bool,
@@ -122,7 +124,7 @@ impl Search {
             .units
             .iter()
             .flat_map(|unit| &unit.watches)
-            .filter(|(_, watch)| **watch != Watch::Own);
+            .filter(|(_, watch)| **watch != UnitCode::Own);
         let mut owned: HashSet<RepoPath> = sources.map(|(dir, _)| dir.clone()).collect();
         owned.extend(
             tree.dirs()

@@ -4,31 +4,31 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use super::files::Files;
+use super::files::UnitFiles;
 use super::limits::{MAX_DEPTH, MAX_MADE_BYTES, MAX_READS, MAX_STEPS};
-use super::value::{Fault, Value};
-use super::{How, Unresolved};
+use super::value::{HclValue, UnknownValue};
+use super::{FileUse, Unresolved};
 use crate::model::RepoPath;
 
 /// Decoded texts by their address in memory and their language. The texts are kept so that no other text gets the
 /// same address.
-type Decoded = HashMap<(usize, &'static str), (Rc<str>, Value)>;
+type Decoded = HashMap<(usize, &'static str), (Rc<str>, HclValue)>;
 
 /// Evaluation of one unit.
-pub(super) struct Session<'w> {
-    pub(super) files: &'w Files<'w>,
-    reads: RefCell<BTreeMap<RepoPath, How>>,
+pub(super) struct UnitEvaluation<'w> {
+    pub(super) files: &'w UnitFiles<'w>,
+    reads: RefCell<BTreeMap<RepoPath, FileUse>>,
     unresolved: RefCell<Vec<Unresolved>>,
     /// Configurations that were read with `read_terragrunt_config`; `None` while one is being read.
-    pub(super) configs: RefCell<HashMap<RepoPath, Option<Value>>>,
+    pub(super) configs: RefCell<HashMap<RepoPath, Option<HclValue>>>,
     decoded: RefCell<Decoded>,
     steps: Cell<usize>,
     made: Cell<usize>,
     depth: Cell<usize>,
 }
 
-impl<'w> Session<'w> {
-    pub(super) fn new(files: &'w Files<'w>) -> Self {
+impl<'w> UnitEvaluation<'w> {
+    pub(super) fn new(files: &'w UnitFiles<'w>) -> Self {
         Self {
             files,
             reads: RefCell::default(),
@@ -41,7 +41,7 @@ impl<'w> Session<'w> {
         }
     }
 
-    /// Enters one level and counts one step; [`Session::leave`] must follow unless it fails.
+    /// Enters one level and counts one step; [`UnitEvaluation::leave`] must follow unless it fails.
     pub(super) fn enter(&self) -> Result<(), String> {
         let (own, all) = (self.steps.get(), self.files.steps.get());
         if own == 0 || all == 0 || self.made.get() == 0 {
@@ -66,7 +66,7 @@ impl<'w> Session<'w> {
     }
 
     /// Notes that a file is read or looked for. The most informative way is kept.
-    pub(super) fn note(&self, file: RepoPath, how: How) {
+    pub(super) fn note(&self, file: RepoPath, how: FileUse) {
         let mut reads = self.reads.borrow_mut();
         if reads.len() < MAX_READS {
             let kept = reads.entry(file).or_insert(how);
@@ -75,8 +75,8 @@ impl<'w> Session<'w> {
     }
 
     /// Notes that a fact could not be determined.
-    pub(super) fn report(&self, fault: &Fault) {
-        let Fault { file, line, what } = fault.clone();
+    pub(super) fn report(&self, fault: &UnknownValue) {
+        let UnknownValue { file, line, what } = fault.clone();
         let unresolved = Unresolved { file, line, what };
         let mut all = self.unresolved.borrow_mut();
         if !all.contains(&unresolved) && all.len() < 100 {
@@ -91,7 +91,7 @@ impl<'w> Session<'w> {
         if exhausted || self.reads.borrow().len() >= MAX_READS {
             let what = "its configuration takes too much work to evaluate, so changes of the files that it reads may \
                         be missed";
-            self.report(&Fault {
+            self.report(&UnknownValue {
                 file: dir.clone(),
                 line: 1,
                 what: what.to_owned(),
@@ -114,8 +114,8 @@ impl<'w> Session<'w> {
         &self,
         text: &Rc<str>,
         language: &'static str,
-        decode: impl FnOnce() -> Result<Value, E>,
-    ) -> Result<Value, E> {
+        decode: impl FnOnce() -> Result<HclValue, E>,
+    ) -> Result<HclValue, E> {
         let key = (text.as_ptr().addr(), language);
         if let Some((_, value)) = self.decoded.borrow().get(&key) {
             return Ok(value.clone());
@@ -130,7 +130,7 @@ impl<'w> Session<'w> {
     }
 
     /// Returns the noted files and reports.
-    pub(super) fn into_parts(self) -> (BTreeMap<RepoPath, How>, Vec<Unresolved>) {
+    pub(super) fn into_parts(self) -> (BTreeMap<RepoPath, FileUse>, Vec<Unresolved>) {
         (self.reads.into_inner(), self.unresolved.into_inner())
     }
 }

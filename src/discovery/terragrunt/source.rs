@@ -3,8 +3,8 @@
 use hcl_edit::structure::Structure;
 
 use super::paths;
-use crate::discovery::Tree;
-use crate::discovery::code::{Unread, parse, parse_json, unmarked};
+use crate::discovery::FileTree;
+use crate::discovery::code::{UnreadFile, parse, parse_json, unmarked};
 use crate::model::RepoPath;
 
 /// Target of a `source`.
@@ -22,7 +22,7 @@ pub(super) enum Code {
 const HOSTS: [&str; 4] = ["github.com/", "gitlab.com/", "bitbucket.org/", "git@"];
 
 /// Reads a `source`, relative to a directory. `a//b` is the directory `b` of the copy of `a`.
-pub(super) fn code(tree: &Tree, text: &str, base: &RepoPath) -> Code {
+pub(super) fn code(tree: &FileTree, text: &str, base: &RepoPath) -> Code {
     let text = text.split_once('?').map_or(text, |(path, _)| path);
     let text = text.strip_prefix("file://").unwrap_or(text);
     let is_path = text.starts_with(['/', '.']);
@@ -50,7 +50,7 @@ pub(super) fn is_code(name: &str) -> bool {
 
 /// Returns the directories of local modules (`./x`, `../x`) that a file calls; none if the file is not code by its
 /// name.
-pub(super) fn local_modules(file: &RepoPath, text: &str) -> Result<Vec<RepoPath>, Unread> {
+pub(super) fn local_modules(file: &RepoPath, text: &str) -> Result<Vec<RepoPath>, UnreadFile> {
     let text = unmarked(text);
     let sources = match file.file_name() {
         name if name.ends_with(".tf.json") || name.ends_with(".tofu.json") => in_json(file, text)?,
@@ -64,7 +64,7 @@ pub(super) fn local_modules(file: &RepoPath, text: &str) -> Result<Vec<RepoPath>
     Ok(local.filter_map(|source| dir.join(source).ok()).collect())
 }
 
-fn in_code(file: &RepoPath, text: &str) -> Result<Vec<String>, Unread> {
+fn in_code(file: &RepoPath, text: &str) -> Result<Vec<String>, UnreadFile> {
     let body = parse(file, text)?;
     let modules = body
         .iter()
@@ -81,7 +81,7 @@ fn in_code(file: &RepoPath, text: &str) -> Result<Vec<String>, Unread> {
     Ok(sources.collect())
 }
 
-fn in_json(file: &RepoPath, text: &str) -> Result<Vec<String>, Unread> {
+fn in_json(file: &RepoPath, text: &str) -> Result<Vec<String>, UnreadFile> {
     let json = parse_json(file, text)?;
     let modules = json.get("module").and_then(serde_json::Value::as_object);
     let sources = modules
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn sources_are_told_apart() {
-        let tree = Tree::new([path("modules/app/main.tf"), path("live/a/terragrunt.hcl")]);
+        let tree = FileTree::new([path("modules/app/main.tf"), path("live/a/terragrunt.hcl")]);
         let told = |text: &str| code(&tree, text, &path("live/a"));
         let cases = [
             ("../../modules/app", "modules/app"),

@@ -8,18 +8,18 @@ use std::rc::Rc;
 
 use hcl_edit::structure::Block;
 
-use super::facts::Facts;
-use super::files::{Files, Parsed, label};
-use super::frame::{Frame, Origin};
+use super::facts::UnitFacts;
+use super::files::{Parsed, UnitFiles, label};
+use super::frame::{Frame, UnitOrigin};
 use super::limits::MAX_STACKS;
 use super::paths::short;
 use super::projects::is_own_language;
 use super::reading::CONFIG;
-use super::session::Session;
+use super::session::UnitEvaluation;
 use super::source::{self, Code};
 use super::unit::{self, Draft};
-use super::value::{Fault, Value};
-use super::{GENERATED, How, Kind, STACK, Watch, has, is_generated};
+use super::value::{HclValue, UnknownValue};
+use super::{DirRole, FileUse, GENERATED, STACK, UnitCode, has, is_generated};
 use crate::model::RepoPath;
 
 /// Names that units look for in the directories above. Such a file also concerns them when it appears or disappears.
@@ -33,29 +33,29 @@ fn is_included(file: &RepoPath) -> bool {
 
 /// A stack while it is read.
 struct Stack<'s> {
-    session: &'s Session<'s>,
-    facts: Facts,
-    watches: BTreeMap<RepoPath, Watch>,
+    session: &'s UnitEvaluation<'s>,
+    facts: UnitFacts,
+    watches: BTreeMap<RepoPath, UnitCode>,
     templates: Vec<RepoPath>,
 }
 
 /// Examines one directory with a `terragrunt.stack.hcl`.
-pub(super) fn draft(files: &Files<'_>, dir: &RepoPath) -> Draft {
-    let session = Session::new(files);
+pub(super) fn draft(files: &UnitFiles<'_>, dir: &RepoPath) -> Draft {
+    let session = UnitEvaluation::new(files);
     let values = unit::values(&session, dir);
-    let watches = BTreeMap::from([(dir.clone(), Watch::Own)]);
+    let watches = BTreeMap::from([(dir.clone(), UnitCode::Own)]);
     let mut stack = Stack {
         session: &session,
-        facts: Facts::default(),
+        facts: UnitFacts::default(),
         watches,
         templates: vec![],
     };
-    let origin = Origin {
+    let origin = UnitOrigin {
         dir: dir.clone(),
         template: None,
         values,
     };
-    stack.read(dir, &Rc::new(origin), How::Own, 0);
+    stack.read(dir, &Rc::new(origin), FileUse::Own, 0);
     let Stack {
         mut facts,
         watches,
@@ -67,26 +67,26 @@ pub(super) fn draft(files: &Files<'_>, dir: &RepoPath) -> Draft {
         .retain(|(named, _, _)| !dir.contains(named) || has(files.tree, named, CONFIG));
     Draft {
         templates,
-        ..unit::finish(session, dir, Kind::Stack, watches, facts)
+        ..unit::finish(session, dir, DirRole::Stack, watches, facts)
     }
 }
 
 impl Stack<'_> {
     /// Reads the stack file in a directory for a given origin.
-    fn read(&mut self, dir: &RepoPath, origin: &Rc<Origin>, how: How, depth: usize) {
+    fn read(&mut self, dir: &RepoPath, origin: &Rc<UnitOrigin>, how: FileUse, depth: usize) {
         let Ok(file) = dir.join(STACK) else { return };
         self.session.note(file.clone(), how);
         let source = match self.session.files.source(&file) {
             Parsed::Read(source) => source,
             Parsed::Missing => {
-                return self.session.report(&Fault {
+                return self.session.report(&UnknownValue {
                     file,
                     line: 1,
                     what: "it cannot be read".to_owned(),
                 });
             }
             Parsed::Broken(line, what) => {
-                return self.session.report(&Fault {
+                return self.session.report(&UnknownValue {
                     file,
                     line,
                     what: format!("it is not valid: {what}"),
@@ -163,7 +163,7 @@ impl Stack<'_> {
                     .filter(|file| is_included(file))
                     .cloned();
                 for file in usual.chain(there) {
-                    self.session.note(frame.real(file), How::AboveForeign);
+                    self.session.note(frame.real(file), FileUse::AboveForeign);
                 }
             }
             if above.is_root() {
@@ -185,8 +185,8 @@ impl Stack<'_> {
             .body
             .get_attribute("values")
             .map(|values| frame.eval(&values.value));
-        let values = values.map_or_else(|| Value::object(BTreeMap::new()).ok(), Result::ok);
-        let origin = Rc::new(Origin {
+        let values = values.map_or_else(|| HclValue::object(BTreeMap::new()).ok(), Result::ok);
+        let origin = Rc::new(UnitOrigin {
             dir: dir.clone(),
             template: Some(template.clone()),
             values,
@@ -198,26 +198,31 @@ impl Stack<'_> {
         if block.has_ident("unit") {
             self.unit(template, dir, origin);
         } else if depth < MAX_STACKS {
-            self.read(template, &origin, How::Template, depth + 1);
+            self.read(template, &origin, FileUse::Template, depth + 1);
         } else {
             frame.report(block, "stacks are nested too deeply");
         }
         self.session.leave();
     }
 
-    fn unit(&mut self, template: &RepoPath, dir: &RepoPath, origin: Rc<Origin>) {
+    fn unit(&mut self, template: &RepoPath, dir: &RepoPath, origin: Rc<UnitOrigin>) {
         let (Ok(file), Ok(config)) = (template.join(CONFIG), dir.join(CONFIG)) else {
             return;
         };
-        let facts = unit::evaluate(self.session, &file, config, origin, How::Template);
+        let facts = unit::evaluate(self.session, &file, config, origin, FileUse::Template);
         unit::watch(
             self.session.files,
             template,
-            Watch::Source,
+            UnitCode::Source,
             &mut self.watches,
         );
         if let Some(code) = &facts.code {
-            unit::watch(self.session.files, code, Watch::Source, &mut self.watches);
+            unit::watch(
+                self.session.files,
+                code,
+                UnitCode::Source,
+                &mut self.watches,
+            );
         }
         self.facts.depends_on.extend(facts.depends_on);
     }
@@ -227,7 +232,7 @@ impl Stack<'_> {
 fn target(frame: &Frame<'_>, block: &Block, path: &str) -> Result<RepoPath, String> {
     let plain = block.body.get_attribute("no_dot_terragrunt_stack");
     let plain =
-        plain.is_some_and(|plain| matches!(frame.eval(&plain.value), Ok(Value::Bool(true))));
+        plain.is_some_and(|plain| matches!(frame.eval(&plain.value), Ok(HclValue::Bool(true))));
     let base = frame.base();
     let base = if plain {
         base

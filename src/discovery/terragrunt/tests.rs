@@ -52,11 +52,11 @@ impl World {
         )
     }
 
-    fn tree(&self) -> Tree {
-        Tree::new(self.0.keys().cloned())
+    fn tree(&self) -> FileTree {
+        FileTree::new(self.0.keys().cloned())
     }
 
-    fn found(&self) -> Found {
+    fn found(&self) -> TerragruntDirs {
         units(&self.tree(), &|file| self.0.get(file).cloned())
     }
 
@@ -319,8 +319,8 @@ fn one_byte_order_mark_is_no_part_of_a_configuration() {
     assert_eq!(found, world("").found());
     assert_eq!(found.unresolved, []);
     let unit = found.unit(&path("live/a")).unwrap();
-    assert_eq!(unit.reads.get(&path("root.hcl")), Some(&How::Include));
-    assert_eq!(unit.watches.get(&path("net")), Some(&Watch::Module));
+    assert_eq!(unit.reads.get(&path("root.hcl")), Some(&FileUse::Include));
+    assert_eq!(unit.watches.get(&path("net")), Some(&UnitCode::Module));
     let told = world("\u{feff}\u{feff}").unresolved();
     assert!(
         told.starts_with("live/a/terragrunt.hcl:1: it is not valid: "),
@@ -343,7 +343,7 @@ fn code_of_units_that_cannot_be_read_is_known() {
         ("mod/names.tf", "x = submodule\n}\n"),
         ("other/main.tf", "module {"),
     ]);
-    let Found {
+    let TerragruntDirs {
         unread, unresolved, ..
     } = world.found();
     let told: Vec<String> = unread
@@ -518,7 +518,7 @@ proptest! {
     #[test]
     fn every_tree_comes_to_an_end_and_the_same_one(world in world()) {
         let found = world.found();
-        let reversed = Tree::new(world.0.keys().rev().cloned());
+        let reversed = FileTree::new(world.0.keys().rev().cloned());
         prop_assert_eq!(&units(&reversed, &|file| world.0.get(file).cloned()), &found);
         prop_assert!(found.units.windows(2).all(|pair| pair[0].dir < pair[1].dir));
         for unit in &found.units {

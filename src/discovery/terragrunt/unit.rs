@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
-use super::facts::{Facts, Merged};
-use super::files::{Files, Parsed};
-use super::frame::{Frame, Origin};
+use super::facts::{Merged, UnitFacts};
+use super::files::{Parsed, UnitFiles};
+use super::frame::{Frame, UnitOrigin};
 use super::limits::{MAX_MODULES, MAX_READS};
 use super::paths::short;
 use super::reading::CONFIG;
-use super::session::Session;
+use super::session::UnitEvaluation;
 use super::source::is_code;
-use super::value::{Fault, Value};
-use super::{GENERATED, How, Kind, PassedOver, Unit, Unresolved, Watch, has};
+use super::value::{HclValue, UnknownValue};
+use super::{DirRole, FileUse, GENERATED, SkippedDir, Unit, UnitCode, Unresolved, has};
 use crate::model::RepoPath;
 
 /// Name of the file next to a unit with the values that a stack gave it.
@@ -21,42 +21,42 @@ const VALUES: &str = "terragrunt.values.hcl";
 /// Facts about one directory before it is compared with the others.
 pub(super) struct Draft {
     pub(super) dir: RepoPath,
-    pub(super) kind: Kind,
-    pub(super) reads: BTreeMap<RepoPath, How>,
-    pub(super) watches: BTreeMap<RepoPath, Watch>,
-    pub(super) facts: Facts,
+    pub(super) kind: DirRole,
+    pub(super) reads: BTreeMap<RepoPath, FileUse>,
+    pub(super) watches: BTreeMap<RepoPath, UnitCode>,
+    pub(super) facts: UnitFacts,
     pub(super) unresolved: Vec<Unresolved>,
     /// Directories from which a stack makes units.
     pub(super) templates: Vec<RepoPath>,
 }
 
 /// Examines one directory with a `terragrunt.hcl`.
-pub(super) fn draft(files: &Files<'_>, dir: &RepoPath) -> Draft {
-    let session = Session::new(files);
-    let mut watches = BTreeMap::from([(dir.clone(), Watch::Own)]);
-    watch(files, dir, Watch::Own, &mut watches);
-    let mut facts = Facts::default();
+pub(super) fn draft(files: &UnitFiles<'_>, dir: &RepoPath) -> Draft {
+    let session = UnitEvaluation::new(files);
+    let mut watches = BTreeMap::from([(dir.clone(), UnitCode::Own)]);
+    watch(files, dir, UnitCode::Own, &mut watches);
+    let mut facts = UnitFacts::default();
     if let Ok(file) = dir.join(CONFIG) {
         let values = values(&session, dir);
-        let origin = Origin {
+        let origin = UnitOrigin {
             dir: dir.clone(),
             template: None,
             values,
         };
-        facts = evaluate(&session, &file, file.clone(), Rc::new(origin), How::Own);
+        facts = evaluate(&session, &file, file.clone(), Rc::new(origin), FileUse::Own);
         if let Some(code) = &facts.code {
-            watch(files, code, Watch::Source, &mut watches);
+            watch(files, code, UnitCode::Source, &mut watches);
         }
     }
-    finish(session, dir, Kind::Unit, watches, facts)
+    finish(session, dir, DirRole::Unit, watches, facts)
 }
 
 pub(super) fn finish(
-    session: Session<'_>,
+    session: UnitEvaluation<'_>,
     dir: &RepoPath,
-    kind: Kind,
-    watches: BTreeMap<RepoPath, Watch>,
-    facts: Facts,
+    kind: DirRole,
+    watches: BTreeMap<RepoPath, UnitCode>,
+    facts: UnitFacts,
 ) -> Draft {
     session.report_limits(dir);
     let (reads, unresolved) = session.into_parts();
@@ -72,61 +72,63 @@ pub(super) fn finish(
 }
 
 /// Returns the attributes of `terragrunt.values.hcl`.
-pub(super) fn values(session: &Session<'_>, dir: &RepoPath) -> Option<Value> {
+pub(super) fn values(session: &UnitEvaluation<'_>, dir: &RepoPath) -> Option<HclValue> {
     let file = dir.join(VALUES).ok()?;
     if !session.files.tree.has_file(&file) {
         return None;
     }
-    session.note(file.clone(), How::File);
+    session.note(file.clone(), FileUse::File);
     let Parsed::Read(source) = session.files.source(&file) else {
         return None;
     };
-    let origin = Origin {
+    let origin = UnitOrigin {
         dir: dir.clone(),
         template: None,
         values: None,
     };
     let frame = Frame::new(session, Rc::clone(&source), file, Rc::new(origin));
     let value = |attribute: &hcl_edit::structure::Attribute| {
-        let value = frame.eval(&attribute.value).unwrap_or_else(Value::Unknown);
+        let value = frame
+            .eval(&attribute.value)
+            .unwrap_or_else(HclValue::Unknown);
         (Rc::from(attribute.key.as_str()), value)
     };
-    Value::object(source.body.attributes().map(value).collect()).ok()
+    HclValue::object(source.body.attributes().map(value).collect()).ok()
 }
 
 /// Evaluates the configuration of a unit, which lies in `file` and runs as if it lay at `config`.
 pub(super) fn evaluate(
-    session: &Session<'_>,
+    session: &UnitEvaluation<'_>,
     file: &RepoPath,
     config: RepoPath,
-    origin: Rc<Origin>,
-    how: How,
-) -> Facts {
+    origin: Rc<UnitOrigin>,
+    how: FileUse,
+) -> UnitFacts {
     session.note(file.clone(), how);
     session.configs.borrow_mut().clear();
     let source = match session.files.source(file) {
         Parsed::Read(source) => source,
         Parsed::Missing => {
-            session.report(&Fault {
+            session.report(&UnknownValue {
                 file: file.clone(),
                 line: 1,
                 what: "it cannot be read".to_owned(),
             });
-            return Facts {
+            return UnitFacts {
                 has_source: true,
-                ..Facts::default()
+                ..UnitFacts::default()
             };
         }
         Parsed::Broken(line, what) => {
-            session.report(&Fault {
+            session.report(&UnknownValue {
                 file: file.clone(),
                 line,
                 what: format!("it is not valid: {what}"),
             });
             // The meaning of the file is unknown, so a change of it must stay visible.
-            return Facts {
+            return UnitFacts {
                 has_source: true,
-                ..Facts::default()
+                ..UnitFacts::default()
             };
         }
     };
@@ -147,10 +149,10 @@ pub(super) fn evaluate(
 
 /// Adds a directory with code, and those of the local modules that the code calls, and so on.
 pub(super) fn watch(
-    files: &Files<'_>,
+    files: &UnitFiles<'_>,
     dir: &RepoPath,
-    why: Watch,
-    watches: &mut BTreeMap<RepoPath, Watch>,
+    why: UnitCode,
+    watches: &mut BTreeMap<RepoPath, UnitCode>,
 ) {
     let mut left = vec![(dir.clone(), why)];
     while let Some((dir, why)) = left.pop() {
@@ -159,11 +161,11 @@ pub(super) fn watch(
             dir.clone(),
             watches.get(&dir).map_or(why, |known| why.max(*known)),
         );
-        if (known.is_none() || why == Watch::Own) && watches.len() < MAX_MODULES {
+        if (known.is_none() || why == UnitCode::Own) && watches.len() < MAX_MODULES {
             let new = modules
                 .iter()
                 .filter(|module| !watches.contains_key(*module));
-            left.extend(new.map(|module| (module.clone(), Watch::Module)));
+            left.extend(new.map(|module| (module.clone(), UnitCode::Module)));
         }
     }
 }
@@ -171,17 +173,17 @@ pub(super) fn watch(
 /// Returns the units among all drafts, and the reasons why the others are none.
 pub(super) fn chosen(
     drafts: Vec<Draft>,
-    files: &Files<'_>,
+    files: &UnitFiles<'_>,
     unresolved: &mut BTreeSet<Unresolved>,
-) -> (Vec<Unit>, BTreeMap<RepoPath, PassedOver>) {
-    let verdicts: Vec<Option<PassedOver>> = {
+) -> (Vec<Unit>, BTreeMap<RepoPath, SkippedDir>) {
+    let verdicts: Vec<Option<SkippedDir>> = {
         let (included, templates) = (included(&drafts), templates(&drafts));
         drafts
             .iter()
             .map(|draft| verdict(draft, files, &included, &templates))
             .collect()
     };
-    let kept: HashMap<RepoPath, Kind> = drafts
+    let kept: HashMap<RepoPath, DirRole> = drafts
         .iter()
         .zip(&verdicts)
         .filter(|(_, verdict)| verdict.is_none())
@@ -203,7 +205,7 @@ fn included(drafts: &[Draft]) -> HashSet<RepoPath> {
         draft
             .reads
             .iter()
-            .filter(|(_, how)| **how == How::Include)
+            .filter(|(_, how)| **how == FileUse::Include)
             .map(|(file, _)| file.clone())
             .collect()
     };
@@ -220,18 +222,18 @@ fn templates(drafts: &[Draft]) -> HashSet<RepoPath> {
 
 fn verdict(
     draft: &Draft,
-    files: &Files<'_>,
+    files: &UnitFiles<'_>,
     included: &HashSet<RepoPath>,
     templates: &HashSet<RepoPath>,
-) -> Option<PassedOver> {
+) -> Option<SkippedDir> {
     if templates.contains(&draft.dir) {
-        return Some(PassedOver::Template);
+        return Some(SkippedDir::Template);
     }
-    if draft.kind == Kind::Stack {
+    if draft.kind == DirRole::Stack {
         return None;
     }
     if draft.facts.excluded {
-        return Some(PassedOver::Excluded);
+        return Some(SkippedDir::Excluded);
     }
     if files
         .tree
@@ -250,15 +252,15 @@ fn verdict(
         .join(CONFIG)
         .is_ok_and(|file| included.contains(&file))
     {
-        return Some(PassedOver::Included);
+        return Some(SkippedDir::Included);
     }
-    (!draft.facts.generates).then_some(PassedOver::NoCode)
+    (!draft.facts.generates).then_some(SkippedDir::NoCode)
 }
 
 fn finished(
     draft: Draft,
-    files: &Files<'_>,
-    kept: &HashMap<RepoPath, Kind>,
+    files: &UnitFiles<'_>,
+    kept: &HashMap<RepoPath, DirRole>,
     unresolved: &mut BTreeSet<Unresolved>,
 ) -> Unit {
     let Draft {
@@ -285,7 +287,7 @@ fn finished(
             named
                 .join(CONFIG)
                 .ok()
-                .map(|config| (config, How::Dependency)),
+                .map(|config| (config, FileUse::Dependency)),
         );
         if !has(files.tree, &named, CONFIG) {
             let what = format!(

@@ -9,7 +9,7 @@ use crate::model::RepoPath;
 
 /// Reason why a value is unknown, and the place of the expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct UnknownValue {
     pub(super) file: RepoPath,
     pub(super) line: usize,
     /// Reason as one clause.
@@ -18,94 +18,94 @@ pub(super) struct Fault {
 
 /// A value of the language, or the reason why it is unknown.
 #[derive(Debug, Clone)]
-pub(super) enum Value {
-    Unknown(Rc<Fault>),
+pub(super) enum HclValue {
+    Unknown(Rc<UnknownValue>),
     Null,
     Bool(bool),
     Number(f64),
     Text(Rc<str>),
-    List(List),
-    Object(Object),
+    List(HclList),
+    Object(HclObject),
 }
 
 /// Elements of a list, and their nesting, which is limited because dropping a value is recursive.
 #[derive(Debug, Clone)]
-pub(super) struct List {
-    pub(super) items: Rc<Vec<Value>>,
+pub(super) struct HclList {
+    pub(super) items: Rc<Vec<HclValue>>,
     nesting: usize,
 }
 
 /// Attributes of an object by name.
 #[derive(Debug, Clone)]
-pub(super) struct Object {
-    pub(super) items: Rc<BTreeMap<Rc<str>, Value>>,
+pub(super) struct HclObject {
+    pub(super) items: Rc<BTreeMap<Rc<str>, HclValue>>,
     nesting: usize,
 }
 
 /// Reason why there is no value: it is unknown, or the expression is wrong.
 #[derive(Debug, Clone)]
-pub(super) enum Stop {
-    Unknown(Rc<Fault>),
+pub(super) enum NoValue {
+    Unknown(Rc<UnknownValue>),
     /// Terragrunt may know the value, but this program does not evaluate it.
     Unsupported(String),
     Wrong(String),
 }
 
-impl Stop {
+impl NoValue {
     pub(super) fn unsupported(what: &str) -> Self {
         Self::Unsupported(what.to_owned())
     }
 }
 
-impl From<String> for Stop {
+impl From<String> for NoValue {
     fn from(what: String) -> Self {
         Self::Wrong(what)
     }
 }
 
-impl From<&str> for Stop {
+impl From<&str> for NoValue {
     fn from(what: &str) -> Self {
         Self::Wrong(what.to_owned())
     }
 }
 
-impl Value {
-    pub(super) fn text(text: &str) -> Result<Self, Stop> {
+impl HclValue {
+    pub(super) fn text(text: &str) -> Result<Self, NoValue> {
         if text.len() > MAX_TEXT {
-            return Err(Stop::unsupported("a text is too long"));
+            return Err(NoValue::unsupported("a text is too long"));
         }
         Ok(Self::Text(text.into()))
     }
 
     /// Joins parts to a text, and checks the length before each step.
-    pub(super) fn joined<'a>(parts: impl IntoIterator<Item = &'a str>) -> Result<Self, Stop> {
+    pub(super) fn joined<'a>(parts: impl IntoIterator<Item = &'a str>) -> Result<Self, NoValue> {
         let mut text = String::new();
         for part in parts {
             if text.len() + part.len() > MAX_TEXT {
-                return Err(Stop::unsupported("a text is too long"));
+                return Err(NoValue::unsupported("a text is too long"));
             }
             text.push_str(part);
         }
         Ok(Self::Text(text.into()))
     }
 
-    pub(super) fn list(items: Vec<Self>) -> Result<Self, Stop> {
+    pub(super) fn list(items: Vec<Self>) -> Result<Self, NoValue> {
         let nesting = checked(items.len(), items.iter())?;
-        Ok(Self::List(List {
+        Ok(Self::List(HclList {
             items: Rc::new(items),
             nesting,
         }))
     }
 
-    pub(super) fn object(items: BTreeMap<Rc<str>, Self>) -> Result<Self, Stop> {
+    pub(super) fn object(items: BTreeMap<Rc<str>, Self>) -> Result<Self, NoValue> {
         let nesting = checked(items.len(), items.values())?;
-        Ok(Self::Object(Object {
+        Ok(Self::Object(HclObject {
             items: Rc::new(items),
             nesting,
         }))
     }
 
-    pub(super) fn texts<'a>(items: impl IntoIterator<Item = &'a str>) -> Result<Self, Stop> {
+    pub(super) fn texts<'a>(items: impl IntoIterator<Item = &'a str>) -> Result<Self, NoValue> {
         Self::list(
             items
                 .into_iter()
@@ -134,7 +134,7 @@ impl Value {
     }
 
     /// Returns the reason why the value is unknown, if it is.
-    pub(super) fn fault(&self) -> Option<&Rc<Fault>> {
+    pub(super) fn fault(&self) -> Option<&Rc<UnknownValue>> {
         if let Self::Unknown(fault) = self {
             Some(fault)
         } else {
@@ -156,12 +156,12 @@ impl Value {
     }
 
     /// Converts the value to a text, as templates and functions do.
-    pub(super) fn to_text(&self) -> Result<Rc<str>, Stop> {
+    pub(super) fn to_text(&self) -> Result<Rc<str>, NoValue> {
         match self {
             Self::Text(text) => Ok(Rc::clone(text)),
             Self::Number(number) => Ok(shown_number(*number).into()),
             Self::Bool(value) => Ok(value.to_string().into()),
-            Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
+            Self::Unknown(fault) => Err(NoValue::Unknown(Rc::clone(fault))),
             Self::Null | Self::List(_) | Self::Object(_) => {
                 Err(format!("{} is not a text", self.kind()).into())
             }
@@ -169,12 +169,12 @@ impl Value {
     }
 
     /// Converts the value to a boolean, as conditions do.
-    pub(super) fn to_bool(&self) -> Result<bool, Stop> {
+    pub(super) fn to_bool(&self) -> Result<bool, NoValue> {
         match self {
             Self::Bool(value) => Ok(*value),
             Self::Text(text) if &**text == "true" => Ok(true),
             Self::Text(text) if &**text == "false" => Ok(false),
-            Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
+            Self::Unknown(fault) => Err(NoValue::Unknown(Rc::clone(fault))),
             Self::Null | Self::Number(_) | Self::Text(_) | Self::List(_) | Self::Object(_) => {
                 Err(format!("{} is not a boolean", self.kind()).into())
             }
@@ -182,13 +182,13 @@ impl Value {
     }
 
     /// Converts the value to a number, as operators do.
-    pub(super) fn to_number(&self) -> Result<f64, Stop> {
+    pub(super) fn to_number(&self) -> Result<f64, NoValue> {
         match self {
             Self::Number(number) => Ok(*number),
             Self::Text(text) => text
                 .parse()
-                .map_err(|_| Stop::from("a text is not a number")),
-            Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
+                .map_err(|_| NoValue::from("a text is not a number")),
+            Self::Unknown(fault) => Err(NoValue::Unknown(Rc::clone(fault))),
             Self::Null | Self::Bool(_) | Self::List(_) | Self::Object(_) => {
                 Err(format!("{} is not a number", self.kind()).into())
             }
@@ -196,10 +196,10 @@ impl Value {
     }
 
     /// Returns the elements of a list.
-    pub(super) fn to_items(&self) -> Result<Rc<Vec<Self>>, Stop> {
+    pub(super) fn to_items(&self) -> Result<Rc<Vec<Self>>, NoValue> {
         match self {
             Self::List(list) => Ok(Rc::clone(&list.items)),
-            Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
+            Self::Unknown(fault) => Err(NoValue::Unknown(Rc::clone(fault))),
             Self::Null | Self::Bool(_) | Self::Number(_) | Self::Text(_) | Self::Object(_) => {
                 Err(format!("{} is not a list", self.kind()).into())
             }
@@ -207,11 +207,11 @@ impl Value {
     }
 
     /// Returns the attributes of an object; `null` has none.
-    pub(super) fn to_attributes(&self) -> Result<Rc<BTreeMap<Rc<str>, Self>>, Stop> {
+    pub(super) fn to_attributes(&self) -> Result<Rc<BTreeMap<Rc<str>, Self>>, NoValue> {
         match self {
             Self::Object(object) => Ok(Rc::clone(&object.items)),
             Self::Null => Ok(Rc::default()),
-            Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
+            Self::Unknown(fault) => Err(NoValue::Unknown(Rc::clone(fault))),
             Self::Bool(_) | Self::Number(_) | Self::Text(_) | Self::List(_) => {
                 Err(format!("{} is not an object", self.kind()).into())
             }
@@ -219,7 +219,7 @@ impl Value {
     }
 
     /// Returns an attribute of an object.
-    pub(super) fn attribute(&self, name: &str) -> Result<Self, Stop> {
+    pub(super) fn attribute(&self, name: &str) -> Result<Self, NoValue> {
         if let Self::Null = self {
             return Err(format!("null has no attribute `{name}`").into());
         }
@@ -231,7 +231,7 @@ impl Value {
     }
 
     /// Returns an element of a list or an attribute of an object.
-    pub(super) fn index(&self, index: &Self) -> Result<Self, Stop> {
+    pub(super) fn index(&self, index: &Self) -> Result<Self, NoValue> {
         if let Self::Object(_) = self {
             return self.attribute(&index.to_text()?);
         }
@@ -268,15 +268,17 @@ fn empty_alike(one: usize, two: usize) -> Option<bool> {
 }
 
 /// Returns the nesting of a value that contains these values, and checks the limits.
-fn checked<'a>(count: usize, items: impl Iterator<Item = &'a Value>) -> Result<usize, Stop> {
-    let nesting = 1 + items.map(Value::nesting).max().unwrap_or(0);
+fn checked<'a>(count: usize, items: impl Iterator<Item = &'a HclValue>) -> Result<usize, NoValue> {
+    let nesting = 1 + items.map(HclValue::nesting).max().unwrap_or(0);
     if count > MAX_ITEMS {
-        return Err(Stop::unsupported(
+        return Err(NoValue::unsupported(
             "a list or an object has too many elements",
         ));
     }
     if nesting > MAX_NESTING {
-        Err(Stop::unsupported("lists or objects are nested too deeply"))
+        Err(NoValue::unsupported(
+            "lists or objects are nested too deeply",
+        ))
     } else {
         Ok(nesting)
     }
@@ -303,22 +305,23 @@ mod tests {
     #[test]
     fn numbers_are_shown_as_they_are_written() {
         for (number, shown) in [(1.0, "1"), (1.5, "1.5"), (-3.0, "-3"), (1e6, "1000000")] {
-            assert_eq!(&*Value::Number(number).to_text().unwrap(), shown);
+            assert_eq!(&*HclValue::Number(number).to_text().unwrap(), shown);
         }
     }
 
     #[test]
     fn what_is_too_large_is_refused() {
-        assert!(Value::text(&"x".repeat(MAX_TEXT + 1)).is_err());
-        assert!(Value::joined(std::iter::repeat_n("xx", MAX_TEXT)).is_err());
-        assert!(Value::list(vec![Value::Null; MAX_ITEMS + 1]).is_err());
-        let deep = (0..=MAX_NESTING).try_fold(Value::Null, |inner, _| Value::list(vec![inner]));
+        assert!(HclValue::text(&"x".repeat(MAX_TEXT + 1)).is_err());
+        assert!(HclValue::joined(std::iter::repeat_n("xx", MAX_TEXT)).is_err());
+        assert!(HclValue::list(vec![HclValue::Null; MAX_ITEMS + 1]).is_err());
+        let deep =
+            (0..=MAX_NESTING).try_fold(HclValue::Null, |inner, _| HclValue::list(vec![inner]));
         assert!(deep.is_err());
     }
 
     #[test]
     fn large_values_are_not_compared() {
-        let list = |count: usize| Value::list(vec![Value::Null; count]).unwrap();
+        let list = |count: usize| HclValue::list(vec![HclValue::Null; count]).unwrap();
         assert_eq!(list(0).equals(&list(0)), Some(true));
         assert_eq!(list(1).equals(&list(0)), Some(false));
         assert_eq!(list(1).equals(&list(1)), None);

@@ -72,7 +72,7 @@ impl World {
             .iter()
             .cloned()
             .chain(links.iter().map(|(link, _)| path(link)));
-        let tree = Tree::new(files).with_links(
+        let tree = FileTree::new(files).with_links(
             links
                 .iter()
                 .map(|(link, target)| (path(link), (*target).to_owned())),
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// Returns the projects that a comment with a target plans.
-    fn plan(&self, target: &Target, changed: &[&str]) -> String {
+    fn plan(&self, target: &RequestedProjects, changed: &[&str]) -> String {
         let changed: Vec<_> = changed.iter().map(|file| modified(file)).collect();
         match self.with_input(&changed, |input| select_for_plan(target, input)) {
             Ok(projects) => ids(&projects),
@@ -271,7 +271,7 @@ fn projects_come_by_group_then_directory_workspace_and_name() {
     let projects = world.discover(&all.map(modified)).unwrap();
     assert_eq!(
         projects[3].order,
-        Order {
+        OrderPosition {
             group: 2,
             after: vec!["z".parse().unwrap()]
         }
@@ -343,7 +343,7 @@ fn a_change_in_a_module_plans_whoever_uses_it() {
         "live/prod/default shared/dns/default"
     );
     let without = World {
-        settings: Settings::default(),
+        settings: SearchSettings::default(),
         ..world
     };
     assert_eq!(
@@ -400,7 +400,7 @@ fn a_module_in_between_is_a_project_only_with_a_state() {
 fn only_directories_with_the_files_asked_for_are_read() {
     let world = |from| {
         World {
-            settings: Settings::default(),
+            settings: SearchSettings::default(),
             ..monorepo()
         }
         .with_modules(from)
@@ -599,7 +599,7 @@ fn only_what_changed_may_be_planned_where_the_operator_says_so() {
         "a"
     );
     let free = World {
-        settings: Settings::default(),
+        settings: SearchSettings::default(),
         ..world()
     };
     assert_eq!(free.plan(&named("a"), &["b/main.tf"]), "a");
@@ -643,7 +643,7 @@ proptest! {
         prop_assert_eq!(keys.len(), projects.len());
         for Project { key, why, .. } in &projects {
             prop_assert!(world.tree.dir_exists(&key.dir));
-            if let Why::Module(one) = why {
+            if let ProjectReason::Module(one) = why {
                 prop_assert!(!one.via.is_empty() && one.via.last().unwrap().contains(&one.file));
             }
         }
@@ -652,7 +652,7 @@ proptest! {
     #[test]
     fn modules_only_add_projects(world in module_world(), changed in changes()) {
         let with: HashSet<_> = world.discover(&changed).unwrap().into_iter().map(|project| project.key).collect();
-        let without = World { settings: Settings::default(), ..world }.discover(&changed).unwrap();
+        let without = World { settings: SearchSettings::default(), ..world }.discover(&changed).unwrap();
         prop_assert!(without.iter().all(|project| with.contains(&project.key)));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::model::CommitSha;
 
-use super::{Git, GitError, sha};
+use super::{EmulatedGit, EmulatedGitError, sha};
 
 /// Maximum number of files that GitHub lists for a pull request (GitHub REST: list pull requests files).
 pub const MAX_FILES: usize = 3000;
@@ -37,13 +37,13 @@ pub struct FileChange {
     pub patch: Option<String>,
 }
 
-impl Git {
+impl EmulatedGit {
     /// Compares the head with the merge base of both, with detection of renames.
     pub(in crate::emulator) async fn compare(
         &self,
         base: &CommitSha,
         head: &CommitSha,
-    ) -> Result<Comparison, GitError> {
+    ) -> Result<Comparison, EmulatedGitError> {
         let fork = sha(
             "merge-base",
             &self
@@ -76,7 +76,7 @@ impl Git {
 
 /// Parses the output of `--raw --numstat -p -z`: first a record per file with mode, object and status, then one with
 /// line counts, and after an empty one the patches.
-fn files(out: &[u8]) -> Result<Vec<FileChange>, GitError> {
+fn files(out: &[u8]) -> Result<Vec<FileChange>, EmulatedGitError> {
     // No path is empty, so the first pair of adjacent NULs ends the records.
     let end = out
         .windows(2)
@@ -155,8 +155,8 @@ fn add_patches(files: &mut [FileChange], text: &str) {
     }
 }
 
-fn unreadable(what: &str) -> GitError {
-    GitError::Unreadable {
+fn unreadable(what: &str) -> EmulatedGitError {
+    EmulatedGitError::Unreadable {
         command: "diff-tree",
         what: what.to_owned(),
     }

@@ -2,7 +2,7 @@
 
 use crate::model::{BranchName, CommitSha};
 
-use super::{Git, GitError, Signature, sha};
+use super::{CommitSignature, EmulatedGit, EmulatedGitError, sha};
 
 /// One change of one file in a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,19 +117,19 @@ impl Change {
 pub(in crate::emulator) struct Import<'a> {
     pub(in crate::emulator) branch: &'a BranchName,
     pub(in crate::emulator) parent: Option<&'a CommitSha>,
-    pub(in crate::emulator) by: &'a Signature,
+    pub(in crate::emulator) by: &'a CommitSignature,
     pub(in crate::emulator) message: &'a str,
     pub(in crate::emulator) changes: &'a [Change],
     /// True if the new commit need not be a descendant of the branch.
     pub(in crate::emulator) force: bool,
 }
 
-impl Git {
+impl EmulatedGit {
     /// Creates the commit and moves the branch.
     pub(in crate::emulator) async fn import(
         &self,
         import: &Import<'_>,
-    ) -> Result<CommitSha, GitError> {
+    ) -> Result<CommitSha, EmulatedGitError> {
         let force: &[&str] = if import.force { &["--force"] } else { &[] };
         let args = [&["fast-import", "--quiet"], force].concat();
         sha("fast-import", &self.run(&args, &stream(import)).await?)
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_commit_is_written_with_everything_it_depends_on() {
-        let by = Signature {
+        let by = CommitSignature {
             login: "alice".into(),
             email: "a@example.com".into(),
             at: chrono::DateTime::UNIX_EPOCH,

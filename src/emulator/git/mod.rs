@@ -26,7 +26,7 @@ pub(super) use serve::{CgiAnswer, CgiRequest};
 
 /// Reason that a git command failed.
 #[derive(Debug, thiserror::Error)]
-pub enum GitError {
+pub enum EmulatedGitError {
     /// The program could not be started, or communication with it failed.
     #[error("cannot run git: {0}; the emulated GitHub needs git 2.38 or newer on the PATH")]
     Start(#[from] std::io::Error),
@@ -50,7 +50,7 @@ pub enum GitError {
 
 /// Author and date of a commit.
 #[derive(Clone, Debug)]
-pub(super) struct Signature {
+pub(super) struct CommitSignature {
     pub(super) login: String,
     pub(super) email: String,
     pub(super) at: DateTime<Utc>,
@@ -58,7 +58,7 @@ pub(super) struct Signature {
 
 /// A bare repository on disk.
 #[derive(Clone, Debug)]
-pub(super) struct Git {
+pub(super) struct EmulatedGit {
     directory: PathBuf,
 }
 
@@ -92,9 +92,9 @@ const CONFIG: &str = "\
 \tauto = 0
 ";
 
-impl Git {
+impl EmulatedGit {
     /// Creates an empty bare repository whose default branch is `main`.
-    pub(super) async fn init(directory: PathBuf) -> Result<Self, GitError> {
+    pub(super) async fn init(directory: PathBuf) -> Result<Self, EmulatedGitError> {
         // These entries are all that git needs (gitrepository-layout). A process would take most of the time to
         // create a world.
         for folder in ["objects", "refs/heads"] {
@@ -116,14 +116,18 @@ impl Git {
     }
 
     /// Sets a ref to a commit.
-    pub(super) async fn update_ref(&self, name: &str, to: &CommitSha) -> Result<(), GitError> {
+    pub(super) async fn update_ref(
+        &self,
+        name: &str,
+        to: &CommitSha,
+    ) -> Result<(), EmulatedGitError> {
         self.run(&["update-ref", name, to.as_str()], &[])
             .await
             .map(drop)
     }
 
     /// Removes a ref. The ref need not exist.
-    pub(super) async fn delete_ref(&self, name: &str) -> Result<(), GitError> {
+    pub(super) async fn delete_ref(&self, name: &str) -> Result<(), EmulatedGitError> {
         self.run(&["update-ref", "-d", name], &[]).await.map(drop)
     }
 
@@ -133,7 +137,7 @@ impl Git {
         from: &Self,
         commit: &CommitSha,
         into: &str,
-    ) -> Result<(), GitError> {
+    ) -> Result<(), EmulatedGitError> {
         if from.directory == self.directory {
             return self.update_ref(into, commit).await;
         }
@@ -159,9 +163,9 @@ impl Git {
         &self,
         ours: &CommitSha,
         theirs: &CommitSha,
-        by: &Signature,
+        by: &CommitSignature,
         message: &str,
-    ) -> Result<Option<CommitSha>, GitError> {
+    ) -> Result<Option<CommitSha>, EmulatedGitError> {
         self.join(
             ours,
             theirs,
@@ -177,9 +181,9 @@ impl Git {
         &self,
         ours: &CommitSha,
         theirs: &CommitSha,
-        by: &Signature,
+        by: &CommitSignature,
         message: &str,
-    ) -> Result<Option<CommitSha>, GitError> {
+    ) -> Result<Option<CommitSha>, EmulatedGitError> {
         self.join(ours, theirs, &["-p", ours.as_str()], by, message)
             .await
     }
@@ -189,9 +193,9 @@ impl Git {
         ours: &CommitSha,
         theirs: &CommitSha,
         parents: &[&str],
-        by: &Signature,
+        by: &CommitSignature,
         message: &str,
-    ) -> Result<Option<CommitSha>, GitError> {
+    ) -> Result<Option<CommitSha>, EmulatedGitError> {
         let out = self
             .output(
                 self.command(&["merge-tree", "--write-tree", ours.as_str(), theirs.as_str()]),
@@ -214,7 +218,7 @@ impl Git {
     }
 
     /// Runs git in the repository and returns its standard output.
-    async fn run(&self, args: &[&str], stdin: &[u8]) -> Result<Vec<u8>, GitError> {
+    async fn run(&self, args: &[&str], stdin: &[u8]) -> Result<Vec<u8>, EmulatedGitError> {
         let out = self.output(self.command(args), stdin).await?;
         if out.status.success() {
             Ok(out.stdout)
@@ -255,7 +259,7 @@ impl Git {
         &self,
         mut command: Command,
         stdin: &[u8],
-    ) -> Result<std::process::Output, GitError> {
+    ) -> Result<std::process::Output, EmulatedGitError> {
         let mut child = command.spawn()?;
         let mut pipe = child.stdin.take().expect("stdin is a pipe");
         let write = async move {
@@ -268,7 +272,7 @@ impl Git {
     }
 }
 
-fn sign(command: &mut Command, by: &Signature) {
+fn sign(command: &mut Command, by: &CommitSignature) {
     let date = format!("{} +0000", by.at.timestamp());
     for role in ["AUTHOR", "COMMITTER"] {
         command
@@ -278,21 +282,21 @@ fn sign(command: &mut Command, by: &Signature) {
     }
 }
 
-fn failure(command: &str, stderr: &[u8]) -> GitError {
+fn failure(command: &str, stderr: &[u8]) -> EmulatedGitError {
     let stderr = String::from_utf8_lossy(stderr)
         .trim()
         .chars()
         .take(2000)
         .collect();
-    GitError::Failed {
+    EmulatedGitError::Failed {
         command: command.to_owned(),
         stderr,
     }
 }
 
-fn sha(command: &'static str, out: &[u8]) -> Result<CommitSha, GitError> {
+fn sha(command: &'static str, out: &[u8]) -> Result<CommitSha, EmulatedGitError> {
     let text = String::from_utf8_lossy(out);
-    CommitSha::new(text.trim()).map_err(|error| GitError::Unreadable {
+    CommitSha::new(text.trim()).map_err(|error| EmulatedGitError::Unreadable {
         command,
         what: error.to_string(),
     })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::{BranchName, CommitSha};
 
-use super::{Git, GitError};
+use super::{EmulatedGit, EmulatedGitError};
 
 /// Entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,12 +36,12 @@ pub(in crate::emulator) struct CommitInfo {
     pub(in crate::emulator) files: Vec<(char, String)>,
 }
 
-impl Git {
+impl EmulatedGit {
     /// Returns the commit that a branch, tag or commit id names.
     pub(in crate::emulator) async fn resolve(
         &self,
         name: &str,
-    ) -> Result<Option<CommitSha>, GitError> {
+    ) -> Result<Option<CommitSha>, EmulatedGitError> {
         if let Some(commit) = self.loose(name).await {
             return Ok(Some(commit));
         }
@@ -68,7 +68,7 @@ impl Git {
     /// Returns every branch with its tip.
     pub(in crate::emulator) async fn branches(
         &self,
-    ) -> Result<BTreeMap<BranchName, CommitSha>, GitError> {
+    ) -> Result<BTreeMap<BranchName, CommitSha>, EmulatedGitError> {
         let out = self
             .run(
                 &[
@@ -92,7 +92,7 @@ impl Git {
         &self,
         old: &CommitSha,
         new: &CommitSha,
-    ) -> Result<bool, GitError> {
+    ) -> Result<bool, EmulatedGitError> {
         let args = ["merge-base", "--is-ancestor", old.as_str(), new.as_str()];
         Ok(self
             .output(self.command(&args), &[])
@@ -106,7 +106,7 @@ impl Git {
         &self,
         commit: &CommitSha,
         path: &str,
-    ) -> Result<Option<Content>, GitError> {
+    ) -> Result<Option<Content>, EmulatedGitError> {
         let path = path.trim_matches('/');
         if !path.is_empty() {
             match self.tree(commit, path).await?.pop() {
@@ -126,7 +126,7 @@ impl Git {
         Ok(Some(Content::Directory(self.tree(commit, &folder).await?)))
     }
 
-    async fn tree(&self, commit: &CommitSha, path: &str) -> Result<Vec<Blob>, GitError> {
+    async fn tree(&self, commit: &CommitSha, path: &str) -> Result<Vec<Blob>, EmulatedGitError> {
         let mut args = vec!["ls-tree", "-z", "--long", "--full-tree", commit.as_str()];
         if !path.is_empty() {
             args.extend(["--", path]);
@@ -143,7 +143,7 @@ impl Git {
         &self,
         old: Option<&CommitSha>,
         new: &CommitSha,
-    ) -> Result<Vec<CommitInfo>, GitError> {
+    ) -> Result<Vec<CommitInfo>, EmulatedGitError> {
         let without = old.map(|old| format!("^{old}"));
         let mut args = vec!["rev-list", "--reverse", "--max-count=2048", new.as_str()];
         args.extend(without.as_deref());
@@ -156,7 +156,10 @@ impl Git {
     }
 
     /// Returns a commit with the files that it changes.
-    pub(in crate::emulator) async fn commit(&self, sha: &str) -> Result<CommitInfo, GitError> {
+    pub(in crate::emulator) async fn commit(
+        &self,
+        sha: &str,
+    ) -> Result<CommitInfo, EmulatedGitError> {
         let format = "--format=%H%x00%T%x00%an%x00%ae%x00%cn%x00%ce%x00%cI%x00%B";
         let diff = [
             "--always",
@@ -173,7 +176,7 @@ impl Git {
         let text = String::from_utf8_lossy(&out);
         let fields: Vec<&str> = text.splitn(9, '\0').collect();
         let [sha, tree, an, ae, cn, ce, date, message, files] = fields.as_slice() else {
-            return Err(GitError::Unreadable {
+            return Err(EmulatedGitError::Unreadable {
                 command: "diff-tree",
                 what: text.chars().take(200).collect(),
             });

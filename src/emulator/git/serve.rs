@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tokio::sync::OnceCell;
 
-use super::{Git, GitError, failure};
+use super::{EmulatedGit, EmulatedGitError, failure};
 
 /// Path of the backend among git's own programs. Running it directly saves the process of `git http-backend`.
 static BACKEND: OnceCell<PathBuf> = OnceCell::const_new();
@@ -31,15 +31,15 @@ pub(in crate::emulator) struct CgiAnswer {
     pub(in crate::emulator) body: Vec<u8>,
 }
 
-impl Git {
+impl EmulatedGit {
     /// Answers one request of a git client.
     pub(in crate::emulator) async fn serve(
         &self,
         request: &CgiRequest<'_>,
-    ) -> Result<CgiAnswer, GitError> {
+    ) -> Result<CgiAnswer, EmulatedGitError> {
         let backend = BACKEND.get_or_try_init(async || {
             let out = self.run(&["--exec-path"], &[]).await?;
-            Ok::<_, GitError>(
+            Ok::<_, EmulatedGitError>(
                 PathBuf::from(String::from_utf8_lossy(&out).trim()).join("git-http-backend"),
             )
         });

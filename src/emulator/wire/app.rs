@@ -15,7 +15,7 @@ use crate::emulator::world::InstallationToken;
 use super::auth::Caller;
 use super::errors::{ApiError, read_body};
 use super::paging::Listing;
-use super::views::{self, View, permissions};
+use super::views::{self, WireView, permissions};
 use super::{Answer, Cx, time};
 
 pub(super) async fn user(State(cx): State<Cx>, caller: Caller) -> Answer {
@@ -95,7 +95,7 @@ pub(super) async fn access_token(
         "repository_selection": selection,
     });
     if let Some(keys) = &repositories {
-        let view = View {
+        let view = WireView {
             world: &cx.world,
             state: &state,
         };

@@ -12,7 +12,7 @@ use octocrab::jsonwebtoken::{Algorithm, Validation, decode};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::emulator::world::{Author, Repo, State as Records};
+use crate::emulator::world::{Author, Repo, WorldState};
 use crate::secret::Secret;
 
 use super::errors::ApiError;
@@ -39,7 +39,7 @@ impl Caller {
     /// Returns a repository that the caller may read. Without credentials no repository is visible.
     pub(super) fn repo<'a>(
         &self,
-        state: &'a Records,
+        state: &'a WorldState,
         owner: &str,
         name: &str,
     ) -> Result<&'a Repo, ApiError> {
@@ -58,7 +58,7 @@ impl Caller {
     /// Returns the key of a repository and the caller's account, for a caller that writes. Works like [`Self::repo`].
     pub(super) fn writes(
         &self,
-        state: &Records,
+        state: &WorldState,
         owner: &str,
         name: &str,
     ) -> Result<(String, Author), ApiError> {
@@ -170,7 +170,7 @@ fn by_token(cx: &Cx, token: &str) -> Option<Caller> {
 
 /// Claims in the App's token (GitHub Apps: generating a JSON web token).
 #[derive(Deserialize)]
-struct Claims {
+struct TokenClaims {
     iss: Value,
     iat: i64,
     exp: i64,
@@ -187,7 +187,7 @@ fn by_jwt(cx: &Cx, token: &str) -> Result<Caller, ApiError> {
     let mut rules = Validation::new(Algorithm::RS256);
     rules.required_spec_claims.clear();
     (rules.validate_exp, rules.validate_aud) = (false, false);
-    let Ok(decoded) = decode::<Claims>(token, key, &rules) else {
+    let Ok(decoded) = decode::<TokenClaims>(token, key, &rules) else {
         return Err(undecodable);
     };
     let claims = decoded.claims;
@@ -202,7 +202,7 @@ fn by_jwt(cx: &Cx, token: &str) -> Result<Caller, ApiError> {
     Ok(Caller::App)
 }
 
-fn check_life(claims: &Claims, now: i64) -> Result<(), ApiError> {
+fn check_life(claims: &TokenClaims, now: i64) -> Result<(), ApiError> {
     if claims.exp <= now {
         return Err(ApiError::BadJwt(
             "'Expiration time' claim ('exp') must be a numeric value representing the future time at which the assertion expires",
@@ -229,7 +229,7 @@ mod tests {
     fn a_web_token_lives_ten_minutes_at_most_and_not_in_the_past_or_future() {
         let life = |iat, exp| {
             check_life(
-                &Claims {
+                &TokenClaims {
                     iss: Value::Null,
                     iat,
                     exp,

@@ -11,7 +11,7 @@ use crate::model::BranchName;
 use super::auth::Caller;
 use super::errors::ApiError;
 use super::paging::Listing;
-use super::views::{View, branch, protection};
+use super::views::{WireView, branch, protection};
 use super::{Answer, Cx};
 
 /// `GET …/branches/{branch}`
@@ -33,7 +33,7 @@ pub(super) async fn get(
         .await
         .map_err(EmulatorError::from)?;
     let state = cx.world.state();
-    let view = View {
+    let view = WireView {
         world: &cx.world,
         state: &state,
     };
@@ -51,7 +51,7 @@ pub(super) async fn get_protection(
     let name = BranchName::new(&name).map_err(|_| ApiError::NotFound)?;
     let rules = repo.protections.get(&name).ok_or(ApiError::NotFound)?;
     Ok(Json(protection(
-        &View {
+        &WireView {
             world: &cx.world,
             state: &state,
         },

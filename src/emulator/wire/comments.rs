@@ -13,7 +13,7 @@ use super::auth::Caller;
 use super::errors::{ApiError, read_body};
 use super::paging::Listing;
 use super::pulls::number;
-use super::views::{View, comment, reaction};
+use super::views::{WireView, comment, reaction};
 use super::{Answer, Cx};
 
 #[derive(Deserialize)]
@@ -49,7 +49,7 @@ pub(super) async fn list(
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     let pull = repo.pull(number(&text)?)?;
-    let view = View {
+    let view = WireView {
         world: &cx.world,
         state: &state,
     };
@@ -139,7 +139,7 @@ fn show(cx: &Cx, key: &str, id: u64, status: StatusCode) -> Answer {
     let repo = state.repo(key)?;
     let (pull, found) = repo.comment(id).ok_or(ApiError::NotFound)?;
     let json = comment(
-        &View {
+        &WireView {
             world: &cx.world,
             state: &state,
         },

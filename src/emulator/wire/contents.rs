@@ -12,7 +12,7 @@ use crate::model::CommitSha;
 use super::auth::Caller;
 use super::errors::ApiError;
 use super::paging::Params;
-use super::views::{Place, View, content_directory, content_file, content_symlink};
+use super::views::{FileAt, WireView, content_directory, content_file, content_symlink};
 use super::{Answer, Cx, statuses};
 
 pub(super) async fn root(
@@ -52,11 +52,11 @@ pub(super) async fn get(
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
     let state = cx.world.state();
-    let view = View {
+    let view = WireView {
         world: &cx.world,
         state: &state,
     };
-    let place = Place {
+    let place = FileAt {
         repo: state.repo(&key)?,
         name,
     };
@@ -113,7 +113,7 @@ fn target_of(link: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-fn answer(view: &View<'_>, place: &Place<'_>, content: Content, raw: bool) -> Response {
+fn answer(view: &WireView<'_>, place: &FileAt<'_>, content: Content, raw: bool) -> Response {
     match content {
         Content::Directory(entries) => {
             Json(content_directory(view, place, &entries)).into_response()

@@ -21,11 +21,11 @@ const MISSING: &str =
 #[derive(Deserialize)]
 struct Batch {
     operation: String,
-    objects: Vec<Object>,
+    objects: Vec<LfsObject>,
 }
 
 #[derive(Deserialize)]
-struct Object {
+struct LfsObject {
     oid: String,
     size: u64,
 }
@@ -61,7 +61,7 @@ pub(super) async fn batch(
         "{}/{}.git/info/lfs/objects",
         cx.world.base_url, client.repo.key
     );
-    let objects = batch.objects.iter().map(|Object { oid, size }| {
+    let objects = batch.objects.iter().map(|LfsObject { oid, size }| {
         if cx.world.lfs_content(&client.repo.key, oid).is_none() {
             return json!({"oid": oid, "size": size, "error": {"code": 404, "message": MISSING}});
         }

@@ -13,13 +13,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Listener for connections that can be cut.
-pub(super) struct Lines(pub(super) TcpListener);
+pub(super) struct CuttableListener(pub(super) TcpListener);
 
 /// Handle of the connection that a request arrived on.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line(Arc<AtomicBool>);
+pub(super) struct ConnectionHandle(Arc<AtomicBool>);
 
-impl Line {
+impl ConnectionHandle {
     /// Stops all writes from now on: the server's attempt to answer ends the connection.
     pub(super) fn cut(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -35,21 +35,21 @@ impl Line {
 }
 
 /// Connection with its handle.
-pub(super) struct Stream {
+pub(super) struct TrackedStream {
     tcp: TcpStream,
-    line: Line,
+    line: ConnectionHandle,
 }
 
-impl Listener for Lines {
-    type Io = Stream;
+impl Listener for CuttableListener {
+    type Io = TrackedStream;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Stream, SocketAddr) {
+    async fn accept(&mut self) -> (TrackedStream, SocketAddr) {
         let (tcp, peer) = Listener::accept(&mut self.0).await;
         (
-            Stream {
+            TrackedStream {
                 tcp,
-                line: Line::default(),
+                line: ConnectionHandle::default(),
             },
             peer,
         )
@@ -60,13 +60,13 @@ impl Listener for Lines {
     }
 }
 
-impl Connected<IncomingStream<'_, Lines>> for Line {
-    fn connect_info(stream: IncomingStream<'_, Lines>) -> Self {
+impl Connected<IncomingStream<'_, CuttableListener>> for ConnectionHandle {
+    fn connect_info(stream: IncomingStream<'_, CuttableListener>) -> Self {
         stream.io().line.clone()
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for TrackedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -76,7 +76,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for TrackedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -31,10 +31,10 @@ use axum::routing::{get, patch, post, put};
 use chrono::{DateTime, Utc};
 use tokio::net::TcpListener;
 
-use super::Shared;
+use super::EmulatorState;
 
 use errors::ApiError;
-use lines::{Line, Lines};
+use lines::{ConnectionHandle, CuttableListener};
 
 pub(super) use limits::RateLimit;
 
@@ -42,16 +42,16 @@ pub(super) use limits::RateLimit;
 pub(super) const ENTERPRISE_VERSION: &str = "3.19.0";
 
 /// Context that all handlers share.
-type Cx = Arc<Shared>;
+type Cx = Arc<EmulatorState>;
 
 /// Result type of all handlers.
 type Answer = Result<Response, ApiError>;
 
 /// Serves requests until the future is dropped.
 pub(super) async fn serve(listener: TcpListener, cx: Cx) {
-    let service = router(&cx).into_make_service_with_connect_info::<Line>();
+    let service = router(&cx).into_make_service_with_connect_info::<ConnectionHandle>();
     // The call never returns, because the listener's `accept` does not fail.
-    let _never = axum::serve(Lines(listener), service).await;
+    let _never = axum::serve(CuttableListener(listener), service).await;
 }
 
 fn router(cx: &Cx) -> Router {

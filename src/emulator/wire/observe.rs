@@ -14,8 +14,8 @@ use chrono::Utc;
 use crate::emulator::{Exchange, Fault};
 
 use super::errors::ApiError;
-use super::lines::Line;
-use super::paging::Asked;
+use super::lines::ConnectionHandle;
+use super::paging::RequestedUri;
 use super::{Cx, ENTERPRISE_VERSION};
 
 /// Maximum size of a request in bytes. A push of a demo or a test is far smaller.
@@ -26,12 +26,12 @@ const KEPT_HEADERS: [&str; 4] = ["content-type", "link", "location", "retry-afte
 
 pub(super) async fn observe(
     State(cx): State<Cx>,
-    ConnectInfo(line): ConnectInfo<Line>,
+    ConnectInfo(line): ConnectInfo<ConnectionHandle>,
     request: Request,
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    parts.extensions.insert(Asked(parts.uri.clone()));
+    parts.extensions.insert(RequestedUri(parts.uri.clone()));
     let Ok(body) = to_bytes(body, MAX_REQUEST).await else {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };

@@ -4,7 +4,7 @@ use axum::extract::{Path, State};
 use axum::response::Html;
 use chrono::{DateTime, Utc};
 
-use crate::emulator::world::{Comment, Pull, Statuses};
+use crate::emulator::world::{Comment, EmulatedPull, Statuses};
 
 use super::errors::ApiError;
 use super::pulls::number;
@@ -24,7 +24,7 @@ pub(super) async fn pull(
     )))
 }
 
-fn page(repo: &str, pull: &Pull, statuses: &Statuses) -> String {
+fn page(repo: &str, pull: &EmulatedPull, statuses: &Statuses) -> String {
     let heading = escaped(&format!("{} #{}", pull.title, pull.number));
     let facts = format!(
         "{repo}: {} wants {} in {} ({}), head {}",
@@ -34,7 +34,7 @@ fn page(repo: &str, pull: &Pull, statuses: &Statuses) -> String {
         pull.state,
         pull.head.short()
     );
-    let line = |status: &crate::emulator::Status| {
+    let line = |status: &crate::emulator::ShaStatus| {
         let text = status.description.as_deref().unwrap_or_default();
         format!(
             "<li>{}: {} {}</li>\n",

@@ -20,12 +20,12 @@ const MAX_PER_PAGE: usize = 100;
 
 /// Page that a query requests. Invalid values are ignored, as on GitHub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Page {
+pub(super) struct PageRequest {
     number: usize,
     size: usize,
 }
 
-impl Page {
+impl PageRequest {
     pub(super) fn of(params: &Params) -> Self {
         let number = |name: &str| {
             params
@@ -81,7 +81,7 @@ impl Page {
 
 /// URI as it was requested, before routing removed its beginning.
 #[derive(Clone)]
-pub(super) struct Asked(pub(super) Uri);
+pub(super) struct RequestedUri(pub(super) Uri);
 
 /// Request for a list.
 pub(super) struct Listing {
@@ -91,8 +91,8 @@ pub(super) struct Listing {
 
 impl Listing {
     /// Returns the requested page.
-    pub(super) fn page(&self) -> Page {
-        Page::of(&self.params)
+    pub(super) fn page(&self) -> PageRequest {
+        PageRequest::of(&self.params)
     }
 
     /// Builds the answer with the requested page of the items.
@@ -112,11 +112,11 @@ impl<S: Sync> FromRequestParts<S> for Listing {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let Asked(uri) = parts
+        let RequestedUri(uri) = parts
             .extensions
             .get()
             .cloned()
-            .unwrap_or_else(|| Asked(parts.uri.clone()));
+            .unwrap_or_else(|| RequestedUri(parts.uri.clone()));
         let Query(params) = Query::try_from_uri(&uri).map_err(|_| ApiError::NotFound)?;
         Ok(Self { uri, params })
     }
@@ -135,22 +135,22 @@ mod tests {
     #[test]
     fn the_size_of_a_page_has_a_default_and_a_limit() {
         assert_eq!(
-            Page::of(&params(&[])),
-            Page {
+            PageRequest::of(&params(&[])),
+            PageRequest {
                 number: 1,
                 size: 30
             }
         );
         assert_eq!(
-            Page::of(&params(&[("per_page", "1000"), ("page", "x")])),
-            Page {
+            PageRequest::of(&params(&[("per_page", "1000"), ("page", "x")])),
+            PageRequest {
                 number: 1,
                 size: 100
             }
         );
-        assert_eq!(Page { number: 2, size: 2 }.slice(vec![1, 2, 3]), [3]);
+        assert_eq!(PageRequest { number: 2, size: 2 }.slice(vec![1, 2, 3]), [3]);
         assert!(
-            Page {
+            PageRequest {
                 number: usize::MAX,
                 size: 100
             }
@@ -163,7 +163,7 @@ mod tests {
     fn links_lead_to_the_other_pages_and_keep_the_rest_of_the_query() {
         let params = params(&[("per_page", "2"), ("page", "2"), ("state", "all")]);
         let uri: Uri = "/api/v3/x".parse().unwrap();
-        let links = Page::of(&params)
+        let links = PageRequest::of(&params)
             .links(5, "http://h", &uri, &params)
             .unwrap();
         insta::assert_snapshot!(links.replace(", ", "\n"), @r#"
@@ -172,6 +172,9 @@ mod tests {
         <http://h/api/v3/x?page=3&per_page=2&state=all>; rel="next"
         <http://h/api/v3/x?page=3&per_page=2&state=all>; rel="last"
         "#);
-        assert_eq!(Page::of(&params).links(2, "http://h", &uri, &params), None);
+        assert_eq!(
+            PageRequest::of(&params).links(2, "http://h", &uri, &params),
+            None
+        );
     }
 }

@@ -9,13 +9,13 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::emulator::git::MAX_FILES;
-use crate::emulator::world::{MergeAsk, Pull, Repo};
+use crate::emulator::world::{EmulatedPull, MergePayload, Repo};
 use crate::model::PullNumber;
 
 use super::auth::Caller;
 use super::errors::{ApiError, read_body};
 use super::paging::{Listing, Params};
-use super::views::{View, changed_file, pull_full, pull_simple};
+use super::views::{WireView, changed_file, pull_full, pull_simple};
 use super::{Answer, Cx};
 
 /// Parses a number in a path. Any other text is an unknown resource.
@@ -31,7 +31,7 @@ pub(super) async fn list(
 ) -> Answer {
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
-    let view = View {
+    let view = WireView {
         world: &cx.world,
         state: &state,
     };
@@ -43,7 +43,7 @@ pub(super) async fn list(
 }
 
 /// Returns true if a pull request matches the parameters `state`, `head` (as `owner:branch`) and `base`.
-fn wanted(pull: &Pull, params: &Params) -> bool {
+fn wanted(pull: &EmulatedPull, params: &Params) -> bool {
     let of_state = match params.get("state").map(String::as_str) {
         Some("all") => true,
         Some("closed") => !pull.is_open(),
@@ -61,14 +61,14 @@ fn wanted(pull: &Pull, params: &Params) -> bool {
 }
 
 /// Sorts pull requests as the query requests, by default the newest first.
-fn sorted<'a>(repo: &'a Repo, params: &Params) -> Vec<&'a Pull> {
-    let mut pulls: Vec<&Pull> = repo.pulls.values().collect();
+fn sorted<'a>(repo: &'a Repo, params: &Params) -> Vec<&'a EmulatedPull> {
+    let mut pulls: Vec<&EmulatedPull> = repo.pulls.values().collect();
     let key = params.get("sort").map_or("created", String::as_str);
     let ascending = match params.get("direction").map(String::as_str) {
         Some(direction) => direction == "asc",
         None => key != "created",
     };
-    let compare = |a: &&Pull, b: &&Pull| -> Ordering {
+    let compare = |a: &&EmulatedPull, b: &&EmulatedPull| -> Ordering {
         let order = match key {
             "updated" => a.updated_at.cmp(&b.updated_at),
             "popularity" => a.comments.len().cmp(&b.comments.len()),
@@ -92,7 +92,7 @@ pub(super) async fn get(
         let state = cx.world.state();
         let repo = caller.repo(&state, &owner, &repo)?;
         let pull = repo.pull(number(&text)?)?;
-        let view = View {
+        let view = WireView {
             world: &cx.world,
             state: &state,
         };
@@ -111,7 +111,7 @@ pub(super) async fn files(
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     let pull = repo.pull(number(&text)?)?;
-    let view = View {
+    let view = WireView {
         world: &cx.world,
         state: &state,
     };
@@ -129,7 +129,7 @@ pub(super) async fn merge(
     body: Bytes,
 ) -> Answer {
     let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
-    let ask: MergeAsk = read_body(&body)?;
+    let ask: MergePayload = read_body(&body)?;
     let (sha, events) = cx
         .world
         .merge_as_asked(&key, number(&text)?, &author.login, &ask)

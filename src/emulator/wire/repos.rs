@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::auth::Caller;
 use super::errors::ApiError;
-use super::paging::Asked;
-use super::views::{View, full_repo};
+use super::paging::RequestedUri;
+use super::views::{WireView, full_repo};
 use super::{Answer, Cx, of_repos};
 
 pub(super) async fn get(
@@ -21,7 +21,7 @@ pub(super) async fn get(
 ) -> Answer {
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
-    let view = View {
+    let view = WireView {
         world: &cx.world,
         state: &state,
     };
@@ -64,7 +64,7 @@ pub(super) async fn by_id(
     ) = (parts.method, parts.headers, uri);
     if let (Some(caller), Some(asked)) = (
         parts.extensions.get::<Caller>(),
-        parts.extensions.get::<Asked>(),
+        parts.extensions.get::<RequestedUri>(),
     ) {
         request.extensions_mut().insert(caller.clone());
         request.extensions_mut().insert(asked.clone());

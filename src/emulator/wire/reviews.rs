@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::auth::Caller;
 use super::paging::Listing;
 use super::pulls::number;
-use super::views::{View, permission, review};
+use super::views::{WireView, permission, review};
 use super::{Answer, Cx};
 
 /// `GET …/pulls/{number}/reviews`, oldest first.
@@ -21,7 +21,7 @@ pub(super) async fn list(
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     let pull = repo.pull(number(&text)?)?;
-    let view = View {
+    let view = WireView {
         world: &cx.world,
         state: &state,
     };

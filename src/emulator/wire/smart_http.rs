@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 
-use crate::emulator::git::{CgiAnswer, CgiRequest, GitError};
+use crate::emulator::git::{CgiAnswer, CgiRequest, EmulatedGitError};
 use crate::emulator::world::RepoHandle;
 
 use super::Cx;
@@ -155,7 +155,7 @@ fn unauthorized(text: &'static str) -> Response {
         .into_response()
 }
 
-fn answer(served: Result<CgiAnswer, GitError>) -> Response {
+fn answer(served: Result<CgiAnswer, EmulatedGitError>) -> Response {
     match served {
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         Ok(cgi) => {

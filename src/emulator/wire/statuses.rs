@@ -14,7 +14,7 @@ use crate::model::{BranchName, CommitSha};
 use super::auth::Caller;
 use super::errors::{ApiError, read_body};
 use super::paging::Listing;
-use super::views::{View, combined_status, status};
+use super::views::{WireView, combined_status, status};
 use super::{Answer, Cx, branches};
 
 pub(super) async fn create(
@@ -28,7 +28,7 @@ pub(super) async fn create(
     let made = cx.world.set_status(&key, &sha, &author, new).await?;
     let state = cx.world.state();
     let json = status(
-        &View {
+        &WireView {
             world: &cx.world,
             state: &state,
         },
@@ -65,7 +65,7 @@ pub(super) async fn of_commit(
     }
     let state = cx.world.state();
     let repo = state.repo(&key)?;
-    let view = View {
+    let view = WireView {
         world: &cx.world,
         state: &state,
     };

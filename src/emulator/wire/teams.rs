@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::auth::Caller;
 use super::errors::ApiError;
 use super::paging::Listing;
-use super::views::{View, membership, team};
+use super::views::{WireView, membership, team};
 use super::{Answer, Cx};
 
 /// `GET /orgs/{org}/teams`
@@ -21,7 +21,7 @@ pub(super) async fn list(
     may_look(&caller)?;
     let state = cx.world.state();
     let org = state.org(&org).ok_or(ApiError::NotFound)?;
-    let view = View {
+    let view = WireView {
         world: &cx.world,
         state: &state,
     };

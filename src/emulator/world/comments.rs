@@ -4,10 +4,10 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use crate::emulator::EmulatorError;
-use crate::emulator::wire::views::{View, comment_event};
+use crate::emulator::wire::views::{WireView, comment_event};
 use crate::model::PullNumber;
 
-use super::{Author, Event, Reaction, World};
+use super::{Author, EmulatedWorld, Reaction, WorldEvent};
 
 /// Maximum length of a comment on GitHub.
 pub const MAX_COMMENT_CHARS: usize = 65_536;
@@ -52,7 +52,7 @@ fn check(body: &str) -> Result<(), CommentError> {
     Ok(())
 }
 
-impl World {
+impl EmulatedWorld {
     /// Posts a comment on a pull request.
     pub(in crate::emulator) fn comment(
         &self,
@@ -60,7 +60,7 @@ impl World {
         number: PullNumber,
         by: &Author,
         body: &str,
-    ) -> Result<(Comment, Event), CommentError> {
+    ) -> Result<(Comment, WorldEvent), CommentError> {
         let now = self.now();
         self.state().repo(repo)?.pull(number)?;
         check(body)?;
@@ -76,7 +76,7 @@ impl World {
             let pull = state.repo_mut(repo)?.pull_mut(number)?;
             pull.comments.push(comment.clone());
             pull.updated_at = now;
-            let view = View { world: self, state };
+            let view = WireView { world: self, state };
             let event = comment_event(
                 &view,
                 state.repo(repo)?,
@@ -96,7 +96,7 @@ impl World {
         id: u64,
         by: &Author,
         body: &str,
-    ) -> Result<(Comment, Event), CommentError> {
+    ) -> Result<(Comment, WorldEvent), CommentError> {
         let (now, number) = (self.now(), self.pull_of_comment(repo, id)?);
         check(body)?;
         self.change(|state| {
@@ -110,7 +110,7 @@ impl World {
             let old = std::mem::replace(&mut comment.body, body.to_owned());
             comment.updated_at = now;
             let comment = comment.clone();
-            let view = View { world: self, state };
+            let view = WireView { world: self, state };
             let extra = json!({ "changes": { "body": { "from": old } } });
             let event = comment_event(
                 &view,
@@ -130,7 +130,7 @@ impl World {
         repo: &str,
         id: u64,
         by: &Author,
-    ) -> Result<Event, EmulatorError> {
+    ) -> Result<WorldEvent, EmulatorError> {
         let number = self.pull_of_comment(repo, id)?;
         self.change(|state| {
             let comments = &mut state.repo_mut(repo)?.pull_mut(number)?.comments;
@@ -140,7 +140,7 @@ impl World {
                 .position(|comment| comment.id == id)
                 .ok_or_else(missing)?;
             let comment = comments.remove(at);
-            let view = View { world: self, state };
+            let view = WireView { world: self, state };
             Ok(comment_event(
                 &view,
                 state.repo(repo)?,

@@ -3,9 +3,9 @@
 use crate::emulator::EmulatorError;
 use crate::model::Sha256Digest;
 
-use super::World;
+use super::EmulatedWorld;
 
-impl World {
+impl EmulatedWorld {
     /// Stores a content for a repository. Returns the pointer that commits contain in its place.
     pub(in crate::emulator) fn keep_lfs(
         &self,

@@ -4,15 +4,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::emulator::EmulatorError;
-use crate::emulator::wire::views::{View, pull_event};
+use crate::emulator::wire::views::{WireView, pull_event};
 use crate::model::{BranchName, CommitSha, MergeMethod, PullNumber, PullState};
 
-use super::pushes::Standing;
-use super::{Event, NewPull, Pull, RepoHandle, World};
+use super::pushes::PullRefs;
+use super::{EmulatedPull, EmulatedWorld, NewPull, RepoHandle, WorldEvent};
 
 /// Request to merge, as in REST.
 #[derive(Deserialize)]
-pub(in crate::emulator) struct MergeAsk {
+pub(in crate::emulator) struct MergePayload {
     /// Head that the pull request must have.
     #[serde(default)]
     sha: Option<CommitSha>,
@@ -41,13 +41,13 @@ impl From<EmulatorError> for MergeError {
     }
 }
 
-impl World {
+impl EmulatedWorld {
     /// Opens a pull request.
     pub(in crate::emulator) async fn open_pull(
         &self,
         name: &str,
         new: &NewPull,
-    ) -> Result<(PullNumber, Vec<Event>), EmulatorError> {
+    ) -> Result<(PullNumber, Vec<WorldEvent>), EmulatorError> {
         let _gate = self.gate.lock().await;
         let repo = self.repo_handle(name)?;
         let from = self.repo_handle(new.head_repo.as_deref().unwrap_or(name))?;
@@ -76,7 +76,8 @@ impl World {
     ) -> Result<PullNumber, EmulatorError> {
         let state = self.state();
         let repo = state.repo(&repo.key)?;
-        let same = |pull: &Pull| pull.comes_from(&from.key, branch) && pull.base_branch == *base;
+        let same =
+            |pull: &EmulatedPull| pull.comes_from(&from.key, branch) && pull.base_branch == *base;
         match repo.open_pulls().find(|pull| same(pull)) {
             Some(pull) => Err(EmulatorError::Refused(format!(
                 "#{} from {branch} into {base} is already open",
@@ -93,12 +94,12 @@ impl World {
         new: &NewPull,
         head_repo: &str,
         (head_branch, base_branch): (BranchName, BranchName),
-        standing: Standing,
-    ) -> Result<Event, EmulatorError> {
+        standing: PullRefs,
+    ) -> Result<WorldEvent, EmulatorError> {
         let now = self.now();
         self.change(|state| {
             let id = state.next_id();
-            let pull = Pull {
+            let pull = EmulatedPull {
                 id,
                 number,
                 title: new.title.clone(),
@@ -123,7 +124,7 @@ impl World {
                 unsettled: 0,
             };
             state.repo_mut(repo)?.pulls.insert(number, pull);
-            let view = View { world: self, state };
+            let view = WireView { world: self, state };
             Ok(pull_event(
                 &view,
                 state.repo(repo)?,
@@ -141,7 +142,7 @@ impl World {
         repo: &str,
         number: PullNumber,
         by: &str,
-    ) -> Result<Vec<Event>, EmulatorError> {
+    ) -> Result<Vec<WorldEvent>, EmulatorError> {
         let _gate = self.gate.lock().await;
         self.must_be(repo, number, PullState::Open)?;
         Ok(vec![self.closed_in_records(repo, number, by)?])
@@ -153,7 +154,7 @@ impl World {
         repo: &str,
         number: PullNumber,
         by: &str,
-    ) -> Result<Vec<Event>, EmulatorError> {
+    ) -> Result<Vec<WorldEvent>, EmulatorError> {
         let _gate = self.gate.lock().await;
         let pull = self.must_be(repo, number, PullState::Closed)?;
         let from = self.repo_handle(&pull.head_repo)?;
@@ -180,7 +181,7 @@ impl World {
         name: &str,
         number: PullNumber,
         by: &str,
-    ) -> Result<(CommitSha, Vec<Event>), EmulatorError> {
+    ) -> Result<(CommitSha, Vec<WorldEvent>), EmulatorError> {
         let _gate = self.gate.lock().await;
         let pull = self.must_be(name, number, PullState::Open)?;
         if pull.draft {
@@ -196,8 +197,8 @@ impl World {
         name: &str,
         number: PullNumber,
         by: &str,
-        ask: &MergeAsk,
-    ) -> Result<(CommitSha, Vec<Event>), MergeError> {
+        ask: &MergePayload,
+    ) -> Result<(CommitSha, Vec<WorldEvent>), MergeError> {
         let _gate = self.gate.lock().await;
         let (pull, refusal) = {
             let state = self.state();
@@ -223,10 +224,10 @@ impl World {
     async fn join(
         &self,
         name: &str,
-        pull: &Pull,
+        pull: &EmulatedPull,
         by: &str,
         method: MergeMethod,
-    ) -> Result<(CommitSha, Vec<Event>), EmulatorError> {
+    ) -> Result<(CommitSha, Vec<WorldEvent>), EmulatorError> {
         let number = pull.number;
         let repo = self.repo_handle(name)?;
         let before = repo.git.branches().await?;
@@ -264,7 +265,7 @@ impl World {
         number: PullNumber,
         by: &str,
         commit: &CommitSha,
-    ) -> Result<Event, EmulatorError> {
+    ) -> Result<WorldEvent, EmulatorError> {
         let now = self.now();
         self.changed(repo, number, by, ("closed", json!({})), |pull| {
             (pull.state, pull.closed_at) = (PullState::Merged, Some(now));
@@ -280,7 +281,7 @@ impl World {
         number: PullNumber,
         by: &str,
         draft: bool,
-    ) -> Result<Vec<Event>, EmulatorError> {
+    ) -> Result<Vec<WorldEvent>, EmulatorError> {
         if self.must_be(repo, number, PullState::Open)?.draft == draft {
             let word = if draft { "a draft" } else { "ready for review" };
             return Err(EmulatorError::Refused(format!(
@@ -308,7 +309,7 @@ impl World {
         number: PullNumber,
         by: &str,
         base: &str,
-    ) -> Result<Vec<Event>, EmulatorError> {
+    ) -> Result<Vec<WorldEvent>, EmulatorError> {
         let _gate = self.gate.lock().await;
         let pull = self.must_be(repo, number, PullState::Open)?;
         let base = BranchName::new(base)?;
@@ -332,7 +333,7 @@ impl World {
         repo: &str,
         number: PullNumber,
         state: PullState,
-    ) -> Result<Pull, EmulatorError> {
+    ) -> Result<EmulatedPull, EmulatorError> {
         let pull = self.state().repo(repo)?.pull(number)?.clone();
         if pull.state == state {
             return Ok(pull);
@@ -349,14 +350,14 @@ impl World {
         number: PullNumber,
         by: &str,
         (action, extra): (&str, Value),
-        change: impl FnOnce(&mut Pull),
-    ) -> Result<Event, EmulatorError> {
+        change: impl FnOnce(&mut EmulatedPull),
+    ) -> Result<WorldEvent, EmulatorError> {
         let now = self.now();
         self.change(|state| {
             let pull = state.repo_mut(repo)?.pull_mut(number)?;
             change(pull);
             pull.updated_at = now;
-            let view = View { world: self, state };
+            let view = WireView { world: self, state };
             Ok(pull_event(
                 &view,
                 state.repo(repo)?,
@@ -369,7 +370,7 @@ impl World {
     }
 }
 
-fn merge_message(pull: &Pull) -> String {
+fn merge_message(pull: &EmulatedPull) -> String {
     let owner = pull.head_repo.split('/').next().unwrap_or_default();
     format!(
         "Merge pull request #{} from {owner}/{}\n\n{}",

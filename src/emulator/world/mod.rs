@@ -31,29 +31,29 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 
-use super::git::Signature;
+use super::git::CommitSignature;
 use super::options::{AppOptions, Options};
 
 pub use comments::{Comment, MAX_COMMENT_CHARS};
 pub use protection::Protection;
-pub use pulls::{NewPull, Pull};
+pub use pulls::{EmulatedPull, NewPull};
 pub use reviews::{Review, ReviewState};
 pub use roles::Role;
-pub use statuses::{NewStatus, Status, StatusState, Statuses};
+pub use statuses::{NewStatus, ShaStatus, StatusState, Statuses};
 pub use teams::NewTeam;
 
 pub(super) use comments::CommentError;
-pub(super) use lifecycle::{MergeAsk, MergeError};
+pub(super) use lifecycle::{MergeError, MergePayload};
 pub(super) use names::FullName;
 pub(super) use repos::{Push, RepoHandle};
-pub(super) use state::{InstallationToken, Reaction, Repo, State};
+pub(super) use state::{InstallationToken, Reaction, Repo, WorldState};
 pub(super) use statuses::StatusError;
 pub(super) use teams::{MembershipState, Team};
 pub(super) use users::{User, UserKind};
 
 /// A change of the world that webhooks report.
 #[derive(Clone, Debug)]
-pub(super) struct Event {
+pub(super) struct WorldEvent {
     pub(super) name: &'static str,
     /// Id of the repository, for the header with the owner of the hook.
     pub(super) repo: u64,
@@ -77,18 +77,18 @@ impl Author {
 }
 
 /// Repositories, pull requests, comments and statuses of the emulated GitHub.
-pub(super) struct World {
+pub(super) struct EmulatedWorld {
     directory: PathBuf,
     clock: Arc<dyn Clock>,
     pub(super) base_url: String,
     pub(super) app: Option<AppOptions>,
     pub(super) developer: String,
-    state: Mutex<State>,
+    state: Mutex<WorldState>,
     gate: tokio::sync::Mutex<()>,
     version: watch::Sender<u64>,
 }
 
-impl World {
+impl EmulatedWorld {
     pub(super) fn new(options: &Options, base_url: String) -> Self {
         Self {
             directory: options.directory.join("git"),
@@ -108,7 +108,7 @@ impl World {
     }
 
     /// Locks the records for reading.
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, WorldState> {
         self.state
             .lock()
             .expect("no code panics while it holds the records")
@@ -120,14 +120,14 @@ impl World {
     }
 
     /// Changes the records and notifies all subscribers.
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut WorldState) -> T) -> T {
         let result = change(&mut self.state());
         self.version.send_modify(|version| *version += 1);
         result
     }
 
-    fn signature(&self, login: &str) -> Signature {
-        Signature {
+    fn signature(&self, login: &str) -> CommitSignature {
+        CommitSignature {
             login: login.to_owned(),
             email: User::new(login).email(),
             at: self.now(),

@@ -3,7 +3,7 @@
 use crate::emulator::EmulatorError;
 use crate::model::{BranchName, MergeMethod, PullNumber};
 
-use super::{Pull, Repo, ReviewState, Status, StatusState, World};
+use super::{EmulatedPull, EmulatedWorld, Repo, ReviewState, ShaStatus, StatusState};
 
 /// Rules of a branch for pull requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Protection {
     }
 }
 
-impl World {
+impl EmulatedWorld {
     /// Protects a branch, or changes its protection.
     pub(in crate::emulator) fn protect(
         &self,
@@ -125,7 +125,11 @@ impl World {
 
 impl Repo {
     /// Returns the reason that a pull request cannot be merged by a method, in GitHub's words.
-    pub(super) fn refusal_to_merge(&self, pull: &Pull, method: MergeMethod) -> Option<String> {
+    pub(super) fn refusal_to_merge(
+        &self,
+        pull: &EmulatedPull,
+        method: MergeMethod,
+    ) -> Option<String> {
         if pull.is_open() && pull.draft {
             return Some("Pull Request is still a draft".to_owned());
         }
@@ -170,8 +174,8 @@ impl Repo {
         })
     }
 
-    fn passed(&self, pull: &Pull, context: &str) -> bool {
-        let is_it = |status: &&Status| status.context.eq_ignore_ascii_case(context);
+    fn passed(&self, pull: &EmulatedPull, context: &str) -> bool {
+        let is_it = |status: &&ShaStatus| status.context.eq_ignore_ascii_case(context);
         self.statuses_of(&pull.head)
             .latest
             .iter()
@@ -180,7 +184,7 @@ impl Repo {
     }
 
     /// Returns true if the rules of the base branch prevent a merge.
-    pub(in crate::emulator) fn blocks(&self, pull: &Pull) -> bool {
+    pub(in crate::emulator) fn blocks(&self, pull: &EmulatedPull) -> bool {
         let Some(rules) = self.protections.get(&pull.base_branch) else {
             return false;
         };
@@ -191,7 +195,7 @@ impl Repo {
                 .is_some_and(|wanted| self.lacks_approvals(pull, wanted))
     }
 
-    fn lacks_approvals(&self, pull: &Pull, wanted: u32) -> bool {
+    fn lacks_approvals(&self, pull: &EmulatedPull, wanted: u32) -> bool {
         let newest = |login: &str| {
             let own = pull
                 .reviews

@@ -9,7 +9,7 @@ use super::{Comment, Repo, Review, StatusState};
 
 /// A pull request of the emulated GitHub.
 #[derive(Clone, Debug)]
-pub struct Pull {
+pub struct EmulatedPull {
     /// Number within the repository.
     pub number: PullNumber,
     pub title: String,
@@ -54,7 +54,7 @@ pub struct Pull {
     pub(in crate::emulator) id: u64,
 }
 
-impl Pull {
+impl EmulatedPull {
     /// Returns true if the pull request is neither closed nor merged.
     pub fn is_open(&self) -> bool {
         self.state == PullState::Open

@@ -4,36 +4,36 @@
 use std::collections::BTreeMap;
 
 use crate::emulator::EmulatorError;
-use crate::emulator::git::{Comparison, Git};
-use crate::emulator::wire::views::{PushFacts, View, pull_event, push_event};
+use crate::emulator::git::{Comparison, EmulatedGit};
+use crate::emulator::wire::views::{PushFacts, WireView, pull_event, push_event};
 use crate::model::{BranchName, CommitSha, PullNumber, PullState};
 
 use super::state::DEFAULT_BRANCH;
-use super::{Event, RepoHandle, World};
+use super::{EmulatedWorld, RepoHandle, WorldEvent};
 
 /// A branch that moved.
-pub(super) struct Moved {
+pub(super) struct MovedBranch {
     pub(super) branch: BranchName,
     pub(super) before: Option<CommitSha>,
     pub(super) after: Option<CommitSha>,
 }
 
 /// Head, base, trial merge and diff of a pull request after a ref moved.
-pub(super) struct Standing {
+pub(super) struct PullRefs {
     pub(super) head: CommitSha,
     pub(super) base: CommitSha,
     pub(super) merge: Option<CommitSha>,
     pub(super) diff: Comparison,
 }
 
-impl World {
+impl EmulatedWorld {
     /// Compares the branches with their former tips and updates the records. The gate must be held.
     pub(super) async fn after_push(
         &self,
         repo: &RepoHandle,
         before: &BTreeMap<BranchName, CommitSha>,
         pusher: &str,
-    ) -> Result<Vec<Event>, EmulatorError> {
+    ) -> Result<Vec<WorldEvent>, EmulatorError> {
         let after = repo.git.branches().await?;
         let mut events = Vec::new();
         for moved in moved(before, &after) {
@@ -54,8 +54,8 @@ impl World {
         &self,
         repo: &RepoHandle,
         pusher: &str,
-        receive: impl AsyncFnOnce(&Git) -> T,
-    ) -> Result<(T, Vec<Event>), EmulatorError> {
+        receive: impl AsyncFnOnce(&EmulatedGit) -> T,
+    ) -> Result<(T, Vec<WorldEvent>), EmulatorError> {
         let _gate = self.gate.lock().await;
         let before = repo.git.branches().await?;
         let answer = receive(&repo.git).await;
@@ -68,10 +68,10 @@ impl World {
         &self,
         repo: &str,
         branch: &str,
-    ) -> Result<Vec<Event>, EmulatorError> {
+    ) -> Result<Vec<WorldEvent>, EmulatorError> {
         let (repo, name) = (self.repo_handle(repo)?, format!("refs/heads/{branch}"));
         let (deleted, events) = self
-            .receive(&repo, &self.developer, async |git: &Git| {
+            .receive(&repo, &self.developer, async |git: &EmulatedGit| {
                 git.delete_ref(&name).await
             })
             .await?;
@@ -82,9 +82,9 @@ impl World {
     async fn push_happened(
         &self,
         repo: &RepoHandle,
-        moved: &Moved,
+        moved: &MovedBranch,
         pusher: &str,
-    ) -> Result<Event, EmulatorError> {
+    ) -> Result<WorldEvent, EmulatorError> {
         let (mut commits, mut head, mut forced) = (Vec::new(), None, false);
         if let Some(after) = &moved.after {
             // A new branch adds the commits that the default branch lacks. The default branch itself adds all of its
@@ -108,7 +108,7 @@ impl World {
         let now = self.now();
         self.change(|state| {
             state.repo_mut(&repo.key)?.pushed_at = now;
-            let view = View { world: self, state };
+            let view = WireView { world: self, state };
             let (before, after) = (moved.before.as_ref(), moved.after.as_ref());
             let facts = PushFacts {
                 branch: &moved.branch,
@@ -138,9 +138,9 @@ impl World {
         &self,
         from: &RepoHandle,
         (base, number): (&str, PullNumber),
-        moved: &Moved,
+        moved: &MovedBranch,
         by: &str,
-    ) -> Result<Event, EmulatorError> {
+    ) -> Result<WorldEvent, EmulatorError> {
         let (Some(before), Some(after)) = (&moved.before, &moved.after) else {
             return self.closed_in_records(base, number, by);
         };
@@ -152,7 +152,7 @@ impl World {
             let pull = state.repo_mut(base)?.pull_mut(number)?;
             standing.record(pull);
             pull.updated_at = now;
-            let view = View { world: self, state };
+            let view = WireView { world: self, state };
             let extra = serde_json::json!({ "before": before, "after": after });
             Ok(pull_event(
                 &view,
@@ -223,7 +223,7 @@ impl World {
         number: PullNumber,
         base_branch: &BranchName,
         head: &CommitSha,
-    ) -> Result<Standing, EmulatorError> {
+    ) -> Result<PullRefs, EmulatorError> {
         let git = self.repo_handle(repo)?.git;
         let base = git.resolve(&format!("refs/heads/{base_branch}")).await?;
         let base =
@@ -238,7 +238,7 @@ impl World {
             None => git.delete_ref(&trial).await?,
         }
         let diff = git.compare(&base, head).await?;
-        Ok(Standing {
+        Ok(PullRefs {
             head: head.clone(),
             base,
             merge,
@@ -252,12 +252,12 @@ impl World {
         repo: &str,
         number: PullNumber,
         by: &str,
-    ) -> Result<Event, EmulatorError> {
+    ) -> Result<WorldEvent, EmulatorError> {
         let now = self.now();
         self.change(|state| {
             let pull = state.repo_mut(repo)?.pull_mut(number)?;
             (pull.state, pull.closed_at, pull.updated_at) = (PullState::Closed, Some(now), now);
-            let view = View { world: self, state };
+            let view = WireView { world: self, state };
             Ok(pull_event(
                 &view,
                 state.repo(repo)?,
@@ -270,8 +270,8 @@ impl World {
     }
 }
 
-impl Standing {
-    pub(super) fn record(&self, pull: &mut super::Pull) {
+impl PullRefs {
+    pub(super) fn record(&self, pull: &mut super::EmulatedPull) {
         pull.head = self.head.clone();
         pull.base = self.base.clone();
         pull.merge_commit.clone_from(&self.merge);
@@ -282,14 +282,14 @@ impl Standing {
 fn moved(
     before: &BTreeMap<BranchName, CommitSha>,
     after: &BTreeMap<BranchName, CommitSha>,
-) -> Vec<Moved> {
+) -> Vec<MovedBranch> {
     let mut names: Vec<&BranchName> = before.keys().chain(after.keys()).collect();
     names.sort();
     names.dedup();
     let changed = names
         .into_iter()
         .filter(|name| before.get(*name) != after.get(*name));
-    let moved = |name: &BranchName| Moved {
+    let moved = |name: &BranchName| MovedBranch {
         branch: name.clone(),
         before: before.get(name).cloned(),
         after: after.get(name).cloned(),

@@ -3,18 +3,18 @@
 use serde_json::{Value, json};
 
 use crate::emulator::EmulatorError;
-use crate::emulator::wire::views::{View, repository_event};
+use crate::emulator::wire::views::{WireView, repository_event};
 
-use super::{Event, FullName, User, UserKind, World};
+use super::{EmulatedWorld, FullName, User, UserKind, WorldEvent};
 
-impl World {
+impl EmulatedWorld {
     /// Gives a repository another name, or another owner, or both. Requests with the old name are redirected.
     pub(in crate::emulator) async fn rename_repo(
         &self,
         old: &str,
         new: &str,
         by: &str,
-    ) -> Result<Vec<Event>, EmulatorError> {
+    ) -> Result<Vec<WorldEvent>, EmulatorError> {
         let new = FullName::parse(new)?;
         let _gate = self.gate.lock().await;
         let handle = self.repo_handle(old)?;
@@ -53,7 +53,7 @@ impl World {
                 }
             }
             let (action, changes) = changes(&before, &old_owner, &new);
-            let view = View { world: self, state };
+            let view = WireView { world: self, state };
             Ok(vec![repository_event(
                 &view,
                 state.repo(&new.key())?,
@@ -69,12 +69,12 @@ impl World {
         &self,
         name: &str,
         by: &str,
-    ) -> Result<Vec<Event>, EmulatorError> {
+    ) -> Result<Vec<WorldEvent>, EmulatorError> {
         let _gate = self.gate.lock().await;
         let handle = self.repo_handle(name)?;
         std::fs::remove_dir_all(handle.git.directory()).map_err(EmulatorError::Start)?;
         self.change(|state| {
-            let view = View { world: self, state };
+            let view = WireView { world: self, state };
             let event = repository_event(&view, state.repo(&handle.key)?, "deleted", by, json!({}));
             let gone = state.repos.remove(&handle.key);
             state
@@ -89,10 +89,10 @@ impl World {
         &self,
         name: &str,
         by: &str,
-    ) -> Result<Vec<Event>, EmulatorError> {
+    ) -> Result<Vec<WorldEvent>, EmulatorError> {
         self.change(|state| {
             state.repo_mut(name)?.archived = true;
-            let view = View { world: self, state };
+            let view = WireView { world: self, state };
             Ok(vec![repository_event(
                 &view,
                 state.repo(name)?,

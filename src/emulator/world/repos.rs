@@ -1,17 +1,17 @@
 //! Creates repositories and pushes to them.
 
 use crate::emulator::EmulatorError;
-use crate::emulator::git::{Change, Git, Import};
+use crate::emulator::git::{Change, EmulatedGit, Import};
 use crate::model::{BranchName, CommitSha};
 
 use super::state::DEFAULT_BRANCH;
-use super::{Event, FullName, World};
+use super::{EmulatedWorld, FullName, WorldEvent};
 
 /// Key of a repository, and its git directory.
 #[derive(Clone)]
 pub(in crate::emulator) struct RepoHandle {
     pub(in crate::emulator) key: String,
-    pub(in crate::emulator) git: Git,
+    pub(in crate::emulator) git: EmulatedGit,
 }
 
 /// Commit to push, with its branch.
@@ -22,7 +22,7 @@ pub(in crate::emulator) struct Push<'a> {
     pub(in crate::emulator) force: bool,
 }
 
-impl World {
+impl EmulatedWorld {
     /// Creates a repository with one commit on `main`, owned by an organisation.
     pub(in crate::emulator) async fn create_repo(
         &self,
@@ -69,7 +69,7 @@ impl World {
         Ok(fork.to_string())
     }
 
-    async fn init(&self, name: &FullName) -> Result<Git, EmulatorError> {
+    async fn init(&self, name: &FullName) -> Result<EmulatedGit, EmulatorError> {
         if self.state().repo(&name.key()).is_ok() {
             return Err(EmulatorError::RepoExists(name.to_string()));
         }
@@ -77,13 +77,13 @@ impl World {
         if directory.exists() {
             return Err(EmulatorError::DirectoryInUse(directory));
         }
-        Ok(Git::init(directory).await?)
+        Ok(EmulatedGit::init(directory).await?)
     }
 
     /// Returns the key and the git directory of a repository.
     pub(in crate::emulator) fn repo_handle(&self, name: &str) -> Result<RepoHandle, EmulatorError> {
         let key = self.state().repo(name)?.name.key();
-        let git = Git::at(self.directory.join(format!("{key}.git")));
+        let git = EmulatedGit::at(self.directory.join(format!("{key}.git")));
         Ok(RepoHandle { key, git })
     }
 
@@ -92,7 +92,7 @@ impl World {
         &self,
         name: &str,
         push: &Push<'_>,
-    ) -> Result<(CommitSha, Vec<Event>), EmulatorError> {
+    ) -> Result<(CommitSha, Vec<WorldEvent>), EmulatorError> {
         let _gate = self.gate.lock().await;
         let repo = self.repo_handle(name)?;
         let branch = BranchName::new(push.branch)?;

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use crate::emulator::EmulatorError;
 use crate::model::{CommitSha, PullNumber};
 
-use super::World;
+use super::EmulatedWorld;
 
 /// Verdict of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct Review {
     pub at: DateTime<Utc>,
 }
 
-impl World {
+impl EmulatedWorld {
     /// Submits a review. An author may not approve their own pull request or request changes on it.
     pub(in crate::emulator) fn review(
         &self,

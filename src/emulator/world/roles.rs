@@ -2,7 +2,7 @@
 
 use crate::emulator::EmulatorError;
 
-use super::{Repo, World};
+use super::{EmulatedWorld, Repo};
 
 /// Accounts that may write to every new repository. Others have no role until a test gives them one.
 pub(super) const USUAL_PEOPLE: [&str; 6] = ["alice", "bob", "carol", "dave", "emil", "olga"];
@@ -52,7 +52,7 @@ impl Role {
     }
 }
 
-impl World {
+impl EmulatedWorld {
     /// Gives an account a role in a repository, in place of its former role.
     pub(in crate::emulator) fn set_role(
         &self,

@@ -8,11 +8,11 @@ use crate::emulator::EmulatorError;
 use crate::model::{BranchName, MergeMethod, PullNumber};
 
 use super::roles::USUAL_PEOPLE;
-use super::{Comment, FullName, Protection, Pull, Role, Status, Team, User, UserKind};
+use super::{Comment, EmulatedPull, FullName, Protection, Role, ShaStatus, Team, User, UserKind};
 
 /// All data of the emulated GitHub except git.
 #[derive(Default)]
-pub(in crate::emulator) struct State {
+pub(in crate::emulator) struct WorldState {
     /// Repositories, by key ([`FullName::key`]).
     pub(in crate::emulator) repos: BTreeMap<String, Repo>,
     /// Tokens of installations, by their text.
@@ -41,9 +41,9 @@ pub(in crate::emulator) struct Repo {
     pub(in crate::emulator) parent: Option<String>,
     pub(in crate::emulator) created_at: DateTime<Utc>,
     pub(in crate::emulator) pushed_at: DateTime<Utc>,
-    pub(in crate::emulator) pulls: BTreeMap<PullNumber, Pull>,
+    pub(in crate::emulator) pulls: BTreeMap<PullNumber, EmulatedPull>,
     /// Statuses of commits, the oldest first.
-    pub(in crate::emulator) statuses: Vec<Status>,
+    pub(in crate::emulator) statuses: Vec<ShaStatus>,
     pub(in crate::emulator) reactions: Vec<Reaction>,
     pub(in crate::emulator) protections: BTreeMap<BranchName, Protection>,
     /// Roles of accounts, by login in lower case. Other accounts have no role.
@@ -73,7 +73,7 @@ pub(in crate::emulator) struct Reaction {
 /// Branch that every repository starts with.
 pub(in crate::emulator) const DEFAULT_BRANCH: &str = "main";
 
-impl State {
+impl WorldState {
     /// Returns a new id. All kinds of records share one sequence.
     pub(super) fn next_id(&mut self) -> u64 {
         self.last_id += 1;
@@ -134,13 +134,19 @@ impl State {
 }
 
 impl Repo {
-    pub(in crate::emulator) fn pull(&self, number: PullNumber) -> Result<&Pull, EmulatorError> {
+    pub(in crate::emulator) fn pull(
+        &self,
+        number: PullNumber,
+    ) -> Result<&EmulatedPull, EmulatorError> {
         self.pulls
             .get(&number)
             .ok_or_else(|| EmulatorError::NoPull(self.name.to_string(), number))
     }
 
-    pub(super) fn pull_mut(&mut self, number: PullNumber) -> Result<&mut Pull, EmulatorError> {
+    pub(super) fn pull_mut(
+        &mut self,
+        number: PullNumber,
+    ) -> Result<&mut EmulatedPull, EmulatorError> {
         let missing = EmulatorError::NoPull(self.name.to_string(), number);
         self.pulls.get_mut(&number).ok_or(missing)
     }
@@ -154,13 +160,13 @@ impl Repo {
     }
 
     /// Returns a comment with its pull request.
-    pub(in crate::emulator) fn comment(&self, id: u64) -> Option<(&Pull, &Comment)> {
+    pub(in crate::emulator) fn comment(&self, id: u64) -> Option<(&EmulatedPull, &Comment)> {
         self.pulls
             .values()
             .find_map(|pull| Some((pull, pull.comments.iter().find(|comment| comment.id == id)?)))
     }
 
-    pub(in crate::emulator) fn open_pulls(&self) -> impl Iterator<Item = &Pull> {
+    pub(in crate::emulator) fn open_pulls(&self) -> impl Iterator<Item = &EmulatedPull> {
         self.pulls.values().filter(|pull| pull.is_open())
     }
 }

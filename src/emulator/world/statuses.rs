@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use crate::emulator::EmulatorError;
 use crate::model::CommitSha;
 
-use super::{Author, Repo, World};
+use super::{Author, EmulatedWorld, Repo};
 
 /// State of a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -41,7 +41,7 @@ impl StatusState {
 
 /// Status of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct ShaStatus {
     /// Id of the status on GitHub.
     pub id: u64,
     /// Commit that the status belongs to.
@@ -63,14 +63,14 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statuses {
     /// Newest status of each context, in the order in which the contexts first appeared.
-    pub latest: Vec<Status>,
+    pub latest: Vec<ShaStatus>,
     /// All statuses that were ever set, the oldest first.
-    pub history: Vec<Status>,
+    pub history: Vec<ShaStatus>,
 }
 
 impl Statuses {
     /// Returns the newest status of a context.
-    pub fn of(&self, context: &str) -> Option<&Status> {
+    pub fn of(&self, context: &str) -> Option<&ShaStatus> {
         self.latest.iter().find(|status| status.context == context)
     }
 }
@@ -148,7 +148,7 @@ impl NewStatus {
     }
 }
 
-impl World {
+impl EmulatedWorld {
     /// Sets a status on a commit.
     pub(in crate::emulator) async fn set_status(
         &self,
@@ -156,7 +156,7 @@ impl World {
         sha: &str,
         by: &Author,
         new: NewStatus,
-    ) -> Result<Status, StatusError> {
+    ) -> Result<ShaStatus, StatusError> {
         let git = self.repo_handle(repo)?.git;
         let unknown = || StatusError::NoCommit(sha.to_owned());
         let commit = CommitSha::new(sha).map_err(|_| unknown())?;
@@ -173,7 +173,7 @@ impl World {
             let context = new.context.unwrap_or_else(|| "default".to_owned());
             let id = world.next_id();
             let repo = world.repo_mut(repo)?;
-            let same = |status: &&Status| {
+            let same = |status: &&ShaStatus| {
                 status.sha == commit && status.context.eq_ignore_ascii_case(&context)
             };
             if repo.statuses.iter().filter(same).count() >= MAX_PER_CONTEXT {
@@ -181,7 +181,7 @@ impl World {
             }
             let (description, target_url) = (new.description, new.target_url);
             let creator = by.login.clone();
-            let status = Status {
+            let status = ShaStatus {
                 id,
                 sha: commit,
                 context,
@@ -205,13 +205,13 @@ impl Repo {
 
     /// Returns the statuses of a commit.
     pub(in crate::emulator) fn statuses_of(&self, sha: &CommitSha) -> Statuses {
-        let history: Vec<Status> = self
+        let history: Vec<ShaStatus> = self
             .statuses
             .iter()
             .filter(|status| status.sha == *sha)
             .cloned()
             .collect();
-        let mut latest: Vec<Status> = Vec::new();
+        let mut latest: Vec<ShaStatus> = Vec::new();
         for status in &history {
             match latest
                 .iter_mut()

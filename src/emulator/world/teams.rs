@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::emulator::EmulatorError;
 
-use super::{State, UserKind, World};
+use super::{EmulatedWorld, UserKind, WorldState};
 
 /// Data of a team to create.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ pub(in crate::emulator) struct Team {
     members: BTreeMap<String, MembershipState>,
 }
 
-impl State {
+impl WorldState {
     /// Returns the organisation with this login. Owners of repositories are organisations, except owners of forks.
     pub(in crate::emulator) fn org(&self, login: &str) -> Option<&str> {
         let is_org = |owner: &&super::User| {
@@ -152,7 +152,7 @@ impl State {
     }
 }
 
-impl World {
+impl EmulatedWorld {
     /// Creates a team, or replaces the team of this name.
     pub(in crate::emulator) fn set_team(
         &self,

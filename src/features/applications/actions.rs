@@ -5,11 +5,11 @@ use serde::Deserialize;
 use tracing::{info, warn};
 
 use crate::claims::{self, ApplicationSaved, application_add, application_change};
-use crate::config::access::{Action, Asker};
+use crate::config::access::{Action, NetworkRequester};
 use crate::handlers::applications::{self, Deed, apply_running, busy, over, queued_or_why};
-use crate::handlers::authz::{Reserved, ReservedDeed, Resource};
-use crate::kit::web::reach::Sight;
-use crate::kit::web::{Cancelling, Failure, Web};
+use crate::handlers::authz::{Reserved, ReservedAction, Resource};
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::{Cancelling, WebError, WebState};
 use crate::model::{
     ApplicationChange, ApplicationId, ApplicationSpec, Cause, CommandId, Lock, OwnerName, RepoUrl,
     Rights,
@@ -20,33 +20,36 @@ use crate::store::{Application, ApplicationRuns, CommandRow, DiscardedPlan};
 const SHOWN: i64 = 20;
 
 /// Reads the identifier in the path.
-pub(super) fn app_id(asked: &str) -> Result<ApplicationId, Failure> {
-    asked.parse().map_err(|_| Failure::no_such_app())
+pub(super) fn app_id(asked: &str) -> Result<ApplicationId, WebError> {
+    asked.parse().map_err(|_| WebError::no_such_app())
 }
 
 /// Returns the application of an identifier in the path.
-pub(super) async fn the_app(web: &Web, asked: &str) -> Result<Application, Failure> {
+pub(super) async fn the_app(web: &WebState, asked: &str) -> Result<Application, WebError> {
     web.store
         .application_get(app_id(asked)?)
         .await?
-        .ok_or_else(Failure::no_such_app)
+        .ok_or_else(WebError::no_such_app)
 }
 
 /// Returns the application of an identifier in the path, if the user may see it.
 pub(super) async fn seen_app(
-    web: &Web,
-    sight: &Sight,
+    web: &WebState,
+    sight: &VisibleScope,
     asked: &str,
-) -> Result<Application, Failure> {
+) -> Result<Application, WebError> {
     let app = web.store.application_get(app_id(asked)?).await?;
     sight
         .must_see(&Resource::of_owner(app.as_ref().map(|app| &app.owner)))
         .await?;
-    app.ok_or_else(Failure::no_such_app)
+    app.ok_or_else(WebError::no_such_app)
 }
 
 /// Reads the runs of an application.
-pub(super) async fn runs_of(web: &Web, app: &Application) -> Result<ApplicationRuns, Failure> {
+pub(super) async fn runs_of(
+    web: &WebState,
+    app: &Application,
+) -> Result<ApplicationRuns, WebError> {
     match app.at() {
         Some(at) => Ok(web.store.application_runs(&at, SHOWN).await?),
         None => Ok(ApplicationRuns {
@@ -57,7 +60,12 @@ pub(super) async fn runs_of(web: &Web, app: &Application) -> Result<ApplicationR
     }
 }
 
-async fn permit(web: &Web, app: &Application, who: &Asker, action: Action) -> Result<(), Failure> {
+async fn permit(
+    web: &WebState,
+    app: &Application,
+    who: &NetworkRequester,
+    action: Action,
+) -> Result<(), WebError> {
     match app.at() {
         Some(at) => {
             web.permit(
@@ -77,11 +85,11 @@ async fn permit(web: &Web, app: &Application, who: &Asker, action: Action) -> Re
 
 /// Registers an application if the user may change data of the owner.
 pub(crate) async fn register(
-    web: &Web,
+    web: &WebState,
     owner: &OwnerName,
     spec: &ApplicationSpec,
-    (who, cause): (&Asker, &Cause),
-) -> Result<Application, Failure> {
+    (who, cause): (&NetworkRequester, &Cause),
+) -> Result<Application, WebError> {
     let rights = web.rights(who).await?;
     if rights == Rights::Limited {
         permit_branch(web, who, owner, spec).await?;
@@ -92,11 +100,11 @@ pub(crate) async fn register(
 
 /// Changes an application if the user may change data of its owner.
 pub(super) async fn change(
-    web: &Web,
+    web: &WebState,
     app: &Application,
     change: &ApplicationChange,
-    (who, cause): (&Asker, &Cause),
-) -> Result<Application, Failure> {
+    (who, cause): (&NetworkRequester, &Cause),
+) -> Result<Application, WebError> {
     let (rights, spec) = (web.rights(who).await?, change.of(&app.spec));
     if rights == Rights::Limited && spec != app.spec {
         permit_branch(web, who, &app.owner, &spec).await?;
@@ -108,13 +116,13 @@ pub(super) async fn change(
 /// Checks if a limited account may register this branch. The owner of the repository is checked first, so that nothing
 /// about the repositories of other owners is requested or revealed.
 async fn permit_branch(
-    web: &Web,
-    who: &Asker,
+    web: &WebState,
+    who: &NetworkRequester,
     owner: &OwnerName,
     spec: &ApplicationSpec,
-) -> Result<(), Failure> {
+) -> Result<(), WebError> {
     let reserved = |default| {
-        let what = ReservedDeed::OtherBranch(&spec.branch, default);
+        let what = ReservedAction::OtherBranch(&spec.branch, default);
         Resource::Reserved(Reserved {
             owner,
             url: &spec.url,
@@ -142,26 +150,26 @@ async fn permit_branch(
 
 /// Returns the saved application, or why it was not saved.
 async fn saved_or_why(
-    web: &Web,
-    who: &Asker,
+    web: &WebState,
+    who: &NetworkRequester,
     owner: &OwnerName,
     saved: ApplicationSaved,
-) -> Result<Application, Failure> {
+) -> Result<Application, WebError> {
     match saved {
         ApplicationSaved::Saved(app) => Ok(app),
-        ApplicationSaved::OwnedBy(url, owner) => Err(Failure::owned_by(&url, &owner)),
+        ApplicationSaved::OwnedBy(url, owner) => Err(WebError::owned_by(&url, &owner)),
         ApplicationSaved::Unclaimed(url) => Err(unclaimed(web, who, owner, &url).await),
-        ApplicationSaved::NoOwner(name) => Err(Failure::no_such_owner(name.as_str())),
-        ApplicationSaved::NotThere(_) => Err(Failure::no_such_app()),
-        busy @ ApplicationSaved::InUse(..) => Err(Failure::in_the_way(
+        ApplicationSaved::NoOwner(name) => Err(WebError::no_such_owner(name.as_str())),
+        ApplicationSaved::NotThere(_) => Err(WebError::no_such_app()),
+        busy @ ApplicationSaved::InUse(..) => Err(WebError::in_the_way(
             "Application in use",
             &busy.or_why().err().unwrap_or_default(),
         )),
         there @ ApplicationSaved::AlreadyThere(_) => {
             let why = there.or_why().err().unwrap_or_default();
-            Err(Failure::in_the_way("Already registered", &why))
+            Err(WebError::in_the_way("Already registered", &why))
         }
-        many @ ApplicationSaved::TooMany(_) => Err(Failure::in_the_way(
+        many @ ApplicationSaved::TooMany(_) => Err(WebError::in_the_way(
             "Too many applications",
             &many.or_why().err().unwrap_or_default(),
         )),
@@ -170,28 +178,34 @@ async fn saved_or_why(
 
 /// Returns the refusal of a first claim, which is recorded in the audit log. If the account is limited no more by now, the
 /// user only has to try again.
-pub(crate) async fn unclaimed(web: &Web, who: &Asker, owner: &OwnerName, url: &RepoUrl) -> Failure {
+pub(crate) async fn unclaimed(
+    web: &WebState,
+    who: &NetworkRequester,
+    owner: &OwnerName,
+    url: &RepoUrl,
+) -> WebError {
     let claim = Resource::Reserved(Reserved {
         owner,
         url,
-        what: ReservedDeed::FirstClaim,
+        what: ReservedAction::FirstClaim,
     });
     let denied = web.permit(who, Action::Owners, &claim).await;
     denied
         .err()
-        .unwrap_or_else(|| Failure::in_the_way("Repository not claimed", &claims::unclaimed(url)))
+        .unwrap_or_else(|| WebError::in_the_way("Repository not claimed", &claims::unclaimed(url)))
 }
 
 /// Queues a run if the user may request it.
 pub(super) async fn ask(
-    web: &Web,
+    web: &WebState,
     app: &Application,
     deed: Deed,
-    who: &Asker,
-) -> Result<CommandId, Failure> {
+    who: &NetworkRequester,
+) -> Result<CommandId, WebError> {
     permit(web, app, who, deed.action()).await?;
     let asked = applications::ask(&web.store, app.id, deed, &who.actor()).await?;
-    let why = |why: Option<_>| why.map_or_else(Failure::no_such_app, |why| Failure::not_now(&why));
+    let why =
+        |why: Option<_>| why.map_or_else(WebError::no_such_app, |why| WebError::not_now(&why));
     let command = queued_or_why(asked).map_err(why)?;
     info!(who = who.name(), application = %app.id, %command, ?deed, "Somebody requested a run of an application");
     Ok(command)
@@ -200,7 +214,7 @@ pub(super) async fn ask(
 /// Request to cancel a run.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Stopping {
+pub(super) struct CancelRequest {
     /// Run to cancel. `None`: the current run of the application.
     pub run: Option<CommandId>,
     /// True if an apply that is under way is interrupted too.
@@ -209,11 +223,11 @@ pub(super) struct Stopping {
 
 /// Cancels the current run of an application if the user may.
 pub(super) async fn cancel(
-    web: &Web,
+    web: &WebState,
     app: &Application,
-    stopping: &Stopping,
-    who: &Asker,
-) -> Result<(CommandId, Cancelling), Failure> {
+    stopping: &CancelRequest,
+    who: &NetworkRequester,
+) -> Result<(CommandId, Cancelling), WebError> {
     let force = stopping.force;
     permit(
         web,
@@ -229,23 +243,23 @@ pub(super) async fn cancel(
     let found = web.store.application_busy(app).await?;
     let is_meant = |command: &CommandRow| stopping.run.is_none_or(|run| run == command.id);
     let Some(command) = found.filter(is_meant) else {
-        return Err(Failure::not_now(&over(app)));
+        return Err(WebError::not_now(&over(app)));
     };
     let outcome = web.cancel.cancel(command.id, &who.actor(), force).await?;
     warn!(who = who.name(), application = %app.id, command = %command.id, force, ?outcome, "Somebody cancelled a command");
     match outcome {
         Cancelling::Dropped | Cancelling::Interrupted => Ok((command.id, outcome)),
-        Cancelling::ApplyRunning => Err(Failure::not_now(&apply_running(app, &command))),
-        Cancelling::Over => Err(Failure::not_now(&over(app))),
+        Cancelling::ApplyRunning => Err(WebError::not_now(&apply_running(app, &command))),
+        Cancelling::Over => Err(WebError::not_now(&over(app))),
     }
 }
 
 /// Discards the plan if the user may. Returns the released locks.
 pub(super) async fn discard(
-    web: &Web,
+    web: &WebState,
     app: &Application,
-    who: &Asker,
-) -> Result<Vec<Lock>, Failure> {
+    who: &NetworkRequester,
+) -> Result<Vec<Lock>, WebError> {
     permit(web, app, who, Action::Discard).await?;
     let cause = Cause::new(who.actor(), "the plan of the application is discarded")
         .from_address(who.remote.clone());
@@ -254,7 +268,7 @@ pub(super) async fn discard(
             info!(who = who.name(), application = %app.id, locks = locks.len(), "Somebody discarded the plan of an application");
             Ok(locks)
         }
-        DiscardedPlan::NotThere => Err(Failure::no_such_app()),
-        DiscardedPlan::Busy(app, command) => Err(Failure::not_now(&busy(&app, &command))),
+        DiscardedPlan::NotThere => Err(WebError::no_such_app()),
+        DiscardedPlan::Busy(app, command) => Err(WebError::not_now(&busy(&app, &command))),
     }
 }

@@ -9,19 +9,21 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::actions::{self, Stopping, app_id, ask, cancel, discard, runs_of, seen_app, the_app};
+use super::actions::{
+    self, CancelRequest, app_id, ask, cancel, discard, runs_of, seen_app, the_app,
+};
 use crate::claims::{ApplicationRemoved, application_remove};
-use crate::config::access::{Action, Asker};
+use crate::config::access::{Action, NetworkRequester};
 use crate::features::locks::LockJson;
 use crate::features::owners::{cause, owner_name};
 use crate::handlers::applications::Deed;
 use crate::handlers::authz::Resource;
 use crate::kit::web::csrf::Script;
 use crate::kit::web::cursor::{PAGE, next_of};
-use crate::kit::web::extract::{Asked, JsonBody, Segment};
-use crate::kit::web::reach::{Sight, each, first_of};
+use crate::kit::web::extract::{JsonBody, LenientQuery, Segment};
+use crate::kit::web::reach::{VisibleScope, each, first_of};
 use crate::kit::web::text::rfc3339;
-use crate::kit::web::{Cancelling, Failure, Web};
+use crate::kit::web::{Cancelling, WebError, WebState};
 use crate::model::{ApplicationFields, ApplicationId, CommandId, PlanRecord};
 use crate::store::{Application, ApplicationRuns, CommandRow};
 
@@ -71,7 +73,7 @@ impl From<Application> for AppJson {
 /// Query of the list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Which {
+pub(super) struct ApplicationFilter {
     /// Owner of the listed applications.
     owner: Option<String>,
     /// Application after which the page begins.
@@ -80,10 +82,10 @@ pub(super) struct Which {
 
 /// `GET /api/apps?owner=…`, `?after=…`
 pub(super) async fn list(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
-    Asked(which): Asked<Which>,
-) -> Result<Json<Apps>, Failure> {
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    LenientQuery(which): LenientQuery<ApplicationFilter>,
+) -> Result<Json<Apps>, WebError> {
     let mut apps = Vec::new();
     for owner in each(sight.narrowed(which.owner.as_deref()).await?) {
         apps.extend(web.store.application_list(owner, which.after, PAGE).await?);
@@ -98,10 +100,10 @@ pub(super) async fn list(
 
 /// `GET /api/apps/{id}`: with its last plan, its locks and its newest runs.
 pub(super) async fn show(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
     Segment(asked): Segment,
-) -> Result<Json<Value>, Failure> {
+) -> Result<Json<Value>, WebError> {
     let app = seen_app(&web, &sight, &asked).await?;
     let ApplicationRuns {
         commands,
@@ -126,7 +128,7 @@ fn plan_json(plan: &PlanRecord) -> Value {
     })
 }
 
-async fn command_json(web: &Web, command: &CommandRow) -> Result<Value, Failure> {
+async fn command_json(web: &WebState, command: &CommandRow) -> Result<Value, WebError> {
     let jobs = web.store.run_list(command.id).await?;
     let jobs = jobs.iter().map(|run| {
         json!({
@@ -144,10 +146,10 @@ async fn command_json(web: &Web, command: &CommandRow) -> Result<Value, Failure>
 
 /// `POST /api/apps/{id}/plan`, `…/apply`, `…/discard`. The first two answer 202: a server starts the run in a moment.
 pub(super) async fn act(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment((asked, deed)): Segment<(String, String)>,
-) -> Result<(StatusCode, Json<Value>), Failure> {
+) -> Result<(StatusCode, Json<Value>), WebError> {
     let who = who.by_script();
     let deed = match deed.as_str() {
         "plan" => Deed::Plan,
@@ -157,14 +159,14 @@ pub(super) async fn act(
             let locks: Vec<LockJson> = locks.iter().map(LockJson::from).collect();
             return Ok((StatusCode::OK, Json(json!({ "released": locks }))));
         }
-        _ => return Err(Failure::no_such_page()),
+        _ => return Err(WebError::no_such_page()),
     };
     let app = the_app(&web, &asked).await?;
     let command = ask(&web, &app, deed, &who).await?;
     Ok((StatusCode::ACCEPTED, where_to_look(&web, &app, command)))
 }
 
-fn where_to_look(web: &Web, app: &Application, command: CommandId) -> Json<Value> {
+fn where_to_look(web: &WebState, app: &Application, command: CommandId) -> Json<Value> {
     let link = |path: String| format!("{}{path}", web.public_url.as_str().trim_end_matches('/'));
     let (page, look) = (
         link(format!("/apps/{}", app.id)),
@@ -175,11 +177,11 @@ fn where_to_look(web: &Web, app: &Application, command: CommandId) -> Json<Value
 
 /// `POST /api/apps/{id}/cancel`: 200 if the run had not begun, 202 if it was asked to stop.
 pub(super) async fn stop(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(asked): Segment,
-    JsonBody(stopping): JsonBody<Stopping>,
-) -> Result<(StatusCode, Json<Value>), Failure> {
+    JsonBody(stopping): JsonBody<CancelRequest>,
+) -> Result<(StatusCode, Json<Value>), WebError> {
     let app = the_app(&web, &asked).await?;
     let (command, outcome) = cancel(&web, &app, &stopping, &who.by_script()).await?;
     let status = if outcome == Cancelling::Dropped {
@@ -193,7 +195,7 @@ pub(super) async fn stop(
 /// Application to register, or new values of its fields.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Wish {
+pub(super) struct ApplicationBody {
     owner: Option<String>,
     url: Option<String>,
     branch: Option<String>,
@@ -203,7 +205,7 @@ pub(super) struct Wish {
     any_branch: Option<bool>,
 }
 
-impl Wish {
+impl ApplicationBody {
     fn fields(&self) -> ApplicationFields<'_> {
         ApplicationFields {
             url: self.url.as_deref(),
@@ -218,10 +220,10 @@ impl Wish {
 
 /// `POST /api/apps`
 pub(super) async fn add(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
-    JsonBody(wish): JsonBody<Wish>,
-) -> Result<(StatusCode, Json<AppJson>), Failure> {
+    JsonBody(wish): JsonBody<ApplicationBody>,
+) -> Result<(StatusCode, Json<AppJson>), WebError> {
     let who = who.by_script();
     let owner = owner_name("owner", wish.owner.as_deref().unwrap_or_default());
     web.permit(
@@ -234,23 +236,23 @@ pub(super) async fn add(
     let spec = wish
         .fields()
         .spec(&web.forges)
-        .map_err(|problems| Failure::wrong_application(&problems))?;
+        .map_err(|problems| WebError::wrong_application(&problems))?;
     let app = actions::register(&web, &owner, &spec, (&who, &cause(&who))).await?;
     Ok((StatusCode::CREATED, Json(app.into())))
 }
 
 /// `POST /api/apps/{id}`: fields that are not given stay unchanged.
 pub(super) async fn change(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(asked): Segment,
-    JsonBody(wish): JsonBody<Wish>,
-) -> Result<Json<AppJson>, Failure> {
+    JsonBody(wish): JsonBody<ApplicationBody>,
+) -> Result<Json<AppJson>, WebError> {
     let who = who.by_script();
     permit_app(&web, &who, Action::Owners, &asked).await?;
     if wish.owner.is_some() {
         let way_out = "Remove the application, and let the other owner add it.";
-        return Err(Failure::unusable_field(
+        return Err(WebError::unusable_field(
             "owner",
             "the owner of an application cannot be changed",
             way_out,
@@ -260,7 +262,7 @@ pub(super) async fn change(
     let change = wish
         .fields()
         .change(&web.forges)
-        .map_err(|problems| Failure::wrong_application(&problems))?;
+        .map_err(|problems| WebError::wrong_application(&problems))?;
     Ok(Json(
         actions::change(&web, &app, &change, (&who, &cause(&who)))
             .await?
@@ -270,10 +272,10 @@ pub(super) async fn change(
 
 /// `DELETE /api/apps/{id}`; answers with the removed application.
 pub(super) async fn remove(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(asked): Segment,
-) -> Result<Json<AppJson>, Failure> {
+) -> Result<Json<AppJson>, WebError> {
     let who = who.by_script();
     permit_app(&web, &who, Action::Owners, &asked).await?;
     let removed = application_remove(&web.store, app_id(&asked)?, &cause(&who)).await?;
@@ -281,11 +283,11 @@ pub(super) async fn remove(
 }
 
 /// Returns the removed application, or why it was not removed.
-pub(crate) fn removed_or_why(removed: ApplicationRemoved) -> Result<Application, Failure> {
+pub(crate) fn removed_or_why(removed: ApplicationRemoved) -> Result<Application, WebError> {
     match removed {
         ApplicationRemoved::Removed(app) => Ok(*app),
-        ApplicationRemoved::NotThere(_) => Err(Failure::no_such_app()),
-        busy @ ApplicationRemoved::InUse(..) => Err(Failure::in_the_way(
+        ApplicationRemoved::NotThere(_) => Err(WebError::no_such_app()),
+        busy @ ApplicationRemoved::InUse(..) => Err(WebError::in_the_way(
             "Application in use",
             &busy.or_why().err().unwrap_or_default(),
         )),
@@ -294,11 +296,11 @@ pub(crate) fn removed_or_why(removed: ApplicationRemoved) -> Result<Application,
 
 /// Fails if the user may not perform the action on the application.
 pub(super) async fn permit_app(
-    web: &Web,
-    who: &Asker,
+    web: &WebState,
+    who: &NetworkRequester,
     action: Action,
     asked: &str,
-) -> Result<(), Failure> {
+) -> Result<(), WebError> {
     let app = match asked.parse() {
         Ok(id) => web.store.application_get(id).await?,
         Err(_) => None,

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::claims::{application_add, application_change, application_remove};
 use crate::features::owners::cli::{
-    Desk, PART, at_desk, cause, flags, json_arg, may_go_on, owner, owner_arg,
+    AdminSession, PART, at_desk, cause, flags, json_arg, may_go_on, owner, owner_arg,
 };
 use crate::handlers::applications::Deed;
-use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, safe, time};
+use crate::kit::term::{ExitResult, ExitStatus, Subcommand, Terminal, safe, time};
 use crate::model::{ApplicationFields, ApplicationId, ApplicationProblem, OwnerName, Rights};
 use crate::store::Application;
 
@@ -121,7 +121,7 @@ fn id_arg() -> Arg {
         .help("Identifier, as `list` shows it")
 }
 
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let (command, matches) = matches.subcommand().expect("clap demands a subcommand");
     at_desk(matches, terminal, async |desk, terminal| match command {
         "add" => run_add(desk, matches, terminal).await,
@@ -148,7 +148,11 @@ fn fields(matches: &ArgMatches) -> ApplicationFields<'_> {
     }
 }
 
-async fn run_add(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+async fn run_add(
+    desk: &AdminSession,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
     let owner: &OwnerName = matches.get_one("owner").expect("clap demands it");
     let spec = match fields(matches).spec(&desk.forges) {
         Ok(spec) => spec,
@@ -164,7 +168,11 @@ async fn run_add(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>)
     )
 }
 
-async fn run_change(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+async fn run_change(
+    desk: &AdminSession,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
     let change = match fields(matches).change(&desk.forges) {
         Ok(change) => change,
         Err(problems) => return Ok(terminal.usage(&wrong(&problems))),
@@ -180,7 +188,11 @@ async fn run_change(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'
     )
 }
 
-async fn run_list(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+async fn run_list(
+    desk: &AdminSession,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
     let (owner, as_json) = (owner(desk, matches).await?, matches.get_flag("json"));
     let (mut after, mut is_empty) = (None, true);
     loop {
@@ -201,10 +213,14 @@ async fn run_list(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>
     if is_empty && !as_json {
         terminal.line("No projects are registered.")?;
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
-async fn run_remove(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+async fn run_remove(
+    desk: &AdminSession,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
     let id = id(matches);
     let removed = application_remove(&desk.store, id, &cause())
         .await
@@ -220,12 +236,12 @@ pub(super) fn ended(
     saved: Result<Application, String>,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     match saved {
-        Ok(app) => show(&app, matches.get_flag("json"), terminal).map(|()| Exit::Success),
+        Ok(app) => show(&app, matches.get_flag("json"), terminal).map(|()| ExitStatus::Success),
         Err(why) => {
             terminal.note(safe(&format!("error: nothing was changed. {why}")));
-            Ok(Exit::Failure)
+            Ok(ExitStatus::Failure)
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) use actions::{register, unclaimed};
 pub(crate) use api::removed_or_why;
 
 use super::Feature;
-use crate::kit::web::{Access, Routes, Web};
+use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -27,16 +27,16 @@ pub(super) const FEATURE: Feature = Feature {
     reconcilers: &[],
 };
 
-fn routes() -> Routes<Arc<Web>> {
+fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/apps/{id}", Access::Account, page::show)
-        .post("/apps/{id}/cancel", Access::Account, page::stop)
-        .post("/apps/{id}/{deed}", Access::Account, page::act)
-        .get("/api/apps", Access::Account, api::list)
-        .post("/api/apps", Access::Account, api::add)
-        .get("/api/apps/{id}", Access::Account, api::show)
-        .post("/api/apps/{id}", Access::Account, api::change)
-        .delete("/api/apps/{id}", Access::Account, api::remove)
-        .post("/api/apps/{id}/cancel", Access::Account, api::stop)
-        .post("/api/apps/{id}/{deed}", Access::Account, api::act)
+        .get("/apps/{id}", RouteAccess::Account, page::show)
+        .post("/apps/{id}/cancel", RouteAccess::Account, page::stop)
+        .post("/apps/{id}/{deed}", RouteAccess::Account, page::act)
+        .get("/api/apps", RouteAccess::Account, api::list)
+        .post("/api/apps", RouteAccess::Account, api::add)
+        .get("/api/apps/{id}", RouteAccess::Account, api::show)
+        .post("/api/apps/{id}", RouteAccess::Account, api::change)
+        .delete("/api/apps/{id}", RouteAccess::Account, api::remove)
+        .post("/api/apps/{id}/cancel", RouteAccess::Account, api::stop)
+        .post("/api/apps/{id}/{deed}", RouteAccess::Account, api::act)
 }

@@ -8,21 +8,21 @@ use axum::response::{Redirect, Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::actions::{Stopping, ask, cancel, discard, runs_of, seen_app, the_app};
+use super::actions::{CancelRequest, ask, cancel, discard, runs_of, seen_app, the_app};
 use crate::config::access::NOBODY;
 use crate::features::runs::{RunLink, plan_words, run_links};
 use crate::handlers::applications::Deed;
-use crate::kit::web::csrf::{Confirmed, Nothing};
-use crate::kit::web::extract::{Asked, Segment};
-use crate::kit::web::reach::Sight;
-use crate::kit::web::text::{Badge, Stamp, duration, shown};
+use crate::kit::web::csrf::{Confirmed, EmptyForm};
+use crate::kit::web::extract::{LenientQuery, Segment};
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::text::{Badge, PastTime, duration, shown};
 use crate::kit::web::visitor::Visitor;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::{WebError, WebState};
 use crate::model::{CommandId, Lock, PlanRecord, PlanState};
 use crate::store::{Application, ApplicationRuns, CommandRow, CommandState};
 
 #[derive(Serialize)]
-struct View {
+struct ApplicationsPage {
     id: String,
     title: String,
     notice: Option<&'static str>,
@@ -34,7 +34,7 @@ struct View {
     workspace: String,
     name: Option<String>,
     by: String,
-    since: Stamp,
+    since: PastTime,
     plan: Option<PlanView>,
     locks: Vec<LockView>,
     runs: Vec<CommandView>,
@@ -53,7 +53,7 @@ struct PlanView {
     summary: String,
     commit: String,
     tool: String,
-    made: Stamp,
+    made: PastTime,
 }
 
 impl PlanView {
@@ -68,7 +68,7 @@ impl PlanView {
             },
             commit: plan.head.to_string(),
             tool: format!("{} {}", plan.distribution.title(), plan.tool_version),
-            made: Stamp::new(plan.created_at, now),
+            made: PastTime::new(plan.created_at, now),
         }
     }
 }
@@ -79,7 +79,7 @@ struct LockView {
     dir: String,
     holder: String,
     reason: String,
-    since: Stamp,
+    since: PastTime,
 }
 
 impl LockView {
@@ -89,7 +89,7 @@ impl LockView {
             dir: shown(lock.key.dir.as_str()),
             holder: shown(&lock.holder),
             reason: shown(&lock.reason),
-            since: Stamp::new(lock.taken_at, now),
+            since: PastTime::new(lock.taken_at, now),
         }
     }
 }
@@ -125,7 +125,7 @@ struct CommandView {
     kind: &'static str,
     by: String,
     way: &'static str,
-    asked: Stamp,
+    asked: PastTime,
     took: Option<String>,
     commit: Option<String>,
     badge: Badge,
@@ -135,7 +135,11 @@ struct CommandView {
 }
 
 impl CommandView {
-    async fn read(web: &Web, command: &CommandRow, now: DateTime<Utc>) -> Result<Self, Failure> {
+    async fn read(
+        web: &WebState,
+        command: &CommandRow,
+        now: DateTime<Utc>,
+    ) -> Result<Self, WebError> {
         let runs = web.store.run_list(command.id).await?;
         Ok(Self {
             kind: command.kind.as_str(),
@@ -146,7 +150,7 @@ impl CommandView {
             } else {
                 command.actor.origin.way()
             },
-            asked: Stamp::new(command.created_at, now),
+            asked: PastTime::new(command.created_at, now),
             took: command
                 .finished_at
                 .map(|end| duration(end - command.created_at)),
@@ -161,7 +165,7 @@ impl CommandView {
 /// `?notice=…`
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Wish {
+pub(super) struct ApplicationsQuery {
     notice: String,
 }
 
@@ -179,12 +183,12 @@ fn notice(code: &str) -> Option<&'static str> {
 
 /// `GET /apps/{id}`
 pub(super) async fn show(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
+    sight: VisibleScope,
     Segment(asked): Segment,
-    Asked(wish): Asked<Wish>,
-) -> Result<Response, Failure> {
+    LenientQuery(wish): LenientQuery<ApplicationsQuery>,
+) -> Result<Response, WebError> {
     let app = seen_app(&web, &sight, &asked).await?;
     let found = runs_of(&web, &app).await?;
     let mut runs = Vec::new();
@@ -193,14 +197,14 @@ pub(super) async fn show(
     }
     visitor.page(
         "app.html",
-        &View {
+        &ApplicationsPage {
             notice: notice(&wish.notice),
-            ..View::new(&app, &found, runs, web.clock.now())
+            ..ApplicationsPage::new(&app, &found, runs, web.clock.now())
         },
     )
 }
 
-impl View {
+impl ApplicationsPage {
     fn new(
         app: &Application,
         found: &ApplicationRuns,
@@ -222,7 +226,7 @@ impl View {
             workspace: shown(spec.workspace.as_str()),
             name: spec.name.as_ref().map(|name| shown(name.as_str())),
             by: shown(&app.created_by),
-            since: Stamp::new(app.created_at, now),
+            since: PastTime::new(app.created_at, now),
             plan: found.plan.as_ref().map(|plan| PlanView::new(plan, now)),
             locks: found
                 .locks
@@ -243,10 +247,10 @@ impl View {
 
 /// `POST /apps/{id}/{deed}`
 pub(super) async fn act(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Segment((asked, deed)): Segment<(String, String)>,
-    form: Confirmed<Nothing>,
-) -> Result<Redirect, Failure> {
+    form: Confirmed<EmptyForm>,
+) -> Result<Redirect, WebError> {
     let who = form.who.at_page();
     match deed.as_str() {
         "plan" => ask(&web, &the_app(&web, &asked).await?, Deed::Plan, &who)
@@ -258,7 +262,7 @@ pub(super) async fn act(
         "discard" => discard(&web, &the_app(&web, &asked).await?, &who)
             .await
             .map(drop)?,
-        _ => return Err(Failure::no_such_page()),
+        _ => return Err(WebError::no_such_page()),
     }
     Ok(Redirect::to(
         &web.link(&format!("/apps/{asked}?notice={deed}")),
@@ -276,11 +280,11 @@ pub(super) struct StopForm {
 
 /// `POST /apps/{id}/cancel`: cancels the run that the page shows.
 pub(super) async fn stop(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Segment(asked): Segment,
     form: Confirmed<StopForm>,
-) -> Result<Redirect, Failure> {
-    let stopping = Stopping {
+) -> Result<Redirect, WebError> {
+    let stopping = CancelRequest {
         run: form.fields.run,
         force: form.fields.force == "yes",
     };

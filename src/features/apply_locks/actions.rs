@@ -6,19 +6,19 @@ use axum::http::StatusCode;
 use tracing::warn;
 
 use super::store::SetApplyLock;
-use super::wish::{ApplyLockProblem, ApplyLockWish};
-use crate::config::access::{Action, Asker};
-use crate::kit::web::reach::Sight;
-use crate::kit::web::{Failure, Web, shown};
+use super::wish::{ApplyLockProblem, NewApplyLock};
+use crate::config::access::{Action, NetworkRequester};
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::{WebError, WebState, shown};
 use crate::model::{ApplyLock, ApplyLockId, ApplyScope, Cause, Origin, RepoId, minute};
 
 /// Returns the apply locks that the user may see, or those of the repositories of one owner. Locks of the whole server are
 /// always included.
 pub(crate) async fn seen(
-    web: &Web,
-    sight: &Sight,
+    web: &WebState,
+    sight: &VisibleScope,
     owner: Option<&str>,
-) -> Result<Vec<ApplyLock>, Failure> {
+) -> Result<Vec<ApplyLock>, WebError> {
     let locks = web.store.apply_lock_list().await?;
     let Some(repos) = sight.repos(owner).await? else {
         return Ok(locks);
@@ -30,7 +30,7 @@ pub(crate) async fn seen(
 
 /// Result of a request to stop applies.
 #[must_use]
-pub(super) enum Stopping {
+pub(super) enum StopOutcome {
     /// The new apply lock.
     Set(ApplyLock),
     /// The existing apply lock with the same scope.
@@ -41,13 +41,13 @@ pub(super) enum Stopping {
 
 /// Stops applies if the user may.
 pub(super) async fn stop(
-    web: &Web,
-    wish: Result<ApplyLockWish, Vec<ApplyLockProblem>>,
-    who: &Asker,
-) -> Result<Stopping, Failure> {
+    web: &WebState,
+    wish: Result<NewApplyLock, Vec<ApplyLockProblem>>,
+    who: &NetworkRequester,
+) -> Result<StopOutcome, WebError> {
     let wish = match wish {
         Ok(wish) => wish,
-        Err(problems) => return Ok(Stopping::Wrong(problems)),
+        Err(problems) => return Ok(StopOutcome::Wrong(problems)),
     };
     web.permit(who, Action::ApplyLock, &(&wish.scope).into())
         .await?;
@@ -62,12 +62,12 @@ pub(super) async fn stop(
     {
         SetApplyLock::Set(lock) => {
             warn!(who = who.name(), scope = %lock.scope, reason = lock.reason, until = ?lock.ends_at, "Somebody stopped applies");
-            Ok(Stopping::Set(lock))
+            Ok(StopOutcome::Set(lock))
         }
-        SetApplyLock::AlreadySet(lock) => Ok(Stopping::AlreadySet(lock)),
+        SetApplyLock::AlreadySet(lock) => Ok(StopOutcome::AlreadySet(lock)),
         SetApplyLock::Over(now) => {
             let problem = wish.ends_at.map(|end| ApplyLockProblem::over(end, now));
-            Ok(Stopping::Wrong(problem.into_iter().collect()))
+            Ok(StopOutcome::Wrong(problem.into_iter().collect()))
         }
         SetApplyLock::TooMany(most) => Err(too_many(most)),
     }
@@ -75,10 +75,10 @@ pub(super) async fn stop(
 
 /// Ends one apply lock if the user may. `None`: there is no such lock any more.
 pub(super) async fn allow(
-    web: &Web,
+    web: &WebState,
     id: ApplyLockId,
-    who: &Asker,
-) -> Result<Option<ApplyLock>, Failure> {
+    who: &NetworkRequester,
+) -> Result<Option<ApplyLock>, WebError> {
     let Some(lock) = web.store.apply_lock_find(id).await? else {
         return Ok(None);
     };
@@ -88,7 +88,10 @@ pub(super) async fn allow(
 }
 
 /// Ends the lock that stops everything. `None`: there is none.
-pub(super) async fn allow_all(web: &Web, who: &Asker) -> Result<Option<ApplyLock>, Failure> {
+pub(super) async fn allow_all(
+    web: &WebState,
+    who: &NetworkRequester,
+) -> Result<Option<ApplyLock>, WebError> {
     let all = ApplyScope::Server;
     web.permit(who, Action::ApplyLock, &(&all).into()).await?;
     let Some(lock) = web.store.apply_lock_get(&all).await? else {
@@ -97,7 +100,11 @@ pub(super) async fn allow_all(web: &Web, who: &Asker) -> Result<Option<ApplyLock
     end(web, &lock, who).await
 }
 
-async fn end(web: &Web, lock: &ApplyLock, who: &Asker) -> Result<Option<ApplyLock>, Failure> {
+async fn end(
+    web: &WebState,
+    lock: &ApplyLock,
+    who: &NetworkRequester,
+) -> Result<Option<ApplyLock>, WebError> {
     let actor = who.actor();
     let how = if actor.origin == Origin::Api {
         "allowed again by a script"
@@ -127,8 +134,8 @@ pub(super) fn set_before(lock: &ApplyLock) -> String {
 }
 
 /// Returns the failure for invalid fields of a request.
-pub(super) fn unusable(problems: &[ApplyLockProblem]) -> Failure {
-    Failure::wrong_fields(
+pub(super) fn unusable(problems: &[ApplyLockProblem]) -> WebError {
+    WebError::wrong_fields(
         problems
             .iter()
             .map(|problem| (problem.field.as_str(), problem.text.as_str())),
@@ -136,21 +143,21 @@ pub(super) fn unusable(problems: &[ApplyLockProblem]) -> Failure {
 }
 
 /// Says that no apply lock has this identifier.
-pub(super) fn not_set() -> Failure {
+pub(super) fn not_set() -> WebError {
     let message = "No apply lock has this identifier. Most likely it has expired, or somebody ended it. GET \
                    /api/apply-locks and the page of apply locks show the current ones.";
-    Failure::new(StatusCode::NOT_FOUND, "Apply lock not found", message)
+    WebError::new(StatusCode::NOT_FOUND, "Apply lock not found", message)
 }
 
 /// Says that the same applies are already stopped.
-pub(super) fn already_set(lock: &ApplyLock) -> Failure {
-    Failure::new(StatusCode::CONFLICT, "Already stopped", set_before(lock))
+pub(super) fn already_set(lock: &ApplyLock) -> WebError {
+    WebError::new(StatusCode::CONFLICT, "Already stopped", set_before(lock))
 }
 
-fn too_many(most: usize) -> Failure {
+fn too_many(most: usize) -> WebError {
     let message = format!(
         "There are {most} apply locks, which is the maximum. Nothing was changed. End some of them, or stop a whole \
          repository or the whole server with one."
     );
-    Failure::new(StatusCode::CONFLICT, "Too many apply locks", message)
+    WebError::new(StatusCode::CONFLICT, "Too many apply locks", message)
 }

@@ -7,13 +7,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use super::actions::{Stopping, allow, allow_all, already_set, not_set, seen, stop, unusable};
+use super::actions::{StopOutcome, allow, allow_all, already_set, not_set, seen, stop, unusable};
 use super::view::ApplyLockView;
-use super::wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish};
+use super::wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, NewApplyLock};
 use crate::kit::web::csrf::Script;
-use crate::kit::web::extract::{Asked, JsonBody, OfOwner, Segment};
-use crate::kit::web::reach::Sight;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::extract::{JsonBody, LenientQuery, OwnerQuery, Segment};
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::{WebError, WebState};
 use crate::model::ApplyLockId;
 
 /// All apply locks, the widest scope first.
@@ -25,10 +25,10 @@ pub(super) struct ApplyLocks {
 /// `GET /api/apply-locks?owner=…`. With `owner`: the apply locks of repositories that it has claimed, and those of the whole
 /// server.
 pub(super) async fn list(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
-    Asked(of): Asked<OfOwner>,
-) -> Result<Json<ApplyLocks>, Failure> {
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    LenientQuery(of): LenientQuery<OwnerQuery>,
+) -> Result<Json<ApplyLocks>, WebError> {
     let locks = seen(&web, &sight, of.owner.as_deref()).await?;
     Ok(Json(ApplyLocks {
         apply_locks: locks.iter().map(ApplyLockView::from).collect(),
@@ -38,15 +38,15 @@ pub(super) async fn list(
 /// Body of a request to stop applies.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Wish {
+pub(super) struct ApplyLockBody {
     repo: Option<String>,
     dir: Option<String>,
     reason: String,
     until: Option<String>,
 }
 
-impl Wish {
-    fn read(&self) -> Result<ApplyLockWish, Vec<ApplyLockProblem>> {
+impl ApplyLockBody {
+    fn read(&self) -> Result<NewApplyLock, Vec<ApplyLockProblem>> {
         let fields = ApplyLockFields {
             repo: self.repo.as_deref().unwrap_or_default(),
             dir: self.dir.as_deref().unwrap_or_default(),
@@ -79,23 +79,23 @@ impl Wish {
 
 /// `POST /api/apply-locks`
 pub(super) async fn set(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
-    JsonBody(wish): JsonBody<Wish>,
-) -> Result<(StatusCode, Json<ApplyLockView>), Failure> {
+    JsonBody(wish): JsonBody<ApplyLockBody>,
+) -> Result<(StatusCode, Json<ApplyLockView>), WebError> {
     match stop(&web, wish.read(), &who.by_script()).await? {
-        Stopping::Set(lock) => Ok((StatusCode::CREATED, Json((&lock).into()))),
-        Stopping::AlreadySet(lock) => Err(already_set(&lock)),
-        Stopping::Wrong(problems) => Err(unusable(&problems)),
+        StopOutcome::Set(lock) => Ok((StatusCode::CREATED, Json((&lock).into()))),
+        StopOutcome::AlreadySet(lock) => Err(already_set(&lock)),
+        StopOutcome::Wrong(problems) => Err(unusable(&problems)),
     }
 }
 
 /// `DELETE /api/apply-locks/{id}`; the answer is the ended apply lock.
 pub(super) async fn end(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(asked): Segment,
-) -> Result<Json<ApplyLockView>, Failure> {
+) -> Result<Json<ApplyLockView>, WebError> {
     let id: ApplyLockId = asked.parse().map_err(|_| not_set())?;
     let ended = allow(&web, id, &who.by_script()).await?;
     ended.map(|lock| Json((&lock).into())).ok_or_else(not_set)
@@ -106,26 +106,26 @@ const REASON: &str = "stopped by a script, without a reason";
 
 /// `POST /apply/lock`
 pub(super) async fn stop_applies(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
-) -> Result<&'static str, Failure> {
+) -> Result<&'static str, WebError> {
     let wish = ApplyLockFields {
         reason: REASON,
         ..ApplyLockFields::default()
     }
     .wish();
     match stop(&web, wish, &who.by_script()).await? {
-        Stopping::Set(_) => Ok("All applies are stopped.\n"),
-        Stopping::AlreadySet(_) => Ok("All applies were already stopped.\n"),
-        Stopping::Wrong(problems) => Err(unusable(&problems)),
+        StopOutcome::Set(_) => Ok("All applies are stopped.\n"),
+        StopOutcome::AlreadySet(_) => Ok("All applies were already stopped.\n"),
+        StopOutcome::Wrong(problems) => Err(unusable(&problems)),
     }
 }
 
 /// `DELETE /apply/unlock`
 pub(super) async fn allow_applies(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
-) -> Result<&'static str, Failure> {
+) -> Result<&'static str, WebError> {
     let ended = allow_all(&web, &who.by_script()).await?;
     Ok(if ended.is_some() {
         "Applies are allowed again.\n"

@@ -6,10 +6,12 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::store::SetApplyLock;
 use super::view::ApplyLockView;
-use super::wish::{ApplyLockFields, ApplyLockProblem, ApplyLockWish};
+use super::wish::{ApplyLockFields, ApplyLockProblem, NewApplyLock};
 use crate::clock::{Clock, SystemClock};
 use crate::config::parse_duration;
-use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, actor, block_on, database, safe};
+use crate::kit::term::{
+    ExitResult, ExitStatus, Subcommand, Terminal, actor, block_on, database, safe,
+};
 use crate::model::{ApplyLock, ApplyLockId, ApplyScope, Cause, minute};
 use crate::store::{Result, Store};
 
@@ -77,14 +79,14 @@ pub(super) const SUBCOMMAND: Subcommand = Subcommand {
 };
 
 /// Request, read before anything is opened.
-enum Wanted {
+enum ApplyLockRequest {
     List { as_json: bool },
-    Set(ApplyLockWish),
+    Set(NewApplyLock),
     Clear(ApplyScope),
     ClearOne(ApplyLockId),
 }
 
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
     let storage = database::storage(matches)?;
     let wanted = match wanted(name, matches) {
@@ -94,9 +96,9 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     block_on(async {
         let store = database::open(&storage).await?;
         match wanted {
-            Wanted::List { as_json } => list(&store, as_json, terminal).await,
-            Wanted::Set(wish) => set(&store, &wish, terminal).await,
-            Wanted::Clear(scope) => {
+            ApplyLockRequest::List { as_json } => list(&store, as_json, terminal).await,
+            ApplyLockRequest::Set(wish) => set(&store, &wish, terminal).await,
+            ApplyLockRequest::Clear(scope) => {
                 let ended = store.apply_lock_clear(&scope, &cause()).await;
                 cleared(
                     ended,
@@ -104,7 +106,7 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
                     terminal,
                 )
             }
-            Wanted::ClearOne(id) => {
+            ApplyLockRequest::ClearOne(id) => {
                 let ended = store.apply_lock_clear_one(id, &cause()).await;
                 cleared(ended, &format!("no apply lock has the id {id}"), terminal)
             }
@@ -112,7 +114,7 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     })?
 }
 
-fn wanted(name: &str, matches: &ArgMatches) -> Result<Wanted, String> {
+fn wanted(name: &str, matches: &ArgMatches) -> Result<ApplyLockRequest, String> {
     let given = |name: &str| {
         let value = matches.try_get_one::<String>(name).ok().flatten();
         value.map(String::as_str).unwrap_or_default()
@@ -137,17 +139,17 @@ fn wanted(name: &str, matches: &ArgMatches) -> Result<Wanted, String> {
         ));
     }
     Ok(match name {
-        "list" => Wanted::List {
+        "list" => ApplyLockRequest::List {
             as_json: matches.get_flag("json"),
         },
         "clear" if matches.contains_id("id") => {
-            Wanted::ClearOne(*matches.get_one("id").expect("it was given"))
+            ApplyLockRequest::ClearOne(*matches.get_one("id").expect("it was given"))
         }
-        "clear" => Wanted::Clear(fields.scope().map_err(|problems| shown(&problems))?),
+        "clear" => ApplyLockRequest::Clear(fields.scope().map_err(|problems| shown(&problems))?),
         _ => {
             let wish = fields.wish().map_err(|problems| shown(&problems))?;
             let ends_at = ends_after(given("for"), SystemClock.now())?.or(wish.ends_at);
-            Wanted::Set(ApplyLockWish { ends_at, ..wish })
+            ApplyLockRequest::Set(NewApplyLock { ends_at, ..wish })
         }
     })
 }
@@ -168,7 +170,7 @@ fn shown(problems: &[ApplyLockProblem]) -> String {
     lines.collect::<Vec<_>>().concat()
 }
 
-async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
+async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> ExitResult {
     let locks = store
         .apply_lock_list()
         .await
@@ -183,24 +185,24 @@ async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outc
             terminal.line(line(lock))?;
         }
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
-async fn set(store: &Store, wish: &ApplyLockWish, terminal: &mut Terminal<'_>) -> Outcome {
+async fn set(store: &Store, wish: &NewApplyLock, terminal: &mut Terminal<'_>) -> ExitResult {
     let set = store
         .apply_lock_set(&wish.scope, wish.ends_at, &wish.cause(actor()))
         .await;
     match set.context("the apply lock could not be set")? {
         SetApplyLock::Set(lock) => {
             terminal.line(format_args!("Applies are stopped: {}", line(&lock)))?;
-            Ok(Exit::Success)
+            Ok(ExitStatus::Success)
         }
         SetApplyLock::AlreadySet(lock) => {
             terminal.note(format_args!(
                 "error: these applies are already stopped: {}",
                 line(&lock)
             ));
-            Ok(Exit::Failure)
+            Ok(ExitStatus::Failure)
         }
         SetApplyLock::Over(now) => {
             let problem = wish.ends_at.map(|end| ApplyLockProblem::over(end, now));
@@ -210,7 +212,7 @@ async fn set(store: &Store, wish: &ApplyLockWish, terminal: &mut Terminal<'_>) -
             terminal.note(format_args!(
                 "error: there are {most} apply locks, which is the maximum: clear some first"
             ));
-            Ok(Exit::Failure)
+            Ok(ExitStatus::Failure)
         }
     }
 }
@@ -219,14 +221,18 @@ fn cause() -> Cause {
     Cause::new(actor(), "allowed again on the command line")
 }
 
-fn cleared(ended: Result<Option<ApplyLock>>, none: &str, terminal: &mut Terminal<'_>) -> Outcome {
+fn cleared(
+    ended: Result<Option<ApplyLock>>,
+    none: &str,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
     let Some(lock) = ended.context("the apply lock could not be ended")? else {
         terminal.note(format_args!("error: {none}"));
         terminal.note("`lockkeeper apply-lock list` lists all apply locks.");
-        return Ok(Exit::Failure);
+        return Ok(ExitStatus::Failure);
     };
     terminal.line(format_args!("Ended: {}", line(&lock)))?;
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 /// Formats a lock. Names and reasons come from other people, and a terminal must not obey them.
@@ -256,7 +262,7 @@ mod tests {
     use crate::cli::tests::call;
     use crate::clock::RandomIds;
     use crate::kit::term::environment;
-    use crate::locks::{Evidence, Verdict, verify};
+    use crate::locks::{AuditVerdict, KnownLogState, verify};
     use crate::store::DatabaseUrl;
 
     /// Creates a directory with an empty database.
@@ -274,7 +280,7 @@ mod tests {
     }
 
     /// Returns the exit code and the output, with the user and times replaced.
-    fn apply_lock(dir: &tempfile::TempDir, args: &[&str]) -> (Exit, String) {
+    fn apply_lock(dir: &tempfile::TempDir, args: &[&str]) -> (ExitStatus, String) {
         let data = dir.path().display().to_string();
         let (exit, out, err) = call(&[&["apply-lock"], args, &["--data-dir", &data]].concat());
         let text = format!("{out}{err}").replace(
@@ -294,12 +300,12 @@ mod tests {
         assert_eq!(
             apply_lock(&dir, &["list"]),
             (
-                Exit::Success,
+                ExitStatus::Success,
                 "Applies are not stopped anywhere.\n".to_owned()
             )
         );
         let (exit, said) = set(&["--reason", "the database moves"]);
-        assert_eq!(exit, Exit::Success);
+        assert_eq!(exit, ExitStatus::Success);
         assert_snapshot!(said, @"Applies are stopped: everywhere, by USER since TIME, until somebody ends it: the database moves");
         let freeze = [
             "--reason",
@@ -309,29 +315,29 @@ mod tests {
         ];
         assert_eq!(
             set(&[&freeze[..], &INFRA, &["--dir", "network/"]].concat()).0,
-            Exit::Success
+            ExitStatus::Success
         );
         assert_eq!(
             set(&[&["--reason", "x", "--for", "3d"][..], &INFRA].concat()).0,
-            Exit::Success
+            ExitStatus::Success
         );
         let (exit, said) = set(&["--reason", "mine"]);
-        assert_eq!(exit, Exit::Failure);
+        assert_eq!(exit, ExitStatus::Failure);
         assert_snapshot!(said, @"error: these applies are stopped already: everywhere, by USER since TIME, until somebody ends it: the database moves");
         let (_, listed) = apply_lock(&dir, &["list"]);
         assert_eq!(listed.lines().count(), 3, "{listed}");
         assert_snapshot!(listed.lines().last().unwrap(), @"network in github.com/acme/infra, by USER since TIME, until 2126-12-24 18:00 UTC: freeze�[31m");
         assert_eq!(
             apply_lock(&dir, &[&["clear", "--dir", "network"][..], &INFRA].concat()).0,
-            Exit::Success
+            ExitStatus::Success
         );
         let (exit, said) = apply_lock(&dir, &[&["clear", "--dir", "network"][..], &INFRA].concat());
-        assert_eq!(exit, Exit::Failure);
+        assert_eq!(exit, ExitStatus::Failure);
         assert_snapshot!(said, @"
         error: no apply lock is set for exactly this: network in github.com/acme/infra
         `lockkeeper apply-lock list` shows those that are.
         ");
-        assert_eq!(apply_lock(&dir, &["clear"]).0, Exit::Success);
+        assert_eq!(apply_lock(&dir, &["clear"]).0, ExitStatus::Success);
         let (_, json) = apply_lock(&dir, &["list", "--json"]);
         let line: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(
@@ -340,23 +346,26 @@ mod tests {
         );
         assert_eq!(line["holder"], json!(environment::user()));
         let id = line["id"].as_str().unwrap();
-        assert_eq!(apply_lock(&dir, &["clear", "--id", id]).0, Exit::Success);
+        assert_eq!(
+            apply_lock(&dir, &["clear", "--id", id]).0,
+            ExitStatus::Success
+        );
         let gone = apply_lock(&dir, &["clear", "--id", id]);
         assert!(
-            gone.0 == Exit::Failure
+            gone.0 == ExitStatus::Failure
                 && gone
                     .1
                     .starts_with(&format!("error: no apply lock has the id {id}\n")),
             "{gone:?}"
         );
         let verdict = block_on(async {
-            verify(&open(dir.path()).await, &Evidence::default(), None)
+            verify(&open(dir.path()).await, &KnownLogState::default(), None)
                 .await
                 .unwrap()
         })
         .unwrap();
         assert!(
-            matches!(&verdict, Verdict::Whole(whole) if whole.unsigned == 6),
+            matches!(&verdict, AuditVerdict::Whole(whole) if whole.unsigned == 6),
             "{verdict:?}"
         );
     }
@@ -405,7 +414,7 @@ mod tests {
         ];
         for (args, text) in cases {
             let (exit, said) = apply_lock(&dir, args);
-            assert_eq!(exit, Exit::Usage, "{args:?} {said}");
+            assert_eq!(exit, ExitStatus::Usage, "{args:?} {said}");
             assert!(said.contains(text), "{args:?} {said}");
         }
         assert_eq!(

@@ -1,10 +1,10 @@
 //! Comments and statuses for stopped applies: by whom, since when, why, until when, and the way out (P10).
 
 use crate::model::{ApplyLock, ApplyScope, minute};
-use crate::render::Refusal;
+use crate::render::CommandRefusal;
 use crate::render::refusals::refusal;
 
-impl Refusal {
+impl CommandRefusal {
     /// Refuses an apply because of these apply locks, and names all of them. `page` is where they can be ended.
     pub(crate) fn apply_locked(locks: &[ApplyLock], page: &str) -> Self {
         let sentences = locks
@@ -133,7 +133,7 @@ mod tests {
             lock(network(), night),
             lock(ApplyScope::Unknown("team `x`".to_owned()), noon),
         ];
-        let refusal = Refusal::apply_locked(&all, "https://locks.example/apply-locks");
+        let refusal = CommandRefusal::apply_locked(&all, "https://locks.example/apply-locks");
         insta::assert_snapshot!(refusal.text.message, @"
         applies are stopped in the directory `network` of `github.com/acme/infra` and below it, by `olga` since 2026-03-02 09:00 UTC, until 2026-03-02 23:00 UTC. Why: the database moves
         Applies are also stopped wherever `team 'x'` means: this version does not understand it, so that is everywhere, by `olga` since 2026-03-02 09:00 UTC, until 2026-03-02 12:00 UTC. Why: the database moves
@@ -143,7 +143,7 @@ mod tests {
             "{:?}",
             refusal.text.hints
         );
-        let mixed = Refusal::apply_locked(
+        let mixed = CommandRefusal::apply_locked(
             &[lock(network(), noon), lock(ApplyScope::Server, None)],
             "x",
         );

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::info;
 
 use crate::context::Ctx;
-use crate::handlers::reconcile::{Found, Reconciler};
+use crate::handlers::reconcile::{Reconciler, TickResult};
 
 /// Reconciler of expired apply locks. They stop nothing any more, so only lists and the audit log wait for it.
 pub(super) const RECONCILER: Reconciler = Reconciler::new(
@@ -15,10 +15,10 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
     |ctx| Box::pin(tick(ctx)),
 );
 
-async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let ended = ctx.store.apply_lock_expire().await?;
     for lock in &ended {
         info!(scope = %lock.scope, holder = lock.holder, "An apply lock expired");
     }
-    Ok(Found::repaired(u64::try_from(ended.len())?))
+    Ok(TickResult::repaired(u64::try_from(ended.len())?))
 }

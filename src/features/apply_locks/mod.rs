@@ -36,7 +36,7 @@ pub(crate) use switch::{notice, of_dashboard};
 pub(crate) use view::ApplyLockView;
 
 use super::Feature;
-use crate::kit::web::{Access, Routes, Web};
+use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -44,16 +44,16 @@ pub(super) const FEATURE: Feature = Feature {
     reconcilers: &[expiry::RECONCILER],
 };
 
-fn routes() -> Routes<Arc<Web>> {
+fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/apply-locks", Access::Facts, page::show)
-        .post("/apply-locks", Access::Change, page::set)
-        .post("/apply-locks/{id}/end", Access::Change, page::end)
-        .post("/apply-lock/stop", Access::Change, switch::stop)
-        .post("/apply-lock/allow", Access::Change, switch::allow)
-        .get("/api/apply-locks", Access::Facts, api::list)
-        .post("/api/apply-locks", Access::Account, api::set)
-        .delete("/api/apply-locks/{id}", Access::Account, api::end)
-        .post("/apply/lock", Access::Account, api::stop_applies)
-        .delete("/apply/unlock", Access::Account, api::allow_applies)
+        .get("/apply-locks", RouteAccess::Facts, page::show)
+        .post("/apply-locks", RouteAccess::Change, page::set)
+        .post("/apply-locks/{id}/end", RouteAccess::Change, page::end)
+        .post("/apply-lock/stop", RouteAccess::Change, switch::stop)
+        .post("/apply-lock/allow", RouteAccess::Change, switch::allow)
+        .get("/api/apply-locks", RouteAccess::Facts, api::list)
+        .post("/api/apply-locks", RouteAccess::Account, api::set)
+        .delete("/api/apply-locks/{id}", RouteAccess::Account, api::end)
+        .post("/apply/lock", RouteAccess::Account, api::stop_applies)
+        .delete("/apply/unlock", RouteAccess::Account, api::allow_applies)
 }

@@ -7,21 +7,21 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::{Deserialize, Serialize};
 
-use super::actions::{Stopping, allow, not_set, seen, set_before, stop, unusable};
+use super::actions::{StopOutcome, allow, not_set, seen, set_before, stop, unusable};
 use super::view::ApplyLockView;
-use super::wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish};
-use crate::kit::web::csrf::{Confirmed, Nothing};
-use crate::kit::web::extract::{Asked, Segment};
-use crate::kit::web::forms::Wrong;
-use crate::kit::web::reach::Sight;
+use super::wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, NewApplyLock};
+use crate::kit::web::csrf::{Confirmed, EmptyForm};
+use crate::kit::web::extract::{LenientQuery, Segment};
+use crate::kit::web::forms::FormProblems;
+use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::visitor::Visitor;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::{WebError, WebState};
 use crate::model::{ApplyLock, ApplyLockId, Reason, RepoPath};
 
 /// `?notice=…`
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Wish {
+pub(super) struct ApplyLocksQuery {
     notice: String,
 }
 
@@ -37,11 +37,11 @@ fn notice(code: &str) -> Option<&'static str> {
 }
 
 #[derive(Serialize)]
-struct View {
+struct ApplyLocksPage {
     notice: Option<&'static str>,
     locks: Vec<ApplyLockView>,
-    typed: Typed,
-    wrong: Wrong,
+    typed: ApplyLockForm,
+    wrong: FormProblems,
     most_chars: usize,
     longest_dir: usize,
 }
@@ -49,7 +49,7 @@ struct View {
 /// Values of the form, which are shown again if something is wrong.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
-pub(super) struct Typed {
+pub(super) struct ApplyLockForm {
     scope: String,
     repo: String,
     dir: String,
@@ -57,7 +57,7 @@ pub(super) struct Typed {
     until: String,
 }
 
-impl Typed {
+impl ApplyLockForm {
     /// Returns the values of the form on the dashboard, which stops all applies.
     pub fn everywhere(reason: String) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Typed {
         }
     }
 
-    fn wish(&self) -> Result<ApplyLockWish, Vec<ApplyLockProblem>> {
+    fn wish(&self) -> Result<NewApplyLock, Vec<ApplyLockProblem>> {
         let fields = ApplyLockFields {
             repo: &self.repo,
             dir: &self.dir,
@@ -116,43 +116,43 @@ impl Typed {
 
 /// `GET /apply-locks`
 pub(super) async fn show(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
-    Asked(wish): Asked<Wish>,
-) -> Result<Response, Failure> {
+    sight: VisibleScope,
+    LenientQuery(wish): LenientQuery<ApplyLocksQuery>,
+) -> Result<Response, WebError> {
     let scope = if sight.owners().is_none() {
         "server"
     } else {
         "repo"
     };
-    let typed = Typed {
+    let typed = ApplyLockForm {
         scope: scope.to_owned(),
-        ..Typed::default()
+        ..ApplyLockForm::default()
     };
     page(
         &web,
         (&visitor, &sight),
         notice(&wish.notice),
         typed,
-        Wrong::default(),
+        FormProblems::default(),
     )
     .await
 }
 
 async fn page(
-    web: &Web,
-    (visitor, sight): (&Visitor, &Sight),
+    web: &WebState,
+    (visitor, sight): (&Visitor, &VisibleScope),
     notice: Option<&'static str>,
-    typed: Typed,
-    wrong: Wrong,
-) -> Result<Response, Failure> {
+    typed: ApplyLockForm,
+    wrong: FormProblems,
+) -> Result<Response, WebError> {
     let locks = seen(web, sight, None).await?;
     let locks = locks.iter().map(ApplyLockView::from).collect();
     let (most_chars, longest_dir) = (Reason::MAX_CHARS, RepoPath::MAX_BYTES);
     visitor.page(
         "apply_locks.html",
-        &View {
+        &ApplyLocksPage {
             notice,
             locks,
             typed,
@@ -165,11 +165,11 @@ async fn page(
 
 /// `POST /apply-locks`
 pub(super) async fn set(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
-    form: Confirmed<Typed>,
-) -> Result<Response, Failure> {
+    sight: VisibleScope,
+    form: Confirmed<ApplyLockForm>,
+) -> Result<Response, WebError> {
     match set_or_ask_again(&web, (&visitor, &sight), form).await? {
         Ok(_) => Ok(to_page(&web, "set").into_response()),
         Err(again) => Ok(again),
@@ -178,20 +178,22 @@ pub(super) async fn set(
 
 /// Sets the apply lock. If the form is wrong, answers with the page, the problems and all values.
 pub(super) async fn set_or_ask_again(
-    web: &Web,
-    who: (&Visitor, &Sight),
-    form: Confirmed<Typed>,
-) -> Result<Result<ApplyLock, Response>, Failure> {
+    web: &WebState,
+    who: (&Visitor, &VisibleScope),
+    form: Confirmed<ApplyLockForm>,
+) -> Result<Result<ApplyLock, Response>, WebError> {
     let typed = form.fields;
     let (status, wrong) = match stop(web, typed.wish(), &form.who.at_page()).await? {
-        Stopping::Set(lock) => return Ok(Ok(lock)),
-        Stopping::AlreadySet(lock) => (StatusCode::CONFLICT, Wrong::whole(set_before(&lock))),
-        Stopping::Wrong(problems) => {
+        StopOutcome::Set(lock) => return Ok(Ok(lock)),
+        StopOutcome::AlreadySet(lock) => {
+            (StatusCode::CONFLICT, FormProblems::whole(set_before(&lock)))
+        }
+        StopOutcome::Wrong(problems) => {
             let fields: Vec<&str> = ApplyLockField::ALL
                 .iter()
                 .map(|field| field.as_str())
                 .collect();
-            let wrong = Wrong::beside(&fields, unusable(&problems).problems());
+            let wrong = FormProblems::beside(&fields, unusable(&problems).problems());
             (StatusCode::UNPROCESSABLE_ENTITY, wrong)
         }
     };
@@ -202,10 +204,10 @@ pub(super) async fn set_or_ask_again(
 
 /// `POST /apply-locks/{id}/end`
 pub(super) async fn end(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Segment(asked): Segment,
-    form: Confirmed<Nothing>,
-) -> Result<Redirect, Failure> {
+    form: Confirmed<EmptyForm>,
+) -> Result<Redirect, WebError> {
     let id: ApplyLockId = asked.parse().map_err(|_| not_set())?;
     let ended = allow(&web, id, &form.who.at_page()).await?;
     Ok(to_page(
@@ -214,6 +216,6 @@ pub(super) async fn end(
     ))
 }
 
-fn to_page(web: &Web, notice: &str) -> Redirect {
+fn to_page(web: &WebState, notice: &str) -> Redirect {
     Redirect::to(&web.link(&format!("/apply-locks?notice={notice}")))
 }

@@ -7,32 +7,32 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
 use super::actions::allow_all;
-use super::page::{Typed, set_or_ask_again};
+use super::page::{ApplyLockForm, set_or_ask_again};
 use super::view::ApplyLockView;
-use crate::kit::web::csrf::{Confirmed, Nothing};
-use crate::kit::web::reach::Sight;
+use crate::kit::web::csrf::{Confirmed, EmptyForm};
+use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::visitor::Visitor;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::{WebError, WebState};
 use crate::model::{ApplyLock, ApplyScope};
 
 /// Form that stops every apply.
 #[derive(Deserialize)]
-pub(super) struct Stop {
+pub(super) struct ApplyLockSwitch {
     #[serde(default)]
     reason: String,
 }
 
 /// `POST /apply-lock/stop`
 pub(super) async fn stop(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
-    form: Confirmed<Stop>,
-) -> Result<Response, Failure> {
+    sight: VisibleScope,
+    form: Confirmed<ApplyLockSwitch>,
+) -> Result<Response, WebError> {
     let Confirmed { who, fields } = form;
     let form = Confirmed {
         who,
-        fields: Typed::everywhere(fields.reason),
+        fields: ApplyLockForm::everywhere(fields.reason),
     };
     Ok(
         match set_or_ask_again(&web, (&visitor, &sight), form).await? {
@@ -44,9 +44,9 @@ pub(super) async fn stop(
 
 /// `POST /apply-lock/allow`
 pub(super) async fn allow(
-    State(web): State<Arc<Web>>,
-    form: Confirmed<Nothing>,
-) -> Result<Redirect, Failure> {
+    State(web): State<Arc<WebState>>,
+    form: Confirmed<EmptyForm>,
+) -> Result<Redirect, WebError> {
     let ended = allow_all(&web, &form.who.at_page()).await?;
     let notice = if ended.is_some() {
         "allowed"
@@ -56,7 +56,7 @@ pub(super) async fn allow(
     Ok(to_dashboard(&web, notice))
 }
 
-fn to_dashboard(web: &Web, notice: &str) -> Redirect {
+fn to_dashboard(web: &WebState, notice: &str) -> Redirect {
     Redirect::to(&web.link(&format!("/?notice={notice}")))
 }
 

@@ -78,13 +78,13 @@ impl ApplyLockFields<'_> {
     }
 
     /// Returns the request, or all of its problems.
-    pub fn wish(&self) -> Result<ApplyLockWish, Vec<ApplyLockProblem>> {
+    pub fn wish(&self) -> Result<NewApplyLock, Vec<ApplyLockProblem>> {
         let mut problems = Vec::new();
         let scope = self.scope().map_err(|found| problems.extend(found)).ok();
         let reason = kept(&mut problems, reason(self.reason));
         let ends_at = said(self.until).and_then(|text| kept(&mut problems, time(text)));
         match (scope, reason) {
-            (Some(scope), Some(reason)) if problems.is_empty() => Ok(ApplyLockWish {
+            (Some(scope), Some(reason)) if problems.is_empty() => Ok(NewApplyLock {
                 scope,
                 reason,
                 ends_at,
@@ -96,7 +96,7 @@ impl ApplyLockFields<'_> {
 
 /// Request for an apply lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApplyLockWish {
+pub struct NewApplyLock {
     /// Scope of the applies to stop.
     pub scope: ApplyScope,
     /// Reason for people whose applies are stopped.
@@ -105,7 +105,7 @@ pub struct ApplyLockWish {
     pub ends_at: Option<DateTime<Utc>>,
 }
 
-impl ApplyLockWish {
+impl NewApplyLock {
     /// Returns the cause for the audit log: the user and the reason.
     pub fn cause(&self, actor: Actor) -> Cause {
         Cause::new(actor, self.reason.as_str())

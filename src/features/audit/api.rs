@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::view::view;
 use crate::kit::web::cursor::{PAGE, next_of};
-use crate::kit::web::extract::Asked;
-use crate::kit::web::reach::Sight;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::extract::LenientQuery;
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::{WebError, WebState};
 
 /// Page of the log.
 #[derive(Serialize)]
@@ -24,7 +24,7 @@ pub(super) struct Events {
 /// Query of the list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Which {
+pub(super) struct AuditFilter {
     /// Owner that the events concern, or whose claimed repositories they concern.
     owner: Option<String>,
     /// Place of the last event of the page before. The page begins with older events.
@@ -33,10 +33,10 @@ pub(super) struct Which {
 
 /// `GET /api/audit?owner=…`, `?after=…`
 pub(super) async fn list(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
-    Asked(which): Asked<Which>,
-) -> Result<Json<Events>, Failure> {
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    LenientQuery(which): LenientQuery<AuditFilter>,
+) -> Result<Json<Events>, WebError> {
     let of = sight.concerns(which.owner.as_deref()).await?;
     let events = web
         .store

@@ -9,9 +9,9 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use super::{files, view};
 use crate::config::server::{RawSettings, StorageConfig};
 use crate::kit::term::{
-    Exit, Outcome, Subcommand, Terminal, Usage, block_on, database, safe, time,
+    ExitResult, ExitStatus, Subcommand, Terminal, Usage, block_on, database, safe, time,
 };
-use crate::locks::{AuditFiles, Evidence, Verdict, Whole, prune_log, verify};
+use crate::locks::{AuditFiles, AuditVerdict, KnownLogState, WholeLog, prune_log, verify};
 use crate::model::{LockEvent, Sha256Digest};
 use crate::seal::{PublicKey, keyring};
 use crate::store::Store;
@@ -111,7 +111,7 @@ fn date(text: &str) -> Result<DateTime<Utc>, String> {
     Ok(day.and_time(chrono::NaiveTime::MIN).and_utc())
 }
 
-pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
     let storage = StorageConfig::from_raw(&settings(matches)?).map_err(Usage::new)?;
     block_on(async {
@@ -153,11 +153,11 @@ async fn run_verify(
     files: &AuditFiles,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     let keys = matches
         .get_many::<PublicKey>("public-key")
         .map(|keys| keys.copied().collect::<Vec<_>>());
-    let evidence = Evidence {
+    let evidence = KnownLogState {
         checkpoints: files.checkpoints()?,
         keys,
     };
@@ -165,7 +165,7 @@ async fn run_verify(
         .await
         .context("the log could not be read")?
     {
-        Verdict::Whole(whole) => {
+        AuditVerdict::Whole(whole) => {
             let before = if whole.removed > 0 {
                 format!(" after {} that were pruned", whole.removed)
             } else {
@@ -181,16 +181,16 @@ async fn run_verify(
             if !whole.known {
                 terminal
                     .note("error: the hash of --contains is not in the log: events were removed");
-                return Ok(Exit::Failure);
+                return Ok(ExitStatus::Failure);
             }
-            Ok(Exit::Success)
+            Ok(ExitStatus::Success)
         }
-        Verdict::Broken { seq, fault } => {
+        AuditVerdict::Broken { seq, fault } => {
             terminal.note(format_args!(
                 "error: the log is broken: event {seq} {}",
                 fault.says()
             ));
-            Ok(Exit::Failure)
+            Ok(ExitStatus::Failure)
         }
     }
 }
@@ -199,8 +199,8 @@ async fn run_verify(
 async fn about_signature(
     store: &Store,
     files: &AuditFiles,
-    evidence: &Evidence,
-    whole: &Whole,
+    evidence: &KnownLogState,
+    whole: &WholeLog,
 ) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(last) = &whole.checkpoint {
@@ -233,14 +233,14 @@ async fn about_signature(
     lines
 }
 
-async fn run_key(store: &Store, files: &AuditFiles, terminal: &mut Terminal<'_>) -> Outcome {
+async fn run_key(store: &Store, files: &AuditFiles, terminal: &mut Terminal<'_>) -> ExitResult {
     let known = store
         .audit_keys()
         .await
         .context("the keys could not be read")?;
     if known.is_empty() {
         terminal.note("There is no key yet. A server creates it when it seals the first event.");
-        return Ok(Exit::Failure);
+        return Ok(ExitStatus::Failure);
     }
     let ours = files
         .key(store)
@@ -264,10 +264,10 @@ async fn run_key(store: &Store, files: &AuditFiles, terminal: &mut Terminal<'_>)
             time(key.created_at)
         ))?;
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
-async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let limit = *matches.get_one("limit").expect("it has a default");
     let events = store
         .lock_event_list(limit)
@@ -280,7 +280,7 @@ async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'
             terminal.line(as_text(event))?;
         }
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 fn as_text(kept: &LockEvent) -> String {
@@ -317,7 +317,7 @@ async fn run_prune(
     files: &AuditFiles,
     before: DateTime<Utc>,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     let who = crate::kit::term::environment::user();
     match prune_log(store, files, before, &who)
         .await
@@ -332,7 +332,7 @@ async fn run_prune(
         ))?,
         None => terminal.line("No event in the log is that old.")?,
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 #[cfg(test)]
@@ -395,7 +395,7 @@ mod tests {
     }
 
     /// Returns the exit code and the output, without keys and hashes.
-    fn audit(dir: &Path, args: &[&str]) -> (Exit, String) {
+    fn audit(dir: &Path, args: &[&str]) -> (ExitStatus, String) {
         let data = dir.display().to_string();
         let (exit, out, err) = call(&[&["audit"], args, &["--data-dir", &data]].concat());
         let secret =
@@ -412,26 +412,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         block_on(fill(dir.path())).unwrap();
         let (exit, said) = audit(dir.path(), &["verify"]);
-        assert_eq!(exit, Exit::Success, "{said}");
+        assert_eq!(exit, ExitStatus::Success, "{said}");
         assert_snapshot!(said, @r"
         The log is whole: 4 events, the newest with the hash ….
         The last checkpoint is of event 4, signed with …, the key of this server.
         ");
         let (exit, said) = audit(dir.path(), &["key"]);
-        assert_eq!(exit, Exit::Success);
+        assert_eq!(exit, ExitStatus::Success);
         assert_snapshot!(said, @"… since … (in the data directory of a server; this server signs with it)");
         block_on(execute(dir.path(), "DELETE FROM lock_events WHERE seq > 1")).unwrap();
         block_on(execute(dir.path(), "DELETE FROM audit_checkpoints")).unwrap();
         block_on(execute(dir.path(), "DELETE FROM settings")).unwrap();
         let (exit, said) = audit(dir.path(), &["verify"]);
-        assert_eq!(exit, Exit::Failure);
+        assert_eq!(exit, ExitStatus::Failure);
         assert_snapshot!(said, @"error: the log is broken: event 2 and all after it up to event 4 are missing");
         // The exported checkpoint alone proves the same.
         let file = dir.path().join("checkpoints").display().to_string();
         std::fs::remove_dir_all(dir.path().join("audit")).unwrap();
-        assert_eq!(audit(dir.path(), &["verify"]).0, Exit::Success);
+        assert_eq!(audit(dir.path(), &["verify"]).0, ExitStatus::Success);
         let (exit, said) = audit(dir.path(), &["verify", "--audit-checkpoint-file", &file]);
-        assert_eq!(exit, Exit::Failure);
+        assert_eq!(exit, ExitStatus::Failure);
         assert!(
             said.contains("event 2 and all after it up to event 4 are missing"),
             "{said}"

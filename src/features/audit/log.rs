@@ -5,14 +5,14 @@ use chrono::{DateTime, Utc};
 use super::verifying::{AGAIN, NEW};
 use crate::model::{LockEvent, Sha256Digest};
 use crate::seal::Checkpoint;
-use crate::store::{LockEventSeal, LogReach, Result, Store};
+use crate::store::{AuditLogRange, LockEventSeal, Result, Store};
 
 /// State of the log.
-pub(crate) struct Log {
+pub(crate) struct AuditLog {
     /// Number of events in the log, sealed or not.
     pub events: i64,
     /// Position of the end of the log.
-    pub reach: LogReach,
+    pub reach: AuditLogRange,
     /// Hash of the newest sealed event.
     pub newest_hash: Option<Sha256Digest>,
     /// The newest signed checkpoint.
@@ -38,7 +38,7 @@ pub(crate) struct Broken {
     pub fault: String,
 }
 
-impl Log {
+impl AuditLog {
     /// Reads the state, with so many of the newest events. Numbers have no gaps, so no events have to be counted.
     pub async fn read(store: &Store, events: i64) -> Result<Self> {
         let newest = store.lock_event_list(events.max(1)).await?;

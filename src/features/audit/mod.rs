@@ -21,13 +21,13 @@ mod view;
 
 use std::sync::Arc;
 
-pub(crate) use log::{Broken, Log};
+pub(crate) use log::{AuditLog, Broken};
 pub(crate) use view::view;
 
 use super::Feature;
 use crate::config::server::StorageConfig;
 use crate::kit::term::database::database_url;
-use crate::kit::web::{Access, Routes, Web};
+use crate::kit::web::{RouteAccess, Routes, WebState};
 use crate::locks::AuditFiles;
 use crate::model::LockEventKind;
 use crate::seal::Keyring;
@@ -38,10 +38,10 @@ pub(super) const FEATURE: Feature = Feature {
     reconcilers: &[sealing::RECONCILER, verifying::RECONCILER],
 };
 
-fn routes() -> Routes<Arc<Web>> {
+fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/audit", Access::Account, page::show)
-        .get("/api/audit", Access::Account, api::list)
+        .get("/audit", RouteAccess::Account, page::show)
+        .get("/api/audit", RouteAccess::Account, api::list)
 }
 
 /// Returns the files with the key and the last checkpoint of the audit log of a server.

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::event_words;
 use crate::kit::web::cursor::is_full;
-use crate::kit::web::extract::Asked;
-use crate::kit::web::reach::Sight;
-use crate::kit::web::text::{Stamp, query, shown};
+use crate::kit::web::extract::LenientQuery;
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::text::{PastTime, query, shown};
 use crate::kit::web::visitor::Visitor;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::{WebError, WebState};
 use crate::model::{ApplyScope, Concern, LockEvent};
 
 /// Maximum number of events on a page.
@@ -22,14 +22,14 @@ const MOST: i64 = 100;
 /// `?owner=…&after=…`
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Which {
+pub(super) struct AuditQuery {
     owner: String,
     after: String,
 }
 
 #[derive(Serialize)]
-struct View {
-    events: Vec<EventLine>,
+struct AuditPage {
+    events: Vec<AuditLine>,
     owners: Vec<String>,
     owner: String,
     /// True on the first page.
@@ -38,7 +38,7 @@ struct View {
 }
 
 #[derive(Serialize)]
-struct EventLine {
+struct AuditLine {
     id: i64,
     /// Sequence number; `None` until the event is sealed.
     seq: Option<i64>,
@@ -51,10 +51,10 @@ struct EventLine {
     who: String,
     way: &'static str,
     why: String,
-    at: Stamp,
+    at: PastTime,
 }
 
-impl EventLine {
+impl AuditLine {
     fn new(kept: &LockEvent, now: DateTime<Utc>) -> Self {
         let (event, cause) = (&kept.event, &kept.event.cause);
         let lock = event
@@ -83,18 +83,18 @@ impl EventLine {
             who: shown(&cause.actor.login),
             way: cause.actor.origin.way(),
             why: shown(&cause.reason.replace('`', "")),
-            at: Stamp::new(kept.at, now),
+            at: PastTime::new(kept.at, now),
         }
     }
 }
 
 /// `GET /audit`
 pub(super) async fn show(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
-    Asked(which): Asked<Which>,
-) -> Result<Response, Failure> {
+    sight: VisibleScope,
+    LenientQuery(which): LenientQuery<AuditQuery>,
+) -> Result<Response, WebError> {
     let asked = which.owner.trim();
     // An invalid place means the first page.
     let after: Option<i64> = which.after.trim().parse().ok();
@@ -107,12 +107,12 @@ pub(super) async fn show(
         web.clock.now(),
         events.last().filter(|_| is_full(events.len(), MOST)),
     );
-    let view = View {
+    let view = AuditPage {
         next: last.map(|last| query(&[("owner", asked), ("after", &last.place.to_string())])),
         is_newest: after.is_none(),
         events: events
             .iter()
-            .map(|event| EventLine::new(event, now))
+            .map(|event| AuditLine::new(event, now))
             .collect(),
         owners: sight.owners_to_choose().await?,
         owner: shown(&asked.to_lowercase()),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::context::Ctx;
-use crate::handlers::reconcile::{Found, Reconciler};
+use crate::handlers::reconcile::{Reconciler, TickResult};
 use crate::locks::seal_log;
 
 pub(super) const RECONCILER: Reconciler = Reconciler::new(
@@ -14,9 +14,9 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 );
 
 /// Seals all events that wait for it. The result has no fixes, because nothing was wrong.
-async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let looked_at = seal_log(&ctx.store, &ctx.audit).await?;
-    Ok(Found {
+    Ok(TickResult {
         looked_at,
         repaired: 0,
     })

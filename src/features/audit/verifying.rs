@@ -10,8 +10,8 @@ use anyhow::bail;
 use tracing::debug;
 
 use crate::context::Ctx;
-use crate::handlers::reconcile::{Found, Reconciler};
-use crate::locks::{Evidence, Mark, Stretch, verify_on};
+use crate::handlers::reconcile::{Reconciler, TickResult};
+use crate::locks::{KnownLogState, RangeVerdict, VerifiedMark, verify_on};
 use crate::model::ChainedEvent;
 use crate::store::LockEventWalk;
 
@@ -31,14 +31,14 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 );
 
 /// Continues both walks. A broken log is reported by every tick until an administrator has dealt with it.
-async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let before = ctx.store.lock_event_walks().await?;
     let (mut looked_at, mut broken) = (0, None);
     for name in [NEW, AGAIN] {
         let walk = before.iter().find(|walk| walk.name == name);
         match step(ctx, name, walk).await? {
-            Stretch::Whole { events, .. } => looked_at += events,
-            Stretch::Broken { seq, fault } => broken = Some((seq, fault)),
+            RangeVerdict::Whole { events, .. } => looked_at += events,
+            RangeVerdict::Broken { seq, fault } => broken = Some((seq, fault)),
         }
     }
     if let Some((seq, fault)) = broken {
@@ -47,32 +47,32 @@ async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
             fault.says()
         );
     }
-    Ok(Found {
+    Ok(TickResult {
         looked_at,
         repaired: 0,
     })
 }
 
-async fn step(ctx: &Ctx, name: &str, walk: Option<&LockEventWalk>) -> anyhow::Result<Stretch> {
-    let from = walk.map(|walk| Mark {
+async fn step(ctx: &Ctx, name: &str, walk: Option<&LockEventWalk>) -> anyhow::Result<RangeVerdict> {
+    let from = walk.map(|walk| VerifiedMark {
         seq: walk.seq,
         hash: walk.hash.clone(),
     });
-    let evidence = Evidence {
+    let evidence = KnownLogState {
         checkpoints: ctx.audit.mark()?.into_iter().collect(),
         keys: None,
     };
     let mut stretch = verify_on(&ctx.store, &evidence, from.as_ref(), PIECES).await?;
-    if matches!(stretch, Stretch::Broken { .. }) {
+    if matches!(stretch, RangeVerdict::Broken { .. }) {
         // An administrator may have pruned the log between two ticks.
         stretch = verify_on(&ctx.store, &evidence, from.as_ref(), PIECES).await?;
     }
-    let begin = || Mark {
+    let begin = || VerifiedMark {
         seq: 0,
         hash: ChainedEvent::genesis(),
     };
     let (mark, broken) = match &stretch {
-        Stretch::Whole {
+        RangeVerdict::Whole {
             mark, at_end: true, ..
         } if name == AGAIN && mark.seq > 0 => {
             debug!(
@@ -81,8 +81,10 @@ async fn step(ctx: &Ctx, name: &str, walk: Option<&LockEventWalk>) -> anyhow::Re
             );
             (begin(), None)
         }
-        Stretch::Whole { mark, .. } => (mark.clone(), None),
-        Stretch::Broken { seq, fault } => (from.unwrap_or_else(begin), Some((*seq, fault.says()))),
+        RangeVerdict::Whole { mark, .. } => (mark.clone(), None),
+        RangeVerdict::Broken { seq, fault } => {
+            (from.unwrap_or_else(begin), Some((*seq, fault.says())))
+        }
     };
     let (broken_seq, fault) = broken.unzip();
     let (name, walked_at) = (name.to_owned(), ctx.clock.now());

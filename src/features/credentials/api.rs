@@ -8,17 +8,17 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::claims::{ChangeCredential, CredentialError};
-use crate::config::access::{Action, Asker};
-use crate::credential::{Access, CredentialKind, PublicParts};
+use crate::config::access::{Action, NetworkRequester};
+use crate::credential::{CredentialKind, GitAccess, PublicParts};
 use crate::features::applications::unclaimed;
 use crate::features::owners::{cause, owner_name, repo_url};
 use crate::handlers::authz::Resource;
 use crate::kit::web::csrf::Script;
 use crate::kit::web::cursor::{PAGE, next_of};
-use crate::kit::web::extract::{Asked, JsonBody, Segment};
-use crate::kit::web::reach::{Sight, each, first_of};
+use crate::kit::web::extract::{JsonBody, LenientQuery, Segment};
+use crate::kit::web::reach::{VisibleScope, each, first_of};
 use crate::kit::web::text::rfc3339;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::{WebError, WebState};
 use crate::model::{CredentialId, OwnerName};
 use crate::secret::Secret;
 use crate::store::CredentialRow;
@@ -68,7 +68,7 @@ impl From<CredentialRow> for CredentialJson {
 /// Query of the list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Which {
+pub(super) struct CredentialFilter {
     /// Owner of the listed credentials.
     owner: Option<String>,
     /// Repository of the listed credentials, in any spelling.
@@ -79,10 +79,10 @@ pub(super) struct Which {
 
 /// `GET /api/credentials?owner=…&url=…&after=…`
 pub(super) async fn list(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
-    Asked(which): Asked<Which>,
-) -> Result<Json<CredentialsJson>, Failure> {
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    LenientQuery(which): LenientQuery<CredentialFilter>,
+) -> Result<Json<CredentialsJson>, WebError> {
     let url = which
         .url
         .as_deref()
@@ -106,22 +106,22 @@ pub(super) async fn list(
 
 /// `GET /api/credentials/{id}`
 pub(super) async fn show(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
     Segment(asked): Segment,
-) -> Result<Json<CredentialJson>, Failure> {
+) -> Result<Json<CredentialJson>, WebError> {
     let row = web.store.credential_get(credential_id(&asked)?).await?;
     sight
         .must_see(&Resource::of_owner(row.as_ref().map(|row| &row.owner_name)))
         .await?;
     row.map(|row| Json(row.into()))
-        .ok_or_else(Failure::no_such_credential)
+        .ok_or_else(WebError::no_such_credential)
 }
 
 /// Requested credential. Has no `Debug`, because it contains secrets.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Wish {
+pub(super) struct CredentialBody {
     owner: Option<String>,
     url: Option<String>,
     kind: Option<String>,
@@ -134,9 +134,9 @@ pub(super) struct Wish {
     ssh_port: Option<u16>,
 }
 
-impl Wish {
+impl CredentialBody {
     /// Reads the value. `None`: the request has none of its fields.
-    fn access(self) -> Result<Option<Access>, Failure> {
+    fn access(self) -> Result<Option<GitAccess>, WebError> {
         let Some(kind) = &self.kind else {
             let is_said = self.token.is_some() || self.private_key.is_some();
             return if is_said {
@@ -185,21 +185,21 @@ impl Wish {
         self.of_kind(kind).map(Some)
     }
 
-    fn of_kind(self, kind: CredentialKind) -> Result<Access, Failure> {
+    fn of_kind(self, kind: CredentialKind) -> Result<GitAccess, WebError> {
         let key = |key: Option<String>| needed("private_key", key).map(|key| Secret::new(&key));
         Ok(match kind {
-            CredentialKind::Token => Access::Token {
+            CredentialKind::Token => GitAccess::Token {
                 user: self.user,
                 token: Secret::new(&needed("token", self.token)?),
             },
-            CredentialKind::App => Access::App {
+            CredentialKind::App => GitAccess::App {
                 app_id: needed("app_id", self.app_id)?,
                 installation: needed("installation_id", self.installation_id)?,
                 key: key(self.private_key)?,
             },
             CredentialKind::Ssh => {
                 let known_hosts = needed("known_hosts", self.known_hosts)?;
-                Access::ssh(
+                GitAccess::ssh(
                     self.user,
                     self.ssh_port,
                     key(self.private_key)?,
@@ -212,10 +212,10 @@ impl Wish {
 
 /// `POST /api/credentials`
 pub(super) async fn add(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
-    JsonBody(wish): JsonBody<Wish>,
-) -> Result<(StatusCode, Json<CredentialJson>), Failure> {
+    JsonBody(wish): JsonBody<CredentialBody>,
+) -> Result<(StatusCode, Json<CredentialJson>), WebError> {
     let who = who.by_script();
     let owner = owner_name("owner", wish.owner.as_deref().unwrap_or_default());
     web.permit(
@@ -243,16 +243,16 @@ pub(super) async fn add(
 
 /// `POST /api/credentials/{id}`: fields that are not given stay unchanged.
 pub(super) async fn change(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(asked): Segment,
-    JsonBody(wish): JsonBody<Wish>,
-) -> Result<Json<CredentialJson>, Failure> {
+    JsonBody(wish): JsonBody<CredentialBody>,
+) -> Result<Json<CredentialJson>, WebError> {
     let who = who.by_script();
     permit_credential(&web, &who, &asked).await?;
     if wish.owner.is_some() {
         let way_out = "Remove the credential, and let the other owner add one.";
-        return Err(Failure::unusable_field(
+        return Err(WebError::unusable_field(
             "owner",
             "the owner of a credential cannot be changed",
             way_out,
@@ -278,7 +278,7 @@ pub(super) async fn change(
                 .store
                 .credential_get(id)
                 .await?
-                .ok_or_else(Failure::no_such_credential)?;
+                .ok_or_else(WebError::no_such_credential)?;
             return Err(unclaimed(&web, &who, &row.owner_name, &url).await);
         }
         kept => kept.map_err(why)?,
@@ -288,10 +288,10 @@ pub(super) async fn change(
 
 /// `DELETE /api/credentials/{id}`; answers with the removed credential.
 pub(super) async fn remove(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(asked): Segment,
-) -> Result<Json<CredentialJson>, Failure> {
+) -> Result<Json<CredentialJson>, WebError> {
     let who = who.by_script();
     permit_credential(&web, &who, &asked).await?;
     let removed = web
@@ -300,17 +300,21 @@ pub(super) async fn remove(
         .await?;
     removed
         .map(|row| Json(row.into()))
-        .ok_or_else(Failure::no_such_credential)
+        .ok_or_else(WebError::no_such_credential)
 }
 
-async fn shown(web: &Web, id: CredentialId) -> Result<Json<CredentialJson>, Failure> {
+async fn shown(web: &WebState, id: CredentialId) -> Result<Json<CredentialJson>, WebError> {
     let row = web.store.credential_get(id).await?;
     row.map(|row| Json(row.into()))
-        .ok_or_else(Failure::no_such_credential)
+        .ok_or_else(WebError::no_such_credential)
 }
 
 /// Fails if the user may not change the credential.
-async fn permit_credential(web: &Web, who: &Asker, asked: &str) -> Result<(), Failure> {
+async fn permit_credential(
+    web: &WebState,
+    who: &NetworkRequester,
+    asked: &str,
+) -> Result<(), WebError> {
     let row = match asked.parse() {
         Ok(id) => web.store.credential_get(id).await?,
         Err(_) => None,
@@ -323,29 +327,29 @@ async fn permit_credential(web: &Web, who: &Asker, asked: &str) -> Result<(), Fa
     .await
 }
 
-fn credential_id(asked: &str) -> Result<CredentialId, Failure> {
-    asked.parse().map_err(|_| Failure::no_such_credential())
+fn credential_id(asked: &str) -> Result<CredentialId, WebError> {
+    asked.parse().map_err(|_| WebError::no_such_credential())
 }
 
-fn needed<T>(field: &str, value: Option<T>) -> Result<T, Failure> {
+fn needed<T>(field: &str, value: Option<T>) -> Result<T, WebError> {
     value.ok_or_else(|| wrong(field, "it is missing"))
 }
 
-fn wrong(field: &str, what: &str) -> Failure {
-    Failure::unusable_field(
+fn wrong(field: &str, what: &str) -> WebError {
+    WebError::unusable_field(
         field,
         what,
         "See docs/credentials.md for the fields of each kind.",
     )
 }
 
-fn why(error: CredentialError) -> Failure {
+fn why(error: CredentialError) -> WebError {
     match error {
         CredentialError::Store(error) => error.into(),
-        CredentialError::NoOwner(name) => Failure::no_such_owner(OwnerName::as_str(&name)),
-        CredentialError::NotThere(_) => Failure::no_such_credential(),
-        CredentialError::OwnedBy { url, owner } => Failure::owned_by(&url, &owner),
-        CredentialError::Invalid(error) => Failure::unusable_field(
+        CredentialError::NoOwner(name) => WebError::no_such_owner(OwnerName::as_str(&name)),
+        CredentialError::NotThere(_) => WebError::no_such_credential(),
+        CredentialError::OwnedBy { url, owner } => WebError::owned_by(&url, &owner),
+        CredentialError::Invalid(error) => WebError::unusable_field(
             "kind",
             &error.to_string(),
             "See docs/credentials.md for the fields of each kind.",
@@ -355,7 +359,7 @@ fn why(error: CredentialError) -> Failure {
         | CredentialError::Changed(_)
         | CredentialError::Unreadable { .. }
         | CredentialError::Unclaimed(_)) => {
-            Failure::in_the_way("Credential not stored", &format!("{error}."))
+            WebError::in_the_way("Credential not stored", &format!("{error}."))
         }
     }
 }

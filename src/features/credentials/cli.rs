@@ -12,11 +12,13 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::ArgMatches;
 
-use self::flags::{Given, command};
-use crate::claims::{ChangeCredential, CredentialError, Credentials};
+use self::flags::{CredentialRequest, command};
+use crate::claims::{ChangeCredential, CredentialError, CredentialStore};
 use crate::clock::{Clock as _, RandomIds, SystemClock};
 use crate::config::server::{RawSettings, StorageConfig, forge_hosts};
-use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, Usage, actor, block_on, database};
+use crate::kit::term::{
+    ExitResult, ExitStatus, Subcommand, Terminal, Usage, actor, block_on, database,
+};
 use crate::locks::reseal_audit_keys;
 use crate::model::{Cause, CredentialId, OwnerName, RepoUrl, Rights};
 use crate::seal::{KEY_BYTES, KeyName, key_line, keyring};
@@ -31,7 +33,7 @@ pub(super) const SUBCOMMAND: Subcommand = Subcommand {
 /// Number of credentials that are read at once.
 const PART: i64 = 500;
 
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
     if name == "keygen" {
         return keygen(matches, terminal);
@@ -39,7 +41,7 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let raw = settings(matches)?;
     let read = StorageConfig::from_raw(&raw).and_then(|storage| Ok((storage, forge_hosts(&raw)?)));
     let (storage, forges) = read.map_err(Usage::new)?;
-    let given = Given::read(name, matches, &forges).map_err(Usage::new)?;
+    let given = CredentialRequest::read(name, matches, &forges).map_err(Usage::new)?;
     block_on(async {
         let store = database::open(&storage).await?;
         let keys = storage
@@ -48,18 +50,18 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
             .map(keyring)
             .transpose()?
             .map(Arc::new);
-        let credentials = Credentials::new(store.clone(), Arc::new(RandomIds), keys.clone());
+        let credentials = CredentialStore::new(store.clone(), Arc::new(RandomIds), keys.clone());
         let as_json = matches.get_flag("json");
         match given {
-            Given::Add { owner, url, value } => {
+            CredentialRequest::Add { owner, url, value } => {
                 let access = value.read()?;
                 let kept = credentials
                     .add(&owner, &url, &access, (Rights::Whole, &cause()))
                     .await;
                 told(kept.map(|kept| kept.id), &store, "Kept", as_json, terminal).await
             }
-            Given::Change { id, url, value } => {
-                let access = value.map(value::Value::read).transpose()?;
+            CredentialRequest::Change { id, url, value } => {
+                let access = value.map(value::CredentialSource::read).transpose()?;
                 let kept = credentials
                     .change(
                         id,
@@ -76,11 +78,11 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
                 )
                 .await
             }
-            Given::List { owner, url } => {
+            CredentialRequest::List { owner, url } => {
                 list(&store, owner.as_ref(), url.as_ref(), as_json, terminal).await
             }
-            Given::Remove { id } => remove(&store, id, as_json, terminal).await,
-            Given::Rotate => {
+            CredentialRequest::Remove { id } => remove(&store, id, as_json, terminal).await,
+            CredentialRequest::Rotate => {
                 if let Some(keys) = &keys {
                     // The key of the audit log is encrypted in the same way.
                     reseal_audit_keys(&store, keys).await.context(
@@ -109,7 +111,7 @@ fn cause() -> Cause {
 }
 
 /// Prints a new line for the file of keys.
-fn keygen(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+fn keygen(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let name = match matches.get_one::<KeyName>("name") {
         Some(name) => name.clone(),
         None => SystemClock
@@ -126,7 +128,7 @@ fn keygen(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
          run `lockkeeper credentials rotate`. Keep the older lines below it until that has ended. Keep a copy of the key, \
          but not with the backups of the database: a credential cannot be read without its key.",
     );
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 /// Prints the result of adding or changing a credential.
@@ -136,7 +138,7 @@ async fn told(
     deed: &str,
     as_json: bool,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     let id = match kept {
         Ok(id) => id,
         Err(CredentialError::Store(error)) => {
@@ -144,7 +146,7 @@ async fn told(
         }
         Err(error) => {
             terminal.note(format_args!("error: {error}"));
-            return Ok(Exit::Failure);
+            return Ok(ExitStatus::Failure);
         }
     };
     let row = store
@@ -152,14 +154,14 @@ async fn told(
         .await
         .context("the credential cannot be read back")?;
     let Some(row) = row else {
-        return Ok(Exit::Success);
+        return Ok(ExitStatus::Success);
     };
     if as_json {
         terminal.line(show::json_line(&row))?;
     } else {
         terminal.line(format_args!("{deed} {}", show::line(&row)))?;
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 async fn list(
@@ -168,7 +170,7 @@ async fn list(
     url: Option<&RepoUrl>,
     as_json: bool,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     let owner = match owner {
         Some(name) => match store
             .owner_get(name)
@@ -190,7 +192,7 @@ async fn list(
             return if after.is_none() {
                 none(as_json, terminal)
             } else {
-                Ok(Exit::Success)
+                Ok(ExitStatus::Success)
             };
         };
         after = Some(last.id);
@@ -204,11 +206,11 @@ async fn list(
     }
 }
 
-fn none(as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
+fn none(as_json: bool, terminal: &mut Terminal<'_>) -> ExitResult {
     if !as_json {
         terminal.line("No credentials found.")?;
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 async fn remove(
@@ -216,24 +218,28 @@ async fn remove(
     id: CredentialId,
     as_json: bool,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     let Some(row) = store
         .credential_remove(id, &cause())
         .await
         .context("the credential was not removed")?
     else {
         terminal.note(format_args!("error: {}", CredentialError::NotThere(id)));
-        return Ok(Exit::Failure);
+        return Ok(ExitStatus::Failure);
     };
     if as_json {
         terminal.line(show::json_line(&row))?;
     } else {
         terminal.line(format_args!("Removed {}", show::line(&row)))?;
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
-async fn rotate(credentials: &Credentials, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
+async fn rotate(
+    credentials: &CredentialStore,
+    as_json: bool,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
     let rotation = credentials
         .rotate(|done| terminal.note(format_args!("{done} …")))
         .await;
@@ -244,7 +250,7 @@ async fn rotate(credentials: &Credentials, as_json: bool, terminal: &mut Termina
         }
         Err(error) => {
             terminal.note(format_args!("error: {error}"));
-            return Ok(Exit::Failure);
+            return Ok(ExitStatus::Failure);
         }
     };
     for (id, reason) in &rotation.named {
@@ -262,9 +268,9 @@ async fn rotate(credentials: &Credentials, as_json: bool, terminal: &mut Termina
         terminal.line(show::rotation(&key, &rotation))?;
     }
     Ok(if rotation.is_complete() {
-        Exit::Success
+        ExitStatus::Success
     } else {
-        Exit::Failure
+        ExitStatus::Failure
     })
 }
 
@@ -277,14 +283,14 @@ mod tests {
     #[test]
     fn a_new_line_is_a_key_by_itself_and_never_the_same() {
         let (exit, one, note) = call(&["credentials", "keygen", "--name", "2026-11"]);
-        assert_eq!(exit, Exit::Success);
+        assert_eq!(exit, ExitStatus::Success);
         assert!(note.contains("chmod 600"), "{note}");
         assert_eq!(Keyring::parse(&one).unwrap().first().as_str(), "2026-11");
         let (_, two, _) = call(&["credentials", "keygen"]);
         assert!(Keyring::parse(&two).is_ok() && one != two);
         assert_eq!(
             call(&["credentials", "keygen", "--name", "a b"]).0,
-            Exit::Usage
+            ExitStatus::Usage
         );
     }
 
@@ -316,7 +322,11 @@ mod tests {
             (&["--value", "ghp_x"], "--value"),
         ] {
             let (exit, out, err) = call(&[add.as_slice(), more].concat());
-            assert_eq!((exit, out), (Exit::Usage, String::new()), "{more:?} {err}");
+            assert_eq!(
+                (exit, out),
+                (ExitStatus::Usage, String::new()),
+                "{more:?} {err}"
+            );
             assert!(err.contains(expected), "{more:?} {err}");
         }
         let (exit, _, err) = call(&[
@@ -327,6 +337,6 @@ mod tests {
             "--url",
             "/srv/git/x",
         ]);
-        assert_eq!(exit, Exit::Usage, "{err}");
+        assert_eq!(exit, ExitStatus::Usage, "{err}");
     }
 }

@@ -12,7 +12,7 @@ mod cli;
 use std::sync::Arc;
 
 use super::Feature;
-use crate::kit::web::{Access, Routes, Web};
+use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -20,11 +20,11 @@ pub(super) const FEATURE: Feature = Feature {
     reconcilers: &[],
 };
 
-fn routes() -> Routes<Arc<Web>> {
+fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/api/credentials", Access::Account, api::list)
-        .post("/api/credentials", Access::Account, api::add)
-        .get("/api/credentials/{id}", Access::Account, api::show)
-        .post("/api/credentials/{id}", Access::Account, api::change)
-        .delete("/api/credentials/{id}", Access::Account, api::remove)
+        .get("/api/credentials", RouteAccess::Account, api::list)
+        .post("/api/credentials", RouteAccess::Account, api::add)
+        .get("/api/credentials/{id}", RouteAccess::Account, api::show)
+        .post("/api/credentials/{id}", RouteAccess::Account, api::change)
+        .delete("/api/credentials/{id}", RouteAccess::Account, api::remove)
 }

@@ -3,10 +3,10 @@
 use axum::http::StatusCode;
 use tracing::warn;
 
-use crate::config::access::{Action, Asker};
+use crate::config::access::{Action, NetworkRequester};
 use crate::handlers::authz::Resource;
-use crate::kit::web::reach::Sight;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::{WebError, WebState};
 use crate::leases::LeaseKey;
 use crate::model::{Cause, Reason};
 use crate::store::{FreeLease, LeaseRow};
@@ -21,10 +21,10 @@ pub(super) struct Release<'a> {
 
 /// Returns the leases that the user may see, by key: those of mirrors, limited to an owner or not, or all of them.
 pub(super) async fn seen(
-    web: &Web,
-    sight: &Sight,
+    web: &WebState,
+    sight: &VisibleScope,
     owner: Option<&str>,
-) -> Result<Vec<LeaseRow>, Failure> {
+) -> Result<Vec<LeaseRow>, WebError> {
     Ok(match sight.repos(owner).await? {
         Some(repos) => web.store.lease_list_of_repos(&repos).await?,
         None => web.store.lease_list().await?,
@@ -33,14 +33,15 @@ pub(super) async fn seen(
 
 /// Releases a lease if the user may.
 pub(super) async fn release(
-    web: &Web,
+    web: &WebState,
     wish: Release<'_>,
-    who: &Asker,
-) -> Result<FreeLease, Failure> {
+    who: &NetworkRequester,
+) -> Result<FreeLease, WebError> {
     let way_out = "Give a short reason for the audit log.";
     let reason = Reason::read(wish.reason)
-        .map_err(|e| Failure::unusable_field("reason", &e.to_string(), way_out))?;
-    let reason = reason.ok_or_else(|| Failure::unusable_field("reason", "it is empty", way_out))?;
+        .map_err(|e| WebError::unusable_field("reason", &e.to_string(), way_out))?;
+    let reason =
+        reason.ok_or_else(|| WebError::unusable_field("reason", "it is empty", way_out))?;
     let repo = LeaseKey::of_text(wish.key).repo();
     web.permit(
         who,
@@ -66,8 +67,8 @@ pub(super) async fn release(
 }
 
 /// The requested holder, or any holder, does not have this lease.
-pub(super) fn not_held() -> Failure {
+pub(super) fn not_held() -> WebError {
     let message = "Nobody holds this lease, or its holder is not the one that you named. Most likely it was released. GET \
                    /api/leases and the page of operations show the leases that are held. Nothing was changed.";
-    Failure::new(StatusCode::NOT_FOUND, "Lease not held", message)
+    WebError::new(StatusCode::NOT_FOUND, "Lease not held", message)
 }

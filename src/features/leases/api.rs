@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 use super::actions::{Release, not_held, release, seen};
 use super::view::view;
 use crate::kit::web::csrf::Script;
-use crate::kit::web::extract::{Asked, OfOwner, Segment};
-use crate::kit::web::reach::Sight;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::extract::{LenientQuery, OwnerQuery, Segment};
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::{WebError, WebState};
 use crate::store::{FreeLease, LeaseRow, Store};
 
 /// `GET /api/leases?owner=…`: all leases that the user may see, by key, a thousand at most; `more` says if there may be
 /// others. With `owner`: the leases of mirrors of repositories that it has claimed.
 pub(super) async fn list(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
-    Asked(of): Asked<OfOwner>,
-) -> Result<Json<Value>, Failure> {
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    LenientQuery(of): LenientQuery<OwnerQuery>,
+) -> Result<Json<Value>, WebError> {
     let leases = seen(&web, &sight, of.owner.as_deref()).await?;
     let more = leases.len() >= usize::from(Store::LEASES_LISTED);
     let leases: Vec<Value> = leases.iter().map(view).collect();
@@ -32,18 +32,18 @@ pub(super) async fn list(
 /// `?reason=…&holder=…`
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Wish {
+pub(super) struct LeaseReleaseQuery {
     reason: String,
     holder: Option<String>,
 }
 
 /// `DELETE /api/leases/{key}?reason=…`: 200 if it is now `free`, 202 if its holder was asked to stop (`stopping`).
 pub(super) async fn end(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(key): Segment,
-    Asked(wish): Asked<Wish>,
-) -> Result<(StatusCode, Json<Value>), Failure> {
+    LenientQuery(wish): LenientQuery<LeaseReleaseQuery>,
+) -> Result<(StatusCode, Json<Value>), WebError> {
     let wish = Release {
         key: &key,
         holder: wish.holder.as_deref(),

@@ -5,7 +5,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::view::view;
 use crate::kit::term::{
-    Exit, Outcome, Subcommand, Terminal, actor, block_on, database, reason as read_reason, safe,
+    ExitResult, ExitStatus, Subcommand, Terminal, actor, block_on, database, reason as read_reason,
+    safe,
 };
 use crate::leases::LeaseKey;
 use crate::model::{Cause, Reason, minute};
@@ -48,7 +49,7 @@ pub(super) const SUBCOMMAND: Subcommand = Subcommand {
     run,
 };
 
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
     let storage = database::storage(matches)?;
     if name == "list" {
@@ -64,7 +65,7 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     block_on(async { release(&database::open(&storage).await?, matches, &reason, terminal).await })?
 }
 
-async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
+async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> ExitResult {
     let leases = store
         .lease_list()
         .await
@@ -85,7 +86,7 @@ async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outc
             leases.len()
         ));
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 async fn release(
@@ -93,7 +94,7 @@ async fn release(
     matches: &ArgMatches,
     reason: &Reason,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     let key = matches.get_one::<String>("key").expect("clap demands it");
     let holder = matches.get_one::<String>("holder");
     let (holder, repo) = (holder.map(String::as_str), LeaseKey::of_text(key).repo());
@@ -111,7 +112,7 @@ async fn release(
         FreeLease::NotHeld => {
             terminal.note(format_args!("error: {}", safe(&not_held(key, holder))));
             terminal.note("`lockkeeper leases list` shows the leases that are held.");
-            return Ok(Exit::Failure);
+            return Ok(ExitStatus::Failure);
         }
     };
     if matches.get_flag("json") {
@@ -124,7 +125,7 @@ async fn release(
     } else {
         terminal.line(safe(&released(state == "free", &lease)))?;
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 fn not_held(key: &str, holder: Option<&str>) -> String {
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
     use crate::cli::tests::call;
     use crate::clock::{Clock, RandomIds, SystemClock};
-    use crate::store::{DatabaseUrl, Hold, NewLease, Presence, ReplicaId, TakeLease};
+    use crate::store::{DatabaseUrl, LeaseHold, NewLease, Presence, ReplicaId, TakeLease};
 
     const KEY: &str = "repository_sync:home:github.com/acme/infra";
 
@@ -220,7 +221,7 @@ mod tests {
                     .replica_beat(&id, Presence::Serving, &[], heard_until)
                     .await
                     .unwrap();
-                let hold = Hold {
+                let hold = LeaseHold {
                     key: key.to_owned(),
                     holder: format!("{name}/1"),
                 };
@@ -240,7 +241,7 @@ mod tests {
     }
 
     /// Returns the exit code and the output, with times replaced.
-    fn leases(dir: &tempfile::TempDir, args: &[&str]) -> (Exit, String) {
+    fn leases(dir: &tempfile::TempDir, args: &[&str]) -> (ExitStatus, String) {
         let data = dir.path().display().to_string();
         let (exit, out, err) = call(&[&["leases"], args, &["--data-dir", &data]].concat());
         let minute = Regex::new(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC").unwrap();
@@ -256,13 +257,13 @@ mod tests {
     fn leases_are_listed_and_taken_away() {
         let dir = data();
         let (exit, listed) = leases(&dir, &["list"]);
-        assert_eq!(exit, Exit::Success);
+        assert_eq!(exit, ExitStatus::Success);
         assert_snapshot!(listed, @"
         reconciler:disk, held by gone/1 (its server is gone) since TIME, until TIME: looks
         repository_sync:home:github.com/acme/infra, held by alive/1 since TIME, until TIME: sync it�[31m
         ");
         let (exit, said) = leases(&dir, &["release", "reconciler:disk", "--reason", "stuck"]);
-        assert_eq!(exit, Exit::Success);
+        assert_eq!(exit, ExitStatus::Success);
         assert_snapshot!(said, @"Given back: reconciler:disk. Its holder gone/1 was gone.");
         assert_eq!(
             leases(
@@ -270,7 +271,7 @@ mod tests {
                 &["release", KEY, "--reason", "x", "--holder", "gone/1"]
             )
             .0,
-            Exit::Failure
+            ExitStatus::Failure
         );
         let [(exit, said), again] = [(); 2].map(|()| {
             leases(
@@ -278,7 +279,7 @@ mod tests {
                 &["release", KEY, "--reason", "stuck", "--holder", "alive/1"],
             )
         });
-        assert_eq!(exit, Exit::Success);
+        assert_eq!(exit, ExitStatus::Success);
         assert_snapshot!(said, @"alive/1 is told to stop. repository_sync:home:github.com/acme/infra is free when it has, at TIME at the latest.");
         assert_eq!((exit, said), again);
         let (_, listed) = leases(&dir, &["list", "--json"]);
@@ -309,16 +310,16 @@ mod tests {
     fn a_lease_that_nobody_holds_and_a_reason_that_says_nothing_are_refused() {
         let dir = data();
         let (exit, said) = leases(&dir, &["release", "other", "--reason", "x"]);
-        assert_eq!(exit, Exit::Failure);
+        assert_eq!(exit, ExitStatus::Failure);
         assert_snapshot!(said, @"
         error: nobody holds the lease other
         `lockkeeper leases list` shows those that are held.
         ");
-        assert_eq!(leases(&dir, &["release", KEY]).0, Exit::Usage);
+        assert_eq!(leases(&dir, &["release", KEY]).0, ExitStatus::Usage);
         let (exit, said) = leases(&dir, &["release", KEY, "--reason", " "]);
         assert_eq!(
             (exit, said.as_str()),
-            (Exit::Usage, "error: --reason: Give a short reason\n")
+            (ExitStatus::Usage, "error: --reason: Give a short reason\n")
         );
     }
 }

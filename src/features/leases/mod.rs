@@ -21,7 +21,7 @@ pub(crate) use page::{LeaseLine, notice};
 pub(crate) use view::view;
 
 use super::Feature;
-use crate::kit::web::{Access, Routes, Web};
+use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -29,10 +29,14 @@ pub(super) const FEATURE: Feature = Feature {
     reconcilers: &[],
 };
 
-fn routes() -> Routes<Arc<Web>> {
+fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .post("/operations/leases/release", Access::Account, page::end)
-        .get("/api/leases", Access::Account, api::list)
+        .post(
+            "/operations/leases/release",
+            RouteAccess::Account,
+            page::end,
+        )
+        .get("/api/leases", RouteAccess::Account, api::list)
         // The name of a repository in the key has slashes.
-        .delete("/api/leases/{*key}", Access::Account, api::end)
+        .delete("/api/leases/{*key}", RouteAccess::Account, api::end)
 }

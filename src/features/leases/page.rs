@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::actions::{Release, release};
 use crate::kit::web::csrf::Confirmed;
-use crate::kit::web::text::{Badge, Stamp, Until, shown};
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::text::{Badge, FutureTime, PastTime, shown};
+use crate::kit::web::{WebError, WebState};
 use crate::store::{FreeLease, LeaseRow, ReplicaState};
 
 /// A lease as text, with the unescaped key and holder for the form.
@@ -22,8 +22,8 @@ pub(crate) struct LeaseLine {
     purpose: String,
     replica: String,
     badge: Badge,
-    since: Stamp,
-    until: Until,
+    since: PastTime,
+    until: FutureTime,
     is_revoked: bool,
 }
 
@@ -49,8 +49,8 @@ impl LeaseLine {
                 }
                 (None, None) => Badge::new("warn", "server unknown"),
             },
-            since: Stamp::new(lease.taken_at, now),
-            until: Until::new(lease.until, now),
+            since: PastTime::new(lease.taken_at, now),
+            until: FutureTime::new(lease.until, now),
             is_revoked: lease.revoked_at.is_some(),
         }
     }
@@ -72,7 +72,7 @@ pub(crate) fn notice(code: &str) -> Option<&'static str> {
 
 /// Lease to release, as the page showed it.
 #[derive(Deserialize)]
-pub(super) struct Chosen {
+pub(super) struct ShownLease {
     key: String,
     holder: String,
     #[serde(default)]
@@ -81,10 +81,10 @@ pub(super) struct Chosen {
 
 /// `POST /operations/leases/release`
 pub(super) async fn end(
-    State(web): State<Arc<Web>>,
-    form: Confirmed<Chosen>,
-) -> Result<Redirect, Failure> {
-    let Chosen {
+    State(web): State<Arc<WebState>>,
+    form: Confirmed<ShownLease>,
+) -> Result<Redirect, WebError> {
+    let ShownLease {
         key,
         holder,
         reason,

@@ -1,16 +1,16 @@
 //! Releases locks and hands them over for the pages and the API: permission, result and messages.
 
-use crate::config::access::Asker;
+use crate::config::access::NetworkRequester;
 use crate::handlers::authz::Resource;
 use crate::handlers::locks::{action, explain};
-use crate::kit::web::Web;
-use crate::kit::web::errors::Failure;
-use crate::kit::web::reach::Sight;
-use crate::locks::{Gave, Given, Giving};
+use crate::kit::web::WebState;
+use crate::kit::web::errors::WebError;
+use crate::kit::web::reach::VisibleScope;
+use crate::locks::{HandOver, HandOverOutcome, HandedOver};
 use crate::model::{Lock, LockId, LockName, PullNumber, Reason};
 
 /// Request to take a lock from its pull.
-pub(super) struct LockWish {
+pub(super) struct LockAction {
     /// Pull that gets the lock. `None`: the first in the queue.
     pub to: Option<PullNumber>,
     /// True if the lock is taken even if it is in use.
@@ -20,25 +20,25 @@ pub(super) struct LockWish {
 }
 
 /// Reads a reason from a request.
-pub(super) fn read_reason(text: &str) -> Result<Option<Reason>, Failure> {
+pub(super) fn read_reason(text: &str) -> Result<Option<Reason>, WebError> {
     Reason::read(text).map_err(|problem| {
-        Failure::unusable_field("reason", &problem.to_string(), "Use a shorter reason.")
+        WebError::unusable_field("reason", &problem.to_string(), "Use a shorter reason.")
     })
 }
 
 /// Takes a lock from its pull if the user may. `asked` is the requested name of the lock.
 pub(super) async fn give_lock(
-    web: &Web,
+    web: &WebState,
     id: LockId,
     asked: &str,
-    who: &Asker,
-    wish: LockWish,
-) -> Result<Given, Failure> {
+    who: &NetworkRequester,
+    wish: LockAction,
+) -> Result<HandedOver, WebError> {
     let Some(lock) = web.store.lock_get(id).await? else {
-        return Err(Failure::no_such_lock(asked));
+        return Err(WebError::no_such_lock(asked));
     };
-    let LockWish { to, force, reason } = wish;
-    let giving = Giving {
+    let LockAction { to, force, reason } = wish;
+    let giving = HandOver {
         lock: id,
         to,
         force,
@@ -49,9 +49,9 @@ pub(super) async fn give_lock(
     web.permit(who, action(&giving), &Resource::Lock(&lock))
         .await?;
     match web.giving.give(&giving).await? {
-        Gave::Done(given) => Ok(*given),
-        Gave::NotHeld => Err(Failure::no_such_lock(asked)),
-        Gave::Refused(lock, why) => Err(Failure::lock_is_kept(
+        HandOverOutcome::Done(given) => Ok(*given),
+        HandOverOutcome::NotHeld => Err(WebError::no_such_lock(asked)),
+        HandOverOutcome::Refused(lock, why) => Err(WebError::lock_is_kept(
             why,
             &explain(&lock, why, &web.executable),
         )),
@@ -59,7 +59,7 @@ pub(super) async fn give_lock(
 }
 
 /// Lock that a text names.
-pub(super) enum Found {
+pub(super) enum LockLookup {
     One(Box<Lock>),
     /// Several locks with the same classic name: on several hosts, or with a path and a project that read the same.
     Several,
@@ -68,42 +68,46 @@ pub(super) enum Found {
 
 /// Finds a lock like [`find_lock`], if the user may see it.
 pub(super) async fn find_seen_lock(
-    web: &Web,
-    sight: &Sight,
+    web: &WebState,
+    sight: &VisibleScope,
     asked: &str,
-) -> Result<Found, Failure> {
+) -> Result<LockLookup, WebError> {
     let found = find_lock(web, asked).await?;
     match &found {
-        Found::One(lock) => sight.must_see(&Resource::Lock(lock)).await?,
+        LockLookup::One(lock) => sight.must_see(&Resource::Lock(lock)).await?,
         // Neither reveals anything.
-        Found::Several | Found::None => {}
+        LockLookup::Several | LockLookup::None => {}
     }
     Ok(found)
 }
 
 /// Finds a lock by identifier or classic name (see [`LockName`]). With the host in front, a name means one lock.
-async fn find_lock(web: &Web, asked: &str) -> Result<Found, Failure> {
+async fn find_lock(web: &WebState, asked: &str) -> Result<LockLookup, WebError> {
     if let Ok(id) = asked.parse::<LockId>() {
         let lock = web.store.lock_get(id).await?;
-        return Ok(lock.map_or(Found::None, |lock| Found::One(Box::new(lock))));
+        return Ok(lock.map_or(LockLookup::None, |lock| LockLookup::One(Box::new(lock))));
     }
     let Ok(name) = asked.parse::<LockName>() else {
-        return Ok(Found::None);
+        return Ok(LockLookup::None);
     };
     Ok(
         match name.choose(web.store.lock_list_called(&name).await?) {
-            Ok(None) => Found::None,
-            Ok(Some(lock)) => Found::One(Box::new(lock)),
-            Err(_) => Found::Several,
+            Ok(None) => LockLookup::None,
+            Ok(Some(lock)) => LockLookup::One(Box::new(lock)),
+            Err(_) => LockLookup::Several,
         },
     )
 }
 
 /// Finds the one lock that a script names.
-pub(super) async fn the_lock(web: &Web, sight: &Sight, asked: &str) -> Result<Lock, Failure> {
+pub(super) async fn the_lock(
+    web: &WebState,
+    sight: &VisibleScope,
+    asked: &str,
+) -> Result<Lock, WebError> {
     match find_seen_lock(web, sight, asked).await? {
-        Found::One(lock) => Ok(*lock),
-        Found::None => Err(Failure::no_such_lock(asked)),
-        Found::Several => Err(Failure::several_locks(asked)),
+        LockLookup::One(lock) => Ok(*lock),
+        LockLookup::None => Err(WebError::no_such_lock(asked)),
+        LockLookup::Several => Err(WebError::several_locks(asked)),
     }
 }

@@ -10,30 +10,30 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
-use super::actions::{LockWish, give_lock, read_reason, the_lock};
-use super::view::{LockFacts, LockFactsJson, LockJson};
+use super::actions::{LockAction, give_lock, read_reason, the_lock};
+use super::view::{LockDetails, LockFactsJson, LockJson};
 use crate::kit::web::csrf::Script;
 use crate::kit::web::extract::{JsonBody, Segment};
-use crate::kit::web::reach::Sight;
-use crate::kit::web::{Failure, Web};
-use crate::locks::Given;
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::{WebError, WebState};
+use crate::locks::HandedOver;
 use crate::model::PullNumber;
 
 /// `GET /api/locks/{id}`
 pub(super) async fn show(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
     Segment(asked): Segment,
-) -> Result<Json<LockFactsJson>, Failure> {
+) -> Result<Json<LockFactsJson>, WebError> {
     let lock = the_lock(&web, &sight, &asked).await?;
-    let facts = LockFacts::read(&web.store, lock).await?;
+    let facts = LockDetails::read(&web.store, lock).await?;
     Ok(Json(LockFactsJson::from(&facts)))
 }
 
 /// Body of a change. Each route checks which fields it takes.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct LockChangeBody {
     pull: Option<i64>,
     reason: Option<String>,
     force: bool,
@@ -52,8 +52,8 @@ pub(super) struct Done {
     now: Option<LockJson>,
 }
 
-impl From<&Given> for Done {
-    fn from(given: &Given) -> Self {
+impl From<&HandedOver> for Done {
+    fn from(given: &HandedOver) -> Self {
         Self {
             lock: LockJson::from(&given.lock),
             plan_discarded: given.plan,
@@ -65,15 +65,15 @@ impl From<&Given> for Done {
 
 /// `POST /api/locks/{id}/release` and `…/hand-over`.
 pub(super) async fn change(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Segment(path): Segment,
     Script(who): Script,
-    sight: Sight,
-    JsonBody(wanted): JsonBody<Wanted>,
-) -> Result<Json<Done>, Failure> {
+    sight: VisibleScope,
+    JsonBody(wanted): JsonBody<LockChangeBody>,
+) -> Result<Json<Done>, WebError> {
     let release = path.strip_suffix("/release").map(|asked| (asked, false));
     let named = release.or_else(|| path.strip_suffix("/hand-over").map(|asked| (asked, true)));
-    let (asked, to_another) = named.ok_or_else(Failure::no_such_page)?;
+    let (asked, to_another) = named.ok_or_else(WebError::no_such_page)?;
     let to = match (to_another, wanted.pull) {
         (false, None) => None,
         (false, Some(_)) => return Err(not_taken()),
@@ -81,7 +81,7 @@ pub(super) async fn change(
     };
     let reason = read_reason(&wanted.reason.unwrap_or_default())?;
     let lock = the_lock(&web, &sight, asked).await?;
-    let wish = LockWish {
+    let wish = LockAction {
         to,
         force: wanted.force,
         reason,
@@ -90,21 +90,21 @@ pub(super) async fn change(
     Ok(Json(Done::from(&given)))
 }
 
-fn receiver(pull: Option<i64>) -> Result<PullNumber, Failure> {
+fn receiver(pull: Option<i64>) -> Result<PullNumber, WebError> {
     let way_out = "Give the number of a queued pull request. GET of this lock lists them.";
     match pull {
         Some(number) if number > 0 => Ok(PullNumber(number)),
-        Some(_) => Err(Failure::unusable_field(
+        Some(_) => Err(WebError::unusable_field(
             "pull",
             "it is not the number of a pull request",
             way_out,
         )),
-        None => Err(Failure::unusable_field("pull", "it is missing", way_out)),
+        None => Err(WebError::unusable_field("pull", "it is missing", way_out)),
     }
 }
 
-fn not_taken() -> Failure {
+fn not_taken() -> WebError {
     let problem =
         "a release does not take it, because the first pull request in the queue gets the lock";
-    Failure::unusable_field("pull", problem, "Leave it out, or use …/hand-over.")
+    WebError::unusable_field("pull", problem, "Leave it out, or use …/hand-over.")
 }

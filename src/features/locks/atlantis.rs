@@ -8,24 +8,24 @@ use axum::extract::State;
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 
-use super::actions::{LockWish, give_lock, read_reason, the_lock};
+use super::actions::{LockAction, give_lock, read_reason, the_lock};
 use crate::kit::web::csrf::Script;
-use crate::kit::web::extract::Asked;
-use crate::kit::web::reach::Sight;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::extract::LenientQuery;
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::{WebError, WebState};
 use crate::model::{Lock, LockName};
 
 /// All locks, newest first.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct Locks {
-    locks: Vec<LockJson>,
+pub(super) struct AtlantisLocks {
+    locks: Vec<AtlantisLockJson>,
 }
 
 /// One lock in the format of reference 11.4. Fields that Atlantis does not have come last.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct LockJson {
+struct AtlantisLockJson {
     name: String,
     project_name: String,
     project_repo: String,
@@ -49,27 +49,27 @@ struct LockJson {
 /// `?owner=…`, which Atlantis does not have.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Which {
+pub(super) struct AtlantisLocksQuery {
     /// Owner of the repositories of the listed locks.
     owner: Option<String>,
 }
 
 /// Answers with every lock that the user may see.
 pub(super) async fn list(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
-    Asked(which): Asked<Which>,
-) -> Result<Json<Locks>, Failure> {
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    LenientQuery(which): LenientQuery<AtlantisLocksQuery>,
+) -> Result<Json<AtlantisLocks>, WebError> {
     let locks = match sight.repos(which.owner.as_deref()).await? {
         Some(repos) => web.store.lock_list_of_repos(&repos).await?,
         None => web.store.lock_list().await?,
     };
-    Ok(Json(Locks {
-        locks: locks.iter().map(LockJson::from).collect(),
+    Ok(Json(AtlantisLocks {
+        locks: locks.iter().map(AtlantisLockJson::from).collect(),
     }))
 }
 
-impl From<&Lock> for LockJson {
+impl From<&Lock> for AtlantisLockJson {
     fn from(lock: &Lock) -> Self {
         let project_name = lock
             .project
@@ -105,14 +105,14 @@ pub(super) struct WhichLock {
 
 /// `DELETE /locks?id=…`: releases by force, as Atlantis does.
 pub(super) async fn discard(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
-    sight: Sight,
-    Asked(which): Asked<WhichLock>,
-) -> Result<&'static str, Failure> {
-    let asked = which.id.ok_or_else(|| Failure::query_wanted("id"))?;
+    sight: VisibleScope,
+    LenientQuery(which): LenientQuery<WhichLock>,
+) -> Result<&'static str, WebError> {
+    let asked = which.id.ok_or_else(|| WebError::query_wanted("id"))?;
     let lock = the_lock(&web, &sight, &asked).await?;
-    let wish = LockWish {
+    let wish = LockAction {
         to: None,
         force: true,
         reason: read_reason(BY_A_SCRIPT)?,

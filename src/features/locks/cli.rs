@@ -8,11 +8,11 @@ mod show;
 use anyhow::{Context as _, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::view::{LockFacts, LockFactsJson, LockJson};
+use super::view::{LockDetails, LockFactsJson, LockJson};
 use crate::clock::{Clock, RandomIds, SystemClock};
-use crate::handlers::locks::{Explanation, explain, give};
-use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, actor, block_on, database};
-use crate::locks::{Gave, Giving};
+use crate::handlers::locks::{KeptLockReason, explain, give};
+use crate::kit::term::{ExitResult, ExitStatus, Subcommand, Terminal, actor, block_on, database};
+use crate::locks::{HandOver, HandOverOutcome};
 use crate::model::{CommandId, Lock, LockId, LockName, PullNumber, Reason, RepoId};
 use crate::store::Store;
 
@@ -119,7 +119,7 @@ fn reason(text: &str) -> Result<Reason, String> {
     }
 }
 
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
     let storage = database::storage(matches)?;
     block_on(async {
@@ -133,7 +133,7 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     })?
 }
 
-async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let mut locks = store
         .lock_list()
         .await
@@ -147,7 +147,7 @@ async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'
             serde_json::to_string_pretty(&locks)
                 .context("the locks could not be written as JSON")?,
         )?;
-        return Ok(Exit::Success);
+        return Ok(ExitStatus::Success);
     }
     for lock in &locks {
         terminal.line(show::line(lock))?;
@@ -155,7 +155,7 @@ async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'
     if locks.is_empty() {
         terminal.note("No lock is held.");
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 fn is_of(repo: &RepoId, asked: &str) -> bool {
@@ -163,9 +163,9 @@ fn is_of(repo: &RepoId, asked: &str) -> bool {
     asked == repo.full_name() || asked == repo.to_string()
 }
 
-async fn run_show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+async fn run_show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let lock = find(store, matches).await?;
-    let facts = LockFacts::read(store, lock)
+    let facts = LockDetails::read(store, lock)
         .await
         .context("the lock could not be read")?;
     if matches.get_flag("json") {
@@ -173,12 +173,12 @@ async fn run_show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'
         terminal.line(
             serde_json::to_string_pretty(&json).context("the lock could not be written as JSON")?,
         )?;
-        return Ok(Exit::Success);
+        return Ok(ExitStatus::Success);
     }
     for line in show::lines(&facts, EXECUTABLE) {
         terminal.line(line)?;
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 /// Finds the one lock that the arguments name.
@@ -217,9 +217,9 @@ async fn run_give(
     matches: &ArgMatches,
     to: Option<PullNumber>,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     let lock = find(store, matches).await?;
-    let giving = Giving {
+    let giving = HandOver {
         lock: lock.id,
         to,
         force: matches.get_flag("force"),
@@ -235,14 +235,14 @@ async fn run_give(
     )
     .await;
     match gave.context("the lock could not be released")? {
-        Gave::Done(given) => {
+        HandOverOutcome::Done(given) => {
             terminal.line(show::done(&giving, &given))?;
             terminal.note("The server posts a comment on the pull requests: now if it runs, otherwise when it starts.");
-            Ok(Exit::Success)
+            Ok(ExitStatus::Success)
         }
-        Gave::NotHeld => bail!("the lock was released in the meantime"),
-        Gave::Refused(lock, why) => {
-            let Explanation {
+        HandOverOutcome::NotHeld => bail!("the lock was released in the meantime"),
+        HandOverOutcome::Refused(lock, why) => {
+            let KeptLockReason {
                 message, way_out, ..
             } = explain(&lock, why, EXECUTABLE);
             terminal.note(format_args!(
@@ -251,7 +251,7 @@ async fn run_give(
             if giving.reason.is_none() || !giving.force {
                 terminal.note("(To use force, add --force and --reason TEXT.)");
             }
-            Ok(Exit::Failure)
+            Ok(ExitStatus::Failure)
         }
     }
 }
@@ -281,7 +281,7 @@ mod tests {
             ),
         ] {
             let (exit, _, err) = call(args);
-            assert_eq!(exit, Exit::Usage, "{args:?}");
+            assert_eq!(exit, ExitStatus::Usage, "{args:?}");
             assert!(err.contains(said), "{args:?}: {err}");
         }
     }

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::features::apply_locks;
 use crate::features::runs::{CommandLine, recent_commands};
-use crate::kit::web::extract::Asked;
-use crate::kit::web::reach::Sight;
-use crate::kit::web::text::{PullName, Search, Stamp, shown};
+use crate::kit::web::extract::LenientQuery;
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::text::{PastTime, PullName, SearchWords, shown};
 use crate::kit::web::visitor::Visitor;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::{WebError, WebState};
 use crate::model::Lock;
 
 /// Maximum number of locks on the page; a search finds the others.
@@ -23,7 +23,7 @@ const LOCKS_SHOWN: usize = 300;
 /// `?q=…&owner=…&notice=…`
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Wish {
+pub(super) struct DashboardQuery {
     q: String,
     /// Owner of the repositories to show.
     owner: String,
@@ -74,7 +74,7 @@ impl Notice {
 }
 
 #[derive(Serialize)]
-struct View {
+struct DashboardPage {
     q: String,
     owner: String,
     /// Link to the page with the search and without the message.
@@ -103,7 +103,7 @@ pub(super) struct LockLine {
     name: Option<String>,
     holder: String,
     reason: String,
-    since: Stamp,
+    since: PastTime,
 }
 
 impl LockLine {
@@ -121,19 +121,19 @@ impl LockLine {
             name: lock.project.name.as_ref().map(|name| shown(name.as_str())),
             holder: shown(&lock.holder),
             reason: shown(&lock.reason),
-            since: Stamp::new(lock.taken_at, now),
+            since: PastTime::new(lock.taken_at, now),
         }
     }
 }
 
 /// Shows the dashboard, with a search.
 pub(super) async fn show(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
-    Asked(wish): Asked<Wish>,
-) -> Result<Response, Failure> {
-    let (now, search) = (web.clock.now(), Search::new(&wish.q));
+    sight: VisibleScope,
+    LenientQuery(wish): LenientQuery<DashboardQuery>,
+) -> Result<Response, WebError> {
+    let (now, search) = (web.clock.now(), SearchWords::new(&wish.q));
     let repos = sight.repos(Some(&wish.owner)).await?;
     let all = match &repos {
         Some(repos) => web.store.lock_list_of_repos(repos).await?,
@@ -148,7 +148,7 @@ pub(super) async fn show(
         .collect();
     let stopped = apply_locks::seen(&web, &sight, None).await?;
     let (apply_lock, other_apply_locks) = apply_locks::of_dashboard(&stopped);
-    let view = View {
+    let view = DashboardPage {
         several_hosts: are_several(
             locks
                 .iter()
@@ -175,7 +175,7 @@ fn are_several<'a>(mut hosts: impl Iterator<Item = &'a str>) -> bool {
         .is_some_and(|first| hosts.any(|other| other != first))
 }
 
-fn here(web: &Web, query: &str, owner: &str) -> String {
+fn here(web: &WebState, query: &str, owner: &str) -> String {
     let said = [("q", query), ("owner", owner)]
         .into_iter()
         .filter(|(_, text)| !text.is_empty());
@@ -186,7 +186,7 @@ fn here(web: &Web, query: &str, owner: &str) -> String {
     web.link(&format!("/{mark}{}", said.join("&")))
 }
 
-fn is_found(search: &Search, lock: &Lock) -> bool {
+fn is_found(search: &SearchWords, lock: &Lock) -> bool {
     let name = lock.project.name.as_ref().map_or("", |name| name.as_str());
     search.finds(&[
         &lock.key.repo.to_string(),

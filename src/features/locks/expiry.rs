@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tracing::info;
 
 use crate::context::Ctx;
-use crate::handlers::reconcile::{Found, Reconciler};
+use crate::handlers::reconcile::{Reconciler, TickResult};
 use crate::handlers::reply;
 use crate::locks::{Limit, limit};
 use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, Origin, PullRef};
@@ -23,7 +23,7 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 
 /// Locks of one pull request that need a warning or a release.
 #[derive(Default)]
-struct Due {
+struct ExpiringLocks {
     ttl: TimeDelta,
     warn: Vec<Lock>,
     /// Time of the first release among the locks with a warning.
@@ -32,14 +32,14 @@ struct Due {
 }
 
 /// Checks every lock that could be near its time limit.
-async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
-    let mut found = Found::default();
+async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
+    let mut found = TickResult::default();
     let Some(shortest) = ctx.settings.repos.shortest_ttl() else {
         return Ok(found);
     };
     let now = ctx.clock.now();
     let until = now - shortest * 4 / 5;
-    let mut due = BTreeMap::<PullRef, Due>::new();
+    let mut due = BTreeMap::<PullRef, ExpiringLocks>::new();
     let mut page = ctx.store.lock_list_idle(until, None).await?;
     while let Some(last) = page.last().map(|idle| idle.lock.clone()) {
         found.looked_at += u64::try_from(page.len())?;
@@ -54,7 +54,7 @@ async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-fn note(ctx: &Ctx, due: &mut BTreeMap<PullRef, Due>, idle: IdleLock, now: DateTime<Utc>) {
+fn note(ctx: &Ctx, due: &mut BTreeMap<PullRef, ExpiringLocks>, idle: IdleLock, now: DateTime<Utc>) {
     let IdleLock { lock, warned_at } = idle;
     let Some(ttl) = ctx.settings.lock_ttl(&lock.key.repo) else {
         return;
@@ -77,8 +77,8 @@ fn note(ctx: &Ctx, due: &mut BTreeMap<PullRef, Due>, idle: IdleLock, now: DateTi
     }
 }
 
-async fn act(ctx: &Ctx, pull: &PullRef, due: Due) -> anyhow::Result<usize> {
-    let Due {
+async fn act(ctx: &Ctx, pull: &PullRef, due: ExpiringLocks) -> anyhow::Result<usize> {
+    let ExpiringLocks {
         ttl,
         warn,
         ends_at,

@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub(crate) use view::LockJson;
 
 use super::Feature;
-use crate::kit::web::{Access, Routes, Web};
+use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -34,17 +34,17 @@ pub(super) const FEATURE: Feature = Feature {
     reconcilers: &[expiry::RECONCILER],
 };
 
-fn routes() -> Routes<Arc<Web>> {
+fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/", Access::Facts, dashboard::show)
-        .get("/index.html", Access::Facts, dashboard::show)
-        .get("/locks", Access::Facts, dashboard::show)
+        .get("/", RouteAccess::Facts, dashboard::show)
+        .get("/index.html", RouteAccess::Facts, dashboard::show)
+        .get("/locks", RouteAccess::Facts, dashboard::show)
         // The classic name of a lock has slashes, and some proxies decode them.
-        .get("/locks/{*id}", Access::Facts, page::show)
-        .post("/locks/{*id}", Access::Change, page::change)
-        .get("/lock", Access::Facts, page::by_query)
-        .get("/api/locks", Access::Facts, atlantis::list)
-        .get("/api/locks/{*asked}", Access::Facts, api::show)
-        .post("/api/locks/{*asked}", Access::Account, api::change)
-        .delete("/locks", Access::Account, atlantis::discard)
+        .get("/locks/{*id}", RouteAccess::Facts, page::show)
+        .post("/locks/{*id}", RouteAccess::Change, page::change)
+        .get("/lock", RouteAccess::Facts, page::by_query)
+        .get("/api/locks", RouteAccess::Facts, atlantis::list)
+        .get("/api/locks/{*asked}", RouteAccess::Facts, api::show)
+        .post("/api/locks/{*asked}", RouteAccess::Account, api::change)
+        .delete("/locks", RouteAccess::Account, atlantis::discard)
 }

@@ -8,53 +8,53 @@ use chrono::{DateTime, Utc};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
-use super::actions::{Found, LockWish, find_seen_lock, give_lock, read_reason};
+use super::actions::{LockAction, LockLookup, find_seen_lock, give_lock, read_reason};
 use super::dashboard::{LockLine, Notice};
-use super::view::{LockFacts, MOST_WAITERS};
+use super::view::{LockDetails, MOST_WAITERS};
 use crate::features::audit::event_words;
 use crate::features::runs::plan_words;
 use crate::handlers::authz::Resource;
 use crate::handlers::locks::explain;
 use crate::kit::web::csrf::Confirmed;
 use crate::kit::web::errors::in_quotes;
-use crate::kit::web::extract::{Asked, Segment};
-use crate::kit::web::reach::Sight;
-use crate::kit::web::text::{PullName, Stamp, shown};
+use crate::kit::web::extract::{LenientQuery, Segment};
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::text::{PastTime, PullName, shown};
 use crate::kit::web::visitor::Visitor;
-use crate::kit::web::{Failure, Web};
-use crate::locks::WhyNot;
+use crate::kit::web::{WebError, WebState};
+use crate::locks::KeptReason;
 use crate::model::{Lock, LockEvent, LockId, PlanRecord, PullNumber, Waiter};
 
 #[derive(Serialize)]
-struct View {
+struct LockPage {
     lock: LockLine,
     /// The classic text form.
     classic: String,
     plans: Vec<PlanLine>,
     /// Reason why it cannot be released without force, if there is one.
-    obstacle: Option<Obstacle>,
+    obstacle: Option<ReleaseObstacle>,
     /// Number of queued pulls; not all of them are shown.
     waiting: usize,
     waiters: Vec<WaiterLine>,
-    history: Vec<EventLine>,
+    history: Vec<LockEventLine>,
 }
 
 /// Reason why the pull keeps the lock.
 #[derive(Serialize)]
-struct Obstacle {
+struct ReleaseObstacle {
     message: String,
     way_out: String,
     /// True if even force does not help.
     absolute: bool,
 }
 
-impl Obstacle {
-    fn new(web: &Web, lock: &Lock, why: WhyNot) -> Self {
+impl ReleaseObstacle {
+    fn new(web: &WebState, lock: &Lock, why: KeptReason) -> Self {
         let explained = explain(lock, why, &web.executable);
         Self {
             message: in_quotes(&explained.message),
             way_out: in_quotes(&explained.way_out),
-            absolute: why == WhyNot::ApplyRunning,
+            absolute: why == KeptReason::ApplyRunning,
         }
     }
 }
@@ -66,7 +66,7 @@ struct WaiterLine {
     /// Name of the project that it waits for, if that is not all that the lock covers.
     name: Option<String>,
     asker: String,
-    since: Stamp,
+    since: PastTime,
     /// True if it waits for exactly this lock.
     exactly: bool,
 }
@@ -81,7 +81,7 @@ impl WaiterLine {
                 .as_ref()
                 .map(|name| shown(name.as_str())),
             asker: shown(&waiter.asker),
-            since: Stamp::new(waiter.since, now),
+            since: PastTime::new(waiter.since, now),
             exactly: waiter.key == lock.key,
         }
     }
@@ -89,16 +89,16 @@ impl WaiterLine {
 
 /// An event of the lock.
 #[derive(Serialize)]
-struct EventLine {
+struct LockEventLine {
     what: &'static str,
     pull: Option<String>,
     who: String,
     way: &'static str,
     why: String,
-    at: Stamp,
+    at: PastTime,
 }
 
-impl EventLine {
+impl LockEventLine {
     fn new(kept: &LockEvent, now: DateTime<Utc>) -> Self {
         let (event, cause) = (&kept.event, &kept.event.cause);
         Self {
@@ -107,7 +107,7 @@ impl EventLine {
             who: shown(&cause.actor.login),
             way: cause.actor.origin.way(),
             why: shown(&cause.reason.replace('`', "")),
-            at: Stamp::new(kept.at, now),
+            at: PastTime::new(kept.at, now),
         }
     }
 }
@@ -121,7 +121,7 @@ struct PlanLine {
     head: String,
     base_branch: String,
     tool: String,
-    made: Stamp,
+    made: PastTime,
 }
 
 impl PlanLine {
@@ -138,18 +138,18 @@ impl PlanLine {
             head: plan.head.short().to_owned(),
             base_branch: shown(plan.base_branch.as_str()),
             tool: format!("{} {}", plan.distribution.title(), plan.tool_version),
-            made: Stamp::new(plan.created_at, now),
+            made: PastTime::new(plan.created_at, now),
         }
     }
 }
 
 /// `GET /locks/{id}`: by our identifier; a classic name leads there.
 pub(super) async fn show(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
+    sight: VisibleScope,
     Segment(asked): Segment,
-) -> Result<Response, Failure> {
+) -> Result<Response, WebError> {
     let Ok(id) = asked.parse::<LockId>() else {
         return lead_to(&web, &sight, &asked).await;
     };
@@ -157,20 +157,20 @@ pub(super) async fn show(
         .store
         .lock_get(id)
         .await?
-        .ok_or_else(|| Failure::no_such_lock(&asked))?;
+        .ok_or_else(|| WebError::no_such_lock(&asked))?;
     sight.must_see(&Resource::Lock(&lock)).await?;
     let (now, plans) = (web.clock.now(), plans_under(&web, &lock).await?);
-    let LockFacts {
+    let LockDetails {
         lock,
         standing,
         waiters,
         history,
-    } = LockFacts::read(&web.store, lock).await?;
-    let view = View {
+    } = LockDetails::read(&web.store, lock).await?;
+    let view = LockPage {
         lock: LockLine::new(&lock, now),
         classic: lock.key.to_string(),
         plans: plans.iter().map(|plan| PlanLine::new(plan, now)).collect(),
-        obstacle: WhyNot::of(&standing).map(|why| Obstacle::new(&web, &lock, why)),
+        obstacle: KeptReason::of(&standing).map(|why| ReleaseObstacle::new(&web, &lock, why)),
         waiting: waiters.len(),
         waiters: waiters
             .iter()
@@ -179,13 +179,13 @@ pub(super) async fn show(
             .collect(),
         history: history
             .iter()
-            .map(|event| EventLine::new(event, now))
+            .map(|event| LockEventLine::new(event, now))
             .collect(),
     };
     visitor.page("lock.html", &view)
 }
 
-async fn plans_under(web: &Web, lock: &Lock) -> Result<Vec<PlanRecord>, Failure> {
+async fn plans_under(web: &WebState, lock: &Lock) -> Result<Vec<PlanRecord>, WebError> {
     let mut plans = web.store.plan_list(&lock.pull).await?;
     plans.retain(|plan| {
         plan.project.dir == lock.key.dir && plan.project.workspace == lock.key.workspace
@@ -201,22 +201,22 @@ pub(super) struct ById {
 
 /// `GET /lock?id=…`, where Atlantis shows a lock.
 pub(super) async fn by_query(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
-    Asked(by): Asked<ById>,
-) -> Result<Response, Failure> {
-    let asked = by.id.ok_or_else(|| Failure::query_wanted("id"))?;
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    LenientQuery(by): LenientQuery<ById>,
+) -> Result<Response, WebError> {
+    let asked = by.id.ok_or_else(|| WebError::query_wanted("id"))?;
     lead_to(&web, &sight, &asked).await
 }
 
-async fn lead_to(web: &Web, sight: &Sight, asked: &str) -> Result<Response, Failure> {
+async fn lead_to(web: &WebState, sight: &VisibleScope, asked: &str) -> Result<Response, WebError> {
     let path = match find_seen_lock(web, sight, asked).await? {
-        Found::One(lock) => format!("/locks/{}", lock.id),
-        Found::Several => format!(
+        LockLookup::One(lock) => format!("/locks/{}", lock.id),
+        LockLookup::Several => format!(
             "/?q={}",
             utf8_percent_encode(asked.trim_end_matches('/'), NON_ALPHANUMERIC)
         ),
-        Found::None => return Err(Failure::no_such_lock(asked)),
+        LockLookup::None => return Err(WebError::no_such_lock(asked)),
     };
     Ok(Redirect::to(&web.link(&path)).into_response())
 }
@@ -224,7 +224,7 @@ async fn lead_to(web: &Web, sight: &Sight, asked: &str) -> Result<Response, Fail
 /// Form of a change: a release, unless `to` or `force` is given.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Wish {
+pub(super) struct LockForm {
     to: String,
     force: String,
     reason: String,
@@ -233,14 +233,14 @@ pub(super) struct Wish {
 /// `POST /locks/{id}`: takes the lock from its pull. Accepts only identifiers, so that nobody releases another lock than
 /// the one on the page.
 pub(super) async fn change(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Segment(asked): Segment,
-    form: Confirmed<Wish>,
-) -> Result<Redirect, Failure> {
-    let id: LockId = asked.parse().map_err(|_| Failure::no_such_lock(&asked))?;
-    let Wish { to, force, reason } = form.fields;
+    form: Confirmed<LockForm>,
+) -> Result<Redirect, WebError> {
+    let id: LockId = asked.parse().map_err(|_| WebError::no_such_lock(&asked))?;
+    let LockForm { to, force, reason } = form.fields;
     let to = read_pull(&to)?;
-    let wish = LockWish {
+    let wish = LockAction {
         to,
         force: force == "yes",
         reason: read_reason(&reason)?,
@@ -254,12 +254,12 @@ pub(super) async fn change(
     Ok(back(&web, notice))
 }
 
-fn read_pull(text: &str) -> Result<Option<PullNumber>, Failure> {
+fn read_pull(text: &str) -> Result<Option<PullNumber>, WebError> {
     if text.is_empty() {
         return Ok(None);
     }
     let wrong = |_| {
-        Failure::unusable_field(
+        WebError::unusable_field(
             "to",
             "it is not the number of a pull request",
             "Reload the page and try again.",
@@ -271,6 +271,6 @@ fn read_pull(text: &str) -> Result<Option<PullNumber>, Failure> {
 }
 
 /// Redirects to the dashboard with a message.
-fn back(web: &Web, notice: Notice) -> Redirect {
+fn back(web: &WebState, notice: Notice) -> Redirect {
     Redirect::to(&web.link(&format!("/?notice={}", notice.code())))
 }

@@ -4,9 +4,9 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
 use crate::handlers::locks;
-use crate::locks::WhyNot;
+use crate::locks::KeptReason;
 use crate::model::{
-    CommandKind, Lock, LockEvent, LockEventKind, LockKey, LockName, LockStanding, Origin, Waiter,
+    CommandKind, Lock, LockEvent, LockEventKind, LockKey, LockName, LockUse, Origin, Waiter,
 };
 use crate::store::{Result, Store};
 
@@ -17,17 +17,17 @@ pub const MOST_WAITERS: usize = 100;
 
 /// A lock with all facts about it.
 #[derive(Clone, Debug)]
-pub struct LockFacts {
+pub struct LockDetails {
     pub lock: Lock,
     /// Use of the lock at this moment.
-    pub standing: LockStanding,
+    pub standing: LockUse,
     /// Queue of the lock, in order.
     pub waiters: Vec<Waiter>,
     /// Events of the lock, newest first.
     pub history: Vec<LockEvent>,
 }
 
-impl LockFacts {
+impl LockDetails {
     /// Reads all facts from the database.
     pub async fn read(store: &Store, lock: Lock) -> Result<Self> {
         Ok(Self {
@@ -120,12 +120,12 @@ struct EventJson {
     reason: String,
 }
 
-impl From<&LockFacts> for LockFactsJson {
-    fn from(facts: &LockFacts) -> Self {
+impl From<&LockDetails> for LockFactsJson {
+    fn from(facts: &LockDetails) -> Self {
         let waiters = (1..).zip(&facts.waiters).take(MOST_WAITERS);
         Self {
             lock: LockJson::from(&facts.lock),
-            in_use: WhyNot::of(&facts.standing).map(locks::code),
+            in_use: KeptReason::of(&facts.standing).map(locks::code),
             at_work: facts
                 .standing
                 .at_work

@@ -3,10 +3,10 @@
 use axum::http::StatusCode;
 use tracing::info;
 
-use crate::config::access::{Action, Asker};
+use crate::config::access::{Action, NetworkRequester};
 use crate::handlers::authz::Resource;
-use crate::kit::web::reach::Sight;
-use crate::kit::web::{Failure, Web, shown};
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::{WebError, WebState, shown};
 use crate::model::{Cause, Reason, RepoId, SyncState};
 use crate::store::{MirrorQuery, MirrorRow};
 
@@ -14,7 +14,7 @@ use crate::store::{MirrorQuery, MirrorRow};
 const DISKS: i64 = 1000;
 
 /// Reads the name of a repository from a path.
-pub(super) fn read_repo(text: &str) -> Result<RepoId, Failure> {
+pub(super) fn read_repo(text: &str) -> Result<RepoId, WebError> {
     text.parse().map_err(|_| no_such_mirror(text))
 }
 
@@ -25,10 +25,10 @@ pub(super) fn read_state(text: &str) -> Option<SyncState> {
 
 /// Returns the mirrors of a repository by disk, if the user may see them.
 pub(super) async fn mirrors_of(
-    web: &Web,
-    sight: &Sight,
+    web: &WebState,
+    sight: &VisibleScope,
     repo: &RepoId,
-) -> Result<Vec<MirrorRow>, Failure> {
+) -> Result<Vec<MirrorRow>, WebError> {
     sight.must_see(&Resource::Repository(repo)).await?;
     let query = MirrorQuery {
         repo: Some(repo.clone()),
@@ -44,15 +44,16 @@ pub(super) async fn mirrors_of(
 
 /// Requests a sync of the mirrors of a repository, if the user may. Returns the number of mirrors.
 pub(super) async fn ask(
-    web: &Web,
+    web: &WebState,
     repo: &RepoId,
     reason: &str,
-    who: &Asker,
-) -> Result<u64, Failure> {
+    who: &NetworkRequester,
+) -> Result<u64, WebError> {
     let way_out = "Give a short reason for the page of the repository and the audit log.";
     let reason = Reason::read(reason)
-        .map_err(|e| Failure::unusable_field("reason", &e.to_string(), way_out))?;
-    let reason = reason.ok_or_else(|| Failure::unusable_field("reason", "it is empty", way_out))?;
+        .map_err(|e| WebError::unusable_field("reason", &e.to_string(), way_out))?;
+    let reason =
+        reason.ok_or_else(|| WebError::unusable_field("reason", "it is empty", way_out))?;
     web.permit(who, Action::Sync, &Resource::Repository(repo))
         .await?;
     let cause = Cause::new(who.actor(), reason.as_str()).from_address(who.remote.clone());
@@ -67,11 +68,11 @@ pub(super) async fn ask(
 }
 
 /// Says that no server has a mirror of this repository.
-fn no_such_mirror(asked: &str) -> Failure {
+fn no_such_mirror(asked: &str) -> WebError {
     let message = format!(
         "No server has a mirror of “{}”. A server creates one at the first event of a repository that it serves \
          (--repo-allowlist). Put the host in front of the name, as in github.com/acme/infra.",
         shown(asked)
     );
-    Failure::new(StatusCode::NOT_FOUND, "Unknown repository", message)
+    WebError::new(StatusCode::NOT_FOUND, "Unknown repository", message)
 }

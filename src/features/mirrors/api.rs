@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use super::actions::{ask, mirrors_of, read_repo, read_state};
 use super::view::view;
 use crate::kit::web::csrf::Script;
-use crate::kit::web::extract::{Asked, JsonBody, Segment, search_text};
-use crate::kit::web::reach::Sight;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::extract::{JsonBody, LenientQuery, Segment, search_text};
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::{WebError, WebState};
 use crate::store::MirrorSearch;
 
 /// Maximum number of mirrors in one answer.
@@ -22,7 +22,7 @@ const LISTED: i64 = 1000;
 /// `?q=…&state=…&owner=…&page=…`
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Search {
+pub(super) struct MirrorListQuery {
     q: String,
     state: String,
     owner: Option<String>,
@@ -33,10 +33,10 @@ pub(super) struct Search {
 /// `GET /api/repos`: failing mirrors first, a thousand in an answer. `found` is the number of all of them, and `next` is
 /// the page to request for more, or `null`.
 pub(super) async fn list(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
-    Asked(search): Asked<Search>,
-) -> Result<Json<Value>, Failure> {
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    LenientQuery(search): LenientQuery<MirrorListQuery>,
+) -> Result<Json<Value>, WebError> {
     let (repos, page) = (
         sight.repos(search.owner.as_deref()).await?,
         search.page.unwrap_or(1).max(1),
@@ -58,10 +58,10 @@ pub(super) async fn list(
 
 /// `GET /api/repos/{host}/{path}`: the mirrors of one repository, by disk.
 pub(super) async fn show(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
     Segment(asked): Segment,
-) -> Result<Json<Value>, Failure> {
+) -> Result<Json<Value>, WebError> {
     let repo = read_repo(&asked)?;
     let mirrors: Vec<Value> = mirrors_of(&web, &sight, &repo)
         .await?
@@ -74,20 +74,20 @@ pub(super) async fn show(
 /// Body of a request for a sync.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Wish {
+pub(super) struct MirrorBody {
     reason: String,
 }
 
 /// `POST /api/repos/{host}/{path}/sync`: 202, because each server syncs its own mirror soon.
 pub(super) async fn sync(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(asked): Segment,
-    JsonBody(wish): JsonBody<Wish>,
-) -> Result<(StatusCode, Json<Value>), Failure> {
+    JsonBody(wish): JsonBody<MirrorBody>,
+) -> Result<(StatusCode, Json<Value>), WebError> {
     let asked = asked
         .strip_suffix("/sync")
-        .ok_or_else(Failure::no_such_page)?;
+        .ok_or_else(WebError::no_such_page)?;
     let repo = read_repo(asked)?;
     let mirrors = ask(&web, &repo, &wish.reason, &who.by_script()).await?;
     Ok((

@@ -6,7 +6,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::view::view;
 use crate::kit::term::{
-    Exit, Outcome, Subcommand, Terminal, actor, block_on, database, reason as read_reason, safe,
+    ExitResult, ExitStatus, Subcommand, Terminal, actor, block_on, database, reason as read_reason,
+    safe,
 };
 use crate::model::{Cause, OwnerName, Reason, RepoId, SyncState, minute};
 use crate::store::{MirrorQuery, MirrorRow, MirrorSearch, Store};
@@ -86,7 +87,7 @@ pub(super) const SUBCOMMAND: Subcommand = Subcommand {
     run,
 };
 
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
     let storage = database::storage(matches)?;
     let reason = match name {
@@ -115,7 +116,7 @@ fn repo(matches: &ArgMatches) -> &RepoId {
     matches.get_one("repo").expect("clap demands it")
 }
 
-async fn list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+async fn list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let state: Option<SyncState> = text(matches, "state").parse().ok();
     let limit = *matches.get_one("limit").expect("it has a default");
     let repos = match matches.get_one::<OwnerName>("owner") {
@@ -147,7 +148,7 @@ async fn list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
             found.count
         ));
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 /// Returns the repositories that an owner has claimed. Fails if no owner has that name.
@@ -165,7 +166,7 @@ async fn claimed_by(store: &Store, name: &OwnerName) -> anyhow::Result<Vec<RepoI
         .context("the claims could not be read")
 }
 
-async fn show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+async fn show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let repo = repo(matches);
     let query = MirrorQuery {
         repo: Some(repo.clone()),
@@ -187,7 +188,7 @@ async fn show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
     if rows.is_empty() {
         Ok(unknown(repo, terminal))
     } else {
-        Ok(Exit::Success)
+        Ok(ExitStatus::Success)
     }
 }
 
@@ -196,7 +197,7 @@ async fn sync(
     repo: &RepoId,
     reason: &Reason,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     let cause = Cause::new(actor(), reason.as_str());
     match store
         .mirror_ask_anywhere(repo, &cause)
@@ -206,7 +207,7 @@ async fn sync(
         0 => {
             terminal.note("error: no server has used this database yet, so there are no mirrors");
             terminal.note("Start a server with the same --database-url, then try again.");
-            Ok(Exit::Failure)
+            Ok(ExitStatus::Failure)
         }
         mirrors => {
             let what = if mirrors == 1 {
@@ -215,18 +216,18 @@ async fn sync(
                 format!("{mirrors} mirrors")
             };
             terminal.line(format_args!("Requested a sync of {what}: {repo}"))?;
-            Ok(Exit::Success)
+            Ok(ExitStatus::Success)
         }
     }
 }
 
-fn unknown(repo: &RepoId, terminal: &mut Terminal<'_>) -> Exit {
+fn unknown(repo: &RepoId, terminal: &mut Terminal<'_>) -> ExitStatus {
     terminal.note(format_args!("error: no server has a mirror of {repo}"));
     terminal.note(
         "`lockkeeper repos sync` creates one if a server serves the repository (--repo-allowlist). `lockkeeper repos list` \
          lists all mirrors.",
     );
-    Exit::Failure
+    ExitStatus::Failure
 }
 
 fn or_never(at: Option<DateTime<Utc>>) -> String {
@@ -389,7 +390,7 @@ mod tests {
     }
 
     /// Returns the exit code and the output, with the user and times replaced.
-    fn repos(dir: &tempfile::TempDir, args: &[&str]) -> (Exit, String) {
+    fn repos(dir: &tempfile::TempDir, args: &[&str]) -> (ExitStatus, String) {
         let data = dir.path().display().to_string();
         let (exit, out, err) = call(&[&["repos"], args, &["--data-dir", &data]].concat());
         let minute = Regex::new(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC").unwrap();
@@ -402,7 +403,7 @@ mod tests {
     fn mirrors_are_listed_shown_and_asked_to_be_synchronised() {
         let dir = data();
         let (exit, listed) = repos(&dir, &["list"]);
-        assert_eq!(exit, Exit::Success);
+        assert_eq!(exit, ExitStatus::Success);
         assert_snapshot!(listed, @"
         github.com/acme/infra on disk disk-1: failed, last success never, references unknown, next try TIME after 1 failed: it is not�[31m there
         github.com/acme/labs on disk disk-1: pending, last success never, references unknown
@@ -453,12 +454,12 @@ mod tests {
                 ]
             ),
             (
-                Exit::Success,
+                ExitStatus::Success,
                 "Requested a sync of 1 mirror: github.com/acme/infra\n".to_owned()
             )
         );
         let (exit, shown) = repos(&dir, &["show", "github.com/acme/infra"]);
-        assert_eq!(exit, Exit::Success);
+        assert_eq!(exit, ExitStatus::Success);
         let events =
             block_on(async { open(&dir).await.lock_event_list(9).await.unwrap() }).unwrap();
         let asked = &events[0].event;
@@ -506,7 +507,7 @@ mod tests {
         assert_eq!(
             repos(&dir, &sync),
             (
-                Exit::Success,
+                ExitStatus::Success,
                 "Requested a sync of 2 mirrors: github.com/acme/x\n".to_owned()
             )
         );
@@ -516,7 +517,7 @@ mod tests {
                 exit,
                 listed.matches("github.com/acme/x on disk disk-").count()
             ),
-            (Exit::Success, 2),
+            (ExitStatus::Success, 2),
             "{listed}"
         );
     }
@@ -525,7 +526,7 @@ mod tests {
     fn what_nobody_has_and_what_is_no_repository_is_said_so() {
         let dir = data();
         let (exit, said) = repos(&dir, &["show", "github.com/acme/x"]);
-        assert_eq!(exit, Exit::Failure);
+        assert_eq!(exit, ExitStatus::Failure);
         assert!(
             said.starts_with(
                 "error: no server has a mirror of github.com/acme/x\n`lockkeeper repos sync`"
@@ -533,20 +534,20 @@ mod tests {
             "{said}"
         );
         let (exit, said) = repos(&dir, &["sync", "github.com/acme/x", "--reason", "y"]);
-        assert_eq!(exit, Exit::Failure);
+        assert_eq!(exit, ExitStatus::Failure);
         assert!(
             said.starts_with("error: no server has used this database yet"),
             "{said}"
         );
-        assert_eq!(repos(&dir, &["show", "infra"]).0, Exit::Usage);
+        assert_eq!(repos(&dir, &["show", "infra"]).0, ExitStatus::Usage);
         assert_eq!(
             repos(&dir, &["sync", "github.com/acme/infra"]).0,
-            Exit::Usage
+            ExitStatus::Usage
         );
         let (exit, said) = repos(&dir, &["sync", "github.com/acme/infra", "--reason", " "]);
         assert_eq!(
             (exit, said.as_str()),
-            (Exit::Usage, "error: --reason: Give a short reason\n")
+            (ExitStatus::Usage, "error: --reason: Give a short reason\n")
         );
     }
 }

@@ -20,7 +20,7 @@ mod view;
 use std::sync::Arc;
 
 use super::Feature;
-use crate::kit::web::{Access, Routes, Web};
+use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -28,12 +28,12 @@ pub(super) const FEATURE: Feature = Feature {
     reconcilers: &[syncing::RECONCILER],
 };
 
-fn routes() -> Routes<Arc<Web>> {
+fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/repos", Access::Facts, page::list)
-        .get("/repos/{*repo}", Access::Facts, page::show)
-        .post("/repos/{*repo}", Access::Change, page::sync)
-        .get("/api/repos", Access::Facts, api::list)
-        .get("/api/repos/{*asked}", Access::Facts, api::show)
-        .post("/api/repos/{*asked}", Access::Account, api::sync)
+        .get("/repos", RouteAccess::Facts, page::list)
+        .get("/repos/{*repo}", RouteAccess::Facts, page::show)
+        .post("/repos/{*repo}", RouteAccess::Change, page::sync)
+        .get("/api/repos", RouteAccess::Facts, api::list)
+        .get("/api/repos/{*asked}", RouteAccess::Facts, api::show)
+        .post("/api/repos/{*asked}", RouteAccess::Account, api::sync)
 }

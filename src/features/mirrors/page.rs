@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use super::actions::{ask, mirrors_of, read_repo, read_state};
 use crate::kit::web::csrf::Confirmed;
-use crate::kit::web::extract::{Asked, Segment, search_text};
-use crate::kit::web::reach::Sight;
-use crate::kit::web::text::{Badge, Stamp, Until, query, shown};
+use crate::kit::web::extract::{LenientQuery, Segment, search_text};
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::text::{Badge, FutureTime, PastTime, query, shown};
 use crate::kit::web::visitor::Visitor;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::{WebError, WebState};
 use crate::model::{MirrorState, Reason, RepoId, RepoUrl, SyncState, Verification};
 use crate::store::{MirrorRow, MirrorSearch};
 
@@ -24,7 +24,7 @@ const SHOWN: i64 = 200;
 /// `?q=…&state=…&owner=…&page=…&notice=…`
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Wish {
+pub(super) struct MirrorsQuery {
     q: String,
     state: String,
     owner: String,
@@ -34,16 +34,16 @@ pub(super) struct Wish {
 }
 
 #[derive(Serialize)]
-struct View {
+struct MirrorsPage {
     q: String,
     state: &'static str,
-    states: Vec<Choice>,
+    states: Vec<StateOption>,
     owner: String,
     /// Owners to choose from.
     owners: Vec<String>,
     found: i64,
     all: i64,
-    mirrors: Vec<Line>,
+    mirrors: Vec<MirrorLine>,
     /// Number of mirrors before the first one on the page.
     skipped: i64,
     /// Query of the previous page, if there is one.
@@ -53,7 +53,7 @@ struct View {
 
 /// A state to choose from.
 #[derive(Serialize)]
-struct Choice {
+struct StateOption {
     name: &'static str,
     words: &'static str,
     count: i64,
@@ -62,42 +62,42 @@ struct Choice {
 
 /// A mirror in the list.
 #[derive(Serialize)]
-struct Line {
+struct MirrorLine {
     repo: String,
     disk: String,
     badge: Badge,
-    succeeded: Option<Stamp>,
-    retry: Option<Until>,
+    succeeded: Option<PastTime>,
+    retry: Option<FutureTime>,
     retries: u32,
     verification: Badge,
     /// References that the mirror does not have, each with the reason.
     refused: Vec<String>,
-    failure: Option<Failing>,
-    asked: Option<Wanting>,
+    failure: Option<SyncFailureView>,
+    asked: Option<SyncRequester>,
 }
 
 /// Reason why an attempt failed, and the fix.
 #[derive(Serialize)]
-struct Failing {
+struct SyncFailureView {
     message: String,
     fix: &'static str,
 }
 
 /// User who requested a sync.
 #[derive(Serialize)]
-struct Wanting {
-    at: Stamp,
+struct SyncRequester {
+    at: PastTime,
     by: String,
     reason: Option<String>,
 }
 
 /// `GET /repos`
 pub(super) async fn list(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
-    Asked(wish): Asked<Wish>,
-) -> Result<Response, Failure> {
+    sight: VisibleScope,
+    LenientQuery(wish): LenientQuery<MirrorsQuery>,
+) -> Result<Response, WebError> {
     let (now, state, q, owner) = (
         web.clock.now(),
         read_state(&wish.state),
@@ -124,7 +124,7 @@ pub(super) async fn list(
             ("page", &page.to_string()),
         ])
     };
-    let view = View {
+    let view = MirrorsPage {
         q: shown(q),
         state: state.map_or("", |state| state.as_str()),
         states: choices(&counts, state),
@@ -132,7 +132,11 @@ pub(super) async fn list(
         owners: sight.owners_to_choose().await?,
         found: found.count,
         all: counts.iter().map(|(_, count)| count).sum(),
-        mirrors: found.rows.iter().map(|row| Line::new(row, now)).collect(),
+        mirrors: found
+            .rows
+            .iter()
+            .map(|row| MirrorLine::new(row, now))
+            .collect(),
         skipped: skip,
         before: (page > 1).then(|| at(page - 1)),
         next: (found.count > skip + SHOWN).then(|| at(page + 1)),
@@ -140,14 +144,14 @@ pub(super) async fn list(
     visitor.page("repos.html", &view)
 }
 
-fn choices(counts: &[(SyncState, i64)], chosen: Option<SyncState>) -> Vec<Choice> {
+fn choices(counts: &[(SyncState, i64)], chosen: Option<SyncState>) -> Vec<StateOption> {
     let count = |state| {
         counts
             .iter()
             .find(|(known, _)| *known == state)
             .map_or(0, |(_, count)| *count)
     };
-    let choice = |state: &SyncState| Choice {
+    let choice = |state: &SyncState| StateOption {
         name: state.as_str(),
         words: words(*state),
         count: count(*state),
@@ -184,7 +188,7 @@ const fn verification(state: Verification) -> Badge {
     }
 }
 
-impl Failing {
+impl SyncFailureView {
     fn of(state: &MirrorState) -> Option<Self> {
         let failure = state.failure.as_ref()?;
         Some(Self {
@@ -194,27 +198,27 @@ impl Failing {
     }
 }
 
-impl Wanting {
+impl SyncRequester {
     fn of(state: &MirrorState, now: DateTime<Utc>) -> Option<Self> {
         let asked = state.asked.as_ref()?;
         let reason = asked.reason.as_deref().map(shown);
         Some(Self {
-            at: Stamp::new(asked.at, now),
+            at: PastTime::new(asked.at, now),
             by: shown(&asked.by),
             reason,
         })
     }
 }
 
-impl Line {
+impl MirrorLine {
     fn new(row: &MirrorRow, now: DateTime<Utc>) -> Self {
         let state = &row.state;
         Self {
             repo: row.repo.to_string(),
             disk: row.home.to_string(),
             badge: badge(state),
-            succeeded: state.succeeded_at.map(|at| Stamp::new(at, now)),
-            retry: state.retry_at.map(|at| Until::new(at, now)),
+            succeeded: state.succeeded_at.map(|at| PastTime::new(at, now)),
+            retry: state.retry_at.map(|at| FutureTime::new(at, now)),
             retries: state.retry_count,
             verification: verification(state.verification),
             refused: state
@@ -223,8 +227,8 @@ impl Line {
                 .flat_map(|lines| lines.lines())
                 .map(shown)
                 .collect(),
-            failure: Failing::of(state),
-            asked: Wanting::of(state, now),
+            failure: SyncFailureView::of(state),
+            asked: SyncRequester::of(state, now),
         }
     }
 }
@@ -243,32 +247,32 @@ struct Detail {
 #[derive(Serialize)]
 struct MirrorView {
     #[serde(flatten)]
-    line: Line,
-    started: Option<Stamp>,
+    line: MirrorLine,
+    started: Option<PastTime>,
     is_under_way: bool,
     holder: Option<String>,
-    tried: Option<Stamp>,
-    updated: Option<Stamp>,
-    refresh: Option<Until>,
-    verified: Option<Stamp>,
+    tried: Option<PastTime>,
+    updated: Option<PastTime>,
+    refresh: Option<FutureTime>,
+    verified: Option<PastTime>,
     checksum: Option<String>,
     refs: Option<u64>,
     mismatches: u32,
     mismatch: Option<String>,
-    connected: Option<Stamp>,
-    maintained: Option<Stamp>,
-    used: Option<Stamp>,
-    evicted: Option<Stamp>,
+    connected: Option<PastTime>,
+    maintained: Option<PastTime>,
+    used: Option<PastTime>,
+    evicted: Option<PastTime>,
     size: Option<String>,
 }
 
 impl MirrorView {
     fn new(row: &MirrorRow, now: DateTime<Utc>) -> Self {
         let (state, stamp) = (&row.state, |at: Option<DateTime<Utc>>| {
-            at.map(|at| Stamp::new(at, now))
+            at.map(|at| PastTime::new(at, now))
         });
         Self {
-            line: Line::new(row, now),
+            line: MirrorLine::new(row, now),
             started: stamp(state.started_at),
             is_under_way: state.state == SyncState::Started,
             holder: state.lease.as_ref().map(|lease| shown(&lease.holder)),
@@ -277,7 +281,7 @@ impl MirrorView {
             refresh: state
                 .refresh_at
                 .filter(|at| *at > now)
-                .map(|at| Until::new(at, now)),
+                .map(|at| FutureTime::new(at, now)),
             verified: stamp(state.verified_at),
             checksum: state.checksum.as_ref().map(ToString::to_string),
             refs: state.refs,
@@ -309,12 +313,12 @@ fn size(bytes: u64) -> String {
 
 /// `GET /repos/{host}/{path}`
 pub(super) async fn show(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
+    sight: VisibleScope,
     Segment(asked): Segment,
-    Asked(wish): Asked<Wish>,
-) -> Result<Response, Failure> {
+    LenientQuery(wish): LenientQuery<MirrorsQuery>,
+) -> Result<Response, WebError> {
     let (now, repo) = (web.clock.now(), read_repo(&asked)?);
     let owner = owner_of(&web, &repo).await?;
     let mirrors = mirrors_of(&web, &sight, &repo)
@@ -334,7 +338,7 @@ pub(super) async fn show(
     visitor.page("repo.html", &view)
 }
 
-async fn owner_of(web: &Web, repo: &RepoId) -> Result<Option<String>, Failure> {
+async fn owner_of(web: &WebState, repo: &RepoId) -> Result<Option<String>, WebError> {
     let Ok(url) = RepoUrl::of(repo) else {
         return Ok(None);
     };
@@ -347,17 +351,17 @@ async fn owner_of(web: &Web, repo: &RepoId) -> Result<Option<String>, Failure> {
 
 /// Form that requests a sync.
 #[derive(Deserialize)]
-pub(super) struct Typed {
+pub(super) struct MirrorForm {
     #[serde(default)]
     reason: String,
 }
 
 /// `POST /repos/{host}/{path}`
 pub(super) async fn sync(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Segment(asked): Segment,
-    form: Confirmed<Typed>,
-) -> Result<Redirect, Failure> {
+    form: Confirmed<MirrorForm>,
+) -> Result<Redirect, WebError> {
     let repo = read_repo(&asked)?;
     ask(&web, &repo, &form.fields.reason, &form.who.at_page()).await?;
     Ok(Redirect::to(

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use crate::context::Ctx;
-use crate::handlers::reconcile::{Found, Reconciler};
+use crate::handlers::reconcile::{Reconciler, TickResult};
 use crate::store::FormerName;
-use crate::sync::{Round, Wants};
+use crate::sync::{SyncRound, SyncSettings};
 
 /// Maximum number of former names whose directories are searched.
 const MOST_NAMES: i64 = 1000;
@@ -23,20 +23,20 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 .renewing_first();
 
 /// Takes up new events, and wakes the workers.
-async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     // Moves directories on the disk of a server that did not rename the rows itself.
     for FormerName { old, now } in ctx.store.repository_former_names(MOST_NAMES).await? {
         ctx.checkouts.follow_name(&old, &now).await;
     }
-    let wants = Wants {
+    let wants = SyncSettings {
         allowlist: ctx.settings.allowlist.clone(),
         parallel: ctx.settings.sync_parallel,
     };
-    let Round {
+    let SyncRound {
         looked_at,
         orphaned,
     } = ctx.syncer.round(&wants).await?;
-    Ok(Found {
+    Ok(TickResult {
         looked_at,
         repaired: orphaned,
     })

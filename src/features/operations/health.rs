@@ -12,18 +12,18 @@ use tracing::error;
 
 use super::overview::repairs;
 use crate::kit::web::auth::is_known;
-use crate::kit::web::routes::{Access, Routes};
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::routes::{RouteAccess, Routes};
+use crate::kit::web::{WebError, WebState};
 
 /// Time limit for the database, shorter than the patience of a probe.
 const PING_TIME: Duration = Duration::from_secs(5);
 
 /// Returns the routes that everybody may call.
-pub(crate) fn health_routes() -> Routes<Arc<Web>> {
+pub(crate) fn health_routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/healthz", Access::Everybody, healthz)
-        .get("/readyz", Access::Everybody, readyz)
-        .get("/status", Access::Everybody, status)
+        .get("/healthz", RouteAccess::Everybody, healthz)
+        .get("/readyz", RouteAccess::Everybody, readyz)
+        .get("/status", RouteAccess::Everybody, status)
 }
 
 #[derive(Serialize)]
@@ -32,7 +32,7 @@ struct Health {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    checks: Option<Checks>,
+    checks: Option<ReadinessChecks>,
 }
 
 impl Health {
@@ -46,7 +46,7 @@ impl Health {
 /// Dependencies of a server that is ready. A forge that does not answer makes no server less ready: another server would
 /// have the same problem, and the pages have to show it. The page of operations has the details.
 #[derive(Serialize)]
-struct Checks {
+struct ReadinessChecks {
     database: &'static str,
     /// `unknown` until a server has asked it.
     forge: &'static str,
@@ -64,13 +64,13 @@ async fn healthz() -> Json<Health> {
 
 /// Answers if the process and its database work; `?verbose` adds its dependencies.
 async fn readyz(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Query(probe): Query<Probe>,
 ) -> (StatusCode, Json<Health>) {
     let asked = async {
         web.store.ping().await?;
         match probe.verbose {
-            Some(_) => Ok(Some(Checks {
+            Some(_) => Ok(Some(ReadinessChecks {
                 database: "ok",
                 forge: forge(&web).await?,
             })),
@@ -110,7 +110,7 @@ async fn readyz(
 }
 
 /// Returns the state of the forge, from the last check of the running servers.
-async fn forge(web: &Web) -> Result<&'static str, sqlx::Error> {
+async fn forge(web: &WebState) -> Result<&'static str, sqlx::Error> {
     let repairs = repairs(web).await?;
     let look = repairs.iter().find(|repair| repair.what.name == "forge");
     Ok(match look {
@@ -121,7 +121,7 @@ async fn forge(web: &Web) -> Result<&'static str, sqlx::Error> {
 }
 
 #[derive(Serialize)]
-struct Status {
+struct HealthStatus {
     shutting_down: bool,
     in_progress_operations: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,12 +130,12 @@ struct Status {
 
 /// State that a rollout waits for (reference 11).
 async fn status(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     extensions: Extensions,
     headers: HeaderMap,
-) -> Result<Json<Status>, Failure> {
+) -> Result<Json<HealthStatus>, WebError> {
     let known = is_known(&web, &extensions, &headers);
-    Ok(Json(Status {
+    Ok(Json(HealthStatus {
         shutting_down: web.shutting_down.is_cancelled(),
         in_progress_operations: web.store.command_count_running().await?,
         version: known.then(|| web.version.clone()),

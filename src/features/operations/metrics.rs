@@ -13,8 +13,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tracing::warn;
 
 use crate::features;
-use crate::features::audit::Log;
-use crate::kit::web::Web;
+use crate::features::audit::AuditLog;
+use crate::kit::web::WebState;
 use crate::store::{QueueLine, ReplicaState, Store};
 use crate::telemetry::{Metric, Metrics};
 
@@ -23,13 +23,13 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const FRESH_FOR: TimeDelta = TimeDelta::seconds(5);
 
 /// `GET /metrics`. Its numbers and labels name no repository and no person, so it is as open as the pages are.
-pub(super) async fn show(State(web): State<Arc<Web>>) -> Response {
+pub(super) async fn show(State(web): State<Arc<WebState>>) -> Response {
     refresh(&web).await;
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], web.metrics.render()).into_response()
 }
 
 /// Reads the numbers from the database. If it does not answer, the numbers of this server are shown anyway.
-async fn refresh(web: &Web) {
+async fn refresh(web: &WebState) {
     let mut read_at = web.metrics_read_at.lock().await;
     let now = web.clock.now();
     if read_at.is_some_and(|at| now - at < FRESH_FOR) {
@@ -53,7 +53,7 @@ async fn read(store: &Store, metrics: &Metrics, now: DateTime<Utc>) -> Result<()
     metrics.set(Metric::ApplyLocks, &[], number(held.apply_locks));
     replicas(store, metrics).await?;
     reconcilers(store, metrics).await?;
-    let log = Log::read(store, 0).await?;
+    let log = AuditLog::read(store, 0).await?;
     metrics.set(Metric::AuditEvents, &[], number(log.events));
     metrics.set(Metric::AuditVerified, &[], number(log.verified_seq));
     metrics.set(

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(crate) use health::health_routes;
 
 use super::Feature;
-use crate::kit::web::{Access, Routes, Web};
+use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -29,9 +29,9 @@ pub(super) const FEATURE: Feature = Feature {
     reconcilers: &[],
 };
 
-fn routes() -> Routes<Arc<Web>> {
+fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/operations", Access::Account, page::show)
-        .get("/api/operations", Access::Account, overview::answer)
-        .get("/metrics", Access::Facts, metrics::show)
+        .get("/operations", RouteAccess::Account, page::show)
+        .get("/api/operations", RouteAccess::Account, overview::answer)
+        .get("/metrics", RouteAccess::Facts, metrics::show)
 }

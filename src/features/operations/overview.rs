@@ -7,13 +7,13 @@ use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::repairs::{self, Repair};
+use super::repairs::{self, ReconcilerFix};
 use super::view;
 use crate::context::FileState;
-use crate::features::audit::Log;
-use crate::kit::web::{Failure, Web};
+use crate::features::audit::AuditLog;
+use crate::kit::web::{WebError, WebState};
 use crate::store::{
-    DeliveryState, FailedJob, Held, LaneRow, LeaseRow, QueueLine, ReplicaRow, Store,
+    DeliveryState, FailedJob, LaneRow, LeaseRow, QueueLine, ReplicaRow, Store, StoredCounts,
 };
 
 /// Period for the shown deliveries and failures.
@@ -44,10 +44,10 @@ pub(super) struct Operations {
     /// Failed jobs, newest first.
     pub failed: Vec<FailedJob>,
     pub failed_count: i64,
-    pub repairs: Vec<Repair>,
-    pub log: Log,
+    pub repairs: Vec<ReconcilerFix>,
+    pub log: AuditLog,
     pub deliveries: Vec<(DeliveryState, i64)>,
-    pub held: Held,
+    pub held: StoredCounts,
     /// State of the `--repo-config` file on this server. `None`: there is no such file.
     pub repo_config: Option<FileState>,
     /// Accepted settings that have no effect, a sentence for each.
@@ -57,14 +57,14 @@ pub(super) struct Operations {
 }
 
 /// Returns the state of the reconcilers.
-pub(super) async fn repairs(web: &Web) -> Result<Vec<Repair>, sqlx::Error> {
+pub(super) async fn repairs(web: &WebState) -> Result<Vec<ReconcilerFix>, sqlx::Error> {
     let replicas = web.store.replica_list().await?;
     repairs::read(&web.store, &web.periods, &replicas, web.clock.now()).await
 }
 
 impl Operations {
     /// Reads all facts from the database.
-    pub async fn read(web: &Web) -> Result<Self, Failure> {
+    pub async fn read(web: &WebState) -> Result<Self, WebError> {
         let (store, now) = (&web.store, web.clock.now());
         let mut replicas = store.replica_list().await?;
         replicas.sort_by_key(|replica| !replica.state.is_there());
@@ -89,7 +89,7 @@ impl Operations {
             failed,
             failed_count,
             repairs,
-            log: Log::read(store, EVENTS).await?,
+            log: AuditLog::read(store, EVENTS).await?,
             deliveries: store.delivery_count_since(now - LATELY).await?,
             held: store.held().await?,
             repo_config: (web.repo_config)(),
@@ -104,8 +104,8 @@ impl Operations {
 
 /// `GET /api/operations`
 pub(super) async fn answer(
-    State(web): State<Arc<Web>>,
-) -> Result<Json<serde_json::Value>, Failure> {
+    State(web): State<Arc<WebState>>,
+) -> Result<Json<serde_json::Value>, WebError> {
     let operations = Operations::read(&web).await?;
     Ok(Json(view::of(&operations, &web.version)))
 }

@@ -9,15 +9,15 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::overview::Operations;
-use super::repairs::Repair;
-use crate::context::{FileState, Refused};
+use super::repairs::ReconcilerFix;
+use crate::context::{FileState, RefusedContent};
 use crate::features::audit;
 use crate::features::leases::{LeaseLine, notice};
 use crate::handlers::reconcile::Scope;
-use crate::kit::web::extract::Asked;
-use crate::kit::web::text::{Badge, PullName, Stamp, duration, shown};
+use crate::kit::web::extract::LenientQuery;
+use crate::kit::web::text::{Badge, PastTime, PullName, duration, shown};
 use crate::kit::web::visitor::Visitor;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::{WebError, WebState};
 use crate::model::{LockEvent, Reason};
 use crate::store::{
     DeliveryState, FailedJob, JobStage, JobState, LaneRow, LockEventSeal, QueueLine, ReplicaRow,
@@ -32,12 +32,12 @@ const SEALS: usize = 5;
 /// `?notice=…`
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Wish {
+pub(super) struct OperationsQuery {
     notice: String,
 }
 
 #[derive(Serialize)]
-struct View {
+struct OperationsPage {
     notice: Option<&'static str>,
     /// Problems, a sentence for each.
     troubles: Vec<String>,
@@ -56,16 +56,16 @@ struct View {
     locks: i64,
     waiters: i64,
     audit: AuditView,
-    repo_config: Option<FileView>,
+    repo_config: Option<WatchedFileLine>,
     without_effect: Vec<String>,
     web_accounts: Option<AccountsView>,
 }
 
 /// State of the `--repo-config` or `--web-accounts-file` file.
 #[derive(Serialize)]
-struct FileView {
+struct WatchedFileLine {
     path: String,
-    since: Stamp,
+    since: PastTime,
     badge: Badge,
     refused: Option<RefusedView>,
     /// Digest of `--repo-config`. The other file has none, because it would help somebody who tries passwords.
@@ -76,12 +76,12 @@ struct FileView {
 struct AccountsView {
     accounts: usize,
     #[serde(flatten)]
-    file: FileView,
+    file: WatchedFileLine,
 }
 
 #[derive(Serialize)]
 struct RefusedView {
-    at: Stamp,
+    at: PastTime,
     error: String,
 }
 
@@ -92,8 +92,8 @@ struct ReplicaLine {
     address: String,
     version: String,
     badge: Badge,
-    since: Stamp,
-    beat: Stamp,
+    since: PastTime,
+    beat: PastTime,
 }
 
 #[derive(Serialize)]
@@ -103,19 +103,19 @@ struct RepairLine {
     every: String,
     scope: &'static str,
     badge: Badge,
-    last: Option<LastLook>,
+    last: Option<LastCheck>,
     total: i64,
 }
 
 #[derive(Serialize)]
-struct LastLook {
-    at: Stamp,
+struct LastCheck {
+    at: PastTime,
     replica: String,
     looked_at: i64,
     repaired: i64,
     failures: i64,
     error: Option<String>,
-    succeeded: Option<Stamp>,
+    succeeded: Option<PastTime>,
 }
 
 #[derive(Default, Serialize)]
@@ -124,7 +124,7 @@ struct KindLine {
     running: i64,
     waiting: i64,
     delayed: i64,
-    oldest: Option<Stamp>,
+    oldest: Option<PastTime>,
 }
 
 #[derive(Serialize)]
@@ -135,7 +135,7 @@ struct LaneLine {
     kind: String,
     badge: Badge,
     attempts: i64,
-    since: Stamp,
+    since: PastTime,
     next: Option<String>,
     holder: Option<String>,
     error: Option<String>,
@@ -149,7 +149,7 @@ struct FailedLine {
     lane: String,
     attempts: i64,
     error: String,
-    at: Stamp,
+    at: PastTime,
 }
 
 #[derive(Serialize)]
@@ -165,19 +165,19 @@ struct AuditView {
     waiting: i64,
     newest_hash: Option<String>,
     checkpoint: Option<CheckpointLine>,
-    verified: Option<Stamp>,
+    verified: Option<PastTime>,
     unverified: i64,
     again: i64,
     broken: Option<String>,
     seals: Vec<SealLine>,
     more_seals: usize,
-    newest: Vec<EventLine>,
+    newest: Vec<OperationLine>,
 }
 
 #[derive(Serialize)]
 struct CheckpointLine {
     seq: i64,
-    at: Stamp,
+    at: PastTime,
     key: String,
 }
 
@@ -186,13 +186,13 @@ struct SealLine {
     events: i64,
     last_seq: i64,
     actor: String,
-    at: Stamp,
+    at: PastTime,
 }
 
 #[derive(Serialize)]
-struct EventLine {
+struct OperationLine {
     seq: Option<i64>,
-    at: Stamp,
+    at: PastTime,
     kind: &'static str,
     lock: Option<String>,
     pull: Option<PullName>,
@@ -203,18 +203,18 @@ struct EventLine {
 
 /// Shows the page of operations.
 pub(super) async fn show(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    Asked(wish): Asked<Wish>,
-) -> Result<Response, Failure> {
-    let view = View {
+    LenientQuery(wish): LenientQuery<OperationsQuery>,
+) -> Result<Response, WebError> {
+    let view = OperationsPage {
         notice: notice(&wish.notice),
-        ..View::new(&Operations::read(&web).await?)
+        ..OperationsPage::new(&Operations::read(&web).await?)
     };
     visitor.page("operations.html", &view)
 }
 
-impl View {
+impl OperationsPage {
     fn new(all: &Operations) -> Self {
         let now = all.now;
         Self {
@@ -259,13 +259,13 @@ impl View {
             repo_config: all
                 .repo_config
                 .as_ref()
-                .map(|state| FileView::new(state, now).with_digest(state)),
+                .map(|state| WatchedFileLine::new(state, now).with_digest(state)),
             web_accounts: all
                 .web_accounts
                 .as_ref()
                 .map(|(state, accounts)| AccountsView {
                     accounts: *accounts,
-                    file: FileView::new(state, now),
+                    file: WatchedFileLine::new(state, now),
                 }),
         }
     }
@@ -352,18 +352,18 @@ fn troubles(all: &Operations) -> Vec<String> {
     troubles
 }
 
-impl FileView {
+impl WatchedFileLine {
     /// Number of shown characters of a digest, enough to tell files apart.
     const DIGEST: usize = 12;
 
     fn new(state: &FileState, now: DateTime<Utc>) -> Self {
-        let refused = |refused: &Refused| RefusedView {
-            at: Stamp::new(refused.at, now),
+        let refused = |refused: &RefusedContent| RefusedView {
+            at: PastTime::new(refused.at, now),
             error: refused.error.clone(),
         };
         Self {
             path: shown(&state.path().display().to_string()),
-            since: Stamp::new(state.since, now),
+            since: PastTime::new(state.since, now),
             badge: match state.refused {
                 Some(_) => Badge::new("bad", "refused"),
                 None => Badge::new("good", "in effect"),
@@ -394,14 +394,14 @@ impl ReplicaLine {
                 ReplicaState::Ended => Badge::new("idle", "ended"),
                 ReplicaState::Gone => Badge::new("bad", "gone"),
             },
-            since: Stamp::new(row.started_at, now),
-            beat: Stamp::new(row.beat_at, now),
+            since: PastTime::new(row.started_at, now),
+            beat: PastTime::new(row.beat_at, now),
         }
     }
 }
 
 impl RepairLine {
-    fn new(repair: &Repair, now: DateTime<Utc>) -> Self {
+    fn new(repair: &ReconcilerFix, now: DateTime<Utc>) -> Self {
         let badge = match repair.last() {
             None => Badge::new("idle", "not yet"),
             Some(last) if last.failures > 0 => Badge::new("bad", "failing"),
@@ -417,14 +417,14 @@ impl RepairLine {
                 Scope::OnePerGroup => "on one server",
             },
             badge,
-            last: repair.last().map(|run| LastLook {
-                at: Stamp::new(run.finished_at, now),
+            last: repair.last().map(|run| LastCheck {
+                at: PastTime::new(run.finished_at, now),
                 replica: shown(&run.replica),
                 looked_at: run.looked_at,
                 repaired: run.repaired,
                 failures: run.failures,
                 error: run.error.as_deref().map(shown),
-                succeeded: run.succeeded_at.map(|at| Stamp::new(at, now)),
+                succeeded: run.succeeded_at.map(|at| PastTime::new(at, now)),
             }),
             total: repair.repaired_total(),
         }
@@ -456,7 +456,7 @@ fn kinds(lines: &[QueueLine], now: DateTime<Utc>) -> Vec<KindLine> {
         let Some(kind) = kinds.last_mut() else {
             continue;
         };
-        kind.oldest = Some(Stamp::new(oldest_at, now));
+        kind.oldest = Some(PastTime::new(oldest_at, now));
         match line.stage {
             JobStage::Running => kind.running = line.jobs,
             JobStage::Waiting => kind.waiting = line.jobs,
@@ -482,7 +482,7 @@ impl LaneLine {
                 JobState::Failed => Badge::new("bad", "failed"),
             },
             attempts: row.attempt,
-            since: Stamp::new(row.created_at, now),
+            since: PastTime::new(row.created_at, now),
             next: is_delayed.then(|| duration(row.run_after - now)),
             holder: row.lease_holder.as_deref().map(shown),
             error: row.last_error.as_deref().map(shown),
@@ -503,7 +503,7 @@ impl FailedLine {
                     .as_deref()
                     .unwrap_or("no reason was recorded"),
             ),
-            at: Stamp::new(job.finished_at, now),
+            at: PastTime::new(job.finished_at, now),
         }
     }
 }
@@ -524,7 +524,7 @@ impl DeliveryLine {
 }
 
 impl AuditView {
-    fn new(log: &audit::Log, now: DateTime<Utc>) -> Self {
+    fn new(log: &audit::AuditLog, now: DateTime<Utc>) -> Self {
         let badge = match (&log.broken, log.looked_at) {
             (Some(_), _) => Badge::new("bad", "broken"),
             (None, None) => Badge::new("idle", "not verified yet"),
@@ -537,10 +537,10 @@ impl AuditView {
             newest_hash: log.newest_hash.as_ref().map(ToString::to_string),
             checkpoint: log.checkpoint.as_ref().map(|last| CheckpointLine {
                 seq: last.seq,
-                at: Stamp::new(last.signed_at, now),
+                at: PastTime::new(last.signed_at, now),
                 key: last.key.to_string(),
             }),
-            verified: log.looked_at.map(|at| Stamp::new(at, now)),
+            verified: log.looked_at.map(|at| PastTime::new(at, now)),
             unverified: log.unverified(),
             again: log.again_seq,
             broken: log
@@ -558,7 +558,7 @@ impl AuditView {
             newest: log
                 .newest
                 .iter()
-                .map(|event| EventLine::new(event, now))
+                .map(|event| OperationLine::new(event, now))
                 .collect(),
         }
     }
@@ -570,17 +570,17 @@ impl SealLine {
             events: seal.events,
             last_seq: seal.last_seq,
             actor: shown(&seal.actor),
-            at: Stamp::new(seal.sealed_at, now),
+            at: PastTime::new(seal.sealed_at, now),
         }
     }
 }
 
-impl EventLine {
+impl OperationLine {
     fn new(kept: &LockEvent, now: DateTime<Utc>) -> Self {
         let cause = &kept.event.cause;
         Self {
             seq: kept.seq(),
-            at: Stamp::new(kept.at, now),
+            at: PastTime::new(kept.at, now),
             kind: kept.event.kind.as_str(),
             lock: kept
                 .event

@@ -15,7 +15,7 @@ const LATE_AFTER: i32 = 3;
 const NEVER_LATE_BEFORE: TimeDelta = TimeDelta::minutes(3);
 
 /// A reconciler and its runs.
-pub(super) struct Repair {
+pub(super) struct ReconcilerFix {
     pub what: &'static Reconciler,
     /// Last run on each server, the newest first.
     pub runs: Vec<ReconcilerRow>,
@@ -28,7 +28,7 @@ pub(super) struct Repair {
     pub is_late: bool,
 }
 
-impl Repair {
+impl ReconcilerFix {
     /// Returns the run that shows the state. `None`: it has not run yet.
     pub fn last(&self) -> Option<&ReconcilerRow> {
         self.telling.and_then(|at| self.runs.get(at))
@@ -78,7 +78,7 @@ pub(super) async fn read(
     periods: &Periods,
     replicas: &[ReplicaRow],
     now: DateTime<Utc>,
-) -> Result<Vec<Repair>> {
+) -> Result<Vec<ReconcilerFix>> {
     let rows = store.reconciler_list().await?;
     let there = replicas.iter().filter(|replica| replica.state.is_there());
     let there: Vec<&str> = there.map(|replica| replica.id.name.as_str()).collect();
@@ -89,7 +89,7 @@ pub(super) async fn read(
             .collect()
     };
     Ok(features::reconcilers()
-        .map(|what| Repair::new(what, what.every(periods), of(what), &there, now))
+        .map(|what| ReconcilerFix::new(what, what.every(periods), of(what), &there, now))
         .collect())
 }
 
@@ -113,10 +113,10 @@ mod tests {
         }
     }
 
-    fn repair(name: &str, runs: &[ReconcilerRow]) -> Repair {
+    fn repair(name: &str, runs: &[ReconcilerRow]) -> ReconcilerFix {
         let now = DateTime::UNIX_EPOCH + TimeDelta::minutes(100);
         let what = features::reconciler(name).unwrap();
-        Repair::new(what, what.period, runs.to_vec(), &["a", "b"], now)
+        ReconcilerFix::new(what, what.period, runs.to_vec(), &["a", "b"], now)
     }
 
     #[test]

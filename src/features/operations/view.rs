@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::overview::{LATELY, Operations};
-use super::repairs::Repair;
-use crate::context::{FileState, Refused};
-use crate::features::audit::{self, Log};
+use super::repairs::ReconcilerFix;
+use crate::context::{FileState, RefusedContent};
+use crate::features::audit::{self, AuditLog};
 use crate::features::leases;
 use crate::handlers::reconcile::Scope;
 use crate::store::{FailedJob, LaneRow, QueueLine, ReconcilerRow, ReplicaRow};
@@ -40,7 +40,7 @@ pub(super) fn of(all: &Operations, version: &str) -> Value {
 }
 
 fn repo_config(state: &FileState) -> Value {
-    let refused = |refused: &Refused| json!({ "at": refused.at, "digest": refused.digest, "error": refused.error });
+    let refused = |refused: &RefusedContent| json!({ "at": refused.at, "digest": refused.digest, "error": refused.error });
     json!({
         "file": state.path(), "sha256": state.digest(), "since": state.since,
         "refused": state.refused.as_ref().map(refused),
@@ -49,7 +49,7 @@ fn repo_config(state: &FileState) -> Value {
 
 /// Renders the file without its digest, because that would help somebody who tries passwords.
 fn web_accounts((state, accounts): &(FileState, usize)) -> Value {
-    let refused = |refused: &Refused| json!({ "at": refused.at, "error": refused.error });
+    let refused = |refused: &RefusedContent| json!({ "at": refused.at, "error": refused.error });
     json!({
         "file": state.path(), "accounts": accounts, "since": state.since,
         "refused": state.refused.as_ref().map(refused),
@@ -84,7 +84,7 @@ fn failed(job: &FailedJob) -> Value {
     })
 }
 
-fn repair(repair: &Repair) -> Value {
+fn repair(repair: &ReconcilerFix) -> Value {
     let scope = match repair.what.scope {
         Scope::EveryReplica => "every_replica",
         Scope::OnePerGroup => "one_per_group",
@@ -104,7 +104,7 @@ fn run(row: &ReconcilerRow) -> Value {
     })
 }
 
-fn audit(log: &Log) -> Value {
+fn audit(log: &AuditLog) -> Value {
     json!({
         "events": log.events,
         "waiting": log.reach.waiting,

@@ -8,14 +8,14 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::claims::too_many_owners;
-use crate::config::access::{Action, Asker};
+use crate::config::access::{Action, NetworkRequester};
 use crate::handlers::authz::Resource;
 use crate::kit::web::csrf::Script;
 use crate::kit::web::cursor::{PAGE, next_of};
-use crate::kit::web::extract::{Asked, JsonBody, Segment};
-use crate::kit::web::reach::{Sight, first_of};
+use crate::kit::web::extract::{JsonBody, LenientQuery, Segment};
+use crate::kit::web::reach::{VisibleScope, first_of};
 use crate::kit::web::text::rfc3339;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::{WebError, WebState};
 use crate::model::{Cause, OwnerName};
 use crate::store::{CreateOwner, DeleteOwner, Owner};
 
@@ -50,17 +50,17 @@ impl From<Owner> for OwnerJson {
 /// Query of the list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Which {
+pub(super) struct OwnerFilter {
     /// Name after which the page begins.
     after: Option<String>,
 }
 
 /// `GET /api/owners?after=…`
 pub(super) async fn list(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
-    Asked(which): Asked<Which>,
-) -> Result<Json<Owners>, Failure> {
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    LenientQuery(which): LenientQuery<OwnerFilter>,
+) -> Result<Json<Owners>, WebError> {
     let after = which
         .after
         .as_deref()
@@ -83,16 +83,16 @@ pub(super) async fn list(
 /// Body with the owner to add.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Wish {
+pub(super) struct OwnerBody {
     name: String,
 }
 
 /// `POST /api/owners`
 pub(super) async fn add(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
-    JsonBody(wish): JsonBody<Wish>,
-) -> Result<(StatusCode, Json<OwnerJson>), Failure> {
+    JsonBody(wish): JsonBody<OwnerBody>,
+) -> Result<(StatusCode, Json<OwnerJson>), WebError> {
     let who = who.by_script();
     web.permit(&who, Action::Owners, &Resource::Server).await?;
     let name = owner_name("name", &wish.name)?;
@@ -101,17 +101,17 @@ pub(super) async fn add(
 }
 
 /// Returns the added owner, or why none was added.
-pub(super) fn created_or_why(created: CreateOwner) -> Result<Owner, Failure> {
+pub(super) fn created_or_why(created: CreateOwner) -> Result<Owner, WebError> {
     match created {
         CreateOwner::Created(owner) => Ok(owner),
-        CreateOwner::AlreadyThere(owner) => Err(Failure::name_taken(
+        CreateOwner::AlreadyThere(owner) => Err(WebError::name_taken(
             &format!(
                 "Owner `{}` already exists, added by {}.",
                 owner.name, owner.created_by
             ),
             "Use that owner, or choose another name.",
         )),
-        CreateOwner::TooMany(most) => Err(Failure::in_the_way(
+        CreateOwner::TooMany(most) => Err(WebError::in_the_way(
             "Too many owners",
             &too_many_owners(most),
         )),
@@ -120,26 +120,26 @@ pub(super) fn created_or_why(created: CreateOwner) -> Result<Owner, Failure> {
 
 /// `DELETE /api/owners/{name}`; answers with the removed owner.
 pub(super) async fn remove(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(asked): Segment,
-) -> Result<Json<OwnerJson>, Failure> {
+) -> Result<Json<OwnerJson>, WebError> {
     let who = who.by_script();
     web.permit(&who, Action::Owners, &Resource::Server).await?;
-    let name = OwnerName::new(&asked).map_err(|_| Failure::no_such_owner(&asked))?;
+    let name = OwnerName::new(&asked).map_err(|_| WebError::no_such_owner(&asked))?;
     let owner = deleted_or_why(web.store.owner_delete(&name, &cause(&who)).await?, &name)?;
     Ok(Json(owner.into()))
 }
 
 /// Returns the removed owner, or why none was removed.
-pub(super) fn deleted_or_why(deleted: DeleteOwner, name: &OwnerName) -> Result<Owner, Failure> {
+pub(super) fn deleted_or_why(deleted: DeleteOwner, name: &OwnerName) -> Result<Owner, WebError> {
     match deleted {
         DeleteOwner::Deleted(owner) => Ok(owner),
-        DeleteOwner::NotThere => Err(Failure::no_such_owner(name.as_str())),
+        DeleteOwner::NotThere => Err(WebError::no_such_owner(name.as_str())),
         DeleteOwner::InUse {
             applications,
             credentials,
-        } => Err(Failure::in_the_way(
+        } => Err(WebError::in_the_way(
             "Owner in use",
             &format!(
                 "`{name}` has {applications} applications and {credentials} credentials. Remove these first. GET \
@@ -150,13 +150,13 @@ pub(super) fn deleted_or_why(deleted: DeleteOwner, name: &OwnerName) -> Result<O
 }
 
 /// Returns the user as the cause of a change, for the audit log.
-pub(crate) fn cause(who: &Asker) -> Cause {
+pub(crate) fn cause(who: &NetworkRequester) -> Cause {
     Cause::new(who.actor(), "by a script").from_address(who.remote.clone())
 }
 
 /// Reads the name of an owner from a field.
-pub(crate) fn owner_name(field: &str, text: &str) -> Result<OwnerName, Failure> {
+pub(crate) fn owner_name(field: &str, text: &str) -> Result<OwnerName, WebError> {
     let way_out = "GET /api/owners lists all owners.";
     OwnerName::new(text)
-        .map_err(|error| Failure::unusable_field(field, &error.to_string(), way_out))
+        .map_err(|error| WebError::unusable_field(field, &error.to_string(), way_out))
 }

@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::handlers::authz::Resource;
 use crate::kit::web::cursor::{PAGE, next_of};
-use crate::kit::web::extract::Asked;
-use crate::kit::web::reach::{Sight, each, first_of};
+use crate::kit::web::extract::LenientQuery;
+use crate::kit::web::reach::{VisibleScope, each, first_of};
 use crate::kit::web::text::rfc3339;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::{WebError, WebState};
 use crate::model::RepoUrl;
 use crate::store::Claim;
 
 /// Page of the list of claims, by address.
 #[derive(Serialize)]
-pub(super) struct Claims {
+pub(super) struct ClaimList {
     claims: Vec<ClaimJson>,
     /// Value of `after` for the next page. `null`: this is the last page.
     next: Option<String>,
@@ -51,7 +51,7 @@ impl From<Claim> for ClaimJson {
 /// Query of the list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Which {
+pub(super) struct ClaimFilter {
     /// Repository of the claim, in any spelling.
     url: Option<String>,
     /// Owner of the claims.
@@ -62,10 +62,10 @@ pub(super) struct Which {
 
 /// `GET /api/claims?url=…`, `?owner=…`, `?after=…`
 pub(super) async fn list(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
-    Asked(which): Asked<Which>,
-) -> Result<Json<Claims>, Failure> {
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
+    LenientQuery(which): LenientQuery<ClaimFilter>,
+) -> Result<Json<ClaimList>, WebError> {
     if let Some(url) = &which.url {
         let claim = web.store.claim_get(&repo_url(&web, "url", url)?).await?;
         sight
@@ -73,7 +73,7 @@ pub(super) async fn list(
                 claim.as_ref().map(|claim| &claim.owner),
             ))
             .await?;
-        return Ok(Json(Claims {
+        return Ok(Json(ClaimList {
             claims: claim.into_iter().map(ClaimJson::from).collect(),
             next: None,
         }));
@@ -89,15 +89,15 @@ pub(super) async fn list(
     }
     let claims = first_of(claims, PAGE, |claim| claim.url.clone());
     let next = next_of(&claims, |claim| claim.url.to_string());
-    Ok(Json(Claims {
+    Ok(Json(ClaimList {
         claims: claims.into_iter().map(ClaimJson::from).collect(),
         next,
     }))
 }
 
 /// Reads the address of a repository from a field, in any spelling.
-pub(crate) fn repo_url(web: &Web, field: &str, text: &str) -> Result<RepoUrl, Failure> {
+pub(crate) fn repo_url(web: &WebState, field: &str, text: &str) -> Result<RepoUrl, WebError> {
     let way_out = "Write the address as in https://github.com/acme/infra.";
     let url = RepoUrl::parse_at(text, &web.forges);
-    url.map_err(|error| Failure::unusable_field(field, &error.to_string(), way_out))
+    url.map_err(|error| WebError::unusable_field(field, &error.to_string(), way_out))
 }

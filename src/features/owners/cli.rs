@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::claims::too_many_owners;
 use crate::config::server::{StorageConfig, forge_hosts};
 use crate::kit::term::{
-    Exit, Outcome, Subcommand, Terminal, Usage, actor, block_on, database, safe, time,
+    ExitResult, ExitStatus, Subcommand, Terminal, Usage, actor, block_on, database, safe, time,
 };
 use crate::model::{Cause, ForgeHosts, OwnerName};
 use crate::store::{CreateOwner, DeleteOwner, Owner, Store};
@@ -72,7 +72,7 @@ pub(crate) fn flags() -> Vec<Arg> {
 }
 
 /// Database and settings of these commands.
-pub(crate) struct Desk {
+pub(crate) struct AdminSession {
     pub(crate) store: Store,
     pub(crate) forges: ForgeHosts,
 }
@@ -81,8 +81,8 @@ pub(crate) struct Desk {
 pub(crate) fn at_desk(
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
-    work: impl AsyncFnOnce(&Desk, &mut Terminal<'_>) -> Outcome,
-) -> Outcome {
+    work: impl AsyncFnOnce(&AdminSession, &mut Terminal<'_>) -> ExitResult,
+) -> ExitResult {
     let mut raw = database::settings(matches)?;
     let host = matches.get_one::<String>("gh-hostname").cloned();
     raw.flags
@@ -90,7 +90,7 @@ pub(crate) fn at_desk(
     let read = StorageConfig::from_raw(&raw).and_then(|storage| Ok((storage, forge_hosts(&raw)?)));
     let (storage, forges) = read.map_err(Usage::new)?;
     block_on(async {
-        let desk = Desk {
+        let desk = AdminSession {
             store: database::open(&storage).await?,
             forges,
         };
@@ -98,7 +98,7 @@ pub(crate) fn at_desk(
     })?
 }
 
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let (command, matches) = matches.subcommand().expect("clap demands a subcommand");
     let as_json = matches.get_flag("json");
     at_desk(matches, terminal, async |desk, terminal| match command {
@@ -112,7 +112,7 @@ fn name_of(matches: &ArgMatches) -> &OwnerName {
     matches.get_one("name").expect("clap demands it")
 }
 
-async fn run_list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
+async fn run_list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> ExitResult {
     let owners = store
         .owner_list()
         .await
@@ -123,7 +123,7 @@ async fn run_list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> 
     for owner in &owners {
         show(owner, as_json, terminal)?;
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 async fn run_add(
@@ -131,26 +131,28 @@ async fn run_add(
     name: &OwnerName,
     as_json: bool,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     match store
         .owner_create(name, &cause())
         .await
         .context("the owner could not be added")?
     {
-        CreateOwner::Created(owner) => show(&owner, as_json, terminal).map(|()| Exit::Success),
+        CreateOwner::Created(owner) => {
+            show(&owner, as_json, terminal).map(|()| ExitStatus::Success)
+        }
         CreateOwner::AlreadyThere(owner) => {
             terminal.note(safe(&format!(
                 "error: owner `{name}` already exists, added by {}",
                 owner.created_by
             )));
-            Ok(Exit::Failure)
+            Ok(ExitStatus::Failure)
         }
         CreateOwner::TooMany(most) => {
             terminal.note(format_args!(
                 "error: nothing was changed. {}",
                 too_many_owners(most)
             ));
-            Ok(Exit::Failure)
+            Ok(ExitStatus::Failure)
         }
     }
 }
@@ -160,14 +162,14 @@ async fn run_remove(
     name: &OwnerName,
     as_json: bool,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     match store
         .owner_delete(name, &cause())
         .await
         .context("the owner could not be removed")?
     {
         DeleteOwner::Deleted(owner) => {
-            return show(&owner, as_json, terminal).map(|()| Exit::Success);
+            return show(&owner, as_json, terminal).map(|()| ExitStatus::Success);
         }
         DeleteOwner::NotThere => {
             terminal.note(format_args!("error: there is no owner `{name}`"));
@@ -185,7 +187,7 @@ async fn run_remove(
             ));
         }
     }
-    Ok(Exit::Failure)
+    Ok(ExitStatus::Failure)
 }
 
 fn show(owner: &Owner, as_json: bool, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {

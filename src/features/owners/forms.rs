@@ -9,17 +9,17 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
 use super::api::{created_or_why, deleted_or_why};
-use super::page::{Said, list_page, owner_page};
+use super::page::{SentForm, list_page, owner_page};
 use crate::claims::application_remove;
-use crate::config::access::{Action, Asker};
+use crate::config::access::{Action, NetworkRequester};
 use crate::features::applications::{self, removed_or_why};
 use crate::handlers::authz::Resource;
-use crate::kit::web::csrf::{Confirmed, Nothing};
+use crate::kit::web::csrf::{Confirmed, EmptyForm};
 use crate::kit::web::extract::Segment;
-use crate::kit::web::forms::{Wrong, taken_or_again};
-use crate::kit::web::reach::Sight;
+use crate::kit::web::forms::{FormProblems, taken_or_again};
+use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::visitor::Visitor;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::{WebError, WebState};
 use crate::model::{ApplicationFields, Cause, OwnerName, RepoUrl};
 
 /// Message of the page after a form was sent.
@@ -49,31 +49,31 @@ pub(super) struct NewOwner {
 
 /// `POST /owners`
 pub(super) async fn add(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
+    sight: VisibleScope,
     form: Confirmed<NewOwner>,
-) -> Result<Response, Failure> {
+) -> Result<Response, WebError> {
     let added = add_owner(&web, &form.who.at_page(), form.fields.name.trim()).await;
     let again = |wrong| {
         list_page(
             &web,
             (&visitor, &sight),
-            Said {
+            SentForm {
                 typed: form.fields,
                 wrong,
-                ..Said::default()
+                ..SentForm::default()
             },
         )
     };
     taken_or_again(&web, added, &["name"], again).await
 }
 
-async fn add_owner(web: &Web, who: &Asker, name: &str) -> Result<String, Failure> {
+async fn add_owner(web: &WebState, who: &NetworkRequester, name: &str) -> Result<String, WebError> {
     web.permit(who, Action::Owners, &Resource::Server).await?;
     let name = OwnerName::new(name);
     let name = name.map_err(|error| {
-        Failure::unusable_field("name", &error.to_string(), "Choose another name.")
+        WebError::unusable_field("name", &error.to_string(), "Choose another name.")
     })?;
     let owner = created_or_why(web.store.owner_create(&name, &cause(who)).await?)?;
     Ok(format!("/owners/{}?notice=owner-added", owner.name))
@@ -81,12 +81,12 @@ async fn add_owner(web: &Web, who: &Asker, name: &str) -> Result<String, Failure
 
 /// `POST /owners/{name}/remove`
 pub(super) async fn remove(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
+    sight: VisibleScope,
     Segment(asked): Segment,
-    form: Confirmed<Nothing>,
-) -> Result<Response, Failure> {
+    form: Confirmed<EmptyForm>,
+) -> Result<Response, WebError> {
     let removed = remove_owner(&web, &form.who.at_page(), &asked).await;
     taken_or_again(&web, removed, &[], |wrong| {
         owner_page(&web, (&visitor, &sight), &asked, refused(wrong))
@@ -94,7 +94,11 @@ pub(super) async fn remove(
     .await
 }
 
-async fn remove_owner(web: &Web, who: &Asker, asked: &str) -> Result<String, Failure> {
+async fn remove_owner(
+    web: &WebState,
+    who: &NetworkRequester,
+    asked: &str,
+) -> Result<String, WebError> {
     web.permit(who, Action::Owners, &Resource::Server).await?;
     let name = owner_name(asked)?;
     deleted_or_why(web.store.owner_delete(&name, &cause(who)).await?, &name)?;
@@ -102,10 +106,10 @@ async fn remove_owner(web: &Web, who: &Asker, asked: &str) -> Result<String, Fai
 }
 
 /// Shows the problem above the page of the owner, because a button has no field to correct.
-fn refused(wrong: Wrong) -> Said<NewApp> {
-    Said {
+fn refused(wrong: FormProblems) -> SentForm<NewApp> {
+    SentForm {
         refused: Some(wrong.all),
-        ..Said::default()
+        ..SentForm::default()
     }
 }
 
@@ -142,53 +146,58 @@ impl NewApp {
     }
 
     /// Fills the form again after a refusal, without values that may contain a secret.
-    fn again(self, mut wrong: Wrong) -> Said<Self> {
+    fn again(self, mut wrong: FormProblems) -> SentForm<Self> {
         let is_secret = RepoUrl::may_hold_secret(&self.url);
         if is_secret {
             wrong.give_again("url");
         }
         let url = if is_secret { String::new() } else { self.url };
-        Said {
+        SentForm {
             typed: Self { url, ..self },
             wrong,
-            ..Said::default()
+            ..SentForm::default()
         }
     }
 }
 
 /// `POST /owners/{name}/apps`
 pub(super) async fn add_app(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
+    sight: VisibleScope,
     Segment(asked): Segment,
     form: Confirmed<NewApp>,
-) -> Result<Response, Failure> {
+) -> Result<Response, WebError> {
     let added = register(&web, &form.who.at_page(), &asked, &form.fields).await;
     let again = |wrong| owner_page(&web, (&visitor, &sight), &asked, form.fields.again(wrong));
     taken_or_again(&web, added, NewApp::NAMES, again).await
 }
 
-async fn register(web: &Web, who: &Asker, asked: &str, wish: &NewApp) -> Result<String, Failure> {
+async fn register(
+    web: &WebState,
+    who: &NetworkRequester,
+    asked: &str,
+    wish: &NewApp,
+) -> Result<String, WebError> {
     let owner = owner_name(asked)?;
     web.permit(who, Action::Owners, &Resource::Owner(&owner))
         .await?;
     let spec = wish
         .fields()
         .spec(&web.forges)
-        .map_err(|problems| Failure::wrong_application(&problems))?;
+        .map_err(|problems| WebError::wrong_application(&problems))?;
     applications::register(web, &owner, &spec, (who, &cause(who))).await?;
     Ok(format!("/owners/{owner}?notice=app-added#applications"))
 }
 
 /// `POST /owners/{name}/{things}/{id}/remove`
 pub(super) async fn remove_thing(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
+    sight: VisibleScope,
     Segment((asked, things, id)): Segment<(String, String, String)>,
-    form: Confirmed<Nothing>,
-) -> Result<Response, Failure> {
+    form: Confirmed<EmptyForm>,
+) -> Result<Response, WebError> {
     let removed = unregister(&web, &form.who.at_page(), &asked, (&things, &id)).await;
     taken_or_again(&web, removed, &[], |wrong| {
         owner_page(&web, (&visitor, &sight), &asked, refused(wrong))
@@ -198,48 +207,48 @@ pub(super) async fn remove_thing(
 
 /// Removes an application or a credential of this owner.
 async fn unregister(
-    web: &Web,
-    who: &Asker,
+    web: &WebState,
+    who: &NetworkRequester,
     asked: &str,
     (things, id): (&str, &str),
-) -> Result<String, Failure> {
+) -> Result<String, WebError> {
     let owner = owner_name(asked)?;
     web.permit(who, Action::Owners, &Resource::Owner(&owner))
         .await?;
     let (store, cause) = (&web.store, cause(who));
     let done = match things {
         "apps" => {
-            let id = id.parse().map_err(|_| Failure::no_such_app())?;
+            let id = id.parse().map_err(|_| WebError::no_such_app())?;
             let app = store
                 .application_get(id)
                 .await?
                 .filter(|app| app.owner == owner);
-            app.ok_or_else(Failure::no_such_app)?;
+            app.ok_or_else(WebError::no_such_app)?;
             removed_or_why(application_remove(store, id, &cause).await?)?;
             "app-removed#applications"
         }
         "credentials" => {
-            let id = id.parse().map_err(|_| Failure::no_such_credential())?;
+            let id = id.parse().map_err(|_| WebError::no_such_credential())?;
             let row = store
                 .credential_get(id)
                 .await?
                 .filter(|row| row.owner_name == owner);
-            row.ok_or_else(Failure::no_such_credential)?;
+            row.ok_or_else(WebError::no_such_credential)?;
             store
                 .credential_remove(id, &cause)
                 .await?
-                .ok_or_else(Failure::no_such_credential)?;
+                .ok_or_else(WebError::no_such_credential)?;
             "credential-removed#credentials"
         }
-        _ => return Err(Failure::no_such_page()),
+        _ => return Err(WebError::no_such_page()),
     };
     Ok(format!("/owners/{owner}?notice={done}"))
 }
 
-fn owner_name(asked: &str) -> Result<OwnerName, Failure> {
-    OwnerName::new(asked).map_err(|_| Failure::no_such_owner(asked))
+fn owner_name(asked: &str) -> Result<OwnerName, WebError> {
+    OwnerName::new(asked).map_err(|_| WebError::no_such_owner(asked))
 }
 
-fn cause(who: &Asker) -> Cause {
+fn cause(who: &NetworkRequester) -> Cause {
     Cause::new(who.actor(), "on the page of the owner").from_address(who.remote.clone())
 }

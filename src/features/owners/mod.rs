@@ -21,7 +21,7 @@ pub(crate) use api::{cause, owner_name};
 pub(crate) use claims_api::repo_url;
 
 use super::Feature;
-use crate::kit::web::{Access, Routes, Web};
+use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -29,21 +29,21 @@ pub(super) const FEATURE: Feature = Feature {
     reconcilers: &[unused_claims::RECONCILER],
 };
 
-fn routes() -> Routes<Arc<Web>> {
+fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/owners", Access::Account, page::list)
-        .post("/owners", Access::Account, forms::add)
-        .get("/owners/{name}", Access::Account, page::show)
-        .post("/owners/{name}/remove", Access::Account, forms::remove)
-        .post("/owners/{name}/apps", Access::Account, forms::add_app)
+        .get("/owners", RouteAccess::Account, page::list)
+        .post("/owners", RouteAccess::Account, forms::add)
+        .get("/owners/{name}", RouteAccess::Account, page::show)
+        .post("/owners/{name}/remove", RouteAccess::Account, forms::remove)
+        .post("/owners/{name}/apps", RouteAccess::Account, forms::add_app)
         .post(
             "/owners/{name}/{things}/{id}/remove",
-            Access::Account,
+            RouteAccess::Account,
             forms::remove_thing,
         )
-        .get("/claims", Access::Account, page::claims)
-        .get("/api/owners", Access::Account, api::list)
-        .post("/api/owners", Access::Account, api::add)
-        .delete("/api/owners/{name}", Access::Account, api::remove)
-        .get("/api/claims", Access::Account, claims_api::list)
+        .get("/claims", RouteAccess::Account, page::claims)
+        .get("/api/owners", RouteAccess::Account, api::list)
+        .post("/api/owners", RouteAccess::Account, api::add)
+        .delete("/api/owners/{name}", RouteAccess::Account, api::remove)
+        .get("/api/claims", RouteAccess::Account, claims_api::list)
 }

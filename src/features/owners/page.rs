@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::forms::{NewApp, NewOwner, notice};
 use crate::handlers::authz::Resource;
 use crate::kit::web::cursor::is_full;
-use crate::kit::web::extract::{Asked, Segment};
-use crate::kit::web::forms::Wrong;
-use crate::kit::web::reach::{Sight, each, first_of};
-use crate::kit::web::text::{Stamp, query, shown};
+use crate::kit::web::extract::{LenientQuery, Segment};
+use crate::kit::web::forms::FormProblems;
+use crate::kit::web::reach::{VisibleScope, each, first_of};
+use crate::kit::web::text::{PastTime, query, shown};
 use crate::kit::web::visitor::Visitor;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::{WebError, WebState};
 use crate::model::{OwnerName, RepoUrl};
 use crate::store::{Application, Claim, CredentialRow, OwnerOverview};
 
@@ -24,18 +24,18 @@ const MOST: i64 = 500;
 
 /// State of a form after it was sent: its problems and the values of its fields.
 #[derive(Default, Serialize)]
-pub(super) struct Said<T> {
+pub(super) struct SentForm<T> {
     pub notice: Option<&'static str>,
     /// Reason why a button had no effect, and the way out.
     pub refused: Option<String>,
     pub typed: T,
-    pub wrong: Wrong,
+    pub wrong: FormProblems,
 }
 
 #[derive(Serialize)]
 struct OwnerList {
     #[serde(flatten)]
-    said: Said<NewOwner>,
+    said: SentForm<NewOwner>,
     longest: usize,
     owners: Vec<OwnerLine>,
     is_cut: bool,
@@ -45,7 +45,7 @@ struct OwnerList {
 struct OwnerLine {
     name: String,
     by: String,
-    since: Stamp,
+    since: PastTime,
     claims: i64,
     applications: i64,
     credentials: i64,
@@ -56,7 +56,7 @@ impl OwnerLine {
         Self {
             name: owner.name.to_string(),
             by: shown(&owner.created_by),
-            since: Stamp::new(owner.created_at, now),
+            since: PastTime::new(owner.created_at, now),
             claims: owner.claims,
             applications: owner.applications,
             credentials: owner.credentials,
@@ -66,17 +66,17 @@ impl OwnerLine {
 
 /// `GET /owners`
 pub(super) async fn list(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
-    Asked(Told { notice: code }): Asked<Told>,
-) -> Result<Response, Failure> {
+    sight: VisibleScope,
+    LenientQuery(OwnersQuery { notice: code }): LenientQuery<OwnersQuery>,
+) -> Result<Response, WebError> {
     list_page(
         &web,
         (&visitor, &sight),
-        Said {
+        SentForm {
             notice: notice(&code),
-            ..Said::default()
+            ..SentForm::default()
         },
     )
     .await
@@ -84,13 +84,13 @@ pub(super) async fn list(
 
 /// Renders the page of all owners that the user may see.
 pub(super) async fn list_page(
-    web: &Web,
-    (visitor, sight): (&Visitor, &Sight),
-    said: Said<NewOwner>,
-) -> Result<Response, Failure> {
+    web: &WebState,
+    (visitor, sight): (&Visitor, &VisibleScope),
+    said: SentForm<NewOwner>,
+) -> Result<Response, WebError> {
     let now = web.clock.now();
     let owners = sight.owners_seen().await?;
-    let is_cut = is_full(owners.len(), Sight::MOST_OWNERS);
+    let is_cut = is_full(owners.len(), VisibleScope::MOST_OWNERS);
     let owners: Vec<_> = owners
         .iter()
         .map(|owner| OwnerLine::new(owner, now))
@@ -109,17 +109,17 @@ pub(super) async fn list_page(
 /// `?notice=…`
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Told {
+pub(super) struct OwnersQuery {
     notice: String,
 }
 
 #[derive(Serialize)]
 struct OwnerPage {
     #[serde(flatten)]
-    said: Said<NewApp>,
+    said: SentForm<NewApp>,
     name: String,
     by: String,
-    since: Stamp,
+    since: PastTime,
     claims: Vec<ClaimLine>,
     applications: Vec<ApplicationLine>,
     credentials: Vec<CredentialLine>,
@@ -137,7 +137,7 @@ struct ApplicationLine {
     workspace: String,
     name: Option<String>,
     by: String,
-    since: Stamp,
+    since: PastTime,
 }
 
 impl ApplicationLine {
@@ -151,7 +151,7 @@ impl ApplicationLine {
             workspace: shown(&spec.workspace.to_string()),
             name: spec.name.as_ref().map(|name| shown(&name.to_string())),
             by: shown(&application.created_by),
-            since: Stamp::new(application.created_at, now),
+            since: PastTime::new(application.created_at, now),
         }
     }
 }
@@ -163,8 +163,8 @@ struct CredentialLine {
     kind: &'static str,
     public: String,
     by: String,
-    since: Stamp,
-    used: Option<Stamp>,
+    since: PastTime,
+    used: Option<PastTime>,
     key: String,
 }
 
@@ -176,8 +176,8 @@ impl CredentialLine {
             kind: row.kind.words(),
             public: shown(&row.public.0.to_string()),
             by: shown(&row.created_by),
-            since: Stamp::new(row.created_at, now),
-            used: row.used_at.map(|at| Stamp::new(at, now)),
+            since: PastTime::new(row.created_at, now),
+            used: row.used_at.map(|at| PastTime::new(at, now)),
             key: row.key_id.to_string(),
         }
     }
@@ -185,19 +185,19 @@ impl CredentialLine {
 
 /// `GET /owners/{name}`
 pub(super) async fn show(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
+    sight: VisibleScope,
     Segment(asked): Segment,
-    Asked(Told { notice: code }): Asked<Told>,
-) -> Result<Response, Failure> {
+    LenientQuery(OwnersQuery { notice: code }): LenientQuery<OwnersQuery>,
+) -> Result<Response, WebError> {
     owner_page(
         &web,
         (&visitor, &sight),
         &asked,
-        Said {
+        SentForm {
             notice: notice(&code),
-            ..Said::default()
+            ..SentForm::default()
         },
     )
     .await
@@ -205,18 +205,18 @@ pub(super) async fn show(
 
 /// Renders the page of an owner.
 pub(super) async fn owner_page(
-    web: &Web,
-    (visitor, sight): (&Visitor, &Sight),
+    web: &WebState,
+    (visitor, sight): (&Visitor, &VisibleScope),
     asked: &str,
-    said: Said<NewApp>,
-) -> Result<Response, Failure> {
-    let name = OwnerName::new(asked).map_err(|_| Failure::no_such_owner(asked))?;
+    said: SentForm<NewApp>,
+) -> Result<Response, WebError> {
+    let name = OwnerName::new(asked).map_err(|_| WebError::no_such_owner(asked))?;
     sight.must_see(&Resource::Owner(&name)).await?;
     let owner = web
         .store
         .owner_get(&name)
         .await?
-        .ok_or_else(|| Failure::no_such_owner(asked))?;
+        .ok_or_else(|| WebError::no_such_owner(asked))?;
     let now = web.clock.now();
     let claims = web.store.claim_list(Some(owner.id), None, MOST).await?;
     let applications = web
@@ -235,7 +235,7 @@ pub(super) async fn owner_page(
         said,
         name: owner.name.to_string(),
         by: shown(&owner.created_by),
-        since: Stamp::new(owner.created_at, now),
+        since: PastTime::new(owner.created_at, now),
         claims: claims
             .iter()
             .map(|claim| ClaimLine::new(claim, now))
@@ -258,7 +258,7 @@ pub(super) async fn owner_page(
 struct ClaimLine {
     repo: String,
     owner: String,
-    since: Stamp,
+    since: PastTime,
     applications: i64,
     credentials: i64,
 }
@@ -268,7 +268,7 @@ impl ClaimLine {
         Self {
             repo: short(&claim.url),
             owner: claim.owner.to_string(),
-            since: Stamp::new(claim.created_at, now),
+            since: PastTime::new(claim.created_at, now),
             applications: claim.applications,
             credentials: claim.credentials,
         }
@@ -278,7 +278,7 @@ impl ClaimLine {
 /// `?owner=…&after=…`
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Which {
+pub(super) struct ClaimsQuery {
     owner: String,
     after: String,
 }
@@ -293,11 +293,11 @@ struct ClaimsPage {
 
 /// `GET /claims`
 pub(super) async fn claims(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
-    Asked(which): Asked<Which>,
-) -> Result<Response, Failure> {
+    sight: VisibleScope,
+    LenientQuery(which): LenientQuery<ClaimsQuery>,
+) -> Result<Response, WebError> {
     let asked = which.owner.trim();
     // An invalid place means the first page.
     let (after, mut claims) = (RepoUrl::normalised(&which.after).ok(), Vec::new());

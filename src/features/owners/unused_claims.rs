@@ -5,7 +5,7 @@ use tracing::info;
 use crate::claims::{Collection, collect};
 use crate::config::server::Periods;
 use crate::context::Ctx;
-use crate::handlers::reconcile::{Found, Reconciler};
+use crate::handlers::reconcile::{Reconciler, TickResult};
 
 pub(super) const RECONCILER: Reconciler = Reconciler::new(
     "claims",
@@ -16,12 +16,12 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 .set_by(|periods| periods.claims);
 
 /// Removes the unused claims, because each keeps other owners from its repository.
-async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let Collection { unused, removed } = collect(&ctx.store).await?;
     if removed > 0 {
         info!(unused, removed, "Removed claims that nothing referred to");
     }
-    Ok(Found {
+    Ok(TickResult {
         looked_at: unused,
         repaired: removed,
     })

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 use crate::render::escape::push_visible;
-use crate::render::plan_output::{Part, parts};
+use crate::render::plan_output::{LinePart, parts};
 
 /// Colour and style of text.
 #[expect(
@@ -16,7 +16,7 @@ use crate::render::plan_output::{Part, parts};
     reason = "each is a switch of the terminal, and they are independent"
 )]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Style {
+struct AnsiStyle {
     colour: Option<u8>,
     bold: bool,
     faint: bool,
@@ -24,7 +24,7 @@ struct Style {
     underline: bool,
 }
 
-impl Style {
+impl AnsiStyle {
     /// Returns the names of the classes; empty for plain text.
     fn classes(self) -> String {
         let marks = [
@@ -90,12 +90,12 @@ fn extended_colour(codes: &mut impl Iterator<Item = u16>) -> Option<u8> {
 
 /// Converts the lines of a run. Keeps the number of the next line and the style of its text.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Painter {
+pub(super) struct AnsiToHtml {
     lines: u64,
-    style: Style,
+    style: AnsiStyle,
 }
 
-impl Painter {
+impl AnsiToHtml {
     /// Returns the number of lines so far.
     pub fn lines(&self) -> u64 {
         self.lines
@@ -120,8 +120,8 @@ impl Painter {
         let mut text = String::new();
         for part in parts(line) {
             match part {
-                Part::Shown(c) => text.push(c),
-                Part::Colours(parameters) => {
+                LinePart::Shown(c) => text.push(c),
+                LinePart::Colours(parameters) => {
                     let before = self.style;
                     self.style.select(parameters);
                     if self.style != before {
@@ -134,7 +134,7 @@ impl Painter {
     }
 }
 
-fn push_text(style: Style, text: &str, html: &mut String) {
+fn push_text(style: AnsiStyle, text: &str, html: &mut String) {
     if text.is_empty() {
         return;
     }
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     fn line(text: &str) -> String {
-        let html = Painter::default().paint(text);
+        let html = AnsiToHtml::default().paint(text);
         let start = "<div class=\"l\" id=\"L1\"><a href=\"#L1\" tabindex=\"-1\">1</a><span>";
         html.strip_prefix(start)
             .and_then(|rest| rest.strip_suffix("</span></div>"))
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_style_lasts_until_it_is_taken_back_and_lines_are_counted_on() {
-        let mut painter = Painter::default();
+        let mut painter = AnsiToHtml::default();
         painter.paint("\u{1b}[33ma\nb\n");
         let html = painter.paint("c\u{1b}[0m\n\n");
         insta::assert_snapshot!(html, @r##"<div class="l" id="L3"><a href="#L3" tabindex="-1">3</a><span><span class="c3">c</span></span></div><div class="l" id="L4"><a href="#L4" tabindex="-1">4</a><span></span></div>"##);
@@ -230,7 +230,7 @@ mod tests {
     proptest! {
         #[test]
         fn only_our_own_tags_come_out(text in "[\\x1b\\[\\]0-9;:m<>&\"'a-c\\\\\r\n]{0,60}") {
-            let html = Painter::default().paint(&text);
+            let html = AnsiToHtml::default().paint(&text);
             let tag = regex::Regex::new(
                 r#"<div class="l" id="L\d+"><a href="\#L\d+" tabindex="-1">\d+</a><span>|</span></div>|<span class="[a-z0-9 ]+">|</span>"#,
             ).unwrap();

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use crate::kit::web::text::{Badge, PullName, Search, Stamp, duration, shown};
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::text::{Badge, PastTime, PullName, SearchWords, duration, shown};
+use crate::kit::web::{WebError, WebState};
 use crate::model::{CommandId, PullRef, RepoId};
 use crate::store::{CommandRow, RunRow};
 
@@ -24,7 +24,7 @@ pub(crate) struct CommandLine {
     pull: PullName,
     actor: String,
     way: &'static str,
-    asked: Stamp,
+    asked: PastTime,
     took: Option<String>,
     badge: Badge,
     note: Option<String>,
@@ -41,11 +41,11 @@ pub(crate) struct RunLink {
 
 /// Returns the newest commands that match the search, on pulls of these repositories or of all.
 pub(crate) async fn recent_commands(
-    web: &Web,
+    web: &WebState,
     repos: Option<&[RepoId]>,
-    search: &Search,
+    search: &SearchWords,
     now: DateTime<Utc>,
-) -> Result<Vec<CommandLine>, Failure> {
+) -> Result<Vec<CommandLine>, WebError> {
     let (commands, recent) = match repos {
         Some(repos) => (
             web.store.command_list_of_repos(repos, SEARCHED).await?,
@@ -67,7 +67,7 @@ pub(crate) async fn recent_commands(
     Ok(lines.take(SHOWN).collect())
 }
 
-fn is_found(search: &Search, command: &CommandRow, runs: &[RunRow]) -> bool {
+fn is_found(search: &SearchWords, command: &CommandRow, runs: &[RunRow]) -> bool {
     let pull = format!(
         "{} {}",
         command.pull,
@@ -104,7 +104,7 @@ impl CommandLine {
             pull: PullName::titled(&command.pull, &pull_page(command), command.title.as_deref()),
             actor: shown(&command.actor.login),
             way: command.actor.origin.way(),
-            asked: Stamp::new(command.created_at, now),
+            asked: PastTime::new(command.created_at, now),
             took,
             badge: Badge::of_command(command.state, command.outcome),
             note,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(crate) use commands::{CommandLine, RunLink, recent_commands, run_links};
 
 use super::Feature;
-use crate::kit::web::{Access, Routes, Web};
+use crate::kit::web::{RouteAccess, Routes, WebState};
 use crate::model::PlanState;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -26,12 +26,12 @@ pub(super) const FEATURE: Feature = Feature {
     reconcilers: &[],
 };
 
-fn routes() -> Routes<Arc<Web>> {
+fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/jobs/{id}", Access::Facts, page::show)
-        .post("/jobs/{id}/cancel", Access::Change, page::cancel)
-        .get("/jobs/{id}/output.txt", Access::Account, page::plain)
-        .get("/jobs/{id}/events", Access::Account, stream::events)
+        .get("/jobs/{id}", RouteAccess::Facts, page::show)
+        .post("/jobs/{id}/cancel", RouteAccess::Change, page::cancel)
+        .get("/jobs/{id}/output.txt", RouteAccess::Account, page::plain)
+        .get("/jobs/{id}/events", RouteAccess::Account, stream::events)
 }
 
 /// Returns the state of a plan in words.

@@ -14,16 +14,16 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use uuid::Uuid;
 
-use super::ansi::Painter;
+use super::ansi::AnsiToHtml;
 use super::commands::pull_page;
 use crate::config::access::Action;
 use crate::handlers::authz::Resource;
 use crate::kit::web::csrf::Confirmed;
 use crate::kit::web::extract::Segment;
-use crate::kit::web::reach::Sight;
-use crate::kit::web::text::{Badge, PullName, Stamp, duration, shown};
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::text::{Badge, PastTime, PullName, duration, shown};
 use crate::kit::web::visitor::Visitor;
-use crate::kit::web::{Cancelling, Failure, Web};
+use crate::kit::web::{Cancelling, WebError, WebState};
 use crate::model::{RunId, RunKind};
 use crate::render::escape::visible;
 use crate::render::plan_output::clean;
@@ -37,7 +37,7 @@ const SHOWN_BYTES: usize = 2 * 1024 * 1024;
 const SHOWN_LINES: u64 = 10_000;
 
 #[derive(Serialize)]
-struct View {
+struct RunPage {
     id: String,
     kind: &'static str,
     /// True for a run that changes infrastructure: only a user who may interrupt an apply may cancel it.
@@ -57,15 +57,15 @@ struct View {
     message: Option<String>,
     asked_by: String,
     asked_for: &'static str,
-    asked: Stamp,
-    started: Option<Stamp>,
-    finished: Option<Stamp>,
+    asked: PastTime,
+    started: Option<PastTime>,
+    finished: Option<PastTime>,
     took: Option<String>,
-    output: Output,
+    output: RunOutputView,
 }
 
 #[derive(Default, Serialize)]
-struct Output {
+struct RunOutputView {
     html: String,
     /// Number of the last piece in the output.
     seq: i64,
@@ -75,57 +75,61 @@ struct Output {
 }
 
 /// Finds a run by the identifier in the path, if the user may see it.
-pub(super) async fn find_run(web: &Web, sight: &Sight, asked: &str) -> Result<RunRow, Failure> {
-    let id: RunId = asked.parse().map_err(|_| Failure::no_such_run())?;
+pub(super) async fn find_run(
+    web: &WebState,
+    sight: &VisibleScope,
+    asked: &str,
+) -> Result<RunRow, WebError> {
+    let id: RunId = asked.parse().map_err(|_| WebError::no_such_run())?;
     if let Some(run) = web.store.run_get(id).await? {
         sight
             .must_see(&Resource::Repository(&run.pull.repo))
             .await?;
         return Ok(run);
     }
-    Err(removed(web, asked).unwrap_or_else(Failure::no_such_run))
+    Err(removed(web, asked).unwrap_or_else(WebError::no_such_run))
 }
 
 /// Returns the failure for a removed run. The identifier contains the time of the request (RFC 9562, version 7). A run
 /// older than the retention time was removed; no run is older than Lockkeeper.
-fn removed(web: &Web, asked: &str) -> Option<Failure> {
+fn removed(web: &WebState, asked: &str) -> Option<WebError> {
     const FIRST: DateTime<Utc> =
         DateTime::from_timestamp(1_735_689_600, 0).expect("the first day of 2025");
     let (seconds, _) = Uuid::try_parse(asked).ok()?.get_timestamp()?.to_unix();
     let asked_at = DateTime::from_timestamp(i64::try_from(seconds).ok()?, 0)?;
     let keep = web.keep_runs?;
     let is_old = web.clock.now() - asked_at > TimeDelta::from_std(keep).ok()?;
-    (asked_at >= FIRST && is_old).then(|| Failure::run_removed(keep, asked_at))
+    (asked_at >= FIRST && is_old).then(|| WebError::run_removed(keep, asked_at))
 }
 
 /// Shows the page of a run.
 pub(super) async fn show(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    sight: Sight,
+    sight: VisibleScope,
     Segment(asked): Segment,
-) -> Result<Response, Failure> {
+) -> Result<Response, WebError> {
     // The state is read before the output, because a finished run has printed everything.
     let run = find_run(&web, &sight, &asked).await?;
     let command = web
         .store
         .command_get(run.command)
         .await?
-        .ok_or_else(Failure::no_such_run)?;
+        .ok_or_else(WebError::no_such_run)?;
     let output = if visitor.has_signed_in() {
         read_output(&web.store, run.id).await?
     } else {
-        Output::default()
+        RunOutputView::default()
     };
     visitor.page(
         "job.html",
-        &View::new(&run, &command, output, web.clock.now()),
+        &RunPage::new(&run, &command, output, web.clock.now()),
     )
 }
 
-impl View {
-    fn new(run: &RunRow, command: &CommandRow, output: Output, now: DateTime<Utc>) -> Self {
-        let stamp = |at| Stamp::new(at, now);
+impl RunPage {
+    fn new(run: &RunRow, command: &CommandRow, output: RunOutputView, now: DateTime<Utc>) -> Self {
+        let stamp = |at| PastTime::new(at, now);
         let goes_on = command.state != CommandState::Finished;
         let stop = command
             .stop
@@ -172,18 +176,18 @@ impl View {
 
 /// Form that cancels a run, with the consent to interrupt an apply.
 #[derive(Deserialize)]
-pub(super) struct Wish {
+pub(super) struct CancelForm {
     #[serde(default)]
     force: String,
 }
 
 /// `POST /jobs/{id}/cancel`: cancels the command of a run, with all its runs.
 pub(super) async fn cancel(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
     Segment(asked): Segment,
-    form: Confirmed<Wish>,
-) -> Result<Redirect, Failure> {
+    form: Confirmed<CancelForm>,
+) -> Result<Redirect, WebError> {
     let run = find_run(&web, &sight, &asked).await?;
     let force = form.fields.force == "yes";
     let action = if force {
@@ -208,20 +212,20 @@ pub(super) async fn cancel(
         Cancelling::Dropped | Cancelling::Interrupted => {
             Ok(Redirect::to(&web.link(&format!("/jobs/{}", run.id))))
         }
-        Cancelling::ApplyRunning => Err(Failure::apply_must_be_confirmed()),
-        Cancelling::Over => Err(Failure::command_is_over()),
+        Cancelling::ApplyRunning => Err(WebError::apply_must_be_confirmed()),
+        Cancelling::Over => Err(WebError::command_is_over()),
     }
 }
 
 /// Reads the end of the output of a run. Earlier pieces are read for the line numbers and the colours, but not kept.
-async fn read_output(store: &Store, run: RunId) -> Result<Output, Failure> {
-    let (mut painter, mut end, mut seq) = (Painter::default(), Tail::default(), 0);
+async fn read_output(store: &Store, run: RunId) -> Result<RunOutputView, WebError> {
+    let (mut painter, mut end, mut seq) = (AnsiToHtml::default(), Tail::default(), 0);
     loop {
         let pieces = store.run_output_after(run, seq, PIECES).await?;
         let Some(last) = pieces.last() else {
             let lines = painter.lines();
             let left_out = end.pieces.front().map_or(0, |(before, _)| *before);
-            return Ok(Output {
+            return Ok(RunOutputView {
                 html: end.html(),
                 seq,
                 lines,
@@ -243,7 +247,7 @@ struct Tail {
 }
 
 impl Tail {
-    fn push(&mut self, painter: &mut Painter, piece: &OutputPiece) {
+    fn push(&mut self, painter: &mut AnsiToHtml, piece: &OutputPiece) {
         let before = painter.lines();
         let html = painter.paint(&piece.text);
         self.bytes += html.len();
@@ -266,10 +270,10 @@ impl Tail {
 
 /// `GET /jobs/{id}/output.txt`: the whole stored output, without colours.
 pub(super) async fn plain(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
     Segment(asked): Segment,
-) -> Result<Response, Failure> {
+) -> Result<Response, WebError> {
     let run = find_run(&web, &sight, &asked).await?;
     let body = Body::from_stream(plain_text(web.store.clone(), run.id));
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
@@ -314,7 +318,7 @@ mod tests {
         ] {
             let text =
                 format!("one {opener}0;\n  # b_backdoor will be created\n\u{7} three\t\u{1b}\\\n");
-            let html = Painter::default().paint(&text);
+            let html = AnsiToHtml::default().paint(&text);
             let lines = numbers.replace_all(&html, "").replace("</div>", "\n");
             assert_eq!(tags.replace_all(&lines, ""), plain_lines(&text), "{text:?}");
         }
@@ -322,7 +326,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_long_output_is_kept_and_its_lines_keep_their_numbers() {
-        let (mut painter, mut tail) = (Painter::default(), Tail::default());
+        let (mut painter, mut tail) = (AnsiToHtml::default(), Tail::default());
         for seq in 1..=50 {
             tail.push(
                 &mut painter,

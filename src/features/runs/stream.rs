@@ -24,12 +24,12 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::ansi::Painter;
+use super::ansi::AnsiToHtml;
 use super::page::{PIECES, find_run};
 use crate::handlers::authz::Resource;
-use crate::kit::web::extract::{Asked, Segment};
-use crate::kit::web::reach::Sight;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::extract::{LenientQuery, Segment};
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::{WebError, WebState};
 use crate::model::{RepoId, RunId};
 use crate::store::{OutputPiece, RunState, Store};
 
@@ -43,31 +43,31 @@ const NO_BUFFERING: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffe
 
 /// `?after=…`: the number of the last piece on the page.
 #[derive(Default, Deserialize)]
-pub(super) struct From {
+pub(super) struct StreamQuery {
     after: Option<i64>,
 }
 
 /// Answers with the stream.
 pub(super) async fn events(
-    State(web): State<Arc<Web>>,
-    sight: Sight,
+    State(web): State<Arc<WebState>>,
+    sight: VisibleScope,
     Segment(asked): Segment,
-    Asked(from): Asked<From>,
+    LenientQuery(from): LenientQuery<StreamQuery>,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
+) -> Result<Response, WebError> {
     let news = web.hub.subscribe();
     let run = find_run(&web, &sight, &asked).await?;
     let place = Arc::clone(&web.viewers)
         .try_acquire_owned()
-        .map_err(|_| Failure::too_many_viewers())?;
+        .map_err(|_| WebError::too_many_viewers())?;
     let seq = last_seen(&headers).or(from.after).unwrap_or(0).max(0);
-    let mut watch = Watch {
+    let mut watch = RunWatcher {
         store: web.store.clone(),
         sight,
         repo: run.pull.repo,
         run: run.id,
         seq: 0,
-        painter: Painter::default(),
+        painter: AnsiToHtml::default(),
         news,
         stop: web.shutting_down.clone(),
         _place: place,
@@ -82,28 +82,28 @@ fn last_seen(headers: &HeaderMap) -> Option<i64> {
 }
 
 /// A browser that watches a run.
-struct Watch {
+struct RunWatcher {
     store: Store,
-    sight: Sight,
+    sight: VisibleScope,
     repo: RepoId,
     run: RunId,
     /// Number of the last piece that was sent.
     seq: i64,
-    painter: Painter,
+    painter: AnsiToHtml,
     news: Receiver<RunId>,
     stop: CancellationToken,
     _place: OwnedSemaphorePermit,
 }
 
-enum Step {
+enum StreamStep {
     Pieces(Vec<OutputPiece>),
     Nothing,
     Over,
 }
 
-impl Watch {
+impl RunWatcher {
     /// Skips the pieces that the page already has. The line numbers and the colours continue from there.
-    async fn skip_to(&mut self, seq: i64) -> Result<(), Failure> {
+    async fn skip_to(&mut self, seq: i64) -> Result<(), WebError> {
         while self.seq < seq {
             let limit = PIECES.min(seq - self.seq);
             let pieces = self
@@ -139,14 +139,14 @@ impl Watch {
                 return None;
             }
             match self.read().await {
-                Ok(Step::Pieces(pieces)) => {
+                Ok(StreamStep::Pieces(pieces)) => {
                     let events = pieces.iter().map(|piece| Ok(self.event(piece))).collect();
                     return Some((events, Some(self)));
                 }
-                Ok(Step::Over) => {
+                Ok(StreamStep::Over) => {
                     return Some((vec![Ok(Event::default().event("end").data("over"))], None));
                 }
-                Ok(Step::Nothing) => self.wait().await?,
+                Ok(StreamStep::Nothing) => self.wait().await?,
                 Err(error) => {
                     // The browser reconnects automatically and says where it was.
                     warn!(run = %self.run, %error, "Cannot read the output of a run");
@@ -156,16 +156,16 @@ impl Watch {
         }
     }
 
-    async fn read(&self) -> Result<Step, sqlx::Error> {
+    async fn read(&self) -> Result<StreamStep, sqlx::Error> {
         let state = self.store.run_get(self.run).await?.map(|run| run.state);
         let pieces = self
             .store
             .run_output_after(self.run, self.seq, PIECES)
             .await?;
         Ok(match state {
-            _ if !pieces.is_empty() => Step::Pieces(pieces),
-            Some(RunState::Finished) | None => Step::Over,
-            Some(RunState::Queued | RunState::Running) => Step::Nothing,
+            _ if !pieces.is_empty() => StreamStep::Pieces(pieces),
+            Some(RunState::Finished) | None => StreamStep::Over,
+            Some(RunState::Queued | RunState::Running) => StreamStep::Nothing,
         })
     }
 

@@ -18,8 +18,8 @@ mod writers;
 
 use tracing::warn;
 
-pub use owners::{Outside, within};
-pub use resource::{Asked, Reserved, ReservedDeed, Resource};
+pub use owners::{OutsideScope, within};
+pub use resource::{AskedCommand, Reserved, ReservedAction, Resource};
 pub use web::{by_web, offers as web_offers};
 
 use crate::config::access::{Action, Identity};
@@ -145,7 +145,7 @@ fn denied(
 pub async fn check_fork(
     ctx: &Ctx,
     who: &Identity,
-    asked: Asked<'_>,
+    asked: AskedCommand<'_>,
 ) -> Result<Decision, AuthzError> {
     if has_rules(ctx) {
         return Ok(Decision::Granted);

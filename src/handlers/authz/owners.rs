@@ -4,14 +4,14 @@
 //! nobody has claimed belongs to nobody, so only the account for the whole server sees it. Things that concern no
 //! repository and no owner belong to the whole server, too.
 
-use super::{AuthzError, Decision, Denial, Reserved, ReservedDeed, Resource, quoted};
-use crate::config::access::{Action, Identity, Standing, WebAccounts};
+use super::{AuthzError, Decision, Denial, Reserved, ReservedAction, Resource, quoted};
+use crate::config::access::{AccessScope, Action, Identity, WebAccounts};
 use crate::model::{OwnerName, RepoUrl};
 use crate::store::Store;
 
 /// Reason why something is outside the limits of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outside {
+pub struct OutsideScope {
     /// Rule as a clause.
     pub rule: String,
     /// Value found, as a clause.
@@ -20,7 +20,7 @@ pub struct Outside {
     pub who_can: Vec<String>,
 }
 
-impl Outside {
+impl OutsideScope {
     /// Returns one sentence with the reason, and who can do it.
     pub fn message(&self, who: &str, deed: &str) -> String {
         let who_can = self.who_can.join(" ");
@@ -54,11 +54,11 @@ pub async fn within(
     accounts: &WebAccounts,
     name: &str,
     on: &Resource<'_>,
-) -> Result<Result<(), Outside>, AuthzError> {
+) -> Result<Result<(), OutsideScope>, AuthzError> {
     let account = match accounts.standing(name) {
-        Standing::Whole => return Ok(Ok(())),
-        Standing::Limited(account) => account,
-        Standing::Unknown => return Ok(Err(unknown())),
+        AccessScope::Whole => return Ok(Ok(())),
+        AccessScope::Limited(account) => account,
+        AccessScope::Unknown => return Ok(Err(unknown())),
     };
     if let Resource::Reserved(reserved) = on {
         return Ok(Err(reserved_for_whole(reserved)));
@@ -90,17 +90,17 @@ pub async fn within(
         "this account is limited to the resources of {}",
         account.owners_quoted()
     );
-    Ok(Err(Outside {
+    Ok(Err(OutsideScope {
         rule,
         actual,
         who_can: who_can(owner.as_ref().map(OwnerName::as_str)),
     }))
 }
 
-fn reserved_for_whole(reserved: &Reserved<'_>) -> Outside {
+fn reserved_for_whole(reserved: &Reserved<'_>) -> OutsideScope {
     let Reserved { owner, url, what } = reserved;
     let (rule, actual, who_can) = match what {
-        ReservedDeed::FirstClaim => (
+        ReservedAction::FirstClaim => (
             "only the account of the whole server can make the first claim of a repository",
             format!("nobody has claimed {url}"),
             format!(
@@ -109,7 +109,7 @@ fn reserved_for_whole(reserved: &Reserved<'_>) -> Outside {
                 quoted(owner.as_str())
             ),
         ),
-        ReservedDeed::OtherBranch(branch, default) => (
+        ReservedAction::OtherBranch(branch, default) => (
             "only the account of the whole server can let an application use another branch than the default branch",
             default.map_or_else(
                 || format!("this requests it (`any_branch`) for {}", quoted(branch.as_str())),
@@ -123,7 +123,7 @@ fn reserved_for_whole(reserved: &Reserved<'_>) -> Outside {
                 .to_owned(),
         ),
     };
-    Outside {
+    OutsideScope {
         rule: rule.to_owned(),
         actual,
         who_can: vec![who_can],
@@ -137,8 +137,8 @@ fn who_can(owner: Option<&str>) -> Vec<String> {
     of_owner.into_iter().chain([main.to_owned()]).collect()
 }
 
-fn unknown() -> Outside {
-    Outside {
+fn unknown() -> OutsideScope {
+    OutsideScope {
         rule: "only the accounts of --web-accounts-file and --web-username have permissions"
             .to_owned(),
         actual: "this account is not one of them (any more)".to_owned(),

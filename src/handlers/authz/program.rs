@@ -18,7 +18,7 @@ use crate::config::access::{Action, Identity, TeamAuthz};
 use crate::context::Ctx;
 use crate::errors::describe_error;
 use crate::model::{ProjectName, RepoId};
-use crate::process::{Cmd, Output, ProcessError};
+use crate::process::{CallOutput, Cmd, ProcessError};
 use crate::vcs::{ForgeError, Installation};
 
 /// Time limit of the program, because somebody waits for the answer.
@@ -136,7 +136,7 @@ fn comment_args(args: &[String]) -> OsString {
 }
 
 /// Checks whether the program grants the command. The error is a clause that says what happened.
-fn verdict(answer: &Result<Output, ProcessError>) -> Result<(), String> {
+fn verdict(answer: &Result<CallOutput, ProcessError>) -> Result<(), String> {
     let output = answer
         .as_ref()
         .map_err(|error| format!("it could not be run: {}", describe_error(error)))?;
@@ -189,7 +189,7 @@ fn denial(program: &TeamAuthz, who: &Identity, action: Action, actual: String) -
 }
 
 /// Logs the answer, so that the administrator can find out why the program denied the command or failed.
-fn log(program: &TeamAuthz, answer: &Result<Output, ProcessError>) {
+fn log(program: &TeamAuthz, answer: &Result<CallOutput, ProcessError>) {
     match answer {
         Ok(output) => {
             let (stdout, stderr) = (
@@ -219,12 +219,12 @@ mod tests {
     use super::*;
     use crate::process::Captured;
 
-    fn ended(code: Option<i32>, stdout: &str) -> Output {
+    fn ended(code: Option<i32>, stdout: &str) -> CallOutput {
         let captured = |text: &str| Captured {
             bytes: text.as_bytes().to_vec(),
             truncated: false,
         };
-        Output {
+        CallOutput {
             code,
             stdout: captured(stdout),
             stderr: captured("noise"),

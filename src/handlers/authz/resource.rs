@@ -10,7 +10,7 @@ use crate::vcs::Installation;
 
 /// A command on a pull request that the forge was asked about.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct AskedCommand<'a> {
     pub pull: &'a Pull,
     /// Installation that gives access to the forge.
     pub via: Installation,
@@ -26,12 +26,12 @@ pub struct Reserved<'a> {
     /// Address of the repository.
     pub url: &'a RepoUrl,
     /// Kind of the decision.
-    pub what: ReservedDeed<'a>,
+    pub what: ReservedAction<'a>,
 }
 
 /// Kind of a decision that only the account of the whole server makes.
 #[derive(Clone, Copy, Debug)]
-pub enum ReservedDeed<'a> {
+pub enum ReservedAction<'a> {
     /// A repository that nobody has claimed gets its first owner.
     FirstClaim,
     /// An application works on another branch than the default one. The second value is the default branch, if it is
@@ -43,8 +43,8 @@ impl fmt::Display for Reserved<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { owner, url, what } = self;
         match what {
-            ReservedDeed::FirstClaim => write!(f, "the first claim of {url}, for {owner}"),
-            ReservedDeed::OtherBranch(branch, _) => {
+            ReservedAction::FirstClaim => write!(f, "the first claim of {url}, for {owner}"),
+            ReservedAction::OtherBranch(branch, _) => {
                 write!(f, "the branch {branch} of {url}, for {owner}")
             }
         }
@@ -54,7 +54,7 @@ impl fmt::Display for Reserved<'_> {
 /// Target of an action that needs a permission.
 #[derive(Clone, Copy, Debug)]
 pub enum Resource<'a> {
-    Pull(Asked<'a>),
+    Pull(AskedCommand<'a>),
     /// A command on a pull request, decided without asking the forge about the pull request.
     Unseen {
         pull: &'a PullRef,
@@ -64,7 +64,7 @@ pub enum Resource<'a> {
         args: &'a [String],
     },
     /// One project of a pull request.
-    Project(Asked<'a>, &'a ProjectKey),
+    Project(AskedCommand<'a>, &'a ProjectKey),
     /// A lock, from outside of the pull request that holds it.
     Lock(&'a Lock),
     /// Applies of a repository, or of a directory in it.

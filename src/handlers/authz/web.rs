@@ -1,7 +1,7 @@
 //! Decides for the pages and the API: `--web-allow`, and the accounts of `--web-accounts-file`.
 
 use super::{AuthzError, Decision, Denial, Resource, owners, quoted};
-use crate::config::access::{Action, Identity, Standing, WebAccounts, WebRules};
+use crate::config::access::{AccessScope, Action, Identity, WebAccounts, WebRules};
 use crate::store::Store;
 
 /// Decides by three rules: the use of the pages at all, the permissions of the account, and the owners that the
@@ -28,9 +28,9 @@ pub async fn by_web(
 /// Returns whether the account may do an action with any resource at all. Pages show their buttons by it.
 pub fn offers(rules: &WebRules, accounts: &WebAccounts, name: &str, action: Action) -> bool {
     let own = match accounts.standing(name) {
-        Standing::Whole => true,
-        Standing::Limited(account) => account.may(action),
-        Standing::Unknown => false,
+        AccessScope::Whole => true,
+        AccessScope::Limited(account) => account.may(action),
+        AccessScope::Unknown => false,
     };
     own && rules.allows(action)
 }
@@ -62,7 +62,7 @@ fn by_rules(
             format!("An administrator can add `{action}` to the list."),
         ));
     }
-    let Standing::Limited(account) = accounts.standing(who.name()) else {
+    let AccessScope::Limited(account) = accounts.standing(who.name()) else {
         return None;
     };
     if account.may(action) {

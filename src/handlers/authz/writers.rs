@@ -25,7 +25,7 @@ pub(super) async fn by_permission(
         return Ok(Decision::Granted);
     }
     let answer = ask(ctx, at, who.name(), is_asked_fresh(action)).await?;
-    Ok(if answer == Answer::Yes {
+    Ok(if answer == PermissionAnswer::Yes {
         Decision::Granted
     } else {
         Decision::Denied(Box::new(denial(ctx, who, action, at.0, &answer)))
@@ -61,7 +61,7 @@ pub(super) async fn by_authors(
     }
     for login in people {
         let answer = ask(ctx, at, login, false).await?;
-        if answer != Answer::Yes {
+        if answer != PermissionAnswer::Yes {
             return Ok(Decision::Denied(Box::new(denial_of_fork(
                 ctx, at.0, login, &answer,
             ))));
@@ -72,7 +72,7 @@ pub(super) async fn by_authors(
 
 /// Answer of the forge about one person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
+enum PermissionAnswer {
     Yes,
     No,
     /// The forge refuses to answer, with this message.
@@ -85,19 +85,19 @@ async fn ask(
     at: (&RepoId, Installation),
     login: &str,
     fresh: bool,
-) -> Result<Answer, ForgeError> {
+) -> Result<PermissionAnswer, ForgeError> {
     match ctx
         .memberships
         .may_write(&*ctx.forge, ctx.clock.now(), at, login, fresh)
         .await
     {
-        Ok(true) => Ok(Answer::Yes),
-        Ok(false) => Ok(Answer::No),
+        Ok(true) => Ok(PermissionAnswer::Yes),
+        Ok(false) => Ok(PermissionAnswer::No),
         Err(
             error @ (ForgeError::Denied { .. }
             | ForgeError::Rejected { .. }
             | ForgeError::NotFound { .. }),
-        ) => Ok(Answer::Refused(error.to_string())),
+        ) => Ok(PermissionAnswer::Refused(error.to_string())),
         Err(
             error @ (ForgeError::Moved { .. }
             | ForgeError::Unavailable { .. }
@@ -137,7 +137,13 @@ fn is_asked_fresh(action: Action) -> bool {
     !matches!(action, Action::Plan | Action::Version | Action::Cancel)
 }
 
-fn denial(ctx: &Ctx, who: &Identity, action: Action, repo: &RepoId, answer: &Answer) -> Denial {
+fn denial(
+    ctx: &Ctx,
+    who: &Identity,
+    action: Action,
+    repo: &RepoId,
+    answer: &PermissionAnswer,
+) -> Denial {
     let name = quoted(who.name());
     Denial {
         who: who.clone(),
@@ -148,7 +154,7 @@ fn denial(ctx: &Ctx, who: &Identity, action: Action, repo: &RepoId, answer: &Ans
     }
 }
 
-fn denial_of_fork(ctx: &Ctx, repo: &RepoId, login: &str, answer: &Answer) -> Denial {
+fn denial_of_fork(ctx: &Ctx, repo: &RepoId, login: &str, answer: &PermissionAnswer) -> Denial {
     let executable = &ctx.settings.executable;
     let mut who_can = vec![format!(
         "Somebody with write access to the repository can review the code and comment `{executable} plan`."
@@ -178,10 +184,10 @@ fn rule(commenters: Commenters, what: &str, repo: &RepoId) -> String {
     }
 }
 
-fn actual(name: &str, answer: &Answer) -> String {
+fn actual(name: &str, answer: &PermissionAnswer) -> String {
     match answer {
-        Answer::Yes | Answer::No => format!("{name} has no write access"),
-        Answer::Refused(why) => {
+        PermissionAnswer::Yes | PermissionAnswer::No => format!("{name} has no write access"),
+        PermissionAnswer::Refused(why) => {
             format!(
                 "the permissions of {name} cannot be determined: {}",
                 why.trim_end_matches('.')
@@ -190,14 +196,14 @@ fn actual(name: &str, answer: &Answer) -> String {
     }
 }
 
-fn ways_out(name: &str, answer: &Answer) -> Vec<String> {
+fn ways_out(name: &str, answer: &PermissionAnswer) -> Vec<String> {
     match answer {
-        Answer::Yes | Answer::No => vec![
+        PermissionAnswer::Yes | PermissionAnswer::No => vec![
             "Somebody with write access to the repository can comment the command.".to_owned(),
             format!("Or an administrator of the repository can give {name} the role `Write`."),
             "Or an administrator of the server can give permissions to teams with `--gh-team-allowlist`.".to_owned(),
         ],
-        Answer::Refused(_) => vec![
+        PermissionAnswer::Refused(_) => vec![
             "Comment the command again in a moment.".to_owned(),
             "If this happens again, the account of Lockkeeper needs write access to the repository, or, as a GitHub \
              App, the permission `Metadata: read`."

@@ -10,20 +10,20 @@ use tracing::info;
 use super::permission;
 use crate::command::Command;
 use crate::context::Ctx;
-use crate::handlers::Spec;
+use crate::handlers::CommandSpec;
 use crate::handlers::reply::Reply;
 use crate::handlers::tally;
 use crate::model::{Actor, CommandId, CommandKind, Origin};
 use crate::queue::JobError;
-use crate::render::{Body, CancelLine, Fate, UserText};
+use crate::render::{Body, CancelEffect, CancelLine, UserText};
 use crate::store::{CancelWhat, Cancelled, CommandRow, CommandState, FinishedCommand, StopRequest};
 
 /// Carries out a `cancel` that somebody commented.
 pub(super) async fn run(ctx: &Ctx, row: &CommandRow) -> Result<(), JobError> {
-    let spec = Spec::from_json(&row.spec)
+    let spec = CommandSpec::from_json(&row.spec)
         .context("the stored command cannot be read")
         .map_err(JobError::Fail)?;
-    let Spec::Command(Command::Cancel(command)) = &spec else {
+    let CommandSpec::Command(Command::Cancel(command)) = &spec else {
         return Err(JobError::Fail(anyhow::anyhow!(
             "the stored command does not match its row"
         )));
@@ -161,27 +161,30 @@ pub(super) fn before(row: &CommandRow, stop: &StopRequest) -> Reply {
 }
 
 fn lines(cancelled: &Cancelled) -> Vec<CancelLine> {
-    let line = |fate: Fate| {
+    let line = |fate: CancelEffect| {
         move |row: &CommandRow| CancelLine {
             what: what(row),
             who: row.actor.login.clone(),
             fate,
         }
     };
-    let dropped = cancelled.dropped.iter().map(line(Fate::Dropped));
-    let interrupted = cancelled.interrupted.iter().map(line(Fate::Interrupted));
-    let spared = cancelled.spared.iter().map(line(Fate::Spared));
+    let dropped = cancelled.dropped.iter().map(line(CancelEffect::Dropped));
+    let interrupted = cancelled
+        .interrupted
+        .iter()
+        .map(line(CancelEffect::Interrupted));
+    let spared = cancelled.spared.iter().map(line(CancelEffect::Spared));
     interrupted.chain(dropped).chain(spared).collect()
 }
 
 /// Returns the command as it was typed; `None` for a plan that a push led to.
 fn what(row: &CommandRow) -> Option<String> {
-    match Spec::from_json(&row.spec) {
-        Ok(Spec::Command(command)) => Some(command.to_string()),
-        Ok(Spec::Autoplan) => None,
+    match CommandSpec::from_json(&row.spec) {
+        Ok(CommandSpec::Command(command)) => Some(command.to_string()),
+        Ok(CommandSpec::Autoplan) => None,
         // The named person requested a plan and was queued for it.
-        Ok(Spec::Turn(_)) => Some(CommandKind::Plan.to_string()),
-        Ok(Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed) | Err(_) => {
+        Ok(CommandSpec::Turn(_)) => Some(CommandKind::Plan.to_string()),
+        Ok(CommandSpec::Mistake(_) | CommandSpec::NotServed | CommandSpec::Unclaimed) | Err(_) => {
             Some(row.kind.to_string())
         }
     }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::projects::read_file;
 use super::{CommandCx, hooks};
 use crate::config::Hook;
-use crate::config::repo::{self, CANDIDATES, Permissions, RepoConfig};
+use crate::config::repo::{self, CANDIDATES, RepoConfig, RepoPermissions};
 use crate::config::repos::{ConfigSource, RepoRules};
 use crate::context::Ctx;
 use crate::errors::describe_error;
@@ -20,7 +20,7 @@ use crate::workflow::{CheckoutError, Source};
 
 /// Source of the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum ConfigOrigin {
     /// The checkout, including the changes of hooks.
     Checkout,
     /// A commit of the repository.
@@ -33,7 +33,7 @@ pub(super) enum Origin {
 
 /// Reason why the configuration of the repository is unknown.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ConfigTrouble {
+pub(super) enum UnknownConfig {
     /// Error for the people at the pull request; preformatted.
     #[error("{0}")]
     Wrong(String),
@@ -43,24 +43,24 @@ pub(super) enum ConfigTrouble {
 }
 
 /// Source of the file, its path, and the permitted settings.
-pub(super) struct Reading {
+pub(super) struct ConfigReading {
     /// Path from `repo_config_file`; `None` for one of the usual names.
     path: Option<RepoPath>,
-    permissions: Permissions,
+    permissions: RepoPermissions,
     base: BranchName,
-    origin: Origin,
+    origin: ConfigOrigin,
     /// Configuration of the commit, if it is read from one.
-    said: Option<Said>,
+    said: Option<ReadConfig>,
 }
 
 /// Configuration of the repository, and the text of its file.
-pub(super) struct Said {
+pub(super) struct ReadConfig {
     pub file: RepoPath,
     pub text: String,
     pub config: RepoConfig,
 }
 
-impl Reading {
+impl ConfigReading {
     /// Prepares a plan, whose commits have been fetched. A configuration from another commit than that of the
     /// checkout is read at once. Without a checkout, every configuration is read at once. A command without hooks of
     /// its own gets the file that the hooks of the plan have written.
@@ -69,11 +69,11 @@ impl Reading {
         rules: &RepoRules,
         source: &Source,
         has_checkout: bool,
-    ) -> Result<Self, ConfigTrouble> {
+    ) -> Result<Self, UnknownConfig> {
         let origin = origin(cx, &wanted(cx.ctx, rules), source, has_checkout).await?;
         let reading = Self::new(rules, &source.base_branch, origin);
         if let Some(written) = written_for_plans(cx, rules, source).await? {
-            let origin = Origin::Commit {
+            let origin = ConfigOrigin::Commit {
                 commit: source.head.clone(),
                 name: None,
             };
@@ -91,7 +91,7 @@ impl Reading {
         Ok(Self { said, ..reading })
     }
 
-    fn new(rules: &RepoRules, base: &BranchName, origin: Origin) -> Self {
+    fn new(rules: &RepoRules, base: &BranchName, origin: ConfigOrigin) -> Self {
         let path = rules.config_file().map(|path| path.value.clone());
         Self {
             path,
@@ -104,16 +104,16 @@ impl Reading {
 
     /// Returns the configuration of the repository; `None` if it has no file. Reads the checkout if that is the
     /// source.
-    pub fn said(self, checkout: Option<&Checkout>) -> Result<Option<Said>, ConfigTrouble> {
+    pub fn said(self, checkout: Option<&Checkout>) -> Result<Option<ReadConfig>, UnknownConfig> {
         match (&self.origin, checkout) {
-            (Origin::Checkout, Some(checkout)) => self.read_checkout(checkout),
-            (Origin::Checkout | Origin::Commit { .. }, _) => Ok(self.said),
+            (ConfigOrigin::Checkout, Some(checkout)) => self.read_checkout(checkout),
+            (ConfigOrigin::Checkout | ConfigOrigin::Commit { .. }, _) => Ok(self.said),
         }
     }
 
     /// Reads the configuration from its commit; `None` if the source is the checkout.
-    async fn read_commit(&self, cx: &CommandCx<'_>) -> Result<Option<Said>, ConfigTrouble> {
-        let Origin::Commit { commit, .. } = &self.origin else {
+    async fn read_commit(&self, cx: &CommandCx<'_>) -> Result<Option<ReadConfig>, UnknownConfig> {
+        let ConfigOrigin::Commit { commit, .. } = &self.origin else {
             return Ok(None);
         };
         let (repo, mut found) = (&cx.pull.at.repo, Vec::new());
@@ -142,7 +142,7 @@ impl Reading {
         self.parse(&chosen, text).map(Some)
     }
 
-    fn read_checkout(&self, checkout: &Checkout) -> Result<Option<Said>, ConfigTrouble> {
+    fn read_checkout(&self, checkout: &Checkout) -> Result<Option<ReadConfig>, UnknownConfig> {
         let is_there = |path: &RepoPath| {
             let meta = checkout.path.join(path.as_str()).symlink_metadata();
             meta.is_ok_and(|meta| !meta.is_dir())
@@ -169,20 +169,20 @@ impl Reading {
     fn choose<'a>(
         &self,
         found: impl Iterator<Item = &'a RepoPath>,
-    ) -> Result<Option<RepoPath>, ConfigTrouble> {
+    ) -> Result<Option<RepoPath>, UnknownConfig> {
         match &self.path {
             Some(_) => Ok(found.into_iter().next().cloned()),
             None => repo::find(found).map_err(|error| self.wrong(error.to_string())),
         }
     }
 
-    fn parse(&self, file: &RepoPath, text: String) -> Result<Said, ConfigTrouble> {
+    fn parse(&self, file: &RepoPath, text: String) -> Result<ReadConfig, UnknownConfig> {
         let config = RepoConfig::parse(file.as_str(), &text, &self.permissions);
         let config = config.map_err(|errors| self.wrong(errors.to_string()))?;
         let config = config
             .for_base(&self.base)
             .map_err(|error| self.wrong(error.to_string()))?;
-        Ok(Said {
+        Ok(ReadConfig {
             file: file.clone(),
             text,
             config,
@@ -191,10 +191,10 @@ impl Reading {
 
     /// Builds an error that names the source of the file. Otherwise people would look for the mistake in the pull
     /// request, where it is not.
-    fn wrong(&self, what: String) -> ConfigTrouble {
-        ConfigTrouble::Wrong(match &self.origin {
-            Origin::Checkout | Origin::Commit { name: None, .. } => what,
-            Origin::Commit {
+    fn wrong(&self, what: String) -> UnknownConfig {
+        UnknownConfig::Wrong(match &self.origin {
+            ConfigOrigin::Checkout | ConfigOrigin::Commit { name: None, .. } => what,
+            ConfigOrigin::Commit {
                 commit,
                 name: Some(name),
             } => {
@@ -214,7 +214,7 @@ async fn written_for_plans(
     cx: &CommandCx<'_>,
     rules: &RepoRules,
     source: &Source,
-) -> Result<Option<WrittenConfig>, ConfigTrouble> {
+) -> Result<Option<WrittenConfig>, UnknownConfig> {
     let has_own = cx.row.kind.runs().is_some() && hooks::any_before(cx, rules);
     if has_own || !may_be_written(cx, rules) {
         return Ok(None);
@@ -261,7 +261,7 @@ pub(super) async fn of_plan(
     if let Some(command) = written
         && let Some(written) = cx.ctx.store.command_config(command).await?
     {
-        let reading = Reading::new(rules, &plan.base_branch, Origin::Checkout);
+        let reading = ConfigReading::new(rules, &plan.base_branch, ConfigOrigin::Checkout);
         let said = written
             .0
             .map(|(file, text)| reading.parse(&file, text))
@@ -274,7 +274,7 @@ pub(super) async fn of_plan(
         .fetch_plan(&*cx.ctx.forge, plan, cx.row.installation)
         .await?;
     let origin = origin(cx, &wanted(cx.ctx, rules), &source, false).await?;
-    let reading = Reading::new(rules, &plan.base_branch, origin);
+    let reading = ConfigReading::new(rules, &plan.base_branch, origin);
     Ok(reading.read_commit(cx).await?.map(|said| said.config))
 }
 
@@ -285,7 +285,7 @@ pub(super) fn refusal(ctx: &Ctx, rules: &RepoRules, error: &anyhow::Error) -> Op
         return None;
     };
     let why = error
-        .downcast_ref::<ConfigTrouble>()
+        .downcast_ref::<UnknownConfig>()
         .map_or_else(|| describe_error(&**error), ToString::to_string);
     let first = why
         .lines()
@@ -335,20 +335,20 @@ async fn origin(
     wanted: &ConfigSource,
     source: &Source,
     has_checkout: bool,
-) -> Result<Origin, ConfigTrouble> {
+) -> Result<ConfigOrigin, UnknownConfig> {
     if has_checkout && is_checked_out(wanted, cx.ctx.checkouts.strategy()) {
-        return Ok(Origin::Checkout);
+        return Ok(ConfigOrigin::Checkout);
     }
     Ok(match wanted {
-        ConfigSource::PullHead => Origin::Commit {
+        ConfigSource::PullHead => ConfigOrigin::Commit {
             commit: source.head.clone(),
             name: None,
         },
-        ConfigSource::MergeResult => Origin::Commit {
+        ConfigSource::MergeResult => ConfigOrigin::Commit {
             commit: cx.ctx.checkouts.merged(source).await?,
             name: None,
         },
-        ConfigSource::Base => Origin::Commit {
+        ConfigSource::Base => ConfigOrigin::Commit {
             commit: source.base.clone(),
             name: Some(format!("the base branch `{}`", source.base_branch)),
         },
@@ -359,12 +359,12 @@ async fn origin(
                 .fetch_branch(&*cx.ctx.forge, source, branch, cx.row.installation)
                 .await?;
             let commit = tip.ok_or_else(|| {
-                ConfigTrouble::Wrong(format!(
+                UnknownConfig::Wrong(format!(
                     "The configuration is read from the branch `{branch}` (`repo_config_source`), but there is no \
                      such branch. Create the branch, or ask an administrator to name another one."
                 ))
             })?;
-            Origin::Commit {
+            ConfigOrigin::Commit {
                 commit,
                 name: Some(format!("the branch `{branch}`")),
             }

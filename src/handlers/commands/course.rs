@@ -4,7 +4,7 @@ use crate::model::ProjectKey;
 use crate::render::{ProjectReport, UserText};
 
 /// Reports of the projects so far.
-pub(super) struct Course {
+pub(super) struct StageProgress {
     /// True if a failure prevents the later groups from running (`abort_on_execution_order_fail`).
     aborts: bool,
     /// First project that failed, and its group.
@@ -12,7 +12,7 @@ pub(super) struct Course {
     reports: Vec<(i32, ProjectReport)>,
 }
 
-impl Course {
+impl StageProgress {
     pub fn new(aborts: bool) -> Self {
         Self {
             aborts,
@@ -72,7 +72,7 @@ mod tests {
             (true, Planned, 1, false),
             (false, Failed, 1, false),
         ] {
-            let mut course = Course::new(aborts);
+            let mut course = StageProgress::new(aborts);
             course.add(0, vec![report("a", outcome)]);
             assert_eq!(
                 course.halted(group).is_some(),
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_is_named_and_reports_are_in_order() {
-        let mut course = Course::new(true);
+        let mut course = StageProgress::new(true);
         course.add(-1, vec![report("c", Planned)]);
         course.add(0, vec![report("b", Failed), report("a", Failed)]);
         course.add(0, vec![report("0", Planned)]);

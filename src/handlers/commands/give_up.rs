@@ -9,7 +9,7 @@ use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::tally;
 use crate::model::{Actor, Cause, CommandId, CommitStatus, Origin, ProjectOutcome, RunKind};
-use crate::queue::{Attempt, CutOff, JobError};
+use crate::queue::{JobError, RunningJob, TooManyInterruptions};
 use crate::render::{Body, UserText, status};
 use crate::store::{CommandRow, CommandState, RunRow};
 use crate::vcs::ForgeError;
@@ -21,7 +21,7 @@ const ATTEMPTS: i64 = 6;
 /// Fails a command after too many attempts. A plan waits for an unavailable forge as long as the queue allows,
 /// because no comment could be posted either. A command that changes something does not wait: its author does not
 /// expect it an hour later.
-pub(super) fn patience(row: &CommandRow, attempt: &Attempt, error: JobError) -> JobError {
+pub(super) fn patience(row: &CommandRow, attempt: &RunningJob, error: JobError) -> JobError {
     match error {
         JobError::Retry { error, .. }
             if attempt.lease.tries() >= ATTEMPTS && !is_worth_waiting(row, &error) =>
@@ -150,7 +150,7 @@ fn cut_off(row: &CommandRow, times: i64) -> UserText {
 /// command.
 fn broken(row: &CommandRow, error: &JobError) -> UserText {
     let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
-    if let Some(CutOff { times }) = error.downcast_ref() {
+    if let Some(TooManyInterruptions { times }) = error.downcast_ref() {
         return cut_off(row, *times);
     }
     let known = forge_error(error).map(ToString::to_string);

@@ -5,7 +5,7 @@ use crate::context::Ctx;
 use crate::handlers::claimed;
 use crate::handlers::reply::Reply;
 use crate::model::{BranchName, CommandKind, CommandOutcome, Pull, PullRef, PullState};
-use crate::render::{Body, Refusal};
+use crate::render::{Body, CommandRefusal};
 use crate::store::CommandRow;
 
 /// Returns the refusal, if there is one. A plan that somebody's comment waits for is not refused silently.
@@ -54,7 +54,7 @@ fn fork(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
     if ctx.settings.silence_forks {
         return Some(Reply::silent(CommandOutcome::Refused));
     }
-    Some(Reply::new(Body::Refused(Refusal::fork(
+    Some(Reply::new(Body::Refused(CommandRefusal::fork(
         pull.head_repo.as_ref(),
     ))))
 }

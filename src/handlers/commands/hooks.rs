@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::CommandCx;
 use super::stop::Stop;
-use crate::command::Target;
+use crate::command::CommandTarget;
 use crate::config::Hook;
 use crate::config::repos::RepoRules;
 use crate::errors::describe_error;
@@ -23,29 +23,29 @@ use crate::model::{CommitState, CommitStatus, ProjectKey, ProjectOutcome, RepoPa
 use crate::queue::JobError;
 use crate::render::status;
 use crate::store::NewRun;
-use crate::workflow::{Facts, HookPlace, RunError, RunOutput, StepError, StepFailure};
+use crate::workflow::{HookPlace, PullFacts, RunError, RunOutput, StepError, StepFailure};
 
 /// Place where the hooks of a command run, once its checkout exists.
-pub(super) struct Site {
+pub(super) struct HookDir {
     rules: RepoRules,
     checkout: Arc<Checkout>,
     mirror: PathBuf,
-    facts: Facts,
+    facts: PullFacts,
     project: Option<String>,
 }
 
 /// Facts of the command for its hooks.
-pub(super) struct Given<'a> {
+pub(super) struct HookFacts<'a> {
     arguments: &'a [String],
     project: Option<String>,
 }
 
-impl<'a> Given<'a> {
+impl<'a> HookFacts<'a> {
     /// Builds the facts from the target and the arguments after `--`.
-    pub fn of(target: &Target, arguments: &'a [String]) -> Self {
+    pub fn of(target: &CommandTarget, arguments: &'a [String]) -> Self {
         let project = match target {
-            Target::Project(name) => Some(name.as_str().to_owned()),
-            Target::Generic | Target::DirWorkspace { .. } => None,
+            CommandTarget::Project(name) => Some(name.as_str().to_owned()),
+            CommandTarget::Generic | CommandTarget::DirWorkspace { .. } => None,
         };
         Self { arguments, project }
     }
@@ -53,12 +53,12 @@ impl<'a> Given<'a> {
 
 /// Position of hooks: before or after the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum When {
+enum HookTime {
     Before,
     After { has_errors: bool },
 }
 
-impl When {
+impl HookTime {
     fn word(self) -> &'static str {
         match self {
             Self::Before => "pre",
@@ -95,24 +95,24 @@ pub(super) async fn before(
     cx: &CommandCx<'_>,
     rules: &RepoRules,
     checkout: &Arc<Checkout>,
-    given: Given<'_>,
+    given: HookFacts<'_>,
 ) -> Result<(), Stop> {
     if !any(cx, rules) {
         return Ok(());
     }
     cx.ctx.store.hooks_cut_off(cx.row.id).await?;
-    let site = Site {
+    let site = HookDir {
         rules: rules.clone(),
         checkout: Arc::clone(checkout),
         mirror: cx.ctx.checkouts.mirror_dir(&cx.pull.at.repo),
-        facts: Facts::of(cx.pull, &cx.row.actor.login, given.arguments),
+        facts: PullFacts::of(cx.pull, &cx.row.actor.login, given.arguments),
         project: given.project,
     };
     let failed = run(
         cx,
         &site,
         site.rules.pre_hooks(&cx.pull.base_branch),
-        When::Before,
+        HookTime::Before,
     )
     .await?;
     if let Some(failed) = failed.filter(|_| cx.ctx.settings.fail_on_pre_hook) {
@@ -133,7 +133,7 @@ pub(super) async fn after(cx: &CommandCx<'_>, reply: &Reply) -> Result<(), JobEr
         cx,
         site,
         hooks,
-        When::After {
+        HookTime::After {
             has_errors: reply.has_errors(),
         },
     )
@@ -170,9 +170,9 @@ impl Failed {
 /// Runs the hooks that are for this command until one fails.
 async fn run<'a>(
     cx: &CommandCx<'_>,
-    site: &Site,
+    site: &HookDir,
     hooks: impl Iterator<Item = &'a Hook>,
-    when: When,
+    when: HookTime,
 ) -> Result<Option<Failed>, JobError> {
     for (number, hook) in hooks
         .enumerate()
@@ -191,10 +191,10 @@ async fn run<'a>(
 
 async fn run_one(
     cx: &CommandCx<'_>,
-    site: &Site,
+    site: &HookDir,
     hook: &Hook,
     called: &str,
-    when: When,
+    when: HookTime,
 ) -> Result<Option<Failed>, JobError> {
     let Some(kind) = cx.row.kind.runs() else {
         return Ok(None);
@@ -223,8 +223,8 @@ async fn run_one(
     .await?;
     let ended = carry_out(cx, site, hook, id, when).await;
     match when {
-        When::Before => cx.abandoned()?,
-        When::After { .. } => cx.left_to_others()?,
+        HookTime::Before => cx.abandoned()?,
+        HookTime::After { .. } => cx.left_to_others()?,
     }
     let outcome = outcome(&ended);
     let why = ended.as_ref().err().map(|error| describe_error(error));
@@ -251,10 +251,10 @@ async fn run_one(
 
 async fn carry_out(
     cx: &CommandCx<'_>,
-    site: &Site,
+    site: &HookDir,
     hook: &Hook,
     id: RunId,
-    when: When,
+    when: HookTime,
 ) -> Result<Option<String>, RunError> {
     let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), id);
     let place = HookPlace {
@@ -265,8 +265,8 @@ async fn carry_out(
         command: cx.row.kind,
         project: site.project.as_deref(),
         has_errors: match when {
-            When::Before => None,
-            When::After { has_errors } => Some(has_errors),
+            HookTime::Before => None,
+            HookTime::After { has_errors } => Some(has_errors),
         },
         output: &output,
         stop: &cx.stop,
@@ -297,7 +297,7 @@ fn status_of(
     cx: &CommandCx<'_>,
     id: RunId,
     called: &str,
-    when: When,
+    when: HookTime,
     (state, line): (CommitState, String),
 ) -> CommitStatus {
     let context = status::hook_context(&cx.ctx.settings.status_name, when.word(), called);

@@ -1,13 +1,13 @@
 //! Reports on a project whose lock another pull request holds.
 
 use super::CommandCx;
-use crate::locks::NotInLine;
+use crate::locks::NotQueued;
 use crate::model::{Lock, ProjectOutcome};
-use crate::render::{Holder, Next, ProjectReport, UserText, status};
+use crate::render::{LockHolder, Next, ProjectReport, UserText, status};
 
 /// Reports the pull request that holds the lock.
 pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> ProjectReport {
-    let holder = Holder {
+    let holder = LockHolder {
         pull: lock.pull.number,
         application: lock.title.clone(),
         pull_url: lock.pull_url.clone(),
@@ -34,7 +34,7 @@ pub(super) fn in_line(
     place: usize,
 ) -> ProjectReport {
     let report = held(cx, report, holder);
-    let held_by = report.held_by.map(|holder| Holder {
+    let held_by = report.held_by.map(|holder| LockHolder {
         place: Some(place),
         ..holder
     });
@@ -57,11 +57,11 @@ pub(super) fn not_in_line(
     cx: &CommandCx<'_>,
     report: ProjectReport,
     holder: &Lock,
-    why: &NotInLine,
+    why: &NotQueued,
 ) -> ProjectReport {
     let message = match why {
-        NotInLine::Off => return held(cx, report, holder),
-        NotInLine::Circle(pulls) => {
+        NotQueued::Off => return held(cx, report, holder),
+        NotQueued::Circle(pulls) => {
             let pulls: Vec<String> = pulls.iter().map(|pull| format!("#{pull}")).collect();
             UserText::new(
                 format!(
@@ -75,7 +75,7 @@ pub(super) fn not_in_line(
                 ],
             )
         }
-        NotInLine::Full(waiting) => UserText::new(
+        NotQueued::Full(waiting) => UserText::new(
             format!(
                 "This pull request is not queued for the lock: the queues of this repository are full ({waiting} \
                  places)."

@@ -13,21 +13,21 @@ use chrono::TimeDelta;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::policies::{OfPlans, Policies};
+use super::policies::{PlanPolicies, Policies};
 use super::projects::{self, Work};
 use super::{CommandCx, hooks, needs};
-use crate::command::{ApplyCommand, Command, MergeWish};
+use crate::command::{ApplyCommand, Command, MergeOptions};
 use crate::context::Ctx;
 use crate::errors::describe_error;
-use crate::handlers::Spec;
-use crate::handlers::reply::{self, Reply, Told};
-use crate::handlers::standing::{self, Standings};
+use crate::handlers::CommandSpec;
+use crate::handlers::reply::{self, CommandEnd, Reply};
+use crate::handlers::standing::{self, NewestRuns};
 use crate::jobs::{MergePull, PostComment, SetStatus};
 use crate::model::{
     CommandId, CommandKind, MergeMethod, PlanRecord, PlanState, ProjectKey, ProjectOutcome, Pull,
     PullState, RunId, RunKind,
 };
-use crate::queue::{Attempt, Job, JobError};
+use crate::queue::{Job, JobError, RunningJob};
 use crate::render::{Body, ProjectReport, Report, UserText};
 use crate::store::{CommandRow, NewJob};
 use crate::vcs::{ForgeError, MergeAnswer, WritePermit};
@@ -68,9 +68,9 @@ pub(super) async fn after_apply(
         )
     };
     let by = match command.merge {
-        MergeWish::Never => return Ok(AfterApply::default()),
-        MergeWish::AsConfigured => None,
-        MergeWish::By(method) => Some(method),
+        MergeOptions::Never => return Ok(AfterApply::default()),
+        MergeOptions::AsConfigured => None,
+        MergeOptions::By(method) => Some(method),
     };
     if cx.pull.at.number.is_application() || !reports.iter().all(went_well) {
         return Ok(AfterApply::default());
@@ -80,7 +80,7 @@ pub(super) async fn after_apply(
         .iter()
         .filter(|plan| plan.head == cx.pull.head)
         .collect();
-    let policies = OfPlans::read(cx, &of_head).await?;
+    let policies = PlanPolicies::read(cx, &of_head).await?;
     if of_head.is_empty() || !is_on(cx, &policies) {
         return Ok(AfterApply::default());
     }
@@ -88,7 +88,7 @@ pub(super) async fn after_apply(
         note: Some(note),
         job: None,
     };
-    let standings = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let standings = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let left = left(cx, &standings, &plans).await?;
     if !left.is_empty() {
         return Ok(note(format!("Not merged yet: {}", reasons(left).join(" "))));
@@ -120,9 +120,9 @@ pub(super) async fn after_apply(
 pub(super) fn method_without_merge(
     cx: &CommandCx<'_>,
     command: &ApplyCommand,
-    policies: &OfPlans,
+    policies: &PlanPolicies,
 ) -> Option<Reply> {
-    let MergeWish::By(method) = command.merge else {
+    let MergeOptions::By(method) = command.merge else {
         return None;
     };
     (!is_on(cx, policies)).then(|| {
@@ -143,7 +143,7 @@ pub(super) fn method_without_merge(
 
 /// Returns true if the configurations of the plans enable the merge. All of them have to agree, and all have to be
 /// readable.
-fn is_on(cx: &CommandCx<'_>, policies: &OfPlans) -> bool {
+fn is_on(cx: &CommandCx<'_>, policies: &PlanPolicies) -> bool {
     let says = |policies: &Policies| {
         let own = policies.config().and_then(|config| config.automerge);
         !policies.is_unread() && own.unwrap_or(cx.ctx.settings.automerge.enabled)
@@ -172,7 +172,7 @@ fn label_in_the_way<'a>(ctx: &'a Ctx, pull: &Pull) -> Option<&'a str> {
 /// reason.
 async fn left(
     cx: &CommandCx<'_>,
-    standings: &Standings,
+    standings: &NewestRuns,
     plans: &[PlanRecord],
 ) -> Result<Vec<(ProjectKey, &'static str)>, sqlx::Error> {
     let in_part = planned_in_part(cx.ctx, plans).await?;
@@ -214,7 +214,7 @@ async fn planned_in_part(ctx: &Ctx, plans: &[PlanRecord]) -> Result<BTreeSet<Run
         };
         if let Entry::Vacant(unread) = asked.entry(run.command) {
             let row = ctx.store.command_get(run.command).await?;
-            unread.insert(row.and_then(|row| Spec::from_json(&row.spec).ok()));
+            unread.insert(row.and_then(|row| CommandSpec::from_json(&row.spec).ok()));
         }
         if asked[&run.command]
             .as_ref()
@@ -226,18 +226,18 @@ async fn planned_in_part(ctx: &Ctx, plans: &[PlanRecord]) -> Result<BTreeSet<Run
     Ok(found)
 }
 
-fn is_in_part(spec: &Spec, project: &ProjectKey) -> bool {
+fn is_in_part(spec: &CommandSpec, project: &ProjectKey) -> bool {
     let args = match spec {
-        Spec::Command(Command::Plan(plan)) => &plan.extra_args,
-        Spec::Turn(turn) => match turn.asks.iter().find(|ask| ask.project == *project) {
+        CommandSpec::Command(Command::Plan(plan)) => &plan.extra_args,
+        CommandSpec::Turn(turn) => match turn.asks.iter().find(|ask| ask.project == *project) {
             Some(ask) => &ask.extra_args,
             None => return false,
         },
-        Spec::Command(_)
-        | Spec::Autoplan
-        | Spec::Mistake(_)
-        | Spec::NotServed
-        | Spec::Unclaimed => return false,
+        CommandSpec::Command(_)
+        | CommandSpec::Autoplan
+        | CommandSpec::Mistake(_)
+        | CommandSpec::NotServed
+        | CommandSpec::Unclaimed => return false,
     };
     args.iter().any(|arg| {
         let name = arg
@@ -250,7 +250,7 @@ fn is_in_part(spec: &Spec, project: &ProjectKey) -> bool {
 }
 
 /// Result of an attempt to merge.
-pub enum Merging {
+pub enum MergeResult {
     /// The pull request is merged, or it is not open any more.
     Done,
     /// The pull request is not merged, for this reason.
@@ -264,9 +264,9 @@ pub async fn merge(
     ctx: &Ctx,
     job: &MergePull,
     row: &CommandRow,
-    attempt: &Attempt,
+    attempt: &RunningJob,
     permit: &WritePermit,
-) -> Result<Merging, JobError> {
+) -> Result<MergeResult, JobError> {
     if statuses_are_missing(ctx, job).await? {
         let waited = ctx.clock.now() - job.since;
         return Ok(if waited < LONGEST_WAIT {
@@ -281,13 +281,13 @@ pub async fn merge(
                 "Comment `{} apply` to try again, or merge by hand.",
                 ctx.settings.executable
             );
-            Merging::Refused(UserText::new(message, [way_out]))
+            MergeResult::Refused(UserText::new(message, [way_out]))
         });
     }
     let pull = ctx.forge.pull(&job.pull, row.installation).await?;
     if pull.state != PullState::Open {
         info!(pull = %job.pull, state = %pull.state, "The pull request is not open any more, so it is not merged");
-        return Ok(Merging::Done);
+        return Ok(MergeResult::Done);
     }
     let cx = CommandCx {
         ctx,
@@ -299,14 +299,14 @@ pub async fn merge(
         hooks: OnceLock::new(),
     };
     if let Some(why) = Box::pin(refusal(&cx, job)).await? {
-        return Ok(Merging::Refused(why));
+        return Ok(MergeResult::Refused(why));
     }
     send(&cx, job, permit).await
 }
 
 /// Returns the same job for later. A failed attempt of this job would not do: those are counted, and end in an alarm.
-fn again(ctx: &Ctx, job: &MergePull, after: TimeDelta) -> Merging {
-    Merging::Again(Box::new(NewJob {
+fn again(ctx: &Ctx, job: &MergePull, after: TimeDelta) -> MergeResult {
+    MergeResult::Again(Box::new(NewJob {
         run_after: Some(ctx.clock.now() + after),
         ..job.to_new()
     }))
@@ -332,8 +332,8 @@ async fn refusal(cx: &CommandCx<'_>, job: &MergePull) -> Result<Option<UserText>
     }
     let plans = plans(cx).await?;
     let all: Vec<&PlanRecord> = plans.iter().collect();
-    let policies = OfPlans::read(cx, &all).await?;
-    let standings = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let policies = PlanPolicies::read(cx, &all).await?;
+    let standings = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let mut left = left(cx, &standings, &plans).await?;
     match unplanned(cx, &standings, &plans, &policies).await? {
         Ok(unplanned) => left.extend(
@@ -395,9 +395,9 @@ fn not_all_applied(left: Vec<(ProjectKey, &'static str)>, word: &str) -> UserTex
 /// search. If there are any, the latest search at this commit counts.
 async fn unplanned(
     cx: &CommandCx<'_>,
-    standings: &Standings,
+    standings: &NewestRuns,
     plans: &[PlanRecord],
-    policies: &OfPlans,
+    policies: &PlanPolicies,
 ) -> Result<Result<Vec<ProjectKey>, UserText>, JobError> {
     if hooks::any_before(cx, &cx.ctx.settings.rules(&cx.pull.at.repo)) {
         let hint = format!(
@@ -422,7 +422,7 @@ async fn unplanned(
         Err(stop) => {
             let reply = stop.into_reply()?;
             let cannot = "the projects of the pull request cannot be determined";
-            let Told::Comment(body) = reply.told else {
+            let CommandEnd::Comment(body) = reply.told else {
                 return Ok(Err(UserText::new(format!("{cannot}."), [])));
             };
             let Body::Refused(refusal) = *body else {
@@ -444,9 +444,9 @@ async fn unplanned(
 /// projects that are only planned by comment.
 async fn is_searched(
     cx: &CommandCx<'_>,
-    standings: &Standings,
+    standings: &NewestRuns,
     plans: &[PlanRecord],
-    policies: &OfPlans,
+    policies: &PlanPolicies,
 ) -> Result<bool, sqlx::Error> {
     let Some(search) = standings.search() else {
         return Ok(false);
@@ -476,7 +476,7 @@ async fn is_searched(
 async fn unmet(
     cx: &CommandCx<'_>,
     plans: &[&PlanRecord],
-    policies: OfPlans,
+    policies: PlanPolicies,
 ) -> Result<Option<UserText>, JobError> {
     let work = Work::of_plans(cx.ctx, policies, plans);
     for plan in plans {
@@ -515,7 +515,7 @@ async fn send(
     cx: &CommandCx<'_>,
     job: &MergePull,
     permit: &WritePermit,
-) -> Result<Merging, JobError> {
+) -> Result<MergeResult, JobError> {
     let (ctx, via, host) = (cx.ctx, cx.row.installation, job.pull.repo.host());
     let try_again = format!(
         "Then comment `{} apply` again, or merge by hand.",
@@ -528,10 +528,12 @@ async fn send(
     ) {
         (Some(method), _) if allowed.contains(&method) => method,
         (None, Some(first)) => *first,
-        (Some(method), _) => return Ok(Merging::Refused(not_allowed(cx, method, job, &allowed))),
+        (Some(method), _) => {
+            return Ok(MergeResult::Refused(not_allowed(cx, method, job, &allowed)));
+        }
         (None, None) => {
             let message = format!("the repository on {host} allows no merge method.");
-            return Ok(Merging::Refused(UserText::new(
+            return Ok(MergeResult::Refused(UserText::new(
                 message,
                 ["Allow one in its settings.".to_owned(), try_again],
             )));
@@ -539,7 +541,7 @@ async fn send(
     };
     let refused = |said: &str| {
         let way_out = format!("Resolve this on {host}. {try_again}");
-        Merging::Refused(UserText::new(
+        MergeResult::Refused(UserText::new(
             format!("{host} refused to merge: {}", sentence(said)),
             [way_out],
         ))
@@ -547,17 +549,17 @@ async fn send(
     // The checks above took time, and GitHub only gets the commit that it may merge.
     let now = ctx.forge.pull(&job.pull, via).await?;
     if now.state != PullState::Open {
-        return Ok(Merging::Done);
+        return Ok(MergeResult::Done);
     }
     if let Some(why) = refusal_by_pull(ctx, &now, job) {
-        return Ok(Merging::Refused(why));
+        return Ok(MergeResult::Refused(why));
     }
     if now.base_branch != cx.pull.base_branch {
         let message = format!(
             "its base branch was changed from `{}` to `{}`.",
             cx.pull.base_branch, now.base_branch
         );
-        return Ok(Merging::Refused(UserText::new(
+        return Ok(MergeResult::Refused(UserText::new(
             message,
             ["Plan and apply it for that branch.".to_owned()],
         )));
@@ -569,14 +571,14 @@ async fn send(
     {
         Ok(MergeAnswer::Merged) => {
             info!(pull = %job.pull, head = %job.head, %method, "Merged a pull request after its apply");
-            Ok(Merging::Done)
+            Ok(MergeResult::Done)
         }
         Ok(MergeAnswer::HeadMoved) => {
             let message = format!(
                 "commits were pushed after `{}` was applied.",
                 job.head.short()
             );
-            Ok(Merging::Refused(UserText::new(
+            Ok(MergeResult::Refused(UserText::new(
                 message,
                 ["Plan and apply the newest commit.".to_owned()],
             )))
@@ -602,7 +604,7 @@ async fn send(
             let way_out = "Ask the administrator of Lockkeeper to give its GitHub App the permission `Contents: Read and \
                            write` (each organization has to accept it), or its account the right to push to this \
                            repository.";
-            Ok(Merging::Refused(UserText::new(
+            Ok(MergeResult::Refused(UserText::new(
                 message,
                 [way_out.to_owned(), try_again],
             )))

@@ -37,26 +37,26 @@ use tracing::{Instrument, info, info_span};
 pub(super) use guards::other_branch;
 
 pub use give_up::give_up;
-pub use merging::{Merging, merge, not_merged};
+pub use merging::{MergeResult, merge, not_merged};
 pub use turn::{begin_turn, give_up_turn};
 
 pub(super) use cancel::{one as cancel_one, why as cancelled_by};
 
 use stop::Stop;
 
-use super::Spec;
-use super::applications::{Unseen, pull_now};
+use super::CommandSpec;
+use super::applications::{UnknownState, pull_now};
 use super::events::{close_pull, renew_locks};
 use super::reply::{self, Reply};
 use super::standing;
 use crate::command::Command;
 use crate::context::Ctx;
-use crate::handlers::identity::{self, Asker};
+use crate::handlers::identity::{self, RepositoryRequester};
 use crate::handlers::tally;
 use crate::model::{
     Cause, CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId,
 };
-use crate::queue::{Attempt, JobError};
+use crate::queue::{JobError, RunningJob};
 use crate::render::{ProjectReport, status};
 use crate::store::{
     CommandRow, CommandState, HeadNews, KnownHead, NewJob, RunRow, RunState, StopKind, StopRequest,
@@ -82,14 +82,14 @@ pub(super) struct CommandCx<'a> {
     /// Cancelled when another replica took the command over.
     pub lost: CancellationToken,
     /// Settled once: before the first run of the command begins, or when the server is about to stop.
-    fate: OnceLock<Fate>,
+    fate: OnceLock<ShutdownAction>,
     /// Place where its hooks run; empty until the hooks before the command have run.
-    hooks: OnceLock<hooks::Site>,
+    hooks: OnceLock<hooks::HookDir>,
 }
 
 /// Future of a command when the server is about to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ShutdownAction {
     /// A run has begun here, so the command ends here.
     Begun,
     /// All of it was still waiting, so another replica, or the next start, begins with it.
@@ -194,13 +194,13 @@ impl CommandCx<'_> {
 
     /// Claims the right to begin a run. Returns `false` if the command has been handed over.
     pub fn may_begin(&self) -> bool {
-        *self.fate.get_or_init(|| Fate::Begun) == Fate::Begun
+        *self.fate.get_or_init(|| ShutdownAction::Begun) == ShutdownAction::Begun
     }
 
     /// Waits until the server is about to stop while nothing of the command has begun.
     async fn handed_over(&self) {
         self.ctx.closing.cancelled().await;
-        if *self.fate.get_or_init(|| Fate::HandedOver) == Fate::Begun {
+        if *self.fate.get_or_init(|| ShutdownAction::HandedOver) == ShutdownAction::Begun {
             std::future::pending::<()>().await;
         }
     }
@@ -211,7 +211,7 @@ impl CommandCx<'_> {
         if self.lost.is_cancelled() {
             return Err(taken_over());
         }
-        if self.fate.get() == Some(&Fate::HandedOver) {
+        if self.fate.get() == Some(&ShutdownAction::HandedOver) {
             let error = anyhow!(
                 "the server is stopping and had not started the command; another server or the next start runs it"
             );
@@ -319,7 +319,7 @@ fn headline(report: &ProjectReport) -> Option<String> {
 }
 
 /// Works on a command, and records its end and all comments and statuses about it.
-pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobError> {
+pub async fn run(ctx: &Ctx, id: CommandId, attempt: &RunningJob) -> Result<(), JobError> {
     let Some(row) = ctx.store.command_get(id).await? else {
         return Err(JobError::Fail(anyhow!("there is no command {id}")));
     };
@@ -348,34 +348,34 @@ pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobE
 }
 
 /// Result of one round of work on a command.
-enum Round {
+enum WorkRound {
     /// The command is over.
     Over(Reply),
     /// A newer commit arrived, so the command begins again on that one.
     Again,
 }
 
-async fn rounds(ctx: &Ctx, mut row: CommandRow, attempt: &Attempt) -> Result<Reply, JobError> {
+async fn rounds(ctx: &Ctx, mut row: CommandRow, attempt: &RunningJob) -> Result<Reply, JobError> {
     loop {
         match work(ctx, &row, attempt).await? {
-            Round::Over(reply) => return Ok(reply),
-            Round::Again => row = ctx.store.command_get(row.id).await?.unwrap_or(row),
+            WorkRound::Over(reply) => return Ok(reply),
+            WorkRound::Again => row = ctx.store.command_get(row.id).await?.unwrap_or(row),
         }
     }
 }
 
-async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, JobError> {
+async fn work(ctx: &Ctx, row: &CommandRow, attempt: &RunningJob) -> Result<WorkRound, JobError> {
     if let Some(reply) = interrupted::reply(ctx, row).await? {
-        return Ok(Round::Over(reply));
+        return Ok(WorkRound::Over(reply));
     }
-    let spec = Spec::from_json(&row.spec)
+    let spec = CommandSpec::from_json(&row.spec)
         .context("the stored command cannot be read")
         .map_err(JobError::Fail)?;
     if let Some(reply) = help::answer(ctx, row, &spec) {
-        return Ok(Round::Over(reply));
+        return Ok(WorkRound::Over(reply));
     }
     if let Some(reply) = asked_before(ctx, row, &spec).await? {
-        return Ok(Round::Over(reply));
+        return Ok(WorkRound::Over(reply));
     }
     let known = ctx.store.head_get(&row.pull).await?;
     let pull = match facts(ctx, row, attempt).await {
@@ -383,7 +383,7 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, J
         Err(stop) => {
             return refuse(ctx, row, &spec, stop.into_reply()?)
                 .await
-                .map(Round::Over);
+                .map(WorkRound::Over);
         }
     };
     if pull.state != PullState::Open && row.kind != CommandKind::Unlock {
@@ -395,17 +395,17 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, J
         None => permission::check(ctx, row, &pull, &spec).await?,
     };
     let round = if let Some(refusal) = refusal {
-        Round::Over(refuse(ctx, row, &spec, refusal).await?)
+        WorkRound::Over(refuse(ctx, row, &spec, refusal).await?)
     } else {
         note_head(ctx, &pull, known.as_ref(), &spec).await?;
         carry_out(ctx, row, &pull, &spec, attempt).await?
     };
     Ok(match round {
-        Round::Over(reply) => Round::Over(Reply {
+        WorkRound::Over(reply) => WorkRound::Over(Reply {
             head: reply.head.or(Some(pull.head)),
             ..reply
         }),
-        Round::Again => Round::Again,
+        WorkRound::Again => WorkRound::Again,
     })
 }
 
@@ -415,7 +415,7 @@ async fn note_head(
     ctx: &Ctx,
     pull: &Pull,
     known: Option<&KnownHead>,
-    spec: &Spec,
+    spec: &CommandSpec,
 ) -> Result<(), sqlx::Error> {
     if pull.at.number.is_application() {
         return Ok(());
@@ -423,21 +423,29 @@ async fn note_head(
     let (at, known) = (pull.standing(), known.map(|known| &known.at));
     match (pull.state, spec) {
         (PullState::Closed | PullState::Merged, _) => Ok(()),
-        (PullState::Open, Spec::Autoplan) if known == Some(&at) => Ok(()),
-        (PullState::Open, Spec::Autoplan) => ctx
+        (PullState::Open, CommandSpec::Autoplan) if known == Some(&at) => Ok(()),
+        (PullState::Open, CommandSpec::Autoplan) => ctx
             .store
             .head_note(&pull.at, HeadNews::Found { known, at: &at })
             .await
             .map(drop),
         (
             PullState::Open,
-            Spec::Command(_) | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed,
+            CommandSpec::Command(_)
+            | CommandSpec::Turn(_)
+            | CommandSpec::Mistake(_)
+            | CommandSpec::NotServed
+            | CommandSpec::Unclaimed,
         ) => ctx.store.head_note_first(&pull.at, &at).await,
     }
 }
 
 /// Returns the end of a command that was stopped before this attempt began, if it was.
-async fn asked_before(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<Option<Reply>, JobError> {
+async fn asked_before(
+    ctx: &Ctx,
+    row: &CommandRow,
+    spec: &CommandSpec,
+) -> Result<Option<Reply>, JobError> {
     let Some(stop) = &row.stop else {
         return Ok(None);
     };
@@ -465,7 +473,7 @@ async fn asked_before(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<Option
 async fn refuse(
     ctx: &Ctx,
     row: &CommandRow,
-    spec: &Spec,
+    spec: &CommandSpec,
     mut refusal: Reply,
 ) -> Result<Reply, JobError> {
     turn::pass_on(ctx, row, turn::projects_of(ctx, row, spec).await?).await?;
@@ -483,9 +491,9 @@ async fn carry_out(
     ctx: &Ctx,
     row: &CommandRow,
     pull: &Pull,
-    spec: &Spec,
-    attempt: &Attempt,
-) -> Result<Round, JobError> {
+    spec: &CommandSpec,
+    attempt: &RunningJob,
+) -> Result<WorkRound, JobError> {
     if pull.state == PullState::Open {
         ctx.store.pull_seen(&pull.at, pull.state, &pull.url).await?;
         renew_locks(ctx, &pull.at, &row.actor, "the pull request is worked on").await?;
@@ -512,47 +520,53 @@ async fn carry_out(
     };
     match cx.superseded().await? {
         Some(stop) => superseded::after(ctx, row, spec, &stop).await,
-        None => Ok(Round::Over(reply)),
+        None => Ok(WorkRound::Over(reply)),
     }
 }
 
-async fn act_and_follow_up(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
+async fn act_and_follow_up(cx: &CommandCx<'_>, spec: &CommandSpec) -> Result<Reply, JobError> {
     let reply = act(cx, spec).await.or_else(Stop::into_reply)?;
     hooks::after(cx, &reply).await?;
     Ok(reply)
 }
 
-async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, Stop> {
+async fn act(cx: &CommandCx<'_>, spec: &CommandSpec) -> Result<Reply, Stop> {
     match spec {
         // Boxed: each is a large future, and only one of them is needed.
-        Spec::Autoplan => Ok(Box::pin(plan::autoplan(cx)).await?),
-        Spec::Turn(turn) => Ok(Box::pin(plan::in_turn(cx, turn)).await?),
-        Spec::Command(Command::Plan(command)) if cx.pull.at.number.is_application() => {
+        CommandSpec::Autoplan => Ok(Box::pin(plan::autoplan(cx)).await?),
+        CommandSpec::Turn(turn) => Ok(Box::pin(plan::in_turn(cx, turn)).await?),
+        CommandSpec::Command(Command::Plan(command)) if cx.pull.at.number.is_application() => {
             Ok(Box::pin(plan::of_application(cx, command)).await?)
         }
-        Spec::Command(Command::Plan(command)) => Ok(Box::pin(plan::by_comment(cx, command)).await?),
-        Spec::Command(Command::Apply(command)) => Box::pin(apply::run(cx, command)).await,
-        Spec::Command(Command::Unlock) => Ok(unlock::run(cx).await?),
-        Spec::Command(Command::Explain(command)) => Box::pin(explain::run(cx, command)).await,
-        Spec::Command(Command::Version(command)) => Box::pin(version::run(cx, command)).await,
-        Spec::Command(Command::Import(command)) => {
+        CommandSpec::Command(Command::Plan(command)) => {
+            Ok(Box::pin(plan::by_comment(cx, command)).await?)
+        }
+        CommandSpec::Command(Command::Apply(command)) => Box::pin(apply::run(cx, command)).await,
+        CommandSpec::Command(Command::Unlock) => Ok(unlock::run(cx).await?),
+        CommandSpec::Command(Command::Explain(command)) => {
+            Box::pin(explain::run(cx, command)).await
+        }
+        CommandSpec::Command(Command::Version(command)) => {
+            Box::pin(version::run(cx, command)).await
+        }
+        CommandSpec::Command(Command::Import(command)) => {
             Box::pin(state_commands::import(cx, command)).await
         }
-        Spec::Command(Command::StateRm(command)) => {
+        CommandSpec::Command(Command::StateRm(command)) => {
             Box::pin(state_commands::state_rm(cx, command)).await
         }
-        Spec::Command(other) => Ok(help::not_available(other)),
-        Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => {
+        CommandSpec::Command(other) => Ok(help::not_available(other)),
+        CommandSpec::Mistake(_) | CommandSpec::NotServed | CommandSpec::Unclaimed => {
             unreachable!("answered above without asking the forge")
         }
     }
 }
 
 /// Fetches the current state of the pull request, or of the branch of an application. The forge may not find a new pull request for a moment, so the function retries.
-async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, Stop> {
+async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &RunningJob) -> Result<Pull, Stop> {
     match pull_now(ctx, &row.pull, row.installation).await {
         Ok(pull) => {
-            let by = Asker {
+            let by = RepositoryRequester {
                 via: row.installation,
                 within: Some(attempt.lease.id),
             };
@@ -568,7 +582,7 @@ async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, S
                 error,
             }))
         }
-        Err(Unseen::Forge(error @ ForgeError::NotFound { .. }))
+        Err(UnknownState::Forge(error @ ForgeError::NotFound { .. }))
             if !row.pull.number.is_application() =>
         {
             let tries = usize::try_from(attempt.lease.tries() - 1).unwrap_or(usize::MAX);
@@ -580,10 +594,10 @@ async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, S
                 None => Err(Stop::Job(JobError::fail(error))),
             }
         }
-        Err(Unseen::Forge(error)) => Err(error.into()),
-        Err(Unseen::Checkout(error)) => Err(projects::checkout_refusal(error)),
-        Err(Unseen::Store(error)) => Err(error.into()),
-        Err(Unseen::Refused(reason, text)) => Err(Stop::Reply(Reply::refused(
+        Err(UnknownState::Forge(error)) => Err(error.into()),
+        Err(UnknownState::Checkout(error)) => Err(projects::checkout_refusal(error)),
+        Err(UnknownState::Store(error)) => Err(error.into()),
+        Err(UnknownState::Refused(reason, text)) => Err(Stop::Reply(Reply::refused(
             reason,
             text.message,
             text.hints,

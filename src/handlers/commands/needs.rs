@@ -10,10 +10,12 @@ use tokio::sync::Mutex;
 use super::CommandCx;
 use super::projects::Work;
 use crate::clock::Clock;
-use crate::config::needs::{self, BaseGap, Fact, Facts, Needed, Unmet, Words};
+use crate::config::needs::{
+    self, BaseGap, Fact, Needed, RequirementFacts, SentenceNames, UnmetRequirement,
+};
 use crate::config::repos::Demands;
 use crate::errors::describe_error;
-use crate::model::{Approval, Aside, Mergeability, ProjectKey, Requirement, RunKind};
+use crate::model::{Approval, IgnoredStatuses, Mergeability, ProjectKey, Requirement, RunKind};
 use crate::queue::JobError;
 use crate::render::UserText;
 use crate::vcs::ForgeError;
@@ -25,9 +27,9 @@ const FRESH: TimeDelta = TimeDelta::seconds(30);
 /// Facts that a command has looked up about its pull request.
 #[derive(Default)]
 pub(super) struct Findings {
-    approval: Fresh<Approval>,
-    mergeability: Fresh<Mergeability>,
-    newest: Fresh<Source>,
+    approval: CachedAnswer<Approval>,
+    mergeability: CachedAnswer<Mergeability>,
+    newest: CachedAnswer<Source>,
 }
 
 impl Findings {
@@ -44,7 +46,7 @@ impl Findings {
         kind: RunKind,
     ) -> Result<Mergeability, ForgeError> {
         let settings = &cx.ctx.settings;
-        let aside = Aside {
+        let aside = IgnoredStatuses {
             name: &settings.status_name,
             kinds: yet_to_come(kind),
             others: &settings.ignored_status_names,
@@ -90,15 +92,15 @@ fn yet_to_come(kind: RunKind) -> &'static [RunKind] {
 }
 
 /// Latest answer to a question.
-struct Fresh<T>(Mutex<Option<(DateTime<Utc>, T)>>);
+struct CachedAnswer<T>(Mutex<Option<(DateTime<Utc>, T)>>);
 
-impl<T> Default for Fresh<T> {
+impl<T> Default for CachedAnswer<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T: Clone> Fresh<T> {
+impl<T: Clone> CachedAnswer<T> {
     /// Returns the answer, and asks for it if there is none yet or it is stale.
     async fn get<E>(
         &self,
@@ -127,7 +129,7 @@ pub(super) async fn refusal_of_plan(
 ) -> Result<Option<UserText>, JobError> {
     let demands = work.demands(RunKind::Plan, project);
     let (kind, left) = (RunKind::Plan, "Nothing was planned, and no lock was taken.");
-    let asking = Asking {
+    let asking = RequirementQuestion {
         cx,
         findings: &work.findings,
         kind,
@@ -150,7 +152,7 @@ pub(super) async fn refusal_of_apply(
     planned: &Source,
 ) -> Option<UserText> {
     let left = "Nothing was applied, and the plan is kept.";
-    let asking = Asking {
+    let asking = RequirementQuestion {
         cx,
         findings: &work.findings,
         kind: RunKind::Apply,
@@ -174,7 +176,7 @@ pub(super) async fn refusal_of_merge(
     planned: &Source,
 ) -> Result<Option<UserText>, JobError> {
     let left = "The pull request stays open.";
-    let asking = Asking {
+    let asking = RequirementQuestion {
         cx,
         findings: &work.findings,
         kind: RunKind::Apply,
@@ -197,7 +199,7 @@ pub(super) async fn refusal_of_import(
         RunKind::Import,
         "Nothing was changed, and no lock was taken.",
     );
-    let asking = Asking {
+    let asking = RequirementQuestion {
         cx,
         findings: &work.findings,
         kind,
@@ -210,7 +212,7 @@ pub(super) async fn refusal_of_import(
 }
 
 /// Question about requirements, and its purpose.
-struct Asking<'a> {
+struct RequirementQuestion<'a> {
     cx: &'a CommandCx<'a>,
     findings: &'a Findings,
     kind: RunKind,
@@ -221,9 +223,9 @@ struct Asking<'a> {
     patient: bool,
 }
 
-impl Asking<'_> {
+impl RequirementQuestion<'_> {
     /// Looks up the facts for these requirements. Without requirements it looks up nothing.
-    async fn facts(&self, demands: &Demands) -> Result<Facts, ForgeError> {
+    async fn facts(&self, demands: &Demands) -> Result<RequirementFacts, ForgeError> {
         let Self {
             cx,
             findings,
@@ -232,7 +234,7 @@ impl Asking<'_> {
             ..
         } = self;
         let needed = Needed::by(demands);
-        let mut facts = Facts::default();
+        let mut facts = RequirementFacts::default();
         if needed.approval {
             facts.approval = self.fact(findings.approval(cx).await)?;
         }
@@ -273,7 +275,7 @@ impl Asking<'_> {
         let of_a_pull = demands
             .iter()
             .filter(|demand| demand.value != Requirement::Undiverged);
-        let unmet = of_a_pull.map(|demand| Unmet {
+        let unmet = of_a_pull.map(|demand| UnmetRequirement {
             message: format!(
                 "`{}` is required ({}), and only a pull request can meet it: an application has none.",
                 demand.value, demand.by
@@ -283,7 +285,7 @@ impl Asking<'_> {
                 "Or change that line, if applications may be applied without a review.".to_owned(),
             ],
         });
-        let unmet: Vec<Unmet> = unmet.collect();
+        let unmet: Vec<UnmetRequirement> = unmet.collect();
         (!unmet.is_empty()).then(|| text(self.left, unmet))
     }
 
@@ -291,10 +293,10 @@ impl Asking<'_> {
         self.cx.pull.at.number.is_application()
     }
 
-    fn judge(&self, demands: &Demands, facts: &Facts) -> Option<UserText> {
+    fn judge(&self, demands: &Demands, facts: &RequirementFacts) -> Option<UserText> {
         let Self { cx, planned, .. } = self;
         let settings = &cx.ctx.settings;
-        let words = Words {
+        let words = SentenceNames {
             author: &cx.pull.author,
             base: cx.pull.base_branch.as_str(),
             executable: &settings.executable,
@@ -306,7 +308,7 @@ impl Asking<'_> {
 }
 
 /// Lists all unmet requirements at once, so that nobody fixes one only to read about the next.
-fn text(left: &str, unmet: Vec<Unmet>) -> UserText {
+fn text(left: &str, unmet: Vec<UnmetRequirement>) -> UserText {
     let mut message: Vec<String> = Vec::new();
     let mut hints: Vec<String> = Vec::new();
     for one in unmet {
@@ -332,7 +334,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_believed_for_half_a_minute() {
         let clock = ManualClock::new(DateTime::UNIX_EPOCH);
-        let fresh = Fresh::<u32>::default();
+        let fresh = CachedAnswer::<u32>::default();
         let answer = async |value: u32| fresh.get(&clock, async { Ok::<_, ()>(value) }).await;
         assert_eq!(
             fresh.get(&clock, async { Err::<u32, _>("down") }).await,

@@ -4,8 +4,8 @@ use super::CommandCx;
 use crate::command::Command;
 use crate::config::access::{Action, Identity};
 use crate::context::Ctx;
-use crate::handlers::Spec;
-use crate::handlers::authz::{self, Asked, Decision, Denial, Resource};
+use crate::handlers::CommandSpec;
+use crate::handlers::authz::{self, AskedCommand, Decision, Denial, Resource};
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::model::{CommandKind, ProjectKey, Pull};
@@ -21,10 +21,10 @@ pub(super) async fn check(
     ctx: &Ctx,
     row: &CommandRow,
     pull: &Pull,
-    spec: &Spec,
+    spec: &CommandSpec,
 ) -> Result<Option<Reply>, JobError> {
     let args = args_of(spec);
-    let asked = Asked {
+    let asked = AskedCommand {
         pull,
         via: row.installation,
         args: &args,
@@ -55,7 +55,7 @@ pub(super) async fn check(
 pub(super) async fn check_unseen(
     ctx: &Ctx,
     row: &CommandRow,
-    spec: &Spec,
+    spec: &CommandSpec,
 ) -> Result<Option<Reply>, JobError> {
     let args = args_of(spec);
     let on = Resource::Unseen {
@@ -72,7 +72,7 @@ pub(super) async fn check_unseen(
 async fn decide(
     ctx: &Ctx,
     row: &CommandRow,
-    spec: &Spec,
+    spec: &CommandSpec,
     on: &Resource<'_>,
 ) -> Result<Decision, JobError> {
     let Some(action) = action_of(ctx, spec) else {
@@ -83,19 +83,19 @@ async fn decide(
 
 /// Returns true if the command would run code of a fork that nobody with write access requested. That is a plan from
 /// the queue of a lock, or a commit that arrived while the command was running.
-fn is_of_fork_unasked(row: &CommandRow, pull: &Pull, spec: &Spec) -> bool {
+fn is_of_fork_unasked(row: &CommandRow, pull: &Pull, spec: &CommandSpec) -> bool {
     let has_moved = || row.head.as_ref().is_some_and(|head| *head != pull.head);
     let is_unasked = match spec {
-        Spec::Turn(_) => true,
+        CommandSpec::Turn(_) => true,
         // For an event, the people behind the code have just been checked.
-        Spec::Command(
+        CommandSpec::Command(
             Command::Unlock | Command::Cancel(_) | Command::Help(_) | Command::Explain(_),
         )
-        | Spec::Autoplan
-        | Spec::Mistake(_)
-        | Spec::NotServed
-        | Spec::Unclaimed => false,
-        Spec::Command(_) => has_moved(),
+        | CommandSpec::Autoplan
+        | CommandSpec::Mistake(_)
+        | CommandSpec::NotServed
+        | CommandSpec::Unclaimed => false,
+        CommandSpec::Command(_) => has_moved(),
     };
     is_unasked && pull.is_fork()
 }
@@ -110,11 +110,11 @@ pub(super) async fn check_project(
     if cx.ctx.settings.team_authz.is_none() {
         return Ok(None);
     }
-    let args = Spec::from_json(&cx.row.spec)
+    let args = CommandSpec::from_json(&cx.row.spec)
         .map(|spec| args_of(&spec))
         .unwrap_or_default();
     let on = Resource::Project(
-        Asked {
+        AskedCommand {
             pull: cx.pull,
             via: cx.row.installation,
             args: &args,
@@ -129,8 +129,8 @@ pub(super) async fn check_project(
 
 /// Returns true for an automatic plan that nobody requested. Only the dashboard says that it was not made (reference
 /// 1.7, "autoplan"). A plan that replaced a requested one is not automatic in this sense.
-async fn is_by_itself(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<bool, JobError> {
-    let by_event = row.kind == CommandKind::Autoplan && !matches!(spec, Spec::Turn(_));
+async fn is_by_itself(ctx: &Ctx, row: &CommandRow, spec: &CommandSpec) -> Result<bool, JobError> {
+    let by_event = row.kind == CommandKind::Autoplan && !matches!(spec, CommandSpec::Turn(_));
     Ok(by_event && !ctx.store.command_stands_in(row.id).await?)
 }
 
@@ -147,36 +147,40 @@ fn text(denial: Denial) -> UserText {
 }
 
 /// Returns the permission that a command needs. `None`: none, everybody gets a reply.
-fn action_of(ctx: &Ctx, spec: &Spec) -> Option<Action> {
+fn action_of(ctx: &Ctx, spec: &CommandSpec) -> Option<Action> {
     match spec {
         // It runs nothing, and shows what people can read in the repository.
-        Spec::Command(Command::Explain(_)) if !authz::has_rules(ctx) => None,
+        CommandSpec::Command(Command::Explain(_)) if !authz::has_rules(ctx) => None,
         // Everybody who may plan may see what a plan would do.
-        Spec::Autoplan | Spec::Command(Command::Plan(_) | Command::Explain(_)) => {
+        CommandSpec::Autoplan | CommandSpec::Command(Command::Plan(_) | Command::Explain(_)) => {
             Some(Action::Plan)
         }
-        Spec::Command(Command::Apply(_)) => Some(Action::Apply),
-        Spec::Command(Command::Unlock) => Some(Action::Unlock),
-        Spec::Command(Command::Cancel(command)) if command.force => Some(Action::CancelForce),
-        Spec::Command(Command::Cancel(_)) => Some(Action::Cancel),
-        Spec::Command(Command::ApprovePolicies(_)) => Some(Action::ApprovePolicies),
-        Spec::Command(Command::Version(_)) => Some(Action::Version),
-        Spec::Command(Command::Import(_)) => Some(Action::Import),
-        Spec::Command(Command::StateRm(_)) => Some(Action::StateRm),
+        CommandSpec::Command(Command::Apply(_)) => Some(Action::Apply),
+        CommandSpec::Command(Command::Unlock) => Some(Action::Unlock),
+        CommandSpec::Command(Command::Cancel(command)) if command.force => {
+            Some(Action::CancelForce)
+        }
+        CommandSpec::Command(Command::Cancel(_)) => Some(Action::Cancel),
+        CommandSpec::Command(Command::ApprovePolicies(_)) => Some(Action::ApprovePolicies),
+        CommandSpec::Command(Command::Version(_)) => Some(Action::Version),
+        CommandSpec::Command(Command::Import(_)) => Some(Action::Import),
+        CommandSpec::Command(Command::StateRm(_)) => Some(Action::StateRm),
         // The author was checked when the pull request was queued.
-        Spec::Turn(_)
-        | Spec::Command(Command::Help(_))
-        | Spec::Mistake(_)
-        | Spec::NotServed
-        | Spec::Unclaimed => None,
+        CommandSpec::Turn(_)
+        | CommandSpec::Command(Command::Help(_))
+        | CommandSpec::Mistake(_)
+        | CommandSpec::NotServed
+        | CommandSpec::Unclaimed => None,
     }
 }
 
-fn args_of(spec: &Spec) -> Vec<String> {
+fn args_of(spec: &CommandSpec) -> Vec<String> {
     match spec {
-        Spec::Command(command) => command.comment_args(),
-        Spec::Autoplan | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => {
-            Vec::new()
-        }
+        CommandSpec::Command(command) => command.comment_args(),
+        CommandSpec::Autoplan
+        | CommandSpec::Turn(_)
+        | CommandSpec::Mistake(_)
+        | CommandSpec::NotServed
+        | CommandSpec::Unclaimed => Vec::new(),
     }
 }

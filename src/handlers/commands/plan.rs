@@ -10,27 +10,27 @@ use std::sync::Arc;
 use futures::future::join_all;
 use tracing::{Instrument, info_span};
 
-use super::course::Course;
-use super::hooks::Given;
+use super::course::StageProgress;
+use super::hooks::HookFacts;
 use super::in_the_way::{in_line, not_in_line};
-use super::project_run::{ProjectRun, Refused, Task, refuse};
-use super::projects::{self, Wanted, Work};
+use super::project_run::{ProjectRun, ProjectStop, Task, refuse};
+use super::projects::{self, ProjectSelection, Work};
 use super::stop::Stop;
 use super::{CommandCx, needs, permission, turn};
-use crate::command::{CommandName, PlanCommand, Target};
+use crate::command::{CommandName, CommandTarget, PlanCommand};
 use crate::config::access::Action;
 use crate::context::IdleStatuses;
 use crate::discovery::Project;
 use crate::discovery::terragrunt::Unresolved;
 use crate::errors::describe_error;
 use crate::git::Checkout;
-use crate::handlers::Turn;
-use crate::handlers::applications::{Unseen, registered};
+use crate::handlers::HandedLocks;
+use crate::handlers::applications::{UnknownState, registered};
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
-use crate::handlers::standing::Standings;
+use crate::handlers::standing::NewestRuns;
 use crate::handlers::tally;
-use crate::locks::{self, Ask, TakeAll, Took, Wish};
+use crate::locks::{self, LockRequest, QueuedPlan, TakeAll, TakeOutcome};
 use crate::model::{
     Cause, CommandKind, CommandOutcome, CommitState, Distribution, Lock, LockKey, Origin,
     PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, RunId, RunKind,
@@ -39,7 +39,7 @@ use crate::queue::JobError;
 use crate::render::{Body, Next, PlanList, ProjectReport, UserText, plan_output, status};
 use crate::store::{NewRun, RecordPlan};
 use crate::workflow::{
-    ArtifactError, PlanMade, RunError, RunOutput, Saved, Shown, StepError, StepFailure,
+    ArtifactError, PlanMade, ResourceList, RunError, RunOutput, Saved, StepError, StepFailure,
 };
 
 /// Plans automatically after a change. If somebody's comment waits for this reply, the reply lists every project, and
@@ -47,9 +47,9 @@ use crate::workflow::{
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
     let is_awaited = cx.ctx.store.command_stands_in(cx.row.id).await?;
     let wanted = if is_awaited {
-        Wanted::Asked(&Target::Generic)
+        ProjectSelection::Asked(&CommandTarget::Generic)
     } else {
-        Wanted::Concerned
+        ProjectSelection::Concerned
     };
     run(cx, &PlanCommand::default(), &wanted).await
 }
@@ -63,7 +63,7 @@ pub(super) async fn by_comment(
     {
         return Ok(refusal);
     }
-    run(cx, command, &Wanted::Asked(&command.target)).await
+    run(cx, command, &ProjectSelection::Asked(&command.target)).await
 }
 
 /// Plans an application as it is on its branch.
@@ -72,15 +72,29 @@ pub(super) async fn of_application(
     command: &PlanCommand,
 ) -> Result<Reply, JobError> {
     match registered(cx.ctx, &cx.pull.at).await {
-        Ok(application) => run(cx, command, &Wanted::Registered(&application.spec)).await,
-        Err(Unseen::Refused(reason, text)) => Ok(Reply::refused(reason, text.message, text.hints)),
+        Ok(application) => {
+            run(
+                cx,
+                command,
+                &ProjectSelection::Registered(&application.spec),
+            )
+            .await
+        }
+        Err(UnknownState::Refused(reason, text)) => {
+            Ok(Reply::refused(reason, text.message, text.hints))
+        }
         Err(error) => Err(JobError::retry(error)),
     }
 }
 
 /// Plans the requested projects whose locks became free after the pull request waited for them.
-pub(super) async fn in_turn(cx: &CommandCx<'_>, turn: &Turn) -> Result<Reply, JobError> {
-    let reply = run(cx, &PlanCommand::default(), &Wanted::Waited(&turn.asks)).await?;
+pub(super) async fn in_turn(cx: &CommandCx<'_>, turn: &HandedLocks) -> Result<Reply, JobError> {
+    let reply = run(
+        cx,
+        &PlanCommand::default(),
+        &ProjectSelection::Waited(&turn.asks),
+    )
+    .await?;
     let notes = turn
         .reasons
         .iter()
@@ -94,7 +108,7 @@ pub(super) async fn in_turn(cx: &CommandCx<'_>, turn: &Turn) -> Result<Reply, Jo
 async fn run(
     cx: &CommandCx<'_>,
     command: &PlanCommand,
-    wanted: &Wanted<'_>,
+    wanted: &ProjectSelection<'_>,
 ) -> Result<Reply, JobError> {
     let when = cx.ctx.settings.statuses;
     let is_asked = !wanted.is_automatic();
@@ -107,7 +121,7 @@ async fn run(
     .await?;
     // A plan that the end of the server interrupted is made again (P3).
     super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
-    let given = Given::of(&command.target, &command.extra_args);
+    let given = HookFacts::of(&command.target, &command.extra_args);
     let work = match projects::select(cx, wanted, given).await {
         Ok(work) => work,
         Err(stop) => return refused(cx, stop.into_reply()?, wanted).await,
@@ -131,14 +145,14 @@ async fn run(
     let lacking = work.lacking(cx).await?;
     let denied = denied(cx, &work).await?;
     let locks = take_locks(cx, &work, command, wanted, &denied).await?;
-    let order = Order {
+    let order = PlanRequest {
         command,
         wanted,
         denied,
         locks,
         not_known: &work.not_known,
     };
-    let mut course = Course::new(work.aborts());
+    let mut course = StageProgress::new(work.aborts());
     for stage in work.stages() {
         let halted = course.halted(stage.group);
         let groups = stage
@@ -180,15 +194,15 @@ fn may_be_idle(when: IdleStatuses, is_asked: bool) -> bool {
 }
 
 /// Request for a plan, and the locks that could be taken for it.
-struct Order<'a> {
+struct PlanRequest<'a> {
     command: &'a PlanCommand,
-    wanted: &'a Wanted<'a>,
+    wanted: &'a ProjectSelection<'a>,
     denied: BTreeMap<ProjectKey, UserText>,
     locks: TakeAll,
     not_known: &'a [Unresolved],
 }
 
-impl Order<'_> {
+impl PlanRequest<'_> {
     fn extra_args(&self, project: &ProjectKey) -> &[String] {
         self.wanted
             .extra_args(project)
@@ -218,10 +232,10 @@ async fn take_locks(
     cx: &CommandCx<'_>,
     work: &Work,
     command: &PlanCommand,
-    wanted: &Wanted<'_>,
+    wanted: &ProjectSelection<'_>,
     denied: &BTreeMap<ProjectKey, UserText>,
 ) -> Result<TakeAll, JobError> {
-    let ask = |project: &ProjectKey| Ask {
+    let ask = |project: &ProjectKey| QueuedPlan {
         project: project.clone(),
         extra_args: wanted
             .extra_args(project)
@@ -232,7 +246,7 @@ async fn take_locks(
     let wish = |project: &Project| {
         let policy = work.policy(&project.key);
         let key = LockKey::in_scope(policy.scope, &cx.pull.at.repo, &project.key);
-        policy.mode.taken_by_plan().then(|| Wish {
+        policy.mode.taken_by_plan().then(|| LockRequest {
             key,
             ask: ask(&project.key),
         })
@@ -241,7 +255,7 @@ async fn take_locks(
         .projects
         .iter()
         .filter(|project| !denied.contains_key(&project.key));
-    let wishes: Vec<Wish> = granted.filter_map(wish).collect();
+    let wishes: Vec<LockRequest> = granted.filter_map(wish).collect();
     // People who request a run of an application do not expect one hours later.
     let in_line = cx.ctx.settings.lock_queue && !cx.pull.at.number.is_application();
     let all = locks::take_all(
@@ -291,10 +305,14 @@ async fn let_go(cx: &CommandCx<'_>, keep: &[ProjectKey]) -> Result<(), JobError>
 
 /// Refuses the whole plan, so that nothing stays pending. A typing error in the name of a project does not change the
 /// statuses of the pull request. A reason that prevents all plans is a failure.
-async fn refused(cx: &CommandCx<'_>, reply: Reply, wanted: &Wanted<'_>) -> Result<Reply, JobError> {
+async fn refused(
+    cx: &CommandCx<'_>,
+    reply: Reply,
+    wanted: &ProjectSelection<'_>,
+) -> Result<Reply, JobError> {
     turn::pass_on(cx.ctx, cx.row, wanted.waited_for()).await?;
     let targeted = !wanted.is_everything();
-    let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let standing = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let stays = targeted && !standing.is_empty();
     let status = if stays {
         standing.plan_status(cx.ctx)
@@ -308,12 +326,12 @@ async fn refused(cx: &CommandCx<'_>, reply: Reply, wanted: &Wanted<'_>) -> Resul
 async fn answer(
     cx: &CommandCx<'_>,
     reports: Vec<ProjectReport>,
-    order: &Order<'_>,
+    order: &PlanRequest<'_>,
 ) -> Result<Reply, JobError> {
     let standing = if order.wanted.is_everything() {
-        Standings::of_search(cx.ctx, cx.row.id).await?
+        NewestRuns::of_search(cx.ctx, cx.row.id).await?
     } else {
-        Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?
+        NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?
     };
     if reports.is_empty() && !may_be_idle(cx.ctx.settings.statuses, !order.wanted.is_automatic()) {
         // Statuses that an earlier plan has set must not stay when they are not true any more.
@@ -336,7 +354,7 @@ async fn answer(
 }
 
 /// Builds the reply to the command.
-fn told(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'_>) -> Reply {
+fn told(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &PlanRequest<'_>) -> Reply {
     let reply = match reports.is_empty() {
         false => Reply::new(Body::Projects(reports)),
         // Silence would say that no projects are concerned, which nobody knows.
@@ -401,7 +419,7 @@ async fn plan_group(
     cx: &CommandCx<'_>,
     work: &Work,
     group: &[&Project],
-    order: &Order<'_>,
+    order: &PlanRequest<'_>,
     halted: Option<&UserText>,
 ) -> Result<Vec<ProjectReport>, JobError> {
     let _turn = work.turn().await;
@@ -421,7 +439,7 @@ async fn plan_project(
     cx: &CommandCx<'_>,
     work: &Work,
     project: &Project,
-    order: &Order<'_>,
+    order: &PlanRequest<'_>,
     halted: Option<&UserText>,
 ) -> Result<ProjectReport, JobError> {
     let new = NewRun {
@@ -450,15 +468,18 @@ async fn plan_project(
 struct Planning<'a> {
     work: &'a Work,
     project: &'a Project,
-    order: &'a Order<'a>,
+    order: &'a PlanRequest<'a>,
 }
 
 impl Planning<'_> {
     /// Lock that was taken for the plan, if it needs one.
     fn lock(&self) -> Option<&Lock> {
         match self.order.locks.took.get(&self.project.key) {
-            Some(Took::Held(lock)) => Some(lock),
-            Some(Took::InLine { .. } | Took::Refused { .. } | Took::PullClosed) | None => None,
+            Some(TakeOutcome::Held(lock)) => Some(lock),
+            Some(
+                TakeOutcome::InLine { .. } | TakeOutcome::Refused { .. } | TakeOutcome::PullClosed,
+            )
+            | None => None,
         }
     }
 }
@@ -475,7 +496,7 @@ impl Task for Planning<'_> {
         cx.abandoned()
     }
 
-    async fn check(&self, run: &ProjectRun<'_>, report: &ProjectReport) -> Result<(), Refused> {
+    async fn check(&self, run: &ProjectRun<'_>, report: &ProjectReport) -> Result<(), ProjectStop> {
         let (cx, key) = (run.cx, run.project);
         if let Some(why) = self.order.denied.get(key) {
             return Err(refuse(report, ProjectOutcome::Refused, why.clone()));
@@ -503,7 +524,7 @@ impl Task for Planning<'_> {
         Ok(stopped(report.clone(), &why))
     }
 
-    async fn begin(&self, run: &ProjectRun<'_>, _: &ProjectReport) -> Result<(), Refused> {
+    async fn begin(&self, run: &ProjectRun<'_>, _: &ProjectReport) -> Result<(), ProjectStop> {
         Ok(run.cx.ctx.store.run_start(run.id).await?)
     }
 
@@ -569,12 +590,14 @@ impl Task for Planning<'_> {
 }
 
 /// Reports that the lock was not taken.
-fn without_lock(cx: &CommandCx<'_>, report: ProjectReport, took: &Took) -> ProjectReport {
+fn without_lock(cx: &CommandCx<'_>, report: ProjectReport, took: &TakeOutcome) -> ProjectReport {
     match took {
-        Took::Held(_) => report,
-        Took::InLine { holder, place } => in_line(cx, report, holder, *place),
-        Took::Refused { holder, why } => not_in_line(cx, report, holder, why),
-        Took::PullClosed => stopped(report, "the pull request was closed before its turn came."),
+        TakeOutcome::Held(_) => report,
+        TakeOutcome::InLine { holder, place } => in_line(cx, report, holder, *place),
+        TakeOutcome::Refused { holder, why } => not_in_line(cx, report, holder, why),
+        TakeOutcome::PullClosed => {
+            stopped(report, "the pull request was closed before its turn came.")
+        }
     }
 }
 
@@ -667,8 +690,8 @@ async fn record(
     }
 }
 
-fn planned(report: ProjectReport, output: String, read: Reading) -> ProjectReport {
-    let Reading {
+fn planned(report: ProjectReport, output: String, read: PlanReading) -> ProjectReport {
+    let PlanReading {
         counts,
         no_changes,
         changes_outside,
@@ -715,7 +738,7 @@ async fn give_back_unused(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<bool,
 }
 
 /// Facts read from a plan that was made.
-struct Reading {
+struct PlanReading {
     /// Numbers of the planned changes.
     counts: Option<PlanCounts>,
     no_changes: bool,
@@ -730,13 +753,13 @@ struct Reading {
 /// Reads a plan. The plan file says what the plan would do. The output of the built-in `plan` step has to say the
 /// same, because people read both. Commands of the administrator may print text that a pull request controls, in a
 /// form of their own. So their text is not compared, and a plan that they make always counts as one to apply.
-fn read_output(made: &PlanMade) -> Reading {
+fn read_output(made: &PlanMade) -> PlanReading {
     let text = plan_output::summary(
         made.plan_output
             .as_ref()
             .map_or(&made.output, |plan| &plan.text),
     );
-    let by_text = Reading {
+    let by_text = PlanReading {
         counts: text.counts,
         no_changes: text.no_changes && made.plan_output.is_some(),
         changes_outside: text.changes_outside,
@@ -745,33 +768,33 @@ fn read_output(made: &PlanMade) -> Reading {
         blocked: None,
     };
     match (&made.shown, &made.plan_output) {
-        (Shown::NoFile, _) => by_text,
-        (Shown::TooOld, _) => {
+        (ResourceList::NoFile, _) => by_text,
+        (ResourceList::TooOld, _) => {
             let tool = format!("{} {}", made.tool.distribution.title(), made.tool.version);
             let why = format!(
                 "{tool} cannot show a plan in a machine-readable form; this requires 0.12 or later"
             );
-            Reading {
+            PlanReading {
                 list: PlanList::Missing(why),
                 ..by_text
             }
         }
-        (Shown::Failed(why), None) => Reading {
+        (ResourceList::Failed(why), None) => PlanReading {
             list: PlanList::Missing(why.clone()),
             ..by_text
         },
-        (Shown::Failed(why), Some(_)) => {
+        (ResourceList::Failed(why), Some(_)) => {
             let blocked = Some(format!(
                 "the resources that it changes cannot be determined, because {why}"
             ));
-            Reading {
+            PlanReading {
                 no_changes: false,
                 list: PlanList::Missing(why.clone()),
                 blocked,
                 ..by_text
             }
         }
-        (Shown::Listed(changes), plan) => {
+        (ResourceList::Listed(changes), plan) => {
             let no_changes = by_text.no_changes && changes.is_empty();
             // A text without numbers is about outputs or a refresh; its numbers would all be zero.
             let has_counts = text.counts.is_some() || !changes.resources.is_empty();
@@ -780,7 +803,7 @@ fn read_output(made: &PlanMade) -> Reading {
             let blocked = why.map(|why| {
                 format!("the text of the plan and its machine-readable form disagree: {why}. The list is that of the plan file")
             });
-            Reading {
+            PlanReading {
                 counts: has_counts.then(|| changes.counts()),
                 no_changes,
                 list: if no_changes {

@@ -8,7 +8,7 @@ use super::{CommandCx, config_file};
 use crate::config::repo::{OverrideKey, RepoConfig};
 use crate::config::repos::{LockPolicy, ProjectRules, RepoRules};
 use crate::config::workflow::Workflow;
-use crate::discovery::Order;
+use crate::discovery::OrderPosition;
 use crate::errors::describe_error;
 use crate::handlers::reply::Reply;
 use crate::model::{CommandId, PlanRecord, ProjectKey};
@@ -24,7 +24,7 @@ pub(super) struct Policies {
 }
 
 /// Rules for the plans of an apply: each plan has the configuration with which it was made.
-pub(super) struct OfPlans {
+pub(super) struct PlanPolicies {
     /// Rules of the first plan, and of all plans with the same configuration.
     pub policies: Policies,
     /// Rules of plans with another configuration. It comes from another state of the base branch, if that matters, or
@@ -32,7 +32,7 @@ pub(super) struct OfPlans {
     pub others: HashMap<ProjectKey, Arc<Policies>>,
 }
 
-impl OfPlans {
+impl PlanPolicies {
     /// Reads each configuration once.
     pub async fn read(cx: &CommandCx<'_>, plans: &[&PlanRecord]) -> Result<Self, sqlx::Error> {
         let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
@@ -153,7 +153,7 @@ impl Policies {
 
     /// Returns the position of a plan in the order. `None`: the repository may have a configuration that could not be
     /// read. A project that is not configured keeps its position from the search.
-    pub fn order(&self, plan: &PlanRecord) -> Option<Order> {
+    pub fn order(&self, plan: &PlanRecord) -> Option<OrderPosition> {
         if self.is_unread {
             return None;
         }
@@ -161,7 +161,10 @@ impl Policies {
             .config
             .as_ref()
             .and_then(|config| config.entry_of(&plan.project));
-        Some(entry.map_or_else(|| Order::in_group(plan.order_group), Order::of))
+        Some(entry.map_or_else(
+            || OrderPosition::in_group(plan.order_group),
+            OrderPosition::of,
+        ))
     }
 
     /// Returns true if the repository may have requirements for an apply that nobody can read now.

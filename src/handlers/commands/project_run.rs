@@ -33,7 +33,7 @@ pub(super) struct ProjectRun<'a> {
 }
 
 /// Report that ends a run early.
-pub(super) type Refused = Stop<Box<ProjectReport>>;
+pub(super) type ProjectStop = Stop<Box<ProjectReport>>;
 
 /// Parts of a run that differ between the kinds of runs.
 pub(super) trait Task {
@@ -52,7 +52,7 @@ pub(super) trait Task {
     fn still_ours(&self, cx: &CommandCx<'_>) -> Result<(), JobError>;
 
     /// Checks everything that can refuse the run before it waits for a permit.
-    async fn check(&self, run: &ProjectRun<'_>, report: &ProjectReport) -> Result<(), Refused>;
+    async fn check(&self, run: &ProjectRun<'_>, report: &ProjectReport) -> Result<(), ProjectStop>;
 
     /// Builds the report of a run that was stopped before it began.
     async fn not_begun(
@@ -66,7 +66,7 @@ pub(super) trait Task {
         &self,
         run: &ProjectRun<'_>,
         report: &ProjectReport,
-    ) -> Result<Self::Begun, Refused>;
+    ) -> Result<Self::Begun, ProjectStop>;
 
     /// True if the output is only for people who may see the page of the run.
     fn is_private(&self, run: &ProjectRun<'_>, begun: &Self::Begun) -> bool;
@@ -135,7 +135,7 @@ impl ProjectRun<'_> {
         Ok(report)
     }
 
-    async fn attempt<T: Task>(&self, task: &T) -> Result<ProjectReport, Refused> {
+    async fn attempt<T: Task>(&self, task: &T) -> Result<ProjectReport, ProjectStop> {
         let (ctx, run) = (self.cx.ctx, self.id);
         let report = ProjectReport {
             run_url: Some(ctx.settings.run_url(run)),
@@ -167,7 +167,11 @@ impl ProjectRun<'_> {
 }
 
 /// Ends a run early with an outcome and its reason.
-pub(super) fn refuse(report: &ProjectReport, outcome: ProjectOutcome, why: UserText) -> Refused {
+pub(super) fn refuse(
+    report: &ProjectReport,
+    outcome: ProjectOutcome,
+    why: UserText,
+) -> ProjectStop {
     Stop::Reply(Box::new(ProjectReport {
         outcome,
         message: Some(why),

@@ -20,11 +20,11 @@ use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tracing::{debug, info};
 use url::Url;
 
-pub(super) use applying::Ready;
+pub(super) use applying::ApplyInputs;
 pub(super) use files::read_file;
 pub(super) use plans::plans;
 pub(super) use search::{checkout_refusal, concerned, explain, select};
-pub(super) use wanted::Wanted;
+pub(super) use wanted::ProjectSelection;
 
 use super::CommandCx;
 use super::needs::Findings;
@@ -35,21 +35,21 @@ use crate::config::repos::{Demands, LockPolicy, RepoRules};
 use crate::config::workflow::{Stage as Steps, Workflow};
 use crate::context::Ctx;
 use crate::discovery::terragrunt::Unresolved;
-use crate::discovery::{Order, Project, Stage, stages};
+use crate::discovery::{OrderPosition, Project, ProjectGroup, stages};
 use crate::git::{Checkout, MirrorInUse, ModuleAccess};
 use crate::handlers::reply::Reply;
 use crate::model::{
     Distribution, Mergeability, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName,
 };
-use crate::queue::Place as PoolPlace;
+use crate::queue::RunPermit;
 use crate::render::ProjectReport;
 use crate::workflow::{
-    CheckedOut, CheckoutError, CommentWords, Facts, Place, PlanMade, RunError, RunOutput, Source,
-    StateWork, StepError, StepFailure, ToolError, Wish,
+    CheckedOut, CheckoutError, CommentWords, PlanMade, PullFacts, RunError, RunOutput, Source,
+    StateWork, StepError, StepFailure, ToolContext, ToolError, VersionSources,
 };
-use behind::Behind;
+use behind::BaseChanges;
 use files::required;
-use sparse::Reached;
+use sparse::ComputedExtents;
 
 /// Projects of a command and their checkouts, one per workspace.
 pub(super) struct Work {
@@ -65,14 +65,14 @@ pub(super) struct Work {
     /// Rules of planned projects with another configuration, for an apply.
     others: HashMap<ProjectKey, Arc<Policies>>,
     /// Changes of the base branch that the projects lack; `None` if they lack none.
-    behind: Option<Behind>,
+    behind: Option<BaseChanges>,
     /// Facts found out about the pull request.
     pub findings: Findings,
     checkouts: Mutex<HashMap<WorkspaceName, Slot>>,
     /// Files that checkouts need to contain.
-    reached: Reached,
+    reached: ComputedExtents,
     /// Links that lead out of the checkouts.
-    links: links::Known,
+    links: links::KnownLinks,
 }
 
 /// Slot of a checkout that a project is preparing or has prepared, and its current state.
@@ -154,7 +154,7 @@ fn lies_below(dir: &Path, file: &Path) -> bool {
 }
 
 /// Waits for a permit of the pool. Fails if the command has to stop.
-pub(super) async fn place_in_pool(cx: &CommandCx<'_>, kind: RunKind) -> Result<PoolPlace, Stopped> {
+pub(super) async fn place_in_pool(cx: &CommandCx<'_>, kind: RunKind) -> Result<RunPermit, Stopped> {
     tokio::select! {
         biased;
         () = cx.stop.cancelled() => Err(Stopped),
@@ -239,7 +239,7 @@ impl Work {
 
     /// Returns the projects in their order. In each stage, projects with the same directory and workspace are
     /// together.
-    pub fn stages(&self) -> Vec<Stage<Vec<&Project>>> {
+    pub fn stages(&self) -> Vec<ProjectGroup<Vec<&Project>>> {
         let all = stages(self.projects.iter().collect(), |project: &&Project| {
             (&project.key, &project.order)
         });
@@ -249,7 +249,7 @@ impl Work {
     }
 
     /// Returns the position of a plan in the order; `None` if it is unknown.
-    pub fn order(&self, plan: &PlanRecord) -> Option<Order> {
+    pub fn order(&self, plan: &PlanRecord) -> Option<OrderPosition> {
         self.policies(&plan.project).order(plan)
     }
 
@@ -324,7 +324,7 @@ impl Work {
     ) -> Result<Checkout, CheckoutError> {
         let extent = self.extent(cx, source, workspace).await?;
         let (ctx, via) = (cx.ctx, cx.row.installation);
-        let rules = submodules::Rules {
+        let rules = submodules::SubmodulePolicy {
             ctx,
             parent: &source.pull.repo,
         };
@@ -464,13 +464,13 @@ impl Work {
         cx: &CommandCx<'_>,
         project: &ProjectKey,
         arguments: &[String],
-    ) -> Result<(Site, Wish, MirrorInUse), RunError> {
+    ) -> Result<(Site, VersionSources, MirrorInUse), RunError> {
         let (checkout, in_use) = self
             .checkout_for_run(cx, self.source(), &project.workspace)
             .await?;
         self.check_links(cx, self.source(), &checkout, project)
             .await?;
-        let facts = Facts::of(cx.pull, &cx.row.actor.login, arguments);
+        let facts = PullFacts::of(cx.pull, &cx.row.actor.login, arguments);
         let site = Site::of(self, cx, &checkout, project, facts).await?;
         Ok((site, self.wish(cx, &checkout, project).await, in_use))
     }
@@ -490,13 +490,13 @@ impl Work {
         cx: &CommandCx<'_>,
         checkout: &Arc<Checkout>,
         project: &ProjectKey,
-    ) -> Wish {
+    ) -> VersionSources {
         let rules = self.policies(project).project(project);
         let distribution = self.distribution(cx, project);
         let (checkout, dir) = (Arc::clone(checkout), project.dir.clone());
         let code =
             tokio::task::spawn_blocking(move || required(&checkout, &dir, distribution)).await;
-        Wish {
+        VersionSources {
             distribution,
             project: rules.version,
             code: code.unwrap_or_default(),
@@ -512,8 +512,8 @@ impl Work {
         kind: RunKind,
         workflow: &Workflow,
         extra: &[String],
-    ) -> Facts {
-        let mut facts = Facts::of(cx.pull, &cx.row.actor.login, extra);
+    ) -> PullFacts {
+        let mut facts = PullFacts::of(cx.pull, &cx.row.actor.login, extra);
         if !workflow.runs_commands() {
             return facts;
         }
@@ -540,13 +540,16 @@ impl Work {
 }
 
 /// Groups the projects of a stage with the same directory and workspace, because they share files on disk.
-pub(super) fn grouped<T>(stage: Stage<T>, key: impl Fn(&T) -> &ProjectKey) -> Stage<Vec<T>> {
+pub(super) fn grouped<T>(
+    stage: ProjectGroup<T>,
+    key: impl Fn(&T) -> &ProjectKey,
+) -> ProjectGroup<Vec<T>> {
     let mut groups: BTreeMap<(RepoPath, WorkspaceName), Vec<T>> = BTreeMap::new();
     for member in stage.members {
         let place = (key(&member).dir.clone(), key(&member).workspace.clone());
         groups.entry(place).or_default().push(member);
     }
-    Stage {
+    ProjectGroup {
         group: stage.group,
         members: groups.into_values().collect(),
     }
@@ -573,7 +576,7 @@ struct Site {
     mirror: PathBuf,
     hold: PathBuf,
     lock_file_tracked: bool,
-    facts: Facts,
+    facts: PullFacts,
     profile: Option<String>,
     modules: Option<ModuleAccess>,
 }
@@ -584,7 +587,7 @@ impl Site {
         cx: &CommandCx<'_>,
         checkout: &Checkout,
         project: &ProjectKey,
-        facts: Facts,
+        facts: PullFacts,
     ) -> Result<Self, RunError> {
         let dir = checkout
             .resolve_dir(&project.dir)
@@ -626,8 +629,8 @@ impl Site {
         workflow: &'a Workflow,
         given: CommentWords<'a>,
         output: &'a RunOutput,
-    ) -> Place<'a> {
-        Place {
+    ) -> ToolContext<'a> {
+        ToolContext {
             project,
             workflow,
             facts: &self.facts,

@@ -22,12 +22,12 @@ use tracing::{Instrument, info_span};
 use change::Changing;
 
 use super::CommandCx;
-use super::course::Course;
-use super::hooks::Given;
+use super::course::StageProgress;
+use super::hooks::HookFacts;
 use super::project_run::ProjectRun;
-use super::projects::{self, Wanted, Work};
+use super::projects::{self, ProjectSelection, Work};
 use super::stop::Stop;
-use crate::command::{CommandName, ImportCommand, StateRmCommand, Target};
+use crate::command::{CommandName, CommandTarget, ImportCommand, StateRmCommand};
 use crate::config::access::Action;
 use crate::config::workflow::{Stage, Workflow};
 use crate::discovery::Project;
@@ -46,12 +46,12 @@ const MOST_NAMED: usize = 10;
 
 /// Kind of the state change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum StateChange {
     Import,
     StateRm,
 }
 
-impl Change {
+impl StateChange {
     const fn run_kind(self) -> RunKind {
         match self {
             Self::Import => RunKind::Import,
@@ -104,9 +104,9 @@ impl Change {
 }
 
 /// Request for a change of the state.
-struct Order<'a> {
-    change: Change,
-    target: &'a Target,
+struct StateChangeRequest<'a> {
+    change: StateChange,
+    target: &'a CommandTarget,
     /// Arguments for commands of the administrator: the arguments after `--`, then the operands (reference 1.1, step
     /// 11).
     arguments: Vec<String>,
@@ -130,8 +130,8 @@ pub(super) async fn import(cx: &CommandCx<'_>, command: &ImportCommand) -> Resul
     };
     run(
         cx,
-        &Order {
-            change: Change::Import,
+        &StateChangeRequest {
+            change: StateChange::Import,
             target,
             arguments,
             given,
@@ -156,8 +156,8 @@ pub(super) async fn state_rm(cx: &CommandCx<'_>, command: &StateRmCommand) -> Re
     };
     run(
         cx,
-        &Order {
-            change: Change::StateRm,
+        &StateChangeRequest {
+            change: StateChange::StateRm,
             target,
             arguments,
             given,
@@ -167,7 +167,7 @@ pub(super) async fn state_rm(cx: &CommandCx<'_>, command: &StateRmCommand) -> Re
     .await
 }
 
-async fn run(cx: &CommandCx<'_>, order: &Order<'_>) -> Result<Reply, Stop> {
+async fn run(cx: &CommandCx<'_>, order: &StateChangeRequest<'_>) -> Result<Reply, Stop> {
     let CommentWords { extra, operands } = order.given;
     if let Some(refusal) =
         projects::argument_refusal(cx.ctx, order.change.command(), extra, operands)
@@ -176,16 +176,16 @@ async fn run(cx: &CommandCx<'_>, order: &Order<'_>) -> Result<Reply, Stop> {
     }
     // No status reports it (reference 9.1).
     cx.start(vec![]).await?;
-    let given = Given::of(order.target, &order.arguments);
-    let work = projects::select(cx, &Wanted::Named(order.target), given).await?;
+    let given = HookFacts::of(order.target, &order.arguments);
+    let work = projects::select(cx, &ProjectSelection::Named(order.target), given).await?;
     match work.projects.as_slice() {
         [] => return Ok(no_projects(cx)),
-        [_, _, ..] if order.change == Change::Import => return Ok(several(&work.projects)),
+        [_, _, ..] if order.change == StateChange::Import => return Ok(several(&work.projects)),
         [_, ..] => {}
     }
     let plans = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let runs = runs_to_come(cx, order.change, &work).await?;
-    let mut course = Course::new(work.aborts());
+    let mut course = StageProgress::new(work.aborts());
     for stage in work.stages() {
         let halted = course.halted(stage.group);
         let groups = stage
@@ -252,7 +252,7 @@ fn several(found: &[Project]) -> Reply {
 /// Creates a run for every project before the first begins, so that an interrupted command can report each of them.
 async fn runs_to_come(
     cx: &CommandCx<'_>,
-    change: Change,
+    change: StateChange,
     work: &Work,
 ) -> Result<BTreeMap<ProjectKey, RunId>, JobError> {
     let mut runs = BTreeMap::new();
@@ -274,7 +274,7 @@ async fn runs_to_come(
 async fn change_group(
     cx: &CommandCx<'_>,
     work: &Work,
-    order: &Order<'_>,
+    order: &StateChangeRequest<'_>,
     group: &[&Project],
     runs: &BTreeMap<ProjectKey, RunId>,
     halted: Option<&UserText>,

@@ -9,10 +9,10 @@
 //! In both cases the statuses of the old commit end, and the pull request keeps its locks: the newer plan needs them,
 //! and no other pull request may take them in between.
 
-use super::{Round, forget};
+use super::{WorkRound, forget};
 use crate::command::{Command, PlanCommand};
 use crate::context::Ctx;
-use crate::handlers::Spec;
+use crate::handlers::CommandSpec;
 use crate::handlers::reply::{self, Reply};
 use crate::handlers::standing;
 use crate::model::{CommitStatus, RunKind};
@@ -25,7 +25,7 @@ use crate::store::{CommandRow, StopKind, StopRequest};
 pub(super) async fn before(
     ctx: &Ctx,
     row: &CommandRow,
-    spec: &Spec,
+    spec: &CommandSpec,
     stop: &StopRequest,
 ) -> Result<Option<Reply>, JobError> {
     let statuses = wind_up(ctx, row, stop).await?;
@@ -44,9 +44,9 @@ pub(super) async fn before(
 pub(super) async fn after(
     ctx: &Ctx,
     row: &CommandRow,
-    spec: &Spec,
+    spec: &CommandSpec,
     stop: &StopRequest,
-) -> Result<Round, JobError> {
+) -> Result<WorkRound, JobError> {
     // Its head has been recorded since it began.
     let row = ctx
         .store
@@ -55,17 +55,20 @@ pub(super) async fn after(
         .unwrap_or_else(|| row.clone());
     Ok(before(ctx, &row, spec, stop)
         .await?
-        .map_or(Round::Again, Round::Over))
+        .map_or(WorkRound::Again, WorkRound::Over))
 }
 
 /// Returns true if the newer plan also replies to the author of this command.
-fn is_answered(spec: &Spec) -> bool {
+fn is_answered(spec: &CommandSpec) -> bool {
     match spec {
-        Spec::Autoplan | Spec::Turn(_) => true,
-        Spec::Command(Command::Plan(PlanCommand {
+        CommandSpec::Autoplan | CommandSpec::Turn(_) => true,
+        CommandSpec::Command(Command::Plan(PlanCommand {
             target, extra_args, ..
         })) => !target.is_targeted() && extra_args.is_empty(),
-        Spec::Command(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => false,
+        CommandSpec::Command(_)
+        | CommandSpec::Mistake(_)
+        | CommandSpec::NotServed
+        | CommandSpec::Unclaimed => false,
     }
 }
 

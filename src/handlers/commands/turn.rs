@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::context::Ctx;
-use crate::handlers::{Spec, Turn, in_line};
+use crate::handlers::{CommandSpec, HandedLocks, in_line};
 use crate::jobs::RunCommand;
-use crate::locks::{Ask, ask_list};
+use crate::locks::{QueuedPlan, ask_list};
 use crate::model::{Actor, Cause, CommandKind, Lock, Origin, ProjectKey, PullRef};
 use crate::queue::{Job, JobError};
 use crate::store::{CommandRow, NewCommand};
@@ -36,14 +36,14 @@ pub async fn begin_turn(ctx: &Ctx, pull: &PullRef) -> Result<(), JobError> {
 
 fn command(pull: &PullRef, turns: &[(Lock, String)]) -> Option<NewCommand> {
     let (first, _) = turns.first()?;
-    let asks: Vec<Ask> = turns
+    let asks: Vec<QueuedPlan> = turns
         .iter()
         .filter_map(|(_, asks)| ask_list(asks).ok())
         .flatten()
         .collect();
     let installation = asks.iter().find_map(|ask| ask.installation);
     let reasons: BTreeSet<String> = turns.iter().map(|(lock, _)| lock.reason.clone()).collect();
-    let spec = Spec::Turn(Turn {
+    let spec = CommandSpec::Turn(HandedLocks {
         asks,
         reasons: reasons.into_iter().collect(),
     });
@@ -98,26 +98,31 @@ pub async fn give_up_turn(ctx: &Ctx, pull: &PullRef, error: &str) -> anyhow::Res
 pub(super) async fn projects_of(
     ctx: &Ctx,
     row: &CommandRow,
-    spec: &Spec,
+    spec: &CommandSpec,
 ) -> Result<Vec<ProjectKey>, JobError> {
     match spec {
-        Spec::Turn(turn) => Ok(turn.projects()),
-        Spec::Autoplan => {
+        CommandSpec::Turn(turn) => Ok(turn.projects()),
+        CommandSpec::Autoplan => {
             let specs = ctx.store.command_list_turns_of(row.id).await?;
-            let turns = specs.iter().filter_map(|spec| match Spec::from_json(spec) {
-                Ok(Spec::Turn(turn)) => Some(turn.projects()),
-                Ok(
-                    Spec::Autoplan
-                    | Spec::Command(_)
-                    | Spec::Mistake(_)
-                    | Spec::NotServed
-                    | Spec::Unclaimed,
-                )
-                | Err(_) => None,
-            });
+            let turns = specs
+                .iter()
+                .filter_map(|spec| match CommandSpec::from_json(spec) {
+                    Ok(CommandSpec::Turn(turn)) => Some(turn.projects()),
+                    Ok(
+                        CommandSpec::Autoplan
+                        | CommandSpec::Command(_)
+                        | CommandSpec::Mistake(_)
+                        | CommandSpec::NotServed
+                        | CommandSpec::Unclaimed,
+                    )
+                    | Err(_) => None,
+                });
             Ok(turns.flatten().collect())
         }
-        Spec::Command(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => Ok(Vec::new()),
+        CommandSpec::Command(_)
+        | CommandSpec::Mistake(_)
+        | CommandSpec::NotServed
+        | CommandSpec::Unclaimed => Ok(Vec::new()),
     }
 }
 

@@ -6,10 +6,10 @@
 use futures::future::join_all;
 use tracing::{Instrument, info_span};
 
-use super::hooks::Given;
+use super::hooks::HookFacts;
 use super::permission;
-use super::project_run::{ProjectRun, Refused, Task, refuse};
-use super::projects::{self, Wanted, Work};
+use super::project_run::{ProjectRun, ProjectStop, Task, refuse};
+use super::projects::{self, ProjectSelection, Work};
 use super::stop::Stop;
 use super::{CommandCx, forget_cut_off};
 use crate::command::VersionCommand;
@@ -27,11 +27,11 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &VersionCommand) -> Result<
     // An interrupted attempt has changed nothing.
     forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
     let wanted = if command.target.is_targeted() {
-        Wanted::Named(&command.target)
+        ProjectSelection::Named(&command.target)
     } else {
-        Wanted::These(planned(cx).await?)
+        ProjectSelection::These(planned(cx).await?)
     };
-    let work = projects::select(cx, &wanted, Given::of(&command.target, &[])).await?;
+    let work = projects::select(cx, &wanted, HookFacts::of(&command.target, &[])).await?;
     if work.projects.is_empty() {
         return Ok(no_projects(cx));
     }
@@ -66,7 +66,7 @@ async fn ask(
         verbose,
         halted: None,
     };
-    run.drive(&Asking { work }).await
+    run.drive(&VersionRequest { work }).await
 }
 
 /// Lists the projects with a plan that could be applied, or has no changes.
@@ -98,11 +98,11 @@ fn no_projects(cx: &CommandCx<'_>) -> Reply {
 }
 
 /// Request for the version of one project's program.
-struct Asking<'a> {
+struct VersionRequest<'a> {
     work: &'a Work,
 }
 
-impl Task for Asking<'_> {
+impl Task for VersionRequest<'_> {
     type Begun = ();
     type Done = Result<String, RunError>;
 
@@ -114,7 +114,7 @@ impl Task for Asking<'_> {
         cx.abandoned()
     }
 
-    async fn check(&self, run: &ProjectRun<'_>, report: &ProjectReport) -> Result<(), Refused> {
+    async fn check(&self, run: &ProjectRun<'_>, report: &ProjectReport) -> Result<(), ProjectStop> {
         match permission::check_project(run.cx, Action::Version, run.project).await? {
             Some(why) => Err(refuse(report, ProjectOutcome::Refused, why)),
             None => Ok(()),
@@ -129,7 +129,7 @@ impl Task for Asking<'_> {
         stopped(run.cx, report.clone()).await
     }
 
-    async fn begin(&self, run: &ProjectRun<'_>, _: &ProjectReport) -> Result<(), Refused> {
+    async fn begin(&self, run: &ProjectRun<'_>, _: &ProjectReport) -> Result<(), ProjectStop> {
         Ok(run.cx.ctx.store.run_start(run.id).await?)
     }
 

@@ -1,10 +1,10 @@
 //! Handles a comment on a pull request, which may be a command.
 
 use super::{DeliveryEnd, renew_locks};
-use crate::command::{Command, Reading};
+use crate::command::{Command, CommentReading};
 use crate::context::Ctx;
-use crate::handlers::Spec;
-use crate::handlers::claimed::{self, Service, Told};
+use crate::handlers::CommandSpec;
+use crate::handlers::claimed::{self, Service, UnclaimedNotice};
 use crate::jobs::{AddReaction, CancelCommands, RunCommand};
 use crate::model::{Actor, CommandId, CommandKind, CommentEvent, DeliveryId, PullRef};
 use crate::queue::{Job, JobError};
@@ -34,9 +34,9 @@ pub(super) async fn handle(
         .await?;
     }
     let spec = match ctx.settings.grammar.read(&event.body) {
-        Reading::Ignored(why) => return Ok(DeliveryEnd::ignored(why.to_string())),
-        Reading::Command(command) => Spec::Command(command),
-        Reading::Mistake(mistake) => Spec::Mistake(mistake.markdown().to_owned()),
+        CommentReading::Ignored(why) => return Ok(DeliveryEnd::ignored(why.to_string())),
+        CommentReading::Command(command) => CommandSpec::Command(command),
+        CommentReading::Mistake(mistake) => CommandSpec::Mistake(mistake.markdown().to_owned()),
     };
     match service {
         Service::Served => {
@@ -45,7 +45,7 @@ pub(super) async fn handle(
         }
         Service::NotAllowlisted => {
             if !ctx.settings.silence_allowlist {
-                create(ctx, delivery, event, &Spec::NotServed).await?;
+                create(ctx, delivery, event, &CommandSpec::NotServed).await?;
             }
             Ok(DeliveryEnd::not_served())
         }
@@ -54,7 +54,7 @@ pub(super) async fn handle(
             let actor = Actor::commenter(&event.author);
             claimed::tell_once(
                 ctx,
-                Told {
+                UnclaimedNotice {
                     delivery,
                     pull,
                     comment,
@@ -86,7 +86,7 @@ async fn create(
     ctx: &Ctx,
     delivery: DeliveryId,
     event: &CommentEvent,
-    spec: &Spec,
+    spec: &CommandSpec,
 ) -> Result<(), JobError> {
     let new = NewCommand {
         kind: kind_of(spec),
@@ -111,8 +111,8 @@ async fn create(
 
 /// Builds the reaction, which shows at once that the command was read, even while another command of the pull request
 /// runs.
-fn reaction(ctx: &Ctx, event: &CommentEvent, spec: &Spec) -> Option<NewJob> {
-    let is_accepted = matches!(spec, Spec::Command(_));
+fn reaction(ctx: &Ctx, event: &CommentEvent, spec: &CommandSpec) -> Option<NewJob> {
+    let is_accepted = matches!(spec, CommandSpec::Command(_));
     let content = ctx.settings.reaction.clone().filter(|_| is_accepted)?;
     let (repo, installation) = (event.pull.repo.clone(), event.installation);
     Some(
@@ -148,20 +148,20 @@ fn work(command: CommandId, kind: CommandKind, pull: &PullRef) -> NewJob {
     }
 }
 
-fn kind_of(spec: &Spec) -> CommandKind {
+fn kind_of(spec: &CommandSpec) -> CommandKind {
     match spec {
-        Spec::Command(Command::Plan(_)) => CommandKind::Plan,
-        Spec::Command(Command::Apply(_)) => CommandKind::Apply,
-        Spec::Command(Command::Unlock) => CommandKind::Unlock,
-        Spec::Command(Command::Cancel(_)) => CommandKind::Cancel,
-        Spec::Command(Command::Explain(_)) => CommandKind::Explain,
-        Spec::Command(Command::Version(_)) => CommandKind::Version,
-        Spec::Command(Command::Import(_)) => CommandKind::Import,
-        Spec::Command(Command::StateRm(_)) => CommandKind::StateRm,
-        Spec::Autoplan | Spec::Turn(_) => CommandKind::Autoplan,
-        Spec::Command(Command::Help(_) | Command::ApprovePolicies(_))
-        | Spec::Mistake(_)
-        | Spec::NotServed
-        | Spec::Unclaimed => CommandKind::Help,
+        CommandSpec::Command(Command::Plan(_)) => CommandKind::Plan,
+        CommandSpec::Command(Command::Apply(_)) => CommandKind::Apply,
+        CommandSpec::Command(Command::Unlock) => CommandKind::Unlock,
+        CommandSpec::Command(Command::Cancel(_)) => CommandKind::Cancel,
+        CommandSpec::Command(Command::Explain(_)) => CommandKind::Explain,
+        CommandSpec::Command(Command::Version(_)) => CommandKind::Version,
+        CommandSpec::Command(Command::Import(_)) => CommandKind::Import,
+        CommandSpec::Command(Command::StateRm(_)) => CommandKind::StateRm,
+        CommandSpec::Autoplan | CommandSpec::Turn(_) => CommandKind::Autoplan,
+        CommandSpec::Command(Command::Help(_) | Command::ApprovePolicies(_))
+        | CommandSpec::Mistake(_)
+        | CommandSpec::NotServed
+        | CommandSpec::Unclaimed => CommandKind::Help,
     }
 }

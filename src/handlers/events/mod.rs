@@ -8,7 +8,7 @@ pub(super) use closed::close_pull;
 pub(super) use pull::found;
 
 use crate::context::Ctx;
-use crate::handlers::claimed::{self, Service, Told};
+use crate::handlers::claimed::{self, Service, UnclaimedNotice};
 use crate::locks;
 use crate::model::{Actor, Cause, DeliveryId, Event, PullAction, PullEvent, PullRef};
 use crate::queue::JobError;
@@ -86,7 +86,7 @@ async fn pull_event(
             );
             claimed::tell_once(
                 ctx,
-                Told {
+                UnclaimedNotice {
                     delivery,
                     pull,
                     comment: None,

@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 
 use super::DeliveryEnd;
 use crate::context::Ctx;
-use crate::handlers::Spec;
+use crate::handlers::CommandSpec;
 use crate::handlers::commands::other_branch;
 use crate::jobs::RunCommand;
 use crate::model::{
@@ -24,7 +24,7 @@ use crate::vcs::Installation;
 const LATE: TimeDelta = TimeDelta::days(3);
 
 /// Result of news about a pull request.
-enum TakenUp {
+enum PullUpdate {
     /// A plan was requested.
     Planned,
     /// Another server was faster, or the delivery was accepted before.
@@ -34,7 +34,7 @@ enum TakenUp {
 }
 
 /// Value of an event at this moment.
-enum Told {
+enum EventValue {
     /// News, with the current state on the forge if the delivery may be late.
     News(PullEvent),
     /// No news, for this reason.
@@ -47,14 +47,16 @@ pub(super) async fn handle(
     event: &PullEvent,
 ) -> Result<DeliveryEnd, JobError> {
     let event = match still_news(ctx, event).await? {
-        Told::News(event) => event,
-        Told::Late(why) => return Ok(DeliveryEnd::ignored(format!("the delivery is late: {why}"))),
+        EventValue::News(event) => event,
+        EventValue::Late(why) => {
+            return Ok(DeliveryEnd::ignored(format!("the delivery is late: {why}")));
+        }
     };
     let at = event.standing();
     let news = HeadNews::Told(at.as_ref(), event.installation);
     Ok(match take_up(ctx, Some(delivery), &event, news).await? {
-        TakenUp::Planned | TakenUp::Known => DeliveryEnd::handled(),
-        TakenUp::Ignored(why) => DeliveryEnd::ignored(why),
+        PullUpdate::Planned | PullUpdate::Known => DeliveryEnd::handled(),
+        PullUpdate::Ignored(why) => DeliveryEnd::ignored(why),
     })
 }
 
@@ -93,7 +95,7 @@ pub(in crate::handlers) async fn found(
     };
     Ok(matches!(
         take_up(ctx, None, &event, news).await?,
-        TakenUp::Planned
+        PullUpdate::Planned
     ))
 }
 
@@ -121,28 +123,31 @@ async fn missed_action(
     })
 }
 
-async fn still_news(ctx: &Ctx, event: &PullEvent) -> Result<Told, JobError> {
+async fn still_news(ctx: &Ctx, event: &PullEvent) -> Result<EventValue, JobError> {
     let known = ctx.store.head_get(&event.pull).await?;
     let Some(told) = event.standing() else {
-        return Ok(Told::News(event.clone()));
+        return Ok(EventValue::News(event.clone()));
     };
     if !may_be_late(ctx, event, known.as_ref()).await? {
-        return Ok(Told::News(event.clone()));
+        return Ok(EventValue::News(event.clone()));
     }
-    let found = || Told::Late("its change was found before it arrived".to_owned());
+    let found = || EventValue::Late("its change was found before it arrived".to_owned());
     let known = known.map(|known| known.at);
     if known.as_ref() == Some(&told) {
         return Ok(found());
     }
     let pull = ctx.forge.pull(&event.pull, event.installation).await?;
     if pull.state != PullState::Open {
-        return Ok(Told::Late(format!("the pull request is {}", pull.state)));
+        return Ok(EventValue::Late(format!(
+            "the pull request is {}",
+            pull.state
+        )));
     }
     if known == Some(pull.standing()) {
         return Ok(found());
     }
     let (head, base_branch) = (Some(pull.head), Some(pull.base_branch));
-    Ok(Told::News(PullEvent {
+    Ok(EventValue::News(PullEvent {
         head,
         base_branch,
         draft: pull.draft,
@@ -175,10 +180,10 @@ async fn take_up(
     delivery: Option<DeliveryId>,
     event: &PullEvent,
     news: HeadNews<'_>,
-) -> Result<TakenUp, JobError> {
+) -> Result<PullUpdate, JobError> {
     if let Some(why) = asks_for_nothing(ctx, event) {
         ctx.store.head_note(&event.pull, news).await?;
-        return Ok(TakenUp::Ignored(why));
+        return Ok(PullUpdate::Ignored(why));
     }
     let new = NewCommand {
         kind: CommandKind::Autoplan,
@@ -187,7 +192,7 @@ async fn take_up(
         delivery,
         actor: Actor::of_pull(&event.sender),
         installation: event.installation,
-        spec: Spec::Autoplan.to_json(),
+        spec: CommandSpec::Autoplan.to_json(),
     };
     let job = |command| {
         vec![
@@ -205,8 +210,8 @@ async fn take_up(
         .await?;
     ctx.stops.stop(&replaced);
     Ok(match outcome {
-        CreateCommand::Created(_) => TakenUp::Planned,
-        CreateCommand::Known => TakenUp::Known,
+        CreateCommand::Created(_) => PullUpdate::Planned,
+        CreateCommand::Known => PullUpdate::Known,
     })
 }
 

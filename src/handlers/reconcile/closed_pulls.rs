@@ -4,10 +4,10 @@ use chrono::TimeDelta;
 use tracing::warn;
 
 use super::missed::follow;
-use super::{Found, gone};
+use super::{TickResult, gone};
 use crate::context::Ctx;
 use crate::handlers::events::close_pull;
-use crate::handlers::identity::{self, Asker};
+use crate::handlers::identity::{self, RepositoryRequester};
 use crate::model::{Actor, Origin, PullRef, PullState};
 use crate::store::Absence;
 use crate::vcs::ForgeError;
@@ -20,12 +20,12 @@ const LISTED_LATELY: TimeDelta = TimeDelta::hours(2);
 /// missed, or the replica died while handling it. Pull requests in recently listed repositories are left to `missed`,
 /// which costs less. An error at one pull request does not stop the others. An error that only concerns its
 /// repository, and not the forge or the database, does not fail the tick either.
-pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     // A server that has just started checks all of them: it may have received a close event that it did not finish.
     let listed_since = ctx.started_at.max(ctx.clock.now() - LISTED_LATELY);
     let pulls = ctx.store.pull_list_unseen(listed_since).await?;
     let (mut found, mut failures) = (
-        Found {
+        TickResult {
             looked_at: pulls.len() as u64,
             repaired: 0,
         },
@@ -77,7 +77,7 @@ async fn look_at(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
     ctx.store.absence_forget(Absence::Pull(at)).await?;
     ctx.store.absence_forget(Absence::Repo(&at.repo)).await?;
     let failed = |error: crate::queue::JobError| anyhow::anyhow!(error.message());
-    if !identity::is_settled(ctx, &pull, Asker::default())
+    if !identity::is_settled(ctx, &pull, RepositoryRequester::default())
         .await
         .map_err(failed)?
     {

@@ -3,13 +3,13 @@
 
 use anyhow::bail;
 
-use super::Found;
+use super::TickResult;
 use crate::context::Ctx;
-use crate::vcs::Uses;
+use crate::vcs::ForgeFeatures;
 
 /// Asks the forge. It has nothing to fix: each problem is the error of this tick.
-pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
-    let uses = Uses {
+pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
+    let uses = ForgeFeatures {
         teams: !ctx.settings.team_rules.is_empty(),
         merging: ctx.settings.automerge.enabled,
     };
@@ -22,7 +22,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
             missing.join("; ")
         );
     }
-    Ok(Found {
+    Ok(TickResult {
         looked_at: 1,
         repaired: 0,
     })

@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use super::missed::LEFT_TO_COMMANDS;
-use super::{Found, gone};
+use super::{TickResult, gone};
 use crate::context::Ctx;
 use crate::handlers::events::{self, close_pull};
-use crate::handlers::identity::{self, Asker};
+use crate::handlers::identity::{self, RepositoryRequester};
 use crate::model::{Actor, Origin, Pull, PullHead, PullNumber, PullRef, PullState};
 use crate::queue::JobError;
 use crate::store::{Absence, ForgePage, HeadNews, WatchedRepo};
-use crate::vcs::{Budget, ForgeError, ListedPage, ListedPull, OpenPulls, PageAsk};
+use crate::vcs::{ForgeError, ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
 
 /// Maximum number of pages of a list: 3,000 open pull requests.
 const MAX_PAGES: usize = 30;
 
 /// Result of the comparison for a repository.
-pub(super) enum Look {
+pub(super) enum ListingResult {
     /// Compared, as far as the budget allows.
     Done {
         /// Rest of the rate limit.
-        budget: Option<Budget>,
+        budget: Option<RequestBudget>,
         /// True if every open pull request was compared with its last known state.
         complete: bool,
     },
@@ -33,7 +33,7 @@ pub(super) enum Look {
 }
 
 /// Reason why the comparison of a repository ends early.
-enum Stop {
+enum ListingStop {
     /// Few requests are left in the rate limit.
     Thrift,
     /// The forge answered with an error.
@@ -44,19 +44,19 @@ enum Stop {
     Broken(anyhow::Error),
 }
 
-impl From<ForgeError> for Stop {
+impl From<ForgeError> for ListingStop {
     fn from(error: ForgeError) -> Self {
         Self::Forge(error)
     }
 }
 
-impl From<sqlx::Error> for Stop {
+impl From<sqlx::Error> for ListingStop {
     fn from(error: sqlx::Error) -> Self {
         Self::Broken(error.into())
     }
 }
 
-impl From<JobError> for Stop {
+impl From<JobError> for ListingStop {
     fn from(error: JobError) -> Self {
         Self::Broken(anyhow::anyhow!(error.message()))
     }
@@ -64,7 +64,7 @@ impl From<JobError> for Stop {
 
 /// Stored content of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct StoredPage {
     pulls: Vec<ListedPull>,
     more: bool,
 }
@@ -74,14 +74,14 @@ struct Kept {
 pub(super) async fn look(
     ctx: &Ctx,
     watched: &WatchedRepo,
-    found: &mut Found,
-) -> anyhow::Result<Look> {
+    found: &mut TickResult,
+) -> anyhow::Result<ListingResult> {
     let known = ctx.store.head_list(&watched.repo).await?;
     let known: BTreeMap<PullNumber, PullHead> = known
         .into_iter()
         .map(|head| (head.number, head.at))
         .collect();
-    let mut list = List {
+    let mut list = ListingPages {
         ctx,
         watched,
         known,
@@ -91,40 +91,40 @@ pub(super) async fn look(
         found,
     };
     match list.compare().await {
-        Ok(complete) => Ok(Look::Done {
+        Ok(complete) => Ok(ListingResult::Done {
             budget: list.budget,
             complete,
         }),
-        Err(Stop::Thrift | Stop::Renamed) => Ok(Look::Done {
+        Err(ListingStop::Thrift | ListingStop::Renamed) => Ok(ListingResult::Done {
             budget: list.budget,
             complete: false,
         }),
-        Err(Stop::Forge(error)) => Ok(Look::Failed(error)),
-        Err(Stop::Broken(error)) => Err(error),
+        Err(ListingStop::Forge(error)) => Ok(ListingResult::Failed(error)),
+        Err(ListingStop::Broken(error)) => Err(error),
     }
 }
 
-struct List<'a> {
+struct ListingPages<'a> {
     ctx: &'a Ctx,
     watched: &'a WatchedRepo,
     known: BTreeMap<PullNumber, PullHead>,
     listed: BTreeSet<PullNumber>,
     /// True if the list shows that the repository is archived.
     archived: bool,
-    budget: Option<Budget>,
-    found: &'a mut Found,
+    budget: Option<RequestBudget>,
+    found: &'a mut TickResult,
 }
 
-impl List<'_> {
+impl ListingPages<'_> {
     /// Compares all pages. Returns true if that was the whole list.
-    async fn compare(&mut self) -> Result<bool, Stop> {
+    async fn compare(&mut self) -> Result<bool, ListingStop> {
         if !self.read().await? {
             return Ok(false);
         }
         if self.archived {
             self.found.repaired += gone::archived(self.ctx, &self.watched.repo)
                 .await
-                .map_err(Stop::Broken)?;
+                .map_err(ListingStop::Broken)?;
         }
         // Pull requests that were open and are not listed any more.
         let gone: Vec<PullNumber> = self
@@ -141,7 +141,7 @@ impl List<'_> {
 
     /// Reads page after page. Returns true if all pages were read. A page is stored only after everything in it was
     /// handled, so the next tick finds the rest after a crash.
-    async fn read(&mut self) -> Result<bool, Stop> {
+    async fn read(&mut self) -> Result<bool, ListingStop> {
         let repo = &self.watched.repo;
         let pages = self.ctx.store.forge_page_list(repo).await?;
         for number in 1..=MAX_PAGES {
@@ -172,8 +172,8 @@ impl List<'_> {
     async fn page(
         &mut self,
         number: usize,
-        kept: Option<(&str, Kept)>,
-    ) -> Result<(Kept, Option<String>), Stop> {
+        kept: Option<(&str, StoredPage)>,
+    ) -> Result<(StoredPage, Option<String>), ListingStop> {
         let (repo, via) = (&self.watched.repo, self.watched.installation);
         let ask = PageAsk {
             number,
@@ -182,9 +182,9 @@ impl List<'_> {
         let OpenPulls { page, budget } = self.ctx.forge.open_pulls(repo, via, ask).await?;
         self.budget = budget.or(self.budget);
         match (page, kept) {
-            (ListedPage::Fresh { pulls, more, etag }, _) => Ok((Kept { pulls, more }, etag)),
+            (ListedPage::Fresh { pulls, more, etag }, _) => Ok((StoredPage { pulls, more }, etag)),
             (ListedPage::Unchanged, Some((_, kept))) => Ok((kept, None)),
-            (ListedPage::Unchanged, None) => Err(Stop::Forge(ForgeError::Unavailable {
+            (ListedPage::Unchanged, None) => Err(ListingStop::Forge(ForgeError::Unavailable {
                 what: format!("the open pull requests of {}", repo.full_name()),
                 host: repo.host().clone(),
                 message:
@@ -194,7 +194,12 @@ impl List<'_> {
         }
     }
 
-    async fn keep(&self, number: usize, page: &Kept, etag: Option<String>) -> Result<(), Stop> {
+    async fn keep(
+        &self,
+        number: usize,
+        page: &StoredPage,
+        etag: Option<String>,
+    ) -> Result<(), ListingStop> {
         let (store, repo) = (&self.ctx.store, &self.watched.repo);
         let number = i64::try_from(number).unwrap_or(i64::MAX);
         if let Some(etag) = etag {
@@ -216,7 +221,7 @@ impl List<'_> {
         Ok(())
     }
 
-    async fn see_to(&mut self, pull: &ListedPull) -> Result<(), Stop> {
+    async fn see_to(&mut self, pull: &ListedPull) -> Result<(), ListingStop> {
         self.listed.insert(pull.number);
         self.archived |= pull.archived;
         let known = self.known.get(&pull.number);
@@ -235,14 +240,14 @@ impl List<'_> {
 
     /// Asks the forge for one pull request, because a list may be outdated. Then it handles a change as if an event
     /// had reported it.
-    async fn ask(&mut self, number: PullNumber) -> Result<(), Stop> {
+    async fn ask(&mut self, number: PullNumber) -> Result<(), ListingStop> {
         self.be_thrifty()?;
         let (ctx, at, via) = (self.ctx, self.at(number), self.watched.installation);
         self.found.looked_at += 1;
         let pull = match ctx.forge.pull(&at, via).await {
             Ok(pull) => pull,
             Err(ForgeError::NotFound { .. }) => {
-                self.found.repaired += gone::pull(ctx, &at).await.map_err(Stop::Broken)?;
+                self.found.repaired += gone::pull(ctx, &at).await.map_err(ListingStop::Broken)?;
                 return Ok(());
             }
             Err(error @ ForgeError::Rejected { .. }) => {
@@ -261,14 +266,14 @@ impl List<'_> {
     }
 
     /// Handles one pull request. Returns true if there was anything to do.
-    async fn mend(&self, pull: &Pull) -> Result<bool, Stop> {
+    async fn mend(&self, pull: &Pull) -> Result<bool, ListingStop> {
         let (ctx, known, via) = (
             self.ctx,
             self.known.get(&pull.at.number),
             self.watched.installation,
         );
-        if !identity::is_settled(ctx, pull, Asker { via, within: None }).await? {
-            return Err(Stop::Renamed);
+        if !identity::is_settled(ctx, pull, RepositoryRequester { via, within: None }).await? {
+            return Err(ListingStop::Renamed);
         }
         if pull.archived && pull.state == PullState::Open {
             // Nobody could do anything with a plan of it.
@@ -283,7 +288,7 @@ impl List<'_> {
                 .await?;
             return Ok(gone::archived(ctx, &pull.at.repo)
                 .await
-                .map_err(Stop::Broken)?
+                .map_err(ListingStop::Broken)?
                 > 0);
         }
         if pull.state != PullState::Open {
@@ -294,12 +299,12 @@ impl List<'_> {
     }
 
     /// Stops if few requests are left in the rate limit. Otherwise it counts the next request.
-    fn be_thrifty(&mut self) -> Result<(), Stop> {
+    fn be_thrifty(&mut self) -> Result<(), ListingStop> {
         let Some(budget) = &mut self.budget else {
             return Ok(());
         };
         if budget.is_below(LEFT_TO_COMMANDS) {
-            return Err(Stop::Thrift);
+            return Err(ListingStop::Thrift);
         }
         budget.remaining = budget.remaining.saturating_sub(1);
         Ok(())

@@ -15,14 +15,14 @@ use std::collections::BTreeSet;
 use chrono::TimeDelta;
 use tracing::{info, warn};
 
-use super::listing::{Look, look};
-use super::{Found, gone};
+use super::listing::{ListingResult, look};
+use super::{TickResult, gone};
 use crate::context::Ctx;
 use crate::handlers::claimed::{self, Service};
-use crate::handlers::identity::{self, Asker};
+use crate::handlers::identity::{self, RepositoryRequester};
 use crate::model::RepoId;
 use crate::store::{Absence, WatchedRepo};
-use crate::vcs::{Budget, ForgeError};
+use crate::vcs::{ForgeError, RequestBudget};
 
 /// Maximum number of repositories in one tick; others follow in the next ones.
 const AT_ONCE: i64 = 500;
@@ -36,9 +36,9 @@ const LONGEST_WAIT: TimeDelta = TimeDelta::days(1);
 pub(super) const LEFT_TO_COMMANDS: u64 = 20;
 
 /// Finds changes that no event has reported.
-pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     ctx.store.watched_discover().await?;
-    let mut found = Found::default();
+    let mut found = TickResult::default();
     let mut thrift = Thrift::default();
     for watched in ctx.store.watched_list_due(AT_ONCE).await? {
         if ctx.closing.is_cancelled() || thrift.stops_all() {
@@ -53,7 +53,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
 }
 
 /// Checks one repository, unless another replica does.
-async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::Result<Found> {
+async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::Result<TickResult> {
     let is_served = claimed::service(ctx, &watched.repo).await? == Service::Served;
     let wait = if is_served {
         NOT_AGAIN_FOR
@@ -66,25 +66,27 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
         .await?
         || !is_served
     {
-        return Ok(Found::default());
+        return Ok(TickResult::default());
     }
-    let mut found = Found {
+    let mut found = TickResult {
         looked_at: 1,
         repaired: 0,
     };
     match look(ctx, watched, &mut found).await? {
-        Look::Done { budget, complete } => {
+        ListingResult::Done { budget, complete } => {
             thrift.note(&watched.repo, budget);
             ctx.store.watched_seen(&watched.repo, complete).await?;
             ctx.store
                 .absence_forget(Absence::Repo(&watched.repo))
                 .await?;
         }
-        Look::Failed(error @ (ForgeError::RateLimited { .. } | ForgeError::Unavailable { .. })) => {
+        ListingResult::Failed(
+            error @ (ForgeError::RateLimited { .. } | ForgeError::Unavailable { .. }),
+        ) => {
             thrift.give_up(&error);
         }
-        Look::Failed(ForgeError::Moved { repo, .. }) => follow(ctx, &repo).await,
-        Look::Failed(error @ ForgeError::NotFound { .. }) => {
+        ListingResult::Failed(ForgeError::Moved { repo, .. }) => follow(ctx, &repo).await,
+        ListingResult::Failed(error @ ForgeError::NotFound { .. }) => {
             put_off(ctx, watched, &error).await?;
             match gone::repository(ctx, &watched.repo).await {
                 Ok(repaired) => found.repaired += repaired,
@@ -93,7 +95,9 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
                 }
             }
         }
-        Look::Failed(error @ (ForgeError::Denied { .. } | ForgeError::Rejected { .. })) => {
+        ListingResult::Failed(
+            error @ (ForgeError::Denied { .. } | ForgeError::Rejected { .. }),
+        ) => {
             put_off(ctx, watched, &error).await?;
         }
     }
@@ -103,7 +107,7 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
 /// Follows a renamed repository: all its rows move to the new name. An obstacle is temporary, or an administrator has
 /// to remove it; the next tick tries again.
 pub(super) async fn follow(ctx: &Ctx, repo: &RepoId) {
-    if let Err(error) = identity::look(ctx, repo, Asker::default()).await {
+    if let Err(error) = identity::look(ctx, repo, RepositoryRequester::default()).await {
         warn!(%repo, error = error.message(), "The records of a renamed repository could not be moved yet");
     }
 }
@@ -137,11 +141,11 @@ impl Thrift {
         !self.owners.contains(repo.owner())
     }
 
-    fn note(&mut self, repo: &RepoId, budget: Option<Budget>) {
+    fn note(&mut self, repo: &RepoId, budget: Option<RequestBudget>) {
         let Some(budget) = budget.filter(|budget| budget.is_below(LEFT_TO_COMMANDS)) else {
             return;
         };
-        let Budget {
+        let RequestBudget {
             remaining,
             limit,
             resets_at,

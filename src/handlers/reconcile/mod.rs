@@ -26,18 +26,18 @@ use futures::future::BoxFuture;
 use crate::config::server::Periods;
 use crate::context::Ctx;
 
-pub use rounds::{Rounds, Turn};
+pub use rounds::{Rounds, TurnResult};
 
 /// Result of one tick of a reconciler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct TickResult {
     /// Number of things that it checked.
     pub looked_at: u64,
     /// Number of things that it fixed.
     pub repaired: u64,
 }
 
-impl Found {
+impl TickResult {
     /// Counts the results of a reconciler that only finds things that it fixes.
     pub const fn repaired(count: u64) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Found {
     }
 }
 
-impl AddAssign for Found {
+impl AddAssign for TickResult {
     fn add_assign(&mut self, more: Self) {
         self.looked_at += more.looked_at;
         self.repaired += more.repaired;
@@ -65,14 +65,14 @@ pub enum Scope {
 
 /// Time until which a stopping server turns a reconciler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum StopDeadline {
     /// Until the server begins to stop.
     Closing,
     /// Until its last run has ended, because those runs need it.
     End,
 }
 
-type Tick = for<'a> fn(&'a Ctx) -> BoxFuture<'a, anyhow::Result<Found>>;
+type Tick = for<'a> fn(&'a Ctx) -> BoxFuture<'a, anyhow::Result<TickResult>>;
 
 /// A reconciler with its schedule.
 pub struct Reconciler {
@@ -86,7 +86,7 @@ pub struct Reconciler {
     /// Servers that turn it.
     pub scope: Scope,
     /// Time until which a stopping server turns it.
-    pub until: Until,
+    pub until: StopDeadline,
     /// True if news of repositories wake it before its time ([`crate::store::News::Mirrors`]).
     pub hears_of_mirrors: bool,
     /// True if the server renews its own leases first. After a pause of the whole machine they look like those of a
@@ -112,7 +112,7 @@ impl Reconciler {
             period,
             set: None,
             scope: Scope::OnePerGroup,
-            until: Until::Closing,
+            until: StopDeadline::Closing,
             hears_of_mirrors: false,
             renews_first: false,
             looks_at_start: false,
@@ -132,7 +132,7 @@ impl Reconciler {
     pub(crate) const fn on_every_replica(self) -> Self {
         Self {
             scope: Scope::EveryReplica,
-            until: Until::End,
+            until: StopDeadline::End,
             ..self
         }
     }

@@ -4,14 +4,14 @@
 use anyhow::bail;
 use chrono::{SecondsFormat, TimeDelta};
 
-use super::Found;
+use super::TickResult;
 use crate::context::Ctx;
 
 /// Time for which a panic is reported. Older ones are only in the log.
 const TOLD_FOR: TimeDelta = TimeDelta::days(1);
 
 /// Fails if there were any panics. It has nothing to fix.
-pub(super) fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+pub(super) fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let seen = ctx.panics.since(ctx.clock.now() - TOLD_FOR);
     if let Some(last) = seen.last() {
         let times = if seen.len() == 1 {
@@ -27,7 +27,7 @@ pub(super) fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
             last.place
         );
     }
-    Ok(Found {
+    Ok(TickResult {
         looked_at: 1,
         repaired: 0,
     })

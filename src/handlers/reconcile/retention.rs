@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::info;
 
-use super::Found;
+use super::TickResult;
 use crate::context::Ctx;
 use crate::model::PlanId;
 
@@ -40,7 +40,7 @@ const KEEP_UNRECORDED_PLAN_FILES: TimeDelta = TimeDelta::hours(1);
 
 /// Kinds of rows to delete, with the time before which they ended.
 #[derive(Clone, Copy)]
-enum Old {
+enum ExpiredRows {
     Deliveries(DateTime<Utc>),
     Jobs(DateTime<Utc>),
     /// Events that every data directory has walked past.
@@ -52,25 +52,29 @@ enum Old {
 }
 
 /// Deletes everything that is older than its retention period.
-pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let (now, keep) = (ctx.clock.now(), &ctx.settings.retention);
     let mut gone = 0;
     if let Some(before) = keep.deliveries.and_then(|keep| older_than(now, keep)) {
-        gone += in_batches(ctx, Old::Deliveries(before)).await?;
+        gone += in_batches(ctx, ExpiredRows::Deliveries(before)).await?;
     }
-    gone += in_batches(ctx, Old::Jobs(now - KEEP_JOBS)).await?;
+    gone += in_batches(ctx, ExpiredRows::Jobs(now - KEEP_JOBS)).await?;
     gone += ctx.store.replica_prune(now - KEEP_REPLICAS).await?;
     gone += ctx.store.reconciler_prune().await?;
     gone += ctx.store.rate_gate_prune(now - KEEP_RATE_GATES).await?;
     gone += homes(ctx, now - KEEP_HOMES).await?;
-    gone += in_batches(ctx, Old::RepositoryEvents(now - KEEP_REPOSITORY_EVENTS)).await?;
-    gone += in_batches(ctx, Old::PlanFiles).await?;
-    gone += in_batches(ctx, Old::DiscardedPlans(now - KEEP_DISCARDED_PLANS)).await?;
+    gone += in_batches(
+        ctx,
+        ExpiredRows::RepositoryEvents(now - KEEP_REPOSITORY_EVENTS),
+    )
+    .await?;
+    gone += in_batches(ctx, ExpiredRows::PlanFiles).await?;
+    gone += in_batches(ctx, ExpiredRows::DiscardedPlans(now - KEEP_DISCARDED_PLANS)).await?;
     gone += unrecorded_plan_files(ctx, now).await?;
     if let Some(before) = keep.runs.and_then(|keep| older_than(now, keep)) {
         gone += commands(ctx, before).await?;
     }
-    Ok(Found::repaired(gone))
+    Ok(TickResult::repaired(gone))
 }
 
 /// Drops data directories without a sign of life since then, so that nobody waits for them.
@@ -122,7 +126,7 @@ fn older_than(now: DateTime<Utc>, keep: Duration) -> Option<DateTime<Utc>> {
 }
 
 /// Deletes in batches until one is not full.
-async fn in_batches(ctx: &Ctx, old: Old) -> anyhow::Result<u64> {
+async fn in_batches(ctx: &Ctx, old: ExpiredRows) -> anyhow::Result<u64> {
     let mut all = 0;
     for _ in 0..BATCHES {
         let rows = batch(ctx, old).await?;
@@ -134,13 +138,15 @@ async fn in_batches(ctx: &Ctx, old: Old) -> anyhow::Result<u64> {
     Ok(all)
 }
 
-async fn batch(ctx: &Ctx, old: Old) -> anyhow::Result<u64> {
+async fn batch(ctx: &Ctx, old: ExpiredRows) -> anyhow::Result<u64> {
     Ok(match old {
-        Old::Deliveries(before) => ctx.store.delivery_prune(before, BATCH).await?,
-        Old::Jobs(before) => ctx.store.job_prune(before, BATCH).await?,
-        Old::RepositoryEvents(before) => ctx.store.repository_event_prune(before, BATCH).await?,
-        Old::PlanFiles => ctx.store.plan_file_prune(BATCH).await?,
-        Old::DiscardedPlans(before) => {
+        ExpiredRows::Deliveries(before) => ctx.store.delivery_prune(before, BATCH).await?,
+        ExpiredRows::Jobs(before) => ctx.store.job_prune(before, BATCH).await?,
+        ExpiredRows::RepositoryEvents(before) => {
+            ctx.store.repository_event_prune(before, BATCH).await?
+        }
+        ExpiredRows::PlanFiles => ctx.store.plan_file_prune(BATCH).await?,
+        ExpiredRows::DiscardedPlans(before) => {
             let gone = ctx.store.plan_prune(before, BATCH).await?;
             for plan in &gone {
                 ctx.artifacts.remove(*plan).await?;

@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::FutureExt;
 use tracing::{Instrument, debug, error, info, info_span};
 
-use super::{Found, Reconciler, Scope};
+use super::{Reconciler, Scope, TickResult};
 use crate::context::Ctx;
 use crate::leases::{LeaseKey, LeaseOutcome};
 use crate::store::ReconcilerRun;
@@ -25,9 +25,9 @@ const RECORD_EVERY: TimeDelta = TimeDelta::seconds(30);
 /// Result of an attempt to turn a reconciler.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum TurnResult {
     /// Turned by this server, with its result.
-    Ours(Found),
+    Ours(TickResult),
     /// Already turned by another server in this period.
     Anothers,
 }
@@ -74,9 +74,9 @@ impl Rounds {
     /// the tick, so that its end is the time of the next turn. The name of its holder begins with the name of the
     /// server, so a dead server blocks nobody. After a failure the lease is released, because another server may
     /// succeed. A tick that loses its lease is aborted, and another server does the same work.
-    pub async fn turn(&self, which: &Reconciler) -> anyhow::Result<Turn> {
+    pub async fn turn(&self, which: &Reconciler) -> anyhow::Result<TurnResult> {
         if which.scope == Scope::EveryReplica {
-            return self.tick(which).await.map(Turn::Ours);
+            return self.tick(which).await.map(TurnResult::Ours);
         }
         let key = LeaseKey::reconciler(which.name);
         let held = match self
@@ -86,27 +86,29 @@ impl Rounds {
             .await
         {
             Ok(Some(held)) => held,
-            Ok(None) => return Ok(Turn::Anothers),
+            Ok(None) => return Ok(TurnResult::Anothers),
             Err(error) => {
                 let failed =
                     Err(anyhow!(error).context("cannot determine which server has the turn"));
                 return self
                     .told(which, failed, self.ctx.clock.now())
-                    .map(Turn::Ours);
+                    .map(TurnResult::Ours);
             }
         };
         match held.run_turn(self.tick(which)).await {
-            LeaseOutcome::Done(ticked) => ticked.map(Turn::Ours),
-            LeaseOutcome::Lost => Ok(Turn::Anothers),
+            LeaseOutcome::Done(ticked) => ticked.map(TurnResult::Ours),
+            LeaseOutcome::Lost => Ok(TurnResult::Anothers),
         }
     }
 
     /// Takes the first turn of a starting server. Another server may have had its turn just before, when this one
     /// could not receive events yet. A reconciler that must not wait for the next period is turned anyway.
-    pub async fn first_turn(&self, which: &Reconciler) -> anyhow::Result<Turn> {
+    pub async fn first_turn(&self, which: &Reconciler) -> anyhow::Result<TurnResult> {
         match self.turn(which).await? {
-            Turn::Anothers if which.looks_at_start => self.tick(which).await.map(Turn::Ours),
-            turn @ (Turn::Ours(_) | Turn::Anothers) => Ok(turn),
+            TurnResult::Anothers if which.looks_at_start => {
+                self.tick(which).await.map(TurnResult::Ours)
+            }
+            turn @ (TurnResult::Ours(_) | TurnResult::Anothers) => Ok(turn),
         }
     }
 
@@ -116,7 +118,7 @@ impl Rounds {
     }
 
     /// Turns a reconciler now, even if it is the turn of another server.
-    pub async fn tick(&self, which: &Reconciler) -> anyhow::Result<Found> {
+    pub async fn tick(&self, which: &Reconciler) -> anyhow::Result<TickResult> {
         let started_at = self.ctx.clock.now();
         let span = info_span!("reconciler", reconciler = which.name);
         let ctx = self.ctx.fresh();
@@ -142,15 +144,15 @@ impl Rounds {
     fn told(
         &self,
         which: &Reconciler,
-        ticked: anyhow::Result<Found>,
+        ticked: anyhow::Result<TickResult>,
         started_at: DateTime<Utc>,
-    ) -> anyhow::Result<Found> {
+    ) -> anyhow::Result<TickResult> {
         self.measure(which.name, &ticked, started_at);
         tell(which.name, &ticked);
         ticked
     }
 
-    fn measure(&self, name: &str, ticked: &anyhow::Result<Found>, started_at: DateTime<Utc>) {
+    fn measure(&self, name: &str, ticked: &anyhow::Result<TickResult>, started_at: DateTime<Utc>) {
         let (metrics, now) = (&self.ctx.metrics, self.ctx.clock.now());
         let took = (now - started_at).to_std().unwrap_or_default();
         metrics.set(Metric::ReconcilerDuration, &[name], took.as_secs_f64());
@@ -167,13 +169,13 @@ impl Rounds {
     async fn record(
         &self,
         name: &'static str,
-        ticked: &anyhow::Result<Found>,
+        ticked: &anyhow::Result<TickResult>,
         started_at: DateTime<Utc>,
     ) -> Result<(), sqlx::Error> {
-        let Found {
+        let TickResult {
             looked_at,
             repaired,
-        } = *ticked.as_ref().unwrap_or(&Found::default());
+        } = *ticked.as_ref().unwrap_or(&TickResult::default());
         if !self.is_news(name, ticked.is_err(), repaired) {
             return Ok(());
         }
@@ -211,15 +213,15 @@ impl Rounds {
     }
 }
 
-fn tell(name: &str, ticked: &anyhow::Result<Found>) {
+fn tell(name: &str, ticked: &anyhow::Result<TickResult>) {
     match ticked {
-        Ok(Found {
+        Ok(TickResult {
             looked_at,
             repaired: repaired @ 1..,
         }) => {
             info!(reconciler = name, looked_at, repaired, "Fixed differences");
         }
-        Ok(Found {
+        Ok(TickResult {
             looked_at,
             repaired: 0,
         }) => debug!(reconciler = name, looked_at, "Nothing to fix"),

@@ -4,7 +4,7 @@
 use chrono::TimeDelta;
 use tracing::{info, warn};
 
-use super::Found;
+use super::TickResult;
 use crate::context::Ctx;
 use crate::handlers::commands;
 use crate::jobs::SetStatus;
@@ -20,7 +20,7 @@ const KEEP: TimeDelta = TimeDelta::days(30);
 
 /// Gives up commands without a job, and ends statuses that nothing else will end. Each is done once: if a status
 /// cannot be set this time either, it stays as it is.
-pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let mut found = lost_commands(ctx).await?;
     ctx.store.status_prune(ctx.clock.now() - KEEP).await?;
     for left in ctx.store.status_list_left(AT_ONCE).await? {
@@ -37,7 +37,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-async fn lost_commands(ctx: &Ctx) -> anyhow::Result<Found> {
+async fn lost_commands(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let lost = ctx.store.command_list_lost(AT_ONCE).await?;
     for id in &lost {
         warn!(command = %id, "A command has lost its job and is given up");
@@ -49,7 +49,7 @@ async fn lost_commands(ctx: &Ctx) -> anyhow::Result<Found> {
         .await?;
     }
     let count = u64::try_from(lost.len()).unwrap_or(u64::MAX);
-    Ok(Found {
+    Ok(TickResult {
         looked_at: count,
         repaired: count,
     })

@@ -19,22 +19,22 @@ use crate::config::access::Identity;
 use crate::model::{Actor, Reason};
 
 /// Result of a subcommand. An error is shown with its causes and means exit code 1.
-pub(crate) type Outcome = anyhow::Result<Exit>;
+pub(crate) type ExitResult = anyhow::Result<ExitStatus>;
 
 /// Exit code of a subcommand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub(crate) enum ExitStatus {
     Success,
     Failure,
     Usage,
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<ExitStatus> for ExitCode {
+    fn from(exit: ExitStatus) -> Self {
         match exit {
-            Exit::Success => Self::SUCCESS,
-            Exit::Failure => Self::FAILURE,
-            Exit::Usage => Self::from(2),
+            ExitStatus::Success => Self::SUCCESS,
+            ExitStatus::Failure => Self::FAILURE,
+            ExitStatus::Usage => Self::from(2),
         }
     }
 }
@@ -55,7 +55,7 @@ impl Usage {
 pub(crate) struct Subcommand {
     pub name: &'static str,
     pub command: fn() -> Command,
-    pub run: fn(&ArgMatches, &mut Terminal<'_>) -> Outcome,
+    pub run: fn(&ArgMatches, &mut Terminal<'_>) -> ExitResult,
 }
 
 /// Returns the person who runs the program, for the audit log.

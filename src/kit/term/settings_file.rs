@@ -4,10 +4,10 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::config::server::{Problem, RawSettings, SETTINGS, SettingsFile};
+use crate::config::server::{RawSettings, SETTINGS, SettingsFile, StartupProblem};
 
 /// Adds the settings of the file, if one is named. Also returns the problems of the file.
-pub(crate) fn add(raw: RawSettings) -> (RawSettings, Vec<Problem>) {
+pub(crate) fn add(raw: RawSettings) -> (RawSettings, Vec<StartupProblem>) {
     let setting = SETTINGS.iter().find(|setting| setting.flag == "config");
     let given = setting
         .and_then(|setting| raw.given(setting))
@@ -26,12 +26,12 @@ pub(crate) fn add(raw: RawSettings) -> (RawSettings, Vec<Problem>) {
         Err(error) => {
             let what = format!("`{}` cannot be read: {error}", path.display());
             let fix = "check the path, and that the account of the server may read the file";
-            (raw, vec![Problem::with("config", what, fix)])
+            (raw, vec![StartupProblem::with("config", what, fix)])
         }
     }
 }
 
-fn read(path: &Path) -> std::io::Result<(SettingsFile, Vec<Problem>)> {
+fn read(path: &Path) -> std::io::Result<(SettingsFile, Vec<StartupProblem>)> {
     let file = std::fs::File::open(path)?;
     let everybody_reads = file.metadata()?.permissions().mode() & 0o004 != 0;
     let mut text = String::new();

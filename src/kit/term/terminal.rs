@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::Write;
 
-use super::{Exit, Usage};
+use super::{ExitStatus, Usage};
 
 /// The two output streams.
 pub(crate) struct Terminal<'a> {
@@ -27,23 +27,23 @@ impl<'a> Terminal<'a> {
     }
 
     /// Prints the help text.
-    pub fn shown(&mut self, text: &str) -> Exit {
+    pub fn shown(&mut self, text: &str) -> ExitStatus {
         drop(write!(self.out, "{text}"));
-        Exit::Success
+        ExitStatus::Success
     }
 
     /// Prints the problem with the arguments.
-    pub fn usage(&mut self, text: &str) -> Exit {
+    pub fn usage(&mut self, text: &str) -> ExitStatus {
         drop(write!(self.err, "{text}"));
-        Exit::Usage
+        ExitStatus::Usage
     }
 
     /// Prints why the subcommand failed, with the causes.
-    pub fn failed(&mut self, error: &anyhow::Error) -> Exit {
+    pub fn failed(&mut self, error: &anyhow::Error) -> ExitStatus {
         if let Some(usage) = error.downcast_ref::<Usage>() {
             return self.usage(&usage.to_string());
         }
         self.note(format_args!("error: {error:#}"));
-        Exit::Failure
+        ExitStatus::Failure
     }
 }

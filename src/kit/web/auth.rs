@@ -17,10 +17,10 @@ use chrono::TimeDelta;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::Web;
-use super::errors::Failure;
+use super::WebState;
+use super::errors::WebError;
 use super::guesses::FREE;
-use crate::config::access::{Asker, Identity, NOBODY, WebAccounts};
+use crate::config::access::{Identity, NOBODY, NetworkRequester, WebAccounts};
 use crate::secret::Secret;
 
 /// Challenge that makes browsers ask for the password.
@@ -64,7 +64,7 @@ impl WebAuth {
 struct SignedIn(String);
 
 /// Result of checking the password of a request.
-enum Known {
+enum PasswordCheck {
     /// Right name and password.
     Yes(SignedIn),
     /// No password, or none that can be read.
@@ -77,17 +77,22 @@ enum Known {
 
 /// Checks the password of a request, unless too many were wrong. The function never awaits, so that of several
 /// guesses sent at once, each counts before the next is checked.
-fn known(web: &Web, auth: &WebAuth, extensions: &Extensions, headers: &HeaderMap) -> Known {
+fn known(
+    web: &WebState,
+    auth: &WebAuth,
+    extensions: &Extensions,
+    headers: &HeaderMap,
+) -> PasswordCheck {
     let Some(given) = credentials(headers) else {
-        return Known::NotSaid;
+        return PasswordCheck::NotSaid;
     };
     let (address, now) = (client(web, extensions, headers), web.clock.now());
     if let Some(wait) = web.guesses.wait(address, now) {
-        return Known::Later(wait);
+        return PasswordCheck::Later(wait);
     }
     if let Some(user) = auth.accepted(&web.accounts.now(), &given) {
         web.guesses.right(address, now);
-        return Known::Yes(user);
+        return PasswordCheck::Yes(user);
     }
     if let Some(wrong) = web
         .guesses
@@ -101,14 +106,14 @@ fn known(web: &Web, auth: &WebAuth, extensions: &Extensions, headers: &HeaderMap
             "Wrong user name or password for the dashboard"
         );
     }
-    Known::No
+    PasswordCheck::No
 }
 
 /// Returns true if a request comes from a user who has signed in, for routes that do not answer with a page.
-pub(crate) fn is_known(web: &Web, extensions: &Extensions, headers: &HeaderMap) -> bool {
+pub(crate) fn is_known(web: &WebState, extensions: &Extensions, headers: &HeaderMap) -> bool {
     web.auth
         .as_ref()
-        .is_some_and(|auth| matches!(known(web, auth, extensions, headers), Known::Yes(_)))
+        .is_some_and(|auth| matches!(known(web, auth, extensions, headers), PasswordCheck::Yes(_)))
 }
 
 fn same(given: &str, expected: &str) -> bool {
@@ -135,15 +140,15 @@ fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
 #[derive(Clone, Debug)]
 pub struct WebUser(pub String, pub(crate) Option<IpAddr>);
 
-impl FromRequestParts<Arc<Web>> for WebUser {
-    type Rejection = Failure;
+impl FromRequestParts<Arc<WebState>> for WebUser {
+    type Rejection = WebError;
 
-    async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, web: &Arc<WebState>) -> Result<Self, WebError> {
         // The guard has let the request in and stored the user.
         let name = match (&web.auth, parts.extensions.get::<SignedIn>()) {
             (None, _) => NOBODY.to_owned(),
             (Some(_), Some(SignedIn(name))) => name.clone(),
-            (Some(_), None) => return Err(Failure::who_are_you()),
+            (Some(_), None) => return Err(WebError::who_are_you()),
         };
         Ok(Self(name, client(web, &parts.extensions, &parts.headers)))
     }
@@ -151,17 +156,17 @@ impl FromRequestParts<Arc<Web>> for WebUser {
 
 impl WebUser {
     /// Returns the user as a person at a page.
-    pub(crate) fn at_page(&self) -> Asker {
+    pub(crate) fn at_page(&self) -> NetworkRequester {
         self.asks_as(Identity::Web(self.0.clone()))
     }
 
     /// Returns the user as a script with the same password.
-    pub(crate) fn by_script(&self) -> Asker {
+    pub(crate) fn by_script(&self) -> NetworkRequester {
         self.asks_as(Identity::Api(self.0.clone()))
     }
 
-    fn asks_as(&self, who: Identity) -> Asker {
-        Asker {
+    fn asks_as(&self, who: Identity) -> NetworkRequester {
+        NetworkRequester {
             who,
             remote: self.1.map(|address| address.to_string()),
         }
@@ -169,7 +174,7 @@ impl WebUser {
 }
 
 /// Returns the address of the client: the peer of the connection, or the address that trusted proxies report.
-fn client(web: &Web, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
+fn client(web: &WebState, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
     let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
     let forwarded = headers.get_all(&FORWARDED_FOR).into_iter();
     // A value that is not text is an address that cannot be read.
@@ -179,7 +184,7 @@ fn client(web: &Web, extensions: &Extensions, headers: &HeaderMap) -> Option<IpA
 
 /// Admits only requests with a password, if the server has one.
 pub(crate) async fn guard(
-    State(web): State<Arc<Web>>,
+    State(web): State<Arc<WebState>>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -187,20 +192,20 @@ pub(crate) async fn guard(
         return next.run(request).await;
     };
     match known(&web, auth, request.extensions(), request.headers()) {
-        Known::Yes(user) => {
+        PasswordCheck::Yes(user) => {
             request.extensions_mut().insert(user);
             next.run(request).await
         }
-        Known::NotSaid | Known::No => (
+        PasswordCheck::NotSaid | PasswordCheck::No => (
             [(header::WWW_AUTHENTICATE, CHALLENGE)],
-            Failure::who_are_you(),
+            WebError::who_are_you(),
         )
             .into_response(),
-        Known::Later(wait) => {
+        PasswordCheck::Later(wait) => {
             let seconds = (wait + TimeDelta::milliseconds(999)).num_seconds().max(1);
             (
                 [(header::RETRY_AFTER, HeaderValue::from(seconds))],
-                Failure::too_many_guesses(seconds),
+                WebError::too_many_guesses(seconds),
             )
                 .into_response()
         }

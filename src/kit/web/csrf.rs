@@ -23,9 +23,9 @@ use serde::de::DeserializeOwned;
 use sha2::Sha256;
 use url::Url;
 
-use super::Web;
+use super::WebState;
 use super::auth::WebUser;
-use super::errors::Failure;
+use super::errors::WebError;
 use crate::store::Store;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -45,7 +45,7 @@ fn fresh_secret() -> String {
 
 /// A form without fields except the token.
 #[derive(Deserialize)]
-pub(crate) struct Nothing {}
+pub(crate) struct EmptyForm {}
 
 /// Key that signs the tokens of forms. All replicas share it.
 pub(crate) struct CsrfKey(String);
@@ -59,7 +59,7 @@ impl CsrfKey {
             .map(Self)
     }
 
-    fn mac(&self, session: &Session, user: &WebUser) -> Hmac<Sha256> {
+    fn mac(&self, session: &BrowserSession, user: &WebUser) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes())
             .expect("HMAC takes keys of any length");
         mac.update(session.0.as_bytes());
@@ -69,11 +69,11 @@ impl CsrfKey {
     }
 
     /// Returns the token for the forms of a page.
-    pub fn token(&self, session: &Session, user: &WebUser) -> String {
+    pub fn token(&self, session: &BrowserSession, user: &WebUser) -> String {
         hex::encode(self.mac(session, user).finalize().into_bytes())
     }
 
-    fn accepts(&self, session: &Session, user: &WebUser, token: &str) -> bool {
+    fn accepts(&self, session: &BrowserSession, user: &WebUser, token: &str) -> bool {
         // `verify_slice` compares in constant time.
         hex::decode(token).is_ok_and(|given| self.mac(session, user).verify_slice(&given).is_ok())
     }
@@ -87,9 +87,9 @@ impl fmt::Debug for CsrfKey {
 
 /// Value of the cookie that tells one browser from another. It signs nobody in.
 #[derive(Clone)]
-pub(crate) struct Session(String);
+pub(crate) struct BrowserSession(String);
 
-impl Session {
+impl BrowserSession {
     /// Returns the name of the cookie. Its prefix binds the cookie to exactly this host and to TLS, where there is
     /// TLS.
     fn cookie_name(public_url: &Url) -> &'static str {
@@ -172,25 +172,25 @@ pub(crate) struct Confirmed<T> {
     pub fields: T,
 }
 
-impl<T: DeserializeOwned + 'static> FromRequest<Arc<Web>> for Confirmed<T> {
-    type Rejection = Failure;
+impl<T: DeserializeOwned + 'static> FromRequest<Arc<WebState>> for Confirmed<T> {
+    type Rejection = WebError;
 
-    async fn from_request(request: Request, web: &Arc<Web>) -> Result<Self, Failure> {
+    async fn from_request(request: Request, web: &Arc<WebState>) -> Result<Self, WebError> {
         if !from_our_page(request.headers(), &web.public_url) {
-            return Err(Failure::from_another_site());
+            return Err(WebError::from_another_site());
         }
-        let session = Session::of(request.headers(), &web.public_url);
+        let session = BrowserSession::of(request.headers(), &web.public_url);
         let (mut parts, body) = request.into_parts();
         let who = WebUser::from_request_parts(&mut parts, web).await?;
         let Form(form) = Form::<Signed<T>>::from_request(Request::from_parts(parts, body), web)
             .await
-            .map_err(|rejection| Failure::unreadable_form(rejection.status()))?;
+            .map_err(|rejection| WebError::unreadable_form(rejection.status()))?;
         match session {
             Some(session) if web.csrf.accepts(&session, &who, &form.token) => Ok(Self {
                 who,
                 fields: form.fields,
             }),
-            Some(_) | None => Err(Failure::stale_form()),
+            Some(_) | None => Err(WebError::stale_form()),
         }
     }
 }
@@ -199,18 +199,18 @@ impl<T: DeserializeOwned + 'static> FromRequest<Arc<Web>> for Confirmed<T> {
 /// comes from a browser, which would have added the password automatically.
 pub(crate) struct Script(pub WebUser);
 
-impl FromRequestParts<Arc<Web>> for Script {
-    type Rejection = Failure;
+impl FromRequestParts<Arc<WebState>> for Script {
+    type Rejection = WebError;
 
-    async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, web: &Arc<WebState>) -> Result<Self, WebError> {
         if BROWSER_MARKS
             .iter()
             .any(|name| parts.headers.contains_key(name))
         {
-            return Err(Failure::scripts_only());
+            return Err(WebError::scripts_only());
         }
         if web.auth.is_none() {
-            return Err(Failure::scripts_need_a_password());
+            return Err(WebError::scripts_need_a_password());
         }
         WebUser::from_request_parts(parts, web).await.map(Self)
     }
@@ -230,10 +230,13 @@ mod tests {
     #[test]
     fn a_token_fits_one_session_one_user_and_one_key() {
         let key = CsrfKey("k".repeat(64));
-        let (session, user) = (Session("a".repeat(64)), WebUser("ops".to_owned(), None));
+        let (session, user) = (
+            BrowserSession("a".repeat(64)),
+            WebUser("ops".to_owned(), None),
+        );
         let token = key.token(&session, &user);
         assert!(key.accepts(&session, &user, &token));
-        assert!(!key.accepts(&Session("b".repeat(64)), &user, &token));
+        assert!(!key.accepts(&BrowserSession("b".repeat(64)), &user, &token));
         assert!(!key.accepts(&session, &WebUser("eve".to_owned(), None), &token));
         assert!(!CsrfKey("l".repeat(64)).accepts(&session, &user, &token));
         for wrong in ["", "00", "zz", &token[..62]] {
@@ -243,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_cookie_is_bound_to_the_host_where_there_is_tls() {
-        let session = Session("0".repeat(64));
+        let session = BrowserSession("0".repeat(64));
         let cookie = session.set_cookie(&"https://h/base".parse().unwrap());
         let zeros = "0".repeat(64);
         assert_eq!(
@@ -261,7 +264,7 @@ mod tests {
     fn only_a_cookie_of_our_form_is_a_session() {
         let url = "https://h".parse().unwrap();
         let good = format!("a=b; __Host-lockkeeper={}", "0f".repeat(32));
-        assert!(Session::of(&headers(&[("cookie", &good)]), &url).is_some());
+        assert!(BrowserSession::of(&headers(&[("cookie", &good)]), &url).is_some());
         for wrong in [
             "__Host-lockkeeper=abc",
             "lockkeeper=0",
@@ -270,7 +273,7 @@ mod tests {
             &good.replace('_', ""),
         ] {
             assert!(
-                Session::of(&headers(&[("cookie", wrong)]), &url).is_none(),
+                BrowserSession::of(&headers(&[("cookie", wrong)]), &url).is_none(),
                 "{wrong:?}"
             );
         }

@@ -14,13 +14,13 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use tracing::error;
 
-use super::Web;
+use super::WebState;
 use super::text::shown;
 use super::trace::Reference;
 use crate::claims;
 use crate::handlers::authz::{AuthzError, Denial};
-use crate::handlers::locks::Explanation;
-use crate::locks::WhyNot;
+use crate::handlers::locks::KeptLockReason;
+use crate::locks::KeptReason;
 use crate::model::{ApplicationProblem, OwnerName, RepoUrl};
 
 /// Way out on a server without sign-in, for everything that needs an account.
@@ -30,7 +30,7 @@ const LONGEST_HOST_SHOWN: usize = 100;
 
 /// A failure instead of the requested answer. [`render`] turns it into a page or JSON.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct WebError {
     status: StatusCode,
     title: &'static str,
     message: String,
@@ -60,7 +60,7 @@ pub(crate) struct FieldProblem {
     pub text: String,
 }
 
-impl Failure {
+impl WebError {
     /// Creates a failure with this status. The title says what happened, the message what to do.
     pub(crate) fn new(status: StatusCode, title: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -186,14 +186,16 @@ impl Failure {
     }
 
     /// Failure for a lock that its pull keeps.
-    pub(crate) fn lock_is_kept(why: WhyNot, explained: &Explanation) -> Self {
+    pub(crate) fn lock_is_kept(why: KeptReason, explained: &KeptLockReason) -> Self {
         let (status, title) = match why {
-            WhyNot::ReasonWanted => (StatusCode::UNPROCESSABLE_ENTITY, "Reason required"),
-            WhyNot::ApplyRunning => (StatusCode::CONFLICT, "Apply is running"),
-            WhyNot::PlanRunning | WhyNot::ApplyWaiting => (StatusCode::CONFLICT, "Lock in use"),
-            WhyNot::Applied => (StatusCode::CONFLICT, "Unmerged apply"),
-            WhyNot::NotInLine(_) => (StatusCode::CONFLICT, "Not queued"),
-            WhyNot::Circle(_) => (StatusCode::CONFLICT, "Circular wait"),
+            KeptReason::ReasonWanted => (StatusCode::UNPROCESSABLE_ENTITY, "Reason required"),
+            KeptReason::ApplyRunning => (StatusCode::CONFLICT, "Apply is running"),
+            KeptReason::PlanRunning | KeptReason::ApplyWaiting => {
+                (StatusCode::CONFLICT, "Lock in use")
+            }
+            KeptReason::Applied => (StatusCode::CONFLICT, "Unmerged apply"),
+            KeptReason::NotInLine(_) => (StatusCode::CONFLICT, "Not queued"),
+            KeptReason::Circle(_) => (StatusCode::CONFLICT, "Circular wait"),
         };
         let message = in_quotes(&format!("{} Nothing was changed.", explained.message));
         let field = explained.field.map(str::to_owned);
@@ -271,7 +273,7 @@ impl Failure {
     }
 
     /// Failure for a conflict, with a word for programs and a way out.
-    pub(crate) fn not_now(explained: &Explanation) -> Self {
+    pub(crate) fn not_now(explained: &KeptLockReason) -> Self {
         let message = in_quotes(&format!(
             "{} Nothing was changed.",
             shown(&explained.message)
@@ -509,28 +511,28 @@ impl Failure {
     }
 }
 
-impl From<sqlx::Error> for Failure {
+impl From<sqlx::Error> for WebError {
     fn from(error: sqlx::Error) -> Self {
         error!(%error, "The database failed a request");
         Self::database()
     }
 }
 
-impl From<AuthzError> for Failure {
+impl From<AuthzError> for WebError {
     fn from(error: AuthzError) -> Self {
         error!(%error, "Cannot determine a permission");
         Self::undecided()
     }
 }
 
-impl From<minijinja::Error> for Failure {
+impl From<minijinja::Error> for WebError {
     fn from(error: minijinja::Error) -> Self {
         error!(%error, "Cannot render a page");
         Self::internal()
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for WebError {
     /// Returns only the status and the failure, for [`render`].
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
@@ -546,7 +548,7 @@ pub(crate) fn after_panic(cause: &(dyn Any + Send)) -> Response {
         .or_else(|| cause.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("without a text");
     error!(panic = text, "A request panicked");
-    Failure::internal().into_response()
+    WebError::internal().into_response()
 }
 
 /// Replaces the code in sentences, because pages and JSON have none: `` `a` `` becomes “a”.
@@ -561,7 +563,7 @@ pub(crate) fn in_quotes(text: &str) -> String {
 }
 
 #[derive(Serialize)]
-struct View<'a> {
+struct ErrorPage<'a> {
     title: &'a str,
     message: &'a str,
     status: u16,
@@ -584,12 +586,16 @@ struct ProblemDetails<'a> {
 
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// Turns a [`Failure`] into a page for browsers and into JSON for all other clients, with the reference of the request.
-pub(crate) async fn render(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
+/// Turns a [`WebError`] into a page for browsers and into JSON for all other clients, with the reference of the request.
+pub(crate) async fn render(
+    State(web): State<Arc<WebState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let html = wants_html(request.uri().path(), request.headers());
     let reference = request.extensions().get::<Reference>().cloned();
     let mut response = next.run(request).await;
-    let Some(failure) = response.extensions_mut().remove::<Failure>() else {
+    let Some(failure) = response.extensions_mut().remove::<WebError>() else {
         return response;
     };
     let reference = reference.map(|reference| reference.0).unwrap_or_default();
@@ -614,10 +620,10 @@ fn wants_html(path: &str, headers: &HeaderMap) -> bool {
     !path.starts_with("/api/") && accept.contains("text/html")
 }
 
-impl Failure {
-    fn page(&self, web: &Web, reference: &str) -> Response {
+impl WebError {
+    fn page(&self, web: &WebState, reference: &str) -> Response {
         let message = self.sentences();
-        let view = View {
+        let view = ErrorPage {
             title: self.title,
             message: &message,
             status: self.status.as_u16(),

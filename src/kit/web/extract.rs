@@ -6,15 +6,15 @@ use axum::http::request::Parts;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::Failure;
+use super::WebError;
 
 /// A query. A query that cannot be read counts as none.
-pub(crate) struct Asked<T>(pub T);
+pub(crate) struct LenientQuery<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequestParts<S> for Asked<T> {
-    type Rejection = Failure;
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequestParts<S> for LenientQuery<T> {
+    type Rejection = WebError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, WebError> {
         let query = Query::<T>::from_request_parts(parts, state).await;
         Ok(Self(query.map(|Query(query)| query).unwrap_or_default()))
     }
@@ -24,10 +24,10 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequestParts<S> for Aske
 const LONGEST_SEARCH: usize = 200;
 
 /// Reads the text of a search that the database performs.
-pub(crate) fn search_text(text: &str) -> Result<&str, Failure> {
+pub(crate) fn search_text(text: &str) -> Result<&str, WebError> {
     let text = text.trim();
     if text.chars().count() > LONGEST_SEARCH {
-        Err(Failure::search_too_long(LONGEST_SEARCH))
+        Err(WebError::search_too_long(LONGEST_SEARCH))
     } else {
         Ok(text)
     }
@@ -37,12 +37,12 @@ pub(crate) fn search_text(text: &str) -> Result<&str, Failure> {
 pub(crate) struct Segment<T = String>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segment<T> {
-    type Rejection = Failure;
+    type Rejection = WebError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, WebError> {
         let path = Path::<T>::from_request_parts(parts, state).await;
         path.map(|Path(path)| Self(path))
-            .map_err(|_| Failure::no_such_page())
+            .map_err(|_| WebError::no_such_page())
     }
 }
 
@@ -50,11 +50,11 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segment
 pub(crate) struct JsonBody<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for JsonBody<T> {
-    type Rejection = Failure;
+    type Rejection = WebError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, WebError> {
         let body = Bytes::from_request(request, state).await;
-        let body = body.map_err(|rejection| Failure::unreadable_form(rejection.status()))?;
+        let body = body.map_err(|rejection| WebError::unreadable_form(rejection.status()))?;
         if body.trim_ascii().is_empty() {
             return Ok(Self(T::default()));
         }
@@ -63,25 +63,25 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for JsonBody<
             serde_path_to_error::deserialize(&mut reader).map_err(|error| unreadable(&error))?;
         reader
             .end()
-            .map_err(|error| Failure::unreadable_json(&error.to_string()))?;
+            .map_err(|error| WebError::unreadable_json(&error.to_string()))?;
         Ok(Self(read))
     }
 }
 
-fn unreadable(error: &serde_path_to_error::Error<serde_json::Error>) -> Failure {
+fn unreadable(error: &serde_path_to_error::Error<serde_json::Error>) -> WebError {
     match (error.inner().is_data(), error.path().to_string()) {
-        (true, path) if path != "." => Failure::unusable_field(
+        (true, path) if path != "." => WebError::unusable_field(
             &path,
             &error.inner().to_string(),
             "Leave it out, or give the expected value.",
         ),
-        (true | false, _) => Failure::unreadable_json(&error.inner().to_string()),
+        (true | false, _) => WebError::unreadable_json(&error.inner().to_string()),
     }
 }
 
 /// `?owner=…`: limits a list to one owner.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct OfOwner {
+pub(crate) struct OwnerQuery {
     pub owner: Option<String>,
 }

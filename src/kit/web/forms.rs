@@ -6,7 +6,7 @@
 //!   (409) is answered on the page of the form. A missing permission and a missing page have a page of their own as
 //!   before;
 //! - *no problem goes unseen*: a problem with a field that the form does not have is shown above the form;
-//! - *no secret is repeated*: the field stays empty, and the text beside it says so ([`Wrong::give_again`]).
+//! - *no secret is repeated*: the field stays empty, and the text beside it says so ([`FormProblems::give_again`]).
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Serialize;
 
 use super::errors::FieldProblem;
-use super::{Failure, Web};
+use super::{WebError, WebState};
 
 /// Message above a form that has a problem beside one of its fields.
 const MEND: &str = "Nothing was changed. Correct the marked fields and resubmit.";
 
 /// Problems of a form. The templates show it with `parts.html`.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Wrong {
+pub(crate) struct FormProblems {
     /// Problem with the form as a whole. Empty if nothing is wrong.
     pub all: String,
     /// Problems of single fields, by name.
@@ -31,7 +31,7 @@ pub(crate) struct Wrong {
     first: Option<&'static str>,
 }
 
-impl Wrong {
+impl FormProblems {
     /// Makes a problem of sentences about the whole form.
     pub fn whole(all: String) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Wrong {
 
     /// Reads the problems with which a form can be shown again. Other failures are returned and have a page of their
     /// own.
-    fn of(failure: Failure, names: &[&'static str]) -> Result<Self, Failure> {
+    fn of(failure: WebError, names: &[&'static str]) -> Result<Self, WebError> {
         if !matches!(
             failure.status(),
             StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY
@@ -105,18 +105,18 @@ fn sentence(text: &str) -> String {
 
 /// Redirects to the path of an accepted form, otherwise answers with the page of the form again. `names` are the
 /// fields of the form.
-pub(crate) async fn taken_or_again<P: Future<Output = Result<Response, Failure>>>(
-    web: &Web,
-    taken: Result<String, Failure>,
+pub(crate) async fn taken_or_again<P: Future<Output = Result<Response, WebError>>>(
+    web: &WebState,
+    taken: Result<String, WebError>,
     names: &[&'static str],
-    page: impl FnOnce(Wrong) -> P,
-) -> Result<Response, Failure> {
+    page: impl FnOnce(FormProblems) -> P,
+) -> Result<Response, WebError> {
     let failure = match taken {
         Ok(path) => return Ok(Redirect::to(&web.link(&path)).into_response()),
         Err(failure) => failure,
     };
     let status = failure.status();
-    let again = page(Wrong::of(failure, names)?).await?;
+    let again = page(FormProblems::of(failure, names)?).await?;
     Ok((status, again).into_response())
 }
 
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_browser_goes_to_the_first_field_of_the_form_and_a_field_says_what_was_found_first() {
-        let wrong = Wrong::beside(
+        let wrong = FormProblems::beside(
             NAMES,
             vec![
                 problem("dir", "a/b is"),
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_field_that_is_not_there_is_said_above_the_form() {
-        let wrong = Wrong::beside(NAMES, vec![problem("owner", "it stays")]);
+        let wrong = FormProblems::beside(NAMES, vec![problem("owner", "it stays")]);
         assert_eq!(
             (wrong.first, wrong.all),
             (None, format!("{MEND} It stays."))
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_field_that_was_emptied_says_so_beside_what_is_wrong_with_it() {
-        let mut wrong = Wrong::beside(NAMES, vec![problem("dir", "b")]);
+        let mut wrong = FormProblems::beside(NAMES, vec![problem("dir", "b")]);
         wrong.give_again("dir");
         wrong.give_again("url");
         assert!(
@@ -177,10 +177,10 @@ mod tests {
 
     #[test]
     fn what_nobody_can_mend_in_a_form_is_a_page_of_its_own() {
-        assert!(Wrong::of(Failure::no_such_app(), NAMES).is_err());
-        assert!(Wrong::of(Failure::outside("No."), NAMES).is_err());
+        assert!(FormProblems::of(WebError::no_such_app(), NAMES).is_err());
+        assert!(FormProblems::of(WebError::outside("No."), NAMES).is_err());
         assert_eq!(
-            Wrong::of(Failure::in_the_way("In use", "It runs."), NAMES)
+            FormProblems::of(WebError::in_the_way("In use", "It runs."), NAMES)
                 .unwrap()
                 .all,
             "It runs. Nothing was changed."

@@ -41,13 +41,13 @@ type Guesser = Option<IpAddr>;
 
 /// Recent wrong and right passwords.
 #[derive(Debug, Default)]
-pub(crate) struct Guesses(Mutex<State>);
+pub(crate) struct Guesses(Mutex<GuessState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct GuessState {
     /// Addresses with wrong passwords: the newer half, and the older one.
-    wrong: HashMap<Guesser, Wrong>,
-    wrong_before: HashMap<Guesser, Wrong>,
+    wrong: HashMap<Guesser, WrongGuesses>,
+    wrong_before: HashMap<Guesser, WrongGuesses>,
     /// Time of the last sign-in from an address.
     right: HashMap<Guesser, DateTime<Utc>>,
     /// Time when all wrong passwords so far are paid for.
@@ -55,7 +55,7 @@ struct State {
 }
 
 #[derive(Clone, Debug)]
-struct Wrong {
+struct WrongGuesses {
     count: u32,
     last: DateTime<Utc>,
     waits_until: DateTime<Utc>,
@@ -111,7 +111,7 @@ impl Guesses {
         let count = count.saturating_add(1);
         passwords.rotate_right(1);
         passwords[0] = Some(digest);
-        let wrong = Wrong {
+        let wrong = WrongGuesses {
             count,
             last: now,
             waits_until: now + wait_after(count),
@@ -126,8 +126,8 @@ impl Guesses {
     }
 }
 
-impl State {
-    fn wrong_of(&self, guesser: Guesser, now: DateTime<Utc>) -> Option<Wrong> {
+impl GuessState {
+    fn wrong_of(&self, guesser: Guesser, now: DateTime<Utc>) -> Option<WrongGuesses> {
         let wrong = self
             .wrong
             .get(&guesser)

@@ -12,14 +12,18 @@ use axum::http::header;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::{Failure, Web};
+use super::{WebError, WebState};
 
 /// Local address of a connection, stored as an extension of its requests.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalAddress(pub SocketAddr);
 
 /// Admits only requests that name this server and no other.
-pub(crate) async fn guard(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(
+    State(web): State<Arc<WebState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     match foreign(&web, &request) {
         None => next.run(request).await,
         Some(asked) => {
@@ -27,14 +31,14 @@ pub(crate) async fn guard(State(web): State<Arc<Web>>, request: Request, next: N
                 host = asked,
                 "A request named a host that is not this server (--web-hosts)"
             );
-            Failure::another_host(&asked).into_response()
+            WebError::another_host(&asked).into_response()
         }
     }
 }
 
 /// Returns the first name that does not belong to this server. HTTP/2 and proxies put the name into the address,
 /// HTTP/1.1 into `Host`. If both are present, both count.
-fn foreign(web: &Web, request: &Request) -> Option<String> {
+fn foreign(web: &WebState, request: &Request) -> Option<String> {
     let local = request
         .extensions()
         .get::<LocalAddress>()

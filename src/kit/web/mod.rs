@@ -9,7 +9,7 @@
 //! - *by name*: all of these answer only to names of this server ([`hosts`]);
 //! - *limited unless whole*: an account that is limited to owners reaches only the routes that [`reach`] names;
 //! - *no change without intent*: every change goes through [`csrf`];
-//! - *one voice for errors*: a handler returns a [`Failure`]; one layer turns it into a page or JSON with a reference
+//! - *one voice for errors*: a handler returns a [`WebError`]; one layer turns it into a page or JSON with a reference
 //!   that the log knows, and nothing else of the cause leaves the process;
 //! - *nothing from elsewhere*: the policy of [`headers`] lets a page load nothing but our own files, and no inline
 //!   script or style.
@@ -33,11 +33,11 @@ pub(crate) mod trace;
 pub(crate) mod visitor;
 
 pub use auth::{WebAuth, WebUser};
-pub use errors::Failure;
+pub use errors::WebError;
 pub use guesses::{ALL_AT_ONCE, ALL_EVERY, FREE, LONGEST_WAIT};
 pub use hosts::LocalAddress;
 pub use reach::LIMITED;
 pub(crate) use routes::Routes;
-pub use routes::{Access, Route};
-pub use state::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web};
+pub use routes::{Route, RouteAccess};
+pub use state::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebState};
 pub(crate) use text::shown;

@@ -2,8 +2,8 @@
 //!
 //! Fail closed, by name:
 //! - *a forgotten route is refused*: the guard lets a limited account only through to the routes in [`LIMITED`]. Each
-//!   of them shows and changes only data of the account's owners. A handler of a route in that list asks [`Sight`]
-//!   before it shows something and [`Web::permit`] before it changes something;
+//!   of them shows and changes only data of the account's owners. A handler of a route in that list asks [`VisibleScope`]
+//!   before it shows something and [`WebState::permit`] before it changes something;
 //! - *one place decides*: both end in `handlers::authz`, which looks up who has claimed the repository.
 
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::auth::WebUser;
-use super::{Failure, Web};
-use crate::config::access::{Standing, WebAccount};
+use super::{WebError, WebState};
+use crate::config::access::{AccessScope, WebAccount};
 use crate::handlers::authz::Resource;
 use crate::model::{Concern, OwnerId, OwnerName, RepoId};
 use crate::store::{Owner, OwnerOverview};
@@ -65,7 +65,11 @@ pub const LIMITED: &[&str] = &[
 ];
 
 /// Lets a limited account through only to the routes in [`LIMITED`].
-pub(crate) async fn guard(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(
+    State(web): State<Arc<WebState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let path = request
         .extensions()
         .get::<MatchedPath>()
@@ -76,7 +80,7 @@ pub(crate) async fn guard(State(web): State<Arc<Web>>, request: Request, next: N
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let seen = match Sight::from_request_parts(&mut parts, &web).await {
+    let seen = match VisibleScope::from_request_parts(&mut parts, &web).await {
         Ok(sight) => sight.must_see(&Resource::Server).await,
         Err(failure) => Err(failure),
     };
@@ -87,8 +91,8 @@ pub(crate) async fn guard(State(web): State<Arc<Web>>, request: Request, next: N
 }
 
 /// Data that the user of a request may see.
-pub(crate) struct Sight {
-    web: Arc<Web>,
+pub(crate) struct VisibleScope {
+    web: Arc<WebState>,
     who: WebUser,
     /// Owners that the account is limited to. `None`: the whole server.
     owners: Option<Vec<OwnerName>>,
@@ -96,18 +100,18 @@ pub(crate) struct Sight {
     account: Option<WebAccount>,
 }
 
-impl FromRequestParts<Arc<Web>> for Sight {
-    type Rejection = Failure;
+impl FromRequestParts<Arc<WebState>> for VisibleScope {
+    type Rejection = WebError;
 
-    async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, web: &Arc<WebState>) -> Result<Self, WebError> {
         let who = WebUser::from_request_parts(parts, web).await?;
         let (owners, account) = match web.accounts.now().standing(&who.0) {
-            Standing::Whole => (None, None),
-            Standing::Limited(account) => (
+            AccessScope::Whole => (None, None),
+            AccessScope::Limited(account) => (
                 Some(account.owners.iter().cloned().collect()),
                 Some(account.clone()),
             ),
-            Standing::Unknown => (Some(Vec::new()), None),
+            AccessScope::Unknown => (Some(Vec::new()), None),
         };
         Ok(Self {
             web: Arc::clone(web),
@@ -118,7 +122,7 @@ impl FromRequestParts<Arc<Web>> for Sight {
     }
 }
 
-impl Sight {
+impl VisibleScope {
     /// Maximum number of owners on a page.
     pub const MOST_OWNERS: i64 = 2_000;
 
@@ -131,14 +135,14 @@ impl Sight {
     /// removed, get another password, or be limited to other owners meanwhile.
     pub fn still_holds(&self) -> bool {
         match self.web.accounts.now().standing(&self.who.0) {
-            Standing::Whole => self.owners.is_none(),
-            Standing::Limited(account) => self.account.as_ref() == Some(account),
-            Standing::Unknown => false,
+            AccessScope::Whole => self.owners.is_none(),
+            AccessScope::Limited(account) => self.account.as_ref() == Some(account),
+            AccessScope::Unknown => false,
         }
     }
 
     /// Fails if the account may not see the resource.
-    pub async fn must_see(&self, on: &Resource<'_>) -> Result<(), Failure> {
+    pub async fn must_see(&self, on: &Resource<'_>) -> Result<(), WebError> {
         if self.owners.is_none() {
             return Ok(());
         }
@@ -146,25 +150,25 @@ impl Sight {
             Ok(()) => Ok(()),
             Err(outside) => {
                 tracing::info!(who = self.who.0, %on, "Refused access to data outside of the owners of the account");
-                Err(Failure::outside(&outside.message(&self.who.0, "see this")))
+                Err(WebError::outside(&outside.message(&self.who.0, "see this")))
             }
         }
     }
 
     /// Returns the owners of a list: the requested one, or all that the account may see. `None`: the list is not
     /// limited.
-    pub async fn narrowed(&self, asked: Option<&str>) -> Result<Option<Vec<Owner>>, Failure> {
+    pub async fn narrowed(&self, asked: Option<&str>) -> Result<Option<Vec<Owner>>, WebError> {
         let asked = asked.map(str::trim).filter(|asked| !asked.is_empty());
         let names = match (asked, &self.owners) {
             (Some(asked), _) => {
-                let name = OwnerName::new(asked).map_err(|_| Failure::no_such_owner(asked))?;
+                let name = OwnerName::new(asked).map_err(|_| WebError::no_such_owner(asked))?;
                 self.must_see(&Resource::Owner(&name)).await?;
                 let owner = self
                     .web
                     .store
                     .owner_get(&name)
                     .await?
-                    .ok_or_else(|| Failure::no_such_owner(asked))?;
+                    .ok_or_else(|| WebError::no_such_owner(asked))?;
                 return Ok(Some(vec![owner]));
             }
             (None, None) => return Ok(None),
@@ -179,7 +183,7 @@ impl Sight {
     }
 
     /// Returns the owners that the account may see.
-    pub async fn owners_seen(&self) -> Result<Vec<OwnerOverview>, Failure> {
+    pub async fn owners_seen(&self) -> Result<Vec<OwnerOverview>, WebError> {
         Ok(match &self.owners {
             None => self.web.store.owner_overview(Self::MOST_OWNERS).await?,
             Some(names) => self.web.store.owner_overview_of(names).await?,
@@ -187,13 +191,13 @@ impl Sight {
     }
 
     /// Returns the names of the owners to which a list can be limited.
-    pub async fn owners_to_choose(&self) -> Result<Vec<String>, Failure> {
+    pub async fn owners_to_choose(&self) -> Result<Vec<String>, WebError> {
         let owners = self.owners_seen().await?;
         Ok(owners.iter().map(|owner| owner.name.to_string()).collect())
     }
 
     /// Returns the repositories of a list, limited in the same way as [`Self::narrowed`].
-    pub async fn repos(&self, asked: Option<&str>) -> Result<Option<Vec<RepoId>>, Failure> {
+    pub async fn repos(&self, asked: Option<&str>) -> Result<Option<Vec<RepoId>>, WebError> {
         let Some(owners) = self.narrowed(asked).await? else {
             return Ok(None);
         };
@@ -202,7 +206,7 @@ impl Sight {
 
     /// Returns the subjects of an event list, limited in the same way as [`Self::narrowed`]: the owners, and the
     /// repositories that they claim at this moment.
-    pub async fn concerns(&self, asked: Option<&str>) -> Result<Option<Vec<Concern>>, Failure> {
+    pub async fn concerns(&self, asked: Option<&str>) -> Result<Option<Vec<Concern>>, WebError> {
         let Some(owners) = self.narrowed(asked).await? else {
             return Ok(None);
         };
@@ -216,7 +220,7 @@ impl Sight {
         ))
     }
 
-    async fn claimed(&self, owners: &[Owner]) -> Result<Vec<RepoId>, Failure> {
+    async fn claimed(&self, owners: &[Owner]) -> Result<Vec<RepoId>, WebError> {
         let mut repos = Vec::new();
         for owner in owners {
             repos.extend(self.web.store.claim_repos(owner.id).await?);

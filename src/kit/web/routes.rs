@@ -1,7 +1,7 @@
 //! Lists the routes and who is answered on each.
 //!
 //! A route cannot be added without a decision on its access. The router, the guard and the tests are made from the
-//! same rows. If the pages of a server require a password, all routes but [`Access::Everybody`] need it. The other
+//! same rows. If the pages of a server require a password, all routes but [`RouteAccess::Everybody`] need it. The other
 //! kinds of access matter on a server whose pages do not.
 
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{self, MethodRouter};
 
-use super::{Failure, Web};
+use super::{WebError, WebState};
 use crate::config::access::NOBODY;
 use crate::config::access::{Action, Identity};
 
 /// Clients that are answered on a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum RouteAccess {
     /// Everybody, even if the pages require a password.
     Everybody,
     /// Everybody who may look at pages: facts of locks, pull requests and runs, but no output of runs.
@@ -40,7 +40,7 @@ pub struct Route {
     /// Path with its variables, such as `/jobs/{id}`.
     pub path: &'static str,
     /// Clients that are answered.
-    pub access: Access,
+    pub access: RouteAccess,
 }
 
 /// A router, and the table of its routes.
@@ -61,7 +61,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     pub fn get<T: 'static>(
         self,
         path: &'static str,
-        access: Access,
+        access: RouteAccess,
         handler: impl Handler<T, S>,
     ) -> Self {
         self.with(Method::GET, path, access, routing::get(handler))
@@ -71,7 +71,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     pub fn post<T: 'static>(
         self,
         path: &'static str,
-        access: Access,
+        access: RouteAccess,
         handler: impl Handler<T, S>,
     ) -> Self {
         self.with(Method::POST, path, access, routing::post(handler))
@@ -81,7 +81,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     pub fn delete<T: 'static>(
         self,
         path: &'static str,
-        access: Access,
+        access: RouteAccess,
         handler: impl Handler<T, S>,
     ) -> Self {
         self.with(Method::DELETE, path, access, routing::delete(handler))
@@ -92,7 +92,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         mut self,
         method: Method,
         path: &'static str,
-        access: Access,
+        access: RouteAccess,
         route: MethodRouter<S>,
     ) -> Self {
         self.table.push(Route {
@@ -118,20 +118,20 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 
 /// State of the guard of a server without a password.
 #[derive(Clone)]
-pub(crate) struct Openness {
-    web: Arc<Web>,
+pub(crate) struct OpenServerGuard {
+    web: Arc<WebState>,
     table: Arc<[Route]>,
 }
 
-impl Openness {
-    pub fn new(web: Arc<Web>, table: &[Route]) -> Self {
+impl OpenServerGuard {
+    pub fn new(web: Arc<WebState>, table: &[Route]) -> Self {
         Self {
             web,
             table: table.into(),
         }
     }
 
-    fn access(&self, request: &Request) -> Option<Access> {
+    fn access(&self, request: &Request) -> Option<RouteAccess> {
         let path = request.extensions().get::<MatchedPath>()?;
         let method = if request.method() == Method::HEAD {
             &Method::GET
@@ -152,14 +152,22 @@ impl Openness {
 }
 
 /// Refuses requests that need an account, on a server where nobody signs in.
-pub(crate) async fn guard(State(open): State<Openness>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(
+    State(open): State<OpenServerGuard>,
+    request: Request,
+    next: Next,
+) -> Response {
     if open.web.auth.is_some() {
         return next.run(request).await;
     }
     match open.access(&request) {
-        Some(Access::Account) => Failure::account_wanted().into_response(),
-        Some(Access::Change) if open.lets_nobody_act() => Failure::only_to_look().into_response(),
+        Some(RouteAccess::Account) => WebError::account_wanted().into_response(),
+        Some(RouteAccess::Change) if open.lets_nobody_act() => {
+            WebError::only_to_look().into_response()
+        }
         // A path without a route shows nothing but that fact.
-        Some(Access::Everybody | Access::Facts | Access::Change) | None => next.run(request).await,
+        Some(RouteAccess::Everybody | RouteAccess::Facts | RouteAccess::Change) | None => {
+            next.run(request).await
+        }
     }
 }

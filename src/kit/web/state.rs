@@ -12,18 +12,18 @@ use url::Url;
 
 use super::auth::WebAuth;
 use super::csrf::CsrfKey;
-use super::errors::Failure;
+use super::errors::WebError;
 use super::guesses::Guesses;
 use super::templates::Templates;
-use crate::claims::Credentials;
+use crate::claims::CredentialStore;
 use crate::clock::{Clock, Ids};
-use crate::config::access::{Action, Asker, Identity};
+use crate::config::access::{Action, Identity, NetworkRequester};
 use crate::config::server::{Periods, TrustedProxies, WebHosts};
 use crate::context::{FileState, LiveAccounts};
-use crate::handlers::authz::{AuthzError, Decision, Outside, Resource};
-use crate::locks::{Gave, Giving};
+use crate::handlers::authz::{AuthzError, Decision, OutsideScope, Resource};
+use crate::locks::{HandOver, HandOverOutcome};
 use crate::model::{Actor, BranchName, CommandId, ForgeHosts, RepoId, Rights};
-use crate::queue::Nudge;
+use crate::queue::WakeUp;
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::workflow::OutputHub;
@@ -35,7 +35,7 @@ const VIEWERS: usize = 256;
 #[async_trait]
 pub trait GiveLocks: Send + Sync + 'static {
     /// Carries out the request, or returns why not.
-    async fn give(&self, giving: &Giving) -> Result<Gave, sqlx::Error>;
+    async fn give(&self, giving: &HandOver) -> Result<HandOverOutcome, sqlx::Error>;
 }
 
 /// Result of a request to cancel a command.
@@ -70,7 +70,7 @@ pub trait Authority: Send + Sync + 'static {
     /// Decides, and stores a denial in the audit log.
     async fn check(
         &self,
-        who: &Asker,
+        who: &NetworkRequester,
         action: Action,
         on: &Resource<'_>,
     ) -> Result<Decision, AuthzError>;
@@ -80,7 +80,7 @@ pub trait Authority: Send + Sync + 'static {
         &self,
         user: &str,
         on: &Resource<'_>,
-    ) -> Result<Result<(), Outside>, AuthzError>;
+    ) -> Result<Result<(), OutsideScope>, AuthzError>;
 
     /// Returns the current default branch of a repository. If the forge cannot say it, that is an error.
     async fn default_branch(&self, repo: &RepoId) -> Result<BranchName, AuthzError>;
@@ -89,7 +89,7 @@ pub trait Authority: Send + Sync + 'static {
     fn offers(&self, who: &Identity, action: Action) -> bool;
 }
 
-/// Parts from which [`Web`] is built.
+/// Parts from which [`WebState`] is built.
 pub struct Setup {
     pub store: Store,
     /// Clock for texts such as "3 minutes ago".
@@ -115,7 +115,7 @@ pub struct Setup {
     /// Cancels commands on request.
     pub cancel: Arc<dyn Cancel>,
     /// Credentials that owners stored for their repositories.
-    pub credentials: Credentials,
+    pub credentials: CredentialStore,
     /// Decides about permissions of users.
     pub authority: Arc<dyn Authority>,
     /// Token that is cancelled when the server begins to stop. It ends the streams.
@@ -131,7 +131,7 @@ pub struct Setup {
     /// Hosts that are forges.
     pub forges: ForgeHosts,
     /// Wakes the reconciler of mirrors.
-    pub mirror_nudge: Nudge,
+    pub mirror_nudge: WakeUp,
     /// State of the `--repo-config` file. `None`: there is no such file.
     pub repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
     /// Accepted settings of the server that have no effect, a sentence for each.
@@ -139,7 +139,7 @@ pub struct Setup {
 }
 
 /// The dashboard and the API.
-pub struct Web {
+pub struct WebState {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
@@ -153,7 +153,7 @@ pub struct Web {
     pub(crate) executable: String,
     pub(crate) giving: Arc<dyn GiveLocks>,
     pub(crate) cancel: Arc<dyn Cancel>,
-    pub(crate) credentials: Credentials,
+    pub(crate) credentials: CredentialStore,
     pub(crate) authority: Arc<dyn Authority>,
     pub(crate) shutting_down: CancellationToken,
     pub(crate) version: String,
@@ -163,7 +163,7 @@ pub struct Web {
     pub(crate) keep_runs: Option<Duration>,
     pub(crate) periods: Periods,
     pub(crate) forges: ForgeHosts,
-    pub(crate) mirror_nudge: Nudge,
+    pub(crate) mirror_nudge: WakeUp,
     pub(crate) repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
     pub(crate) without_effect: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
     pub(crate) csrf: CsrfKey,
@@ -171,7 +171,7 @@ pub struct Web {
     pub(crate) templates: Templates,
 }
 
-impl Web {
+impl WebState {
     /// Reads the key of the forms from the database, where all replicas share it, and creates it if there is none.
     pub async fn new(setup: Setup) -> Result<Self, sqlx::Error> {
         let csrf = CsrfKey::load(&setup.store).await?;
@@ -211,18 +211,18 @@ impl Web {
     /// Fails if the user may not perform the action.
     pub(crate) async fn permit(
         &self,
-        who: &Asker,
+        who: &NetworkRequester,
         action: Action,
         on: &Resource<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), WebError> {
         match self.authority.check(who, action, on).await? {
             Decision::Granted => Ok(()),
-            Decision::Denied(denial) => Err(Failure::not_allowed(&denial)),
+            Decision::Denied(denial) => Err(WebError::not_allowed(&denial)),
         }
     }
 
     /// Returns the rights of a user who registers something.
-    pub(crate) async fn rights(&self, who: &Asker) -> Result<Rights, Failure> {
+    pub(crate) async fn rights(&self, who: &NetworkRequester) -> Result<Rights, WebError> {
         let whole = self.authority.within(who.name(), &Resource::Server).await?;
         Ok(if whole.is_ok() {
             Rights::Whole
@@ -237,7 +237,7 @@ impl Web {
     }
 }
 
-impl fmt::Debug for Web {
+impl fmt::Debug for WebState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Web")
             .field("public_url", &self.public_url.as_str())

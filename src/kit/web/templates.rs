@@ -9,16 +9,16 @@ use minijinja::{Environment, State, UndefinedBehavior, Value};
 use rust_embed::{EmbeddedFile, RustEmbed};
 use serde::Serialize;
 
-use super::Failure;
+use super::WebError;
 use super::extract::Segment;
-use super::text::{Stamp, Until, shown};
+use super::text::{FutureTime, PastTime, shown};
 
 /// Cache lifetime of a year, the longest that caches keep.
 const FOREVER: &str = "public, max-age=31536000, immutable";
 
 #[derive(RustEmbed)]
 #[folder = "templates/web/"]
-struct Files;
+struct TemplateFiles;
 
 /// Page templates. Their names end in `.html`, so that every value in them is escaped.
 pub(crate) struct Templates(Environment<'static>);
@@ -42,12 +42,12 @@ impl Templates {
         env.add_function("asset", move |name: &str| asset(&static_base, name));
         env.add_filter("shown", |text: &str| shown(text));
         env.add_filter("ago", |state: &State<'_, '_>, at: &str| {
-            moment(state, at).map(|(at, now)| Value::from(Serde(Stamp::new(at, now))))
+            moment(state, at).map(|(at, now)| Value::from(Serde(PastTime::new(at, now))))
         });
         env.add_filter("ahead", |state: &State<'_, '_>, at: &str| {
-            moment(state, at).map(|(at, now)| Value::from(Serde(Until::new(at, now))))
+            moment(state, at).map(|(at, now)| Value::from(Serde(FutureTime::new(at, now))))
         });
-        for name in Files::iter().filter(|name| !name.contains('/')) {
+        for name in TemplateFiles::iter().filter(|name| !name.contains('/')) {
             let text = text_of(&name);
             env.add_template_owned(name, text)
                 .expect("a test loads every template");
@@ -86,7 +86,7 @@ fn moment(
 }
 
 fn text_of(name: &str) -> String {
-    let file = Files::get(name).expect("the name comes from the list of files");
+    let file = TemplateFiles::get(name).expect("the name comes from the list of files");
     String::from_utf8(file.data.into_owned()).expect("templates are text")
 }
 
@@ -107,7 +107,7 @@ fn asset(base: &str, name: &str) -> Result<Value, minijinja::Error> {
 }
 
 fn static_file(name: &str) -> Option<EmbeddedFile> {
-    Files::get(&format!("static/{name}"))
+    TemplateFiles::get(&format!("static/{name}"))
 }
 
 fn digest(file: &EmbeddedFile) -> String {
@@ -118,8 +118,8 @@ fn digest(file: &EmbeddedFile) -> String {
 /// do not store it.
 pub(crate) async fn file(
     Segment((hash, name)): Segment<(String, String)>,
-) -> Result<Response, Failure> {
-    let file = static_file(&name).ok_or_else(Failure::no_such_page)?;
+) -> Result<Response, WebError> {
+    let file = static_file(&name).ok_or_else(WebError::no_such_page)?;
     let cache = if hash == digest(&file) {
         FOREVER
     } else {
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn escaping_is_switched_off_for_the_output_of_runs_alone() {
-        let uses: usize = Files::iter()
+        let uses: usize = TemplateFiles::iter()
             .map(|name| text_of(&name).matches("|safe").count())
             .sum();
         assert_eq!(uses, 1);
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn pages_hold_no_script_style_or_address_of_their_own() {
-        for name in Files::iter().filter(|name| name.ends_with(".html")) {
+        for name in TemplateFiles::iter().filter(|name| name.ends_with(".html")) {
             let text = text_of(&name);
             for forbidden in [
                 "style=",
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn every_static_file_has_a_type() {
-        for name in Files::iter().filter(|name| name.starts_with("static/")) {
+        for name in TemplateFiles::iter().filter(|name| name.starts_with("static/")) {
             assert_ne!(content_type(&name), "application/octet-stream", "{name}");
         }
     }

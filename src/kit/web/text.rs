@@ -18,14 +18,14 @@ const SHOWN_CHARS: usize = 500;
 
 /// A past time: for machines, exact for people, and as an age.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Stamp {
+pub(crate) struct PastTime {
     iso: String,
     exact: String,
     minute: String,
     ago: String,
 }
 
-impl Stamp {
+impl PastTime {
     /// Formats `at` as seen from `now`.
     pub fn new(at: DateTime<Utc>, now: DateTime<Utc>) -> Self {
         Self {
@@ -39,13 +39,13 @@ impl Stamp {
 
 /// A future time: for machines, exact for people, and as the time until then.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Until {
+pub(crate) struct FutureTime {
     iso: String,
     minute: String,
     ahead: String,
 }
 
-impl Until {
+impl FutureTime {
     /// Formats `at` as seen from `now`.
     pub fn new(at: DateTime<Utc>, now: DateTime<Utc>) -> Self {
         let iso = at.to_rfc3339_opts(SecondsFormat::Secs, true);
@@ -246,9 +246,9 @@ impl Badge {
 
 /// Words of a search: all must occur, anywhere, without regard to case.
 #[derive(Clone, Debug)]
-pub(crate) struct Search(Vec<String>);
+pub(crate) struct SearchWords(Vec<String>);
 
-impl Search {
+impl SearchWords {
     /// Reads a query. Only its first 200 characters count.
     pub fn new(query: &str) -> Self {
         let query: String = query.chars().take(200).collect();
@@ -329,9 +329,9 @@ mod tests {
 
     #[test]
     fn a_search_wants_every_word_somewhere() {
-        let search = Search::new(" NET  acme ");
+        let search = SearchWords::new(" NET  acme ");
         assert!(search.finds(&["github.com/acme/infra", "infra/net"]));
         assert!(!search.finds(&["github.com/acme/infra", "infra/db"]));
-        assert!(Search::new(" ").finds(&["anything"]));
+        assert!(SearchWords::new(" ").finds(&["anything"]));
     }
 }

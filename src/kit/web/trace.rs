@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use tracing::{Instrument, debug, info, info_span};
 
-use super::Web;
+use super::WebState;
 
 /// Reference of a request, shown on error pages.
 #[derive(Clone, Debug)]
@@ -15,7 +15,11 @@ pub(crate) struct Reference(pub String);
 
 /// Assigns the reference and logs the end of the request: the head of the answer, because a stream may go on. The
 /// query stays out of the log.
-pub(crate) async fn log(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn log(
+    State(web): State<Arc<WebState>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let reference = Reference(web.ids.next().simple().to_string());
     let span = info_span!("request", request.id = %reference.0, method = %request.method(), path = request.uri().path());
     let quiet = matches!(

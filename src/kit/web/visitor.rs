@@ -8,30 +8,30 @@ use axum::http::request::Parts;
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use serde::Serialize;
 
-use super::csrf::Session;
-use super::text::Stamp;
-use super::{Failure, Web, WebUser};
-use crate::config::access::{Action, Standing};
+use super::csrf::BrowserSession;
+use super::text::PastTime;
+use super::{WebError, WebState, WebUser};
+use crate::config::access::{AccessScope, Action};
 
 /// A person who looks at a page.
 pub(crate) struct Visitor {
-    web: Arc<Web>,
+    web: Arc<WebState>,
     user: WebUser,
-    session: Session,
+    session: BrowserSession,
     is_new: bool,
 }
 
 #[derive(Serialize)]
-struct Page<'a, V> {
+struct VisitorPage<'a, V> {
     /// Token for the hidden field of every form.
     token: String,
     /// Actions that the person may perform here.
-    may: May,
+    may: AllowedButtons,
     /// True if people sign in to this server.
     signed_in: bool,
     /// Owners that the account is limited to. Empty: the whole server.
     limited_to: Vec<String>,
-    now: Stamp,
+    now: PastTime,
     #[serde(flatten)]
     view: &'a V,
 }
@@ -39,7 +39,7 @@ struct Page<'a, V> {
 /// Buttons of the page. A button is only shown to people who may press it.
 #[derive(Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a button of its own")]
-struct May {
+struct AllowedButtons {
     plan: bool,
     apply: bool,
     discard: bool,
@@ -54,17 +54,17 @@ struct May {
     whole_server: bool,
 }
 
-impl FromRequestParts<Arc<Web>> for Visitor {
-    type Rejection = Failure;
+impl FromRequestParts<Arc<WebState>> for Visitor {
+    type Rejection = WebError;
 
-    async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, web: &Arc<WebState>) -> Result<Self, WebError> {
         let user = WebUser::from_request_parts(parts, web).await?;
-        let known = Session::of(&parts.headers, &web.public_url);
+        let known = BrowserSession::of(&parts.headers, &web.public_url);
         let is_new = known.is_none();
         Ok(Self {
             web: Arc::clone(web),
             user,
-            session: known.unwrap_or_else(Session::fresh),
+            session: known.unwrap_or_else(BrowserSession::fresh),
             is_new,
         })
     }
@@ -74,11 +74,11 @@ impl Visitor {
     /// Returns the owners that the account is limited to. `None`: the whole server.
     fn limited_to(&self) -> Option<Vec<String>> {
         match self.web.accounts.now().standing(&self.user.0) {
-            Standing::Whole => None,
-            Standing::Limited(account) => {
+            AccessScope::Whole => None,
+            AccessScope::Limited(account) => {
                 Some(account.owners.iter().map(ToString::to_string).collect())
             }
-            Standing::Unknown => Some(Vec::new()),
+            AccessScope::Unknown => Some(Vec::new()),
         }
     }
 
@@ -87,9 +87,9 @@ impl Visitor {
         self.web.auth.is_some()
     }
 
-    fn may(&self) -> May {
+    fn may(&self) -> AllowedButtons {
         let may = |action| self.web.authority.offers(&self.user.at_page().who, action);
-        May {
+        AllowedButtons {
             plan: may(Action::Plan),
             apply: may(Action::Apply),
             discard: may(Action::Discard),
@@ -105,16 +105,16 @@ impl Visitor {
     }
 
     /// Renders a page for this person.
-    pub fn page<V: Serialize>(&self, template: &str, view: &V) -> Result<Response, Failure> {
+    pub fn page<V: Serialize>(&self, template: &str, view: &V) -> Result<Response, WebError> {
         let now = self.web.clock.now();
         let token = self.web.csrf.token(&self.session, &self.user);
         let limited_to = self.limited_to().unwrap_or_default();
-        let page = Page {
+        let page = VisitorPage {
             token,
             may: self.may(),
             signed_in: self.has_signed_in(),
             limited_to,
-            now: Stamp::new(now, now),
+            now: PastTime::new(now, now),
             view,
         };
         let html = self.web.templates.render(template, &page)?;

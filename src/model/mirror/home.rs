@@ -8,20 +8,20 @@ use crate::model::text::text_type;
 
 /// The identifier of a data directory, stored in its file `replica-id`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct HomeId(String);
+pub struct DataDirId(String);
 
 /// Error for a text that is not the identifier of a data directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an id consists of 1 to 64 lower-case letters, digits and `-`")]
 pub struct InvalidHomeId;
 
-impl HomeId {
+impl DataDirId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl FromStr for HomeId {
+impl FromStr for DataDirId {
     type Err = InvalidHomeId;
 
     fn from_str(text: &str) -> Result<Self, InvalidHomeId> {
@@ -35,13 +35,13 @@ impl FromStr for HomeId {
     }
 }
 
-impl fmt::Display for HomeId {
+impl fmt::Display for DataDirId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
     }
 }
 
-text_type!(HomeId);
+text_type!(DataDirId);
 
 #[cfg(test)]
 mod tests {
@@ -50,10 +50,10 @@ mod tests {
     #[test]
     fn only_plain_words_are_ids() {
         for text in ["a", "0197-abc", &"z".repeat(64)] {
-            assert_eq!(text.parse::<HomeId>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<DataDirId>().unwrap().to_string(), text);
         }
         for text in ["", "A", "a b", "a/b", "../a", "a\n", &"z".repeat(65)] {
-            assert_eq!(text.parse::<HomeId>(), Err(InvalidHomeId), "{text:?}");
+            assert_eq!(text.parse::<DataDirId>(), Err(InvalidHomeId), "{text:?}");
         }
     }
 }

@@ -17,7 +17,7 @@ use super::text::text_enum;
 
 pub use backoff::Jitter;
 pub use failure::{FailureKind, SyncFailure};
-pub use home::{HomeId, InvalidHomeId};
+pub use home::{DataDirId, InvalidHomeId};
 pub use next::NotAllowed;
 
 text_enum! {
@@ -66,7 +66,7 @@ text_enum! {
 
 /// A request to sync a mirror now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct SyncRequest {
     /// Time of the request.
     pub at: DateTime<Utc>,
     /// Requester, in the form of the audit log.
@@ -121,7 +121,7 @@ pub struct MirrorState {
     /// Time of the last event that reported a change of the repository.
     pub updated_at: Option<DateTime<Utc>>,
     /// Request for a sync, until an attempt succeeds.
-    pub asked: Option<Asked>,
+    pub asked: Option<SyncRequest>,
     /// Number of failed attempts in a row.
     pub retry_count: u32,
     /// Earliest time of the next attempt after a failure.
@@ -166,7 +166,7 @@ pub enum MirrorEvent {
         at: DateTime<Utc>,
     },
     /// A person or program requested a sync now.
-    Asked(Asked),
+    Asked(SyncRequest),
     /// The time for a check has come although no event has reported a change.
     Due {
         /// Current time of the event.

@@ -5,8 +5,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::Verification;
 use super::backoff::wait;
 use super::{
-    Asked, AttemptLease, FailureKind, Jitter, MirrorEvent, MirrorState, SyncFacts, SyncFailure,
-    SyncState,
+    AttemptLease, FailureKind, Jitter, MirrorEvent, MirrorState, SyncFacts, SyncFailure,
+    SyncRequest, SyncState,
 };
 
 /// Maximum interval between checks of a mirror without any reported change.
@@ -156,7 +156,7 @@ impl MirrorState {
     }
 
     /// Records a request for a sync. A request does not wait for the end of a backoff.
-    fn asked(mut self, asked: &Asked) -> Self {
+    fn asked(mut self, asked: &SyncRequest) -> Self {
         let pending_at = if self.waits() {
             self.pending_at
         } else {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     fn asked(seconds: i64) -> MirrorEvent {
-        MirrorEvent::Asked(Asked {
+        MirrorEvent::Asked(SyncRequest {
             at: at(seconds),
             by: "ada".to_owned(),
             reason: Some("new branch".to_owned()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::fault::RepoUrlFault;
-use super::spelling::{Spelling, Way, check_segment};
+use super::spelling::{AddressParts, AddressProtocol, check_segment};
 use crate::model::repo::{HostName, RepoId};
 
 const AZURE: &str = "dev.azure.com";
@@ -35,7 +35,7 @@ const SECOND_NAMES: &[(&str, &str)] = &[
 pub struct ForgeHosts(BTreeSet<HostName>);
 
 /// Location of a repository: its host and path.
-pub(super) struct Place {
+pub(super) struct RepoLocation {
     /// Host, with its port unless that is the default one.
     pub host: String,
     pub segments: Vec<String>,
@@ -52,7 +52,7 @@ impl ForgeHosts {
         Self(hosts.into_iter().collect())
     }
 
-    pub(super) fn place(&self, spelling: &Spelling) -> Result<Place, RepoUrlFault> {
+    pub(super) fn place(&self, spelling: &AddressParts) -> Result<RepoLocation, RepoUrlFault> {
         if let Some(place) = azure(spelling)? {
             return Ok(place);
         }
@@ -64,18 +64,18 @@ impl ForgeHosts {
         }
         strip_git(&mut segments)?;
         check_shape(&host, segments.len())?;
-        Ok(Place { host, segments })
+        Ok(RepoLocation { host, segments })
     }
 
-    fn host(&self, spelling: &Spelling) -> Result<String, RepoUrlFault> {
+    fn host(&self, spelling: &AddressParts) -> Result<String, RepoUrlFault> {
         let second = SECOND_NAMES
             .iter()
             .find(|(second, _)| *second == spelling.host);
         let name = second.map_or(spelling.host.as_str(), |(_, first)| *first);
         match (spelling.way, spelling.port) {
-            (Way::Web, Some(port)) => Ok(format!("{name}:{port}")),
-            (Way::Web, None) => Ok(name.to_owned()),
-            (Way::Shell, port) => self.behind(name, port),
+            (AddressProtocol::Web, Some(port)) => Ok(format!("{name}:{port}")),
+            (AddressProtocol::Web, None) => Ok(name.to_owned()),
+            (AddressProtocol::Shell, port) => self.behind(name, port),
         }
     }
 
@@ -159,8 +159,8 @@ fn check_shape(host: &str, parts: usize) -> Result<(), RepoUrlFault> {
 
 /// Reads an address of Azure DevOps, which has one form per protocol, and older forms with the organisation as a
 /// host.
-fn azure(spelling: &Spelling) -> Result<Option<Place>, RepoUrlFault> {
-    if spelling.way == Way::Web && spelling.port.is_some() {
+fn azure(spelling: &AddressParts) -> Result<Option<RepoLocation>, RepoUrlFault> {
+    if spelling.way == AddressProtocol::Web && spelling.port.is_some() {
         return Ok(None);
     }
     let mut parts = folded(&spelling.segments)?;
@@ -179,7 +179,7 @@ fn azure(spelling: &Spelling) -> Result<Option<Place>, RepoUrlFault> {
     strip_git(&mut parts)?;
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let (organisation, project, name) = match parts[..] {
-        ["v3", organisation, project, name] if spelling.way == Way::Shell => {
+        ["v3", organisation, project, name] if spelling.way == AddressProtocol::Shell => {
             (organisation, project, name)
         }
         [organisation, project, "_git" | "_ssh", name]
@@ -196,7 +196,7 @@ fn azure(spelling: &Spelling) -> Result<Option<Place>, RepoUrlFault> {
     let segments = [organisation, project, "_git", name]
         .map(str::to_owned)
         .to_vec();
-    Ok(Some(Place {
+    Ok(Some(RepoLocation {
         host: AZURE.to_owned(),
         segments,
     }))

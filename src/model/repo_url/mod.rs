@@ -35,7 +35,7 @@ use std::str::FromStr;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use self::fault::shown;
-use self::spelling::Spelling;
+use self::spelling::AddressParts;
 use super::repo::{HostName, RepoId};
 use super::text::text_type;
 
@@ -110,7 +110,7 @@ impl RepoUrl {
     }
 
     fn rewritten(text: &str, forges: &ForgeHosts) -> Result<Self, RepoUrlFault> {
-        let spelling = Spelling::read(text)?;
+        let spelling = AddressParts::read(text)?;
         let place = forges.place(&spelling)?;
         let path: Vec<String> = place
             .segments

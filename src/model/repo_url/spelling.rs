@@ -8,7 +8,7 @@ use crate::model::repo::HostName;
 
 /// Protocol family of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum AddressProtocol {
     /// `https` or `http`. The port is that of the forge.
     Web,
     /// `ssh`, `git@host:path` or `git`. The port differs from that of the forge.
@@ -17,8 +17,8 @@ pub(super) enum Way {
 
 /// An address in its parts.
 #[derive(Debug)]
-pub(super) struct Spelling {
-    pub way: Way,
+pub(super) struct AddressParts {
+    pub way: AddressProtocol,
     /// Host in lower-case ASCII, without a port.
     pub host: String,
     /// Port, or `None` for the default one.
@@ -27,7 +27,7 @@ pub(super) struct Spelling {
     pub segments: Vec<String>,
 }
 
-impl Spelling {
+impl AddressParts {
     pub fn read(text: &str) -> Result<Self, RepoUrlFault> {
         let text = text.trim_matches(' ');
         if text.is_empty() {
@@ -48,10 +48,10 @@ impl Spelling {
     /// Reads an address with a scheme: `scheme://[user[:password]@]host[:port]/path`.
     fn of_url(scheme: &str, rest: &str) -> Result<Self, RepoUrlFault> {
         // An address with one of the two web schemes is a name for both.
-        let (way, defaults): (Way, &[u16]) = match scheme {
-            "https" | "http" => (Way::Web, &[443, 80]),
-            "ssh" | "git+ssh" | "ssh+git" => (Way::Shell, &[22]),
-            "git" => (Way::Shell, &[9418]),
+        let (way, defaults): (AddressProtocol, &[u16]) = match scheme {
+            "https" | "http" => (AddressProtocol::Web, &[443, 80]),
+            "ssh" | "git+ssh" | "ssh+git" => (AddressProtocol::Shell, &[22]),
+            "git" => (AddressProtocol::Shell, &[9418]),
             "file" => return Err(RepoUrlFault::File),
             _ => return Err(RepoUrlFault::Scheme),
         };
@@ -79,7 +79,7 @@ impl Spelling {
         let (user, host) = address
             .rsplit_once('@')
             .map_or(("", address), |(user, host)| (user, host));
-        check_user(user, Way::Shell)?;
+        check_user(user, AddressProtocol::Shell)?;
         let is_drive = host.len() == 1;
         if is_drive || path.starts_with([':', '\\']) {
             return Err(RepoUrlFault::LocalPath);
@@ -91,7 +91,7 @@ impl Spelling {
         }
         let path = path.strip_prefix('/').unwrap_or(path);
         Ok(Self {
-            way: Way::Shell,
+            way: AddressProtocol::Shell,
             host: host_name(host)?,
             port: None,
             segments: segments(path)?,
@@ -121,10 +121,10 @@ fn no_address(text: &str) -> RepoUrlFault {
     }
 }
 
-fn check_user(user: &str, way: Way) -> Result<(), RepoUrlFault> {
+fn check_user(user: &str, way: AddressProtocol) -> Result<(), RepoUrlFault> {
     let secret = match way {
-        Way::Web => is_token(user),
-        Way::Shell => has_token(user),
+        AddressProtocol::Web => is_token(user),
+        AddressProtocol::Shell => has_token(user),
     };
     if secret || user.contains([':', '@', '%', '/']) {
         Err(RepoUrlFault::Credentials)

@@ -120,7 +120,7 @@ fn has_heading(headings: &[&str], subject: &str) -> bool {
 fn machine_counts(text: &str) -> Option<Vec<PlanCounts>> {
     text.trim_start().starts_with("{\"@level\"").then(|| {
         let summary = |line: &str| {
-            serde_json::from_str::<Message>(line)
+            serde_json::from_str::<PlanMessage>(line)
                 .ok()
                 .filter(|m| m.kind == "change_summary")
         };
@@ -134,7 +134,7 @@ fn machine_counts(text: &str) -> Option<Vec<PlanCounts>> {
 
 /// One line of the output of `plan -json`.
 #[derive(Deserialize)]
-struct Message {
+struct PlanMessage {
     #[serde(rename = "type")]
     kind: String,
     changes: Option<Summary>,

@@ -13,7 +13,7 @@ const MAX_PARAMETERS: usize = 64;
 
 /// A part of a line of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part<'a> {
+pub enum LinePart<'a> {
     /// A character to show. Control characters except the tab have become U+FFFD.
     Shown(char),
     /// The parameters of `ESC [ … m` (ECMA-48, "Select Graphic Rendition").
@@ -22,17 +22,17 @@ pub enum Part<'a> {
 
 /// Splits one line of output into visible characters and sequences that select colours. Carriage returns at its end
 /// belong to the line break.
-pub fn parts(line: &str) -> impl Iterator<Item = Part<'_>> {
+pub fn parts(line: &str) -> impl Iterator<Item = LinePart<'_>> {
     let mut rest = line.trim_end_matches('\r');
     std::iter::from_fn(move || {
         if let Some((parameters, after)) = colours(rest) {
             rest = after;
-            return Some(Part::Colours(parameters));
+            return Some(LinePart::Colours(parameters));
         }
         let mut chars = rest.chars();
         let first = chars.next()?;
         rest = chars.as_str();
-        Some(Part::Shown(if first.is_control() && first != '\t' {
+        Some(LinePart::Shown(if first.is_control() && first != '\t' {
             '\u{fffd}'
         } else {
             first
@@ -59,8 +59,8 @@ pub fn clean(raw: &str) -> String {
             text.push('\n');
         }
         text.extend(parts(line).filter_map(|part| match part {
-            Part::Shown(c) => Some(c),
-            Part::Colours(_) => None,
+            LinePart::Shown(c) => Some(c),
+            LinePart::Colours(_) => None,
         }));
     }
     text

@@ -10,7 +10,7 @@ mod diagnose;
 mod diff;
 
 pub use agreement::disagreement;
-pub use clean::{Part, clean, parts, without_progress};
+pub use clean::{LinePart, clean, parts, without_progress};
 pub use counts::{ApplyCounts, PlanSummary, apply_summary, summary};
 pub use diagnose::{StateLock, error_part, plan_is_stale, state_lock};
 pub use diff::{DiffStyle, plan_text};

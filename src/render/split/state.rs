@@ -11,11 +11,11 @@ pub(super) const MAX_GLUE_OF_LINE: usize = MAX_FENCE + 24;
 
 /// Elements that are open after some lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct MarkdownState {
     /// Summary lines of open `<details>`, outermost first.
     details: Vec<String>,
-    fence: Option<Fence>,
-    table: Option<Table>,
+    fence: Option<CodeFence>,
+    table: Option<TableHead>,
     /// Previous line if it starts with a pipe, because it may be the head of a table.
     row: Option<String>,
     /// True if the previous line was cut, so that the next text is its rest and no markup.
@@ -23,7 +23,7 @@ pub(super) struct State {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Fence {
+struct CodeFence {
     indent: usize,
     mark: char,
     length: usize,
@@ -32,11 +32,11 @@ struct Fence {
 
 /// Head and rule of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Table {
+struct TableHead {
     head: String,
 }
 
-impl State {
+impl MarkdownState {
     /// Returns the open elements after one more line.
     #[must_use]
     pub(super) fn after(&self, line: &str) -> Self {
@@ -55,7 +55,7 @@ impl State {
 
     fn outside_code(&mut self, line: &str) {
         self.follow_table(line);
-        self.fence = Fence::opened_by(line);
+        self.fence = CodeFence::opened_by(line);
         let tag = line.trim_start();
         if tag.starts_with("<details") && self.details.len() < MAX_DEPTH {
             self.details.push(line.to_owned());
@@ -74,7 +74,7 @@ impl State {
             Some(head)
                 if rule && self.table.is_none() && head.len() + line.len() <= 2 * MAX_REPEATED =>
             {
-                self.table = Some(Table {
+                self.table = Some(TableHead {
                     head: format!("{head}\n{line}\n"),
                 });
             }
@@ -129,7 +129,7 @@ impl State {
     }
 }
 
-impl Fence {
+impl CodeFence {
     fn opened_by(line: &str) -> Option<Self> {
         let text = line.trim_start_matches(' ');
         let indent = line.len() - text.len();

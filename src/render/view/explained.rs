@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::{Footer, Label};
 use crate::discovery::explain::{
-    Explanation, FileVerdict, FileWhyNot, Planned, PlannedGroup, SkippedGroup, Warning, groups,
-    hooks_not_run, skipped_groups,
+    ConfigWarning, FileVerdict, FileWhyNot, PlanExplanation, Planned, PlannedGroup, SkippedGroup,
+    groups, hooks_not_run, skipped_groups,
 };
 use crate::render::report::Report;
 
@@ -30,7 +30,7 @@ pub(in crate::render) struct ExplainedView {
     skipped_count: String,
     skipped: Vec<SkippedView>,
     files_count: usize,
-    files: Vec<FileView>,
+    files: Vec<ExplainedFile>,
     warnings_count: usize,
     warnings: Vec<WarningView>,
     footer: Footer,
@@ -64,7 +64,7 @@ struct SkippedView {
 }
 
 #[derive(Serialize)]
-struct FileView {
+struct ExplainedFile {
     path: String,
     reason: String,
 }
@@ -80,12 +80,12 @@ struct WarningView {
 /// Builds the view of all facts about a change.
 pub(in crate::render) fn explained(
     report: &Report,
-    explanation: &Explanation,
-    warnings: &[Warning],
+    explanation: &PlanExplanation,
+    warnings: &[ConfigWarning],
 ) -> ExplainedView {
     let skipped = skipped_groups(&explanation.skipped);
     let idle = explanation.idle_files();
-    let file = |(file, reason): (&FileVerdict, &FileWhyNot)| FileView {
+    let file = |(file, reason): (&FileVerdict, &FileWhyNot)| ExplainedFile {
         path: file.path.to_string(),
         reason: reason.to_string(),
     };
@@ -142,8 +142,8 @@ fn project(planned: &Planned) -> PlannedView {
     }
 }
 
-fn warning(warning: &Warning) -> WarningView {
-    let Warning {
+fn warning(warning: &ConfigWarning) -> WarningView {
+    let ConfigWarning {
         file,
         line,
         what,

@@ -13,13 +13,13 @@ const MAX_LINES: usize = 50;
 pub(super) struct ListView {
     /// `1 to destroy, 2 to create, 1 output to change`
     tally: String,
-    lines: Vec<Line>,
+    lines: Vec<ListLine>,
     /// `12 more: 10 to create, 2 to move`
     more: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Line {
+struct ListLine {
     verb: &'static str,
     marked: bool,
     address: String,
@@ -77,8 +77,8 @@ fn numbers(changes: &[&ResourceChange]) -> Vec<String> {
     PlannedAction::ALL.into_iter().filter_map(words).collect()
 }
 
-fn line(change: &ResourceChange) -> Line {
-    Line {
+fn line(change: &ResourceChange) -> ListLine {
+    ListLine {
         verb: change.action.verb(),
         marked: change.action.is_marked(),
         address: change.address.clone(),

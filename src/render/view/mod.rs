@@ -12,7 +12,8 @@ pub(super) use explained::explained;
 pub(super) use results::results;
 
 use super::report::{
-    Body, CancelLine, Fate, IdleNotice, LockLost, Loss, Refusal, Released, Report, UserText,
+    Body, CancelEffect, CancelLine, CommandRefusal, IdleNotice, LockLossKind, LostLock, Released,
+    Report, UserText,
 };
 use crate::model::{CommandKind, CommitSha, ProjectKey, PullNumber};
 
@@ -142,7 +143,7 @@ impl ByTimeView {
 pub(super) struct LockLostView<'a> {
     /// `released`, `taken away` or `handed over`.
     title: &'static str,
-    how: Loss,
+    how: LockLossKind,
     by: &'a str,
     way: &'static str,
     reason: Option<&'a str>,
@@ -191,7 +192,7 @@ pub(super) fn title(command: CommandKind) -> &'static str {
     }
 }
 
-pub(super) fn refusal<'a>(report: &Report, refusal: &'a Refusal) -> RefusalView<'a> {
+pub(super) fn refusal<'a>(report: &Report, refusal: &'a CommandRefusal) -> RefusalView<'a> {
     broken(report, &refusal.text)
 }
 
@@ -339,20 +340,20 @@ pub(super) fn cancelled<'a>(report: &Report, lines: &'a [CancelLine]) -> Cancell
         who: &line.who,
         fate: fate(line.fate),
     };
-    let spared = lines.iter().any(|line| line.fate == Fate::Spared);
+    let spared = lines.iter().any(|line| line.fate == CancelEffect::Spared);
     CancelledView {
         lines: lines.iter().map(row).collect(),
         force: spared.then(|| format!("{} cancel --force", report.executable)),
     }
 }
 
-fn fate(fate: Fate) -> &'static str {
+fn fate(fate: CancelEffect) -> &'static str {
     match fate {
-        Fate::Dropped => ": it was queued and will not run.",
-        Fate::Interrupted => {
+        CancelEffect::Dropped => ": it was queued and will not run.",
+        CancelEffect::Interrupted => {
             ": it was running and is being interrupted. Its own comment shows how far it got."
         }
-        Fate::Spared => ": it is running and was not interrupted.",
+        CancelEffect::Spared => ": it is running and was not interrupted.",
     }
 }
 
@@ -395,11 +396,11 @@ pub fn span(time: TimeDelta) -> String {
     format!("{n} {unit}{}", if n == 1 { "" } else { "s" })
 }
 
-pub(super) fn lock_lost<'a>(report: &Report, lost: &'a LockLost) -> LockLostView<'a> {
+pub(super) fn lock_lost<'a>(report: &Report, lost: &'a LostLock) -> LockLostView<'a> {
     let title = match lost.how {
-        Loss::Released => "released",
-        Loss::TakenAway => "taken away",
-        Loss::HandedOver => "handed over",
+        LockLossKind::Released => "released",
+        LockLossKind::TakenAway => "taken away",
+        LockLossKind::HandedOver => "handed over",
     };
     LockLostView {
         title,

@@ -7,7 +7,7 @@ use super::results::is_plan;
 use super::{Label, with_words, word};
 use crate::model::{CommandKind, ProjectOutcome, Subject};
 use crate::render::plan_output::{self, DiffStyle};
-use crate::render::report::{Body, Holder, Next, PlanList, ProjectReport, Report};
+use crate::render::report::{Body, LockHolder, Next, PlanList, ProjectReport, Report};
 
 /// Maximum number of lines of an output that is not folded (reference 9.7).
 const FOLD_LINES: usize = 12;
@@ -50,7 +50,7 @@ pub(super) struct ProjectView {
     output: Option<Block>,
     log: Option<Block>,
     apply: Option<String>,
-    again: Option<Again>,
+    again: Option<RetryCommand>,
     unlock: String,
     lock_url: Option<String>,
     run_url: Option<String>,
@@ -79,7 +79,7 @@ struct StateLockView {
 
 /// Command with which people can try again.
 #[derive(Serialize)]
-struct Again {
+struct RetryCommand {
     verb: &'static str,
     command: String,
 }
@@ -225,7 +225,7 @@ fn summary(report: &Report, project: &ProjectReport) -> Option<String> {
     plan_output::apply_summary(&project.output).map(|counts| format!("{counts}."))
 }
 
-fn holder(holder: &Holder) -> HolderView {
+fn holder(holder: &LockHolder) -> HolderView {
     HolderView {
         pull: holder.pull.0,
         application: match holder.pull.subject() {
@@ -272,26 +272,26 @@ fn apply(report: &Report, project: &ProjectReport) -> Option<String> {
 
 /// Returns the command to try again: a new plan after a plan, after a command that changed a state, and after an
 /// apply that failed; the same command again if it did not begin.
-fn again(report: &Report, project: &ProjectReport) -> Option<Again> {
+fn again(report: &Report, project: &ProjectReport) -> Option<RetryCommand> {
     if report.pull.is_application() {
         // Nobody reads comments about an application; its page has the buttons.
         return None;
     }
     let (flags, word) = (project.key.flags()?, &report.executable);
     Some(match again_by(report, project)? {
-        Retry::Plan if is_plan(report) => Again {
+        Retry::Plan if is_plan(report) => RetryCommand {
             verb: "plan",
             command: with_words(format!("{word} plan {flags}"), report),
         },
-        Retry::Plan => Again {
+        Retry::Plan => RetryCommand {
             verb: "plan",
             command: format!("{word} plan {flags}"),
         },
-        Retry::Apply => Again {
+        Retry::Apply => RetryCommand {
             verb: "apply",
             command: format!("{word} apply {flags}"),
         },
-        Retry::Same(same) => Again {
+        Retry::Same(same) => RetryCommand {
             verb: "try",
             command: with_words(format!("{word} {same} {flags}"), report),
         },

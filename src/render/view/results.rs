@@ -19,7 +19,7 @@ pub(in crate::render) struct ResultsView {
     interrupted: Option<&'static str>,
     notes: Vec<String>,
     behind: Option<String>,
-    table: Table,
+    table: ResultTable,
     projects: Vec<ProjectView>,
     /// Number of sections that were left out because nothing changes there.
     hidden: usize,
@@ -32,16 +32,16 @@ pub(in crate::render) struct ResultsView {
 
 /// Overview table of several projects.
 #[derive(Serialize)]
-struct Table {
+struct ResultTable {
     /// True if the table shows the numbers of plans.
     counts: bool,
     import: bool,
     forget: bool,
-    rows: Vec<Row>,
+    rows: Vec<ResultRow>,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct ResultRow {
     icon: &'static str,
     label: Label,
     default_workspace: bool,
@@ -134,14 +134,14 @@ fn many(outcome: ProjectOutcome) -> &'static str {
     }
 }
 
-fn table(sorted: &[&ProjectReport]) -> Table {
+fn table(sorted: &[&ProjectReport]) -> ResultTable {
     let any = |number: fn(&PlanCounts) -> u32| {
         sorted
             .iter()
             .filter_map(|p| p.counts.as_ref())
             .any(|c| number(c) > 0)
     };
-    Table {
+    ResultTable {
         counts: sorted.iter().any(|p| p.counts.is_some()),
         import: any(|c| c.import),
         forget: any(|c| c.forget),
@@ -149,8 +149,8 @@ fn table(sorted: &[&ProjectReport]) -> Table {
     }
 }
 
-fn row(project: &ProjectReport) -> Row {
-    Row {
+fn row(project: &ProjectReport) -> ResultRow {
+    ResultRow {
         icon: super::project::icon(project.outcome),
         label: Label::of(&project.key),
         default_workspace: project.key.workspace.is_default(),

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::super::{Result, Store, kept_time, on_pool};
-use crate::model::{HomeId, RepoId};
+use crate::model::{DataDirId, RepoId};
 
 /// Mirrors that an attempt may begin for. In each list, those that wait longest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ const ORPHANED: &str = "SELECT replica, repo FROM repository_syncs WHERE state =
 
 impl Store {
     /// Lists the mirrors of a data directory that an attempt may begin for, at most `limit` in each list.
-    pub async fn mirror_list_due(&self, home: &HomeId, limit: i64) -> Result<MirrorsDue> {
+    pub async fn mirror_list_due(&self, home: &DataDirId, limit: i64) -> Result<MirrorsDue> {
         let now = kept_time(self.now());
         Ok(MirrorsDue {
             asked: self.mirrors(ASKED, home, limit, None).await?,
@@ -52,21 +52,21 @@ impl Store {
     }
 
     /// Lists mirrors without news for so long that they are checked anyway.
-    pub async fn mirror_list_stale(&self, home: &HomeId, limit: i64) -> Result<Vec<RepoId>> {
+    pub async fn mirror_list_stale(&self, home: &DataDirId, limit: i64) -> Result<Vec<RepoId>> {
         self.mirrors(STALE, home, limit, Some(kept_time(self.now())))
             .await
     }
 
     /// Lists mirrors of any data directory with an attempt under way whose lease has ended.
-    pub async fn mirror_list_orphaned(&self, limit: i64) -> Result<Vec<(HomeId, RepoId)>> {
+    pub async fn mirror_list_orphaned(&self, limit: i64) -> Result<Vec<(DataDirId, RepoId)>> {
         let now = self.skew().await?.of(self.now());
-        on_pool!(self, db => sqlx::query_as::<_, (HomeId, RepoId)>(ORPHANED).bind(now).bind(limit).fetch_all(db))
+        on_pool!(self, db => sqlx::query_as::<_, (DataDirId, RepoId)>(ORPHANED).bind(now).bind(limit).fetch_all(db))
     }
 
     async fn mirrors(
         &self,
         sql: &'static str,
-        home: &HomeId,
+        home: &DataDirId,
         limit: i64,
         now: Option<DateTime<Utc>>,
     ) -> Result<Vec<RepoId>> {

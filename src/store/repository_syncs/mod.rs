@@ -17,13 +17,13 @@ pub use due::MirrorsDue;
 pub use row::MirrorRow;
 pub use search::{FoundMirrors, MirrorSearch};
 
-use self::row::{Row, columns};
+use self::row::{RepositorySyncColumns, columns};
 use super::news::{News, announce_in_tx};
 use super::of_repos::{listed, of_repos_postgres, of_repos_sqlite};
 use super::{Result, Store, Tx, execute, on_pool, on_tx};
 use crate::model::{
-    Asked, Cause, Concern, HomeId, LockEventKind, MirrorEvent, NewLockEvent, NotAllowed, RepoId,
-    SyncState,
+    Cause, Concern, DataDirId, LockEventKind, MirrorEvent, NewLockEvent, NotAllowed, RepoId,
+    SyncRequest, SyncState,
 };
 
 /// Outcome of an event for a mirror.
@@ -42,7 +42,7 @@ pub enum MirrorChange {
 #[derive(Clone, Debug, Default)]
 pub struct MirrorQuery {
     /// Data directory of the mirrors.
-    pub home: Option<HomeId>,
+    pub home: Option<DataDirId>,
     /// Repository of the mirrors.
     pub repo: Option<RepoId>,
     /// State of the mirrors.
@@ -82,7 +82,7 @@ impl Store {
     /// Adds a mirror that needs a sync; `false`: the registry already has it.
     pub async fn mirror_know(
         &self,
-        home: &HomeId,
+        home: &DataDirId,
         repo: &RepoId,
         installation: Option<u64>,
     ) -> Result<bool> {
@@ -92,20 +92,20 @@ impl Store {
     }
 
     /// Returns the row of a mirror.
-    pub async fn mirror_get(&self, home: &HomeId, repo: &RepoId) -> Result<Option<MirrorRow>> {
-        let row = on_pool!(self, db => sqlx::query_as::<_, Row>(GET).bind(home).bind(repo).fetch_optional(db))?;
+    pub async fn mirror_get(&self, home: &DataDirId, repo: &RepoId) -> Result<Option<MirrorRow>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, RepositorySyncColumns>(GET).bind(home).bind(repo).fetch_optional(db))?;
         Ok(row.map(MirrorRow::from))
     }
 
     /// Lists mirrors by data directory and repository, at most `limit` of them.
     pub async fn mirror_list(&self, filter: &MirrorQuery, limit: i64) -> Result<Vec<MirrorRow>> {
-        let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(LIST)
+        let rows = on_pool!(self, db => sqlx::query_as::<_, RepositorySyncColumns>(LIST)
             .bind(&filter.home).bind(&filter.repo).bind(filter.state).bind(limit).fetch_all(db))?;
         Ok(rows.into_iter().map(MirrorRow::from).collect())
     }
 
     /// Counts the mirrors of a data directory by state. Leaves out those that were removed to make room.
-    pub async fn mirror_count(&self, home: &HomeId) -> Result<Vec<(SyncState, i64)>> {
+    pub async fn mirror_count(&self, home: &DataDirId) -> Result<Vec<(SyncState, i64)>> {
         on_pool!(self, db => sqlx::query_as::<_, (SyncState, i64)>(
             "SELECT state, COUNT(*) FROM repository_syncs WHERE replica = $1 AND evicted_at IS NULL \
              GROUP BY state ORDER BY state").bind(home).fetch_all(db))
@@ -114,7 +114,7 @@ impl Store {
     /// Applies an event to a mirror.
     pub async fn mirror_change(
         &self,
-        home: &HomeId,
+        home: &DataDirId,
         repo: &RepoId,
         event: &MirrorEvent,
     ) -> Result<MirrorChange> {
@@ -126,7 +126,7 @@ impl Store {
     /// Returns those of the repositories that have no row for a data directory.
     pub async fn mirror_list_unknown(
         &self,
-        home: &HomeId,
+        home: &DataDirId,
         mut repos: Vec<RepoId>,
     ) -> Result<Vec<RepoId>> {
         let (sql, names) = (self.either(KNOWN[0], KNOWN[1]), listed(&repos));
@@ -147,7 +147,7 @@ impl Store {
     /// Like [`Self::mirror_ask`], but first adds a mirror in every data directory that has none.
     pub async fn mirror_ask_anywhere(&self, repo: &RepoId, cause: &Cause) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let homes = on_tx!(&mut tx, db => sqlx::query_scalar::<_, HomeId>(
+        let homes = on_tx!(&mut tx, db => sqlx::query_scalar::<_, DataDirId>(
             "SELECT replica FROM repository_event_cursors ORDER BY replica").fetch_all(db))?;
         for home in homes {
             know_in_tx(&mut tx, &home, repo, None, self.now()).await?;
@@ -158,12 +158,12 @@ impl Store {
 
     async fn mirror_ask_in_tx(&self, tx: &mut Tx, repo: &RepoId, cause: &Cause) -> Result<u64> {
         let reason = Some(cause.reason.clone()).filter(|reason| !reason.is_empty());
-        let asked = Asked {
+        let asked = SyncRequest {
             at: self.now(),
             by: cause.actor.login.clone(),
             reason,
         };
-        let homes = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, HomeId>(
+        let homes = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, DataDirId>(
             "SELECT replica FROM repository_syncs WHERE repo = $1 ORDER BY replica").bind(repo).fetch_all(db))?;
         let (mut many, event) = (0, MirrorEvent::Asked(asked));
         for home in homes {
@@ -198,12 +198,12 @@ impl Store {
     pub(super) async fn mirror_change_in_tx(
         &self,
         tx: &mut Tx,
-        home: &HomeId,
+        home: &DataDirId,
         repo: &RepoId,
         event: &MirrorEvent,
     ) -> Result<MirrorChange> {
         loop {
-            let row = on_tx!(&mut *tx, db => sqlx::query_as::<_, Row>(GET).bind(home).bind(repo).fetch_optional(db))?;
+            let row = on_tx!(&mut *tx, db => sqlx::query_as::<_, RepositorySyncColumns>(GET).bind(home).bind(repo).fetch_optional(db))?;
             let Some(mut row) = row.map(MirrorRow::from) else {
                 return Ok(MirrorChange::Unknown);
             };
@@ -240,7 +240,7 @@ impl Store {
         row::write_in_tx(tx, row, unless_leased_at).await
     }
 
-    async fn is_leased_in_tx(&self, tx: &mut Tx, home: &HomeId, repo: &RepoId) -> Result<bool> {
+    async fn is_leased_in_tx(&self, tx: &mut Tx, home: &DataDirId, repo: &RepoId) -> Result<bool> {
         let now = self.skew_in_tx(tx).await?.of(self.now());
         let live = on_tx!(tx, db => sqlx::query_scalar::<_, i64>(LIVE_LEASE)
             .bind(home).bind(repo).bind(now).fetch_one(db))?;
@@ -266,7 +266,7 @@ fn asked_event(repo: &RepoId, cause: &Cause) -> NewLockEvent {
 /// Adds a mirror; `false`: the registry already has it.
 pub(super) async fn know_in_tx(
     tx: &mut Tx,
-    home: &HomeId,
+    home: &DataDirId,
     repo: &RepoId,
     installation: Option<u64>,
     now: DateTime<Utc>,
@@ -286,7 +286,7 @@ pub(super) async fn know_in_tx(
 /// right, one that an attempt was refused with is not.
 pub(super) async fn installation_in_tx(
     tx: &mut Tx,
-    home: &HomeId,
+    home: &DataDirId,
     repo: &RepoId,
     installation: u64,
 ) -> Result<()> {

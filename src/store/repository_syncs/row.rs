@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 
 use crate::model::{
-    Asked, AttemptLease, FailureKind, HomeId, MirrorState, RepoId, Sha256Digest, SyncFailure,
-    SyncState, Verification,
+    AttemptLease, DataDirId, FailureKind, MirrorState, RepoId, Sha256Digest, SyncFailure,
+    SyncRequest, SyncState, Verification,
 };
 use crate::store::{Result, Tx, execute, free_text};
 
@@ -12,7 +12,7 @@ use crate::store::{Result, Tx, execute, free_text};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirrorRow {
     /// Data directory of the mirror.
-    pub home: HomeId,
+    pub home: DataDirId,
     /// Repository of the mirror.
     pub repo: RepoId,
     /// Installation of the forge's app through which the newest event came.
@@ -46,8 +46,8 @@ const CHANGE: &str = "UPDATE repository_syncs SET revision = revision + 1, state
      WHERE l.key = repository_syncs.lease_key AND l.holder = repository_syncs.lease_holder AND l.until > $34)";
 
 #[derive(sqlx::FromRow)]
-pub(super) struct Row {
-    replica: HomeId,
+pub(super) struct RepositorySyncColumns {
+    replica: DataDirId,
     repo: RepoId,
     installation: Option<i64>,
     revision: i64,
@@ -83,8 +83,8 @@ pub(super) struct Row {
     created_at: DateTime<Utc>,
 }
 
-impl From<Row> for MirrorRow {
-    fn from(row: Row) -> Self {
+impl From<RepositorySyncColumns> for MirrorRow {
+    fn from(row: RepositorySyncColumns) -> Self {
         let lease = row
             .lease_key
             .zip(row.lease_holder)
@@ -106,7 +106,7 @@ impl From<Row> for MirrorRow {
             asked: row
                 .asked_at
                 .zip(by)
-                .map(|(at, by)| Asked { at, by, reason }),
+                .map(|(at, by)| SyncRequest { at, by, reason }),
             retry_count: count(row.retry_count),
             retry_at: row.retry_at,
             failure,
@@ -125,7 +125,7 @@ impl From<Row> for MirrorRow {
             refused: row.refused,
         };
         let installation = row.installation.map(i64::cast_unsigned);
-        let Row {
+        let RepositorySyncColumns {
             replica: home,
             repo,
             created_at,

@@ -3,7 +3,7 @@
 use super::super::of_repos::listed;
 use super::super::{Result, Store, on_pool};
 use super::MirrorRow;
-use super::row::{Row, columns};
+use super::row::{RepositorySyncColumns, columns};
 use crate::model::{RepoId, SyncState};
 
 /// Result of a search for mirrors.
@@ -93,7 +93,7 @@ impl Store {
             pattern(wish.text),
         );
         let (search, count) = (self.way(&SEARCH, wish.repos), self.way(&COUNT, wish.repos));
-        let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(search)
+        let rows = on_pool!(self, db => sqlx::query_as::<_, RepositorySyncColumns>(search)
             .bind(&repos).bind(state).bind(&pattern).bind(wish.skip).bind(wish.limit).fetch_all(db))?;
         let count = on_pool!(self, db => sqlx::query_scalar::<_, i64>(count)
             .bind(&repos).bind(state).bind(&pattern).fetch_one(db))?;

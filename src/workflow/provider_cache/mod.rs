@@ -6,7 +6,7 @@
 //!
 //! - *Store.* `<data-dir>/plugin-cache/HOST/NAMESPACE/TYPE/VERSION/PLATFORM` holds packages that are never changed, each
 //!   with its checksum (`h1`, as lock files have it) beside it.
-//! - *Session.* An `init` gets a cache directory of its own ([`Session`]), with links to those packages of the store
+//! - *Session.* An `init` gets a cache directory of its own ([`CacheSession`]), with links to those packages of the store
 //!   that it will use unchanged. The packages that it has to fetch are unpacked there.
 //! - *Promotion.* After a successful `init` each new package moves into the store by one rename. A later `init` with
 //!   the same package finds the place taken and discards its own. Then the links in `.terraform/providers`, which
@@ -43,8 +43,8 @@ use tempfile::TempDir;
 use super::lend::lend;
 use crate::clock::Clock;
 use crate::model::RunUser;
-use store::Store;
-use uses::Held;
+use store::PackageStore;
+use uses::LinkedPackages;
 
 pub use room::{Linked, PackageUse};
 pub use store::PackagePath;
@@ -59,7 +59,7 @@ const DEPTH: usize = 5;
 /// The cache of provider packages on this disk (`--use-tf-plugin-cache`).
 #[derive(Clone)]
 pub struct ProviderCache {
-    store: Store,
+    store: PackageStore,
     /// Parent of the session directories, on the same disk as the store.
     scratch: PathBuf,
     /// Parent of the checkouts, whose projects use packages.
@@ -88,13 +88,13 @@ pub struct InitPlace {
     pub lock_file_tracked: bool,
 }
 
-/// Cache directory of one `init`. The directory is removed on drop; call [`Session::finish`] after a successful
+/// Cache directory of one `init`. The directory is removed on drop; call [`CacheSession::finish`] after a successful
 /// `init`.
 #[must_use = "without `finish`, nothing is kept, and the providers of the project are deleted with the session"]
-pub struct Session {
-    store: Store,
+pub struct CacheSession {
+    store: PackageStore,
     overlay: TempDir,
-    held: Held,
+    held: LinkedPackages,
     clock: Arc<dyn Clock>,
     place: InitPlace,
     /// User that the `init` executes as; `None` for the user of the server.
@@ -108,7 +108,7 @@ impl ProviderCache {
         let [store, scratch, checkouts] =
             ["plugin-cache", "tmp", "checkouts"].map(|name| data_dir.join(name));
         Self {
-            store: Store::new(store),
+            store: PackageStore::new(store),
             scratch,
             checkouts,
             clock,
@@ -128,7 +128,7 @@ impl ProviderCache {
         &self,
         place: InitPlace,
         set: Option<&OsStr>,
-    ) -> std::io::Result<Option<Session>> {
+    ) -> std::io::Result<Option<CacheSession>> {
         if set.is_some_and(|dir| !dir.is_empty()) {
             return Ok(None);
         }
@@ -136,18 +136,18 @@ impl ProviderCache {
         on_disk(move || cache.begin(place)).await.map(Some)
     }
 
-    fn begin(&self, place: InitPlace) -> std::io::Result<Session> {
+    fn begin(&self, place: InitPlace) -> std::io::Result<CacheSession> {
         std::fs::create_dir_all(&self.scratch)?;
         let scratch = self.scratch.canonicalize()?;
         let overlay = tempfile::Builder::new()
             .prefix("providers-")
             .tempdir_in(&scratch)?;
-        let held = Held {
+        let held = LinkedPackages {
             uses: self.store.uses.clone(),
             packages: Vec::new(),
         };
         let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
-        let mut session = Session {
+        let mut session = CacheSession {
             store,
             overlay,
             held,
@@ -167,7 +167,7 @@ impl ProviderCache {
     }
 }
 
-impl Session {
+impl CacheSession {
     /// Returns the variables that the `init` needs in addition to its usual environment.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![(CACHE_DIR, self.overlay.path().into())];

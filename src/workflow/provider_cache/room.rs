@@ -12,7 +12,7 @@ use std::path::Path;
 
 use chrono::{DateTime, Utc};
 
-use super::store::{PackagePath, Store, packages};
+use super::store::{PackagePath, PackageStore, packages};
 use super::{ProviderCache, hash, on_disk};
 
 /// A package with its disk use.
@@ -76,7 +76,7 @@ impl ProviderCache {
     }
 }
 
-impl Store {
+impl PackageStore {
     fn counted(&self) -> Result<Vec<PackageUse>> {
         let count = |package: PackagePath| {
             let dir = self.path_of(&package);
@@ -134,7 +134,7 @@ impl Store {
 
 /// Collects the packages that links below `top` lead to, without following links. Entries that cannot be read, or
 /// that vanish meanwhile, are skipped.
-fn links_below(top: &Path, store: &Store, found: &mut HashSet<PackagePath>) {
+fn links_below(top: &Path, store: &PackageStore, found: &mut HashSet<PackagePath>) {
     let mut todo = vec![top.to_owned()];
     while let Some(dir) = todo.pop() {
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {

@@ -10,12 +10,12 @@ use tracing::warn;
 use super::super::lend::{copy_files, let_through, publish};
 use super::lock_file::LockFile;
 use super::store::PackagePath;
-use super::{Session, links};
+use super::{CacheSession, links};
 
 /// Mirror that the project directory brings itself. Both tools look there by default.
 const OWN_MIRROR: &str = "terraform.d/plugins";
 
-impl Session {
+impl CacheSession {
     /// Links to the packages of the store that the `init` will use unchanged.
     pub(super) fn lay_out(&mut self) -> Result<()> {
         let lock = self

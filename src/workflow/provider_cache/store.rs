@@ -9,14 +9,14 @@ use std::time::SystemTime;
 
 use chrono::{DateTime, Utc};
 
-use super::uses::Shared;
+use super::uses::SharedUses;
 use super::{DEPTH, hash};
 
 /// Store of the packages on this disk.
 #[derive(Debug, Clone)]
-pub(super) struct Store {
+pub(super) struct PackageStore {
     dir: PathBuf,
-    pub uses: Shared,
+    pub uses: SharedUses,
 }
 
 /// Path of a package below the store, such as `registry.terraform.io/hashicorp/null/3.2.1/linux_amd64`.
@@ -87,11 +87,11 @@ fn entries(dir: &Path, or_links: bool) -> Result<Vec<std::ffi::OsString>> {
     Ok(names)
 }
 
-impl Store {
+impl PackageStore {
     pub fn new(dir: PathBuf) -> Self {
         Self {
             dir,
-            uses: Shared::default(),
+            uses: SharedUses::default(),
         }
     }
 
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_package_is_taken_once_and_cannot_be_written_to() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::new(dir.path().join("store"));
+        let store = PackageStore::new(dir.path().join("store"));
         let overlay = dir.path().join("overlay");
         assert!(store.list().unwrap().is_empty());
         let it = package(&overlay, "one");
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_package_whose_checksum_was_never_written_is_not_used_until_somebody_proves_it() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::new(dir.path().join("store"));
+        let store = PackageStore::new(dir.path().join("store"));
         let it = package(&dir.path().join("store"), "one");
         assert!(store.list().unwrap().is_empty());
         let overlay = dir.path().join("overlay");
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_link_to_a_package_or_into_it_names_it() {
-        let store = Store::new("/data/plugin-cache".into());
+        let store = PackageStore::new("/data/plugin-cache".into());
         let it = PackagePath::of("a/b/c/1.0.0/linux_amd64");
         for (target, expected) in [
             ("/data/plugin-cache/a/b/c/1.0.0/linux_amd64", Some(&it)),

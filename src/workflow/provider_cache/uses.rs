@@ -1,4 +1,4 @@
-//! Tracks the packages of the store that are in use. Packages are created, linked and removed only while [`Uses`] is
+//! Tracks the packages of the store that are in use. Packages are created, linked and removed only while [`LinkUses`] is
 //! locked, so that nothing is removed between a check and a new link.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use super::store::PackagePath;
 
 /// Packages that sessions of this process have links to, and the searches during which projects got links.
 #[derive(Debug, Default)]
-pub(super) struct Uses {
+pub(super) struct LinkUses {
     /// Number of sessions with a link to the package.
     held: HashMap<PackagePath, usize>,
     /// Number of the search during which a project last got a link to the package.
@@ -17,18 +17,18 @@ pub(super) struct Uses {
     look: u64,
 }
 
-/// The [`Uses`] of one store, shared by all of its users.
+/// The [`LinkUses`] of one store, shared by all of its users.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shared(Arc<Mutex<Uses>>);
+pub(super) struct SharedUses(Arc<Mutex<LinkUses>>);
 
-impl Shared {
-    pub fn lock(&self) -> MutexGuard<'_, Uses> {
+impl SharedUses {
+    pub fn lock(&self) -> MutexGuard<'_, LinkUses> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Uses {
-    /// Counts a session's link to the package, until [`Held`] is dropped.
+impl LinkUses {
+    /// Counts a session's link to the package, until [`LinkedPackages`] is dropped.
     pub fn hold(&mut self, package: &PackagePath) {
         *self.held.entry(package.clone()).or_default() += 1;
     }
@@ -62,12 +62,12 @@ impl Uses {
 
 /// Packages that one session has links to. The links count until this is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub uses: Shared,
+pub(super) struct LinkedPackages {
+    pub uses: SharedUses,
     pub packages: Vec<PackagePath>,
 }
 
-impl Held {
+impl LinkedPackages {
     /// Adds a package, even one that does not exist yet.
     pub fn add(&mut self, package: &PackagePath) {
         self.uses.lock().hold(package);
@@ -75,7 +75,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for LinkedPackages {
     fn drop(&mut self) {
         let mut uses = self.uses.lock();
         self.packages
@@ -91,12 +91,12 @@ mod tests {
     #[test]
     fn a_package_is_needed_while_a_session_has_it_and_when_a_project_got_it_meanwhile() {
         let (shared, package) = (
-            Shared::default(),
+            SharedUses::default(),
             PackagePath::of("a/b/c/1.0.0/linux_amd64"),
         );
         let look = shared.lock().look_around();
         assert!(!shared.lock().is_needed(&package, look));
-        let held = |packages| Held {
+        let held = |packages| LinkedPackages {
             uses: shared.clone(),
             packages,
         };

@@ -82,7 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::command::{Command, CommandName, ExtraArgs, Grammar, Names, Reading};
+    use crate::command::{BotNames, Command, CommandName, CommentReading, ExtraArgs, Grammar};
 
     fn texts(words: Vec<OsString>) -> Vec<String> {
         words
@@ -169,8 +169,8 @@ mod tests {
         fn no_word_of_a_comment_reaches_a_tool_but_allowed_flags_and_operands_behind_two_dashes(
             comment in a_hostile_comment()
         ) {
-            let grammar = Grammar::new(Names::new(&["lockkeeper"], None)).with_allowed(&CommandName::ALL);
-            let Reading::Command(command) = grammar.read(&comment) else { return Ok(()) };
+            let grammar = Grammar::new(BotNames::new(&["lockkeeper"], None)).with_allowed(&CommandName::ALL);
+            let CommentReading::Command(command) = grammar.read(&comment) else { return Ok(()) };
             let Some((name, words)) = of_comment_alone(&command) else { return Ok(()) };
             let own: &[&str] = if name == CommandName::Plan {
                 &["plan", "-input=false", "-refresh", "-out=/PLAN"]

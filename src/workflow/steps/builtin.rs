@@ -9,14 +9,14 @@ use semver::Version;
 use super::error::{StepError, StepFailure, StepName};
 use super::expand::expand;
 use super::flags::merged;
-use super::reports::Report;
-use super::{Kept, Steps, Tool, argv, init_programs};
+use super::reports::ToolReport;
+use super::{FoundTool, KeptOutput, Steps, argv, init_programs};
 use crate::config::workflow::Builtin;
 use crate::model::{Distribution, WorkspaceName};
 use crate::process::Cmd;
 use crate::workflow::data_dir::DataDir;
-use crate::workflow::shown::{self, Shown};
-use crate::workflow::{InitPlace, Session, beneath};
+use crate::workflow::shown::{self, ResourceList};
+use crate::workflow::{CacheSession, InitPlace, beneath};
 
 /// File of the tool with the name of the selected workspace.
 const WORKSPACE_FILE: &str = "environment";
@@ -40,7 +40,7 @@ const FROM_MODULE: &str = "-from-module";
 const LISTS_SINCE: Version = Version::new(0, 12, 0);
 
 /// Returns the title of a step, such as `terraform init`.
-pub(super) fn title(tool: &Tool, step: Builtin) -> String {
+pub(super) fn title(tool: &FoundTool, step: Builtin) -> String {
     let words = match step {
         Builtin::PolicyCheck => return step.to_string(),
         Builtin::StateRm => "state rm",
@@ -57,7 +57,7 @@ impl Steps<'_> {
         step: Builtin,
         extra: &[String],
         name: StepName,
-    ) -> Result<Kept, StepError> {
+    ) -> Result<KeptOutput, StepError> {
         let extra = self.expanded(extra);
         let text = match step {
             Builtin::Plan => return self.plan(extra, name).await,
@@ -65,16 +65,16 @@ impl Steps<'_> {
             Builtin::Show => self.show(extra, name).await,
             Builtin::Apply => self.apply(extra, name).await,
             Builtin::Import => {
-                self.change_state(&["import"], extra, name, Report::Imported)
+                self.change_state(&["import"], extra, name, ToolReport::Imported)
                     .await
             }
             Builtin::StateRm => {
-                self.change_state(&["state", "rm"], extra, name, Report::Removed)
+                self.change_state(&["state", "rm"], extra, name, ToolReport::Removed)
                     .await
             }
             Builtin::PolicyCheck => Err(failed(name, StepFailure::NotAvailable)),
         };
-        text.map(Kept::whole)
+        text.map(KeptOutput::whole)
     }
 
     fn expanded(&self, extra: &[String]) -> Vec<OsString> {
@@ -148,7 +148,7 @@ impl Steps<'_> {
     pub(super) async fn one_init(
         &self,
         cmd: Cmd,
-        session: Option<Session>,
+        session: Option<CacheSession>,
         name: StepName,
         shown: &str,
     ) -> Result<String, StepError> {
@@ -225,7 +225,7 @@ impl Steps<'_> {
     /// Begins a session of the provider cache for one `init`. Returns `None` if the administrator disabled the cache
     /// or set a cache directory for all, or if the arguments say where packages come from: those packages may be of
     /// the pull request.
-    pub(super) async fn provider_session(&self) -> std::io::Result<Option<Session>> {
+    pub(super) async fn provider_session(&self) -> std::io::Result<Option<CacheSession>> {
         let Some(cache) = self.providers else {
             return Ok(None);
         };
@@ -294,7 +294,7 @@ impl Steps<'_> {
     }
 
     /// Writes the plan file, with the variables of `env/<workspace>.tfvars` if the project has that file.
-    async fn plan(&self, extra: Vec<OsString>, name: StepName) -> Result<Kept, StepError> {
+    async fn plan(&self, extra: Vec<OsString>, name: StepName) -> Result<KeptOutput, StepError> {
         self.workspace().await?;
         let vars = PathBuf::from("env").join(format!("{}.tfvars", self.project.workspace));
         let (dir, file) = (self.dir.to_owned(), vars.clone());
@@ -317,12 +317,12 @@ impl Steps<'_> {
 
     /// Lists the resources of the plan file, no matter which step wrote it. Only problems that would stop any other
     /// step too are errors.
-    pub(in crate::workflow) async fn list(&self) -> Result<Shown, StepError> {
+    pub(in crate::workflow) async fn list(&self) -> Result<ResourceList, StepError> {
         if !self.files.plan.is_file() {
-            return Ok(Shown::NoFile);
+            return Ok(ResourceList::NoFile);
         }
         if self.tool.version < LISTS_SINCE {
-            return Ok(Shown::TooOld);
+            return Ok(ResourceList::TooOld);
         }
         let program = self.tool.distribution.program();
         let name = StepName::new(&format!("{program} show -json"), None);
@@ -345,7 +345,7 @@ impl Steps<'_> {
                 step,
                 ..
             }) => {
-                return Ok(Shown::Failed(format!("{step} {why}")));
+                return Ok(ResourceList::Failed(format!("{step} {why}")));
             }
             Err(error) => return Err(error),
         }
@@ -358,9 +358,9 @@ impl Steps<'_> {
         });
         let read = read.await;
         Ok(match read {
-            Ok(Ok(changes)) => Shown::Listed(changes),
-            Ok(Err(error)) => Shown::Failed(error.to_string()),
-            Err(_) => Shown::Failed(
+            Ok(Ok(changes)) => ResourceList::Listed(changes),
+            Ok(Err(error)) => ResourceList::Failed(error.to_string()),
+            Err(_) => ResourceList::Failed(
                 "reading the machine-readable form of the plan was interrupted".to_owned(),
             ),
         })
@@ -380,7 +380,7 @@ impl Steps<'_> {
         self.tool_reports(
             argv::apply(&self.files.plan, extra, self.given),
             name,
-            Report::Applied,
+            ToolReport::Applied,
         )
         .await
     }
@@ -392,7 +392,7 @@ impl Steps<'_> {
         words: &[&str],
         extra: Vec<OsString>,
         name: StepName,
-        report: Report,
+        report: ToolReport,
     ) -> Result<String, StepError> {
         self.workspace().await?;
         let args = argv::change_state(words, extra, self.given);
@@ -442,7 +442,7 @@ impl Steps<'_> {
         &self,
         args: Vec<OsString>,
         name: StepName,
-        report: Report,
+        report: ToolReport,
     ) -> Result<String, StepError> {
         let shown = self.shown(&args);
         self.exec

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{StepError, StepFailure, StepName};
-use super::reports::Report;
-use crate::process::{Cmd, Ended, Exit, Line, Stream, Supervised, Supervisor};
+use super::reports::ToolReport;
+use crate::process::{Cmd, Ended, OutputLine, OutputStream, RunExit, Supervised, Supervisor};
 use crate::workflow::RunOutput;
 use crate::workflow::sandbox::{RunPlace, RunSandbox, temporary};
 
@@ -89,7 +89,7 @@ impl Exec<'_> {
         cmd: Cmd,
         name: StepName,
         shown: &str,
-        report: Report,
+        report: ToolReport,
     ) -> Result<String, StepError> {
         let (kept, is_reported) = self
             .carry_out(self.supervised(cmd), name.clone(), shown, Some(report))
@@ -110,7 +110,7 @@ impl Exec<'_> {
         cmd: Cmd,
         name: StepName,
         shown: &str,
-    ) -> Result<Kept, StepError> {
+    ) -> Result<KeptOutput, StepError> {
         self.carry_out(self.supervised(cmd), name, shown, None)
             .await
             .map(|(kept, _)| kept)
@@ -155,8 +155,8 @@ impl Exec<'_> {
         run: Supervised,
         name: StepName,
         shown: &str,
-        report: Option<Report>,
-    ) -> Result<(Kept, bool), StepError> {
+        report: Option<ToolReport>,
+    ) -> Result<(KeptOutput, bool), StepError> {
         self.output.say(&format!("$ {shown}")).await;
         if let Err(error) = self.sandbox.hand_over(self.place).await {
             return Err(StepError {
@@ -170,7 +170,7 @@ impl Exec<'_> {
             run.run(lines, self.stop),
             collect(received, self.output, report)
         );
-        let fail = |why, kept: Kept| StepError {
+        let fail = |why, kept: KeptOutput| StepError {
             step: name,
             why,
             output: kept.text,
@@ -186,7 +186,7 @@ impl Exec<'_> {
 
     /// Decides whether a program failed. A success counts even if the program was cancelled meanwhile: it had come to
     /// its end.
-    fn judge(&self, exit: Exit, output: &str) -> Option<StepFailure> {
+    fn judge(&self, exit: RunExit, output: &str) -> Option<StepFailure> {
         match exit.how {
             Ended::Finished | Ended::Cancelled | Ended::TimedOut if exit.is_success() => None,
             Ended::Finished => Some(match self.sandbox.reached(exit.signal, output) {
@@ -209,13 +209,13 @@ impl Exec<'_> {
 
 /// Output that is kept in memory for the comment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::workflow) struct Kept {
+pub(in crate::workflow) struct KeptOutput {
     pub text: String,
     /// True if the program printed more than was kept.
     pub is_cut: bool,
 }
 
-impl Kept {
+impl KeptOutput {
     /// Creates a value for complete output.
     pub fn whole(text: String) -> Self {
         Self {
@@ -228,16 +228,16 @@ impl Kept {
 /// Passes lines to the store and looks for the report on standard output. Lines are kept for the comment up to the
 /// first one that exceeds the limit.
 async fn collect(
-    mut lines: mpsc::Receiver<Line>,
+    mut lines: mpsc::Receiver<OutputLine>,
     output: &RunOutput,
-    report: Option<Report>,
-) -> (Kept, bool) {
-    let (mut kept, mut is_reported) = (Kept::default(), false);
+    report: Option<ToolReport>,
+) -> (KeptOutput, bool) {
+    let (mut kept, mut is_reported) = (KeptOutput::default(), false);
     while let Some(line) = lines.recv().await {
-        is_reported |=
-            line.stream == Stream::Out && report.is_some_and(|report| report.is_in(&line.text));
+        is_reported |= line.stream == OutputStream::Out
+            && report.is_some_and(|report| report.is_in(&line.text));
         kept.is_cut |=
-            line.stream == Stream::Notice || kept.text.len() + line.text.len() >= KEPT_BYTES;
+            line.stream == OutputStream::Notice || kept.text.len() + line.text.len() >= KEPT_BYTES;
         if !kept.is_cut {
             kept.text.push_str(&line.text);
             kept.text.push('\n');

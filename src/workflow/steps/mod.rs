@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::{ChildEnvironment, Facts, ProviderCache, Tool};
+use super::{ChildEnvironment, FoundTool, ProviderCache, PullFacts};
 use crate::config::workflow::{Builtin, Step, Workflow};
 use crate::git::ModuleAccess;
 use crate::model::ProjectKey;
@@ -33,17 +33,17 @@ pub use error::{StepError, StepFailure, StepName};
 pub use multienv::MultienvError;
 
 pub(super) use comment_args::escaped;
-pub(super) use exec::{Deadline, Exec, Kept};
+pub(super) use exec::{Deadline, Exec, KeptOutput};
 pub(super) use variables::base;
 
 /// State that the steps of one run share.
 pub(super) struct Steps<'a> {
-    pub tool: &'a Tool,
+    pub tool: &'a FoundTool,
     pub environment: &'a ChildEnvironment,
     pub providers: Option<&'a ProviderCache>,
     /// Directories of programs that were downloaded or installed for runs.
     pub bin_dirs: &'a [PathBuf],
-    pub facts: &'a Facts,
+    pub facts: &'a PullFacts,
     pub exec: Exec<'a>,
     /// Directory of the project in the checkout.
     pub dir: &'a Path,
@@ -54,7 +54,7 @@ pub(super) struct Steps<'a> {
     pub modules: Option<&'a ModuleAccess>,
     /// Arguments of the comment for the built-in steps.
     pub given: CommentWords<'a>,
-    pub files: Files,
+    pub files: RunFiles,
     /// Name of the workflow in messages; `None` for the built-in one.
     pub workflow: Option<&'a str>,
     /// Variables that `env` and `multienv` have set.
@@ -83,7 +83,7 @@ impl<'a> CommentWords<'a> {
 }
 
 /// Files of a run, in a directory that only the user of the server can read and that is removed after the run.
-pub(super) struct Files {
+pub(super) struct RunFiles {
     /// Plan file that the tool writes (`PLANFILE`).
     pub plan: PathBuf,
     /// Plan as JSON for commands of the administrator (`SHOWFILE`).
@@ -96,7 +96,7 @@ pub(super) struct Files {
     pub list: PathBuf,
 }
 
-impl Files {
+impl RunFiles {
     pub fn within(dir: &Path) -> Self {
         Self {
             plan: dir.join("plan.tfplan"),
@@ -114,7 +114,7 @@ pub(super) struct Printed {
     /// Output for the comment.
     pub output: String,
     /// Output of the built-in `plan`, if it is among the steps.
-    pub plan: Option<Kept>,
+    pub plan: Option<KeptOutput>,
 }
 
 impl Printed {
@@ -154,7 +154,7 @@ impl Steps<'_> {
         Ok(printed)
     }
 
-    async fn step(&mut self, step: &Step, name: StepName) -> Result<Kept, StepError> {
+    async fn step(&mut self, step: &Step, name: StepName) -> Result<KeptOutput, StepError> {
         let text = match step {
             Step::Builtin { step, extra_args } => {
                 return self.builtin(*step, extra_args, name).await;
@@ -166,7 +166,7 @@ impl Steps<'_> {
             Step::Env(step) => self.env(step, name).await,
             Step::Multienv(step) => self.multienv(step, name).await,
         };
-        text.map(Kept::whole)
+        text.map(KeptOutput::whole)
     }
 
     fn name(&self, step: &Step, number: usize) -> StepName {

@@ -11,7 +11,7 @@ use crate::render::plan_output::clean;
 
 /// Report that the tool has to print before some of the built-in steps count as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Report {
+pub(super) enum ToolReport {
     /// `Apply complete! Resources: 1 added, 0 changed, 0 destroyed.`
     Applied,
     /// `Import successful!`
@@ -22,12 +22,12 @@ pub(super) enum Report {
 
 /// Part of a line of JSON that people read.
 #[derive(Deserialize)]
-struct Message {
+struct ReportMessage {
     #[serde(rename = "@message")]
     message: String,
 }
 
-impl Report {
+impl ToolReport {
     /// Returns the line as messages quote it.
     pub fn line(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Report {
         let line = line.trim();
         if line.starts_with('{') {
             return serde_json::from_str(line)
-                .is_ok_and(|said: Message| self.is(said.message.trim()));
+                .is_ok_and(|said: ReportMessage| self.is(said.message.trim()));
         }
         self.is(line)
     }
@@ -72,24 +72,24 @@ mod tests {
     fn lines_of_all_versions_are_known() {
         for (report, line) in [
             (
-                Report::Applied,
+                ToolReport::Applied,
                 "Apply complete! Resources: 1 added, 0 changed, 0 destroyed.",
             ),
             (
-                Report::Applied,
+                ToolReport::Applied,
                 "\u{1b}[0m\u{1b}[1m\u{1b}[32mApply complete! Resources: 0 added, 0 changed, 1 destroyed.\u{1b}[0m",
             ),
             (
-                Report::Applied,
+                ToolReport::Applied,
                 "Apply complete! Resources: 1 imported, 0 added, 0 changed, 0 destroyed.",
             ),
             (
-                Report::Applied,
+                ToolReport::Applied,
                 r#"{"@level":"info","@message":"Apply complete! Resources: 1 added, 0 changed, 0 destroyed.","type":"change_summary"}"#,
             ),
-            (Report::Imported, "\u{1b}[32mImport successful!"),
+            (ToolReport::Imported, "\u{1b}[32mImport successful!"),
             (
-                Report::Removed,
+                ToolReport::Removed,
                 "Successfully removed 2 resource instance(s).",
             ),
         ] {
@@ -101,25 +101,28 @@ mod tests {
     fn nothing_else_is_taken_for_them() {
         for (report, line) in [
             (
-                Report::Applied,
+                ToolReport::Applied,
                 "Usage: terraform [global options] apply [options] [PLAN]",
             ),
-            (Report::Applied, "Terraform v1.11.4"),
-            (Report::Applied, "Apply complete!"),
-            (Report::Applied, "Apply complete! Resources: none"),
+            (ToolReport::Applied, "Terraform v1.11.4"),
+            (ToolReport::Applied, "Apply complete!"),
+            (ToolReport::Applied, "Apply complete! Resources: none"),
             (
-                Report::Applied,
+                ToolReport::Applied,
                 "terraform_data.a (local-exec): Apply complete! Resources: 1 added, 0 changed, 0 destroyed.",
             ),
             (
-                Report::Applied,
+                ToolReport::Applied,
                 r#"{"@message":"terraform_data.a: (local-exec): Apply complete! Resources: 1 added"}"#,
             ),
-            (Report::Applied, "Destroy complete! Resources: 1 destroyed."),
-            (Report::Imported, "terraform_data.a: Import prepared!"),
-            (Report::Removed, "Would remove terraform_data.a"),
             (
-                Report::Removed,
+                ToolReport::Applied,
+                "Destroy complete! Resources: 1 destroyed.",
+            ),
+            (ToolReport::Imported, "terraform_data.a: Import prepared!"),
+            (ToolReport::Removed, "Would remove terraform_data.a"),
+            (
+                ToolReport::Removed,
                 "Successfully removed 0 resource instance(s).",
             ),
         ] {

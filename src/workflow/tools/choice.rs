@@ -13,7 +13,7 @@ use crate::model::Distribution;
 /// `terraform_version`, the code's `required_version`, `--default-tf-version`. Otherwise any installed version does
 /// (reference 12.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct VersionSources {
     /// Distribution of the program.
     pub distribution: Distribution,
     /// Version in the configuration of the project.
@@ -69,7 +69,7 @@ impl fmt::Display for VersionChoice {
 
 /// Version that has to be found.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Need<'a> {
+pub(super) enum NeededVersion<'a> {
     /// Exactly this version, with its source.
     Exactly(&'a Version, ChosenBy),
     /// Highest version that matches all constraints.
@@ -78,12 +78,12 @@ pub(super) enum Need<'a> {
     Whatever,
 }
 
-impl Wish {
+impl VersionSources {
     /// Returns the version that has to be found. The first source that is set decides.
     #[expect(clippy::result_large_err, reason = "made once for a run, at its end")]
-    pub(super) fn need(&self) -> Result<Need<'_>, ToolError> {
+    pub(super) fn need(&self) -> Result<NeededVersion<'_>, ToolError> {
         if let Some(Decided { value, by }) = &self.project {
-            return Ok(Need::Exactly(value, ChosenBy::Project(by.clone())));
+            return Ok(NeededVersion::Exactly(value, ChosenBy::Project(by.clone())));
         }
         if let Some((demand, _)) = self.code.unreadable() {
             return Err(ToolError::Constraint(demand.to_string()));
@@ -94,12 +94,16 @@ impl Wish {
                 .code
                 .exact()
                 .filter(|version| self.code.matches(version));
-            let exactly = |version| Need::Exactly(version, ChosenBy::Code(self.code.clone()));
-            return Ok(only.map_or(Need::Matching(&self.code), exactly));
+            let exactly =
+                |version| NeededVersion::Exactly(version, ChosenBy::Code(self.code.clone()));
+            return Ok(only.map_or(NeededVersion::Matching(&self.code), exactly));
         }
-        Ok(self.default.as_ref().map_or(Need::Whatever, |version| {
-            Need::Exactly(version, ChosenBy::Flag)
-        }))
+        Ok(self
+            .default
+            .as_ref()
+            .map_or(NeededVersion::Whatever, |version| {
+                NeededVersion::Exactly(version, ChosenBy::Flag)
+            }))
     }
 }
 
@@ -145,12 +149,12 @@ mod tests {
         Version::parse(text).unwrap()
     }
 
-    fn wish() -> Wish {
+    fn wish() -> VersionSources {
         let by = Decider::Repo {
             file: "atlantis.yaml".to_owned(),
             line: 4,
         };
-        Wish {
+        VersionSources {
             distribution: Distribution::Terraform,
             project: Some(Decided {
                 value: version("1.1.0"),
@@ -165,46 +169,46 @@ mod tests {
     fn whoever_comes_first_decides() {
         let wish = wish();
         assert!(
-            matches!(wish.need().unwrap(), Need::Exactly(one, ChosenBy::Project(_)) if *one == version("1.1.0"))
+            matches!(wish.need().unwrap(), NeededVersion::Exactly(one, ChosenBy::Project(_)) if *one == version("1.1.0"))
         );
-        let wish = Wish {
+        let wish = VersionSources {
             project: None,
             ..wish
         };
-        assert_eq!(wish.need().unwrap(), Need::Matching(&wish.code));
-        let exact = Wish {
+        assert_eq!(wish.need().unwrap(), NeededVersion::Matching(&wish.code));
+        let exact = VersionSources {
             code: code("= 1.9.8"),
             ..wish.clone()
         };
         assert!(
-            matches!(exact.need().unwrap(), Need::Exactly(one, ChosenBy::Code(_)) if *one == version("1.9.8"))
+            matches!(exact.need().unwrap(), NeededVersion::Exactly(one, ChosenBy::Code(_)) if *one == version("1.9.8"))
         );
-        let contradicts = Wish {
+        let contradicts = VersionSources {
             code: code("= 1.9.8, < 1.9"),
             ..wish.clone()
         };
         assert_eq!(
             contradicts.need().unwrap(),
-            Need::Matching(&contradicts.code)
+            NeededVersion::Matching(&contradicts.code)
         );
-        let wish = Wish {
+        let wish = VersionSources {
             code: RequiredVersions::default(),
             ..wish
         };
         assert_eq!(
             wish.need().unwrap(),
-            Need::Exactly(&version("1.3.0"), ChosenBy::Flag)
+            NeededVersion::Exactly(&version("1.3.0"), ChosenBy::Flag)
         );
-        let wish = Wish {
+        let wish = VersionSources {
             default: None,
             ..wish
         };
-        assert_eq!(wish.need().unwrap(), Need::Whatever);
+        assert_eq!(wish.need().unwrap(), NeededVersion::Whatever);
     }
 
     #[test]
     fn a_constraint_that_cannot_be_read_is_named() {
-        let wish = Wish {
+        let wish = VersionSources {
             project: None,
             code: code("newest"),
             ..wish()

@@ -24,10 +24,10 @@ use tracing::{info, warn};
 use url::Url;
 
 use super::DownloadError;
-use super::fetch::{SaveError, Web, shown};
-use super::releases::{Files, Lists, Sources};
-use super::room::{DownloadUse, InUse, Room};
-use super::verify::{Keys, checksum_of};
+use super::fetch::{ReleaseClient, SaveError, shown};
+use super::releases::{Lists, ReleaseFiles, Sources};
+use super::room::{DownloadUse, ToolDir, ToolInUse};
+use super::verify::{TrustedKeys, checksum_of};
 use crate::clock::Clock;
 use crate::model::Distribution;
 
@@ -103,11 +103,11 @@ impl fmt::Display for Platform {
 /// Downloads, verifies and removes programs.
 pub struct Downloads {
     settings: DownloadSettings,
-    keys: Arc<Keys>,
+    keys: Arc<TrustedKeys>,
     clock: Arc<dyn Clock>,
-    web: Web,
+    web: ReleaseClient,
     lists: Lists,
-    room: Room,
+    room: ToolDir,
     gates: Mutex<HashMap<(Distribution, Version), Gate>>,
 }
 
@@ -126,12 +126,12 @@ impl Downloads {
     /// Creates the value. `keys` are the trusted keys.
     pub fn new(
         settings: DownloadSettings,
-        keys: Keys,
+        keys: TrustedKeys,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, reqwest::Error> {
-        let web = Web::new(settings.patience)?;
+        let web = ReleaseClient::new(settings.patience)?;
         let lists = Lists::new(Arc::clone(&clock));
-        let room = Room::new(settings.dir.clone());
+        let room = ToolDir::new(settings.dir.clone());
         Ok(Self {
             settings,
             keys: Arc::new(keys),
@@ -161,7 +161,7 @@ impl Downloads {
     }
 
     /// Keeps a version from being removed, even if it is not downloaded yet.
-    pub(super) fn hold(&self, distribution: Distribution, version: &Version) -> InUse {
+    pub(super) fn hold(&self, distribution: Distribution, version: &Version) -> ToolInUse {
         self.room.hold(&name_of(distribution, version))
     }
 
@@ -256,7 +256,7 @@ impl Downloads {
     async fn signed_checksum(
         &self,
         maker: Distribution,
-        files: &Files,
+        files: &ReleaseFiles,
     ) -> Result<String, DownloadError> {
         let list = self.web.bytes(&files.sums, MAX_SUMS_BYTES).await?;
         let signature = self

@@ -20,9 +20,9 @@ const MAX_REDIRECTS: usize = 5;
 
 /// HTTP client for the servers of releases.
 #[derive(Debug)]
-pub(super) struct Web(Client);
+pub(super) struct ReleaseClient(Client);
 
-impl Web {
+impl ReleaseClient {
     /// Creates a client. `patience` is the maximum time that the server may send nothing.
     pub fn new(patience: Duration) -> Result<Self, reqwest::Error> {
         let client = Client::builder()

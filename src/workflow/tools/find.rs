@@ -10,9 +10,9 @@ use std::time::Duration;
 use semver::Version;
 use tracing::warn;
 
-use super::{InUse, ToolError};
+use super::{ToolError, ToolInUse};
 use crate::model::Distribution;
-use crate::process::{Cmd, Output, ProcessError};
+use crate::process::{CallOutput, Cmd, ProcessError};
 use crate::workflow::ChildEnvironment;
 
 /// Time limit for `version`. Programs answer in milliseconds; one that does not is broken.
@@ -24,7 +24,7 @@ const BUSY_WAIT: Duration = Duration::from_millis(20);
 
 /// A program with its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tool {
+pub struct FoundTool {
     /// Absolute path of the program.
     pub program: PathBuf,
     /// Distribution of the program.
@@ -32,7 +32,7 @@ pub struct Tool {
     /// Version that the program reported.
     pub version: Version,
     /// Keeps the program on the disk, if it was downloaded.
-    pub in_use: InUse,
+    pub in_use: ToolInUse,
 }
 
 /// Finds programs in some directories and on the search path, and remembers their versions.
@@ -43,19 +43,19 @@ pub(super) struct Programs {
     /// Number of directories in `dirs` that belong to the server.
     own: usize,
     environment: ChildEnvironment,
-    known: Mutex<HashMap<PathBuf, (Stamp, Version)>>,
+    known: Mutex<HashMap<PathBuf, (FileIdentity, Version)>>,
 }
 
 /// Identity of a program file. It changes if another file is put in its place while the server runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileIdentity {
     device: u64,
     inode: u64,
     bytes: u64,
     changed: (i64, i64),
 }
 
-impl Stamp {
+impl FileIdentity {
     fn of(program: &Path) -> Option<Self> {
         let meta = std::fs::metadata(program).ok()?;
         let changed = (meta.ctime(), meta.ctime_nsec());
@@ -105,7 +105,7 @@ impl Programs {
         &self,
         distribution: Distribution,
         wanted: Option<&Version>,
-    ) -> Result<Tool, ToolError> {
+    ) -> Result<FoundTool, ToolError> {
         let name = distribution.program();
         if let Some(wanted) = wanted
             && let Some(program) = self.look(&format!("{name}{wanted}"))
@@ -180,7 +180,7 @@ impl Programs {
         program: PathBuf,
         distribution: Distribution,
         wanted: Option<&Version>,
-    ) -> Result<Tool, ToolError> {
+    ) -> Result<FoundTool, ToolError> {
         let version = self.version_of(&program).await?;
         match wanted {
             Some(wanted) if *wanted != version => Err(ToolError::OtherVersion {
@@ -188,17 +188,17 @@ impl Programs {
                 wanted: wanted.clone(),
                 found: version,
             }),
-            _ => Ok(Tool {
+            _ => Ok(FoundTool {
                 program,
                 distribution,
                 version,
-                in_use: InUse::default(),
+                in_use: ToolInUse::default(),
             }),
         }
     }
 
     async fn version_of(&self, program: &Path) -> Result<Version, ToolError> {
-        let stamp = Stamp::of(program);
+        let stamp = FileIdentity::of(program);
         let known = self
             .known
             .lock()
@@ -242,7 +242,7 @@ impl Programs {
 
 /// Parses the version in the answer of a program. Terraform before 0.13 does not support `-json` and answers with
 /// text.
-fn answered(output: &Output) -> Option<Version> {
+fn answered(output: &CallOutput) -> Option<Version> {
     let answer: Option<VersionAnswer> = serde_json::from_slice(&output.stdout.bytes).ok();
     match answer {
         Some(answer) => Some(answer.terraform_version),
@@ -261,7 +261,7 @@ fn version_in(line: &str) -> Option<Version> {
 
 /// Runs a command, with retries while the program is open for writing. A child process that was forked while the
 /// program was being written keeps that file open until it starts its own program.
-async fn patiently(cmd: &Cmd) -> Result<Output, ProcessError> {
+async fn patiently(cmd: &Cmd) -> Result<CallOutput, ProcessError> {
     for _ in 0..BUSY_TRIES {
         match cmd.output().await {
             Err(ProcessError::Start { source, .. })

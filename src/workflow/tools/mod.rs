@@ -2,10 +2,10 @@
 //!
 //! A program is searched in `--tf-bin-dir`, among the downloaded ones and on the PATH. If it is missing and downloads
 //! are allowed, it is downloaded ([`Downloads`]). The configuration of a project, its code and the administrator
-//! decide on the version ([`Wish`]), and the answer includes the reason ([`VersionChoice`]).
+//! decide on the version ([`VersionSources`]), and the answer includes the reason ([`VersionChoice`]).
 //!
 //! Nothing that was downloaded runs before it has been verified. The list of checksums must be signed by one of the
-//! keys in this program ([`Keys`]). The archive must have the checksum that the list gives for its name, which
+//! keys in this program ([`TrustedKeys`]). The archive must have the checksum that the list gives for its name, which
 //! contains the version and the platform. So a mirror can withhold programs, but it cannot replace them.
 
 mod choice;
@@ -24,18 +24,18 @@ use std::path::{Path, PathBuf};
 use semver::Version;
 use tracing::warn;
 
-pub use choice::{ChosenBy, VersionChoice, Wish};
+pub use choice::{ChosenBy, VersionChoice, VersionSources};
 pub use download::{DownloadSettings, Downloads, Platform};
 pub use error::{DownloadError, ToolError};
-pub use find::Tool;
+pub use find::FoundTool;
 pub use releases::Sources;
-pub use room::{DownloadUse, InUse};
-pub use verify::{InvalidKey, Keys};
+pub use room::{DownloadUse, ToolInUse};
+pub use verify::{InvalidKey, TrustedKeys};
 
 use super::ChildEnvironment;
 use crate::discovery::RequiredVersions;
 use crate::model::Distribution;
-use choice::{Need, highest};
+use choice::{NeededVersion, highest};
 use find::Programs;
 
 /// Finds programs, downloads missing ones, and chooses among them.
@@ -83,7 +83,7 @@ impl Tools {
         &self,
         distribution: Distribution,
         wanted: Option<&Version>,
-    ) -> Result<Tool, ToolError> {
+    ) -> Result<FoundTool, ToolError> {
         let (Some(downloads), Some(version)) = (&self.downloads, wanted) else {
             return self.look_for(distribution, wanted).await;
         };
@@ -94,14 +94,14 @@ impl Tools {
             return Ok(tool);
         }
         downloads.note_use(distribution, version);
-        Ok(Tool { in_use, ..tool })
+        Ok(FoundTool { in_use, ..tool })
     }
 
     async fn look_for(
         &self,
         distribution: Distribution,
         wanted: Option<&Version>,
-    ) -> Result<Tool, ToolError> {
+    ) -> Result<FoundTool, ToolError> {
         let found = self.programs.find(distribution, wanted).await;
         match (found, wanted, &self.downloads) {
             (Err(error), Some(wanted), Some(downloads)) if error.is_absence() => {
@@ -119,7 +119,7 @@ impl Tools {
         downloads: &Downloads,
         distribution: Distribution,
         wanted: &Version,
-    ) -> Result<Tool, ToolError> {
+    ) -> Result<FoundTool, ToolError> {
         let program = downloads
             .fetch(distribution, wanted)
             .await
@@ -134,10 +134,13 @@ impl Tools {
     }
 
     /// Chooses the program for a project, with the reason of the choice.
-    pub async fn choose(&self, wish: &Wish) -> Result<(Tool, VersionChoice), ToolError> {
+    pub async fn choose(
+        &self,
+        wish: &VersionSources,
+    ) -> Result<(FoundTool, VersionChoice), ToolError> {
         let distribution = wish.distribution;
         let (tool, by) = match wish.need()? {
-            Need::Exactly(version, by) => {
+            NeededVersion::Exactly(version, by) => {
                 match (self.find(distribution, Some(version)).await, by) {
                     (Err(error), ChosenBy::Code(demands)) => {
                         return Err(self.unmet(distribution, &demands, error).await);
@@ -145,11 +148,11 @@ impl Tools {
                     (found, by) => (found?, by),
                 }
             }
-            Need::Matching(demands) => (
+            NeededVersion::Matching(demands) => (
                 self.matching(distribution, demands).await?,
                 ChosenBy::Code(demands.clone()),
             ),
-            Need::Whatever => (self.find(distribution, None).await?, ChosenBy::Nobody),
+            NeededVersion::Whatever => (self.find(distribution, None).await?, ChosenBy::Nobody),
         };
         let choice = VersionChoice {
             distribution,
@@ -165,7 +168,7 @@ impl Tools {
         &self,
         distribution: Distribution,
         demands: &RequiredVersions,
-    ) -> Result<Tool, ToolError> {
+    ) -> Result<FoundTool, ToolError> {
         let installed = self.programs.installed(distribution).await;
         let here = highest(demands, &installed).cloned();
         let (released, unlisted) = self.released(distribution).await;

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::DownloadError;
 use super::download::Platform;
-use super::fetch::{Web, shown};
+use super::fetch::{ReleaseClient, shown};
 use crate::clock::Clock;
 use crate::model::Distribution;
 
@@ -35,7 +35,7 @@ pub struct Sources {
 }
 
 /// Addresses of the files of one version on one platform.
-pub(super) struct Files {
+pub(super) struct ReleaseFiles {
     /// Name of the archive, as the list of checksums has it.
     pub archive_name: String,
     pub archive: Url,
@@ -72,7 +72,7 @@ impl Sources {
         distribution: Distribution,
         version: &Version,
         platform: &Platform,
-    ) -> Files {
+    ) -> ReleaseFiles {
         let archive_name = archive_name(distribution, version, platform);
         let sums = format!("{}_{version}_SHA256SUMS", distribution.program());
         let (signature, folder) = match distribution {
@@ -86,7 +86,7 @@ impl Sources {
             ),
         };
         let file = |name: &str| below(&folder, &[name]);
-        Files {
+        ReleaseFiles {
             archive: file(&archive_name),
             sums: file(&sums),
             signature: file(&signature),
@@ -112,10 +112,10 @@ fn below(base: &Url, path: &[&str]) -> Url {
 pub(super) struct Lists {
     clock: Arc<dyn Clock>,
     /// Known list of each distribution. The lock is held during a fetch, so that concurrent tasks fetch a list once.
-    known: HashMap<Distribution, Mutex<Option<Known>>>,
+    known: HashMap<Distribution, Mutex<Option<KnownReleases>>>,
 }
 
-struct Known {
+struct KnownReleases {
     versions: Arc<[Version]>,
     since: DateTime<Utc>,
 }
@@ -139,7 +139,7 @@ impl Lists {
     /// Lists the versions for a platform, sorted. If the list cannot be fetched, an older one is used.
     pub async fn get(
         &self,
-        web: &Web,
+        web: &ReleaseClient,
         sources: &Sources,
         distribution: Distribution,
         platform: &Platform,
@@ -152,7 +152,7 @@ impl Lists {
         match fetch(web, &sources.list(distribution), distribution, platform).await {
             Ok(versions) => {
                 let versions: Arc<[Version]> = versions.into();
-                *known = Some(Known {
+                *known = Some(KnownReleases {
                     versions: Arc::clone(&versions),
                     since: now,
                 });
@@ -167,7 +167,7 @@ impl Lists {
 }
 
 async fn fetch(
-    web: &Web,
+    web: &ReleaseClient,
     url: &Url,
     distribution: Distribution,
     platform: &Platform,

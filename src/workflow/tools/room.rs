@@ -33,17 +33,17 @@ pub struct DownloadUse {
 /// Keeps a downloaded program on the disk until it is dropped. The program is not part of the comparison, so all
 /// values are equal.
 #[derive(Clone, Default)]
-pub struct InUse(#[expect(dead_code, reason = "held for its end")] Option<Arc<Holder>>);
+pub struct ToolInUse(#[expect(dead_code, reason = "held for its end")] Option<Arc<ProgramUse>>);
 
-impl PartialEq for InUse {
+impl PartialEq for ToolInUse {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for InUse {}
+impl Eq for ToolInUse {}
 
-impl fmt::Debug for InUse {
+impl fmt::Debug for ToolInUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("InUse")
     }
@@ -52,12 +52,12 @@ impl fmt::Debug for InUse {
 /// Number of holders of each program, by file name.
 type Holders = Arc<Mutex<HashMap<String, usize>>>;
 
-struct Holder {
+struct ProgramUse {
     name: String,
     holders: Holders,
 }
 
-impl Drop for Holder {
+impl Drop for ProgramUse {
     fn drop(&mut self) {
         let mut holders = lock(&self.holders);
         if let Some(count) = holders.get_mut(&self.name) {
@@ -75,12 +75,12 @@ fn lock(holders: &Holders) -> MutexGuard<'_, HashMap<String, usize>> {
 
 /// Downloaded programs in a directory.
 #[derive(Clone, Debug)]
-pub(super) struct Room {
+pub(super) struct ToolDir {
     dir: PathBuf,
     holders: Holders,
 }
 
-impl Room {
+impl ToolDir {
     pub fn new(dir: PathBuf) -> Self {
         Self {
             dir,
@@ -89,9 +89,9 @@ impl Room {
     }
 
     /// Keeps a program from being removed, even if it does not exist yet.
-    pub fn hold(&self, name: &str) -> InUse {
+    pub fn hold(&self, name: &str) -> ToolInUse {
         *lock(&self.holders).entry(name.to_owned()).or_default() += 1;
-        InUse(Some(Arc::new(Holder {
+        ToolInUse(Some(Arc::new(ProgramUse {
             name: name.to_owned(),
             holders: Arc::clone(&self.holders),
         })))
@@ -174,9 +174,9 @@ mod tests {
 
     use super::*;
 
-    fn room(names: &[&str]) -> (tempfile::TempDir, Room) {
+    fn room(names: &[&str]) -> (tempfile::TempDir, ToolDir) {
         let dir = tempfile::tempdir().unwrap();
-        let room = Room::new(dir.path().to_owned());
+        let room = ToolDir::new(dir.path().to_owned());
         for name in names {
             fs::write(dir.path().join(name), "#!/bin/sh\n").unwrap();
             room.note_download(name, DateTime::UNIX_EPOCH).unwrap();

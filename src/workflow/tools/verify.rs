@@ -21,9 +21,9 @@ const OPENTOFU: &str = include_str!("keys/opentofu.asc");
 
 /// Keys that may sign programs.
 #[derive(Debug)]
-pub struct Keys {
-    terraform: Key,
-    opentofu: Key,
+pub struct TrustedKeys {
+    terraform: SigningKeys,
+    opentofu: SigningKeys,
 }
 
 /// Error for a text that is not a key.
@@ -31,7 +31,7 @@ pub struct Keys {
 #[error("this is not an OpenPGP public key: {0}")]
 pub struct InvalidKey(#[from] pgp::errors::Error);
 
-impl Keys {
+impl TrustedKeys {
     /// Returns the keys of the makers.
     ///
     /// # Panics
@@ -45,8 +45,8 @@ impl Keys {
     /// Reads other keys from text: for tests, and for administrators who build programs themselves.
     pub fn from_armored(terraform: &str, opentofu: &str) -> Result<Self, InvalidKey> {
         Ok(Self {
-            terraform: Key::read(terraform)?,
-            opentofu: Key::read(opentofu)?,
+            terraform: SigningKeys::read(terraform)?,
+            opentofu: SigningKeys::read(opentofu)?,
         })
     }
 
@@ -67,12 +67,12 @@ impl Keys {
 
 /// A primary key and those of its subkeys that may sign.
 #[derive(Debug)]
-struct Key {
+struct SigningKeys {
     primary: SignedPublicKey,
     signing: Vec<SignedPublicSubKey>,
 }
 
-impl Key {
+impl SigningKeys {
     /// Reads a key. Subkeys without a valid binding signature of the primary key are left out.
     fn read(armored: &str) -> Result<Self, InvalidKey> {
         let (primary, _) = SignedPublicKey::from_string(armored)?;
@@ -126,8 +126,8 @@ mod tests {
 
     #[test]
     fn the_keys_are_those_whose_fingerprints_the_makers_publish() {
-        let keys = Keys::official();
-        let shown = |key: &Key| {
+        let keys = TrustedKeys::official();
+        let shown = |key: &SigningKeys| {
             let parts: Vec<String> = key
                 .signing
                 .iter()
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn what_is_no_signature_is_not_good() {
-        let keys = Keys::official();
+        let keys = TrustedKeys::official();
         for bytes in [
             b"".as_slice(),
             b"x",
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_refused() {
-        assert!(Keys::from_armored("", OPENTOFU).is_err());
-        assert!(Keys::from_armored(HASHICORP, &OPENTOFU[..200]).is_err());
+        assert!(TrustedKeys::from_armored("", OPENTOFU).is_err());
+        assert!(TrustedKeys::from_armored(HASHICORP, &OPENTOFU[..200]).is_err());
     }
 
     #[test]

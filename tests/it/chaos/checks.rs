@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use lockkeeper::emulator::{Pull, StatusState};
-use lockkeeper::locks::Verdict;
+use lockkeeper::emulator::{EmulatedPull, StatusState};
+use lockkeeper::locks::AuditVerdict;
 use lockkeeper::model::{CommandKind, CommitSha, PullNumber, PullState};
 use lockkeeper::render::{MachineLine, PartLine};
 
@@ -42,7 +42,7 @@ async fn panics(world: &World) {
 /// Checks that every event of the audit log continues the one before it, although servers died in between.
 async fn audit(world: &World) {
     let verdict = world.look.audit().await;
-    if !matches!(verdict, Verdict::Whole(_)) {
+    if !matches!(verdict, AuditVerdict::Whole(_)) {
         world.broken(&format!("the audit log is not whole: {verdict:?}"));
     }
 }
@@ -304,8 +304,9 @@ async fn statuses(world: &World) {
         .await;
     let in_line: BTreeSet<String> = in_line.into_iter().flatten().collect();
     let pulls = (1..).map_while(|number| world.github.pull(world.repo(), PullNumber(number)).ok());
-    let may_wait =
-        |pull: &Pull| pull.state != PullState::Open || in_line.contains(&pull.number.to_string());
+    let may_wait = |pull: &EmulatedPull| {
+        pull.state != PullState::Open || in_line.contains(&pull.number.to_string())
+    };
     let left_line: BTreeSet<CommitSha> = pulls
         .filter(|pull| !may_wait(pull))
         .map(|pull| pull.head)

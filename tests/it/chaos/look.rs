@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::clock::{RandomIds, SystemClock};
-use lockkeeper::locks::{Evidence, Verdict, verify};
+use lockkeeper::locks::{AuditVerdict, KnownLogState, verify};
 use lockkeeper::store::{DatabaseUrl, Store};
 use sqlx::{ConnectOptions, Row as _};
 use sqlx_postgres::PgConnectOptions;
@@ -59,7 +59,7 @@ impl Look {
     }
 
     /// Verifies the audit log and returns the verdict.
-    pub async fn audit(&self) -> Verdict {
+    pub async fn audit(&self) -> AuditVerdict {
         let url = match self {
             Self::Sqlite(path) => DatabaseUrl::Sqlite(path.clone()),
             Self::Postgres(options) => DatabaseUrl::Postgres(options.clone()),
@@ -68,7 +68,7 @@ impl Look {
         let store = store
             .expect("the database answers")
             .expect("the servers have made it");
-        let verdict = verify(&store, &Evidence::default(), None)
+        let verdict = verify(&store, &KnownLogState::default(), None)
             .await
             .expect("the log can be read");
         store.close().await;

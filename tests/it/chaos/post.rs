@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use lockkeeper::emulator::{Delivery, Emulator};
+use lockkeeper::emulator::{EmulatedDelivery, Emulator};
 use rand::RngExt;
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Letter {
     /// The delivery that GitHub sends.
-    pub delivery: Delivery,
+    pub delivery: EmulatedDelivery,
     /// True if the delivery never arrives.
     pub lost: bool,
     /// Number of answers with 2xx.
@@ -125,7 +125,7 @@ impl Postman {
     }
 
     /// Decides the fate of a delivery: one in thirty is lost, one in eight comes twice, one in three late.
-    fn fate(&self, delivery: &Delivery) -> Fate {
+    fn fate(&self, delivery: &EmulatedDelivery) -> Fate {
         let number = delivery.id.as_u64_pair().1;
         let mut rng = schedule::rng(self.seed, self.world, number);
         if rng.random_ratio(1, 30) {

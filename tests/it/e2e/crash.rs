@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use lockkeeper::clock::{Clock, SystemClock};
-use lockkeeper::emulator::{Attempt, Fault, StatusState};
+use lockkeeper::emulator::{Fault, SendAttempt, StatusState};
 use lockkeeper::store::RunState;
 
 use super::gates::{ApplyGate, PlanGate};
@@ -173,7 +173,7 @@ async fn what_was_taken_before_a_crash_is_worked_on_after_it(backend: Backend) {
         .await;
     let second = world.open("second", &[("b/main.tf", &gate.code())]).await;
     let deliveries = world.github.deliveries();
-    let answered = Attempt::Answered(200);
+    let answered = SendAttempt::Answered(200);
     assert!(
         deliveries
             .iter()
@@ -212,7 +212,7 @@ async fn a_pull_closed_while_the_server_was_down_is_not_planned_again(backend: B
         .expect("it is open");
     let lost = world.github.deliveries().pop().expect("a webhook");
     assert!(
-        matches!(lost.outcome(), Some(Attempt::Failed(_))),
+        matches!(lost.outcome(), Some(SendAttempt::Failed(_))),
         "{lost:?}"
     );
     world.server.interrupted(1).await;

@@ -1,6 +1,6 @@
 //! Stories about refusals, and how people learn the reason (P10).
 
-use lockkeeper::emulator::{Attempt, Change, NewPull};
+use lockkeeper::emulator::{Change, NewPull, SendAttempt};
 use lockkeeper::model::{CommandOutcome, PullNumber};
 
 use super::world::{REPO, World, resource};
@@ -100,7 +100,7 @@ async fn a_repository_that_is_not_served_is_told_so_and_nothing_of_it_runs() {
     let opened = world.github.deliveries().pop().expect("a webhook");
     assert_eq!(
         (opened.event.as_str(), opened.outcome()),
-        ("pull_request", Some(&Attempt::Answered(403)))
+        ("pull_request", Some(&SendAttempt::Answered(403)))
     );
     world
         .github

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use hmac::{Hmac, KeyInit, Mac};
-use lockkeeper::emulator::{Attempt, Change, Delivering, EmulatorError, NewPull, RecordedDelivery};
+use lockkeeper::emulator::{
+    Change, Delivering, EmulatorError, NewPull, RecordedDelivery, SendAttempt,
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -100,7 +102,7 @@ async fn webhooks_are_signed_numbered_and_answered() {
         .iter()
         .map(|delivery| delivery.attempts.clone())
         .collect();
-    assert_eq!(outcomes, vec![vec![Attempt::Answered(202)]; 3]);
+    assert_eq!(outcomes, vec![vec![SendAttempt::Answered(202)]; 3]);
 }
 
 #[tokio::test]
@@ -167,7 +169,7 @@ async fn held_webhooks_wait_are_lost_and_come_again() {
     assert_eq!(lost.action.as_deref(), Some("opened"));
     assert_eq!(receiver.names(), ["push"]);
     let sent = rig.github.deliver_next().await.unwrap();
-    assert_eq!(sent.outcome(), Some(&Attempt::Answered(202)));
+    assert_eq!(sent.outcome(), Some(&SendAttempt::Answered(202)));
     rig.github.redeliver(sent.id).await.unwrap();
     rig.github.redeliver(lost.id).await.unwrap();
     let arrived = receiver.take();

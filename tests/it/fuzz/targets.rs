@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper::config::repo::{Patterns, Permissions, RepoConfig};
+use lockkeeper::config::repo::{Patterns, RepoConfig, RepoPermissions};
 use lockkeeper::config::repos::ServerRepos;
 use lockkeeper::discovery::{
-    self, Autodiscover, Input, ModuleGraph, Settings, Tree, VersionConstraint, terragrunt,
+    self, Autodiscover, FileTree, Input, ModuleGraph, SearchSettings, VersionConstraint, terragrunt,
 };
 use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, Distribution, RepoPath};
 
@@ -25,7 +25,7 @@ pub const ALL: [(&str, Target); 6] = [
 
 /// Reads the configuration file of a repository. Its errors are formatted, because they are shown.
 pub fn repo_config(text: &str) {
-    if let Err(errors) = RepoConfig::parse("atlantis.yaml", text, &Permissions::default()) {
+    if let Err(errors) = RepoConfig::parse("atlantis.yaml", text, &RepoPermissions::default()) {
         assert!(!errors.to_string().is_empty(), "an error says something");
     }
 }
@@ -83,12 +83,12 @@ pub fn hcl(text: &str) {
         previous: None,
         kind: ChangeKind::Modified,
     };
-    let tree = Tree::new([path("a/main.tf"), path("a/more.tofu")]);
+    let tree = FileTree::new([path("a/main.tf"), path("a/more.tofu")]);
     let base = BranchName::new("main").expect("a constant");
     for distribution in [Distribution::Terraform, Distribution::OpenTofu] {
-        let settings = Settings {
+        let settings = SearchSettings {
             distribution,
-            ..Settings::default()
+            ..SearchSettings::default()
         };
         let read = |_: &RepoPath| Some(text.to_owned());
         let changed = [changed.clone()];
@@ -118,7 +118,7 @@ pub fn terragrunt(text: &str) {
     let parts = text.split("=== ").filter_map(|part| part.split_once('\n'));
     let files = parts.filter_map(|(name, text)| Some((RepoPath::new(name).ok()?, text)));
     let files: BTreeMap<RepoPath, &str> = files.take(50).collect();
-    let tree = Tree::new(files.keys().cloned());
+    let tree = FileTree::new(files.keys().cloned());
     let read = |file: &RepoPath| {
         assert!(
             tree.has_file(file),

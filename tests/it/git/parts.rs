@@ -1,7 +1,7 @@
 //! Tests of submodules and of files in LFS.
 
 use async_trait::async_trait;
-use lockkeeper::git::{Admission, Remote, Submodule, SubmoduleRules};
+use lockkeeper::git::{Remote, Submodule, SubmoduleAdmission, SubmoduleRules};
 use lockkeeper::model::{RepoId, Sha256Digest};
 
 use super::*;
@@ -11,12 +11,12 @@ struct OfAcme;
 
 #[async_trait]
 impl SubmoduleRules for OfAcme {
-    async fn admission(&self, repo: &RepoId, by_owner: bool) -> Admission {
+    async fn admission(&self, repo: &RepoId, by_owner: bool) -> SubmoduleAdmission {
         match repo.owner() {
-            "acme" => Admission::Admitted,
-            "down" => Admission::Unknown("nobody answers".to_owned()),
-            _ if by_owner => Admission::Admitted,
-            _ => Admission::Refused(format!("{repo} is not acme's")),
+            "acme" => SubmoduleAdmission::Admitted,
+            "down" => SubmoduleAdmission::Unknown("nobody answers".to_owned()),
+            _ if by_owner => SubmoduleAdmission::Admitted,
+            _ => SubmoduleAdmission::Refused(format!("{repo} is not acme's")),
         }
     }
 }
@@ -137,7 +137,7 @@ async fn submodules_and_theirs_are_files_of_the_checkout() {
     assert_eq!(
         world
             .mirror()
-            .untracked(&again, Ignored::Listed)
+            .untracked(&again, IgnoredFiles::Listed)
             .await
             .unwrap()
             .paths,

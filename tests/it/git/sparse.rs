@@ -7,7 +7,7 @@ impl World {
         assert_eq!(self.fetch(Some(head)).await.unwrap().wanted, Head::Present);
         let (workspace, strategy) = (WorkspaceName::default(), CheckoutStrategy::Branch);
         let extent = Extent::of_dirs(dirs.iter().map(|dir| path(dir)));
-        let wanted = Wanted {
+        let wanted = CheckoutRequest {
             pull: PULL,
             workspace: &workspace,
             head,
@@ -52,7 +52,7 @@ async fn only_the_named_directories_and_files_on_the_way_are_there() {
     assert_eq!(
         world
             .mirror()
-            .untracked(&checkout, Ignored::Listed)
+            .untracked(&checkout, IgnoredFiles::Listed)
             .await
             .unwrap()
             .paths,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use insta::assert_snapshot;
-use lockkeeper::claims::Credentials;
-use lockkeeper::credential::{Access, SshAccess};
+use lockkeeper::claims::CredentialStore;
+use lockkeeper::credential::{GitAccess, SshAccess};
 use lockkeeper::git::{RefSelection, Remote, Synced};
 use lockkeeper::model::{HostName, OwnerName, RepoId, RepoUrl, Rights, Sha256Digest};
 use lockkeeper::seal::{Keyring, key_line};
@@ -174,7 +174,7 @@ async fn a_real_server_is_reached_by_a_real_key() {
     let server = Server::start().await;
     let (base, head) = server.world.pull("main.tf=two").await;
     let access = server.access("key", "host");
-    let shown = Access::Ssh(access.clone())
+    let shown = GitAccess::Ssh(access.clone())
         .check(&HostName::new("127.0.0.1").unwrap())
         .unwrap();
     let fingerprint = server
@@ -223,12 +223,12 @@ async fn the_key_that_an_owner_gave_is_the_one_that_a_mirror_is_made_with(db: &T
         key_line(&"a".parse().unwrap(), b"0123456789abcdef0123456789abcdef").expose(),
     )
     .unwrap();
-    let given = Credentials::new(db.store().clone(), db.ids.clone(), Some(Arc::new(keys)));
+    let given = CredentialStore::new(db.store().clone(), db.ids.clone(), Some(Arc::new(keys)));
     let id = given
         .add(
             &owner,
             &url,
-            &Access::Ssh(server.access("key", "host")),
+            &GitAccess::Ssh(server.access("key", "host")),
             (Rights::Whole, by()),
         )
         .await
@@ -369,7 +369,7 @@ async fn contents_kept_with_lfs_are_where_the_server_says() {
         .unwrap_or_else(|error| panic!("{error}\n{}", server.asked()));
     let workspace = WorkspaceName::default();
     let (strategy, extent) = (CheckoutStrategy::Branch, &Extent::Whole);
-    let wanted = Wanted {
+    let wanted = CheckoutRequest {
         pull: PULL,
         workspace: &workspace,
         head: &head,

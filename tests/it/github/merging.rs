@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use lockkeeper::clock::{Clock, ManualClock};
-use lockkeeper::model::{Aside, Mergeability, RunKind};
+use lockkeeper::model::{IgnoredStatuses, Mergeability, RunKind};
 use lockkeeper::vcs::{Forge, ForgeError};
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ const RULES: &str = "GET /repos/acme/infra/rules/branches/release%2F1%2E2?per_pa
 const BRANCH: &str = "GET /repos/acme/infra/branches/release%2F1%2E2";
 const PROTECTION: &str = "GET /repos/acme/infra/branches/release%2F1%2E2/protection";
 const REVIEWS: &str = "GET /repos/acme/infra/pulls/12/reviews?per_page=100&page=1";
-const ASIDE: Aside<'_> = Aside {
+const ASIDE: IgnoredStatuses<'_> = IgnoredStatuses {
     name: "lockkeeper",
     kinds: &[RunKind::Apply],
     others: &[],

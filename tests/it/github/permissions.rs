@@ -2,25 +2,25 @@
 
 use serde_json::{Value, json};
 
-use lockkeeper::vcs::{Forge, ForgeError, Uses};
+use lockkeeper::vcs::{Forge, ForgeError, ForgeFeatures};
 
 use super::app::World;
 use super::server::{Reply, ScriptedGitHub};
 
-const NOTHING: Uses = Uses {
+const NOTHING: ForgeFeatures = ForgeFeatures {
     teams: false,
     merging: false,
 };
-const TEAMS: Uses = Uses {
+const TEAMS: ForgeFeatures = ForgeFeatures {
     teams: true,
     merging: false,
 };
-const MERGING: Uses = Uses {
+const MERGING: ForgeFeatures = ForgeFeatures {
     teams: false,
     merging: true,
 };
 
-async fn of_token(scopes: Option<&str>, uses: Uses) -> Vec<String> {
+async fn of_token(scopes: Option<&str>, uses: ForgeFeatures) -> Vec<String> {
     let server = ScriptedGitHub::start().await;
     let answer = Reply::json(&json!({"login": "bot"}));
     let answer = match scopes {
@@ -70,7 +70,7 @@ async fn a_token_that_is_not_taken_is_an_error_and_one_without_an_account_is_non
     assert_eq!(server.client().missing(TEAMS).await.unwrap(), [""; 0]);
 }
 
-async fn of_app(permissions: Value, events: Value, uses: Uses) -> Vec<String> {
+async fn of_app(permissions: Value, events: Value, uses: ForgeFeatures) -> Vec<String> {
     let world = World::new().await;
     let facts = json!({"slug": "lockkeeper", "permissions": permissions, "events": events});
     world.server.on("GET /app", Reply::json(&facts));

@@ -7,7 +7,7 @@ use axum::http::{Method, StatusCode, header};
 use hmac::{Hmac, KeyInit, Mac};
 use lockkeeper::config::access::WebRules;
 use lockkeeper::http::{self};
-use lockkeeper::kit::web::{ALL_AT_ONCE, Access, FREE, LIMITED, LocalAddress, Route};
+use lockkeeper::kit::web::{ALL_AT_ONCE, FREE, LIMITED, LocalAddress, Route, RouteAccess};
 use lockkeeper::model::{ProjectOutcome, RunId};
 use lockkeeper::store::{MirrorQuery, Store};
 use reqwest::Client;
@@ -114,7 +114,7 @@ fn routes() -> Vec<Route> {
 }
 
 /// Returns every path with every method, and the access of the route if the router has one.
-fn matrix() -> Vec<(Route, Option<Access>)> {
+fn matrix() -> Vec<(Route, Option<RouteAccess>)> {
     let routes = routes();
     let mut paths: Vec<&str> = routes.iter().map(|route| route.path).collect();
     paths.sort_unstable();
@@ -134,7 +134,7 @@ fn matrix() -> Vec<(Route, Option<Access>)> {
             Route {
                 method,
                 path,
-                access: access.unwrap_or(Access::Account),
+                access: access.unwrap_or(RouteAccess::Account),
             },
             access,
         )
@@ -273,8 +273,10 @@ async fn where_nobody_signs_in_every_route_shows_facts_or_nothing_and_changes_no
             );
             assert!(!changes(method) || !is_success(status), "{cell}");
             match access {
-                Some(Access::Everybody | Access::Facts) => assert!(is_success(status), "{cell}"),
-                Some(Access::Account | Access::Change) => {
+                Some(RouteAccess::Everybody | RouteAccess::Facts) => {
+                    assert!(is_success(status), "{cell}")
+                }
+                Some(RouteAccess::Account | RouteAccess::Change) => {
                     assert_eq!(status, StatusCode::FORBIDDEN, "{cell}");
                 }
                 None => assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED, "{cell}"),
@@ -299,11 +301,11 @@ async fn what_the_operator_lets_nobody_do_never_runs_anything() {
         for (status, said) in as_both(&nobody, &route, &address, NOBODY).await {
             let cell = format!("{} {address}: {status} {said}", route.method);
             assert!(!said.contains(PRINTED), "{cell}");
-            if access == Some(Access::Account) {
+            if access == Some(RouteAccess::Account) {
                 assert_eq!(status, StatusCode::FORBIDDEN, "{cell}");
             }
             if changes(&route.method) && is_success(status) {
-                assert_eq!(access, Some(Access::Change), "{cell}");
+                assert_eq!(access, Some(RouteAccess::Change), "{cell}");
                 changed.push(route.path);
             }
         }
@@ -353,9 +355,9 @@ async fn where_people_sign_in_nobody_else_is_told_anything() {
             );
             let is_health = routes()
                 .iter()
-                .any(|of| of.path == route.path && of.access == Access::Everybody);
+                .any(|of| of.path == route.path && of.access == RouteAccess::Everybody);
             match access {
-                Some(Access::Everybody) => assert_eq!(status, StatusCode::OK, "{cell}"),
+                Some(RouteAccess::Everybody) => assert_eq!(status, StatusCode::OK, "{cell}"),
                 None if is_health => assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED, "{cell}"),
                 _ => assert_eq!(status, StatusCode::UNAUTHORIZED, "{cell}"),
             }
@@ -381,7 +383,7 @@ async fn an_account_of_one_owner_reaches_nothing_of_another_or_of_everybody() {
             );
             assert!(!changes(&route.method) || !is_success(status), "{cell}");
             if access.is_some()
-                && access != Some(Access::Everybody)
+                && access != Some(RouteAccess::Everybody)
                 && !LIMITED.contains(&route.path)
             {
                 assert_eq!(status, StatusCode::FORBIDDEN, "{cell}");
@@ -453,7 +455,7 @@ async fn a_page_of_somebody_else_that_points_its_name_here_is_answered_nothing()
                     .send(form(request, &format!("token={}&reason=x", token(user))))
                     .await;
                 let cell = format!("{} {address} of {host}: {}", route.method, answer.body);
-                if route.access == Access::Everybody {
+                if route.access == RouteAccess::Everybody {
                     assert_eq!(answer.status, StatusCode::OK, "{cell}");
                 } else {
                     assert_eq!(answer.status, StatusCode::MISDIRECTED_REQUEST, "{cell}");

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use lockkeeper::claims::{application_add, application_remove};
-use lockkeeper::context::Look;
+use lockkeeper::context::FileCheck;
 use lockkeeper::model::{Actor, ApplicationFields, CommandKind, ForgeHosts, Rights, RunKind};
 use serde_json::Value;
 
@@ -62,13 +62,19 @@ async fn the_next_request_is_judged_by_what_the_file_says_now() {
         StatusCode::UNAUTHORIZED
     );
     let other = KIM.replace("owners=net", "owners=dns");
-    assert_eq!(kim.accounts.offer(Ok(&other), now()), Look::Taken(vec![]));
+    assert_eq!(
+        kim.accounts.offer(Ok(&other), now()),
+        FileCheck::Taken(vec![])
+    );
     assert_eq!(
         asked(&kim, "kim", "kims-password-of-kim").await,
         StatusCode::FORBIDDEN
     );
     let renewed = KIM.replace("kims-password-of-kim", "another-password-of-kim");
-    assert_eq!(kim.accounts.offer(Ok(&renewed), now()), Look::Taken(vec![]));
+    assert_eq!(
+        kim.accounts.offer(Ok(&renewed), now()),
+        FileCheck::Taken(vec![])
+    );
     assert_eq!(
         asked(&kim, "kim", "kims-password-of-kim").await,
         StatusCode::UNAUTHORIZED
@@ -85,7 +91,10 @@ async fn whoever_is_taken_out_is_out_whatever_the_browser_still_has() {
     let kim = world.browser_of("kim", "kims-password-of-kim").await;
     let token = kim.token().await;
     for text in [LEE, "# nobody is left\n"] {
-        assert_eq!(kim.accounts.offer(Ok(text), now()), Look::Taken(vec![]));
+        assert_eq!(
+            kim.accounts.offer(Ok(text), now()),
+            FileCheck::Taken(vec![])
+        );
         assert_eq!(
             kim.get("/").await.status,
             StatusCode::UNAUTHORIZED,
@@ -138,7 +147,10 @@ async fn a_stream_ends_with_the_account_that_opened_it() {
             String::from_utf8_lossy(&seen).contains("before"),
             "{seen:?}"
         );
-        assert_eq!(kim.accounts.offer(Ok(&other), now()), Look::Taken(vec![]));
+        assert_eq!(
+            kim.accounts.offer(Ok(&other), now()),
+            FileCheck::Taken(vec![])
+        );
         world.print(run, 2, "after\n").await;
         world.hub.announce(run);
         assert!(
@@ -211,7 +223,7 @@ async fn the_page_of_operators_says_what_holds_and_what_is_refused() {
         "{text}"
     );
     let broken = format!("{KIM}user=lee owners=dns allow=all password=hunter2\n");
-    let Look::Refused(error) = ops.accounts.offer(Ok(&broken), world.clock_now()) else {
+    let FileCheck::Refused(error) = ops.accounts.offer(Ok(&broken), world.clock_now()) else {
         panic!("it is too short")
     };
     let answer = ops.get("/operations").await;

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use lockkeeper::claims::{application_add, application_remove};
-use lockkeeper::credential::Access;
+use lockkeeper::credential::GitAccess;
 use lockkeeper::model::{
     ApplicationFields, ApplyScope, Concern, ForgeHosts, LockEventKind, NewLockEvent, OwnerName,
     RepoId, Rights,
@@ -37,7 +37,7 @@ async fn world() -> World {
             .unwrap()
             .or_why()
             .unwrap();
-        let access = Access::Token {
+        let access = GitAccess::Token {
             user: None,
             token: Secret::new("ghp_a_token_of_the_team"),
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::http::StatusCode;
 use lockkeeper::kit::web::GiveLocks;
-use lockkeeper::locks::{Gave, Giving};
+use lockkeeper::locks::{HandOver, HandOverOutcome};
 
 use super::fixture::{Browser, OPS, World, form, project, pull};
 use crate::support::db::stopped;
@@ -292,7 +292,7 @@ struct Panics;
 
 #[async_trait]
 impl GiveLocks for Panics {
-    async fn give(&self, _: &Giving) -> Result<Gave, sqlx::Error> {
+    async fn give(&self, _: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
         panic!("the secret is hunter2");
     }
 }
@@ -301,7 +301,7 @@ struct Fails;
 
 #[async_trait]
 impl GiveLocks for Fails {
-    async fn give(&self, _: &Giving) -> Result<Gave, sqlx::Error> {
+    async fn give(&self, _: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
         Err(sqlx::Error::Protocol("the secret is hunter2".to_owned()))
     }
 }

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::{StatusCode, header};
 use lockkeeper::config::access::WebRules;
-use lockkeeper::credential::Access;
+use lockkeeper::credential::GitAccess;
 use lockkeeper::model::{OwnerName, RepoUrl, Rights};
 use lockkeeper::secret::Secret;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn url(name: &str) -> RepoUrl {
 async fn add(world: &World, owner: &str, name: &str) {
     let owner = OwnerName::new(owner).unwrap();
     drop(world.store.owner_create(&owner, by()).await.unwrap());
-    let access = Access::Token {
+    let access = GitAccess::Token {
         user: Some("ci-bot".to_owned()),
         token: Secret::new(TOKEN),
     };

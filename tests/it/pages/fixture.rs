@@ -11,29 +11,29 @@ use axum::middleware::map_request;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
-use lockkeeper::claims::Credentials;
+use lockkeeper::claims::CredentialStore;
 use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
-use lockkeeper::config::access::{Action, Asker, Identity, WebAccounts, WebRules};
+use lockkeeper::config::access::{Action, Identity, NetworkRequester, WebAccounts, WebRules};
 use lockkeeper::config::server::{Periods, TrustedProxies, WebHosts};
 use lockkeeper::context::{FileState, LiveAccounts};
 use lockkeeper::handlers::authz::{
-    AuthzError, Decision, Outside, Resource, by_web, web_offers, within,
+    AuthzError, Decision, OutsideScope, Resource, by_web, web_offers, within,
 };
 use lockkeeper::handlers::locks::give;
 use lockkeeper::http::router;
-use lockkeeper::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth};
-use lockkeeper::locks::{Ask, Gave, Giving, Wish, take_all};
+use lockkeeper::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebAuth, WebState};
+use lockkeeper::locks::{HandOver, HandOverOutcome, LockRequest, QueuedPlan, take_all};
 use lockkeeper::model::ForgeHosts;
 use lockkeeper::model::{
     Actor, BranchName, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution,
     Lock, LockKey, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome,
     PullNumber, PullRef, PullState, RepoId, RunId, RunKind, Sha256Digest,
 };
-use lockkeeper::queue::Nudge;
+use lockkeeper::queue::WakeUp;
 use lockkeeper::seal::{Keyring, SigningKey, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
-    CancelWhat, Cancelled, CommandRow, CreateCommand, DatabaseUrl, FinishedCommand, LockWish,
+    CancelWhat, Cancelled, CommandRow, CreateCommand, DatabaseUrl, FinishedCommand, LockClaim,
     NewCommand, NewJob, NewRun, OutputPiece, RecordPlan, Store, TakeLock,
 };
 use lockkeeper::telemetry::Metrics;
@@ -92,7 +92,7 @@ struct PlainGiving(Store, Arc<ManualClock>, Arc<CountingIds>);
 
 #[async_trait]
 impl GiveLocks for PlainGiving {
-    async fn give(&self, giving: &Giving) -> Result<Gave, sqlx::Error> {
+    async fn give(&self, giving: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
         assert!(!giving.actor.login.is_empty());
         give(&self.0, giving, CommandId::next(&*self.2), self.1.now()).await
     }
@@ -113,7 +113,7 @@ struct PlainAuthority {
 impl Authority for PlainAuthority {
     async fn check(
         &self,
-        who: &Asker,
+        who: &NetworkRequester,
         action: Action,
         on: &Resource<'_>,
     ) -> Result<Decision, AuthzError> {
@@ -139,7 +139,7 @@ impl Authority for PlainAuthority {
         &self,
         user: &str,
         on: &Resource<'_>,
-    ) -> Result<Result<(), Outside>, AuthzError> {
+    ) -> Result<Result<(), OutsideScope>, AuthzError> {
         within(&self.store, &self.accounts.now(), user, on).await
     }
 
@@ -323,13 +323,13 @@ impl World {
     }
 
     /// Returns the credentials of owners, with a key to encrypt them.
-    pub fn credentials(&self) -> Credentials {
+    pub fn credentials(&self) -> CredentialStore {
         let line = key_line(
             &"2026".parse().unwrap(),
             b"0123456789abcdef0123456789abcdef",
         );
         let keys = Keyring::parse(line.expose()).unwrap();
-        Credentials::new(
+        CredentialStore::new(
             self.store.clone(),
             Arc::clone(&self.ids) as Arc<dyn Ids>,
             Some(Arc::new(keys)),
@@ -416,7 +416,7 @@ impl World {
             keep_runs: Some(Duration::from_hours(90 * 24)),
             periods: Periods::DEFAULT,
             forges: ForgeHosts::public(),
-            mirror_nudge: Nudge::default(),
+            mirror_nudge: WakeUp::default(),
             repo_config: {
                 let file = self.repo_config.clone();
                 Arc::new(move || file.clone())
@@ -426,7 +426,7 @@ impl World {
                 Arc::new(move || idle.clone())
             },
         };
-        router(Arc::new(Web::new(setup).await.unwrap()))
+        router(Arc::new(WebState::new(setup).await.unwrap()))
     }
 
     pub fn clock_now(&self) -> DateTime<chrono::Utc> {
@@ -471,7 +471,7 @@ impl World {
         );
         match self
             .store
-            .lock_take(&LockWish {
+            .lock_take(&LockClaim {
                 key: &key,
                 project,
                 pull,
@@ -499,12 +499,12 @@ impl World {
             .pull_seen(pull, PullState::Open, &url)
             .await
             .unwrap();
-        let ask = Ask {
+        let ask = QueuedPlan {
             project: project.clone(),
             extra_args: Vec::new(),
             installation: None,
         };
-        let wishes = [Wish {
+        let wishes = [LockRequest {
             key: LockKey::of(&pull.repo, project),
             ask,
         }];

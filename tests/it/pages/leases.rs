@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode};
 use chrono::TimeDelta;
 use lockkeeper::config::access::WebRules;
-use lockkeeper::store::{Hold, NewLease, Presence, ReplicaId, Store, TakeLease};
+use lockkeeper::store::{LeaseHold, NewLease, Presence, ReplicaId, Store, TakeLease};
 use serde_json::{Value, json};
 
 use super::fixture::{Browser, World};
@@ -41,7 +41,7 @@ async fn leases(world: &World) {
             .replica_beat(&id, Presence::Serving, &[], world.clock_now() + heard)
             .await
             .unwrap();
-        let claim = Hold {
+        let claim = LeaseHold {
             key: key.to_owned(),
             holder: format!("{name}/1"),
         };
@@ -108,7 +108,7 @@ async fn the_page_tells_who_does_what_since_when_and_until_when() {
 async fn a_list_that_is_cut_says_so() {
     let world = World::new().await;
     for n in 0..=Store::LEASES_LISTED {
-        let claim = Hold {
+        let claim = LeaseHold {
             key: format!("reconciler:{n:04}"),
             holder: "keeper-1/1".to_owned(),
         };

@@ -8,14 +8,14 @@ use axum::http::{StatusCode, header};
 use chrono::TimeDelta;
 use lockkeeper::claims::application_add;
 use lockkeeper::config::access::WebRules;
-use lockkeeper::credential::Access;
+use lockkeeper::credential::GitAccess;
 use lockkeeper::kit::web::LIMITED;
 use lockkeeper::model::{
     Actor, ApplicationFields, ApplyScope, Cause, CommandKind, ForgeHosts, LockEventKind, OwnerName,
     Rights, RunKind,
 };
 use lockkeeper::secret::Secret;
-use lockkeeper::store::{CreateOwner, Hold, NewLease, Presence, ReplicaId, TakeLease};
+use lockkeeper::store::{CreateOwner, LeaseHold, NewLease, Presence, ReplicaId, TakeLease};
 use serde_json::{Value, json};
 
 use super::fixture::{Browser, World, project, pull};
@@ -67,7 +67,7 @@ async fn own(world: &World, name: &'static str) -> Own {
         .unwrap()
         .or_why()
         .unwrap();
-    let access = Access::Token {
+    let access = GitAccess::Token {
         user: Some(format!("{name}-bot")),
         token: Secret::new("ghp_a_token_of_the_team"),
     };
@@ -106,7 +106,7 @@ async fn own(world: &World, name: &'static str) -> Own {
         .mirror_know(&"disk-1".parse().unwrap(), &repo.parse().unwrap(), None)
         .await
         .unwrap();
-    let hold = Hold {
+    let hold = LeaseHold {
         key: format!("repository_sync:disk-1:{repo}"),
         holder: "keeper-1/1".to_owned(),
     };

@@ -2,11 +2,11 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use insta::assert_snapshot;
-use lockkeeper::context::{FileState, Refused};
+use lockkeeper::context::{FileState, RefusedContent};
 use lockkeeper::model::{ChainLink, PullState, Sha256Digest};
 use lockkeeper::queue::LEASE;
 use lockkeeper::store::{
-    Finish, LockEventWalk, NewDelivery, NewJob, Presence, ReconcilerRun, ReplicaId,
+    JobFinish, LockEventWalk, NewDelivery, NewJob, Presence, ReconcilerRun, ReplicaId,
 };
 
 use super::fixture::{World, project, pull};
@@ -104,7 +104,7 @@ pub async fn troubled_world(who: &str, error: &str) -> World {
     let next = world.clock_now() + Duration::from_mins(4);
     assert_eq!(
         store.job_retry(&lease, next, error).await.unwrap(),
-        Finish::Recorded
+        JobFinish::Recorded
     );
     store
         .job_push(&job("set_status", "status:github.com/acme/infra"))
@@ -122,7 +122,7 @@ pub async fn troubled_world(who: &str, error: &str) -> World {
             .unwrap();
         assert_eq!(
             store.job_fail(&lease, error).await.unwrap(),
-            Finish::Recorded
+            JobFinish::Recorded
         );
     }
     for n in 0..3 {
@@ -223,7 +223,7 @@ fn file_that_holds(world: &World) -> FileState {
 
 fn refused(world: &World, state: FileState, error: &str) -> FileState {
     FileState {
-        refused: Some(Refused {
+        refused: Some(RefusedContent {
             at: world.clock_now(),
             error: error.to_owned(),
             digest: None,

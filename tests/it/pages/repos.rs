@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{StatusCode, header};
 use lockkeeper::config::access::WebRules;
 use lockkeeper::model::{
-    AttemptLease, FailureKind, HomeId, Jitter, MirrorEvent, RepoId, Sha256Digest, SyncFacts,
+    AttemptLease, DataDirId, FailureKind, Jitter, MirrorEvent, RepoId, Sha256Digest, SyncFacts,
     SyncFailure, SyncState,
 };
 use lockkeeper::store::{MirrorChange, MirrorSearch};
@@ -19,7 +19,7 @@ const DISKS: [&str; 2] = [
 ];
 
 async fn change(world: &World, disk: &str, repo: &str, event: &MirrorEvent) {
-    let (home, repo): (HomeId, RepoId) = (disk.parse().unwrap(), repo.parse().unwrap());
+    let (home, repo): (DataDirId, RepoId) = (disk.parse().unwrap(), repo.parse().unwrap());
     let change = world
         .store
         .mirror_change(&home, &repo, event)

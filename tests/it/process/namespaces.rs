@@ -58,7 +58,7 @@ async fn cancel_is_polite_and_the_code_is_seen() {
     assert_eq!(run.line().await, "ready");
     run.cancel.cancel();
     let (lines, exit) = run.finish().await;
-    assert_eq!(lines, [(Stream::Out, "saved".into())]);
+    assert_eq!(lines, [(OutputStream::Out, "saved".into())]);
     assert_eq!((exit.code, exit.how), (Some(5), Ended::Cancelled));
 }
 
@@ -73,7 +73,7 @@ async fn a_polite_child_of_an_impatient_shell_gets_the_grace_period() {
     assert_eq!(run.line().await, "saving");
     gate.open();
     let (lines, exit) = run.finish().await;
-    assert_eq!(lines, [(Stream::Out, "saved".into())]);
+    assert_eq!(lines, [(OutputStream::Out, "saved".into())]);
     assert_eq!(
         (exit.signal, exit.how),
         (Some(2), Ended::Cancelled),
@@ -160,11 +160,11 @@ async fn nobody_outlives_the_run_even_in_a_session_of_their_own() {
         run.line().await.parse::<u32>().unwrap() < 100,
         "numbers begin anew in the namespace"
     );
-    assert!(Hold::exclusive(&hold, Duration::ZERO).await.is_err());
+    assert!(FileHold::exclusive(&hold, Duration::ZERO).await.is_err());
     gate.open();
     assert!(run.finish().await.1.is_success());
     // Every process had inherited the hold.
-    drop(Hold::exclusive(&hold, Duration::ZERO).await.unwrap());
+    drop(FileHold::exclusive(&hold, Duration::ZERO).await.unwrap());
 }
 
 /// Starts a supervisor. The test holds its leash, the pipe to its standard input.
@@ -215,9 +215,9 @@ async fn the_hold_stays_with_the_program_when_the_supervisor_itself_is_killed() 
     let mut supervisor = supervised(dir.path(), "echo ready; read x < gate; touch over");
     assert_eq!(first_line(&mut supervisor).await, "ready");
     supervisor.kill().await.unwrap();
-    assert!(Hold::exclusive(&hold, Duration::ZERO).await.is_err());
+    assert!(FileHold::exclusive(&hold, Duration::ZERO).await.is_err());
     gate.open();
-    let _hold = Hold::exclusive(&hold, LONG).await.unwrap();
+    let _hold = FileHold::exclusive(&hold, LONG).await.unwrap();
     assert!(dir.path().join("over").exists());
 }
 
@@ -229,7 +229,7 @@ async fn losing_the_server_ends_the_program_politely() {
     let mut supervisor = supervised(dir.path(), script);
     assert_eq!(first_line(&mut supervisor).await, "ready");
     drop(supervisor.stdin.take());
-    let _hold = Hold::exclusive(&hold, LONG).await.unwrap();
+    let _hold = FileHold::exclusive(&hold, LONG).await.unwrap();
     assert_eq!(
         std::fs::read_to_string(dir.path().join("saved")).unwrap(),
         "saved\n"
@@ -334,10 +334,10 @@ async fn nothing_exists_but_what_is_allowed_and_nothing_is_kept_in_memory() {
 
 #[tokio::test]
 async fn limits_hold_in_it() {
-    let limits = Limits {
+    let limits = RunLimits {
         file_size: Some(1 << 20),
         cpu: Some(Duration::from_secs(1)),
-        ..Limits::default()
+        ..RunLimits::default()
     };
     let dir = tempfile::tempdir().unwrap();
     let run =
@@ -352,7 +352,7 @@ async fn limits_hold_in_it() {
     let (_, exit) = run("while :; do :; done").await;
     assert_eq!(
         (exit.signal, limits.reached(exit.signal, "")),
-        (Some(24), Some(Reached::Cpu))
+        (Some(24), Some(ReachedLimit::Cpu))
     );
 }
 

@@ -79,8 +79,8 @@ async fn its_end_is_as_polite_and_as_sure() {
         assert_eq!(run.line().await, "ready");
         run.cancel.cancel();
         let (lines, exit) = run.finish().await;
-        assert_eq!(lines, [(Stream::Out, "saved".into())]);
+        assert_eq!(lines, [(OutputStream::Out, "saved".into())]);
         assert_eq!((exit.code, exit.how), (Some(5), Ended::Cancelled));
-        drop(Hold::exclusive(&hold, Duration::ZERO).await.unwrap());
+        drop(FileHold::exclusive(&hold, Duration::ZERO).await.unwrap());
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use lockkeeper::features::apply_locks::SetApplyLock;
-use lockkeeper::locks::{Evidence, Verdict, verify};
+use lockkeeper::locks::{AuditVerdict, KnownLogState, verify};
 use lockkeeper::model::{
     Actor, ApplyLock, ApplyScope, Cause, LockEventKind, Origin, PlanRecord, PlanState, RunKind,
 };
@@ -465,8 +465,10 @@ async fn every_change_is_an_event_of_a_chain_that_is_whole(db: &TestDb) {
     assert_eq!(seal_log(db).await, 4);
     let whole = async || {
         matches!(
-            verify(store, &Evidence::default(), None).await.unwrap(),
-            Verdict::Whole(_)
+            verify(store, &KnownLogState::default(), None)
+                .await
+                .unwrap(),
+            AuditVerdict::Whole(_)
         )
     };
     assert!(whole().await);

@@ -15,7 +15,7 @@ use lockkeeper::model::{
     ApplicationChange, ApplicationFields, ApplicationId, CredentialId, ForgeHosts, OwnerId,
     OwnerName, RepoUrl, Rights,
 };
-use lockkeeper::seal::Sealed;
+use lockkeeper::seal::SealedText;
 use lockkeeper::store::{CreateOwner, NewCredential, Store};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -153,7 +153,7 @@ fn credential(id: CredentialId, owner: OwnerId, url: RepoUrl) -> NewCredential {
         installation,
         algorithm,
     };
-    let sealed = Sealed {
+    let sealed = SealedText {
         key: "a".parse().unwrap(),
         bytes: vec![1, 2, 3],
     };

@@ -13,8 +13,8 @@ use lockkeeper::model::{
     RunKind, SyncState,
 };
 use lockkeeper::store::{
-    Acquired, Application, Claim, Collected, CreateOwner, DatabaseUrl, DeleteOwner, MirrorSearch,
-    Owner, Store,
+    Acquired, Application, Claim, ClaimCollection, CreateOwner, DatabaseUrl, DeleteOwner,
+    MirrorSearch, Owner, Store,
 };
 use sqlx::{AssertSqlSafe, Connection};
 use sqlx_postgres::PgConnection;
@@ -856,22 +856,22 @@ async fn a_reference_that_comes_in_between_keeps_the_claim(db: &TestDb) {
     });
     other.is_waited_for().await;
     other.say("COMMIT").await.unwrap();
-    assert_eq!(collecting.await.unwrap().unwrap(), Collected::Kept);
+    assert_eq!(collecting.await.unwrap().unwrap(), ClaimCollection::Kept);
     // Nothing refers to the claim on the address of the application any more.
     let unused = store.claim_list_unused(9).await.unwrap();
     assert!(unused.len() == 1 && unused != [left], "{unused:?}");
     assert_eq!(
         store.claim_collect(left).await.unwrap(),
-        Collected::Kept,
+        ClaimCollection::Kept,
         "what is referred to is kept at any time"
     );
     assert_eq!(
         store.claim_collect(unused[0]).await.unwrap(),
-        Collected::Gone
+        ClaimCollection::Gone
     );
     assert_eq!(
         store.claim_collect(unused[0]).await.unwrap(),
-        Collected::Kept,
+        ClaimCollection::Kept,
         "somebody else was faster"
     );
 }
@@ -897,7 +897,10 @@ async fn a_claim_that_is_being_made_is_waited_for(db: &TestDb) {
         other.say(end).await.unwrap();
         match (acquiring.await.unwrap().unwrap(), expected) {
             (Acquired::Claimed(mine), None) => {
-                assert_eq!(store.claim_collect(mine).await.unwrap(), Collected::Gone);
+                assert_eq!(
+                    store.claim_collect(mine).await.unwrap(),
+                    ClaimCollection::Gone
+                );
             }
             (Acquired::OwnedBy(winner), Some(expected)) => assert_eq!(winner.as_str(), expected),
             other @ ((Acquired::Claimed(_), Some(_))

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper::claims::{ChangeCredential, CredentialError, Credentials};
-use lockkeeper::credential::{Access, SshAccess};
+use lockkeeper::claims::{ChangeCredential, CredentialError, CredentialStore};
+use lockkeeper::credential::{GitAccess, SshAccess};
 use lockkeeper::model::LockEventKind::{Claimed, Registered, Unclaimed, Unregistered};
 use lockkeeper::model::{CredentialId, OwnerName, RepoId, RepoUrl, Rights};
 use lockkeeper::seal::{Keyring, OpenError, key_line};
@@ -44,12 +44,12 @@ fn keys(lines: &[(&str, u8)]) -> Arc<Keyring> {
     Arc::new(Keyring::parse(&lines.iter().map(line).collect::<Vec<_>>().join("\n")).unwrap())
 }
 
-fn with_keys(db: &TestDb, lines: &[(&str, u8)]) -> Credentials {
-    Credentials::new(db.store().clone(), db.ids.clone(), Some(keys(lines)))
+fn with_keys(db: &TestDb, lines: &[(&str, u8)]) -> CredentialStore {
+    CredentialStore::new(db.store().clone(), db.ids.clone(), Some(keys(lines)))
 }
 
-fn token(text: &str) -> Access {
-    Access::Token {
+fn token(text: &str) -> GitAccess {
+    GitAccess::Token {
         user: None,
         token: Secret::new(text),
     }
@@ -69,7 +69,12 @@ async fn owner(db: &TestDb, name: &str) -> OwnerName {
     name
 }
 
-async fn add(credentials: &Credentials, owner: &OwnerName, name: &str, text: &str) -> CredentialId {
+async fn add(
+    credentials: &CredentialStore,
+    owner: &OwnerName,
+    name: &str,
+    text: &str,
+) -> CredentialId {
     credentials
         .add(owner, &url(name), &token(text), (Rights::Whole, by()))
         .await
@@ -81,11 +86,14 @@ async fn claim(db: &TestDb, name: &str) -> Option<Claim> {
     db.store().claim_get(&url(name)).await.unwrap()
 }
 
-async fn secret_for(credentials: &Credentials, name: &str) -> Result<Option<String>, AccessError> {
+async fn secret_for(
+    credentials: &CredentialStore,
+    name: &str,
+) -> Result<Option<String>, AccessError> {
     let held = credentials.for_api(&repo(name)).await?;
     Ok(held.map(|held| match held.access {
-        Access::Token { token, .. } => token.expose().to_owned(),
-        other @ (Access::App { .. } | Access::Ssh(_)) => panic!("{other:?}"),
+        GitAccess::Token { token, .. } => token.expose().to_owned(),
+        other @ (GitAccess::App { .. } | GitAccess::Ssh(_)) => panic!("{other:?}"),
     }))
 }
 
@@ -203,7 +211,7 @@ async fn nothing_is_kept_for_a_repository_of_another_owner(db: &TestDb) {
 
 async fn nothing_is_kept_without_a_key_an_owner_or_a_usable_value(db: &TestDb) {
     let (net, keys) = (owner(db, "net").await, with_keys(db, &[("a", 1)]));
-    let none = Credentials::new(db.store().clone(), db.ids.clone(), None);
+    let none = CredentialStore::new(db.store().clone(), db.ids.clone(), None);
     let refused = none
         .add(&net, &url("infra"), &token(TOKEN), (Rights::Whole, by()))
         .await;
@@ -337,7 +345,7 @@ async fn an_ssh_key_is_used_for_git_of_its_repository_alone(db: &TestDb) {
         .add(
             &net,
             &url("infra"),
-            &Access::Ssh(ssh(2222)),
+            &GitAccess::Ssh(ssh(2222)),
             (Rights::Whole, by()),
         )
         .await
@@ -348,7 +356,7 @@ async fn an_ssh_key_is_used_for_git_of_its_repository_alone(db: &TestDb) {
         .add(
             &net,
             &url("infra"),
-            &Access::Ssh(ssh(2223)),
+            &GitAccess::Ssh(ssh(2223)),
             (Rights::Whole, by()),
         )
         .await
@@ -445,7 +453,7 @@ async fn a_row_that_was_tampered_with_does_not_open(db: &TestDb) {
              in the file of --encryption-key-file. Add the line of that key again, below the first line"
         )
     );
-    let none = Credentials::new(db.store().clone(), db.ids.clone(), None);
+    let none = CredentialStore::new(db.store().clone(), db.ids.clone(), None);
     assert!(
         secret_for(&none, "infra").await.is_err(),
         "without keys it is not as if there were no credential"

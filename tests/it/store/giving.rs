@@ -1,9 +1,11 @@
 //! Tests of locks that people release or hand over: what prevents it, who gets them, and that one of many wins.
 
 use futures::future::join_all;
-use lockkeeper::locks::{Evidence, Gave, Given, Giving, Verdict, WhyNot, give, verify};
+use lockkeeper::locks::{
+    AuditVerdict, HandOver, HandOverOutcome, HandedOver, KeptReason, KnownLogState, give, verify,
+};
 use lockkeeper::model::{
-    Actor, CommandKind, Lock, LockEventKind, LockId, LockKey, LockStanding, Origin, PlanState,
+    Actor, CommandKind, Lock, LockEventKind, LockId, LockKey, LockUse, Origin, PlanState,
     ProjectOutcome, PullNumber, PullRef, Reason, RunId, RunKind,
 };
 use lockkeeper::store::{ApplyGate, NewRun, StopKind, Store, TAKE_TURN};
@@ -30,12 +32,12 @@ store_test!(
     a_release_and_an_apply_at_the_same_time_agree,
 );
 
-fn olga(lock: LockId) -> Giving {
+fn olga(lock: LockId) -> HandOver {
     let actor = Actor {
         login: "olga".to_owned(),
         origin: Origin::Page,
     };
-    Giving {
+    HandOver {
         lock,
         to: None,
         force: false,
@@ -45,35 +47,35 @@ fn olga(lock: LockId) -> Giving {
     }
 }
 
-fn by_force(lock: LockId) -> Giving {
-    Giving {
+fn by_force(lock: LockId) -> HandOver {
+    HandOver {
         force: true,
         reason: Reason::read("the outage `first`").unwrap(),
         ..olga(lock)
     }
 }
 
-fn to(number: i64, giving: Giving) -> Giving {
-    Giving {
+fn to(number: i64, giving: HandOver) -> HandOver {
+    HandOver {
         to: Some(PullNumber(number)),
         ..giving
     }
 }
 
-async fn done(store: &Store, giving: &Giving) -> Given {
+async fn done(store: &Store, giving: &HandOver) -> HandedOver {
     match give(store, giving, |_| vec![]).await.unwrap() {
-        Gave::Done(given) => *given,
-        other @ (Gave::NotHeld | Gave::Refused(..)) => panic!("{other:?}"),
+        HandOverOutcome::Done(given) => *given,
+        other @ (HandOverOutcome::NotHeld | HandOverOutcome::Refused(..)) => panic!("{other:?}"),
     }
 }
 
-async fn refused(store: &Store, giving: &Giving) -> WhyNot {
+async fn refused(store: &Store, giving: &HandOver) -> KeptReason {
     match give(store, giving, |_| vec![job("never")]).await.unwrap() {
-        Gave::Refused(lock, why) => {
+        HandOverOutcome::Refused(lock, why) => {
             assert_eq!(lock.id, giving.lock);
             why
         }
-        other @ (Gave::NotHeld | Gave::Done(_)) => panic!("{other:?}"),
+        other @ (HandOverOutcome::NotHeld | HandOverOutcome::Done(_)) => panic!("{other:?}"),
     }
 }
 
@@ -97,7 +99,7 @@ async fn running(store: &Store, kind: RunKind, pull: &PullRef, dir: &str) -> Run
     run
 }
 
-async fn standing(store: &Store, lock: &Lock) -> LockStanding {
+async fn standing(store: &Store, lock: &Lock) -> LockUse {
     store.lock_standing(lock).await.unwrap()
 }
 
@@ -142,9 +144,9 @@ async fn a_lock_is_released_to_the_first_in_line_or_to_nobody(db: &TestDb) {
     assert_eq!(jobs.iter().filter(|job| job.kind == TAKE_TURN).count(), 1);
     assert_eq!(
         give(store, &olga(lock.id), |_| vec![]).await.unwrap(),
-        Gave::NotHeld
+        HandOverOutcome::NotHeld
     );
-    let because = Giving {
+    let because = HandOver {
         reason: Reason::read("spring cleaning").unwrap(),
         ..olga(now.id)
     };
@@ -182,17 +184,20 @@ async fn a_lock_under_which_a_plan_is_made_is_released_by_force_only(db: &TestDb
     want(store, &two, &["a"]).await;
     let run = running(store, RunKind::Plan, &one, "a").await;
     let other = running(store, RunKind::Plan, &one, "b").await;
-    assert_eq!(refused(store, &olga(lock.id)).await, WhyNot::PlanRunning);
+    assert_eq!(
+        refused(store, &olga(lock.id)).await,
+        KeptReason::PlanRunning
+    );
     assert_eq!(
         refused(
             store,
-            &Giving {
+            &HandOver {
                 force: true,
                 ..olga(lock.id)
             }
         )
         .await,
-        WhyNot::ReasonWanted
+        KeptReason::ReasonWanted
     );
     let given = done(store, &by_force(lock.id)).await;
     let command = store.run_get(run).await.unwrap().unwrap().command;
@@ -294,7 +299,7 @@ async fn a_lock_under_which_something_was_applied_is_released_by_force_only(db: 
             end(store, run.id).await;
         }
     }
-    assert_eq!(refused(store, &olga(lock.id)).await, WhyNot::Applied);
+    assert_eq!(refused(store, &olga(lock.id)).await, KeptReason::Applied);
     let given = done(store, &by_force(lock.id)).await;
     assert_eq!(
         (given.applied, given.plan, given.now),
@@ -320,12 +325,12 @@ async fn a_lock_under_which_an_apply_runs_is_not_even_taken_by_force(db: &TestDb
         olga(lock.id),
         by_force(lock.id),
         to(2, by_force(lock.id)),
-        Giving {
+        HandOver {
             force: true,
             ..olga(lock.id)
         },
     ] {
-        assert_eq!(refused(store, &giving).await, WhyNot::ApplyRunning);
+        assert_eq!(refused(store, &giving).await, KeptReason::ApplyRunning);
     }
     assert_eq!(store.lock_list().await.unwrap(), [lock]);
     assert_eq!(store.lock_event_list(100).await.unwrap(), before);
@@ -341,7 +346,10 @@ async fn an_apply_that_waits_finds_its_plan_gone(db: &TestDb) {
     end(store, plan.run).await;
     let apply = run(store, RunKind::Apply, &one, &project("a")).await;
     let lock = store.lock_list().await.unwrap().remove(0);
-    assert_eq!(refused(store, &olga(lock.id)).await, WhyNot::ApplyWaiting);
+    assert_eq!(
+        refused(store, &olga(lock.id)).await,
+        KeptReason::ApplyWaiting
+    );
     let given = done(store, &by_force(lock.id)).await;
     assert_eq!(
         (given.plan, given.interrupted.len()),
@@ -370,7 +378,7 @@ async fn a_lock_is_handed_to_anybody_in_line(db: &TestDb) {
     for nobody in [9, 1] {
         assert_eq!(
             refused(store, &to(nobody, olga(lock.id))).await,
-            WhyNot::NotInLine(PullNumber(nobody))
+            KeptReason::NotInLine(PullNumber(nobody))
         );
     }
     let reason = Reason::read("the outage first").unwrap();
@@ -378,7 +386,7 @@ async fn a_lock_is_handed_to_anybody_in_line(db: &TestDb) {
         store,
         &to(
             3,
-            Giving {
+            HandOver {
                 reason,
                 ..olga(lock.id)
             },
@@ -396,7 +404,7 @@ async fn a_lock_is_handed_to_anybody_in_line(db: &TestDb) {
         give(store, &to(2, olga(lock.id)), |_| vec![])
             .await
             .unwrap(),
-        Gave::NotHeld
+        HandOverOutcome::NotHeld
     );
     assert_eq!(
         told(store, 2).await,
@@ -418,11 +426,11 @@ async fn what_forbids_a_release_forbids_to_hand_over(db: &TestDb) {
     running(store, RunKind::Plan, &one, "a").await;
     assert_eq!(
         refused(store, &to(2, olga(lock.id))).await,
-        WhyNot::PlanRunning
+        KeptReason::PlanRunning
     );
     assert_eq!(
         refused(store, &to(9, by_force(lock.id))).await,
-        WhyNot::NotInLine(PullNumber(9))
+        KeptReason::NotInLine(PullNumber(9))
     );
     let given = done(store, &to(2, by_force(lock.id))).await;
     assert_eq!(given.interrupted.len(), 1);
@@ -456,7 +464,7 @@ async fn a_lock_is_not_handed_over_into_a_circle(db: &TestDb) {
     want(store, &three, &["a", "b"]).await;
     assert_eq!(
         refused(store, &to(3, by_force(lock.id))).await,
-        WhyNot::Circle(PullNumber(3))
+        KeptReason::Circle(PullNumber(3))
     );
     assert_eq!(holders(store).await, ["a #1", "b #2"]);
     done(store, &to(2, olga(lock.id))).await;
@@ -471,7 +479,10 @@ async fn what_is_told_is_queued_with_the_change_or_not_at_all(db: &TestDb) {
     let (store, one) = (db.store(), open_pull(db.store(), 1).await);
     let lock = taken(store, &one, &project("a")).await;
     let run = running(store, RunKind::Plan, &one, "a").await;
-    assert_eq!(refused(store, &olga(lock.id)).await, WhyNot::PlanRunning);
+    assert_eq!(
+        refused(store, &olga(lock.id)).await,
+        KeptReason::PlanRunning
+    );
     let lanes = async || {
         let jobs = store.job_list_open().await.unwrap();
         jobs.into_iter()
@@ -481,13 +492,13 @@ async fn what_is_told_is_queued_with_the_change_or_not_at_all(db: &TestDb) {
     };
     assert_eq!(lanes().await, [""; 0]);
     end(store, run).await;
-    let told = |given: &Given| {
+    let told = |given: &HandedOver| {
         assert_eq!(given.lock, lock);
         vec![job("told")]
     };
     assert!(matches!(
         give(store, &olga(lock.id), told).await.unwrap(),
-        Gave::Done(_)
+        HandOverOutcome::Done(_)
     ));
     assert_eq!(lanes().await, ["told"]);
 }
@@ -497,7 +508,7 @@ async fn a_lock_of_one_project_stands_for_itself(db: &TestDb) {
     let lock_of = async |name: &str| {
         let project = named("a", name);
         let key = LockKey::of_project(&one.repo, &project);
-        let wish = lockkeeper::store::LockWish {
+        let wish = lockkeeper::store::LockClaim {
             key: &key,
             project: &project,
             pull: &one,
@@ -517,7 +528,7 @@ async fn a_lock_of_one_project_stands_for_itself(db: &TestDb) {
         (false, true)
     );
     done(store, &olga(y.id)).await;
-    assert_eq!(refused(store, &olga(x.id)).await, WhyNot::PlanRunning);
+    assert_eq!(refused(store, &olga(x.id)).await, KeptReason::PlanRunning);
     end(store, run).await;
     done(store, &olga(x.id)).await;
     let history = store.lock_event_list_of(&x.key, 100).await.unwrap();
@@ -555,9 +566,12 @@ async fn of_many_who_take_the_same_lock_one_wins(db: &TestDb) {
         let gave = join_all(tries).await;
         let done = gave
             .iter()
-            .filter(|gave| matches!(gave, Gave::Done(_)))
+            .filter(|gave| matches!(gave, HandOverOutcome::Done(_)))
             .count();
-        let late = gave.iter().filter(|gave| **gave == Gave::NotHeld).count();
+        let late = gave
+            .iter()
+            .filter(|gave| **gave == HandOverOutcome::NotHeld)
+            .count();
         assert_eq!((done, late), (1, 15), "{gave:?}");
         let held = db.store().lock_list().await.unwrap();
         let holders: Vec<i64> = held
@@ -589,10 +603,10 @@ async fn of_many_who_take_the_same_lock_one_wins(db: &TestDb) {
     assert_eq!(count(&kinds, &[LockEventKind::Taken]), 6);
     assert_eq!(seal_log(db).await, kinds.len() as u64);
     assert!(matches!(
-        verify(db.store(), &Evidence::default(), None)
+        verify(db.store(), &KnownLogState::default(), None)
             .await
             .unwrap(),
-        Verdict::Whole(_)
+        AuditVerdict::Whole(_)
     ));
 }
 
@@ -614,14 +628,14 @@ async fn a_release_and_an_apply_at_the_same_time_agree(db: &TestDb) {
             give(&other, &giving, |_| vec![])
         );
         match (begun, gave.unwrap()) {
-            (ApplyGate::Granted(grant), Gave::Refused(_, WhyNot::ApplyRunning)) => {
+            (ApplyGate::Granted(grant), HandOverOutcome::Refused(_, KeptReason::ApplyRunning)) => {
                 db.store()
                     .apply_end(grant, &one, PlanState::Applied, by())
                     .await
                     .unwrap();
             }
             // The gate takes a lock that is free again, but nothing is left to apply.
-            (ApplyGate::PlanGone(PlanState::Discarded), Gave::Done(_)) => {}
+            (ApplyGate::PlanGone(PlanState::Discarded), HandOverOutcome::Done(_)) => {}
             other => panic!("{other:?}"),
         }
     }

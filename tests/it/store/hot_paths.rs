@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use chrono::TimeDelta;
 use lockkeeper::claims;
-use lockkeeper::locks::{self, Ask, Wish};
+use lockkeeper::locks::{self, LockRequest, QueuedPlan};
 use lockkeeper::model::{
     ApplicationChange, ApplicationFields, CommandKind, CommandOutcome, Concern, DeliveryId,
     ForgeHosts, Jitter, LockKey, MirrorEvent, PlanRecord, PlanState, ProjectOutcome, PullHead,
@@ -16,8 +16,8 @@ use lockkeeper::model::{
 };
 use lockkeeper::seal::SigningKey;
 use lockkeeper::store::{
-    ApplyGate, Collected, DatabaseUrl, DeliveryState, EventWalk, FinishedCommand, HeadNews,
-    LockWish, MirrorSearch, NewDelivery, OutputPiece, PendingStatus, Presence,
+    ApplyGate, ClaimCollection, DatabaseUrl, DeliveryState, EventWalk, FinishedCommand, HeadNews,
+    LockClaim, MirrorSearch, NewDelivery, OutputPiece, PendingStatus, Presence,
 };
 use sqlx::{AssertSqlSafe, Connection, Row};
 use sqlx_postgres::PgConnection;
@@ -475,7 +475,7 @@ async fn owners(db: &TestDb) {
     let claim = store.claim_get(&url("bare")).await.unwrap().unwrap();
     assert_eq!(
         store.claim_collect(claim.id).await.unwrap(),
-        Collected::Gone
+        ClaimCollection::Gone
     );
     store
         .claim_list(Some(owner), Some(&url("r1000500")), 50)
@@ -520,12 +520,12 @@ async fn lines(db: &TestDb, holder: &PullRef, waiter: &PullRef) {
     store.pull_seen(waiter, PullState::Open, URL).await.unwrap();
     store.pull_seen(holder, PullState::Open, URL).await.unwrap();
     let lock = taken(store, holder, &hot).await;
-    let ask = Ask {
+    let ask = QueuedPlan {
         project: hot.clone(),
         extra_args: Vec::new(),
         installation: None,
     };
-    let wish = Wish {
+    let wish = LockRequest {
         key: lock.key.clone(),
         ask,
     };
@@ -612,7 +612,7 @@ fn new_delivery() -> NewDelivery {
 async fn apply(db: &TestDb, plan: &PlanRecord, key: &LockKey) {
     let store = db.store();
     let run = run(store, RunKind::Apply, &plan.pull, &plan.project).await;
-    let wish = LockWish {
+    let wish = LockClaim {
         key,
         project: &plan.project,
         pull: &plan.pull,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::join_all;
 use lockkeeper::model::JobId;
-use lockkeeper::store::{DatabaseUrl, Finish, JobLease, JobState, NewJob, Presence, Store};
+use lockkeeper::store::{DatabaseUrl, JobFinish, JobLease, JobState, NewJob, Presence, Store};
 use sqlx::Connection;
 
 use super::replicas::replica;
@@ -101,7 +101,7 @@ async fn the_newest_of_a_lane_is_repeated_unless_it_is_still_to_be_done(db: &Tes
         let lease = claimed(db.store(), "w").await;
         assert_eq!(
             db.store().job_finish(&lease).await.unwrap(),
-            Finish::Recorded
+            JobFinish::Recorded
         );
         lease
     };
@@ -153,7 +153,7 @@ async fn jobs_of_a_lane_run_one_at_a_time_and_in_order(db: &TestDb) {
         assert!(claim(db.store(), "v").await.is_none(), "the lane is busy");
         assert_eq!(
             db.store().job_finish(&lease).await.unwrap(),
-            Finish::Recorded
+            JobFinish::Recorded
         );
     }
     assert_eq!(open(db.store()).await, []);
@@ -252,7 +252,7 @@ async fn a_finished_job_makes_way_for_the_next(db: &TestDb) {
     let lease = claimed(db.store(), "w").await;
     assert_eq!(
         db.store().job_finish(&lease).await.unwrap(),
-        Finish::Recorded
+        JobFinish::Recorded
     );
     assert_eq!(open(db.store()).await, [(second, JobState::Queued, 0)]);
     assert!(
@@ -275,7 +275,7 @@ async fn a_failed_job_makes_way_and_keeps_its_error(db: &TestDb) {
         let error = format!("{lane} {HOSTILE}\0");
         assert_eq!(
             db.store().job_fail(&lease, &error).await.unwrap(),
-            Finish::Recorded
+            JobFinish::Recorded
         );
     }
     let (failed, _) = db
@@ -310,7 +310,7 @@ async fn a_retried_job_goes_to_the_head_of_its_lane(db: &TestDb) {
     let lease = claimed(db.store(), "w").await;
     assert_eq!(
         db.store().job_retry(&lease, at, "502\0").await.unwrap(),
-        Finish::Recorded
+        JobFinish::Recorded
     );
     assert!(
         claim(db.store(), "w").await.is_none(),
@@ -332,12 +332,12 @@ async fn a_retried_job_goes_to_the_head_of_its_lane(db: &TestDb) {
     assert_eq!((again.id, again.attempt), (first, 2));
     assert_eq!(
         db.store().job_finish(&lease).await.unwrap(),
-        Finish::LeaseLost,
+        JobFinish::LeaseLost,
         "that was the first attempt"
     );
     assert_eq!(
         db.store().job_finish(&again).await.unwrap(),
-        Finish::Recorded
+        JobFinish::Recorded
     );
 }
 
@@ -364,18 +364,18 @@ async fn a_lost_lease_writes_nothing(db: &TestDb) {
         assert_eq!(before.0[0].2, attempt);
         assert_eq!(
             db.store().job_finish(&lost).await.unwrap(),
-            Finish::LeaseLost
+            JobFinish::LeaseLost
         );
         assert_eq!(
             db.store().job_fail(&lost, "late").await.unwrap(),
-            Finish::LeaseLost
+            JobFinish::LeaseLost
         );
         assert_eq!(
             db.store()
                 .job_retry(&lost, start_of_time(), "late")
                 .await
                 .unwrap(),
-            Finish::LeaseLost
+            JobFinish::LeaseLost
         );
         let after = (
             open(db.store()).await,
@@ -440,7 +440,7 @@ async fn a_renewed_lease_is_not_an_orphan(db: &TestDb) {
     );
     assert_eq!(
         db.store().job_finish(&ours).await.unwrap(),
-        Finish::Recorded
+        JobFinish::Recorded
     );
     assert_eq!(renew(db, "w", &[a], until).await, []);
 }
@@ -521,17 +521,17 @@ async fn ended_jobs_are_forgotten_after_a_time(db: &TestDb) {
     );
     assert_eq!(
         db.store().job_finish(&done).await.unwrap(),
-        Finish::Recorded
+        JobFinish::Recorded
     );
     assert_eq!(
         db.store().job_fail(&failed, "gone").await.unwrap(),
-        Finish::Recorded
+        JobFinish::Recorded
     );
     db.clock.advance(Duration::from_micros(1));
     let young = claimed(db.store(), "w").await;
     assert_eq!(
         db.store().job_fail(&young, "still here").await.unwrap(),
-        Finish::Recorded
+        JobFinish::Recorded
     );
     claimed(db.store(), "w").await;
     assert_eq!(db.store().job_prune(start_of_time(), 500).await.unwrap(), 0);
@@ -650,7 +650,7 @@ async fn work(
             1 => store.job_retry(&lease, start_of_time(), "once more").await,
             _ => store.job_finish(&lease).await,
         };
-        assert_eq!(ended.unwrap(), Finish::Recorded);
+        assert_eq!(ended.unwrap(), JobFinish::Recorded);
     }
 }
 
@@ -698,7 +698,7 @@ async fn a_share_takes_only_so_many_workers_of_a_holder(db: &TestDb) {
     );
     assert_eq!(
         db.store().job_finish(&first.unwrap()).await.unwrap(),
-        Finish::Recorded
+        JobFinish::Recorded
     );
     assert_eq!(next("w").await.unwrap().0, "busy 3");
     assert!(next("w").await.is_none());

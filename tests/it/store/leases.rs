@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::join_all;
 use lockkeeper::model::{LockEventKind, Origin, RepoId};
 use lockkeeper::store::{
-    FreeLease, Hold, Lease, LeaseRow, NewLease, Presence, ReplicaId, ReplicaState, Store,
+    FreeLease, Lease, LeaseHold, LeaseRow, NewLease, Presence, ReplicaId, ReplicaState, Store,
     TIME_TO_LET_GO, TakeLease,
 };
 
@@ -37,8 +37,8 @@ store_test!(
 const MINUTE: TimeDelta = TimeDelta::minutes(1);
 
 /// Returns a lease request for `mirror`.
-pub fn hold(holder: &str) -> Hold {
-    Hold {
+pub fn hold(holder: &str) -> LeaseHold {
+    LeaseHold {
         key: "mirror".to_owned(),
         holder: holder.to_owned(),
     }
@@ -98,7 +98,7 @@ async fn a_free_lease_is_taken_and_seen_by_everybody(db: &TestDb) {
     assert_eq!(lease, expected);
     assert_eq!(held(&db.reopen().await).await, Some(expected));
     assert_eq!(live_lease(db.store(), "other").await, None);
-    let hostile = Hold {
+    let hostile = LeaseHold {
         key: HOSTILE.to_owned(),
         holder: HOSTILE.to_owned(),
     };
@@ -269,7 +269,7 @@ async fn leases_are_listed_with_what_is_known_of_their_replica(db: &TestDb) {
         ("a", "gone", Some(ReplicaState::Gone)),
     ];
     for (key, replica, state) in holders {
-        let hold = Hold {
+        let hold = LeaseHold {
             key: key.to_owned(),
             holder: format!("{replica}/1"),
         };
@@ -314,7 +314,7 @@ async fn the_first_by_key_are_listed_and_those_of_a_repository_are_not_cut_off_b
         .chain(many)
     {
         let new = NewLease {
-            hold: &Hold {
+            hold: &LeaseHold {
                 key,
                 holder: "one/1".to_owned(),
             },
@@ -485,7 +485,7 @@ async fn the_leases_of_one_data_directory_end_together(db: &TestDb) {
         "reconciler:x",
     ];
     for key in keys {
-        let hold = Hold {
+        let hold = LeaseHold {
             key: key.to_owned(),
             holder: "a/1".to_owned(),
         };

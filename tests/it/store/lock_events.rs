@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use lockkeeper::locks::{
-    self, AuditFiles, Evidence, Fault, Mark, Stretch, Verdict, Whole, prune_log,
+    self, AuditFiles, AuditVerdict, ChainFault, KnownLogState, RangeVerdict, VerifiedMark,
+    WholeLog, prune_log,
 };
 use lockkeeper::model::{
     ApplyScope, ChainedEvent, Concern, LockEvent, LockEventKind, NewLockEvent, PullState,
@@ -55,28 +56,28 @@ store_test!(
 );
 
 /// Verifies the log as a person who has only the database.
-async fn verify(db: &TestDb) -> Verdict {
-    locks::verify(db.store(), &Evidence::default(), None)
+async fn verify(db: &TestDb) -> AuditVerdict {
+    locks::verify(db.store(), &KnownLogState::default(), None)
         .await
         .unwrap()
 }
 
 /// Verifies the log on the server, which remembers the last checkpoint.
-async fn verify_here(db: &TestDb) -> Verdict {
+async fn verify_here(db: &TestDb) -> AuditVerdict {
     locks::verify(db.store(), &here(db), None).await.unwrap()
 }
 
-fn here(db: &TestDb) -> Evidence {
-    Evidence {
+fn here(db: &TestDb) -> KnownLogState {
+    KnownLogState {
         checkpoints: audit_files(db).checkpoints().unwrap(),
         keys: None,
     }
 }
 
-async fn whole(db: &TestDb) -> Whole {
+async fn whole(db: &TestDb) -> WholeLog {
     match verify_here(db).await {
-        Verdict::Whole(whole) => whole,
-        broken @ Verdict::Broken { .. } => panic!("{broken:?}"),
+        AuditVerdict::Whole(whole) => whole,
+        broken @ AuditVerdict::Broken { .. } => panic!("{broken:?}"),
     }
 }
 
@@ -261,13 +262,13 @@ async fn six(db: &TestDb) -> Vec<ChainedEvent> {
     db.store().lock_event_after(0, 10).await.unwrap()
 }
 
-fn broken(seq: i64, fault: Fault) -> Verdict {
-    Verdict::Broken { seq, fault }
+fn broken(seq: i64, fault: ChainFault) -> AuditVerdict {
+    AuditVerdict::Broken { seq, fault }
 }
 
 async fn a_chain_that_nobody_touched_is_whole(db: &TestDb) {
     let (genesis, unknown) = (ChainedEvent::genesis(), Sha256Digest::of(b"somewhere else"));
-    let empty = Whole {
+    let empty = WholeLog {
         events: 0,
         removed: 0,
         head: genesis,
@@ -275,9 +276,9 @@ async fn a_chain_that_nobody_touched_is_whole(db: &TestDb) {
         checkpoint: None,
         unsigned: 0,
     };
-    assert_eq!(verify(db).await, Verdict::Whole(empty));
+    assert_eq!(verify(db).await, AuditVerdict::Whole(empty));
     let events = six(db).await;
-    let Verdict::Whole(whole) = verify(db).await else {
+    let AuditVerdict::Whole(whole) = verify(db).await else {
         panic!("nobody touched it")
     };
     let last = whole.checkpoint.unwrap();
@@ -288,17 +289,17 @@ async fn a_chain_that_nobody_touched_is_whole(db: &TestDb) {
     );
     assert!(last.is_authentic());
     for (wanted, expected) in [(&events[2].hash, true), (&unknown, false)] {
-        let verdict = locks::verify(db.store(), &Evidence::default(), Some(wanted))
+        let verdict = locks::verify(db.store(), &KnownLogState::default(), Some(wanted))
             .await
             .unwrap();
-        assert!(matches!(verdict, Verdict::Whole(whole) if whole.known == expected));
+        assert!(matches!(verdict, AuditVerdict::Whole(whole) if whole.known == expected));
     }
 }
 
 async fn a_changed_event_is_found(db: &TestDb) {
     six(db).await;
     execute(db, "UPDATE lock_events SET actor = 'nobody' WHERE seq = 3").await;
-    assert_eq!(verify(db).await, broken(3, Fault::Changed));
+    assert_eq!(verify(db).await, broken(3, ChainFault::Changed));
 }
 
 /// Creates events of two owners, of two repositories by lock and by name, and of the whole server.
@@ -400,17 +401,17 @@ async fn an_event_that_was_given_to_another_owner_is_found(db: &TestDb) {
     events_of_many(db).await;
     assert_eq!(whole(db).await.events, 8);
     execute(db, "UPDATE lock_events SET concern = NULL WHERE seq = 3").await;
-    assert_eq!(verify(db).await, broken(3, Fault::Changed));
+    assert_eq!(verify(db).await, broken(3, ChainFault::Changed));
     execute(db, "UPDATE lock_events SET concern = 'net' WHERE seq = 1").await;
-    assert_eq!(verify(db).await, broken(1, Fault::Changed));
+    assert_eq!(verify(db).await, broken(1, ChainFault::Changed));
 }
 
 async fn a_removed_event_is_found(db: &TestDb) {
     six(db).await;
     execute(db, "DELETE FROM lock_events WHERE seq = 4").await;
-    assert_eq!(verify(db).await, broken(4, Fault::Missing));
+    assert_eq!(verify(db).await, broken(4, ChainFault::Missing));
     execute(db, "DELETE FROM lock_events WHERE seq = 1").await;
-    assert_eq!(verify(db).await, broken(1, Fault::Missing));
+    assert_eq!(verify(db).await, broken(1, ChainFault::Missing));
 }
 
 async fn an_event_that_was_changed_together_with_its_hash_is_found(db: &TestDb) {
@@ -423,20 +424,20 @@ async fn an_event_that_was_changed_together_with_its_hash_is_found(db: &TestDb) 
         &format!("UPDATE lock_events SET actor = 'nobody', hash = '{hash}' WHERE seq = 2"),
     )
     .await;
-    assert_eq!(verify(db).await, broken(3, Fault::Unlinked));
+    assert_eq!(verify(db).await, broken(3, ChainFault::Unlinked));
 }
 
 async fn a_tail_that_was_cut_off_is_found_and_named(db: &TestDb) {
     six(db).await;
     execute(db, "DELETE FROM lock_events WHERE seq = 6").await;
-    assert_eq!(verify(db).await, broken(6, Fault::Missing));
+    assert_eq!(verify(db).await, broken(6, ChainFault::Missing));
     execute(db, "DELETE FROM lock_events WHERE seq >= 4").await;
-    assert_eq!(verify(db).await, broken(4, Fault::MissingTo(6)));
+    assert_eq!(verify(db).await, broken(4, ChainFault::MissingTo(6)));
     // The checkpoints of the removed events are gone, too, but the counter remains.
     execute(db, "DELETE FROM audit_checkpoints WHERE seq > 2").await;
-    assert_eq!(verify(db).await, broken(4, Fault::MissingTo(6)));
+    assert_eq!(verify(db).await, broken(4, ChainFault::MissingTo(6)));
     assert_eq!(
-        Fault::MissingTo(6).says(),
+        ChainFault::MissingTo(6).says(),
         "and all after it up to event 6 are missing"
     );
 }
@@ -444,9 +445,9 @@ async fn a_tail_that_was_cut_off_is_found_and_named(db: &TestDb) {
 async fn a_log_that_was_deleted_whole_is_found_and_named(db: &TestDb) {
     six(db).await;
     execute(db, "DELETE FROM lock_events").await;
-    assert_eq!(verify(db).await, broken(1, Fault::MissingTo(6)));
+    assert_eq!(verify(db).await, broken(1, ChainFault::MissingTo(6)));
     execute(db, "DELETE FROM audit_checkpoints").await;
-    assert_eq!(verify(db).await, broken(1, Fault::MissingTo(6)));
+    assert_eq!(verify(db).await, broken(1, ChainFault::MissingTo(6)));
 }
 
 async fn a_log_that_was_cut_with_everything_that_counts_it_is_found_from_outside(db: &TestDb) {
@@ -459,14 +460,14 @@ async fn a_log_that_was_cut_with_everything_that_counts_it_is_found_from_outside
     )
     .await;
     assert!(
-        matches!(verify(db).await, Verdict::Whole(_)),
+        matches!(verify(db).await, AuditVerdict::Whole(_)),
         "nothing in the database tells of it any more"
     );
-    assert_eq!(verify_here(db).await, broken(3, Fault::MissingTo(6)));
+    assert_eq!(verify_here(db).await, broken(3, ChainFault::MissingTo(6)));
     for table in ["lock_events", "audit_checkpoints", "audit_keys", "settings"] {
         execute(db, &format!("DELETE FROM {table}")).await;
     }
-    assert_eq!(verify_here(db).await, broken(1, Fault::MissingTo(6)));
+    assert_eq!(verify_here(db).await, broken(1, ChainFault::MissingTo(6)));
 }
 
 async fn a_cut_log_is_not_continued(db: &TestDb) {
@@ -516,7 +517,7 @@ async fn events_with_numbers_below_the_beginning_are_found(db: &TestDb) {
             ),
         )
         .await;
-        assert_eq!(verify(db).await, broken(seq, Fault::Stray));
+        assert_eq!(verify(db).await, broken(seq, ChainFault::Stray));
     }
     execute(db, "DELETE FROM lock_events WHERE seq <= 0").await;
     assert_eq!(whole(db).await.events, 6);
@@ -537,9 +538,9 @@ async fn made_up_seal(db: &TestDb, last: &ChainedEvent) {
 async fn a_made_up_seal_is_found(db: &TestDb) {
     let events = six(db).await;
     execute(db, "DELETE FROM lock_events WHERE seq <= 4").await;
-    assert_eq!(verify(db).await, broken(1, Fault::Missing));
+    assert_eq!(verify(db).await, broken(1, ChainFault::Missing));
     made_up_seal(db, &events[3]).await;
-    assert_eq!(verify(db).await, broken(4, Fault::UnsignedSeal));
+    assert_eq!(verify(db).await, broken(4, ChainFault::UnsignedSeal));
     let forged = SigningKey::generate();
     let mut seal = db.store().lock_event_seals().await.unwrap().remove(0);
     seal.key = Some(forged.public());
@@ -549,7 +550,7 @@ async fn a_made_up_seal_is_found(db: &TestDb) {
         forged.public()
     );
     execute(db, &sign).await;
-    assert_eq!(verify(db).await, broken(4, Fault::UnsignedSeal));
+    assert_eq!(verify(db).await, broken(4, ChainFault::UnsignedSeal));
 }
 
 async fn a_beginning_that_was_cut_off_with_everything_that_counts_it_is_not_signed(db: &TestDb) {
@@ -559,7 +560,7 @@ async fn a_beginning_that_was_cut_off_with_everything_that_counts_it_is_not_sign
     for table in ["audit_checkpoints", "settings"] {
         execute(db, &format!("DELETE FROM {table}")).await;
     }
-    assert_eq!(verify(db).await, broken(5, Fault::UnsignedSeal));
+    assert_eq!(verify(db).await, broken(5, ChainFault::UnsignedSeal));
     let error = locks::seal_log(db.store(), &audit_files(db))
         .await
         .unwrap_err()
@@ -667,7 +668,7 @@ async fn a_made_up_checkpoint_is_found(db: &TestDb) {
     };
     for key in [forged.key, server] {
         execute(db, &insert(key)).await;
-        assert_eq!(verify(db).await, broken(5, Fault::UnsignedCheckpoint));
+        assert_eq!(verify(db).await, broken(5, ChainFault::UnsignedCheckpoint));
         execute(db, "DELETE FROM audit_checkpoints WHERE seq = 5").await;
     }
     // A person with access to the database adds the key, too. A verifier who knows the right key is not deceived.
@@ -715,14 +716,14 @@ async fn a_made_up_checkpoint_is_found(db: &TestDb) {
         ),
     )
     .await;
-    assert!(matches!(verify(db).await, Verdict::Whole(_)));
-    let known = Evidence {
+    assert!(matches!(verify(db).await, AuditVerdict::Whole(_)));
+    let known = KnownLogState {
         checkpoints: Vec::new(),
         keys: Some(vec![server]),
     };
     assert_eq!(
         locks::verify(db.store(), &known, None).await.unwrap(),
-        broken(6, Fault::UnsignedCheckpoint)
+        broken(6, ChainFault::UnsignedCheckpoint)
     );
 }
 
@@ -735,7 +736,7 @@ async fn an_end_that_was_written_again_is_found(db: &TestDb) {
         &format!("UPDATE lock_events SET actor = 'nobody', hash = '{hash}' WHERE seq = 6"),
     )
     .await;
-    assert_eq!(verify(db).await, broken(6, Fault::Replaced));
+    assert_eq!(verify(db).await, broken(6, ChainFault::Replaced));
     execute(db, "DELETE FROM audit_checkpoints WHERE seq = 6").await;
     execute(
         db,
@@ -743,10 +744,10 @@ async fn an_end_that_was_written_again_is_found(db: &TestDb) {
     )
     .await;
     assert!(
-        matches!(verify(db).await, Verdict::Whole(_)),
+        matches!(verify(db).await, AuditVerdict::Whole(_)),
         "nothing in the database tells of it any more"
     );
-    assert_eq!(verify_here(db).await, broken(6, Fault::Replaced));
+    assert_eq!(verify_here(db).await, broken(6, ChainFault::Replaced));
 }
 
 async fn what_is_pruned_leaves_a_signed_seal_and_an_event(db: &TestDb) {
@@ -786,7 +787,7 @@ async fn what_is_pruned_leaves_a_signed_seal_and_an_event(db: &TestDb) {
         )
     );
     assert_eq!(seal_log(db).await, 1);
-    let Verdict::Whole(left) = locks::verify(store, &here(db), Some(&seal.last_hash))
+    let AuditVerdict::Whole(left) = locks::verify(store, &here(db), Some(&seal.last_hash))
         .await
         .unwrap()
     else {
@@ -805,7 +806,7 @@ async fn what_is_pruned_leaves_a_signed_seal_and_an_event(db: &TestDb) {
         "UPDATE lock_event_seals SET events = 3 WHERE last_seq = 6",
     )
     .await;
-    assert_eq!(verify(db).await, broken(6, Fault::UnsignedSeal));
+    assert_eq!(verify(db).await, broken(6, ChainFault::UnsignedSeal));
     execute(
         db,
         "UPDATE lock_event_seals SET events = 4 WHERE last_seq = 6",
@@ -848,7 +849,7 @@ async fn a_log_of_an_earlier_release_goes_on(db: &TestDb) {
     let walk = walk_to(db, "new", 6, None);
     db.store().lock_event_walk_set(&walk).await.unwrap();
     assert!(
-        matches!(verify(db).await, Verdict::Whole(whole) if whole.unsigned == 6),
+        matches!(verify(db).await, AuditVerdict::Whole(whole) if whole.unsigned == 6),
         "nothing is signed"
     );
     assert_eq!(seal_log(db).await, 0, "there is nothing new");
@@ -1065,7 +1066,7 @@ async fn a_key_lies_in_the_database_only_encrypted(db: &TestDb) {
             .reason
             .contains("which is not in the file of --encryption-key-file")
     );
-    assert!(matches!(verify(db).await, Verdict::Whole(_)));
+    assert!(matches!(verify(db).await, AuditVerdict::Whole(_)));
 }
 
 async fn every_checkpoint_is_exported_and_verifies_the_log_later(db: &TestDb) {
@@ -1099,13 +1100,13 @@ async fn every_checkpoint_is_exported_and_verifies_the_log_later(db: &TestDb) {
     execute(db, "DELETE FROM lock_events WHERE seq > 2").await;
     execute(db, "DELETE FROM audit_checkpoints WHERE seq > 2").await;
     execute(db, "DELETE FROM settings").await;
-    let evidence = Evidence {
+    let evidence = KnownLogState {
         checkpoints: copy.checkpoints().unwrap(),
         keys: None,
     };
     assert_eq!(
         locks::verify(db.store(), &evidence, None).await.unwrap(),
-        broken(3, Fault::MissingTo(6))
+        broken(3, ChainFault::MissingTo(6))
     );
     std::fs::write(&export, lines.replacen(" 4 ", " 5 ", 1)).unwrap();
     let error = copy.checkpoints().unwrap_err().to_string();
@@ -1115,32 +1116,32 @@ async fn every_checkpoint_is_exported_and_verifies_the_log_later(db: &TestDb) {
     );
 }
 
-async fn verify_on(db: &TestDb, from: Option<&Mark>, pieces: usize) -> Stretch {
-    locks::verify_on(db.store(), &Evidence::default(), from, pieces)
+async fn verify_on(db: &TestDb, from: Option<&VerifiedMark>, pieces: usize) -> RangeVerdict {
+    locks::verify_on(db.store(), &KnownLogState::default(), from, pieces)
         .await
         .unwrap()
 }
 
-fn mark(event: &ChainedEvent) -> Mark {
-    Mark {
+fn mark(event: &ChainedEvent) -> VerifiedMark {
+    VerifiedMark {
         seq: event.seq,
         hash: event.hash.clone(),
     }
 }
 
 async fn a_walk_goes_on_where_it_was_and_looks_at_what_is_new(db: &TestDb) {
-    let nothing = Mark {
+    let nothing = VerifiedMark {
         seq: 0,
         hash: ChainedEvent::genesis(),
     };
-    let empty = Stretch::Whole {
+    let empty = RangeVerdict::Whole {
         mark: nothing.clone(),
         events: 0,
         at_end: true,
     };
     assert_eq!(verify_on(db, None, 5).await, empty);
     let events = six(db).await;
-    let whole = |count, at_end| Stretch::Whole {
+    let whole = |count, at_end| RangeVerdict::Whole {
         mark: mark(&events[5]),
         events: count,
         at_end,
@@ -1161,9 +1162,9 @@ async fn a_walk_goes_on_where_it_was_and_looks_at_what_is_new(db: &TestDb) {
         whole(2, true),
         "that was verified before"
     );
-    let found = Stretch::Broken {
+    let found = RangeVerdict::Broken {
         seq: 3,
-        fault: Fault::Changed,
+        fault: ChainFault::Changed,
     };
     assert_eq!(verify_on(db, Some(&mark(&events[1])), 5).await, found);
 }
@@ -1172,9 +1173,9 @@ async fn a_walk_finds_what_was_cut_off_or_put_in_place_of_the_event_it_stands_at
     let events = six(db).await;
     let stands = mark(&events[5]);
     execute(db, "DELETE FROM lock_events WHERE seq = 6").await;
-    let missing = Stretch::Broken {
+    let missing = RangeVerdict::Broken {
         seq: 6,
-        fault: Fault::Missing,
+        fault: ChainFault::Missing,
     };
     assert_eq!(verify_on(db, Some(&stands), 5).await, missing);
     // The log of this walk was never signed.
@@ -1184,9 +1185,9 @@ async fn a_walk_finds_what_was_cut_off_or_put_in_place_of_the_event_it_stands_at
     std::fs::remove_dir_all(db.dir.path().join("audit")).unwrap();
     taken(db.store(), &open_pull(db.store(), 2).await, &project("b")).await;
     assert_eq!(seal_log(db).await, 1);
-    let changed = Stretch::Broken {
+    let changed = RangeVerdict::Broken {
         seq: 6,
-        fault: Fault::Changed,
+        fault: ChainFault::Changed,
     };
     assert_eq!(
         verify_on(db, Some(&stands), 5).await,
@@ -1205,7 +1206,7 @@ async fn a_walk_that_stands_at_a_pruned_event_begins_at_the_seal(db: &TestDb) {
         let stretch = verify_on(db, Some(&mark(&events[from])), 5).await;
         assert_eq!(
             stretch,
-            Stretch::Whole {
+            RangeVerdict::Whole {
                 mark: mark(&events[5]),
                 events: 2,
                 at_end: true

@@ -1,7 +1,7 @@
 //! Tests of the search for mirrors.
 
 use lockkeeper::model::{
-    AttemptLease, FailureKind, HomeId, Jitter, MirrorEvent, RepoId, SyncFailure, SyncState,
+    AttemptLease, DataDirId, FailureKind, Jitter, MirrorEvent, RepoId, SyncFailure, SyncState,
 };
 use lockkeeper::store::{FoundMirrors, MirrorChange, MirrorSearch};
 
@@ -26,7 +26,7 @@ async fn know(db: &TestDb, home: &str, repos: &[&str]) {
 }
 
 async fn change(db: &TestDb, home: &str, repo: &str, event: MirrorEvent) {
-    let (home, repo): (HomeId, RepoId) = (home.parse().unwrap(), repo.parse().unwrap());
+    let (home, repo): (DataDirId, RepoId) = (home.parse().unwrap(), repo.parse().unwrap());
     let change = db
         .store()
         .mirror_change(&home, &repo, &event)

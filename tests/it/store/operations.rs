@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use lockkeeper::store::{DeliveryState, Finish, Held, JobStage, JobState, NewDelivery, NewJob};
+use lockkeeper::store::{
+    DeliveryState, JobFinish, JobStage, JobState, NewDelivery, NewJob, StoredCounts,
+};
 
 use super::samples::{job, open_pull, project, taken};
 use crate::support::db::{TestDb, start_of_time, stop_applies, store_test};
@@ -47,9 +49,9 @@ async fn jobs_are_counted_by_kind_and_by_what_they_do(db: &TestDb) {
             .job_retry(&first, db.now() + TimeDelta::hours(1), "away")
             .await
             .unwrap(),
-        Finish::Recorded
+        JobFinish::Recorded
     );
-    assert_eq!(store.job_finish(&done).await.unwrap(), Finish::Recorded);
+    assert_eq!(store.job_finish(&done).await.unwrap(), JobFinish::Recorded);
     let lines = store.queue_lines().await.unwrap();
     let told: Vec<_> = lines
         .iter()
@@ -84,7 +86,7 @@ async fn lanes_that_wait_longest_come_first_with_their_first_job(db: &TestDb) {
     let next = db.now() + TimeDelta::minutes(5);
     assert_eq!(
         store.job_retry(&lease, next, "away").await.unwrap(),
-        Finish::Recorded
+        JobFinish::Recorded
     );
     let lanes = store.lane_list(10).await.unwrap();
     let told: Vec<_> = lanes
@@ -121,7 +123,7 @@ async fn jobs_given_up_lately_are_listed_newest_first_and_counted(db: &TestDb) {
         } else {
             store.job_finish(&lease).await
         };
-        assert_eq!(end.unwrap(), Finish::Recorded);
+        assert_eq!(end.unwrap(), JobFinish::Recorded);
     }
     let since = start_of_time() + TimeDelta::seconds(2);
     let (newest, count) = store.job_list_failed_since(since, 10).await.unwrap();
@@ -176,13 +178,13 @@ async fn deliveries_are_counted_by_what_became_of_them(db: &TestDb) {
 }
 
 async fn locks_lines_and_switches_are_counted(db: &TestDb) {
-    assert_eq!(db.store().held().await.unwrap(), Held::default());
+    assert_eq!(db.store().held().await.unwrap(), StoredCounts::default());
     taken(db.store(), &open_pull(db.store(), 1).await, &project("a")).await;
     taken(db.store(), &open_pull(db.store(), 2).await, &project("b")).await;
     stop_applies(db.store(), "ops", "night").await;
     assert_eq!(
         db.store().held().await.unwrap(),
-        Held {
+        StoredCounts {
             locks: 2,
             waiters: 0,
             apply_locks: 1

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use lockkeeper::claims::Credentials;
-use lockkeeper::credential::Access;
+use lockkeeper::claims::CredentialStore;
+use lockkeeper::credential::GitAccess;
 use lockkeeper::model::{
     ApplyScope, CommandKind, ForgeRepo, LockEventKind, LockKey, OwnerName, PlanState, PullRef,
     RepoId, RepoUrl, Rights,
 };
-use lockkeeper::seal::{Keyring, OpenError, Sealed, key_line};
+use lockkeeper::seal::{Keyring, OpenError, SealedText, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
-    Acquired, DatabaseUrl, Finish, FormerName, KnownRepository, NewJob, RENAMED_COLUMNS, Rename,
+    Acquired, DatabaseUrl, FormerName, JobFinish, KnownRepository, NewJob, RENAMED_COLUMNS, Rename,
     RenameRefused, Renamed, Store, answers_share,
 };
 use lockkeeper::vcs::RepoAccess as _;
@@ -127,7 +127,8 @@ fn at(name: &str, number: i64) -> PullRef {
 }
 
 async fn rename_as(store: &Store, rename: &Rename<'_>) -> Renamed {
-    let never = |_: &_, _: &_| -> Result<Sealed, OpenError> { panic!("there are no credentials") };
+    let never =
+        |_: &_, _: &_| -> Result<SealedText, OpenError> { panic!("there are no credentials") };
     store.repository_rename(rename, never).await.unwrap()
 }
 
@@ -502,7 +503,7 @@ async fn nothing_moves_while_a_job_is_at_work_but_for_the_one_that_found_out(db:
     assert!(matches!(rename_as(store, &within).await, Renamed::Done(_)));
     // The job keeps its lease, and begins again with the new name.
     let at_once = store.job_retry(&lease, db.now(), "renamed").await.unwrap();
-    assert_eq!(at_once, lockkeeper::store::Finish::Recorded);
+    assert_eq!(at_once, lockkeeper::store::JobFinish::Recorded);
     let lease = store
         .job_claim("w", db.now() + TimeDelta::minutes(1), "", "", i64::MAX)
         .await
@@ -562,7 +563,7 @@ async fn a_status_that_is_to_be_repeated_is_the_newest_under_the_new_name(db: &T
             .await
             .unwrap()
             .unwrap();
-        assert_eq!(store.job_finish(&lease).await.unwrap(), Finish::Recorded);
+        assert_eq!(store.job_finish(&lease).await.unwrap(), JobFinish::Recorded);
     };
     let first = store.job_push(&status("pending")).await.unwrap();
     ends().await;
@@ -655,10 +656,10 @@ fn keys(start: u8) -> Arc<Keyring> {
     )
 }
 
-async fn credential(db: &TestDb, credentials: &Credentials, name: &str) -> OwnerName {
+async fn credential(db: &TestDb, credentials: &CredentialStore, name: &str) -> OwnerName {
     let owner = OwnerName::new("net").unwrap();
     drop(db.store().owner_create(&owner, by()).await.unwrap());
-    let access = Access::Token {
+    let access = GitAccess::Token {
         user: None,
         token: Secret::new("ghp_0123456789abcdefghij"),
     };
@@ -674,7 +675,7 @@ async fn credential(db: &TestDb, credentials: &Credentials, name: &str) -> Owner
     owner
 }
 
-async fn move_with(db: &TestDb, credentials: &Credentials) -> Renamed {
+async fn move_with(db: &TestDb, credentials: &CredentialStore) -> Renamed {
     let (old, new) = (repo(OLD), repo(NEW));
     let rename = Rename {
         id: ID,
@@ -688,7 +689,7 @@ async fn move_with(db: &TestDb, credentials: &Credentials) -> Renamed {
 }
 
 async fn claims_and_credentials_move_and_open_under_the_new_address(db: &TestDb) {
-    let credentials = Credentials::new(db.store().clone(), db.ids.clone(), Some(keys(1)));
+    let credentials = CredentialStore::new(db.store().clone(), db.ids.clone(), Some(keys(1)));
     let owner = credential(db, &credentials, OLD).await;
     assert!(matches!(
         move_with(db, &credentials).await,
@@ -721,11 +722,11 @@ async fn claims_and_credentials_move_and_open_under_the_new_address(db: &TestDb)
 }
 
 async fn a_credential_that_does_not_open_keeps_everything_where_it_is(db: &TestDb) {
-    let credentials = Credentials::new(db.store().clone(), db.ids.clone(), Some(keys(1)));
+    let credentials = CredentialStore::new(db.store().clone(), db.ids.clone(), Some(keys(1)));
     credential(db, &credentials, OLD).await;
     let open = super::samples::open_pull(db.store(), 1).await;
     taken(db.store(), &open, &project("a")).await;
-    let other = Credentials::new(db.store().clone(), db.ids.clone(), Some(keys(9)));
+    let other = CredentialStore::new(db.store().clone(), db.ids.clone(), Some(keys(9)));
     let Renamed::Refused(why) = move_with(db, &other).await else {
         panic!("the key is another one")
     };

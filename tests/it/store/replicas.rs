@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use lockkeeper::model::JobId;
-use lockkeeper::store::{Hold, NewLease, Presence, ReplicaId, ReplicaState, Store, TakeLease};
+use lockkeeper::store::{LeaseHold, NewLease, Presence, ReplicaId, ReplicaState, Store, TakeLease};
 
 use super::samples::job;
 use crate::support::db::{TestDb, store_test};
@@ -117,8 +117,8 @@ async fn a_beat_renews_the_jobs_of_the_replica(db: &TestDb) {
     assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 0);
 }
 
-fn lease(key: &str, holder: &str) -> Hold {
-    Hold {
+fn lease(key: &str, holder: &str) -> LeaseHold {
+    LeaseHold {
         key: key.to_owned(),
         holder: holder.to_owned(),
     }

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use futures::future::join_all;
 use lockkeeper::model::{
-    HomeId, MirrorEvent, MirrorState, RepoId, RepositoryEventKind, RepositoryNews, SyncState,
+    DataDirId, MirrorEvent, MirrorState, RepoId, RepositoryEventKind, RepositoryNews, SyncState,
 };
 use lockkeeper::store::{
     Accepted, EventWalk, HeadNews, MirrorQuery, MirrorsDue, NewDelivery, Store,
@@ -26,7 +26,7 @@ store_test!(
     a_newer_installation_is_taken_from_events,
 );
 
-fn home(name: &str) -> HomeId {
+fn home(name: &str) -> DataDirId {
     name.parse().unwrap()
 }
 

@@ -3,10 +3,10 @@
 use chrono::TimeDelta;
 use futures::future::join_all;
 use lockkeeper::model::{
-    Asked, AttemptLease, FailureKind, HomeId, Jitter, LockEventKind, MirrorEvent, MirrorState,
-    NotAllowed, RepoId, Sha256Digest, SyncFacts, SyncFailure, SyncState,
+    AttemptLease, DataDirId, FailureKind, Jitter, LockEventKind, MirrorEvent, MirrorState,
+    NotAllowed, RepoId, Sha256Digest, SyncFacts, SyncFailure, SyncRequest, SyncState,
 };
-use lockkeeper::store::{Hold, MirrorChange, MirrorQuery, MirrorRow, MirrorsDue, NewLease};
+use lockkeeper::store::{LeaseHold, MirrorChange, MirrorQuery, MirrorRow, MirrorsDue, NewLease};
 
 use super::samples::HOSTILE;
 use crate::support::db::{TestDb, by, store_test};
@@ -26,7 +26,7 @@ store_test!(
     a_mirror_that_was_told_of_since_it_was_read_is_not_forgotten,
 );
 
-fn home(name: &str) -> HomeId {
+fn home(name: &str) -> DataDirId {
     name.parse().unwrap()
 }
 
@@ -170,7 +170,7 @@ async fn what_is_kept_of_a_mirror_is_what_was_written(db: &TestDb) {
     db.know("infra").await;
     db.clock
         .advance(std::time::Duration::from_micros(1_234_567));
-    let asked = Asked {
+    let asked = SyncRequest {
         at: db.now(),
         by: "ada".to_owned(),
         reason: Some("she wants to".to_owned()),
@@ -305,7 +305,7 @@ async fn what_may_not_happen_is_refused_and_changes_nothing(db: &TestDb) {
 
 async fn an_attempt_without_a_live_lease_is_given_up(db: &TestDb) {
     let store = db.store();
-    let hold = Hold {
+    let hold = LeaseHold {
         key: lease("").key,
         holder: "replica/1".to_owned(),
     };
@@ -375,7 +375,7 @@ async fn every_sort_that_is_due_is_listed_by_its_age(db: &TestDb) {
     db.synced("asked").await;
     db.changed(
         "asked",
-        &MirrorEvent::Asked(Asked {
+        &MirrorEvent::Asked(SyncRequest {
             at: db.now(),
             by: "ada".to_owned(),
             reason: None,
@@ -470,7 +470,7 @@ async fn somebody_asks_for_the_mirrors_of_all_homes(db: &TestDb) {
         "{:?}",
         events[0]
     );
-    let asked = Asked {
+    let asked = SyncRequest {
         at: db.now(),
         by: "ada".to_owned(),
         reason: Some("as the test wants it".to_owned()),

@@ -1,13 +1,13 @@
 //! Sample rows: the minimum that each resource needs.
 
-use lockkeeper::locks::{Gave, Giving, WhyNot, give};
+use lockkeeper::locks::{HandOver, HandOverOutcome, KeptReason, give};
 use lockkeeper::model::{
     Actor, Cause, CommandId, CommandKind, Distribution, Lock, LockId, LockKey, PlanCounts, PlanId,
     PlanRecord, PlanState, ProjectKey, PullNumber, PullRef, PullState, Reason, RepoPath, RunId,
     RunKind, Sha256Digest,
 };
 use lockkeeper::store::{
-    ApplyGate, CreateCommand, LockWish, NewCommand, NewJob, NewRun, RecordPlan, Store, TakeLock,
+    ApplyGate, CreateCommand, LockClaim, NewCommand, NewJob, NewRun, RecordPlan, Store, TakeLock,
 };
 
 use crate::support::db::TestDb;
@@ -54,7 +54,7 @@ pub async fn take(store: &Store, pull: &PullRef, project: &ProjectKey) -> TakeLo
         Cause::new(Actor::commenter("ada"), "planned by `lockkeeper plan`"),
     );
     store
-        .lock_take(&LockWish {
+        .lock_take(&LockClaim {
             key: &key,
             project,
             pull,
@@ -77,7 +77,7 @@ pub async fn taken(store: &Store, pull: &PullRef, project: &ProjectKey) -> Lock 
 
 /// Releases a lock by force. Returns `None` if nobody holds it any more, or if an apply is running under it.
 pub async fn steal(store: &Store, lock: LockId) -> Option<Lock> {
-    let giving = Giving {
+    let giving = HandOver {
         lock,
         to: None,
         force: true,
@@ -86,9 +86,9 @@ pub async fn steal(store: &Store, lock: LockId) -> Option<Lock> {
         remote: None,
     };
     match give(store, &giving, |_| vec![]).await.unwrap() {
-        Gave::Done(given) => Some(given.lock),
-        Gave::NotHeld | Gave::Refused(_, WhyNot::ApplyRunning) => None,
-        Gave::Refused(lock, why) => panic!("{lock:?} is kept: {why:?}"),
+        HandOverOutcome::Done(given) => Some(given.lock),
+        HandOverOutcome::NotHeld | HandOverOutcome::Refused(_, KeptReason::ApplyRunning) => None,
+        HandOverOutcome::Refused(lock, why) => panic!("{lock:?} is kept: {why:?}"),
     }
 }
 
@@ -214,7 +214,7 @@ pub async fn begin_apply_in(
 ) -> Result<ApplyGate, sqlx::Error> {
     let key = LockKey::of(&plan.pull.repo, &plan.project);
     let cause = Cause::new(Actor::commenter("ada"), "applied by `lockkeeper apply`");
-    let wish = LockWish {
+    let wish = LockClaim {
         key: &key,
         project: &plan.project,
         pull: &plan.pull,

@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper::clock::{Clock, CountingIds, ManualClock};
 use lockkeeper::features::apply_locks::SetApplyLock;
 use lockkeeper::model::{ApplyScope, CommandKind};
-use lockkeeper::store::{Hold, NewJob, NewLease, Presence, Store, TakeLease};
+use lockkeeper::store::{LeaseHold, NewJob, NewLease, Presence, Store, TakeLease};
 
 use super::replicas::replica;
 use super::samples::{command, job, open_pull};
@@ -155,7 +155,7 @@ async fn a_lease_is_held_and_ends_whoever_looks() {
         .into_iter()
         .enumerate()
     {
-        let [ours, theirs] = ["a", "b"].map(|holder| Hold {
+        let [ours, theirs] = ["a", "b"].map(|holder| LeaseHold {
             key: format!("mirror {n}"),
             holder: holder.to_owned(),
         });

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures::future::join_all;
-use lockkeeper::locks::{Ask, NotInLine, TakeAll, Took, Wish, take_all};
+use lockkeeper::locks::{LockRequest, NotQueued, QueuedPlan, TakeAll, TakeOutcome, take_all};
 use lockkeeper::model::{CommandKind, LockKey, PlanState, ProjectKey, PullRef, PullState};
 use lockkeeper::store::{ApplyGate, NewJob, Store, TAKE_TURN};
 
@@ -26,10 +26,10 @@ store_test!(
     many_pulls_that_want_many_locks_all_get_them,
 );
 
-fn wish(key: LockKey, project: &ProjectKey) -> Wish {
-    Wish {
+fn wish(key: LockKey, project: &ProjectKey) -> LockRequest {
+    LockRequest {
         key,
-        ask: Ask {
+        ask: QueuedPlan {
             project: project.clone(),
             extra_args: vec!["-lock=false".to_owned()],
             installation: Some(7),
@@ -38,7 +38,7 @@ fn wish(key: LockKey, project: &ProjectKey) -> Wish {
 }
 
 pub async fn want(store: &Store, pull: &PullRef, dirs: &[&str]) -> TakeAll {
-    let wishes: Vec<Wish> = dirs
+    let wishes: Vec<LockRequest> = dirs
         .iter()
         .map(|dir| wish(LockKey::of(&pull.repo, &project(dir)), &project(dir)))
         .collect();
@@ -50,10 +50,10 @@ pub async fn want(store: &Store, pull: &PullRef, dirs: &[&str]) -> TakeAll {
 /// Returns `held`, or the holder and the position in the queue.
 fn told(all: &TakeAll, dir: &str) -> String {
     match &all.took[&project(dir)] {
-        Took::Held(_) => "held".to_owned(),
-        Took::InLine { holder, place } => format!("#{} then {place}", holder.pull.number),
-        Took::Refused { holder, why } => format!("#{} {why:?}", holder.pull.number),
-        Took::PullClosed => "closed".to_owned(),
+        TakeOutcome::Held(_) => "held".to_owned(),
+        TakeOutcome::InLine { holder, place } => format!("#{} then {place}", holder.pull.number),
+        TakeOutcome::Refused { holder, why } => format!("#{} {why:?}", holder.pull.number),
+        TakeOutcome::PullClosed => "closed".to_owned(),
     }
 }
 
@@ -100,8 +100,8 @@ async fn a_pull_takes_what_it_can_and_waits_for_the_rest(db: &TestDb) {
         .unwrap();
     assert!(matches!(
         off.took[&project("b")],
-        Took::Refused {
-            why: NotInLine::Off,
+        TakeOutcome::Refused {
+            why: NotQueued::Off,
             ..
         }
     ));
@@ -349,16 +349,21 @@ async fn projects_with_locks_of_their_own_wait_each_for_its_own(db: &TestDb) {
         .await
         .unwrap();
     assert!(
-        both.took.values().all(|took| matches!(took, Took::Held(_))),
+        both.took
+            .values()
+            .all(|took| matches!(took, TakeOutcome::Held(_))),
         "{both:?}"
     );
     let second = take_all(store, &two, URL, &[own("y"), own("z")], by(), true)
         .await
         .unwrap();
-    assert!(matches!(second.took[&named("a", "z")], Took::Held(_)));
+    assert!(matches!(
+        second.took[&named("a", "z")],
+        TakeOutcome::Held(_)
+    ));
     assert!(matches!(
         second.took[&named("a", "y")],
-        Took::InLine { place: 1, .. }
+        TakeOutcome::InLine { place: 1, .. }
     ));
     store.plan_drop(&one, &named("a", "x"), by()).await.unwrap();
     assert_eq!(
@@ -385,7 +390,7 @@ async fn a_lock_of_the_whole_directory_makes_way_for_several_projects(db: &TestD
             .await
             .unwrap();
         assert!(
-            matches!(&all.took[&wanted], Took::InLine { holder, place: 1 } if holder.pull == one),
+            matches!(&all.took[&wanted], TakeOutcome::InLine { holder, place: 1 } if holder.pull == one),
             "{all:?}"
         );
     }

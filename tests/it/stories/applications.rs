@@ -7,7 +7,7 @@ use lockkeeper::claims::{
 use lockkeeper::emulator::Delivering;
 use lockkeeper::handlers::applications::{Deed, ask, ask_to_stop, queued_or_why};
 use lockkeeper::handlers::dashboard;
-use lockkeeper::locks::{Gave, Giving};
+use lockkeeper::locks::{HandOver, HandOverOutcome};
 use lockkeeper::model::{
     Actor, ApplicationFields, CommandId, ForgeHosts, Origin, OwnerName, PlanState, ProjectOutcome,
     Rights, RunKind,
@@ -79,7 +79,7 @@ async fn asked(bot: &Bot, app: &Application, deed: Deed) -> Result<CommandId, St
         origin: Origin::Api,
     };
     let asked = ask(bot.store(), app.id, deed, &actor).await.unwrap();
-    let why = |why: Option<lockkeeper::handlers::locks::Explanation>| {
+    let why = |why: Option<lockkeeper::handlers::locks::KeptLockReason>| {
         why.map(|why| without_ids(&why.message))
     };
     queued_or_why(asked).map_err(|explained| why(explained).unwrap_or_default())
@@ -614,7 +614,7 @@ async fn what_an_application_applied_waits_for_no_merge(backend: Backend) {
     let standing = bot.store().lock_standing(&lock).await.unwrap();
     assert!(standing.is_idle(), "{standing:?}");
     let actor = olga(Origin::Page);
-    let release = Giving {
+    let release = HandOver {
         lock: lock.id,
         to: None,
         force: false,
@@ -622,7 +622,7 @@ async fn what_an_application_applied_waits_for_no_merge(backend: Backend) {
         actor,
         remote: None,
     };
-    let Gave::Done(given) = dashboard::give_lock(&bot.replica.ctx, &release)
+    let HandOverOutcome::Done(given) = dashboard::give_lock(&bot.replica.ctx, &release)
         .await
         .unwrap()
     else {

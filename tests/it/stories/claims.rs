@@ -1,8 +1,8 @@
 //! Stories about repositories that have an owner: who may use them, and with which credentials.
 
 use insta::assert_snapshot;
-use lockkeeper::claims::Credentials;
-use lockkeeper::credential::Access;
+use lockkeeper::claims::CredentialStore;
+use lockkeeper::credential::GitAccess;
 use lockkeeper::model::{CredentialId, OwnerName, PullNumber, RepoId, RepoUrl, Rights, SyncState};
 use lockkeeper::seal::key_line;
 use lockkeeper::secret::Secret;
@@ -53,11 +53,11 @@ async fn claim(bot: &Bot) {
     assert!(matches!(acquired, Acquired::Claimed(_)));
 }
 
-fn credentials(bot: &Bot) -> &Credentials {
+fn credentials(bot: &Bot) -> &CredentialStore {
     &bot.replica.ctx.credentials
 }
 
-async fn add(bot: &Bot, access: &Access) -> CredentialId {
+async fn add(bot: &Bot, access: &GitAccess) -> CredentialId {
     let owner = owner(bot).await;
     credentials(bot)
         .add(&owner, &url(), access, (Rights::Whole, by()))
@@ -66,8 +66,8 @@ async fn add(bot: &Bot, access: &Access) -> CredentialId {
         .id
 }
 
-fn token(text: &str) -> Access {
-    Access::Token {
+fn token(text: &str) -> GitAccess {
+    GitAccess::Token {
         user: None,
         token: Secret::new(text),
     }
@@ -260,7 +260,7 @@ async fn the_app_installation_of_the_owner_is_used_for_git_and_the_api(backend: 
     let mut bot = Bot::beside_app(backend, FILES, &flags).await;
     add(
         &bot,
-        &Access::App {
+        &GitAccess::App {
             app_id: 7,
             installation: 70,
             key: Secret::new(APP_KEY),

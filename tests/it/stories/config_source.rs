@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use lockkeeper::context::Look;
+use lockkeeper::context::FileCheck;
 use lockkeeper::queue::Tick;
 
 use crate::stories::{APP, NETWORK};
@@ -440,14 +440,17 @@ async fn a_changed_file_of_the_server_holds_from_the_next_command_on(backend: Ba
     );
     assert_eq!(
         bot.replica.tick_repo_config().await.unwrap(),
-        Look::Taken(vec![])
+        FileCheck::Taken(vec![])
     );
     assert!(
         planned(&mut bot, pull)
             .await
             .starts_with("Ran Plan for project: `net`")
     );
-    assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Same);
+    assert_eq!(
+        bot.replica.tick_repo_config().await.unwrap(),
+        FileCheck::Same
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -457,7 +460,7 @@ async fn a_file_that_is_refused_changes_nothing_until_it_is_mended(backend: Back
     bot.heard(pull);
     let before = bot.replica.ctx.live.file().unwrap();
     std::fs::write(&path, "repos:\n- id: /.*/\n  repo_config_sorce: base\n").unwrap();
-    let Look::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else {
+    let FileCheck::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else {
         panic!("there is no such key")
     };
     assert!(
@@ -470,7 +473,7 @@ async fn a_file_that_is_refused_changes_nothing_until_it_is_mended(backend: Back
     );
     assert_eq!(
         bot.replica.tick_repo_config().await.unwrap(),
-        Look::Same,
+        FileCheck::Same,
         "it is told once"
     );
     let during = bot.replica.ctx.live.file().unwrap();
@@ -489,7 +492,7 @@ async fn a_file_that_is_refused_changes_nothing_until_it_is_mended(backend: Back
         format!("{FROM_PULL}environment_profiles: {{prod: {{plan: [TOKEN]}}}}\n"),
     )
     .unwrap();
-    let Look::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else {
+    let FileCheck::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else {
         panic!("nobody has its variables")
     };
     assert!(
@@ -497,7 +500,7 @@ async fn a_file_that_is_refused_changes_nothing_until_it_is_mended(backend: Back
         "{error}"
     );
     std::fs::remove_file(&path).unwrap();
-    let Look::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else {
+    let FileCheck::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else {
         panic!("the file is gone")
     };
     assert!(
@@ -505,12 +508,15 @@ async fn a_file_that_is_refused_changes_nothing_until_it_is_mended(backend: Back
         "{error}"
     );
     std::fs::write(&path, FROM_PULL).unwrap();
-    assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Back);
+    assert_eq!(
+        bot.replica.tick_repo_config().await.unwrap(),
+        FileCheck::Back
+    );
     assert_eq!(bot.replica.ctx.live.file().unwrap(), before);
     std::fs::write(&path, FROM_BASE).unwrap();
     assert_eq!(
         bot.replica.tick_repo_config().await.unwrap(),
-        Look::Taken(vec![])
+        FileCheck::Taken(vec![])
     );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
@@ -524,11 +530,14 @@ async fn a_link_that_is_turned_is_a_change_and_the_same_text_is_none(backend: Ba
         std::fs::rename(link, &path).unwrap();
     };
     turn("1", FROM_PULL);
-    assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Same);
+    assert_eq!(
+        bot.replica.tick_repo_config().await.unwrap(),
+        FileCheck::Same
+    );
     turn("2", FROM_BASE);
     assert_eq!(
         bot.replica.tick_repo_config().await.unwrap(),
-        Look::Taken(vec![])
+        FileCheck::Taken(vec![])
     );
     bot.end(&[]).await;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockkeeper::clock::Clock as _;
 use lockkeeper::emulator::NewPull;
 use lockkeeper::git::{DiskPart, DiskUse};
-use lockkeeper::handlers::reconcile::Found;
+use lockkeeper::handlers::reconcile::TickResult;
 use lockkeeper::model::PullNumber;
 
 use crate::stories::{APP, DB, NETWORK};
@@ -77,7 +77,7 @@ async fn without_a_quota_nothing_is_removed(backend: Backend) {
     let bot = three(backend).await;
     assert_eq!(
         bot.replica.tick("disk").await.unwrap(),
-        Found {
+        TickResult {
             looked_at: 3,
             repaired: 0
         }
@@ -228,7 +228,7 @@ async fn what_a_closed_pull_left_behind_goes(backend: Backend) {
     std::fs::write(left.join("terraform.tfstate"), "{}").unwrap();
     assert_eq!(
         bot.replica.tick("disk").await.unwrap(),
-        Found {
+        TickResult {
             looked_at: 3,
             repaired: 1
         }

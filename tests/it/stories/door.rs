@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use insta::assert_snapshot;
-use lockkeeper::emulator::{Attempt, Delivering, RecordedDelivery};
+use lockkeeper::emulator::{Delivering, RecordedDelivery, SendAttempt};
 use lockkeeper::http;
 use lockkeeper::model::PullNumber;
 use serde_json::{Value, json};
@@ -256,7 +256,7 @@ async fn the_same_delivery_is_one_run_however_often_it_comes(backend: Backend) {
         .find(|d| d.event == "pull_request")
         .unwrap();
     let again = bot.github.redeliver(delivery.id).await.unwrap();
-    assert_eq!(again.outcome(), Some(&Attempt::Answered(200)));
+    assert_eq!(again.outcome(), Some(&SendAttempt::Answered(200)));
     bot.settle().await;
     assert_eq!(bot.heard(pull).len(), 1);
 
@@ -418,12 +418,12 @@ async fn while_the_database_is_away_the_door_says_so_and_a_redelivery_works(back
         .await
         .unwrap();
     let refused = bot.github.deliveries().pop().unwrap();
-    assert_eq!(refused.outcome(), Some(&Attempt::Answered(503)));
+    assert_eq!(refused.outcome(), Some(&SendAttempt::Answered(503)));
     bot.crash_and_restart().await;
     bot.settle().await;
     assert_eq!(bot.heard(pull).len(), 0, "nobody knows of it");
     let again = bot.github.redeliver(refused.id).await.unwrap();
-    assert_eq!(again.outcome(), Some(&Attempt::Answered(200)));
+    assert_eq!(again.outcome(), Some(&SendAttempt::Answered(200)));
     bot.settle().await;
     assert_eq!(bot.heard(pull).len(), 1);
     bot.end(&[]).await;
@@ -437,7 +437,7 @@ async fn a_delivery_that_was_answered_is_worked_on_after_a_crash(backend: Backen
         .unwrap();
     assert_eq!(
         bot.github.deliveries().pop().unwrap().outcome(),
-        Some(&Attempt::Answered(200))
+        Some(&SendAttempt::Answered(200))
     );
     bot.crash_and_restart().await;
     bot.settle().await;

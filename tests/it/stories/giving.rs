@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use lockkeeper::emulator::NewPull;
 use lockkeeper::handlers::dashboard::give_lock;
-use lockkeeper::locks::{Gave, Giving, WhyNot};
+use lockkeeper::locks::{HandOver, HandOverOutcome, KeptReason};
 use lockkeeper::model::{Actor, Lock, LockEventKind, Origin, PullNumber, Reason};
 use lockkeeper::queue::Tick;
 
@@ -46,12 +46,12 @@ async fn the_lock(bot: &Bot) -> Lock {
     bot.store().lock_list().await.unwrap().remove(0)
 }
 
-fn olga(lock: &Lock) -> Giving {
+fn olga(lock: &Lock) -> HandOver {
     let actor = Actor {
         login: "olga".to_owned(),
         origin: Origin::Page,
     };
-    Giving {
+    HandOver {
         lock: lock.id,
         to: None,
         force: false,
@@ -61,23 +61,26 @@ fn olga(lock: &Lock) -> Giving {
     }
 }
 
-fn by_force(lock: &Lock) -> Giving {
-    Giving {
+fn by_force(lock: &Lock) -> HandOver {
+    HandOver {
         force: true,
         reason: Reason::read("the outage first").unwrap(),
         ..olga(lock)
     }
 }
 
-async fn give(bot: &Bot, giving: &Giving) -> Gave {
+async fn give(bot: &Bot, giving: &HandOver) -> HandOverOutcome {
     give_lock(&bot.replica.ctx, giving).await.unwrap()
 }
 
 async fn a_lock_that_is_released_is_told_to_both_pull_requests(backend: Backend) {
     let (mut bot, [first, second, _]) = three(backend).await;
     let giving = olga(&the_lock(&bot).await);
-    assert!(matches!(give(&bot, &giving).await, Gave::Done(_)));
-    assert_eq!(give(&bot, &giving).await, Gave::NotHeld);
+    assert!(matches!(
+        give(&bot, &giving).await,
+        HandOverOutcome::Done(_)
+    ));
+    assert_eq!(give(&bot, &giving).await, HandOverOutcome::NotHeld);
     bot.settle().await;
     assert_snapshot!(bot.comment(first), @"
     **Lock released**: `olga` gave the lock of dir: `network` workspace: `default` back on the dashboard. Its plan is discarded.
@@ -149,13 +152,13 @@ async fn a_lock_that_nobody_waits_for_is_free_when_it_is_released(backend: Backe
     assert!(matches!(
         give(
             &bot,
-            &Giving {
+            &HandOver {
                 reason,
                 ..olga(&the_lock(&bot).await)
             }
         )
         .await,
-        Gave::Done(_)
+        HandOverOutcome::Done(_)
     ));
     bot.settle().await;
     assert_snapshot!(bot.comment(pull), @"
@@ -187,11 +190,14 @@ async fn a_lock_is_taken_by_force_from_a_plan_that_is_being_made(backend: Backen
     let planning = bot.begin_command();
     bot.printed("hanging").await;
     let lock = the_lock(&bot).await;
-    let Gave::Refused(_, why) = give(&bot, &olga(&lock)).await else {
+    let HandOverOutcome::Refused(_, why) = give(&bot, &olga(&lock)).await else {
         panic!("it is in use")
     };
-    assert_eq!(why, WhyNot::PlanRunning);
-    assert!(matches!(give(&bot, &by_force(&lock)).await, Gave::Done(_)));
+    assert_eq!(why, KeptReason::PlanRunning);
+    assert!(matches!(
+        give(&bot, &by_force(&lock)).await,
+        HandOverOutcome::Done(_)
+    ));
     assert_eq!(planning.await.unwrap(), Tick::Worked);
     bot.settle().await;
     let told = bot.comments(first);
@@ -233,11 +239,14 @@ async fn a_lock_under_which_something_was_applied_is_taken_by_force(backend: Bac
     bot.say(first, "lockkeeper apply").await;
     assert!(bot.comment(first).contains(": applied\n"));
     let lock = the_lock(&bot).await;
-    let Gave::Refused(_, why) = give(&bot, &olga(&lock)).await else {
+    let HandOverOutcome::Refused(_, why) = give(&bot, &olga(&lock)).await else {
         panic!("it was used")
     };
-    assert_eq!(why, WhyNot::Applied);
-    assert!(matches!(give(&bot, &by_force(&lock)).await, Gave::Done(_)));
+    assert_eq!(why, KeptReason::Applied);
+    assert!(matches!(
+        give(&bot, &by_force(&lock)).await,
+        HandOverOutcome::Done(_)
+    ));
     bot.settle().await;
     assert_snapshot!(bot.comment(first), @"
     **Lock taken away**: `olga` took the lock of dir: `network` workspace: `default` away on the dashboard.
@@ -274,10 +283,10 @@ async fn a_lock_under_which_an_apply_runs_is_left_alone(backend: Backend) {
     bot.printed("waiting").await;
     let lock = the_lock(&bot).await;
     for giving in [olga(&lock), by_force(&lock)] {
-        let Gave::Refused(held, why) = give(&bot, &giving).await else {
+        let HandOverOutcome::Refused(held, why) = give(&bot, &giving).await else {
             panic!("an apply is running")
         };
-        assert_eq!((*held, why), (lock.clone(), WhyNot::ApplyRunning));
+        assert_eq!((*held, why), (lock.clone(), KeptReason::ApplyRunning));
     }
     bot.go();
     assert_eq!(applying.await.unwrap(), Tick::Worked);
@@ -292,12 +301,15 @@ async fn a_lock_under_which_an_apply_runs_is_left_alone(backend: Backend) {
 async fn a_lock_is_handed_to_one_that_is_not_the_first_in_line(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
     let reason = Reason::read("the outage first").unwrap();
-    let giving = Giving {
+    let giving = HandOver {
         to: Some(third),
         reason,
         ..olga(&the_lock(&bot).await)
     };
-    assert!(matches!(give(&bot, &giving).await, Gave::Done(_)));
+    assert!(matches!(
+        give(&bot, &giving).await,
+        HandOverOutcome::Done(_)
+    ));
     bot.settle().await;
     assert_snapshot!(bot.comment(first), @"
     **Lock handed over**: `olga` handed the lock of dir: `network` workspace: `default` over to pull request [#3](https://github.test/acme/infra/pull/3) on the dashboard. Its plan is discarded.
@@ -326,7 +338,7 @@ async fn a_pull_request_that_lost_its_lock_gets_in_line_again(backend: Backend) 
     let (mut bot, [first, second, third]) = three(backend).await;
     assert!(matches!(
         give(&bot, &by_force(&the_lock(&bot).await)).await,
-        Gave::Done(_)
+        HandOverOutcome::Done(_)
     ));
     bot.settle().await;
     bot.heard(second);
@@ -469,7 +481,7 @@ async fn a_notice_is_posted_once_though_the_server_dies(backend: Backend) {
         bot.heard(pull);
         assert!(matches!(
             give(&bot, &olga(&the_lock(&bot).await)).await,
-            Gave::Done(_)
+            HandOverOutcome::Done(_)
         ));
         bot.work_until_killed(wakes).await;
         bot.crash_and_restart().await;

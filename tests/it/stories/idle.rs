@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use insta::assert_snapshot;
-use lockkeeper::handlers::reconcile::Found;
+use lockkeeper::handlers::reconcile::TickResult;
 use lockkeeper::model::PullNumber;
 use lockkeeper::queue::Tick;
 
@@ -130,7 +130,7 @@ async fn a_lock_is_kept_while_its_pull_request_is_worked_on(backend: Backend) {
         bot.replica.tick_leases().await.unwrap();
         assert_eq!(
             bot.replica.tick("idle_locks").await.unwrap(),
-            Found {
+            TickResult {
                 looked_at: 1,
                 repaired: 0
             }

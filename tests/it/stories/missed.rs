@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use lockkeeper::emulator::{Delivering, Delivery, Fault, NewPull};
-use lockkeeper::handlers::reconcile::Found;
+use lockkeeper::emulator::{Delivering, EmulatedDelivery, Fault, NewPull};
+use lockkeeper::handlers::reconcile::TickResult;
 use lockkeeper::model::{Actor, PullNumber};
 
 use crate::stories::{APP, NETWORK};
@@ -41,7 +41,7 @@ const LOCK: &str = "acme/infra/network/default by #1";
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 0 destroy 0\n");
 const WIDEST: (&str, &str) = ("network/main.tf", "# fake: add 3 change 0 destroy 0\n");
 const DOCS: (&str, &str) = ("README.md", "Read me.\n");
-const NOTHING: Found = Found {
+const NOTHING: TickResult = TickResult {
     looked_at: 1,
     repaired: 0,
 };
@@ -53,14 +53,14 @@ impl Bot {
     }
 
     /// Loses the held webhooks. They may still be delivered later.
-    async fn lose(&self) -> Vec<Delivery> {
+    async fn lose(&self) -> Vec<EmulatedDelivery> {
         let lost = std::iter::from_fn(|| self.github.lose_next()).collect();
         self.github.set_delivering(Delivering::Immediately).await;
         lost
     }
 
     /// Reads the lists five minutes later, and does everything that follows from it.
-    async fn look(&self) -> Found {
+    async fn look(&self) -> TickResult {
         self.db.clock.advance(Duration::from_mins(5));
         let found = self.replica.tick("missed_events").await.unwrap();
         self.settle().await;
@@ -68,13 +68,13 @@ impl Bot {
     }
 
     /// Delivers a lost webhook after all.
-    async fn late(&self, delivery: &Delivery) {
+    async fn late(&self, delivery: &EmulatedDelivery) {
         self.github.redeliver(delivery.id).await.unwrap();
         self.settle().await;
     }
 
     /// Pushes without a webhook.
-    async fn push_unheard(&self, branch: &str, files: &[(&str, &str)]) -> Vec<Delivery> {
+    async fn push_unheard(&self, branch: &str, files: &[(&str, &str)]) -> Vec<EmulatedDelivery> {
         self.silence().await;
         self.push(branch, files).await;
         self.lose().await
@@ -125,12 +125,12 @@ async fn a_push_that_was_not_told_is_planned_once_and_its_late_delivery_does_not
     let lost = bot.push_unheard("wider", &[WIDEST]).await;
     assert_eq!(
         bot.replica.tick("missed_events").await.unwrap(),
-        Found::default(),
+        TickResult::default(),
         "it was looked at a moment ago"
     );
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         }
@@ -170,7 +170,7 @@ async fn a_pull_whose_opening_was_not_told_is_planned(backend: Backend) {
     let lost = bot.lose().await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         }
@@ -193,7 +193,7 @@ async fn a_close_that_was_not_told_gives_the_locks_back_once(backend: Backend) {
     let lost = bot.lose().await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         }
@@ -219,7 +219,7 @@ async fn a_reopening_that_was_not_told_is_planned_once(backend: Backend) {
     let lost = bot.lose().await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         }
@@ -241,7 +241,7 @@ async fn another_base_branch_that_was_not_told_is_planned_once(backend: Backend)
     let lost = bot.lose().await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         }
@@ -260,7 +260,7 @@ async fn a_draft_is_left_alone_until_it_is_ready_for_review(backend: Backend) {
     bot.push_unheard("wider", &[WIDEST]).await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 0
         },
@@ -275,7 +275,7 @@ async fn a_draft_is_left_alone_until_it_is_ready_for_review(backend: Backend) {
     let lost = bot.lose().await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         }
@@ -290,7 +290,7 @@ async fn a_draft_is_left_alone_until_it_is_ready_for_review(backend: Backend) {
     bot.lose().await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 0
         }
@@ -314,7 +314,7 @@ async fn deliveries_that_come_late_and_in_the_wrong_order_plan_nothing_again(bac
     lost.extend(bot.push_unheard("wider", &[WIDER]).await);
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         }
@@ -385,7 +385,7 @@ async fn the_backlog_of_a_repository_that_was_not_known_is_not_planned(backend: 
     bot.lose().await;
     assert_eq!(
         bot.look().await,
-        Found::default(),
+        TickResult::default(),
         "nobody knows the repository"
     );
     let docs = bot.open_pull("docs", &[DOCS]).await;
@@ -393,7 +393,7 @@ async fn the_backlog_of_a_repository_that_was_not_known_is_not_planned(backend: 
     bot.push_unheard("wider", &[WIDEST]).await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         }
@@ -449,7 +449,7 @@ async fn a_crash_after_the_list_was_read_loses_nothing(backend: Backend) {
         .fault("GET /repos/*/*/pulls/1", 3, Fault::BadGateway);
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 0
         },
@@ -459,7 +459,7 @@ async fn a_crash_after_the_list_was_read_loses_nothing(backend: Backend) {
     bot.db.clock.advance(Duration::from_mins(10));
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         }
@@ -484,7 +484,7 @@ async fn little_budget_leaves_the_rest_for_later(backend: Backend) {
     bot.db.clock.advance(Duration::from_hours(1));
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 8,
             repaired: 4
         }
@@ -527,12 +527,12 @@ async fn a_limit_or_an_outage_is_waited_out(backend: Backend) {
     assert_eq!(bot.look().await, NOTHING);
     assert_eq!(
         bot.look().await,
-        Found::default(),
+        TickResult::default(),
         "what cannot be seen is asked about more rarely"
     );
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         }
@@ -541,7 +541,7 @@ async fn a_limit_or_an_outage_is_waited_out(backend: Backend) {
     bot.push_unheard("wider", &[WIDER]).await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         },
@@ -555,7 +555,7 @@ async fn of_many_repositories_each_has_its_turn(backend: Backend) {
     let mut bot = with_repos(backend, 12).await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 12,
             repaired: 0
         }
@@ -563,7 +563,7 @@ async fn of_many_repositories_each_has_its_turn(backend: Backend) {
     lose_pushes(&bot, 12).await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 24,
             repaired: 12
         }
@@ -580,7 +580,7 @@ async fn a_repository_that_is_not_served_any_more_is_not_asked_about(backend: Ba
     bot.restart_with(&[("repo-allowlist", &["github.test/acme/other"])])
         .await;
     let before = bot.lists().len();
-    assert_eq!(bot.look().await, Found::default());
+    assert_eq!(bot.look().await, TickResult::default());
     assert_eq!(bot.lists().len(), before);
     bot.end(&[LOCK]).await;
 }
@@ -597,7 +597,7 @@ async fn a_fork_is_refused_as_if_it_had_been_told(backend: Backend) {
     let lost = bot.lose().await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         }
@@ -615,7 +615,7 @@ async fn where_planning_by_itself_is_switched_off_a_missed_push_is_only_noted(ba
     bot.push_unheard("wider", &[WIDEST]).await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 0
         }
@@ -627,7 +627,7 @@ async fn where_planning_by_itself_is_switched_off_a_missed_push_is_only_noted(ba
     bot.lose().await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         },
@@ -647,7 +647,7 @@ async fn an_app_finds_what_was_missed_through_its_installation(backend: Backend)
     bot.push_unheard("wider", &[WIDEST]).await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         }
@@ -716,7 +716,7 @@ async fn more_pulls_than_fit_on_a_page() {
     bot.lose().await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 106,
             repaired: 0
         }
@@ -729,7 +729,7 @@ async fn more_pulls_than_fit_on_a_page() {
     bot.lose().await;
     assert_eq!(
         bot.look().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 1
         }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use insta::assert_snapshot;
-use lockkeeper::credential::Access;
+use lockkeeper::credential::GitAccess;
 use lockkeeper::emulator::{Change, Delivering, Fault, NewPull};
-use lockkeeper::git::{Admission, SubmoduleRules};
+use lockkeeper::git::{SubmoduleAdmission, SubmoduleRules};
 use lockkeeper::model::{CommitSha, OwnerName, PullNumber, PullRef, RepoId, RepoUrl, Rights};
 use lockkeeper::queue::Tick;
 use lockkeeper::secret::Secret;
@@ -357,7 +357,7 @@ async fn a_submodule_of_another_owner_is_refused_unless_the_owner_gave_the_crede
 
     let (net, token) = (
         OwnerName::new("net").unwrap(),
-        Access::Token {
+        GitAccess::Token {
             user: None,
             token: Secret::new(TEAM_TOKEN),
         },
@@ -496,8 +496,8 @@ struct Nobody;
 
 #[async_trait]
 impl SubmoduleRules for Nobody {
-    async fn admission(&self, repo: &RepoId, _by_owner: bool) -> Admission {
-        Admission::Refused(format!("{repo} may not"))
+    async fn admission(&self, repo: &RepoId, _by_owner: bool) -> SubmoduleAdmission {
+        SubmoduleAdmission::Refused(format!("{repo} may not"))
     }
 }
 

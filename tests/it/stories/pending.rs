@@ -3,7 +3,7 @@
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Fault, NewPull};
-use lockkeeper::handlers::reconcile::Found;
+use lockkeeper::handlers::reconcile::TickResult;
 use lockkeeper::model::PullNumber;
 
 use crate::stories::{APP, NETWORK};
@@ -21,7 +21,7 @@ story!(
 const LOCK: &str = "acme/infra/network/default by #1";
 
 impl Bot {
-    async fn look_at_statuses(&self) -> Found {
+    async fn look_at_statuses(&self) -> TickResult {
         let found = self.replica.tick("pending_statuses").await.unwrap();
         self.settle().await;
         found
@@ -50,7 +50,7 @@ async fn planning(
     bot.settle_short().await;
     assert_eq!(
         bot.replica.tick("pending_statuses").await.unwrap(),
-        Found::default(),
+        TickResult::default(),
         "its command is under way"
     );
     (bot, pull, command)
@@ -70,7 +70,7 @@ async fn a_status_that_was_given_up_is_set_later(backend: Backend) {
     ");
     assert_eq!(
         bot.look_at_statuses().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 2
         }
@@ -79,7 +79,7 @@ async fn a_status_that_was_given_up_is_set_later(backend: Backend) {
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
     ");
-    assert_eq!(bot.look_at_statuses().await, Found::default());
+    assert_eq!(bot.look_at_statuses().await, TickResult::default());
     bot.end_given_up(&[LOCK], &["set_status", "set_status"])
         .await;
 }
@@ -96,7 +96,7 @@ async fn a_command_without_a_job_is_given_up_with_its_statuses(backend: Backend)
     bot.crash_and_restart().await;
     assert_eq!(
         bot.look_at_statuses().await,
-        Found {
+        TickResult {
             looked_at: 1,
             repaired: 1
         }
@@ -106,7 +106,7 @@ async fn a_command_without_a_job_is_given_up_with_its_statuses(backend: Backend)
     lockkeeper/plan: Failure, Plan failed.
     lockkeeper/plan: network/default: Failure, Plan failed.
     ");
-    assert_eq!(bot.look_at_statuses().await, Found::default());
+    assert_eq!(bot.look_at_statuses().await, TickResult::default());
     bot.go();
     let locks = bot.locks().await;
     bot.end_given_up(
@@ -133,7 +133,7 @@ async fn statuses_of_a_command_that_ended_without_a_word_say_so(backend: Backend
     bot.crash_and_restart().await;
     assert_eq!(
         bot.look_at_statuses().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 2
         }
@@ -142,7 +142,7 @@ async fn statuses_of_a_command_that_ended_without_a_word_say_so(backend: Backend
     lockkeeper/plan: Failure, It was interrupted: comment the command again.
     lockkeeper/plan: network/default: Failure, It was interrupted: comment the command again.
     ");
-    assert_eq!(bot.look_at_statuses().await, Found::default());
+    assert_eq!(bot.look_at_statuses().await, TickResult::default());
     bot.go();
     bot.end_given_up(&[LOCK], &["run_command"]).await;
 }
@@ -157,12 +157,12 @@ async fn a_status_that_cannot_be_set_again_is_not_tried_for_ever(backend: Backen
     bot.answer(pull);
     assert_eq!(
         bot.look_at_statuses().await,
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 2
         }
     );
-    assert_eq!(bot.look_at_statuses().await, Found::default());
+    assert_eq!(bot.look_at_statuses().await, TickResult::default());
     bot.end_given_up(&[LOCK], &["set_status"; 4]).await;
 }
 
@@ -184,6 +184,6 @@ async fn a_status_that_waits_for_people_or_for_a_command_is_left_alone(backend: 
         bot.statuses(pull)
             .contains("lockkeeper/apply: Pending, 1/2 projects applied.")
     );
-    assert_eq!(bot.look_at_statuses().await, Found::default());
+    assert_eq!(bot.look_at_statuses().await, TickResult::default());
     bot.end(&["acme/infra/app/default by #1", LOCK]).await;
 }

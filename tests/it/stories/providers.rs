@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lockkeeper::handlers::reconcile::Found;
+use lockkeeper::handlers::reconcile::TickResult;
 use lockkeeper::model::PullNumber;
 use serde_json::{Value, json};
 
@@ -122,7 +122,7 @@ async fn packages_that_no_checkout_links_to_go_after_a_while(backend: Backend) {
     bot.db.clock.advance(Duration::from_hours(24 * 40));
     assert_eq!(
         bot.replica.tick("disk").await.unwrap(),
-        Found {
+        TickResult {
             looked_at: 3,
             repaired: 0
         },
@@ -132,7 +132,7 @@ async fn packages_that_no_checkout_links_to_go_after_a_while(backend: Backend) {
     bot.answer(PullNumber(1));
     assert_eq!(
         bot.replica.tick("disk").await.unwrap(),
-        Found {
+        TickResult {
             looked_at: 2,
             repaired: 0
         },
@@ -143,7 +143,7 @@ async fn packages_that_no_checkout_links_to_go_after_a_while(backend: Backend) {
     assert!(bot.kept().exists());
     assert_eq!(
         bot.replica.tick("disk").await.unwrap(),
-        Found {
+        TickResult {
             looked_at: 1,
             repaired: 1
         }

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::Change;
-use lockkeeper::handlers::reconcile::Found;
+use lockkeeper::handlers::reconcile::TickResult;
 use lockkeeper::model::PullNumber;
 use lockkeeper::queue::Tick;
 
@@ -130,7 +130,7 @@ async fn statuses_are_pending_until_the_turn_comes_or_is_given_up(backend: Backe
     // The reconciler keeps statuses that must stay pending.
     assert_eq!(
         bot.replica.tick("pending_statuses").await.unwrap(),
-        Found::default()
+        TickResult::default()
     );
     bot.heard(second);
     bot.heard(third);

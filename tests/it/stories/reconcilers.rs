@@ -9,7 +9,7 @@ use axum::http::{Request, StatusCode};
 use lockkeeper::app::Replica;
 use lockkeeper::emulator::{Delivering, Fault};
 use lockkeeper::features::{reconciler as find, reconcilers};
-use lockkeeper::handlers::reconcile::{Found, Scope, Turn};
+use lockkeeper::handlers::reconcile::{Scope, TickResult, TurnResult};
 use lockkeeper::queue::LEASE;
 use tower::ServiceExt;
 
@@ -162,7 +162,7 @@ async fn a_panic_is_told_for_a_day(backend: Backend) {
     bot.end(&[]).await;
 }
 
-async fn closed_pulls(replica: &Arc<Replica>) -> Turn {
+async fn closed_pulls(replica: &Arc<Replica>) -> TurnResult {
     replica.turn(find("closed_pulls").unwrap()).await.unwrap()
 }
 
@@ -174,7 +174,7 @@ async fn once_in_a_period() {
         server.tick_leases().await.unwrap();
     }
     let period = find("closed_pulls").unwrap().period;
-    let looked = Turn::Ours(Found::default());
+    let looked = TurnResult::Ours(TickResult::default());
     assert_eq!(closed_pulls(&other).await, looked);
     let second = Duration::from_secs(1);
     bot.db.clock.advance(period.saturating_sub(second));
@@ -184,14 +184,14 @@ async fn once_in_a_period() {
     for server in servers {
         assert_eq!(
             closed_pulls(server).await,
-            Turn::Anothers,
+            TurnResult::Anothers,
             "{} must wait",
             server.name()
         );
     }
     bot.db.clock.advance(Duration::from_secs(1));
     assert_eq!(closed_pulls(&third).await, looked);
-    assert_eq!(closed_pulls(&other).await, Turn::Anothers);
+    assert_eq!(closed_pulls(&other).await, TurnResult::Anothers);
     // The third server dies. The others do not wait for its turn to end.
     for server in [&bot.replica, &other] {
         bot.db.clock.advance(LEASE);
@@ -203,7 +203,7 @@ async fn once_in_a_period() {
     for reconciler in reconcilers().filter(|reconciler| reconciler.scope == Scope::EveryReplica) {
         for server in [&bot.replica, &other] {
             assert!(
-                matches!(server.turn(reconciler).await.unwrap(), Turn::Ours(_)),
+                matches!(server.turn(reconciler).await.unwrap(), TurnResult::Ours(_)),
                 "{}",
                 reconciler.name
             );
@@ -221,7 +221,7 @@ async fn at_the_start() {
     bot.replica.tick_leases().await.unwrap();
     assert_eq!(
         closed_pulls(&bot.replica).await,
-        Turn::Ours(Found {
+        TurnResult::Ours(TickResult {
             looked_at: 1,
             repaired: 0
         })
@@ -231,11 +231,11 @@ async fn at_the_start() {
     bot.github.lose_next().unwrap();
     let started = bot.replica_beside().await;
     started.tick_leases().await.unwrap();
-    assert_eq!(closed_pulls(&started).await, Turn::Anothers);
+    assert_eq!(closed_pulls(&started).await, TurnResult::Anothers);
     let first = async |name| started.first_turn(find(name).unwrap()).await.unwrap();
     assert_eq!(
         first("closed_pulls").await,
-        Turn::Ours(Found {
+        TurnResult::Ours(TickResult {
             looked_at: 1,
             repaired: 1
         })
@@ -245,11 +245,11 @@ async fn at_the_start() {
     let audit = find("audit").unwrap();
     assert!(matches!(
         bot.replica.turn(audit).await.unwrap(),
-        Turn::Ours(_)
+        TurnResult::Ours(_)
     ));
     assert_eq!(
         first("audit").await,
-        Turn::Anothers,
+        TurnResult::Anothers,
         "what can wait for its period does"
     );
     bot.end(&[]).await;
@@ -295,7 +295,7 @@ async fn a_repair_that_fails_says_so_and_goes_on_until_it_goes_well(backend: Bac
     bot.github.clear_faults();
     assert_eq!(
         bot.replica.turn(which).await.unwrap(),
-        Turn::Ours(Found {
+        TurnResult::Ours(TickResult {
             looked_at: 1,
             repaired: 1
         })

@@ -1,7 +1,7 @@
 //! Stories about repositories and pull requests that this server does not work for.
 
 use insta::assert_snapshot;
-use lockkeeper::emulator::{Attempt, Change, NewPull};
+use lockkeeper::emulator::{Change, NewPull, SendAttempt};
 use lockkeeper::model::PullNumber;
 
 use crate::support::bot::{Bot, LOGIN, REPO};
@@ -49,9 +49,9 @@ async fn a_repository_that_is_not_served_gets_one_answer_to_each_command(backend
         .await
         .unwrap();
     let refused = bot.github.deliveries().pop().unwrap();
-    assert_eq!(refused.outcome(), Some(&Attempt::Answered(403)));
+    assert_eq!(refused.outcome(), Some(&SendAttempt::Answered(403)));
     let again = bot.github.redeliver(refused.id).await.unwrap();
-    assert_eq!(again.outcome(), Some(&Attempt::Answered(403)));
+    assert_eq!(again.outcome(), Some(&SendAttempt::Answered(403)));
     bot.settle().await;
     let comments = told(&bot);
     assert_eq!(comments.len(), 1);
@@ -90,7 +90,7 @@ async fn a_repository_that_is_not_served_is_left_in_silence_when_told_so(backend
         .unwrap();
     assert_eq!(
         bot.github.deliveries().pop().unwrap().outcome(),
-        Some(&Attempt::Answered(403))
+        Some(&SendAttempt::Answered(403))
     );
     bot.settle().await;
     assert_eq!(told(&bot), [""; 0]);

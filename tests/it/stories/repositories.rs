@@ -15,8 +15,8 @@ use lockkeeper::model::{
     PullRef, RepoId, Rights, SyncState, Verification,
 };
 use lockkeeper::process::Cmd;
-use lockkeeper::store::{Hold, MirrorChange, MirrorQuery, NewLease};
-use lockkeeper::sync::Attempt;
+use lockkeeper::store::{LeaseHold, MirrorChange, MirrorQuery, NewLease};
+use lockkeeper::sync::SyncAttempt;
 use serde_json::json;
 
 use crate::stories::NETWORK;
@@ -179,7 +179,7 @@ async fn a_killed_sync_is_given_up_and_made_again(backend: Backend) {
         key: format!("repository_sync:{home}:{}", infra()),
         holder: format!("{}/{}", bot.replica.name(), 77),
     };
-    let hold = Hold {
+    let hold = LeaseHold {
         key: lease.key.clone(),
         holder: lease.holder.clone(),
     };
@@ -377,7 +377,7 @@ async fn an_update_during_a_sync_is_not_lost(backend: Backend) {
     let gate = ctx.syncer.gate(&infra()).await;
     assert_eq!(
         ctx.syncer.attempt(&infra()).await,
-        Attempt::Busy,
+        SyncAttempt::Busy,
         "a command is at the mirror"
     );
     drop(gate);
@@ -451,7 +451,7 @@ async fn a_damaged_mirror_is_not_replaced_under_a_run(backend: Backend) {
             () = waits => {}
         }
         bot.go();
-        assert_eq!(sync.await, Attempt::Synced);
+        assert_eq!(sync.await, SyncAttempt::Synced);
     }
     assert_eq!(run.await.unwrap(), lockkeeper::queue::Tick::Worked);
     assert!(
@@ -740,7 +740,7 @@ async fn a_sync_under_somebody_elses_lease_ends_at_once(backend: Backend) {
         bot.replica.ctx.syncer.home(),
         infra()
     );
-    let hold = Hold {
+    let hold = LeaseHold {
         key,
         holder: "another/1".to_owned(),
     };
@@ -757,7 +757,7 @@ async fn a_sync_under_somebody_elses_lease_ends_at_once(backend: Backend) {
     bot.ask_for_sync().await;
     assert_eq!(
         bot.replica.ctx.syncer.attempt(&infra()).await,
-        Attempt::Busy
+        SyncAttempt::Busy
     );
     assert_eq!(
         infra_of(&bot.replica).await.state,
@@ -767,11 +767,11 @@ async fn a_sync_under_somebody_elses_lease_ends_at_once(backend: Backend) {
     bot.store().lease_release(&hold).await.unwrap();
     assert_eq!(
         bot.replica.ctx.syncer.attempt(&infra()).await,
-        Attempt::Synced
+        SyncAttempt::Synced
     );
     assert_eq!(
         bot.replica.ctx.syncer.attempt(&infra()).await,
-        Attempt::NotDue
+        SyncAttempt::NotDue
     );
     bot.end(&[]).await;
 }

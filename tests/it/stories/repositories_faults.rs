@@ -11,7 +11,7 @@ use lockkeeper::emulator::Fault;
 use lockkeeper::model::{
     CommitSha, FailureKind, PullNumber, PullRef, RepoId, SyncState, Verification,
 };
-use lockkeeper::sync::Attempt;
+use lockkeeper::sync::SyncAttempt;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::task::JoinHandle;
@@ -54,7 +54,7 @@ impl Bot {
     }
 
     /// Starts an attempt that goes on until the forge hangs in it.
-    async fn attempt_that_hangs(&self) -> JoinHandle<Attempt> {
+    async fn attempt_that_hangs(&self) -> JoinHandle<SyncAttempt> {
         let ctx = Arc::clone(&self.replica.ctx);
         let attempt = tokio::spawn(async move { ctx.syncer.attempt(&infra()).await });
         self.github.hanging(1).await;
@@ -130,7 +130,7 @@ async fn what_is_listed_and_never_comes_backs_off_and_is_healed_by_a_fresh_clone
         );
         assert_eq!(
             bot.replica.ctx.syncer.attempt(&infra()).await,
-            Attempt::NotDue
+            SyncAttempt::NotDue
         );
         bot.db.clock.advance(wait.to_std().unwrap());
     }
@@ -185,18 +185,18 @@ async fn a_forge_that_answers_nothing_is_given_up_and_keeps_nobody_else_waiting(
     );
     assert_eq!(
         ctx.syncer.attempt(&other).await,
-        Attempt::Synced,
+        SyncAttempt::Synced,
         "while the other hangs"
     );
     assert_eq!(infra_of(&bot.replica).await.state, SyncState::Started);
     bot.github.clear_faults();
-    assert_eq!(attempt.await.unwrap(), Attempt::Synced);
+    assert_eq!(attempt.await.unwrap(), SyncAttempt::Synced);
     bot.restart_with(&[("fetch-timeout", &["1s"])]).await;
     bot.ask_for_sync().await;
     bot.github.fault(GIT, 1_000, Fault::Hang);
     assert_eq!(
         bot.replica.ctx.syncer.attempt(&infra()).await,
-        Attempt::Failed(FailureKind::TimedOut)
+        SyncAttempt::Failed(FailureKind::TimedOut)
     );
     assert_eq!(bot.lease_of_infra().await, None, "it was given back");
     let page = bot.page_of_infra().await;
@@ -243,7 +243,7 @@ async fn a_git_that_is_killed_leaves_nothing_in_the_way_of_the_next(backend: Bac
     assert!(
         matches!(
             ended,
-            Attempt::Failed(FailureKind::Other | FailureKind::Unreachable)
+            SyncAttempt::Failed(FailureKind::Other | FailureKind::Unreachable)
         ),
         "{ended:?}"
     );
@@ -267,7 +267,7 @@ async fn a_git_that_is_killed_leaves_nothing_in_the_way_of_the_next(backend: Bac
     bot.db.clock.advance(Duration::from_secs(31));
     assert_eq!(
         bot.replica.ctx.syncer.attempt(&infra()).await,
-        Attempt::Synced
+        SyncAttempt::Synced
     );
     assert!(
         on_disk(&bot, "data")

@@ -47,7 +47,7 @@ async fn planning(
 /// Returns the statuses of any commit, one per line.
 fn statuses_of(bot: &Bot, commit: &CommitSha) -> String {
     let statuses = bot.github.statuses(REPO, commit).unwrap().latest;
-    let line = |status: &lockkeeper::emulator::Status| {
+    let line = |status: &lockkeeper::emulator::ShaStatus| {
         format!(
             "{}: {:?}, {}\n",
             status.context,

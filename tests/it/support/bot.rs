@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use lockkeeper::app::{self, Parts, Replica};
+use lockkeeper::app::{self, Replica, ServiceInputs};
 use lockkeeper::clock::Clock;
 use lockkeeper::config::server::{RawSettings, ServerConfig};
 use lockkeeper::context::Ctx;
@@ -310,7 +310,7 @@ impl Bot {
             .github
             .statuses(REPO, &head)
             .expect("the commit exists");
-        let line = |status: &lockkeeper::emulator::Status| {
+        let line = |status: &lockkeeper::emulator::ShaStatus| {
             let description = status.description.as_deref().unwrap_or_default();
             format!("{}: {:?}, {description}\n", status.context, status.state)
         };
@@ -513,7 +513,7 @@ async fn services(
     };
     let (config, _) =
         ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
-    let parts = Parts {
+    let parts = ServiceInputs {
         clock: db.clock.clone() as Arc<dyn Clock>,
         ids: db.ids.clone(),
         exe: env!("CARGO_BIN_EXE_lockkeeper").into(),

@@ -2,13 +2,13 @@
 
 use pulldown_cmark::{BlockQuoteKind, CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-use crate::cli::ink::{Ink, Look};
+use crate::cli::ink::{TerminalStyle, TextRole};
 use crate::cli::text::{Text, chop};
 
 /// Returns the lines of a comment, no wider than the look. The hidden line for programs is left out; folded sections
 /// are shown.
-pub(super) fn lines(markdown: &str, look: &Look) -> Vec<String> {
-    let mut writer = Writer::new(*look);
+pub(super) fn lines(markdown: &str, look: &TerminalStyle) -> Vec<String> {
+    let mut writer = MarkdownWriter::new(*look);
     for event in Parser::new_ext(markdown, Options::ENABLE_GFM) {
         writer.event(event);
     }
@@ -18,12 +18,12 @@ pub(super) fn lines(markdown: &str, look: &Look) -> Vec<String> {
 /// Indentation of a list item or a quotation, in columns.
 const INDENT: usize = 2;
 
-struct Writer {
-    look: Look,
+struct MarkdownWriter {
+    look: TerminalStyle,
     done: Vec<String>,
     text: Text,
     /// Inks of the open elements, the innermost last.
-    inks: Vec<Ink>,
+    inks: Vec<TextRole>,
     /// Columns to the left of the text.
     indent: usize,
     /// Text in front of the next line only.
@@ -34,8 +34,8 @@ struct Writer {
     link: Option<String>,
 }
 
-impl Writer {
-    fn new(look: Look) -> Self {
+impl MarkdownWriter {
+    fn new(look: TerminalStyle) -> Self {
         Self {
             look,
             done: Vec::new(),
@@ -58,7 +58,7 @@ impl Writer {
                 self.code_in_text(&code);
             }
             Event::Html(html) | Event::InlineHtml(html) => self.html(&html),
-            Event::SoftBreak | Event::HardBreak => self.text.push(Ink::Plain, " "),
+            Event::SoftBreak | Event::HardBreak => self.text.push(TextRole::Plain, " "),
             Event::Rule => self.rule(),
             Event::FootnoteReference(_) | Event::TaskListMarker(_) => {}
         }
@@ -73,9 +73,9 @@ impl Writer {
             Tag::Paragraph => self.gap(),
             Tag::Heading { .. } => {
                 self.gap();
-                self.inks.push(Ink::Strong);
+                self.inks.push(TextRole::Strong);
             }
-            Tag::Strong => self.inks.push(Ink::Strong),
+            Tag::Strong => self.inks.push(TextRole::Strong),
             Tag::Emphasis => self.inks.push(self.ink()),
             Tag::Link { dest_url, .. } => self.link = Some(dest_url.into_string()),
             Tag::BlockQuote(kind) => self.start_quote(kind),
@@ -112,14 +112,15 @@ impl Writer {
         }
     }
 
-    fn ink(&self) -> Ink {
-        self.inks.last().copied().unwrap_or(Ink::Plain)
+    fn ink(&self) -> TextRole {
+        self.inks.last().copied().unwrap_or(TextRole::Plain)
     }
 
     /// Writes code in a line, with backticks if there is no colour.
     fn code_in_text(&mut self, code: &str) {
         let quote = if self.look.colours { "" } else { "`" };
-        self.text.push(Ink::Code, &format!("{quote}{code}{quote}"));
+        self.text
+            .push(TextRole::Code, &format!("{quote}{code}{quote}"));
     }
 
     /// Writes an empty line between blocks, but not inside a list.
@@ -151,7 +152,7 @@ impl Writer {
         self.gap();
         self.indent += INDENT;
         if let Some(kind) = kind {
-            self.text.push(Ink::Strong, &format!("{kind:?}:"));
+            self.text.push(TextRole::Strong, &format!("{kind:?}:"));
             self.flush();
         }
     }
@@ -186,10 +187,10 @@ impl Writer {
         if let Some((_, rest)) = html.split_once("<summary>") {
             self.gap();
             let summary = rest.split("</summary>").next().unwrap_or_default();
-            self.text.push(Ink::Strong, &format!("▾ {summary}"));
+            self.text.push(TextRole::Strong, &format!("▾ {summary}"));
             self.flush();
         } else if html == "<sub>" {
-            self.inks.push(Ink::Faint);
+            self.inks.push(TextRole::Faint);
         } else if html == "</sub>" {
             self.inks.pop();
         }
@@ -198,14 +199,14 @@ impl Writer {
     /// Writes the target after the link, because a terminal cannot hide it.
     fn end_link(&mut self) {
         if let Some(url) = self.link.take() {
-            self.text.push(Ink::Faint, &format!(" ({url})"));
+            self.text.push(TextRole::Faint, &format!(" ({url})"));
         }
     }
 
     fn rule(&mut self) {
         self.gap();
         self.done
-            .push(self.look.ink(Ink::Faint, &"─".repeat(self.look.width)));
+            .push(self.look.ink(TextRole::Faint, &"─".repeat(self.look.width)));
     }
 
     fn finish(mut self) -> Vec<String> {
@@ -217,13 +218,13 @@ impl Writer {
     }
 }
 
-fn ink_of_output(language: &str, line: &str) -> Ink {
+fn ink_of_output(language: &str, line: &str) -> TextRole {
     match (language, line.trim_start().chars().next()) {
-        ("shell", _) => Ink::Code,
-        ("diff", Some('+')) => Ink::Good,
-        ("diff", Some('-')) => Ink::Bad,
-        ("diff", Some('!' | '~')) => Ink::Changed,
-        _ => Ink::Plain,
+        ("shell", _) => TextRole::Code,
+        ("diff", Some('+')) => TextRole::Good,
+        ("diff", Some('-')) => TextRole::Bad,
+        ("diff", Some('!' | '~')) => TextRole::Changed,
+        _ => TextRole::Plain,
     }
 }
 
@@ -242,7 +243,7 @@ mod tests {
     fn a_comment_is_readable_without_a_browser() {
         let shown = lines(
             COMMENT,
-            &Look {
+            &TerminalStyle {
                 colours: false,
                 width: 30,
             },
@@ -277,7 +278,7 @@ mod tests {
     fn additions_and_removals_have_colours() {
         let shown = lines(
             COMMENT,
-            &Look {
+            &TerminalStyle {
                 colours: true,
                 width: 80,
             },

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use super::markdown;
 use crate::cli::Terminal;
-use crate::cli::demo::play::{Heard, Scene, Verdict};
-use crate::cli::demo::script::{Act, BOT, INTRO, PROJECT, Step};
-use crate::cli::ink::{Ink, Look};
-use crate::emulator::{Delivery, Status, StatusState};
+use crate::cli::demo::play::{DemoOutput, DemoVerdict, StepResult};
+use crate::cli::demo::script::{BOT, DemoAction, INTRO, PROJECT, ScriptStep};
+use crate::cli::ink::{TerminalStyle, TextRole};
+use crate::emulator::{EmulatedDelivery, ShaStatus, StatusState};
 
 /// Margin of all lines except titles.
 const MARGIN: &str = "   ";
 
 /// Writer of the transcript.
-pub(in crate::cli::demo) struct Page<'a, 't> {
+pub(in crate::cli::demo) struct Transcript<'a, 't> {
     terminal: &'a mut Terminal<'t>,
-    look: Look,
+    look: TerminalStyle,
 }
 
 /// URLs of the pages of the demo.
@@ -27,83 +27,86 @@ pub(in crate::cli::demo) struct Addresses {
     pub pulls: Vec<String>,
 }
 
-impl<'a, 't> Page<'a, 't> {
-    pub fn new(terminal: &'a mut Terminal<'t>, look: Look) -> Self {
+impl<'a, 't> Transcript<'a, 't> {
+    pub fn new(terminal: &'a mut Terminal<'t>, look: TerminalStyle) -> Self {
         Self { terminal, look }
     }
 
     /// Prints the introduction and the facts about the environment.
     pub fn begin(&mut self, facts: &[(&str, String)]) -> io::Result<()> {
-        self.line(&self.look.ink(Ink::Strong, "Lockkeeper demo"))?;
+        self.line(&self.look.ink(TextRole::Strong, "Lockkeeper demo"))?;
         self.line("")?;
         self.prose(INTRO)?;
         self.line("")?;
         for (name, value) in facts {
             self.line(&format!(
                 "{MARGIN}{} {value}",
-                self.look.ink(Ink::Faint, &format!("{name:<11}"))
+                self.look.ink(TextRole::Faint, &format!("{name:<11}"))
             ))?;
         }
         Ok(())
     }
 
     /// Prints the title, explanation and action of a step.
-    pub fn step(&mut self, number: usize, steps: usize, step: &Step) -> io::Result<()> {
+    pub fn step(&mut self, number: usize, steps: usize, step: &ScriptStep) -> io::Result<()> {
         let title = format!("{number}/{steps}  {}", step.title);
         let rule = "─".repeat(self.look.width.saturating_sub(title.chars().count() + 1));
         self.line("")?;
         self.line(&format!(
             "{} {}",
-            self.look.ink(Ink::Strong, &title),
-            self.look.ink(Ink::Faint, &rule)
+            self.look.ink(TextRole::Strong, &title),
+            self.look.ink(TextRole::Faint, &rule)
         ))?;
         self.line("")?;
         self.prose(step.why)?;
         self.line("")?;
         self.line(&format!(
             "{MARGIN}{}",
-            self.look.ink(Ink::Code, &deed(step.act))
+            self.look.ink(TextRole::Code, &deed(step.act))
         ))
     }
 
     /// Prints that the server accepted the webhook.
-    pub fn delivered(&mut self, delivery: &Delivery) -> io::Result<()> {
+    pub fn delivered(&mut self, delivery: &EmulatedDelivery) -> io::Result<()> {
         let action = delivery.action.as_deref().unwrap_or("sent");
         let text = format!(
             "GitHub sends the signed webhook {} ({action}), and the server accepts it.",
             delivery.event
         );
-        self.line(&format!("{MARGIN}{}", self.look.ink(Ink::Faint, &text)))?;
+        self.line(&format!(
+            "{MARGIN}{}",
+            self.look.ink(TextRole::Faint, &text)
+        ))?;
         self.line("")
     }
 
     /// Prints the result of a step.
-    pub fn scene(&mut self, scene: &Scene) -> io::Result<()> {
+    pub fn scene(&mut self, scene: &StepResult) -> io::Result<()> {
         match &scene.heard {
-            Heard::Comment(comment) => {
+            DemoOutput::Comment(comment) => {
                 let after = self
                     .look
-                    .ink(Ink::Faint, &format!("after {}", spoken(scene.took)));
+                    .ink(TextRole::Faint, &format!("after {}", spoken(scene.took)));
                 self.line(&format!(
                     "{MARGIN}{} comments {after}",
-                    self.look.ink(Ink::Strong, BOT)
+                    self.look.ink(TextRole::Strong, BOT)
                 ))?;
                 self.quoted(&comment.body)?;
             }
-            Heard::Reply(text) => {
+            DemoOutput::Reply(text) => {
                 self.line(&format!(
                     "{MARGIN}{} answers",
-                    self.look.ink(Ink::Strong, "the server")
+                    self.look.ink(TextRole::Strong, "the server")
                 ))?;
                 self.quoted(text)?;
             }
-            Heard::Silence => {
+            DemoOutput::Silence => {
                 self.line(&format!(
                     "{MARGIN}{BOT} did not answer within {} seconds.",
                     scene.took.as_secs()
                 ))?;
             }
-            Heard::Nothing => {}
+            DemoOutput::Nothing => {}
         }
         self.statuses(&scene.statuses)?;
         self.line("")?;
@@ -114,14 +117,14 @@ impl<'a, 't> Page<'a, 't> {
     }
 
     fn quoted(&mut self, text: &str) -> io::Result<()> {
-        let bar = self.look.ink(Ink::Faint, "│");
+        let bar = self.look.ink(TextRole::Faint, "│");
         for line in markdown::lines(text, &self.look.narrower(MARGIN.len() + 2)) {
             self.line(format!("{MARGIN}{bar} {line}").trim_end())?;
         }
         Ok(())
     }
 
-    fn statuses(&mut self, statuses: &[Status]) -> io::Result<()> {
+    fn statuses(&mut self, statuses: &[ShaStatus]) -> io::Result<()> {
         let Some(first) = statuses.first() else {
             return Ok(());
         };
@@ -147,11 +150,11 @@ impl<'a, 't> Page<'a, 't> {
         Ok(())
     }
 
-    fn verdict(&mut self, verdict: &Verdict) -> io::Result<()> {
+    fn verdict(&mut self, verdict: &DemoVerdict) -> io::Result<()> {
         let Some(problem) = &verdict.problem else {
-            return self.claim((Ink::Good, "✓"), verdict.claim);
+            return self.claim((TextRole::Good, "✓"), verdict.claim);
         };
-        self.claim((Ink::Bad, "✗"), verdict.claim)?;
+        self.claim((TextRole::Bad, "✗"), verdict.claim)?;
         self.line(&format!("{MARGIN}  expected: {}", problem.expected))?;
         self.line(&format!("{MARGIN}  seen:     {}", problem.seen))
     }
@@ -162,8 +165,8 @@ impl<'a, 't> Page<'a, 't> {
         let line = format!("All {steps} steps succeeded in {seconds} seconds.");
         self.line(&format!(
             "{} {}",
-            self.look.ink(Ink::Good, "✓"),
-            self.look.ink(Ink::Strong, &line)
+            self.look.ink(TextRole::Good, "✓"),
+            self.look.ink(TextRole::Strong, &line)
         ))
     }
 
@@ -185,12 +188,12 @@ impl<'a, 't> Page<'a, 't> {
         let title = format!("The demo ends here: {problem}");
         self.line(&format!(
             "{} {}",
-            self.look.ink(Ink::Bad, "✗"),
-            self.look.ink(Ink::Strong, &title)
+            self.look.ink(TextRole::Bad, "✗"),
+            self.look.ink(TextRole::Strong, &title)
         ))?;
         self.line("")?;
         self.line(&format!("{MARGIN}Last lines of the server's log:"))?;
-        let bar = self.look.ink(Ink::Faint, "│");
+        let bar = self.look.ink(TextRole::Faint, "│");
         for line in log {
             self.line(&format!("{MARGIN}{bar} {line}"))?;
         }
@@ -215,7 +218,7 @@ impl<'a, 't> Page<'a, 't> {
     }
 
     /// Prints a sentence with a sign in front of it.
-    fn claim(&mut self, (ink, sign): (Ink, &str), claim: &str) -> io::Result<()> {
+    fn claim(&mut self, (ink, sign): (TextRole, &str), claim: &str) -> io::Result<()> {
         let mut sign = self.look.ink(ink, sign);
         for line in markdown::lines(claim, &self.look.narrower(MARGIN.len() + 2)) {
             self.line(&format!("{MARGIN}{sign} {line}"))?;
@@ -236,9 +239,9 @@ fn spoken(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
 }
 
-fn deed(act: Act) -> String {
+fn deed(act: DemoAction) -> String {
     match act {
-        Act::Open(role) => {
+        DemoAction::Open(role) => {
             format!(
                 "{} opens #{} “{}”: {}",
                 role.login(),
@@ -247,25 +250,25 @@ fn deed(act: Act) -> String {
                 role.change().0
             )
         }
-        Act::Say(role, words) => {
+        DemoAction::Say(role, words) => {
             format!("{} comments on #{}: {words}", role.login(), role.number())
         }
-        Act::Merge(role) => format!("{} merges #{}", role.login(), role.number()),
-        Act::Wait(role) => format!("{} does nothing", role.login()),
-        Act::Register(team) => format!(
+        DemoAction::Merge(role) => format!("{} merges #{}", role.login(), role.number()),
+        DemoAction::Wait(role) => format!("{} does nothing", role.login()),
+        DemoAction::Register(team) => format!(
             "{0}: lockkeeper apps add --owner {0} --url {1} --branch main --dir {PROJECT}",
             team.name(),
             team.address()
         ),
-        Act::Push => "carol pushes to main".to_owned(),
+        DemoAction::Push => "carol pushes to main".to_owned(),
     }
 }
 
-fn sign(state: StatusState) -> (Ink, &'static str) {
+fn sign(state: StatusState) -> (TextRole, &'static str) {
     match state {
-        StatusState::Success => (Ink::Good, "✓"),
-        StatusState::Pending => (Ink::Changed, "…"),
-        StatusState::Failure | StatusState::Error => (Ink::Bad, "✗"),
+        StatusState::Success => (TextRole::Good, "✓"),
+        StatusState::Pending => (TextRole::Changed, "…"),
+        StatusState::Failure | StatusState::Error => (TextRole::Bad, "✗"),
     }
 }
 
@@ -276,15 +279,15 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::cli::demo::play::Problem;
+    use crate::cli::demo::play::DemoFailure;
     use crate::cli::demo::script::STORY;
 
-    fn printed(print: impl FnOnce(&mut Page<'_, '_>) -> io::Result<()>) -> String {
+    fn printed(print: impl FnOnce(&mut Transcript<'_, '_>) -> io::Result<()>) -> String {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut terminal = Terminal::new(&mut out, &mut err);
-        print(&mut Page::new(
+        print(&mut Transcript::new(
             &mut terminal,
-            Look {
+            TerminalStyle {
                 colours: false,
                 width: 60,
             },
@@ -310,22 +313,22 @@ mod tests {
 
     #[test]
     fn what_does_not_hold_is_shown_with_what_was_seen() {
-        let problem = Problem {
+        let problem = DemoFailure {
             expected: "network planned".to_owned(),
             seen: "network failed".to_owned(),
         };
         let verdicts = vec![
-            Verdict {
+            DemoVerdict {
                 claim: "the bot answers",
                 problem: None,
             },
-            Verdict {
+            DemoVerdict {
                 claim: "it is planned",
                 problem: Some(problem),
             },
         ];
-        let scene = Scene {
-            heard: Heard::Silence,
+        let scene = StepResult {
+            heard: DemoOutput::Silence,
             took: Duration::from_secs(90),
             statuses: Vec::new(),
             verdicts,

@@ -4,7 +4,7 @@
 use super::{WORKFLOWS, main_branch, of_a, repo, server_with};
 use crate::config::repo::{OverrideKey, PROJECT, RepoConfig};
 use crate::config::repos::{Demands, ENTRY, RepoRules};
-use crate::config::yaml::Kind;
+use crate::config::yaml::KeyShape;
 
 /// A key, its value in an entry, its later value, and the result that [`held`] returns.
 type Row = (&'static str, &'static str, &'static str, &'static str);
@@ -318,12 +318,12 @@ fn every_key_has_its_row_or_a_reason_to_have_none() {
                 .map(|(_, reason)| *reason);
             assert_eq!(has_row, reason.is_none(), "{of}: either a row or a reason");
             assert_eq!(
-                matches!(key.kind, Kind::NotYetTrue),
+                matches!(key.kind, KeyShape::NotYetTrue),
                 reason == Some(NOT_YET),
                 "{of}"
             );
             assert_eq!(
-                matches!(key.kind, Kind::WithoutEffect(..)),
+                matches!(key.kind, KeyShape::WithoutEffect(..)),
                 reason == Some(NO_EFFECT),
                 "{of}"
             );

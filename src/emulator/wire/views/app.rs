@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::emulator::options::AppOptions;
-use crate::emulator::world::{User, UserKind, World};
+use crate::emulator::world::{EmulatedWorld, User, UserKind};
 
 use super::node_id;
 use super::user::account;
@@ -29,7 +29,7 @@ fn events() -> Value {
 }
 
 /// Builds the JSON of the App.
-pub(in crate::emulator::wire) fn app(world: &World, app: &AppOptions) -> Value {
+pub(in crate::emulator::wire) fn app(world: &EmulatedWorld, app: &AppOptions) -> Value {
     let owner = User {
         login: app.slug.clone(),
         kind: UserKind::Organization,
@@ -52,7 +52,7 @@ pub(in crate::emulator::wire) fn app(world: &World, app: &AppOptions) -> Value {
 
 /// Builds the JSON of the App's installation on an account.
 pub(in crate::emulator::wire) fn installation(
-    world: &World,
+    world: &EmulatedWorld,
     app: &AppOptions,
     owner: &User,
 ) -> Value {

@@ -6,11 +6,11 @@ use crate::emulator::git::CommitInfo;
 use crate::emulator::world::{Protection, Repo};
 use crate::model::BranchName;
 
-use super::{View, node_id};
+use super::{WireView, node_id};
 
 /// Builds the JSON of a single branch. Every caller may see the required checks of its protection.
 pub(in crate::emulator::wire) fn branch(
-    view: &View<'_>,
+    view: &WireView<'_>,
     repo: &Repo,
     name: &BranchName,
     tip: &CommitInfo,
@@ -44,7 +44,7 @@ fn app_less(checks: &[String]) -> Vec<Value> {
         .collect()
 }
 
-fn commit(view: &View<'_>, repo: &Repo, commit: &CommitInfo) -> Value {
+fn commit(view: &WireView<'_>, repo: &Repo, commit: &CommitInfo) -> Value {
     let own = view
         .world
         .api(&format!("/repos/{}/commits/{}", repo.name, commit.sha));
@@ -75,7 +75,7 @@ fn commit(view: &View<'_>, repo: &Repo, commit: &CommitInfo) -> Value {
 
 /// Builds the JSON of a branch's protection.
 pub(in crate::emulator::wire) fn protection(
-    view: &View<'_>,
+    view: &WireView<'_>,
     repo: &Repo,
     name: &BranchName,
     rules: &Protection,

@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 
 use crate::emulator::wire::time;
-use crate::emulator::world::{Comment, Pull, Reaction, Repo, World};
+use crate::emulator::world::{Comment, EmulatedPull, EmulatedWorld, Reaction, Repo};
 
 use super::pull::association;
 use super::user::user;
-use super::{View, node_id};
+use super::{WireView, node_id};
 
 /// Builds the JSON of a comment on a pull request.
 pub(in crate::emulator::wire) fn comment(
-    view: &View<'_>,
+    view: &WireView<'_>,
     repo: &Repo,
-    pull: &Pull,
+    pull: &EmulatedPull,
     comment: &Comment,
 ) -> Value {
     let (name, number, id) = (&repo.name, pull.number, comment.id);
@@ -69,7 +69,7 @@ pub(super) fn rollup<'a>(of: &str, reactions: impl Iterator<Item = &'a Reaction>
 }
 
 /// Builds the JSON of a reaction to a comment.
-pub(in crate::emulator::wire) fn reaction(world: &World, reaction: &Reaction) -> Value {
+pub(in crate::emulator::wire) fn reaction(world: &EmulatedWorld, reaction: &Reaction) -> Value {
     json!({
         "id": reaction.id,
         "node_id": node_id("Reaction", reaction.id),

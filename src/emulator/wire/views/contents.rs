@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use crate::emulator::git::Blob;
 use crate::emulator::world::Repo;
 
-use super::{View, merged};
+use super::{WireView, merged};
 
 /// Repository and requested ref of a file.
-pub(in crate::emulator::wire) struct Place<'a> {
+pub(in crate::emulator::wire) struct FileAt<'a> {
     pub(in crate::emulator::wire) repo: &'a Repo,
     pub(in crate::emulator::wire) name: &'a str,
 }
@@ -31,7 +31,7 @@ pub(super) fn encoded(path: &str) -> String {
     utf8_percent_encode(path, RESERVED).to_string()
 }
 
-fn entry(view: &View<'_>, place: &Place<'_>, blob: &Blob) -> Value {
+fn entry(view: &WireView<'_>, place: &FileAt<'_>, blob: &Blob) -> Value {
     let (name, at, path) = (&place.repo.name, place.name, encoded(&blob.path));
     let kind = match blob.mode.as_str() {
         "040000" => "dir",
@@ -73,8 +73,8 @@ fn entry(view: &View<'_>, place: &Place<'_>, blob: &Blob) -> Value {
 
 /// Builds the JSON of the entries of a directory.
 pub(in crate::emulator::wire) fn content_directory(
-    view: &View<'_>,
-    place: &Place<'_>,
+    view: &WireView<'_>,
+    place: &FileAt<'_>,
     entries: &[Blob],
 ) -> Value {
     entries
@@ -85,8 +85,8 @@ pub(in crate::emulator::wire) fn content_directory(
 
 /// Builds the JSON of a file with its content in base64, in lines of 60 characters.
 pub(in crate::emulator::wire) fn content_file(
-    view: &View<'_>,
-    place: &Place<'_>,
+    view: &WireView<'_>,
+    place: &FileAt<'_>,
     blob: &Blob,
     bytes: &[u8],
 ) -> Value {
@@ -105,8 +105,8 @@ pub(in crate::emulator::wire) fn content_file(
 
 /// Builds the JSON of a symbolic link without a file at its target.
 pub(in crate::emulator::wire) fn content_symlink(
-    view: &View<'_>,
-    place: &Place<'_>,
+    view: &WireView<'_>,
+    place: &FileAt<'_>,
     blob: &Blob,
     bytes: &[u8],
 ) -> Value {

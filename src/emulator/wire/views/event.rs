@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 
 use crate::emulator::wire::time;
-use crate::emulator::world::{Comment, Event, Pull, Repo};
+use crate::emulator::world::{Comment, EmulatedPull, Repo, WorldEvent};
 use crate::model::PullNumber;
 
 use super::comment::{comment, rollup};
 use super::pull::{association, merged_at, open_or_closed, pull_full};
 use super::repo::repo;
 use super::user::{organization, user};
-use super::{View, merged, node_id};
+use super::{WireView, merged, node_id};
 
 /// Builds the fields that end every payload: repository, organisation, installation, sender.
-pub(super) fn frame(view: &View<'_>, of: &Repo, repository: &Value, sender: &str) -> Value {
+pub(super) fn frame(view: &WireView<'_>, of: &Repo, repository: &Value, sender: &str) -> Value {
     let mut frame = json!({ "repository": repository, "sender": user(view.world, sender) });
     if let Some(organization) = organization(view.world, &of.owner) {
         frame["organization"] = organization;
@@ -27,13 +27,13 @@ pub(super) fn frame(view: &View<'_>, of: &Repo, repository: &Value, sender: &str
 
 /// Builds a `pull_request` event. `extra` has the fields that only some actions have.
 pub(in crate::emulator) fn pull_event(
-    view: &View<'_>,
+    view: &WireView<'_>,
     of: &Repo,
     number: PullNumber,
     action: &str,
     sender: &str,
     extra: Value,
-) -> Event {
+) -> WorldEvent {
     let mut body = json!({ "action": action, "number": number });
     if let Some(pull) = of.pulls.get(&number) {
         body["pull_request"] = shown(view, of, pull, action);
@@ -42,7 +42,7 @@ pub(in crate::emulator) fn pull_event(
         merged(body, extra),
         frame(view, of, &repo(view, of), sender),
     );
-    Event {
+    WorldEvent {
         name: "pull_request",
         repo: of.id,
         body,
@@ -51,14 +51,14 @@ pub(in crate::emulator) fn pull_event(
 
 /// Builds a `repository` event. `extra` has the fields that only some actions have.
 pub(in crate::emulator) fn repository_event(
-    view: &View<'_>,
+    view: &WireView<'_>,
     of: &Repo,
     action: &str,
     sender: &str,
     extra: Value,
-) -> Event {
+) -> WorldEvent {
     let body = merged(json!({ "action": action }), extra);
-    Event {
+    WorldEvent {
         name: "repository",
         repo: of.id,
         body: merged(body, frame(view, of, &repo(view, of), sender)),
@@ -66,7 +66,7 @@ pub(in crate::emulator) fn repository_event(
 }
 
 /// Builds the JSON of the pull request in an event. GitHub sends some events before it has tried the merge.
-fn shown(view: &View<'_>, of: &Repo, pull: &Pull, action: &str) -> Value {
+fn shown(view: &WireView<'_>, of: &Repo, pull: &EmulatedPull, action: &str) -> Value {
     let mut shown = pull_full(view, of, pull);
     if matches!(action, "opened" | "reopened" | "synchronize" | "edited") {
         let untried =
@@ -81,13 +81,13 @@ fn shown(view: &View<'_>, of: &Repo, pull: &Pull, action: &str) -> Value {
 
 /// Builds an `issue_comment` event for a comment on a pull request.
 pub(in crate::emulator) fn comment_event(
-    view: &View<'_>,
+    view: &WireView<'_>,
     of: &Repo,
     (number, one): (PullNumber, &Comment),
     action: &str,
     sender: &str,
     extra: Value,
-) -> Event {
+) -> WorldEvent {
     let mut body = json!({ "action": action });
     if let Some(pull) = of.pulls.get(&number) {
         body["issue"] = issue(view, of, pull);
@@ -97,7 +97,7 @@ pub(in crate::emulator) fn comment_event(
         merged(body, extra),
         frame(view, of, &repo(view, of), sender),
     );
-    Event {
+    WorldEvent {
         name: "issue_comment",
         repo: of.id,
         body,
@@ -105,7 +105,7 @@ pub(in crate::emulator) fn comment_event(
 }
 
 /// Builds the JSON of a pull request in its older role as an issue.
-fn issue(view: &View<'_>, of: &Repo, pull: &Pull) -> Value {
+fn issue(view: &WireView<'_>, of: &Repo, pull: &EmulatedPull) -> Value {
     let (name, number) = (&of.name, pull.number);
     let own = view.world.api(&format!("/repos/{name}/issues/{number}"));
     let page = view.world.html(&format!("/{name}/pull/{number}"));

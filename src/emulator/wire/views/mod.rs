@@ -16,12 +16,12 @@ mod user;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::emulator::world::{State, World};
+use crate::emulator::world::{EmulatedWorld, WorldState};
 
 pub(super) use app::{app, installation, permissions};
 pub(super) use branch::{branch, protection};
 pub(super) use comment::{comment, reaction};
-pub(super) use contents::{Place, content_directory, content_file, content_symlink};
+pub(super) use contents::{FileAt, content_directory, content_file, content_symlink};
 pub(super) use pull::{changed_file, pull_full, pull_simple};
 pub(super) use repo::{full_repo, repo};
 pub(super) use review::{permission, review};
@@ -33,12 +33,12 @@ pub(in crate::emulator) use event::{comment_event, pull_event, repository_event}
 pub(in crate::emulator) use push::{PushFacts, push_event};
 
 /// Input of every view: the records, and the world that serves them.
-pub(in crate::emulator) struct View<'a> {
-    pub(in crate::emulator) world: &'a World,
-    pub(in crate::emulator) state: &'a State,
+pub(in crate::emulator) struct WireView<'a> {
+    pub(in crate::emulator) world: &'a EmulatedWorld,
+    pub(in crate::emulator) state: &'a WorldState,
 }
 
-impl World {
+impl EmulatedWorld {
     /// Returns the URL of a REST resource.
     fn api(&self, path: &str) -> String {
         format!("{}/api/v3{path}", self.base_url)

@@ -4,19 +4,23 @@ use serde_json::{Value, json};
 
 use crate::emulator::git::FileChange;
 use crate::emulator::wire::time;
-use crate::emulator::world::{Pull, Repo, User};
+use crate::emulator::world::{EmulatedPull, Repo, User};
 use crate::model::{BranchName, CommitSha, PullState};
 
 use super::repo::repo;
 use super::user::{account, user};
-use super::{View, merged, node_id};
+use super::{WireView, merged, node_id};
 
 /// Builds the JSON of a pull request as an item of a list.
-pub(in crate::emulator::wire) fn pull_simple(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
+pub(in crate::emulator::wire) fn pull_simple(
+    view: &WireView<'_>,
+    base: &Repo,
+    pull: &EmulatedPull,
+) -> Value {
     merged(links(view, base, pull), facts(view, base, pull))
 }
 
-fn links(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
+fn links(view: &WireView<'_>, base: &Repo, pull: &EmulatedPull) -> Value {
     let (name, number) = (&base.name, pull.number);
     let api = |rest: String| view.world.api(&format!("/repos/{name}{rest}"));
     let (own, issue) = (
@@ -50,7 +54,7 @@ fn links(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
     })
 }
 
-fn facts(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
+fn facts(view: &WireView<'_>, base: &Repo, pull: &EmulatedPull) -> Value {
     let head = view.state.repo(&pull.head_repo).ok();
     json!({
         "id": pull.id,
@@ -81,7 +85,7 @@ fn facts(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
     })
 }
 
-fn label(view: &View<'_>, base: &Repo, name: &str, number: u64) -> Value {
+fn label(view: &WireView<'_>, base: &Repo, name: &str, number: u64) -> Value {
     json!({
         "id": number,
         "node_id": node_id("Label", number),
@@ -94,19 +98,19 @@ fn label(view: &View<'_>, base: &Repo, name: &str, number: u64) -> Value {
 }
 
 /// Returns the state in JSON. GitHub's API has no separate state for merged pull requests.
-pub(super) fn open_or_closed(pull: &Pull) -> &'static str {
+pub(super) fn open_or_closed(pull: &EmulatedPull) -> &'static str {
     if pull.is_open() { "open" } else { "closed" }
 }
 
 /// Returns the time of the merge, if the pull request was merged.
-pub(super) fn merged_at(pull: &Pull) -> Option<String> {
+pub(super) fn merged_at(pull: &EmulatedPull) -> Option<String> {
     pull.closed_at
         .filter(|_| pull.state == PullState::Merged)
         .map(time)
 }
 
 /// Builds the JSON of the head or the base.
-fn end(view: &View<'_>, of: Option<&Repo>, branch: &BranchName, sha: &CommitSha) -> Value {
+fn end(view: &WireView<'_>, of: Option<&Repo>, branch: &BranchName, sha: &CommitSha) -> Value {
     let owner = of.map(|repo| &repo.owner);
     json!({
         "label": format!("{}:{branch}", owner.map_or("unknown", |owner| owner.login.as_str())),
@@ -129,7 +133,11 @@ pub(super) fn association(repo: &Repo, login: &str) -> &'static str {
 }
 
 /// Builds the JSON of a single pull request.
-pub(in crate::emulator::wire) fn pull_full(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
+pub(in crate::emulator::wire) fn pull_full(
+    view: &WireView<'_>,
+    base: &Repo,
+    pull: &EmulatedPull,
+) -> Value {
     let files = &pull.diff.files;
     let mergeable = pull.is_settled().then_some(pull.merge_commit.is_some());
     let more = json!({
@@ -151,9 +159,9 @@ pub(in crate::emulator::wire) fn pull_full(view: &View<'_>, base: &Repo, pull: &
 
 /// Builds the JSON of a file that a pull request changes.
 pub(in crate::emulator::wire) fn changed_file(
-    view: &View<'_>,
+    view: &WireView<'_>,
     base: &Repo,
-    pull: &Pull,
+    pull: &EmulatedPull,
     file: &FileChange,
 ) -> Value {
     let (name, sha) = (&base.name, &pull.head);

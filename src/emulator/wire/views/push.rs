@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::emulator::git::CommitInfo;
-use crate::emulator::world::{Event, Repo, User};
+use crate::emulator::world::{Repo, User, WorldEvent};
 use crate::model::{BranchName, CommitSha};
 
 use super::event::frame;
 use super::repo::pushed_repo;
-use super::{View, merged};
+use super::{WireView, merged};
 
 /// A branch that moved, with its new commits.
 pub(in crate::emulator) struct PushFacts<'a> {
@@ -22,11 +22,11 @@ pub(in crate::emulator) struct PushFacts<'a> {
 
 /// Builds a `push` event.
 pub(in crate::emulator) fn push_event(
-    view: &View<'_>,
+    view: &WireView<'_>,
     of: &Repo,
     facts: &PushFacts<'_>,
     pusher: &str,
-) -> Event {
+) -> WorldEvent {
     let none = "0".repeat(40);
     let id = |sha: Option<&CommitSha>| sha.map_or_else(|| none.clone(), ToString::to_string);
     let (before, after) = (id(facts.before), id(facts.after));
@@ -45,7 +45,7 @@ pub(in crate::emulator) fn push_event(
         "head_commit": facts.head.map(show),
         "pusher": { "name": pusher, "email": User::new(pusher).email() },
     });
-    Event {
+    WorldEvent {
         name: "push",
         repo: of.id,
         body: merged(body, frame(view, of, &pushed_repo(view, of), pusher)),

@@ -7,7 +7,7 @@ use crate::emulator::world::{Repo, UserKind};
 use crate::model::MergeMethod;
 
 use super::user::{account, organization};
-use super::{View, merged, node_id};
+use super::{WireView, merged, node_id};
 
 /// Links below the repository's own URL: name of the field, and appended path.
 const LINKS: [(&str, &str); 37] = [
@@ -54,7 +54,7 @@ const LINKS: [(&str, &str); 37] = [
 ];
 
 /// Builds the JSON of a repository as part of pull requests and events.
-pub(in crate::emulator::wire) fn repo(view: &View<'_>, repo: &Repo) -> Value {
+pub(in crate::emulator::wire) fn repo(view: &WireView<'_>, repo: &Repo) -> Value {
     let name = &repo.name;
     let api = view.world.api(&format!("/repos/{name}"));
     let links: Map<String, Value> = LINKS
@@ -118,7 +118,7 @@ fn settings(repo: &Repo) -> Value {
 }
 
 /// Builds the answer to `GET /repos/{owner}/{repo}`.
-pub(in crate::emulator::wire) fn full_repo(view: &View<'_>, one: &Repo) -> Value {
+pub(in crate::emulator::wire) fn full_repo(view: &WireView<'_>, one: &Repo) -> Value {
     let mut full = merged(
         repo(view, one),
         json!({
@@ -148,7 +148,7 @@ pub(in crate::emulator::wire) fn full_repo(view: &View<'_>, one: &Repo) -> Value
 }
 
 /// Builds the JSON of a repository in a push event. It has times as numbers, and differs in a few more fields.
-pub(super) fn pushed_repo(view: &View<'_>, one: &Repo) -> Value {
+pub(super) fn pushed_repo(view: &WireView<'_>, one: &Repo) -> Value {
     let mut shown = merged(
         repo(view, one),
         json!({

@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 
 use crate::emulator::wire::time;
-use crate::emulator::world::{Pull, Repo, Review, Role, World};
+use crate::emulator::world::{EmulatedPull, EmulatedWorld, Repo, Review, Role};
 
 use super::pull::association;
 use super::user::user;
-use super::{View, merged, node_id};
+use super::{WireView, merged, node_id};
 
 /// Builds the JSON of a review in a list.
 pub(in crate::emulator::wire) fn review(
-    view: &View<'_>,
+    view: &WireView<'_>,
     repo: &Repo,
-    pull: &Pull,
+    pull: &EmulatedPull,
     review: &Review,
 ) -> Value {
     let own = view.world.html(&format!(
@@ -39,7 +39,11 @@ pub(in crate::emulator::wire) fn review(
 }
 
 /// Builds the JSON of an account's permission in a repository.
-pub(in crate::emulator::wire) fn permission(world: &World, repo: &Repo, login: &str) -> Value {
+pub(in crate::emulator::wire) fn permission(
+    world: &EmulatedWorld,
+    repo: &Repo,
+    login: &str,
+) -> Value {
     let role = repo.role(login);
     let permissions = json!({
         "pull": role.has(Role::Read),

@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::emulator::wire::paging::Page;
+use crate::emulator::wire::paging::PageRequest;
 use crate::emulator::wire::time;
-use crate::emulator::world::{Repo, Status, StatusState, User};
+use crate::emulator::world::{Repo, ShaStatus, StatusState, User};
 use crate::model::CommitSha;
 
 use super::repo::repo;
 use super::user::user;
-use super::{View, merged, node_id};
+use super::{WireView, merged, node_id};
 
-fn simple(view: &View<'_>, repo: &Repo, status: &Status) -> Value {
+fn simple(view: &WireView<'_>, repo: &Repo, status: &ShaStatus) -> Value {
     json!({
         "url": view.world.api(&format!("/repos/{}/statuses/{}", repo.name, status.sha)),
         "avatar_url": view.world.html(&format!("/avatars/u/{}?", User::new(&status.creator).id())),
@@ -27,7 +27,11 @@ fn simple(view: &View<'_>, repo: &Repo, status: &Status) -> Value {
 }
 
 /// Builds the JSON of a status of a commit.
-pub(in crate::emulator::wire) fn status(view: &View<'_>, repo: &Repo, status: &Status) -> Value {
+pub(in crate::emulator::wire) fn status(
+    view: &WireView<'_>,
+    repo: &Repo,
+    status: &ShaStatus,
+) -> Value {
     merged(
         simple(view, repo, status),
         json!({ "creator": user(view.world, &status.creator) }),
@@ -36,11 +40,11 @@ pub(in crate::emulator::wire) fn status(view: &View<'_>, repo: &Repo, status: &S
 
 /// Builds the JSON of a commit's statuses, the newest of each context, with the combined state.
 pub(in crate::emulator::wire) fn combined_status(
-    view: &View<'_>,
+    view: &WireView<'_>,
     of: &Repo,
     sha: &CommitSha,
-    latest: &[Status],
-    page: Page,
+    latest: &[ShaStatus],
+    page: PageRequest,
 ) -> Value {
     let commit = view.world.api(&format!("/repos/{}/commits/{sha}", of.name));
     let statuses: Vec<Value> = latest.iter().map(|one| simple(view, of, one)).collect();
@@ -56,7 +60,7 @@ pub(in crate::emulator::wire) fn combined_status(
 }
 
 /// Returns failure if any status failed, pending if any is pending or there are none, else success.
-fn combined(latest: &[Status]) -> StatusState {
+fn combined(latest: &[ShaStatus]) -> StatusState {
     let any = |state| latest.iter().any(|status| status.state == state);
     if any(StatusState::Error) || any(StatusState::Failure) {
         StatusState::Failure

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::emulator::world::{MembershipState, Team, User, UserKind, World};
+use crate::emulator::world::{EmulatedWorld, MembershipState, Team, User, UserKind};
 
-use super::{View, merged, node_id};
+use super::{WireView, merged, node_id};
 
 /// Builds the JSON of a team in a list.
-pub(in crate::emulator::wire) fn team(view: &View<'_>, team: &Team) -> Value {
+pub(in crate::emulator::wire) fn team(view: &WireView<'_>, team: &Team) -> Value {
     let parent = team
         .parent
         .as_deref()
@@ -21,7 +21,7 @@ pub(in crate::emulator::wire) fn team(view: &View<'_>, team: &Team) -> Value {
     )
 }
 
-fn simple(world: &World, team: &Team) -> Value {
+fn simple(world: &EmulatedWorld, team: &Team) -> Value {
     let own = address(world, team);
     json!({
         "id": team.id,
@@ -43,7 +43,7 @@ fn simple(world: &World, team: &Team) -> Value {
 
 /// Builds the JSON of a membership in a team.
 pub(in crate::emulator::wire) fn membership(
-    world: &World,
+    world: &EmulatedWorld,
     team: &Team,
     login: &str,
     state: MembershipState,
@@ -57,7 +57,7 @@ pub(in crate::emulator::wire) fn membership(
     json!({ "url": format!("{}/memberships/{segment}", address(world, team)), "role": "member", "state": state })
 }
 
-fn address(world: &World, team: &Team) -> String {
+fn address(world: &EmulatedWorld, team: &Team) -> String {
     world.api(&format!("/organizations/{}/team/{}", org_id(team), team.id))
 }
 

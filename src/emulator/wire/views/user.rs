@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::emulator::world::{User, UserKind, World};
+use crate::emulator::world::{EmulatedWorld, User, UserKind};
 
 use super::{merged, node_id};
 
 /// Builds the short form of an account, which is part of many answers.
-pub(super) fn user(world: &World, login: &str) -> Value {
+pub(super) fn user(world: &EmulatedWorld, login: &str) -> Value {
     account(world, &User::new(login))
 }
 
 /// Builds the short form of an account of a known kind.
-pub(super) fn account(world: &World, user: &User) -> Value {
+pub(super) fn account(world: &EmulatedWorld, user: &User) -> Value {
     let (login, id) = (&user.login, user.id());
     // The brackets of a bot's login are not allowed in a URL.
     let segment = login.replace('[', "%5B").replace(']', "%5D");
@@ -39,7 +39,7 @@ pub(super) fn account(world: &World, user: &User) -> Value {
     })
 }
 
-fn page(world: &World, user: &User) -> String {
+fn page(world: &EmulatedWorld, user: &User) -> String {
     match user.kind {
         UserKind::Bot => world.html(&format!("/apps/{}", user.login.trim_end_matches("[bot]"))),
         UserKind::User | UserKind::Organization => world.html(&format!("/{}", user.login)),
@@ -47,7 +47,7 @@ fn page(world: &World, user: &User) -> String {
 }
 
 /// Builds the answer to `GET /user`.
-pub(in crate::emulator::wire) fn public_user(world: &World, login: &str) -> Value {
+pub(in crate::emulator::wire) fn public_user(world: &EmulatedWorld, login: &str) -> Value {
     let more = json!({
         "name": null,
         "company": null,
@@ -69,7 +69,7 @@ pub(in crate::emulator::wire) fn public_user(world: &World, login: &str) -> Valu
 }
 
 /// Builds the organisation of an event, if the owner of the repository is one.
-pub(super) fn organization(world: &World, owner: &User) -> Option<Value> {
+pub(super) fn organization(world: &EmulatedWorld, owner: &User) -> Option<Value> {
     if owner.kind != UserKind::Organization {
         return None;
     }

@@ -6,10 +6,10 @@ use clap::ArgMatches;
 use serde_json::{Value, json};
 
 use super::{as_object, as_text, id};
-use crate::features::owners::cli::{Desk, cause};
+use crate::features::owners::cli::{AdminSession, cause};
 use crate::handlers::applications::{self, Deed, busy, queued_or_why};
-use crate::handlers::locks::Explanation;
-use crate::kit::term::{Exit, Outcome, Terminal, safe, time};
+use crate::handlers::locks::KeptLockReason;
+use crate::kit::term::{ExitResult, ExitStatus, Terminal, safe, time};
 use crate::model::{ApplicationId, Cause, PlanRecord};
 use crate::store::{ApplicationRuns, CommandRow, DiscardedPlan};
 
@@ -18,23 +18,23 @@ const SHOWN: i64 = 20;
 
 /// Queues a run of the application.
 pub(super) async fn ask(
-    desk: &Desk,
+    desk: &AdminSession,
     deed: Deed,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     let id = id(matches);
     let asked = applications::ask(&desk.store, id, deed, &cause().actor).await;
     match queued_or_why(asked.context("the run could not be queued")?) {
         Ok(command) if matches.get_flag("json") => {
             terminal.line(json!({ "id": command }).to_string())?;
-            Ok(Exit::Success)
+            Ok(ExitStatus::Success)
         }
         Ok(command) => {
             terminal.line(format!(
                 "The run is queued as {command}. `lockkeeper apps show {id}` shows its result."
             ))?;
-            Ok(Exit::Success)
+            Ok(ExitStatus::Success)
         }
         Err(why) => Ok(refused(id, why.as_ref(), terminal)),
     }
@@ -42,10 +42,10 @@ pub(super) async fn ask(
 
 /// Asks the current run to stop.
 pub(super) async fn cancel(
-    desk: &Desk,
+    desk: &AdminSession,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     let (id, force) = (id(matches), matches.get_flag("force"));
     let asked = applications::ask_to_stop(&desk.store, id, &cause().actor, force).await;
     match asked.context("the run could not be cancelled")? {
@@ -56,15 +56,15 @@ pub(super) async fn cancel(
         )))?,
         Err(why) => return Ok(refused(id, why.as_ref(), terminal)),
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 /// Discards the plan and releases the lock.
 pub(super) async fn discard(
-    desk: &Desk,
+    desk: &AdminSession,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     let (id, by) = (id(matches), cause());
     let cause = Cause::new(by.actor, "the plan of the application is discarded");
     let discarded = desk.store.application_discard(id, &cause).await;
@@ -83,14 +83,18 @@ pub(super) async fn discard(
                     "The application has no plan to apply now. Released locks: {given_back}."
                 )))?;
             }
-            Ok(Exit::Success)
+            Ok(ExitStatus::Success)
         }
         DiscardedPlan::NotThere => Ok(refused(id, None, terminal)),
         DiscardedPlan::Busy(app, command) => Ok(refused(id, Some(&busy(&app, &command)), terminal)),
     }
 }
 
-fn refused(id: ApplicationId, why: Option<&Explanation>, terminal: &mut Terminal<'_>) -> Exit {
+fn refused(
+    id: ApplicationId,
+    why: Option<&KeptLockReason>,
+    terminal: &mut Terminal<'_>,
+) -> ExitStatus {
     let why = why.map_or_else(
         || {
             format!(
@@ -100,15 +104,15 @@ fn refused(id: ApplicationId, why: Option<&Explanation>, terminal: &mut Terminal
         |why| format!("{} {}", why.message, why.way_out),
     );
     terminal.note(safe(&format!("error: nothing was changed. {why}")));
-    Exit::Failure
+    ExitStatus::Failure
 }
 
 /// Shows an application with its runs.
 pub(super) async fn show(
-    desk: &Desk,
+    desk: &AdminSession,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
-) -> Outcome {
+) -> ExitResult {
     let id = id(matches);
     let app = desk
         .store
@@ -148,7 +152,7 @@ pub(super) async fn show(
                 .collect::<Vec<_>>()
         );
         terminal.line(object.to_string())?;
-        return Ok(Exit::Success);
+        return Ok(ExitStatus::Success);
     }
     terminal.line(as_text(&app))?;
     for line in lines(&found) {
@@ -165,7 +169,7 @@ pub(super) async fn show(
             terminal.line(safe(&format!("    {line}")))?;
         }
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
 fn lines(found: &ApplicationRuns) -> Vec<String> {

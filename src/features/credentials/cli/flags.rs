@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::value::Value;
+use super::value::CredentialSource;
 use crate::credential::CredentialKind;
 use crate::kit::term::database;
 use crate::model::{CredentialId, ForgeHosts, OwnerName, RepoUrl};
@@ -135,16 +135,16 @@ fn value_args(with_default: bool) -> [Arg; 7] {
 }
 
 /// Request, read before anything is opened.
-pub(super) enum Given {
+pub(super) enum CredentialRequest {
     Add {
         owner: OwnerName,
         url: RepoUrl,
-        value: Value,
+        value: CredentialSource,
     },
     Change {
         id: CredentialId,
         url: Option<RepoUrl>,
-        value: Option<Value>,
+        value: Option<CredentialSource>,
     },
     List {
         owner: Option<OwnerName>,
@@ -156,7 +156,7 @@ pub(super) enum Given {
     Rotate,
 }
 
-impl Given {
+impl CredentialRequest {
     pub fn read(name: &str, matches: &ArgMatches, forges: &ForgeHosts) -> Result<Self, String> {
         let given = |name: &str| matches.try_get_one::<String>(name).ok().flatten();
         let owner = given("owner")
@@ -169,10 +169,10 @@ impl Given {
             "add" => Self::Add {
                 owner: owner.expect("clap demands it"),
                 url: url.expect("clap demands it"),
-                value: Value::of(matches)?.expect("the kind has a default"),
+                value: CredentialSource::of(matches)?.expect("the kind has a default"),
             },
             "change" => {
-                let value = Value::of(matches)?;
+                let value = CredentialSource::of(matches)?;
                 if url.is_none() && value.is_none() {
                     return Err(
                         "no change was requested: set --url, or --kind and the new value"

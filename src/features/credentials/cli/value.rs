@@ -7,19 +7,19 @@ use anyhow::{Context as _, bail};
 use clap::ArgMatches;
 use secrecy::zeroize::Zeroizing;
 
-use crate::credential::{Access, CredentialKind};
+use crate::credential::{CredentialKind, GitAccess};
 use crate::secret::Secret;
 
 /// Maximum size of a secret, twice that of the largest keys.
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// Sources of the parts of a credential.
-pub(super) struct Value {
+pub(super) struct CredentialSource {
     secret: Option<PathBuf>,
-    parts: Parts,
+    parts: CredentialParts,
 }
 
-enum Parts {
+enum CredentialParts {
     Token {
         user: Option<String>,
     },
@@ -34,7 +34,7 @@ enum Parts {
     },
 }
 
-impl Value {
+impl CredentialSource {
     /// Reads the flags of a value. `None`: none of them was given.
     pub fn of(matches: &ArgMatches) -> Result<Option<Self>, String> {
         const FOR: [(&str, &[CredentialKind]); 5] = [
@@ -62,42 +62,42 @@ impl Value {
         }
         Ok(Some(Self {
             secret,
-            parts: Parts::of(kind, matches)?,
+            parts: CredentialParts::of(kind, matches)?,
         }))
     }
 
     /// Reads the secret from its source.
-    pub fn read(self) -> anyhow::Result<Access> {
+    pub fn read(self) -> anyhow::Result<GitAccess> {
         let secret = match &self.secret {
             Some(path) => Secret::new(&read_file("value-file", path)?),
             None => Secret::new(&read_input()?),
         };
         Ok(match self.parts {
-            Parts::Token { user } => Access::Token {
+            CredentialParts::Token { user } => GitAccess::Token {
                 user,
                 token: secret,
             },
-            Parts::App {
+            CredentialParts::App {
                 app_id,
                 installation,
-            } => Access::App {
+            } => GitAccess::App {
                 app_id,
                 installation,
                 key: secret,
             },
-            Parts::Ssh {
+            CredentialParts::Ssh {
                 user,
                 port,
                 known_hosts,
             } => {
                 let known_hosts = read_file("known-hosts", &known_hosts)?;
-                Access::ssh(user, port, secret, known_hosts.to_string())
+                GitAccess::ssh(user, port, secret, known_hosts.to_string())
             }
         })
     }
 }
 
-impl Parts {
+impl CredentialParts {
     fn of(kind: CredentialKind, matches: &ArgMatches) -> Result<Self, String> {
         let user = matches.get_one::<String>("user").cloned();
         let needed = |flag: &str| {

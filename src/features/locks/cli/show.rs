@@ -1,9 +1,9 @@
 //! Formats locks for a terminal. Names and reasons come from other people, and a terminal must not obey them.
 
-use crate::features::locks::view::LockFacts;
+use crate::features::locks::view::LockDetails;
 use crate::handlers::locks::explain;
 use crate::kit::term::{safe, time};
-use crate::locks::{Given, Giving, WhyNot};
+use crate::locks::{HandOver, HandedOver, KeptReason};
 use crate::model::{Lock, LockEvent, Waiter};
 
 /// A lock in the list.
@@ -20,7 +20,7 @@ pub(super) fn line(lock: &Lock) -> String {
 }
 
 /// Formats all facts about a lock.
-pub(super) fn lines(facts: &LockFacts, executable: &str) -> Vec<String> {
+pub(super) fn lines(facts: &LockDetails, executable: &str) -> Vec<String> {
     let lock = &facts.lock;
     let mut lines = vec![
         format!("Lock {}", lock.id),
@@ -33,7 +33,7 @@ pub(super) fn lines(facts: &LockFacts, executable: &str) -> Vec<String> {
         ),
         format!("  since   {}: {}", time(lock.taken_at), lock.reason),
     ];
-    if let Some(why) = WhyNot::of(&facts.standing) {
+    if let Some(why) = KeptReason::of(&facts.standing) {
         let explained = explain(lock, why, executable);
         lines.push(format!(
             "  in use  {} {}",
@@ -82,7 +82,7 @@ fn event(kept: &LockEvent) -> String {
 }
 
 /// Formats the result of a change.
-pub(super) fn done(giving: &Giving, given: &Given) -> String {
+pub(super) fn done(giving: &HandOver, given: &HandedOver) -> String {
     let verb = match (giving.to, giving.force) {
         (Some(_), _) => "Handed over",
         (None, true) => "Took away",

@@ -5,8 +5,8 @@ use clap::{Arg, ArgMatches, Command};
 use serde_json::{Value, json};
 
 use super::list::{PART, may_go_on, owner, owner_arg};
-use super::{Desk, at_desk, flags, json_arg};
-use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, safe, time};
+use super::{AdminSession, at_desk, flags, json_arg};
+use crate::kit::term::{ExitResult, ExitStatus, Subcommand, Terminal, safe, time};
 use crate::model::RepoUrl;
 use crate::store::Claim;
 
@@ -35,7 +35,7 @@ fn command() -> Command {
         .subcommands([list, show].map(|command| command.args(flags())))
 }
 
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let (command, matches) = matches.subcommand().expect("clap demands a subcommand");
     at_desk(matches, terminal, async |desk, terminal| match command {
         "list" => run_list(desk, matches, terminal).await,
@@ -43,7 +43,11 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     })
 }
 
-async fn run_list(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+async fn run_list(
+    desk: &AdminSession,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
     let (owner, as_json) = (owner(desk, matches).await?, matches.get_flag("json"));
     let (mut after, mut is_empty) = (None, true);
     loop {
@@ -64,10 +68,14 @@ async fn run_list(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>
     if is_empty && !as_json {
         terminal.line("Nobody has claimed a repository.")?;
     }
-    Ok(Exit::Success)
+    Ok(ExitStatus::Success)
 }
 
-async fn run_show(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+async fn run_show(
+    desk: &AdminSession,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
     let asked: &String = matches.get_one("url").expect("clap demands it");
     let url = match RepoUrl::parse_at(asked, &desk.forges) {
         Ok(url) => url,
@@ -80,9 +88,9 @@ async fn run_show(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>
         .context("the claim could not be read")?
     else {
         terminal.note(format_args!("error: nobody has claimed {url}"));
-        return Ok(Exit::Failure);
+        return Ok(ExitStatus::Failure);
     };
-    show(&claim, matches.get_flag("json"), terminal).map(|()| Exit::Success)
+    show(&claim, matches.get_flag("json"), terminal).map(|()| ExitStatus::Success)
 }
 
 fn show(claim: &Claim, as_json: bool, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {

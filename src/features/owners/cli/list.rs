@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use clap::{Arg, ArgMatches, value_parser};
 
-use super::Desk;
+use super::AdminSession;
 use crate::model::{OwnerId, OwnerName};
 
 /// Number of rows that are read at once.
@@ -18,7 +18,10 @@ pub(crate) fn owner_arg() -> Arg {
 }
 
 /// Returns the owner that the list is limited to. Fails if no owner has that name.
-pub(crate) async fn owner(desk: &Desk, matches: &ArgMatches) -> anyhow::Result<Option<OwnerId>> {
+pub(crate) async fn owner(
+    desk: &AdminSession,
+    matches: &ArgMatches,
+) -> anyhow::Result<Option<OwnerId>> {
     let Some(name) = matches.get_one::<OwnerName>("owner") else {
         return Ok(None);
     };

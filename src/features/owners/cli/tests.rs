@@ -23,7 +23,7 @@ fn data() -> tempfile::TempDir {
 }
 
 /// Returns the exit code and the output.
-fn say(dir: &tempfile::TempDir, line: &str) -> (Exit, String) {
+fn say(dir: &tempfile::TempDir, line: &str) -> (ExitStatus, String) {
     let data = dir.path().display().to_string();
     let words: Vec<&str> = line.split(' ').chain(["--data-dir", &data]).collect();
     let (exit, out, err) = call(&words);
@@ -32,7 +32,7 @@ fn say(dir: &tempfile::TempDir, line: &str) -> (Exit, String) {
 
 fn object(dir: &tempfile::TempDir, line: &str) -> Value {
     let (exit, said) = say(dir, line);
-    assert_eq!(exit, Exit::Success, "{line}: {said}");
+    assert_eq!(exit, ExitStatus::Success, "{line}: {said}");
     serde_json::from_str(&said).unwrap_or_else(|error| panic!("{line}: {error}: {said}"))
 }
 
@@ -47,7 +47,8 @@ fn a_second_owner_is_refused_a_claimed_repository_until_it_is_let_go() {
     }
     let (exit, said) = say(&dir, "owners add NET");
     assert!(
-        exit == Exit::Failure && said.starts_with("error: owner `net` already exists, added by "),
+        exit == ExitStatus::Failure
+            && said.starts_with("error: owner `net` already exists, added by "),
         "{said}"
     );
     let app = object(
@@ -60,7 +61,7 @@ fn a_second_owner_is_refused_a_claimed_repository_until_it_is_let_go() {
     );
     let rival = "apps add --owner dns --url https://github.com/acme/infra/ --branch main";
     let (exit, said) = say(&dir, rival);
-    assert_eq!(exit, Exit::Failure);
+    assert_eq!(exit, ExitStatus::Failure);
     assert_eq!(
         said,
         "error: nothing was changed. https://github.com/acme/infra is owned by `net`. Ask that owner to remove its \
@@ -71,7 +72,7 @@ fn a_second_owner_is_refused_a_claimed_repository_until_it_is_let_go() {
         (&claim["owner"], &claim["applications"]),
         (&json!("net"), &json!(1))
     );
-    assert_eq!(say(&dir, "owners remove net").0, Exit::Failure);
+    assert_eq!(say(&dir, "owners remove net").0, ExitStatus::Failure);
     let id = app["id"].as_str().unwrap();
     let moved = object(
         &dir,
@@ -81,7 +82,7 @@ fn a_second_owner_is_refused_a_claimed_repository_until_it_is_let_go() {
         (&moved["dir"], &moved["url"]),
         (&json!("net"), &json!("https://github.com/acme/new"))
     );
-    assert_eq!(say(&dir, rival).0, Exit::Success);
+    assert_eq!(say(&dir, rival).0, ExitStatus::Success);
     assert_eq!(say(&dir, "claims list").1.lines().count(), 2);
     assert_eq!(
         object(&dir, "apps list --owner net --json")["id"],
@@ -91,12 +92,12 @@ fn a_second_owner_is_refused_a_claimed_repository_until_it_is_let_go() {
         object(&dir, &format!("apps remove {id} --json"))["id"],
         json!(id)
     );
-    assert_eq!(say(&dir, "owners remove net").0, Exit::Success);
+    assert_eq!(say(&dir, "owners remove net").0, ExitStatus::Success);
     let (exit, said) = say(&dir, "claims show https://github.com/acme/new");
     assert_eq!(
         (exit, said.as_str()),
         (
-            Exit::Failure,
+            ExitStatus::Failure,
             "error: nobody has claimed https://github.com/acme/new\n"
         )
     );
@@ -105,48 +106,56 @@ fn a_second_owner_is_refused_a_claimed_repository_until_it_is_let_go() {
 #[test]
 fn what_is_wrong_is_told_and_nothing_is_changed() {
     let dir = data();
-    assert_eq!(say(&dir, "owners add net").0, Exit::Success);
+    assert_eq!(say(&dir, "owners add net").0, ExitStatus::Success);
     for (line, expected, text) in [
-        ("owners add a/b", Exit::Usage, "is not the name of an owner"),
+        (
+            "owners add a/b",
+            ExitStatus::Usage,
+            "is not the name of an owner",
+        ),
         (
             "owners remove dns",
-            Exit::Failure,
+            ExitStatus::Failure,
             "error: there is no owner `dns`\n`lockkeeper owners list` lists all owners.\n",
         ),
         (
             "apps add --owner net --branch main",
-            Exit::Usage,
+            ExitStatus::Usage,
             "--url <URL>",
         ),
         (
             "apps add --owner net --url ../x --branch main",
-            Exit::Usage,
+            ExitStatus::Usage,
             "error: --url: `../x` is not the address",
         ),
         (
             "apps add --owner net --url https://github.com/a/b --branch a..b",
-            Exit::Usage,
+            ExitStatus::Usage,
             "error: --branch: ",
         ),
         (
             "apps add --owner dns --url https://github.com/a/b --branch main",
-            Exit::Failure,
+            ExitStatus::Failure,
             "There is no owner `dns`.",
         ),
-        ("apps change x --dir a", Exit::Usage, "invalid value 'x'"),
+        (
+            "apps change x --dir a",
+            ExitStatus::Usage,
+            "invalid value 'x'",
+        ),
         (
             "apps remove 00000000-0000-7000-8000-000000000001",
-            Exit::Failure,
+            ExitStatus::Failure,
             "error: nothing was changed. There is no application 00000000-0000-7000-8000-000000000001.",
         ),
         (
             "apps list --owner dns",
-            Exit::Failure,
+            ExitStatus::Failure,
             "there is no owner `dns`; `lockkeeper owners list` lists all owners",
         ),
         (
             "claims show infra",
-            Exit::Usage,
+            ExitStatus::Usage,
             "error: `infra` is not the address of a repository",
         ),
     ] {
@@ -156,12 +165,15 @@ fn what_is_wrong_is_told_and_nothing_is_changed() {
     }
     assert_eq!(
         say(&dir, "apps list"),
-        (Exit::Success, "No projects are registered.\n".to_owned())
+        (
+            ExitStatus::Success,
+            "No projects are registered.\n".to_owned()
+        )
     );
     assert_eq!(
         say(&dir, "claims list"),
         (
-            Exit::Success,
+            ExitStatus::Success,
             "Nobody has claimed a repository.\n".to_owned()
         )
     );
@@ -170,7 +182,7 @@ fn what_is_wrong_is_told_and_nothing_is_changed() {
 #[test]
 fn on_the_host_of_the_forge_the_case_of_names_means_nothing() {
     let dir = data();
-    assert_eq!(say(&dir, "owners add net").0, Exit::Success);
+    assert_eq!(say(&dir, "owners add net").0, ExitStatus::Success);
     let add = "apps add --owner net --url https://git.acme.com/Net/Infra --branch main --json";
     assert_eq!(
         object(&dir, add)["url"],
@@ -183,14 +195,14 @@ fn on_the_host_of_the_forge_the_case_of_names_means_nothing() {
 #[test]
 fn what_waits_is_asked_to_stop_and_a_server_ends_it() {
     let dir = data();
-    assert_eq!(say(&dir, "owners add net").0, Exit::Success);
+    assert_eq!(say(&dir, "owners add net").0, ExitStatus::Success);
     let app = object(
         &dir,
         "apps add --owner net --url https://github.com/acme/infra --branch main --dir net --json",
     );
     let id = app["id"].as_str().unwrap();
     let (exit, said) = say(&dir, &format!("apps cancel {id}"));
-    assert_eq!(exit, Exit::Failure);
+    assert_eq!(exit, ExitStatus::Failure);
     assert_eq!(
         said,
         format!(
@@ -202,7 +214,8 @@ fn what_waits_is_asked_to_stop_and_a_server_ends_it() {
     let queued = object(&dir, &format!("apps plan {id} --json"));
     let (exit, said) = say(&dir, &format!("apps plan {id}"));
     assert!(
-        exit == Exit::Failure && said.contains(&format!("or with `lockkeeper apps cancel {id}`.")),
+        exit == ExitStatus::Failure
+            && said.contains(&format!("or with `lockkeeper apps cancel {id}`.")),
         "{said}"
     );
     assert_eq!(
@@ -211,7 +224,8 @@ fn what_waits_is_asked_to_stop_and_a_server_ends_it() {
     );
     let (exit, said) = say(&dir, &format!("apps cancel {id} --force"));
     assert!(
-        exit == Exit::Success && said.contains("was asked to stop. A running server ends it."),
+        exit == ExitStatus::Success
+            && said.contains("was asked to stop. A running server ends it."),
         "{said}"
     );
     let shown = say(&dir, &format!("apps show {id}")).1;

@@ -5,7 +5,7 @@
 
 use crate::handlers::commands::CommandCx;
 use crate::handlers::commands::projects::Work;
-use crate::handlers::standing::Standings;
+use crate::handlers::standing::NewestRuns;
 use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName};
 use crate::queue::JobError;
 use crate::render::UserText;
@@ -23,7 +23,7 @@ pub(super) async fn unmet(
         return Ok(None);
     }
     let plans = cx.ctx.store.plan_list(&cx.pull.at).await?;
-    let standings = Standings::of(cx.ctx, &cx.pull.at, &plan.head).await?;
+    let standings = NewestRuns::of(cx.ctx, &cx.pull.at, &plan.head).await?;
     let waits = |name: &ProjectName| {
         let is_it = |project: &ProjectKey| project.name.as_ref() == Some(name);
         let planned = plans.iter().find(|other| is_it(&other.project));

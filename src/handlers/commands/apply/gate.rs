@@ -10,16 +10,16 @@ use crate::errors::describe_error;
 use crate::features::apply_locks::apply_locks_line;
 use crate::handlers::applications::{again, pull_now};
 use crate::handlers::commands::in_the_way::held;
-use crate::handlers::commands::project_run::Refused;
-use crate::handlers::commands::projects::{Ready, Work};
+use crate::handlers::commands::project_run::ProjectStop;
+use crate::handlers::commands::projects::{ApplyInputs, Work};
 use crate::handlers::commands::stop::Stop;
 use crate::handlers::commands::{CommandCx, needs};
 use crate::model::{
     Actor, ApplyLock, Lock, LockKey, Origin, PlanRecord, PlanState, ProjectOutcome, Pull,
     PullState, RunId, RunKind,
 };
-use crate::render::{Next, ProjectReport, Refusal, UserText};
-use crate::store::{ApplyGate, ApplyGrant, LockWish};
+use crate::render::{CommandRefusal, Next, ProjectReport, UserText};
+use crate::store::{ApplyGate, ApplyGrant, LockClaim};
 use crate::workflow::{CheckedOut, Source, ToolError};
 
 /// Returns why there is nothing to apply, if so.
@@ -37,16 +37,16 @@ pub(super) fn nothing_left(state: PlanState) -> Option<&'static str> {
 }
 
 /// Refuses a plan that was never meant to be applied, see [`PlanRecord::blocked`].
-pub(super) fn blocked(plan: &PlanRecord) -> Option<Shut> {
+pub(super) fn blocked(plan: &PlanRecord) -> Option<GateRefusal> {
     let why = plan.blocked.as_ref()?;
     let hint = "Plan again. If this happens again, check the output of the plan: an attribute may contain misleading \
                 text.";
     let text = UserText::new(format!("{why}. Nothing was applied."), [hint.to_owned()]);
-    Some(Shut::Stale(text))
+    Some(GateRefusal::Stale(text))
 }
 
 /// Reason why a plan is not applied.
-pub(super) enum Shut {
+pub(super) enum GateRefusal {
     /// Another pull request holds the lock.
     Held(Box<Lock>),
     /// The plan can never be applied; a new one can.
@@ -59,7 +59,7 @@ pub(super) enum Shut {
     Closed(String),
 }
 
-impl Shut {
+impl GateRefusal {
     /// Refuses a stale plan; `differs` is the difference from the plan record.
     fn stale(differs: impl std::fmt::Display) -> Self {
         Self::Stale(UserText::new(
@@ -69,7 +69,7 @@ impl Shut {
     }
 
     /// Ends the run with this refusal.
-    pub(super) fn into_stop(self, cx: &CommandCx<'_>, report: &ProjectReport) -> Refused {
+    pub(super) fn into_stop(self, cx: &CommandCx<'_>, report: &ProjectReport) -> ProjectStop {
         Stop::Reply(Box::new(self.into_report(cx, report.clone())))
     }
 
@@ -85,7 +85,8 @@ impl Shut {
             Self::Stale(text) => refused(text, Next::Plan),
             Self::ForNow(text) => refused(text, Next::ByOutcome),
             Self::Stopped(locks) => {
-                let text = Refusal::apply_locked(&locks, &cx.ctx.settings.apply_locks_url()).text;
+                let text =
+                    CommandRefusal::apply_locked(&locks, &cx.ctx.settings.apply_locks_url()).text;
                 ProjectReport {
                     status: Some(apply_locks_line(&locks)),
                     ..refused(text, Next::ByOutcome)
@@ -104,7 +105,7 @@ pub(super) async fn prepare(
     cx: &CommandCx<'_>,
     work: &Work,
     plan: &PlanRecord,
-) -> Result<Ready, Shut> {
+) -> Result<ApplyInputs, GateRefusal> {
     let ctx = cx.ctx;
     seen(cx, plan)?;
     other_eyes(cx, work, plan).await?;
@@ -122,19 +123,20 @@ pub(super) async fn prepare(
         .checkouts
         .fetch_plan(&*ctx.forge, plan, cx.row.installation)
         .await;
-    let source = source
-        .map_err(|error| Shut::stale(format!("the planned code cannot be fetched: {error}")))?;
+    let source = source.map_err(|error| {
+        GateRefusal::stale(format!("the planned code cannot be fetched: {error}"))
+    })?;
     let not_checked_out =
-        |error| Shut::stale(format!("the planned code cannot be checked out: {error}"));
+        |error| GateRefusal::stale(format!("the planned code cannot be checked out: {error}"));
     let checkout = work
         .checkout_of(cx, &source, &plan.project.workspace)
         .await
         .map_err(not_checked_out)?;
     work.check_links(cx, &source, &checkout, &plan.project)
         .await
-        .map_err(Shut::stale)?;
+        .map_err(GateRefusal::stale)?;
     if work.hides_demands(&plan.project) {
-        return Err(Shut::stale(
+        return Err(GateRefusal::stale(
             "the `apply_requirements` in the configuration of the planned commit cannot be read, or are not allowed \
              any more",
         ));
@@ -143,7 +145,7 @@ pub(super) async fn prepare(
     if !demands.is_empty()
         && let Some(unmet) = needs::refusal_of_apply(cx, work, &demands, &source).await
     {
-        return Err(Shut::ForNow(unmet));
+        return Err(GateRefusal::ForNow(unmet));
     }
     // A fetch may have to replace the mirror, so the run begins after it.
     let begun = work
@@ -153,7 +155,7 @@ pub(super) async fn prepare(
     // To fetch and to check out may have taken minutes, and the requirements were checked against the pull request as
     // it is now. No slow step may come between this check and the gate.
     still_planned(cx, plan).await?;
-    Ok(Ready {
+    Ok(ApplyInputs {
         tool,
         workflow,
         file,
@@ -164,7 +166,7 @@ pub(super) async fn prepare(
 
 /// Returns the workflow that made the plan (P5). Readers of the plan saw the result of these steps. If a plan has no
 /// file, only the workflow ties the apply to it.
-fn same_workflow(work: &Work, plan: &PlanRecord) -> Result<Arc<Workflow>, Shut> {
+fn same_workflow(work: &Work, plan: &PlanRecord) -> Result<Arc<Workflow>, GateRefusal> {
     let workflow = work.policies(&plan.project).workflow(&plan.project);
     if workflow.fingerprint() == plan.workflow {
         return Ok(workflow);
@@ -172,9 +174,9 @@ fn same_workflow(work: &Work, plan: &PlanRecord) -> Result<Arc<Workflow>, Shut> 
     if work.policies(&plan.project).is_unread() {
         let message = "the workflow of the plan cannot be determined, because the configuration of the planned commit \
                        cannot be read. Nothing was applied.";
-        return Err(Shut::Stale(UserText::new(message, [])));
+        return Err(GateRefusal::Stale(UserText::new(message, [])));
     }
-    Err(Shut::stale(format!(
+    Err(GateRefusal::stale(format!(
         "the plan was made with other steps than the workflow `{}` has now",
         workflow.name
     )))
@@ -184,11 +186,11 @@ async fn plan_file(
     cx: &CommandCx<'_>,
     plan: &PlanRecord,
     workflow: &Workflow,
-) -> Result<Option<Vec<u8>>, Shut> {
+) -> Result<Option<Vec<u8>>, GateRefusal> {
     if plan.digest.is_none() {
         let workflow = (!workflow.applies_plan_file()).then_some(None);
         return workflow.ok_or_else(|| {
-            Shut::stale("the plan has no file, because no step has written `$PLANFILE`")
+            GateRefusal::stale("the plan has no file, because no step has written `$PLANFILE`")
         });
     }
     cx.ctx
@@ -198,12 +200,12 @@ async fn plan_file(
         .map(Some)
         .map_err(|error| {
             warn!(plan = %plan.id, error = describe_error(&error), "A plan file cannot be used");
-            Shut::stale(error)
+            GateRefusal::stale(error)
         })
 }
 
 /// Compares the current pull request on the forge, or the branch of an application, with the plan record.
-async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
+async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), GateRefusal> {
     let live = pull_now(cx.ctx, &cx.pull.at, cx.row.installation)
         .await
         .map_err(|error| {
@@ -217,27 +219,27 @@ async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut
                 "Lockkeeper cannot check whether the {what} has changed since the plan: {error}."
             );
             let hint = format!("Nothing was applied. {} in a moment.", again(number));
-            Shut::ForNow(UserText::new(message, [hint]))
+            GateRefusal::ForNow(UserText::new(message, [hint]))
         })?;
     if live.repo_id != cx.pull.repo_id {
         let message = format!(
             "{} is a different repository now than at the time of the plan",
             cx.pull.at.repo
         );
-        return Err(Shut::stale(message));
+        return Err(GateRefusal::stale(message));
     }
     compare(&live, plan)
 }
 
 /// Checks that the plan is older than the command, so that its author can have looked at the plan (P5). A push, and
 /// the plan that follows it, may have come between the look and the comment.
-fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
+fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), GateRefusal> {
     if plan.created_at <= cx.row.created_at {
         return Ok(());
     }
     let message = "the plan is newer than the comment that requests the apply, so nobody can have looked at it \
                    before. Nothing was applied.";
-    Err(Shut::ForNow(UserText::new(
+    Err(GateRefusal::ForNow(UserText::new(
         message,
         ["Look at the plan, then comment the command again.".to_owned()],
     )))
@@ -245,7 +247,7 @@ fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
 
 /// Checks `four_eyes`: another account than the one whose command made the plan has to request the apply. An unknown
 /// account does not count as another one (P6).
-async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Result<(), Shut> {
+async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Result<(), GateRefusal> {
     let four_eyes = work.rules().four_eyes();
     if !four_eyes.value {
         return Ok(());
@@ -257,7 +259,7 @@ async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Resul
              answer. Nothing was applied, and the plan is kept.",
             four_eyes.by
         );
-        Shut::ForNow(UserText::new(message, [format!("{} in a moment.", again(cx.pull.at.number))]))
+        GateRefusal::ForNow(UserText::new(message, [format!("{} in a moment.", again(cx.pull.at.number))]))
     })?;
     let (first, second) = (planner.as_ref().and_then(account), account(&cx.row.actor));
     if first.is_some() && second.is_some() && first != second {
@@ -296,7 +298,10 @@ async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Resul
         "Ask somebody else to comment the apply, or to comment a plan. In that case, look at the new plan, then apply \
          it."
     };
-    Err(Shut::ForNow(UserText::new(message, [hint.to_owned()])))
+    Err(GateRefusal::ForNow(UserText::new(
+        message,
+        [hint.to_owned()],
+    )))
 }
 
 /// Returns the account behind a command. A plan made from the queue of a lock belongs to the person who waited.
@@ -330,7 +335,7 @@ pub(super) fn seen_by_hooks(
     cx: &CommandCx<'_>,
     hooked: Option<&CheckedOut>,
     plan: &PlanRecord,
-) -> Result<(), Shut> {
+) -> Result<(), GateRefusal> {
     let is_seen =
         |hooked: &CheckedOut| *hooked == cx.ctx.checkouts.checked_out(&Source::of_plan(plan));
     if !plan.project.workspace.is_default() || hooked.is_none_or(is_seen) {
@@ -339,11 +344,14 @@ pub(super) fn seen_by_hooks(
     let message = "the hooks before this apply ran on another commit of the base branch than this plan, so the files \
                    that they make would be missing. Nothing was applied.";
     let hint = "Apply this project alone with the command below. The hooks then run on the commits of its plan.";
-    Err(Shut::ForNow(UserText::new(message, [hint.to_owned()])))
+    Err(GateRefusal::ForNow(UserText::new(
+        message,
+        [hint.to_owned()],
+    )))
 }
 
 /// Refuses because this server does not have the program that made the plan any more.
-fn other_tool(plan: &PlanRecord, error: &ToolError) -> Shut {
+fn other_tool(plan: &PlanRecord, error: &ToolError) -> GateRefusal {
     let made = format!("{} {}", plan.distribution.title(), plan.tool_version);
     let message = match error {
         ToolError::OtherVersion { found, .. } => {
@@ -365,16 +373,16 @@ fn other_tool(plan: &PlanRecord, error: &ToolError) -> Shut {
     let program = format!("{}{}", plan.distribution.program(), plan.tool_version);
     let hint =
         format!("Or an administrator can install `{program}` in `--tf-bin-dir`. Then apply again.");
-    Shut::Stale(UserText::new(
+    GateRefusal::Stale(UserText::new(
         format!("{message}. Nothing was applied."),
         [hint],
     ))
 }
 
 /// Compares the pull request with the plan record (P5).
-pub(super) fn compare(pull: &Pull, plan: &PlanRecord) -> Result<(), Shut> {
+pub(super) fn compare(pull: &Pull, plan: &PlanRecord) -> Result<(), GateRefusal> {
     if pull.state != PullState::Open {
-        return Err(Shut::Closed(pull.state.to_string()));
+        return Err(GateRefusal::Closed(pull.state.to_string()));
     }
     if pull.head != plan.head && pull.at.number.is_application() {
         let message = format!(
@@ -383,20 +391,20 @@ pub(super) fn compare(pull: &Pull, plan: &PlanRecord) -> Result<(), Shut> {
             pull.base_branch,
             pull.head.short()
         );
-        return Err(Shut::Stale(UserText::new(
+        return Err(GateRefusal::Stale(UserText::new(
             message,
             ["Plan again, look at the plan, then apply it.".to_owned()],
         )));
     }
     if pull.head != plan.head {
-        return Err(Shut::stale(format!(
+        return Err(GateRefusal::stale(format!(
             "the plan was made for commit `{}`, and the pull request is at `{}` now",
             plan.head.short(),
             pull.head.short()
         )));
     }
     if pull.base_branch != plan.base_branch {
-        return Err(Shut::stale(format!(
+        return Err(GateRefusal::stale(format!(
             "the plan was made against the base branch `{}`, and the base branch of the pull request is `{}` now",
             plan.base_branch, pull.base_branch
         )));
@@ -410,10 +418,10 @@ pub(super) async fn pass(
     work: &Work,
     plan: &PlanRecord,
     run: RunId,
-) -> Result<ApplyGrant, Stop<Shut>> {
+) -> Result<ApplyGrant, Stop<GateRefusal>> {
     let (policy, cause) = (work.policy(&plan.project), cx.cause_of("applied"));
     let key = LockKey::in_scope(policy.scope, &plan.pull.repo, &plan.project);
-    let wish = LockWish {
+    let wish = LockClaim {
         key: &key,
         project: &plan.project,
         pull: &plan.pull,
@@ -424,10 +432,10 @@ pub(super) async fn pass(
     let gate = cx.ctx.store.apply_begin(plan, run, wish).await?;
     Err(Stop::Reply(match gate {
         ApplyGate::Granted(grant) => return Ok(grant),
-        ApplyGate::HeldBy(lock) => Shut::Held(Box::new(lock)),
-        ApplyGate::ApplyLocked(locks) => Shut::Stopped(locks),
-        ApplyGate::PullClosed => Shut::Closed(PullState::Closed.to_string()),
-        ApplyGate::PlanGone(state) => Shut::stale(gone(state)),
+        ApplyGate::HeldBy(lock) => GateRefusal::Held(Box::new(lock)),
+        ApplyGate::ApplyLocked(locks) => GateRefusal::Stopped(locks),
+        ApplyGate::PullClosed => GateRefusal::Closed(PullState::Closed.to_string()),
+        ApplyGate::PlanGone(state) => GateRefusal::stale(gone(state)),
     }))
 }
 

@@ -21,25 +21,25 @@ use std::iter;
 use futures::future::join_all;
 use tracing::{Instrument, info_span};
 
-use gate::Shut;
+use gate::GateRefusal;
 
 use super::CommandCx;
-use super::course::Course;
-use super::hooks::{self, Given};
+use super::course::StageProgress;
+use super::hooks::{self, HookFacts};
 use super::merging::{self, AfterApply};
 use super::permission;
-use super::policies::OfPlans;
-use super::project_run::{ProjectRun, Refused, Task, refuse};
-use super::projects::{self, Ready, Work};
+use super::policies::PlanPolicies;
+use super::project_run::{ProjectRun, ProjectStop, Task, refuse};
+use super::projects::{self, ApplyInputs, Work};
 use super::stop::Stop;
 use crate::command::{ApplyCommand, CommandName};
 use crate::config::access::Action;
 use crate::context::Ctx;
-use crate::discovery::{Order, Stage, stages};
+use crate::discovery::{OrderPosition, ProjectGroup, stages};
 use crate::errors::describe_error;
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
-use crate::handlers::standing::Standings;
+use crate::handlers::standing::NewestRuns;
 use crate::model::{
     CommitSha, Distribution, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId,
     RunKind, WorkspaceName,
@@ -75,7 +75,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         .iter()
         .filter(|plan| gate::compare(cx.pull, plan).is_ok())
         .collect();
-    let policies = OfPlans::read(cx, &meant).await?;
+    let policies = PlanPolicies::read(cx, &meant).await?;
     if let Some(refusal) = policies.refusal() {
         return Ok(refusal);
     }
@@ -89,7 +89,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         Ok(hooked) => hooked,
         Err(stop) => return Ok(refused_by_hook(cx, stop.into_reply()?).await?),
     };
-    let (mut course, hooked) = (Course::new(work.aborts()), hooked.as_ref());
+    let (mut course, hooked) = (StageProgress::new(work.aborts()), hooked.as_ref());
     for stage in in_order(&work, runs_to_come(cx, plans).await?) {
         let halted = course.halted(stage.group);
         let applying = |(run, plan)| Applying {
@@ -189,11 +189,11 @@ type Run = (RunId, PlanRecord);
 
 /// Sorts the plans by the configuration of the planned commit. If it cannot be read, the plans are sorted by their
 /// groups.
-fn in_order(work: &Work, runs: Vec<Run>) -> Vec<Stage<Vec<Run>>> {
+fn in_order(work: &Work, runs: Vec<Run>) -> Vec<ProjectGroup<Vec<Run>>> {
     let order = |run: Run| {
         (
             work.order(&run.1)
-                .unwrap_or_else(|| Order::in_group(run.1.order_group)),
+                .unwrap_or_else(|| OrderPosition::in_group(run.1.order_group)),
             run,
         )
     };
@@ -201,7 +201,7 @@ fn in_order(work: &Work, runs: Vec<Run>) -> Vec<Stage<Vec<Run>>> {
         runs.into_iter().map(order).collect(),
         |(order, (_, plan))| (&plan.project, order),
     );
-    let without = |stage: Stage<(Order, Run)>| Stage {
+    let without = |stage: ProjectGroup<(OrderPosition, Run)>| ProjectGroup {
         group: stage.group,
         members: stage.members.into_iter().map(|(_, run)| run).collect(),
     };
@@ -237,7 +237,7 @@ async fn run_hooks(
         .checkout_of(cx, &source, &WorkspaceName::default())
         .await
         .map_err(projects::checkout_refusal)?;
-    let given = Given::of(&command.target, &command.extra_args);
+    let given = HookFacts::of(&command.target, &command.extra_args);
     hooks::before(cx, rules, &checkout, given).await?;
     let ran_in = || cx.ctx.checkouts.checked_out(&Source::of_plan(plan));
     Ok(hooks::any_before(cx, rules).then(ran_in))
@@ -245,7 +245,7 @@ async fn run_hooks(
 
 /// Adds the status of applies to a refusal. Nothing was applied, so the pull request has the same state as before.
 async fn refused_by_hook(cx: &CommandCx<'_>, refusal: Reply) -> Result<Reply, JobError> {
-    let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let standing = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     Ok(refusal.with_statuses(&cx.pull.head, vec![standing.apply_status(cx.ctx)]))
 }
 
@@ -273,7 +273,7 @@ pub(super) async fn answer(
     head: &CommitSha,
     body: Body,
 ) -> Result<Reply, JobError> {
-    let standing = Standings::of(ctx, pull, head).await?;
+    let standing = NewestRuns::of(ctx, pull, head).await?;
     Ok(Reply::new(body).with_statuses(head, vec![standing.apply_status(ctx)]))
 }
 
@@ -331,7 +331,7 @@ struct Applying<'a> {
 }
 
 impl Task for Applying<'_> {
-    type Begun = (Ready, ApplyGrant);
+    type Begun = (ApplyInputs, ApplyGrant);
     type Done = Result<String, RunError>;
 
     fn tool(&self, _: &ProjectRun<'_>) -> Distribution {
@@ -342,12 +342,12 @@ impl Task for Applying<'_> {
         cx.left_to_others()
     }
 
-    async fn check(&self, run: &ProjectRun<'_>, report: &ProjectReport) -> Result<(), Refused> {
+    async fn check(&self, run: &ProjectRun<'_>, report: &ProjectReport) -> Result<(), ProjectStop> {
         let (cx, plan) = (run.cx, &self.plan);
-        let shut = |shut: Shut| shut.into_stop(cx, report);
+        let shut = |shut: GateRefusal| shut.into_stop(cx, report);
         gate::compare(cx.pull, plan).map_err(shut)?;
         if let Some(message) = permission::check_project(cx, Action::Apply, &plan.project).await? {
-            return Err(shut(Shut::ForNow(message)));
+            return Err(shut(GateRefusal::ForNow(message)));
         }
         if let Some(why) = gate::nothing_left(plan.state) {
             let applied = status::project(RunKind::Apply, ProjectOutcome::Applied, None).1;
@@ -368,11 +368,11 @@ impl Task for Applying<'_> {
             projects::argument_of_other_tool(cx.ctx, &self.command.extra_args, plan.distribution)
         {
             let text = UserText::new(format!("{why}. Nothing was applied."), []);
-            return Err(shut(Shut::ForNow(text)));
+            return Err(shut(GateRefusal::ForNow(text)));
         }
         gate::seen_by_hooks(cx, self.hooked, plan).map_err(shut)?;
         if let Some(why) = dependencies::unmet(cx, self.work, plan).await? {
-            return Err(shut(Shut::ForNow(why)));
+            return Err(shut(GateRefusal::ForNow(why)));
         }
         Ok(())
     }
@@ -387,7 +387,7 @@ impl Task for Applying<'_> {
             Some(stop) => format!("{} before anything was applied.", stop.why),
             None => "stopped before anything was applied.".to_owned(),
         };
-        let shut = Shut::ForNow(UserText::new(message, []));
+        let shut = GateRefusal::ForNow(UserText::new(message, []));
         Ok(shut.into_report(run.cx, report.clone()))
     }
 
@@ -396,7 +396,7 @@ impl Task for Applying<'_> {
         &self,
         run: &ProjectRun<'_>,
         report: &ProjectReport,
-    ) -> Result<(Ready, ApplyGrant), Refused> {
+    ) -> Result<(ApplyInputs, ApplyGrant), ProjectStop> {
         let cx = run.cx;
         let ready = gate::prepare(cx, self.work, &self.plan)
             .await
@@ -411,14 +411,14 @@ impl Task for Applying<'_> {
         }
     }
 
-    fn is_private(&self, _: &ProjectRun<'_>, (ready, _): &(Ready, ApplyGrant)) -> bool {
+    fn is_private(&self, _: &ProjectRun<'_>, (ready, _): &(ApplyInputs, ApplyGrant)) -> bool {
         ready.workflow.keeps_output_private()
     }
 
     async fn carry_out(
         &self,
         run: &ProjectRun<'_>,
-        (ready, _): &(Ready, ApplyGrant),
+        (ready, _): &(ApplyInputs, ApplyGrant),
         output: &RunOutput,
     ) -> Result<String, RunError> {
         let extra = &self.command.extra_args;
@@ -434,7 +434,7 @@ impl Task for Applying<'_> {
     async fn end(
         &self,
         run: &ProjectRun<'_>,
-        (_ready, grant): (Ready, ApplyGrant),
+        (_ready, grant): (ApplyInputs, ApplyGrant),
         applied: Self::Done,
         report: ProjectReport,
     ) -> Result<ProjectReport, JobError> {

@@ -4,10 +4,10 @@
 use super::CommandCx;
 use crate::features::apply_locks::apply_locks_line;
 use crate::handlers::reply::Reply;
-use crate::handlers::standing::Standings;
+use crate::handlers::standing::NewestRuns;
 use crate::model::{ApplyLock, PlanRecord};
 use crate::queue::JobError;
-use crate::render::{Body, Refusal};
+use crate::render::{Body, CommandRefusal};
 
 /// Returns the refusal if apply locks prevent each of these plans. It names all of the locks.
 pub(super) async fn refusal(
@@ -28,9 +28,9 @@ pub(super) async fn refusal(
     if in_way.is_empty() {
         return Ok(None);
     }
-    let standings = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let standings = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let status = standings.apply_status_while_stopped(cx.ctx, apply_locks_line(&in_way));
-    let refusal = Refusal::apply_locked(&in_way, &cx.ctx.settings.apply_locks_url());
+    let refusal = CommandRefusal::apply_locked(&in_way, &cx.ctx.settings.apply_locks_url());
     Ok(Some(Reply::new(Body::Refused(refusal)).with_statuses(
         &cx.pull.head,
         status.into_iter().collect(),

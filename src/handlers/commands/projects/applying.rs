@@ -6,20 +6,20 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::links;
-use super::sparse::Reached;
+use super::sparse::ComputedExtents;
 use super::{ABREAST, Site, Work, abreast};
 use crate::config::workflow::Workflow;
 use crate::context::Ctx;
 use crate::git::{Checkout, MirrorInUse};
 use crate::handlers::commands::CommandCx;
 use crate::handlers::commands::needs::Findings;
-use crate::handlers::commands::policies::OfPlans;
+use crate::handlers::commands::policies::PlanPolicies;
 use crate::model::{PlanRecord, RunKind};
-use crate::workflow::{CheckedOut, CommentWords, RunError, RunOutput, Source, Tool};
+use crate::workflow::{CheckedOut, CommentWords, FoundTool, RunError, RunOutput, Source};
 
 /// Inputs of an apply that must be ready before its gate.
-pub(in crate::handlers::commands) struct Ready {
-    pub tool: Tool,
+pub(in crate::handlers::commands) struct ApplyInputs {
+    pub tool: FoundTool,
     pub workflow: Arc<Workflow>,
     /// Plan file, if the plan has one.
     pub file: Option<Vec<u8>>,
@@ -33,10 +33,10 @@ impl Work {
     /// So does a merge with several states of the base branch, because they are checked out in the same place.
     pub fn of_plans(
         ctx: &Ctx,
-        OfPlans { policies, others }: OfPlans,
+        PlanPolicies { policies, others }: PlanPolicies,
         plans: &[&PlanRecord],
     ) -> Self {
-        let reached = Reached::of(plans.iter().map(|plan| plan.project.clone()));
+        let reached = ComputedExtents::of(plans.iter().map(|plan| plan.project.clone()));
         let made_of: HashSet<CheckedOut> = plans
             .iter()
             .map(|plan| ctx.checkouts.checked_out(&Source::of_plan(plan)))
@@ -52,7 +52,7 @@ impl Work {
             findings: Findings::default(),
             checkouts: Mutex::default(),
             reached,
-            links: links::Known::default(),
+            links: links::KnownLinks::default(),
         };
         let parallel = made_of.len() < 2
             && work
@@ -69,7 +69,7 @@ impl Work {
         &self,
         cx: &CommandCx<'_>,
         plan: &PlanRecord,
-        ready: &Ready,
+        ready: &ApplyInputs,
         extra: &[String],
         output: &RunOutput,
     ) -> Result<String, RunError> {

@@ -19,7 +19,7 @@ const NAMED: usize = 3;
 const MOST_DIRS: usize = 100;
 
 /// Projects that the base branch has changed since the pull request left it.
-pub(super) struct Behind {
+pub(super) struct BaseChanges {
     /// Commit where the pull request left the branch.
     pub left_at: CommitSha,
     pub projects: BTreeSet<ProjectKey>,

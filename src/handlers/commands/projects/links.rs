@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 use super::Work;
-use crate::discovery::Reach;
+use crate::discovery::ProjectReach;
 use crate::git::{Checkout, DirError, LinkOut};
 use crate::handlers::commands::CommandCx;
 use crate::model::{CommitSha, ProjectKey, RepoPath};
@@ -18,7 +18,7 @@ type LinksByCheckout = HashMap<(PathBuf, CommitSha), Arc<[LinkOut]>>;
 
 /// Known links out of the checkouts of a command.
 #[derive(Default)]
-pub(super) struct Known(Mutex<LinksByCheckout>);
+pub(super) struct KnownLinks(Mutex<LinksByCheckout>);
 
 impl Work {
     /// Refuses a project with a link out of its checkout in its directory, or in the files that its code reaches.
@@ -48,8 +48,8 @@ impl Work {
         }
         let reached = self.reached_by(cx, source, project).await?;
         let is_reached = |out: &&LinkOut| match (&reached, out.path()) {
-            (Reach::Everything, _) | (Reach::These { .. }, None) => true,
-            (Reach::These { dirs, files }, Some(link)) => {
+            (ProjectReach::Everything, _) | (ProjectReach::These { .. }, None) => true,
+            (ProjectReach::These { dirs, files }, Some(link)) => {
                 files.contains(&link) || dirs.iter().any(|dir| out.link.starts_with(path(dir)))
             }
         };

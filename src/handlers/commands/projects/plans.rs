@@ -18,14 +18,18 @@ const MOST_WAITING: usize = 5;
 /// Finds the plans of an apply.
 pub(in crate::handlers::commands) async fn plans(
     cx: &CommandCx<'_>,
-    target: &command::Target,
+    target: &command::CommandTarget,
 ) -> Result<Vec<PlanRecord>, Stop> {
     let recorded = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let literal = literal(target, &recorded);
     let target = literal.as_ref().unwrap_or(target);
     let named = match target {
-        command::Target::Project(selector) => named(cx, selector.as_str(), &recorded).await?,
-        command::Target::Generic | command::Target::DirWorkspace { .. } => Ok(BTreeSet::new()),
+        command::CommandTarget::Project(selector) => {
+            named(cx, selector.as_str(), &recorded).await?
+        }
+        command::CommandTarget::Generic | command::CommandTarget::DirWorkspace { .. } => {
+            Ok(BTreeSet::new())
+        }
     };
     let named = match named {
         Ok(named) => named,
@@ -73,15 +77,18 @@ pub(in crate::handlers::commands) async fn plans(
 }
 
 /// Builds the reply if nothing was planned because the pull request waits for a lock.
-async fn waits(cx: &CommandCx<'_>, target: &command::Target) -> Result<Option<Reply>, sqlx::Error> {
+async fn waits(
+    cx: &CommandCx<'_>,
+    target: &command::CommandTarget,
+) -> Result<Option<Reply>, sqlx::Error> {
     let waiting = cx.ctx.store.waiter_list_of_pull(&cx.pull.at).await?;
     let is_meant = |waiter: &&Waiter| match target {
-        command::Target::Project(selector) => waiter
+        command::CommandTarget::Project(selector) => waiter
             .project
             .name
             .as_ref()
             .is_some_and(|own| own.as_str() == selector.as_str()),
-        command::Target::Generic | command::Target::DirWorkspace { .. } => {
+        command::CommandTarget::Generic | command::CommandTarget::DirWorkspace { .. } => {
             is_at(target, &waiter.project)
         }
     };
@@ -140,9 +147,12 @@ async fn named(
 }
 
 /// Returns the directory of a plan whose name is literally the text of a pattern, as a plan would.
-fn literal(target: &command::Target, recorded: &[PlanRecord]) -> Option<command::Target> {
-    let command::Target::DirWorkspace {
-        dir: Some(command::DirSelector::Pattern(pattern)),
+fn literal(
+    target: &command::CommandTarget,
+    recorded: &[PlanRecord],
+) -> Option<command::CommandTarget> {
+    let command::CommandTarget::DirWorkspace {
+        dir: Some(command::DirArgument::Pattern(pattern)),
         workspace,
     } = target
     else {
@@ -153,35 +163,39 @@ fn literal(target: &command::Target, recorded: &[PlanRecord]) -> Option<command:
         .map(|plan| &plan.project.dir)
         .find(|dir| dir.as_str() == pattern.as_str())?
         .clone();
-    Some(command::Target::DirWorkspace {
-        dir: Some(command::DirSelector::Path(dir)),
+    Some(command::CommandTarget::DirWorkspace {
+        dir: Some(command::DirArgument::Path(dir)),
         workspace: workspace.clone(),
     })
 }
 
-fn concerns(target: &command::Target, named: &BTreeSet<ProjectName>, plan: &PlanRecord) -> bool {
+fn concerns(
+    target: &command::CommandTarget,
+    named: &BTreeSet<ProjectName>,
+    plan: &PlanRecord,
+) -> bool {
     match target {
-        command::Target::Project(_) => plan
+        command::CommandTarget::Project(_) => plan
             .project
             .name
             .as_ref()
             .is_some_and(|own| named.contains(own)),
-        command::Target::Generic | command::Target::DirWorkspace { .. } => {
+        command::CommandTarget::Generic | command::CommandTarget::DirWorkspace { .. } => {
             is_at(target, &plan.project)
         }
     }
 }
 
 /// Checks whether the target selects a project by its place.
-fn is_at(target: &command::Target, project: &ProjectKey) -> bool {
+fn is_at(target: &command::CommandTarget, project: &ProjectKey) -> bool {
     match target {
-        command::Target::Generic => true,
-        command::Target::Project(_) => false,
-        command::Target::DirWorkspace { dir, workspace } => {
+        command::CommandTarget::Generic => true,
+        command::CommandTarget::Project(_) => false,
+        command::CommandTarget::DirWorkspace { dir, workspace } => {
             let dir_fits = match dir {
                 None => project.dir.is_root(),
-                Some(command::DirSelector::Path(path)) => *path == project.dir,
-                Some(command::DirSelector::Pattern(pattern)) => pattern.matches(&project.dir),
+                Some(command::DirArgument::Path(path)) => *path == project.dir,
+                Some(command::DirArgument::Pattern(pattern)) => pattern.matches(&project.dir),
             };
             dir_fits && project.workspace == workspace.clone().unwrap_or_default()
         }

@@ -6,19 +6,23 @@ use std::sync::Arc;
 use anyhow::Context;
 use tokio::sync::{Mutex, Semaphore};
 
-use super::behind::Behind;
-use super::sparse::{Reached, Seen};
-use super::view::View;
-use super::wanted::{Wanted, to_discovery};
+use super::behind::BaseChanges;
+use super::sparse::{CommitListing, ComputedExtents};
+use super::view::SearchFiles;
+use super::wanted::{ProjectSelection, to_discovery};
 use super::{ABREAST, Work, abreast};
 use crate::command;
 use crate::config::repos::RepoRules;
-use crate::discovery::explain::{self, Explanation, Question, Tool, Warning};
-use crate::discovery::{self, Input, ModuleGraph, Tree};
-use crate::git::{Changes, Checkout, GitError, Ignored, TreeFiles};
+use crate::discovery::explain::{
+    self, ConfigWarning, ExplainInput, ExplainedTool, PlanExplanation,
+};
+use crate::discovery::{self, FileTree, Input, ModuleGraph};
+use crate::git::{BranchChanges, Checkout, GitError, IgnoredFiles, TreeFiles};
 use crate::handlers::commands::CommandCx;
-use crate::handlers::commands::config_file::{ConfigTrouble, Reading, Said, may_be_written};
-use crate::handlers::commands::hooks::{self, Given};
+use crate::handlers::commands::config_file::{
+    ConfigReading, ReadConfig, UnknownConfig, may_be_written,
+};
+use crate::handlers::commands::hooks::{self, HookFacts};
 use crate::handlers::commands::needs::Findings;
 use crate::handlers::commands::policies::Policies;
 use crate::handlers::commands::stop::Stop;
@@ -32,8 +36,8 @@ use crate::workflow::CheckoutError;
 /// Finds the projects of a plan.
 pub(in crate::handlers::commands) async fn select(
     cx: &CommandCx<'_>,
-    wanted: &Wanted<'_>,
-    given: Given<'_>,
+    wanted: &ProjectSelection<'_>,
+    given: HookFacts<'_>,
 ) -> Result<Box<Work>, Stop> {
     let search = wanted.to_search();
     let find = move |input: &Input<'_>| {
@@ -55,7 +59,7 @@ pub(in crate::handlers::commands) async fn select(
 pub(in crate::handlers::commands) async fn concerned(
     cx: &CommandCx<'_>,
 ) -> Result<Vec<ProjectKey>, Stop> {
-    let search = Wanted::Asked(&command::Target::Generic).to_search();
+    let search = ProjectSelection::Asked(&command::CommandTarget::Generic).to_search();
     let (projects, _) = look(cx, None, move |input| search.run(input)).await?;
     Ok(projects.into_iter().map(|project| project.key).collect())
 }
@@ -64,14 +68,14 @@ pub(in crate::handlers::commands) async fn concerned(
 /// and unresolved inputs.
 pub(in crate::handlers::commands) async fn explain(
     cx: &CommandCx<'_>,
-    target: &command::Target,
-) -> Result<(Explanation, Vec<Warning>), Stop> {
+    target: &command::CommandTarget,
+) -> Result<(PlanExplanation, Vec<ConfigWarning>), Stop> {
     let settings = &cx.ctx.settings;
     let (rules, target) = (settings.rules(&cx.pull.at.repo), to_discovery(target));
-    let tool = Tool::of_server(settings.distribution, settings.default_version.clone());
+    let tool = ExplainedTool::of_server(settings.distribution, settings.default_version.clone());
     let autoplan = settings.autoplan;
     let find = move |input: &Input<'_>| {
-        let question = Question {
+        let question = ExplainInput {
             input,
             rules: &rules,
             tool,
@@ -79,11 +83,11 @@ pub(in crate::handlers::commands) async fn explain(
         };
         let explanation = match &target {
             Some(target) => explain::explain_target(target, &question)
-                .map_err(|error| Trouble::of_target(&error)),
-            None => explain::explain(&question).map_err(|error| Trouble::of_limit(&error)),
+                .map_err(|error| SearchFailure::of_target(&error)),
+            None => explain::explain(&question).map_err(|error| SearchFailure::of_limit(&error)),
         }?;
         let warnings = explain::warnings(&question, Some(&explanation))
-            .map_err(|error| Trouble::of_limit(&error))?;
+            .map_err(|error| SearchFailure::of_limit(&error))?;
         Ok((explanation, warnings))
     };
     let (explained, _) = look(cx, None, find).await?;
@@ -94,11 +98,11 @@ pub(in crate::handlers::commands) async fn explain(
 /// work for it.
 async fn look<T: Send + 'static>(
     cx: &CommandCx<'_>,
-    given: Option<Given<'_>>,
-    find: impl FnOnce(&Input<'_>) -> Result<T, Trouble> + Send + 'static,
+    given: Option<HookFacts<'_>>,
+    find: impl FnOnce(&Input<'_>) -> Result<T, SearchFailure> + Send + 'static,
 ) -> Result<(T, Box<Work>), Stop> {
     let (mut work, reading) = begin(cx).await?;
-    let view = View::of(cx, &work).await.map_err(checkout_refusal)?;
+    let view = SearchFiles::of(cx, &work).await.map_err(checkout_refusal)?;
     if let (Some(given), Some(checkout)) = (given, view.checkout()) {
         hooks::before(cx, work.policies.of_operator(), checkout, given).await?;
     }
@@ -110,13 +114,13 @@ async fn look<T: Send + 'static>(
     let found = found
         .context("the search for projects failed")
         .map_err(JobError::Fail)?;
-    let Found {
+    let SearchResult {
         what,
         said,
         behind,
         graph,
         seen,
-    } = found.map_err(Trouble::into_stop)?;
+    } = found.map_err(SearchFailure::into_stop)?;
     if is_kept {
         cx.abandoned()?;
         let written = WrittenConfig(
@@ -150,7 +154,7 @@ async fn look<T: Send + 'static>(
 }
 
 /// Fetches the commits and the configuration. The work has no projects yet.
-async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
+async fn begin(cx: &CommandCx<'_>) -> Result<(Work, ConfigReading), Stop> {
     let source = cx
         .ctx
         .checkouts
@@ -158,8 +162,8 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
         .await;
     let source = source.map_err(checkout_refusal)?;
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
-    let has_checkout = !View::is_of_commit(cx, &rules);
-    let reading = Reading::of_source(cx, &rules, &source, has_checkout).await;
+    let has_checkout = !SearchFiles::is_of_commit(cx, &rules);
+    let reading = ConfigReading::of_source(cx, &rules, &source, has_checkout).await;
     let reading = reading.map_err(config_refusal)?;
     let work = Work {
         projects: Vec::new(),
@@ -171,8 +175,8 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
         others: HashMap::new(),
         findings: Findings::default(),
         checkouts: Mutex::default(),
-        reached: Reached::default(),
-        links: super::links::Known::default(),
+        reached: ComputedExtents::default(),
+        links: super::links::KnownLinks::default(),
     };
     Ok((work, reading))
 }
@@ -181,9 +185,9 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
 async fn ground(
     cx: &CommandCx<'_>,
     work: &Work,
-    view: View,
-    reading: Reading,
-) -> Result<(Ground, Graph), Stop> {
+    view: SearchFiles,
+    reading: ConfigReading,
+) -> Result<(SearchInput, Graph), Stop> {
     let files = cx
         .ctx
         .checkouts
@@ -191,8 +195,8 @@ async fn ground(
         .await
         .map_err(JobError::retry)?;
     let made = match view.checkout() {
-        Some(checkout) => Made::of(cx, work, checkout).await?,
-        None => Made::default(),
+        Some(checkout) => GeneratedFiles::of(cx, work, checkout).await?,
+        None => GeneratedFiles::default(),
     };
     if files.truncated || made.all.truncated || made.changed.truncated {
         return Err(Stop::Reply(too_many_files()));
@@ -211,7 +215,7 @@ async fn ground(
         work.policies.of_operator().clone(),
     );
     Ok((
-        Ground {
+        SearchInput {
             view,
             reading,
             files,
@@ -241,7 +245,7 @@ async fn changed_files(cx: &CommandCx<'_>, work: &Work) -> Result<Option<Changed
         .changed(work.source())
         .await
         .map_err(JobError::retry)?;
-    let Some(Changes { files, left_at }) = changes else {
+    let Some(BranchChanges { files, left_at }) = changes else {
         return Ok(None);
     };
     let lacking = cx
@@ -250,7 +254,9 @@ async fn changed_files(cx: &CommandCx<'_>, work: &Work) -> Result<Option<Changed
         .lacks(work.source(), &left_at)
         .await
         .map_err(JobError::retry)?;
-    let gap = |lacking: Vec<ChangedFile>| (!lacking.is_empty()).then_some(Gap { left_at, lacking });
+    let gap = |lacking: Vec<ChangedFile>| {
+        (!lacking.is_empty()).then_some(MissingBaseChanges { left_at, lacking })
+    };
     Ok(lacking.map(|lacking| Changed {
         files_of_pull: files,
         gap: gap(lacking),
@@ -260,11 +266,11 @@ async fn changed_files(cx: &CommandCx<'_>, work: &Work) -> Result<Option<Changed
 /// Changes of a pull request, and of its base branch.
 struct Changed {
     files_of_pull: Vec<ChangedFile>,
-    gap: Option<Gap>,
+    gap: Option<MissingBaseChanges>,
 }
 
 /// Changes of the base branch that a pull request lacks.
-struct Gap {
+struct MissingBaseChanges {
     /// Commit where it left the branch.
     left_at: CommitSha,
     /// Files that the branch has changed since then.
@@ -273,14 +279,14 @@ struct Gap {
 
 /// Files of the checkout that no commit has.
 #[derive(Default)]
-struct Made {
+struct GeneratedFiles {
     /// Files that the search sees.
     all: TreeFiles,
     /// Files that count as changed.
     changed: TreeFiles,
 }
 
-impl Made {
+impl GeneratedFiles {
     /// Lists files that no commit has. The search sees files of hooks even if the repository ignores them, because
     /// generated configuration is there. Files count as changed only with `--include-git-untracked-files`, and
     /// ignored ones never do.
@@ -295,10 +301,10 @@ impl Made {
                 .await
                 .map_err(JobError::retry)
         };
-        let changed = list(cx.ctx.settings.untracked_files, Ignored::LeftOut).await?;
+        let changed = list(cx.ctx.settings.untracked_files, IgnoredFiles::LeftOut).await?;
         let has_hooks = hooks::any_before(cx, work.policies.of_operator());
         let all = if has_hooks {
-            list(true, Ignored::Listed).await?
+            list(true, IgnoredFiles::Listed).await?
         } else {
             changed.clone()
         };
@@ -353,39 +359,39 @@ impl Graph {
 }
 
 /// Inputs of the search for projects.
-struct Ground {
-    view: View,
-    reading: Reading,
+struct SearchInput {
+    view: SearchFiles,
+    reading: ConfigReading,
     files: TreeFiles,
     /// Files that no commit has.
     made: TreeFiles,
     changed: Vec<ChangedFile>,
-    gap: Option<Gap>,
+    gap: Option<MissingBaseChanges>,
     base: BranchName,
     rules: RepoRules,
 }
 
 /// Result of a search for projects.
-struct Found<T> {
+struct SearchResult<T> {
     what: T,
     /// Configuration of the repository.
-    said: Option<Said>,
+    said: Option<ReadConfig>,
     /// Projects with changes of the base branch that the pull request lacks.
-    behind: Option<Behind>,
+    behind: Option<BaseChanges>,
     /// Graph that was not known before, and the id of its tree.
     graph: Option<(String, Arc<ModuleGraph>)>,
     /// Files that the search looked at.
-    seen: Seen,
+    seen: CommitListing,
 }
 
-impl Ground {
+impl SearchInput {
     /// Runs the search. It reads files, so it needs a thread of its own.
     fn search<T>(
         self,
-        find: impl FnOnce(&Input<'_>) -> Result<T, Trouble>,
-        settings: &discovery::Settings,
+        find: impl FnOnce(&Input<'_>) -> Result<T, SearchFailure>,
+        settings: &discovery::SearchSettings,
         graph: Graph,
-    ) -> Result<Found<T>, Trouble> {
+    ) -> Result<SearchResult<T>, SearchFailure> {
         let Self {
             view,
             reading,
@@ -401,17 +407,17 @@ impl Ground {
         let links: Vec<(RepoPath, String)> = maybe_links
             .filter_map(|link| Some((link.clone(), view.link_target(link)?)))
             .collect();
-        let tree = Tree::new(files.paths.into_iter().chain(made.paths)).with_links(links);
+        let tree = FileTree::new(files.paths.into_iter().chain(made.paths)).with_links(links);
         let said = reading
             .said(view.checkout().map(|checkout| &**checkout))
-            .map_err(|trouble| Trouble::Config(trouble.to_string()))?;
+            .map_err(|trouble| SearchFailure::Config(trouble.to_string()))?;
         let config = said.as_ref().map(|said| &said.config);
         let read = |path: &RepoPath| view.read(&tree, path);
         let build = |from| {
             let graph = ModuleGraph::build(&tree, from, &read);
             graph
                 .map(Arc::new)
-                .map_err(|error| Trouble::Limit(error.to_string()))
+                .map_err(|error| SearchFailure::Limit(error.to_string()))
         };
         let (modules, tree_id) = match (graph, &settings.modules) {
             (Graph::NotWanted, _) | (_, None) => (None, None),
@@ -436,27 +442,27 @@ impl Ground {
                 ..input
             });
             let projects = concerned
-                .map_err(|error| Trouble::of_limit(&error))?
+                .map_err(|error| SearchFailure::of_limit(&error))?
                 .into_iter();
-            Ok(Behind {
+            Ok(BaseChanges {
                 left_at: gap.left_at,
                 projects: projects.map(|project| project.key).collect(),
             })
         });
-        view.trouble().map_err(Trouble::Unread)?;
+        view.trouble().map_err(SearchFailure::Unread)?;
         let behind = behind.transpose()?;
-        Ok(Found {
+        Ok(SearchResult {
             what: found?,
             said,
             behind,
             graph: tree_id.zip(modules),
-            seen: Seen::new(view.commit(), tree),
+            seen: CommitListing::new(view.commit(), tree),
         })
     }
 }
 
 /// Reason why no projects can be named.
-pub(super) enum Trouble {
+pub(super) enum SearchFailure {
     Config(String),
     Target(String),
     Limit(String),
@@ -464,7 +470,7 @@ pub(super) enum Trouble {
     Unread(GitError),
 }
 
-impl Trouble {
+impl SearchFailure {
     pub(super) fn of_limit(error: &discovery::LimitExceeded) -> Self {
         Self::Limit(error.to_string())
     }
@@ -494,10 +500,10 @@ pub(super) fn sentence(mut text: String) -> String {
     text
 }
 
-fn config_refusal(trouble: ConfigTrouble) -> Stop {
+fn config_refusal(trouble: UnknownConfig) -> Stop {
     match trouble {
-        ConfigTrouble::Wrong(text) => Stop::Reply(Reply::new(Body::ConfigErrors(text))),
-        ConfigTrouble::Checkout(error) => checkout_refusal(error),
+        UnknownConfig::Wrong(text) => Stop::Reply(Reply::new(Body::ConfigErrors(text))),
+        UnknownConfig::Checkout(error) => checkout_refusal(error),
     }
 }
 

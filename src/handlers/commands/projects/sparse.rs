@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use tokio::sync::Mutex;
 
 use super::Work;
-use super::view::Objects;
+use super::view::CommitFiles;
 use crate::config::repo::{ProjectConfig, ProjectDir};
-use crate::discovery::{Reach, Start, Tree, reach};
+use crate::discovery::{FileTree, ProjectReach, Start, reach};
 use crate::git::{Extent, GitError};
 use crate::handlers::commands::{CommandCx, hooks};
 use crate::model::{CommitSha, ProjectKey, RepoPath, WorkspaceName};
@@ -16,22 +16,22 @@ use crate::workflow::{CheckoutError, RunError, Source};
 
 /// Extents of checkouts for the projects of a command, as far as they were computed.
 #[derive(Default)]
-pub(super) struct Reached {
+pub(super) struct ComputedExtents {
     /// Planned projects, for an apply.
     planned: Vec<ProjectKey>,
     /// Files that the search has listed, so that they need not be listed again.
-    seen: std::sync::Mutex<Option<Seen>>,
+    seen: std::sync::Mutex<Option<CommitListing>>,
     known: Mutex<HashMap<Source, Extent>>,
 }
 
 /// Files of a commit, and perhaps others.
-pub(super) struct Seen {
+pub(super) struct CommitListing {
     commit: CommitSha,
-    tree: Tree,
+    tree: FileTree,
 }
 
-impl Seen {
-    pub fn new(commit: &CommitSha, tree: Tree) -> Self {
+impl CommitListing {
+    pub fn new(commit: &CommitSha, tree: FileTree) -> Self {
         Self {
             commit: commit.clone(),
             tree,
@@ -39,7 +39,7 @@ impl Seen {
     }
 }
 
-impl Reached {
+impl ComputedExtents {
     pub fn of(planned: impl Iterator<Item = ProjectKey>) -> Self {
         Self {
             planned: planned.collect(),
@@ -47,14 +47,14 @@ impl Reached {
         }
     }
 
-    pub fn with_seen(self, seen: Seen) -> Self {
+    pub fn with_seen(self, seen: CommitListing) -> Self {
         Self {
             seen: std::sync::Mutex::new(Some(seen)),
             ..self
         }
     }
 
-    fn take_seen(&self, commit: &CommitSha) -> Option<Tree> {
+    fn take_seen(&self, commit: &CommitSha) -> Option<FileTree> {
         let mut seen = self
             .seen
             .lock()
@@ -90,7 +90,7 @@ impl Work {
     }
 
     async fn reach(&self, cx: &CommandCx<'_>, source: &Source) -> Result<Extent, CheckoutError> {
-        let objects = Objects::of(cx, source).await?;
+        let objects = CommitFiles::of(cx, source).await?;
         let (tree, links) = if let Some(tree) = self.reached.take_seen(&objects.commit) {
             (tree, Vec::new())
         } else {
@@ -98,7 +98,7 @@ impl Work {
             if files.truncated {
                 return Ok(Extent::Whole);
             }
-            (Tree::new(files.paths), files.links)
+            (FileTree::new(files.paths), files.links)
         };
         let starts: Vec<Start> = self.keys().map(|key| self.start(key)).collect();
         let config_file = self
@@ -118,10 +118,14 @@ impl Work {
         cx: &CommandCx<'_>,
         source: &Source,
         project: &ProjectKey,
-    ) -> Result<Reach, CheckoutError> {
-        let objects = Objects::of(cx, source).await?;
+    ) -> Result<ProjectReach, CheckoutError> {
+        let objects = CommitFiles::of(cx, source).await?;
         let files = cx.ctx.checkouts.files(source, &objects.commit).await?;
-        let (tree, links, starts) = (Tree::new(files.paths), files.links, [self.start(project)]);
+        let (tree, links, starts) = (
+            FileTree::new(files.paths),
+            files.links,
+            [self.start(project)],
+        );
         let reached =
             tokio::task::spawn_blocking(move || reach_of(&objects, tree, &links, &starts));
         let (_, reached) = reached.await.map_err(broke_off)??;
@@ -163,16 +167,16 @@ impl Work {
 
 /// Computes the extent. It reads files, so it needs a thread of its own.
 fn extent_of(
-    objects: &Objects,
-    tree: Tree,
+    objects: &CommitFiles,
+    tree: FileTree,
     links: &[RepoPath],
     starts: &[Start],
     config_file: Option<RepoPath>,
 ) -> Result<Extent, GitError> {
     let (tree, reached) = reach_of(objects, tree, links, starts)?;
     Ok(match reached {
-        Reach::Everything => Extent::Whole,
-        Reach::These { dirs, files } => {
+        ProjectReach::Everything => Extent::Whole,
+        ProjectReach::These { dirs, files } => {
             let config_file = config_file.filter(|file| tree.has_file(file));
             Extent::of_dirs(dirs).with_files(files.iter().chain(&config_file))
         }
@@ -181,11 +185,11 @@ fn extent_of(
 
 /// Computes the reached files. It reads files, so it needs a thread of its own.
 fn reach_of(
-    objects: &Objects,
-    tree: Tree,
+    objects: &CommitFiles,
+    tree: FileTree,
     links: &[RepoPath],
     starts: &[Start],
-) -> Result<(Tree, Reach), GitError> {
+) -> Result<(FileTree, ProjectReach), GitError> {
     let tree = if links.is_empty() {
         tree
     } else {

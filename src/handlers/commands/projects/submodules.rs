@@ -9,24 +9,24 @@ use async_trait::async_trait;
 use tracing::warn;
 
 use crate::context::Ctx;
-use crate::git::{Admission, SubmoduleRules};
+use crate::git::{SubmoduleAdmission, SubmoduleRules};
 use crate::handlers::claimed::address;
 use crate::model::{OwnerName, RepoId};
 
 /// Rules for the submodules of a repository.
-pub(super) struct Rules<'a> {
+pub(super) struct SubmodulePolicy<'a> {
     pub ctx: &'a Ctx,
     pub parent: &'a RepoId,
 }
 
 #[async_trait]
-impl SubmoduleRules for Rules<'_> {
-    async fn admission(&self, repo: &RepoId, by_owner: bool) -> Admission {
+impl SubmoduleRules for SubmodulePolicy<'_> {
+    async fn admission(&self, repo: &RepoId, by_owner: bool) -> SubmoduleAdmission {
         if !self.ctx.settings.allowlist.allows(repo) {
-            return Admission::Refused(not_allowed(repo));
+            return SubmoduleAdmission::Refused(not_allowed(repo));
         }
         if by_owner {
-            return Admission::Admitted;
+            return SubmoduleAdmission::Admitted;
         }
         match self.by_claims(repo).await {
             Ok(admission) => admission,
@@ -35,24 +35,26 @@ impl SubmoduleRules for Rules<'_> {
                     %repo, %error,
                     "The owner of a repository cannot be looked up, so it is not fetched as a submodule"
                 );
-                Admission::Unknown(format!("the database did not return the owner of {repo}"))
+                SubmoduleAdmission::Unknown(format!(
+                    "the database did not return the owner of {repo}"
+                ))
             }
         }
     }
 }
 
-impl Rules<'_> {
-    async fn by_claims(&self, repo: &RepoId) -> Result<Admission, sqlx::Error> {
+impl SubmodulePolicy<'_> {
+    async fn by_claims(&self, repo: &RepoId) -> Result<SubmoduleAdmission, sqlx::Error> {
         let Self { ctx, parent } = self;
         let own = ctx.store.claim_owner_of(parent).await?;
         Ok(match ctx.store.claim_owner_of(repo).await? {
             None if ctx.settings.allowlist.demands_claims() => {
-                Admission::Refused(unclaimed(repo, own.as_ref()))
+                SubmoduleAdmission::Refused(unclaimed(repo, own.as_ref()))
             }
             Some(owner) if own.as_ref() != Some(&owner) => {
-                Admission::Refused(of_another(repo, &owner, parent, own.as_ref()))
+                SubmoduleAdmission::Refused(of_another(repo, &owner, parent, own.as_ref()))
             }
-            None | Some(_) => Admission::Admitted,
+            None | Some(_) => SubmoduleAdmission::Admitted,
         })
     }
 }

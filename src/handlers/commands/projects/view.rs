@@ -12,21 +12,21 @@ use tokio::runtime::Handle;
 use super::Work;
 use super::files::{MAX_CODE_BYTES, MAX_LINK_BYTES, link_target, read_code};
 use crate::config::repos::RepoRules;
-use crate::discovery::Tree;
+use crate::discovery::FileTree;
 use crate::git::{Checkout, GitError, TreeReader};
 use crate::handlers::commands::{CommandCx, hooks};
 use crate::model::{CommitSha, RepoPath, WorkspaceName};
 use crate::workflow::{CheckoutError, Source};
 
 /// Source of the files for a search.
-pub(super) enum View {
+pub(super) enum SearchFiles {
     /// Files on the disk, including the changes of hooks.
     Checkout(Arc<Checkout>),
     /// Files of a commit in the mirror.
-    Commit(Box<Objects>),
+    Commit(Box<CommitFiles>),
 }
 
-impl View {
+impl SearchFiles {
     /// Returns true if nothing is checked out for the search.
     pub fn is_of_commit(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
         cx.ctx.checkouts.is_sparse() && !cx.ctx.settings.untracked_files && !hooks::any(cx, rules)
@@ -35,7 +35,7 @@ impl View {
     pub async fn of(cx: &CommandCx<'_>, work: &Work) -> Result<Self, CheckoutError> {
         if Self::is_of_commit(cx, work.policies.of_operator()) {
             return Ok(Self::Commit(Box::new(
-                Objects::of(cx, work.source()).await?,
+                CommitFiles::of(cx, work.source()).await?,
             )));
         }
         Ok(Self::Checkout(
@@ -58,7 +58,7 @@ impl View {
     }
 
     /// Returns the text of a file of code. It blocks, so it needs a thread of its own.
-    pub fn read(&self, tree: &Tree, path: &RepoPath) -> Option<String> {
+    pub fn read(&self, tree: &FileTree, path: &RepoPath) -> Option<String> {
         match self {
             Self::Checkout(checkout) => read_code(checkout, path),
             Self::Commit(objects) => objects.read(tree, path),
@@ -83,7 +83,7 @@ impl View {
 }
 
 /// Files of a commit, read in a thread of its own.
-pub(super) struct Objects {
+pub(super) struct CommitFiles {
     pub commit: CommitSha,
     runtime: Handle,
     reader: RefCell<TreeReader>,
@@ -91,7 +91,7 @@ pub(super) struct Objects {
     trouble: RefCell<Option<GitError>>,
 }
 
-impl Objects {
+impl CommitFiles {
     /// Opens the commit that would be checked out of a source.
     pub async fn of(cx: &CommandCx<'_>, source: &Source) -> Result<Self, CheckoutError> {
         let commit = cx.ctx.checkouts.commit(source).await?;
@@ -105,7 +105,7 @@ impl Objects {
     }
 
     /// Returns the text of a file of code. Like a checkout, it follows no link.
-    pub fn read(&self, tree: &Tree, path: &RepoPath) -> Option<String> {
+    pub fn read(&self, tree: &FileTree, path: &RepoPath) -> Option<String> {
         if tree.is_link(path) {
             return None;
         }

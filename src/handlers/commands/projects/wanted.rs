@@ -1,30 +1,30 @@
 //! Describes the projects that a command is for, and searches for them.
 
-use super::search::Trouble;
+use super::search::SearchFailure;
 use crate::command;
 use crate::discovery::terragrunt::Unresolved;
 use crate::discovery::{self, Input, Project};
-use crate::locks::Ask;
+use crate::locks::QueuedPlan;
 use crate::model::{ApplicationSpec, ProjectKey, ProjectName, RepoPath};
 
 /// Selection of the projects for a command.
-pub(in crate::handlers::commands) enum Wanted<'a> {
+pub(in crate::handlers::commands) enum ProjectSelection<'a> {
     /// Projects that the pull request concerns, if their configuration allows automatic plans.
     Concerned,
     /// Projects that a comment names for a plan.
-    Asked(&'a command::Target),
+    Asked(&'a command::CommandTarget),
     /// Projects that were requested while another pull request held their lock.
-    Waited(&'a [Ask]),
+    Waited(&'a [QueuedPlan]),
     /// Projects that a comment names for another command than a plan: `--restrict-file-list` does not apply to it
     /// (reference 3.8).
-    Named(&'a command::Target),
+    Named(&'a command::CommandTarget),
     /// Exactly these projects, as far as they exist.
     These(Vec<ProjectKey>),
     /// Project of a registered application.
     Registered(&'a ApplicationSpec),
 }
 
-impl Wanted<'_> {
+impl ProjectSelection<'_> {
     /// Returns true if the whole pull request is searched. Projects that are not found do not concern it any more.
     pub fn is_everything(&self) -> bool {
         match self {
@@ -61,68 +61,68 @@ impl Wanted<'_> {
             .map(|ask| ask.extra_args.as_slice())
     }
 
-    pub(super) fn to_search(&self) -> Search {
+    pub(super) fn to_search(&self) -> OwnedSelection {
         match self {
-            Self::Concerned => Search {
+            Self::Concerned => OwnedSelection {
                 auto: true,
-                ..Search::default()
+                ..OwnedSelection::default()
             },
-            Self::Asked(target) => Search {
+            Self::Asked(target) => OwnedSelection {
                 target: to_discovery(target),
                 for_plan: true,
-                ..Search::default()
+                ..OwnedSelection::default()
             },
-            Self::Named(target) => Search {
+            Self::Named(target) => OwnedSelection {
                 target: to_discovery(target),
-                ..Search::default()
+                ..OwnedSelection::default()
             },
-            Self::Waited(_) => Search {
+            Self::Waited(_) => OwnedSelection {
                 only: Some(self.waited_for()),
-                ..Search::default()
+                ..OwnedSelection::default()
             },
-            Self::These(projects) => Search {
+            Self::These(projects) => OwnedSelection {
                 only: Some(projects.clone()),
-                ..Search::default()
+                ..OwnedSelection::default()
             },
-            Self::Registered(spec) => Search {
+            Self::Registered(spec) => OwnedSelection {
                 registered: Some((*spec).clone()),
-                ..Search::default()
+                ..OwnedSelection::default()
             },
         }
     }
 }
 
-/// Owned form of [`Wanted`], for a search in a thread of its own.
+/// Owned form of [`ProjectSelection`], for a search in a thread of its own.
 #[derive(Default)]
-pub(super) struct Search {
-    target: Option<discovery::Target>,
+pub(super) struct OwnedSelection {
+    target: Option<discovery::RequestedProjects>,
     for_plan: bool,
     auto: bool,
     only: Option<Vec<ProjectKey>>,
     registered: Option<ApplicationSpec>,
 }
 
-impl Search {
+impl OwnedSelection {
     /// Lists the unresolved inputs, if the search covers everything that the pull request concerns.
     pub fn not_known(
         &self,
         input: &Input<'_>,
         projects: &[Project],
-    ) -> Result<Vec<Unresolved>, Trouble> {
+    ) -> Result<Vec<Unresolved>, SearchFailure> {
         if self.target.is_some() || self.only.is_some() || self.registered.is_some() {
             return Ok(Vec::new());
         }
-        discovery::not_known(input, projects).map_err(|error| Trouble::of_limit(&error))
+        discovery::not_known(input, projects).map_err(|error| SearchFailure::of_limit(&error))
     }
 
-    pub fn run(&self, input: &Input<'_>) -> Result<Vec<Project>, Trouble> {
+    pub fn run(&self, input: &Input<'_>) -> Result<Vec<Project>, SearchFailure> {
         if let Some(spec) = &self.registered {
             return registered(spec, input).map(|project| vec![project]);
         }
         let found = match (&self.target, &self.only) {
             (_, Some(only)) => {
                 let concerned =
-                    discovery::discover(input).map_err(|error| Trouble::of_limit(&error))?;
+                    discovery::discover(input).map_err(|error| SearchFailure::of_limit(&error))?;
                 only.iter()
                     .filter_map(|key| find(key, &concerned, input))
                     .collect()
@@ -133,10 +133,10 @@ impl Search {
                 } else {
                     discovery::select
                 };
-                select(wanted, input).map_err(|error| Trouble::of_target(&error))?
+                select(wanted, input).map_err(|error| SearchFailure::of_target(&error))?
             }
             (None, None) => discovery::discover_for_plan(input, self.auto)
-                .map_err(|error| Trouble::of_target(&error))?,
+                .map_err(|error| SearchFailure::of_target(&error))?,
         };
         Ok(found
             .into_iter()
@@ -148,8 +148,8 @@ impl Search {
 /// Finds a project by its key, even if the pull request does not concern it; `None` if it does not exist any more.
 fn find(key: &ProjectKey, concerned: &[Project], input: &Input<'_>) -> Option<Project> {
     let is_it = |project: &&Project| project.key == *key;
-    let by_name = |name: &ProjectName| discovery::Target::Project(name.to_string());
-    let by_place = || discovery::Target::Place {
+    let by_name = |name: &ProjectName| discovery::RequestedProjects::Project(name.to_string());
+    let by_place = || discovery::RequestedProjects::Place {
         dir: discovery::DirSelector::Path(key.dir.clone()),
         workspace: Some(key.workspace.clone()),
     };
@@ -164,57 +164,60 @@ fn find(key: &ProjectKey, concerned: &[Project], input: &Input<'_>) -> Option<Pr
 }
 
 /// Finds the one project of the configuration for an application. A project without a name need not be configured.
-fn registered(spec: &ApplicationSpec, input: &Input<'_>) -> Result<Project, Trouble> {
+fn registered(spec: &ApplicationSpec, input: &Input<'_>) -> Result<Project, SearchFailure> {
     let (dir, workspace) = (&spec.dir, &spec.workspace);
     let Some(name) = &spec.name else {
-        let by_place = discovery::Target::Place {
+        let by_place = discovery::RequestedProjects::Place {
             dir: discovery::DirSelector::Path(dir.clone()),
             workspace: Some(workspace.clone()),
         };
         let found = discovery::select(&by_place, input).map_err(|error| {
-            Trouble::Target(format!(
+            SearchFailure::Target(format!(
                 "{error}; register the application under the name of its project"
             ))
         })?;
         let none = || {
-            Trouble::Target(format!(
+            SearchFailure::Target(format!(
                 "there is no project in `{dir}` with the workspace `{workspace}`"
             ))
         };
         return found.into_iter().next().ok_or_else(none);
     };
-    let target = discovery::Target::Project(name.to_string());
-    let found = discovery::select(&target, input).map_err(|error| Trouble::of_target(&error))?;
+    let target = discovery::RequestedProjects::Project(name.to_string());
+    let found =
+        discovery::select(&target, input).map_err(|error| SearchFailure::of_target(&error))?;
     let key = ProjectKey {
         dir: dir.clone(),
         workspace: workspace.clone(),
         name: Some(name.clone()),
     };
     found.into_iter().find(|project| project.key == key).ok_or_else(|| {
-        Trouble::Target(format!(
+        SearchFailure::Target(format!(
             "the application is registered under the name `{name}`, and the configuration of the repository has no project of \
              that name in `{dir}` with the workspace `{workspace}`. Add it there, or change the application"
         ))
     })
 }
 
-pub(super) fn to_discovery(target: &command::Target) -> Option<discovery::Target> {
+pub(super) fn to_discovery(
+    target: &command::CommandTarget,
+) -> Option<discovery::RequestedProjects> {
     match target {
-        command::Target::Generic => None,
-        command::Target::Project(name) => {
-            Some(discovery::Target::Project(name.as_str().to_owned()))
-        }
-        command::Target::DirWorkspace { dir, workspace } => {
+        command::CommandTarget::Generic => None,
+        command::CommandTarget::Project(name) => Some(discovery::RequestedProjects::Project(
+            name.as_str().to_owned(),
+        )),
+        command::CommandTarget::DirWorkspace { dir, workspace } => {
             let dir = match dir {
                 None => discovery::DirSelector::Path(RepoPath::root()),
-                Some(command::DirSelector::Path(path)) => {
+                Some(command::DirArgument::Path(path)) => {
                     discovery::DirSelector::Path(path.clone())
                 }
-                Some(command::DirSelector::Pattern(pattern)) => {
+                Some(command::DirArgument::Pattern(pattern)) => {
                     discovery::DirSelector::Glob(pattern.as_str().to_owned())
                 }
             };
-            Some(discovery::Target::Place {
+            Some(discovery::RequestedProjects::Place {
                 dir,
                 workspace: workspace.clone(),
             })

@@ -2,25 +2,25 @@
 
 use std::iter;
 
-use super::{Change, Order};
+use super::{StateChange, StateChangeRequest};
 use crate::errors::describe_error;
 use crate::handlers::commands::apply::closed_meanwhile;
 use crate::handlers::commands::in_the_way::held;
-use crate::handlers::commands::project_run::{ProjectRun, Refused, Task, refuse};
+use crate::handlers::commands::project_run::{ProjectRun, ProjectStop, Task, refuse};
 use crate::handlers::commands::projects::{self, Work};
 use crate::handlers::commands::stop::Stop;
 use crate::handlers::commands::{CommandCx, headline, needs, permission, taken_over};
 use crate::handlers::tally;
 use crate::model::{ApplyLock, Distribution, LockKey, PlanState, ProjectOutcome};
 use crate::queue::JobError;
-use crate::render::{Next, ProjectReport, Refusal, UserText};
-use crate::store::{LockWish, StateChanged, StateGate};
+use crate::render::{CommandRefusal, Next, ProjectReport, UserText};
+use crate::store::{LockClaim, StateChanged, StateGate};
 use crate::workflow::{RunError, RunOutput, StateWork, StepError, StepFailure};
 
 /// Change of one project's state.
 pub(super) struct Changing<'a> {
     pub work: &'a Work,
-    pub order: &'a Order<'a>,
+    pub order: &'a StateChangeRequest<'a>,
 }
 
 /// Proof that the change has begun.
@@ -43,7 +43,7 @@ impl Task for Changing<'_> {
         cx.left_to_others()
     }
 
-    async fn check(&self, run: &ProjectRun<'_>, report: &ProjectReport) -> Result<(), Refused> {
+    async fn check(&self, run: &ProjectRun<'_>, report: &ProjectReport) -> Result<(), ProjectStop> {
         let action = self.order.change.action();
         if let Some(why) = permission::check_project(run.cx, action, run.project).await? {
             return Err(refuse(report, ProjectOutcome::Refused, why));
@@ -69,13 +69,17 @@ impl Task for Changing<'_> {
         })
     }
 
-    async fn begin(&self, run: &ProjectRun<'_>, report: &ProjectReport) -> Result<Begun, Refused> {
+    async fn begin(
+        &self,
+        run: &ProjectRun<'_>,
+        report: &ProjectReport,
+    ) -> Result<Begun, ProjectStop> {
         let (cx, key, work) = (run.cx, run.project, self.work);
         if let Err(error) = work.checkout(cx, &key.workspace).await {
             let why = described(cx, &RunError::from(error)).await;
             return Err(refuse(report, ProjectOutcome::Failed, why));
         }
-        if self.order.change == Change::Import
+        if self.order.change == StateChange::Import
             && let Some(unmet) = needs::refusal_of_import(cx, work, key).await
         {
             return Err(refuse(report, ProjectOutcome::Refused, unmet));
@@ -108,7 +112,7 @@ impl Task for Changing<'_> {
     }
 
     async fn carry_out(&self, run: &ProjectRun<'_>, _: &Begun, output: &RunOutput) -> StateWork {
-        let Order {
+        let StateChangeRequest {
             change,
             arguments,
             given,
@@ -175,7 +179,7 @@ impl Changing<'_> {
         let policy = self.work.policy(key);
         let cause = cx.cause(self.order.change.reason());
         let lock = LockKey::in_scope(policy.scope, &cx.pull.at.repo, key);
-        let wish = LockWish {
+        let wish = LockClaim {
             key: &lock,
             project: key,
             pull: &cx.pull.at,
@@ -191,7 +195,7 @@ impl Changing<'_> {
 
     fn apply_locked(&self, cx: &CommandCx<'_>, locks: &[ApplyLock]) -> UserText {
         let UserText { message, hints } =
-            Refusal::apply_locked(locks, &cx.ctx.settings.apply_locks_url()).text;
+            CommandRefusal::apply_locked(locks, &cx.ctx.settings.apply_locks_url()).text;
         let why = format!(
             "An apply lock also prevents {}, because it changes the state as well.",
             self.order.change.word()

@@ -15,13 +15,13 @@ mod parts;
 use chrono::TimeDelta;
 use tracing::{info, warn};
 
-use super::Found;
+use super::TickResult;
 use crate::config::size::{ByteSize, shown};
 use crate::context::Ctx;
 use crate::git::DiskPart;
 use crate::model::{PullRef, PullState};
 
-use parts::{Part, PartUse, Remover};
+use parts::{PartUse, Remover, RestorablePart};
 
 /// Maximum number of the largest parts in the message when the quota cannot be met.
 const NAMED: usize = 5;
@@ -30,14 +30,14 @@ const NAMED: usize = 5;
 const IDLE: TimeDelta = TimeDelta::days(30);
 
 /// Removes unneeded parts, and then parts above the quota.
-pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
-    let mut found = Found::default();
+pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
+    let mut found = TickResult::default();
     let mut remover = Remover::new(ctx);
     for pull in ctx.checkouts.disk_pulls().await? {
         found.looked_at += 1;
         if is_over(ctx, &pull).await?
             && remover
-                .remove(&Part::Git(DiskPart::Checkouts(pull.clone())))
+                .remove(&RestorablePart::Git(DiskPart::Checkouts(pull.clone())))
                 .await
         {
             found.repaired += 1;
@@ -61,14 +61,14 @@ async fn is_over(ctx: &Ctx, pull: &PullRef) -> anyhow::Result<bool> {
 
 /// Removes packages of providers that were not used for a long time. Some provider has a new version every week, and
 /// the old ones are hardly ever used again.
-async fn idle_packages(ctx: &Ctx, remover: &mut Remover<'_>) -> anyhow::Result<Found> {
+async fn idle_packages(ctx: &Ctx, remover: &mut Remover<'_>) -> anyhow::Result<TickResult> {
     let Some(cache) = &ctx.terraform.providers else {
-        return Ok(Found::default());
+        return Ok(TickResult::default());
     };
-    let mut found = Found::default();
+    let mut found = TickResult::default();
     for package in cache.disk_use().await? {
         found.looked_at += 1;
-        let part = Part::Provider(package.package);
+        let part = RestorablePart::Provider(package.package);
         if package.used_at + IDLE <= ctx.clock.now() && remover.remove(&part).await {
             found.repaired += 1;
             info!(%part, used_at = %package.used_at, "Removed a provider that no project has used for a long time");
@@ -79,25 +79,30 @@ async fn idle_packages(ctx: &Ctx, remover: &mut Remover<'_>) -> anyhow::Result<F
 
 /// Reason why a part stays although there is no room for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stays {
+enum KeptPartReason {
     HasState,
     InUse,
 }
 
-impl Stays {
-    fn words(self, part: &Part) -> &'static str {
+impl KeptPartReason {
+    fn words(self, part: &RestorablePart) -> &'static str {
         match (self, part) {
             (Self::HasState, _) => "holds a local Terraform state",
-            (Self::InUse, Part::Git(DiskPart::Checkouts(_)) | Part::Program(_)) => "in use",
-            (Self::InUse, Part::Git(DiskPart::Mirror(_))) => "in use, or its checkouts stay",
-            (Self::InUse, Part::Provider(_)) => "in use, or checkouts link to it",
+            (
+                Self::InUse,
+                RestorablePart::Git(DiskPart::Checkouts(_)) | RestorablePart::Program(_),
+            ) => "in use",
+            (Self::InUse, RestorablePart::Git(DiskPart::Mirror(_))) => {
+                "in use, or its checkouts stay"
+            }
+            (Self::InUse, RestorablePart::Provider(_)) => "in use, or checkouts link to it",
         }
     }
 }
 
-async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<Found> {
+async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<TickResult> {
     let mut parts = parts::all(ctx).await?;
-    let mut found = Found {
+    let mut found = TickResult {
         looked_at: u64::try_from(parts.len()).unwrap_or(u64::MAX),
         repaired: 0,
     };
@@ -128,21 +133,21 @@ async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<Found> {
 /// longest unused parts come next, with mirrors after their checkouts, and packages after the checkouts that link to
 /// them.
 fn in_order(parts: &mut [PartUse]) {
-    let stays_longer = |part: &PartUse| !matches!(part.part, Part::Program(_));
+    let stays_longer = |part: &PartUse| !matches!(part.part, RestorablePart::Program(_));
     parts.sort_by(|a, b| {
         (stays_longer(a), a.used_at, &a.part).cmp(&(stays_longer(b), b.used_at, &b.part))
     });
 }
 
-async fn remove(remover: &mut Remover<'_>, part: &PartUse) -> Result<(), Stays> {
+async fn remove(remover: &mut Remover<'_>, part: &PartUse) -> Result<(), KeptPartReason> {
     match part.has_state {
-        true => Err(Stays::HasState),
+        true => Err(KeptPartReason::HasState),
         false if remover.remove(&part.part).await => Ok(()),
-        false => Err(Stays::InUse),
+        false => Err(KeptPartReason::InUse),
     }
 }
 
-fn not_met(total: u64, quota: ByteSize, mut stay: Vec<(PartUse, Stays)>) -> String {
+fn not_met(total: u64, quota: ByteSize, mut stay: Vec<(PartUse, KeptPartReason)>) -> String {
     stay.sort_by(|(a, _), (b, _)| b.bytes.cmp(&a.bytes).then_with(|| a.part.cmp(&b.part)));
     let named = stay.iter().take(NAMED).map(|(part, why)| {
         format!(
@@ -178,7 +183,7 @@ mod tests {
             }),
             None => DiskPart::Mirror(repo),
         };
-        let part = Part::Git(part);
+        let part = RestorablePart::Git(part);
         PartUse {
             part,
             bytes: kib << 10,
@@ -208,7 +213,7 @@ mod tests {
     #[test]
     fn downloaded_programs_go_first() {
         let program = |name: &str, used| PartUse {
-            part: Part::Program(name.to_owned()),
+            part: RestorablePart::Program(name.to_owned()),
             ..part(None, 1, used)
         };
         let mut parts = [
@@ -230,11 +235,11 @@ mod tests {
     #[test]
     fn a_quota_that_is_not_met_is_explained_by_the_largest() {
         let mut stay: Vec<_> = (1..=5)
-            .map(|n| (part(Some(n), 1, 0), Stays::InUse))
+            .map(|n| (part(Some(n), 1, 0), KeptPartReason::InUse))
             .collect();
         stay.extend([
-            (part(None, 1536, 0), Stays::InUse),
-            (part(Some(9), 700, 0), Stays::HasState),
+            (part(None, 1536, 0), KeptPartReason::InUse),
+            (part(Some(9), 700, 0), KeptPartReason::HasState),
         ]);
         insta::assert_snapshot!(not_met(5 << 20, "1MiB".parse().unwrap(), stay), @"Mirrors, checkouts, providers and programs take 5 MiB, more than --disk-quota 1 MiB, and nothing more can be removed: the mirror of github.com/acme/infra (1.5 MiB, in use, or its checkouts stay); the checkouts of github.com/acme/infra#9 (700 KiB, holds a local Terraform state); the checkouts of github.com/acme/infra#1 (1 KiB, in use); the checkouts of github.com/acme/infra#2 (1 KiB, in use); the checkouts of github.com/acme/infra#3 (1 KiB, in use); and 2 more. Give them more room, or close pull requests; with a remote backend no checkout holds a state");
     }

@@ -11,7 +11,7 @@ use crate::workflow::{DownloadUse, Linked, PackagePath, PackageUse, ProviderCach
 
 /// Part of the disk that can be restored when it is needed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
+pub(super) enum RestorablePart {
     /// A mirror, or the checkouts of a pull request.
     Git(DiskPart),
     /// A package of a provider, which checkouts may link to.
@@ -20,7 +20,7 @@ pub(super) enum Part {
     Program(String),
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for RestorablePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Git(part) => write!(f, "{part}"),
@@ -33,7 +33,7 @@ impl fmt::Display for Part {
 /// Disk use of one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PartUse {
-    pub part: Part,
+    pub part: RestorablePart,
     pub bytes: u64,
     pub used_at: DateTime<Utc>,
     /// True if the part contains files that could not be restored.
@@ -51,7 +51,7 @@ impl From<DiskUse> for PartUse {
     ) -> Self {
         let has_state = has_state && matches!(part, DiskPart::Checkouts(_));
         Self {
-            part: Part::Git(part),
+            part: RestorablePart::Git(part),
             bytes,
             used_at,
             has_state,
@@ -68,7 +68,7 @@ impl From<PackageUse> for PartUse {
         }: PackageUse,
     ) -> Self {
         Self {
-            part: Part::Provider(package),
+            part: RestorablePart::Provider(package),
             bytes,
             used_at,
             has_state: false,
@@ -85,7 +85,7 @@ impl From<DownloadUse> for PartUse {
         }: DownloadUse,
     ) -> Self {
         Self {
-            part: Part::Program(name),
+            part: RestorablePart::Program(name),
             bytes,
             used_at,
             has_state: false,
@@ -123,22 +123,22 @@ impl<'a> Remover<'a> {
     }
 
     /// Removes a part. Returns `false` if the part stays, and logs errors.
-    pub async fn remove(&mut self, part: &Part) -> bool {
+    pub async fn remove(&mut self, part: &RestorablePart) -> bool {
         let removed = match part {
-            Part::Git(part) => self
+            RestorablePart::Git(part) => self
                 .ctx
                 .checkouts
                 .evict(part)
                 .await
                 .map_err(anyhow::Error::from),
-            Part::Provider(package) => match &self.ctx.terraform.providers {
+            RestorablePart::Provider(package) => match &self.ctx.terraform.providers {
                 Some(cache) => self
                     .evict(cache, package)
                     .await
                     .map_err(anyhow::Error::from),
                 None => Ok(false),
             },
-            Part::Program(name) => match self.ctx.terraform.tools.downloads() {
+            RestorablePart::Program(name) => match self.ctx.terraform.tools.downloads() {
                 Some(downloads) => downloads.evict(name).await.map_err(anyhow::Error::from),
                 None => Ok(false),
             },

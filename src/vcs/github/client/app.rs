@@ -12,7 +12,7 @@ use octocrab::jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::call::{Call, Failure};
+use super::call::{Call, RequestFailure};
 use super::permissions::AppFacts;
 use super::wire::{Pass, Wire};
 use super::{GitHubSetupError, url_segments};
@@ -37,12 +37,12 @@ pub(super) struct App {
     key: EncodingKey,
     configured: Installation,
     by_repo: Mutex<HashMap<RepoId, u64>>,
-    tokens: Mutex<HashMap<(u64, Reach), TokenSlot>>,
+    tokens: Mutex<HashMap<(u64, TokenReach), TokenSlot>>,
 }
 
 /// Permissions of an installation token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Reach {
+pub(super) enum TokenReach {
     /// All permissions of the App.
     Whole,
     /// Permission to read the contents of the installation's repositories.
@@ -59,7 +59,7 @@ struct IssuedToken {
 }
 
 #[derive(Serialize)]
-struct Claims {
+struct AppClaims {
     /// Id of the App, as a number: older GitHub Enterprise Servers refuse a text.
     iss: u64,
     iat: i64,
@@ -85,7 +85,7 @@ impl App {
         wire: &Wire,
         repo: &RepoId,
         via: Installation,
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, RequestFailure> {
         let known = via.or(self.configured).or_else(|| self.remembered(repo));
         match known {
             Some(installation) => Ok(installation),
@@ -101,9 +101,9 @@ impl App {
             .copied()
     }
 
-    async fn look_up(&self, wire: &Wire, repo: &RepoId) -> Result<u64, Failure> {
+    async fn look_up(&self, wire: &Wire, repo: &RepoId) -> Result<u64, RequestFailure> {
         #[derive(Deserialize)]
-        struct Found {
+        struct RepositoryInstallation {
             id: u64,
         }
         let path = format!("/repos/{}/installation", url_segments(repo.full_name()));
@@ -115,7 +115,7 @@ impl App {
             ),
         )
         .following();
-        let found: Found = wire
+        let found: RepositoryInstallation = wire
             .send(&call, &self.pass(wire)?)
             .await?
             .json(&wire.host, &call.what)?;
@@ -135,8 +135,8 @@ impl App {
         &self,
         wire: &Wire,
         installation: u64,
-        reach: Reach,
-    ) -> Result<Secret, Failure> {
+        reach: TokenReach,
+    ) -> Result<Secret, RequestFailure> {
         let slot = self.slot(installation, reach);
         let mut slot = slot.lock().await;
         if let Some(issued) = slot
@@ -154,7 +154,7 @@ impl App {
         }
     }
 
-    fn slot(&self, installation: u64, reach: Reach) -> TokenSlot {
+    fn slot(&self, installation: u64, reach: TokenReach) -> TokenSlot {
         let mut tokens = self
             .tokens
             .lock()
@@ -166,8 +166,8 @@ impl App {
         &self,
         wire: &Wire,
         installation: u64,
-        reach: Reach,
-    ) -> Result<IssuedToken, Failure> {
+        reach: TokenReach,
+    ) -> Result<IssuedToken, RequestFailure> {
         #[derive(Deserialize)]
         struct Issued {
             token: String,
@@ -176,8 +176,8 @@ impl App {
         let path = format!("/app/installations/{installation}/access_tokens");
         let what = format!("a token for installation {installation} of the GitHub App");
         let body = match reach {
-            Reach::Whole => json!({}),
-            Reach::ReadContents => json!({"permissions": {"contents": "read"}}),
+            TokenReach::Whole => json!({}),
+            TokenReach::ReadContents => json!({"permissions": {"contents": "read"}}),
         };
         let call = Call::post(path, body, what).repeatable().counted_as_read();
         let issued: Issued = wire
@@ -192,7 +192,7 @@ impl App {
 
     /// Drops a token that GitHub no longer accepts, unless another request has already replaced it.
     pub async fn forget(&self, installation: u64, refused: &Secret) {
-        let slot = self.slot(installation, Reach::Whole);
+        let slot = self.slot(installation, TokenReach::Whole);
         let mut slot = slot.lock().await;
         if slot.as_ref().is_some_and(|issued| issued.token == *refused) {
             *slot = None;
@@ -208,13 +208,13 @@ impl App {
     }
 
     /// Returns the login of the App: its comments appear under its slug and `[bot]`.
-    pub async fn login(&self, wire: &Wire) -> Result<String, Failure> {
+    pub async fn login(&self, wire: &Wire) -> Result<String, RequestFailure> {
         #[derive(Deserialize)]
-        struct Myself {
+        struct AppPayload {
             slug: String,
         }
         let call = Call::get("/app".to_owned(), "the GitHub App itself");
-        let myself: Myself = wire
+        let myself: AppPayload = wire
             .send(&call, &self.pass(wire)?)
             .await?
             .json(&wire.host, &call.what)?;
@@ -222,7 +222,7 @@ impl App {
     }
 
     /// Returns the permissions and events of the App.
-    pub async fn facts(&self, wire: &Wire) -> Result<AppFacts, Failure> {
+    pub async fn facts(&self, wire: &Wire) -> Result<AppFacts, RequestFailure> {
         let call = Call::get("/app".to_owned(), "the GitHub App itself");
         wire.send(&call, &self.pass(wire)?)
             .await?
@@ -230,16 +230,16 @@ impl App {
     }
 
     /// Creates the pass for requests about the App itself, which have a separate rate limit.
-    fn pass(&self, wire: &Wire) -> Result<Pass, Failure> {
+    fn pass(&self, wire: &Wire) -> Result<Pass, RequestFailure> {
         Ok(Pass {
             token: self.jwt(wire)?,
             credential: format!("app {}", self.id),
         })
     }
 
-    fn jwt(&self, wire: &Wire) -> Result<Secret, Failure> {
+    fn jwt(&self, wire: &Wire) -> Result<Secret, RequestFailure> {
         let now = wire.clock.now();
-        let claims = Claims {
+        let claims = AppClaims {
             iss: self.id,
             iat: (now - JWT_BACKDATED).timestamp(),
             exp: (now + JWT_LASTS).timestamp(),
@@ -248,7 +248,7 @@ impl App {
             .map(|jwt| Secret::new(&jwt))
             .map_err(|error| {
                 let message = format!("cannot sign with the key of the GitHub App: {error}");
-                Failure::denied(&wire.host, "any request of the GitHub App", &message)
+                RequestFailure::denied(&wire.host, "any request of the GitHub App", &message)
             })
     }
 }

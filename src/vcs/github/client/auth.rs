@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use tokio::io::AsyncReadExt;
 
-use super::app::{App, Reach};
-use super::call::{Answer, Call, Failure};
+use super::app::{App, TokenReach};
+use super::call::{Call, RequestFailure, SuccessResponse};
 use super::wire::{Pass, Wire};
 use super::{GitHubSetupError, USER_OF_TOKENS};
 use crate::model::RepoId;
@@ -79,7 +79,7 @@ async fn read_file(path: &Path) -> std::io::Result<Secret> {
 }
 
 /// Credentials that requests use.
-pub(super) enum Credentials {
+pub(super) enum ClientCredentials {
     Token {
         user: Option<String>,
         token: TokenSource,
@@ -87,7 +87,7 @@ pub(super) enum Credentials {
     App(App),
 }
 
-impl Credentials {
+impl ClientCredentials {
     pub fn new(auth: GitHubAuth) -> Result<Self, GitHubSetupError> {
         Ok(match auth {
             GitHubAuth::Token { user, token } => Self::Token { user, token },
@@ -107,7 +107,7 @@ impl Credentials {
         repo: &RepoId,
         via: Installation,
         call: &Call,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<SuccessResponse, RequestFailure> {
         let (pass, installation) = self.pass(wire, repo, via).await?;
         let outcome = wire.send(call, &pass).await;
         let refused = outcome
@@ -138,12 +138,12 @@ impl Credentials {
         wire: &Wire,
         repo: &RepoId,
         via: Installation,
-    ) -> Result<(Pass, Installation), Failure> {
+    ) -> Result<(Pass, Installation), RequestFailure> {
         match self {
             Self::Token { token, .. } => Ok((Pass::of_token(read_token(wire, token).await?), None)),
             Self::App(app) => {
                 let installation = app.installation(wire, repo, via).await?;
-                let token = app.token(wire, installation, Reach::Whole).await?;
+                let token = app.token(wire, installation, TokenReach::Whole).await?;
                 Ok((
                     Pass {
                         token,
@@ -161,7 +161,7 @@ impl Credentials {
         wire: &Wire,
         repo: &RepoId,
         via: Installation,
-    ) -> Result<GitCredentials, Failure> {
+    ) -> Result<GitCredentials, RequestFailure> {
         let password = self.pass(wire, repo, via).await?.0.token;
         let user = match self {
             Self::Token { user, .. } => user.as_deref(),
@@ -180,12 +180,14 @@ impl Credentials {
         wire: &Wire,
         repo: &RepoId,
         via: Installation,
-    ) -> Result<GitCredentials, Failure> {
+    ) -> Result<GitCredentials, RequestFailure> {
         match self {
             Self::Token { .. } => self.git(wire, repo, via).await,
             Self::App(app) => {
                 let installation = app.installation(wire, repo, via).await?;
-                let token = app.token(wire, installation, Reach::ReadContents).await?;
+                let token = app
+                    .token(wire, installation, TokenReach::ReadContents)
+                    .await?;
                 Ok(GitCredentials::new(USER_OF_TOKENS.to_owned(), token))
             }
         }
@@ -200,7 +202,7 @@ impl Credentials {
     }
 
     /// Returns the login under which comments of Lockkeeper appear.
-    pub async fn login(&self, wire: &Wire) -> Result<String, Failure> {
+    pub async fn login(&self, wire: &Wire) -> Result<String, RequestFailure> {
         match self {
             Self::App(app) => app.login(wire).await,
             Self::Token { user, token } => user_login(wire, user.as_deref(), token).await,
@@ -209,16 +211,16 @@ impl Credentials {
 }
 
 /// Returns the pass for a request that concerns no repository.
-pub(super) async fn pass_of(wire: &Wire, token: &TokenSource) -> Result<Pass, Failure> {
+pub(super) async fn pass_of(wire: &Wire, token: &TokenSource) -> Result<Pass, RequestFailure> {
     read_token(wire, token).await.map(Pass::of_token)
 }
 
-async fn read_token(wire: &Wire, token: &TokenSource) -> Result<Secret, Failure> {
+async fn read_token(wire: &Wire, token: &TokenSource) -> Result<Secret, RequestFailure> {
     // A file that is being replaced is whole again in a moment, so this failure is temporary.
     token
         .read()
         .await
-        .map_err(|message| Failure::passing(&wire.host, "any request", &message))
+        .map_err(|message| RequestFailure::passing(&wire.host, "any request", &message))
 }
 
 /// Asks GitHub for the login. Some valid tokens may not read their own account; then the configured name is used.
@@ -226,16 +228,16 @@ async fn user_login(
     wire: &Wire,
     configured: Option<&str>,
     token: &TokenSource,
-) -> Result<String, Failure> {
+) -> Result<String, RequestFailure> {
     #[derive(serde::Deserialize)]
-    struct User {
+    struct UserPayload {
         login: String,
     }
     let call = Call::get("/user".to_owned(), "the account of the token");
     let failure = match wire.send(&call, &pass_of(wire, token).await?).await {
         Ok(answer) => {
             return answer
-                .json::<User>(&wire.host, &call.what)
+                .json::<UserPayload>(&wire.host, &call.what)
                 .map(|user| user.login);
         }
         Err(failure) => failure,

@@ -116,17 +116,21 @@ impl Call {
 }
 
 /// Answer with a status of success.
-pub(super) struct Answer {
+pub(super) struct SuccessResponse {
     /// True if nothing has changed since the tag of the request was sent; then there is no body.
     pub unchanged: bool,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Answer {
+impl SuccessResponse {
     /// Reads the JSON. An invalid answer may come from a proxy in between, so it is unknown whether the request had
     /// an effect.
-    pub fn json<T: DeserializeOwned>(&self, host: &HostName, what: &str) -> Result<T, Failure> {
+    pub fn json<T: DeserializeOwned>(
+        &self,
+        host: &HostName,
+        what: &str,
+    ) -> Result<T, RequestFailure> {
         let mut deserializer = serde_json::Deserializer::from_slice(&self.body);
         serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
             let message = format!(
@@ -134,14 +138,14 @@ impl Answer {
                 error.path(),
                 error.inner()
             );
-            Failure::passing(host, what, &message)
+            RequestFailure::passing(host, what, &message)
         })
     }
 }
 
 /// Failure of a request.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct RequestFailure {
     /// Status of the answer, if there was one.
     pub status: Option<StatusCode>,
     /// True if the primary limit is used up, which counts reads and writes together.
@@ -150,7 +154,7 @@ pub(super) struct Failure {
     pub error: ForgeError,
 }
 
-impl Failure {
+impl RequestFailure {
     /// Creates a temporary failure.
     pub fn passing(host: &HostName, what: &str, message: &str) -> Self {
         let error = ForgeError::Unavailable {
@@ -241,8 +245,8 @@ pub(super) fn is_move(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 307 | 308)
 }
 
-impl From<Failure> for ForgeError {
-    fn from(failure: Failure) -> Self {
+impl From<RequestFailure> for ForgeError {
+    fn from(failure: RequestFailure) -> Self {
         failure.error
     }
 }

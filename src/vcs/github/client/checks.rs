@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::call::Failure;
+use super::call::RequestFailure;
 use super::pages::Pages;
 use super::rules::RequiredCheck;
 use super::{GitHub, repo_path};
@@ -54,7 +54,7 @@ struct AppAnswer {
 
 /// Statuses and check runs of a commit.
 #[derive(Default)]
-pub(super) struct Checks {
+pub(super) struct CommitChecks {
     /// Newest status of each name, in lower case.
     statuses: BTreeMap<String, RequiredState>,
     /// Check runs by name, with their Apps.
@@ -67,8 +67,8 @@ pub(super) async fn of(
     pull: &Pull,
     via: Installation,
     required: &[RequiredCheck],
-) -> Result<Checks, Failure> {
-    let mut checks = Checks::default();
+) -> Result<CommitChecks, RequestFailure> {
+    let mut checks = CommitChecks::default();
     if required.is_empty() {
         return Ok(checks);
     }
@@ -111,7 +111,7 @@ pub(super) async fn of(
     Ok(checks)
 }
 
-impl Checks {
+impl CommitChecks {
     /// Returns the state of a required check: the worst of all statuses and runs with its name.
     pub fn of(&self, check: &RequiredCheck) -> RequiredState {
         let name = check.context.to_lowercase();
@@ -157,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    fn checks() -> Checks {
+    fn checks() -> CommitChecks {
         let run = |name: &str, app: i64, status: &str, conclusion: Option<&str>| {
             let run = json!({"name": name, "status": status, "conclusion": conclusion, "app": {"id": app}});
             let run: RunAnswer = serde_json::from_value(run).unwrap();
@@ -173,7 +173,7 @@ mod tests {
             ("ci/c", "error"),
             ("both", "success"),
         ];
-        Checks {
+        CommitChecks {
             statuses: statuses
                 .map(|(name, state)| (name.to_owned(), of_status(state)))
                 .into(),

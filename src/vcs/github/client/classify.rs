@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::call::{Failure, one_line};
+use super::call::{RequestFailure, one_line};
 use crate::model::HostName;
 use crate::vcs::ForgeError;
 
@@ -18,7 +18,7 @@ const LONGEST_WAIT: TimeDelta = TimeDelta::hours(24);
 const SHORTEST_WAIT: TimeDelta = TimeDelta::seconds(1);
 
 /// Answer with a status that is not a success.
-pub(super) struct Refusal<'a> {
+pub(super) struct ErrorResponse<'a> {
     pub status: StatusCode,
     pub headers: &'a HeaderMap,
     /// Body of the answer, possibly cut.
@@ -36,11 +36,11 @@ struct ErrorBody {
 
 /// Sorts a refusal into the classes on which callers act.
 pub(super) fn classify(
-    refusal: &Refusal<'_>,
+    refusal: &ErrorResponse<'_>,
     host: &HostName,
     what: &str,
     now: DateTime<Utc>,
-) -> Failure {
+) -> RequestFailure {
     let (what, host, message) = (what.to_owned(), host.clone(), message(refusal));
     let exhausted = used_up_until(refusal.headers).is_some();
     let error = match refusal.status.as_u16() {
@@ -69,7 +69,7 @@ pub(super) fn classify(
             message,
         },
     };
-    Failure {
+    RequestFailure {
         status: Some(refusal.status),
         exhausted,
         error,
@@ -78,7 +78,7 @@ pub(super) fn classify(
 
 /// Returns the time until which a primary or secondary limit lasts. A plain 403 is a missing permission and no limit.
 fn limited_until(
-    refusal: &Refusal<'_>,
+    refusal: &ErrorResponse<'_>,
     message: &str,
     now: DateTime<Utc>,
 ) -> Option<DateTime<Utc>> {
@@ -111,7 +111,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// Returns GitHub's message and the details of a failed validation, or the status if another server answered.
-fn message(refusal: &Refusal<'_>) -> String {
+fn message(refusal: &ErrorResponse<'_>) -> String {
     let body: ErrorBody = serde_json::from_slice(refusal.body).unwrap_or_default();
     let Some(message) = body.message else {
         return format!("HTTP status {}", refusal.status);
@@ -139,7 +139,7 @@ fn detail(error: &Value) -> Option<String> {
 }
 
 /// Adds the sufficient permission, which GitHub names, because the administrator needs to know it.
-fn with_needed_permission(refusal: &Refusal<'_>, message: String) -> String {
+fn with_needed_permission(refusal: &ErrorResponse<'_>, message: String) -> String {
     match text(refusal.headers, "x-accepted-github-permissions").filter(|needed| !needed.is_empty())
     {
         Some(needed) => one_line(&format!("{message} (permission needed: {needed})")),
@@ -147,7 +147,7 @@ fn with_needed_permission(refusal: &Refusal<'_>, message: String) -> String {
     }
 }
 
-fn moved(refusal: &Refusal<'_>) -> String {
+fn moved(refusal: &ErrorResponse<'_>) -> String {
     format!(
         "it has moved (HTTP status {}): was the repository renamed or transferred?",
         refusal.status
@@ -167,7 +167,7 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
             .collect();
-        let refusal = Refusal {
+        let refusal = ErrorResponse {
             status: StatusCode::from_u16(status).unwrap(),
             headers: &headers,
             body: body.as_bytes(),

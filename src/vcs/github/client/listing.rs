@@ -6,11 +6,11 @@ use chrono::DateTime;
 use tracing::warn;
 
 use super::answers::PullAnswer;
-use super::call::{Call, Failure};
+use super::call::{Call, RequestFailure};
 use super::pages::{PAGE, has_more};
 use super::{GitHub, repo_path};
 use crate::model::{PullNumber, PullRef, RepoId};
-use crate::vcs::{Budget, Installation, ListedPage, ListedPull, OpenPulls, PageAsk};
+use crate::vcs::{Installation, ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
 
 /// Maximum length of a stored tag; GitHub's have 68 characters.
 const MAX_ETAG: usize = 200;
@@ -21,7 +21,7 @@ pub(super) async fn open_pulls(
     repo: &RepoId,
     via: Installation,
     page: PageAsk<'_>,
-) -> Result<OpenPulls, Failure> {
+) -> Result<OpenPulls, RequestFailure> {
     let query = format!(
         "state=open&sort=created&direction=asc&per_page={PAGE}&page={}",
         page.number
@@ -84,10 +84,10 @@ fn etag(headers: &HeaderMap) -> Option<String> {
     (text.len() <= MAX_ETAG).then(|| text.to_owned())
 }
 
-fn budget(headers: &HeaderMap, per_owner: bool) -> Option<Budget> {
+fn budget(headers: &HeaderMap, per_owner: bool) -> Option<RequestBudget> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
     let reset = i64::try_from(number("x-ratelimit-reset")?).ok()?;
-    Some(Budget {
+    Some(RequestBudget {
         remaining: number("x-ratelimit-remaining")?,
         limit: number("x-ratelimit-limit")?,
         resets_at: DateTime::from_timestamp(reset, 0)?,

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::call::{Call, Failure};
+use super::call::{Call, RequestFailure};
 use super::{GitHub, repo_path, short};
 use crate::model::{CommitSha, MergeMethod, PullRef, RepoId};
 use crate::vcs::{ForgeError, Installation, MergeAnswer, WritePermit};
@@ -26,7 +26,7 @@ pub(super) async fn methods(
     github: &GitHub,
     repo: &RepoId,
     via: Installation,
-) -> Result<Vec<MergeMethod>, Failure> {
+) -> Result<Vec<MergeMethod>, RequestFailure> {
     let call = Call::get(
         repo_path(repo),
         format!("the merge methods of {}", repo.full_name()),
@@ -53,7 +53,7 @@ pub(super) async fn merge(
     via: Installation,
     (head, method): (&CommitSha, MergeMethod),
     permit: &WritePermit,
-) -> Result<MergeAnswer, Failure> {
+) -> Result<MergeAnswer, RequestFailure> {
     let path = format!("{}/pulls/{}/merge", repo_path(&at.repo), at.number);
     let body = json!({ "sha": head, "merge_method": method });
     let call = Call::put(path, body, format!("the merge of {}", short(at))).with_permit(permit);
@@ -63,12 +63,12 @@ pub(super) async fn merge(
         .await
     {
         Ok(_) => Ok(MergeAnswer::Merged),
-        Err(Failure {
+        Err(RequestFailure {
             status: Some(StatusCode::METHOD_NOT_ALLOWED),
             error: ForgeError::Rejected { message, .. },
             ..
         }) => Ok(MergeAnswer::NotNow(message)),
-        Err(Failure {
+        Err(RequestFailure {
             status: Some(StatusCode::CONFLICT),
             ..
         }) => Ok(MergeAnswer::HeadMoved),

@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::answers::{MergeState, PullAnswer};
-use super::call::Failure;
+use super::call::RequestFailure;
 use super::checks::{self, RequiredState};
 use super::reviews;
 use super::rules::{self, BranchRules, RequiredCheck};
 use super::{GitHub, pull_words};
-use crate::model::{Aside, CheckState, Mergeability, Obstacle, Pull, PullRef};
+use crate::model::{CheckState, IgnoredStatuses, MergeObstacle, Mergeability, Pull, PullRef};
 use crate::vcs::{ForgeError, Installation};
 
 /// Waits while GitHub computes whether a pull can be merged. The computation begins with the first request and takes
@@ -29,21 +29,25 @@ pub(super) async fn mergeability(
     github: &GitHub,
     at: &PullRef,
     via: Installation,
-    aside: &Aside<'_>,
-) -> Result<Mergeability, Failure> {
+    aside: &IgnoredStatuses<'_>,
+) -> Result<Mergeability, RequestFailure> {
     let answer = settled(github, at, via).await?;
     Ok(match answer.merge_state() {
         MergeState::Unsettled => Mergeability::NotKnownYet,
         MergeState::Free => Mergeability::Yes,
-        MergeState::Draft => Mergeability::No(vec![Obstacle::Draft]),
-        MergeState::Conflicts => Mergeability::No(vec![Obstacle::Conflicts]),
-        MergeState::Behind => Mergeability::No(vec![Obstacle::Behind]),
-        MergeState::Other(word) => Mergeability::No(vec![Obstacle::Other(word)]),
+        MergeState::Draft => Mergeability::No(vec![MergeObstacle::Draft]),
+        MergeState::Conflicts => Mergeability::No(vec![MergeObstacle::Conflicts]),
+        MergeState::Behind => Mergeability::No(vec![MergeObstacle::Behind]),
+        MergeState::Other(word) => Mergeability::No(vec![MergeObstacle::Other(word)]),
         MergeState::Blocked => blocked(github, via, at, answer, aside).await?,
     })
 }
 
-async fn settled(github: &GitHub, at: &PullRef, via: Installation) -> Result<PullAnswer, Failure> {
+async fn settled(
+    github: &GitHub,
+    at: &PullRef,
+    via: Installation,
+) -> Result<PullAnswer, RequestFailure> {
     let mut answer = github.pull_answer(at, via).await?;
     for wait in SETTLE_WAITS {
         if answer.merge_state() != MergeState::Unsettled {
@@ -60,12 +64,13 @@ async fn blocked(
     via: Installation,
     at: &PullRef,
     answer: PullAnswer,
-    aside: &Aside<'_>,
-) -> Result<Mergeability, Failure> {
+    aside: &IgnoredStatuses<'_>,
+) -> Result<Mergeability, RequestFailure> {
     let author = answer.author().map(str::to_owned);
     let pull = answer.into_pull(at);
-    let pull =
-        pull.map_err(|message| Failure::rejected(&github.wire.host, &pull_words(at), &message))?;
+    let pull = pull.map_err(|message| {
+        RequestFailure::rejected(&github.wire.host, &pull_words(at), &message)
+    })?;
     let rules = rules::of(github, &at.repo, via, &pull.base_branch).await?;
     let mut obstacles = rules.hidden.clone();
     let (ours, others): (Vec<_>, Vec<_>) = rules
@@ -96,14 +101,14 @@ async fn blocked(
             statuses: waits,
             up_to_date: rules.strict,
         },
-        (true, true) => Mergeability::No(vec![Obstacle::Unexplained]),
+        (true, true) => Mergeability::No(vec![MergeObstacle::Unexplained]),
         (false, _) => Mergeability::No(obstacles),
     })
 }
 
-fn obstacle(check: &RequiredCheck, state: RequiredState) -> Option<Obstacle> {
+fn obstacle(check: &RequiredCheck, state: RequiredState) -> Option<MergeObstacle> {
     let is = |state| {
-        Some(Obstacle::Check {
+        Some(MergeObstacle::Check {
             name: check.context.clone(),
             state,
         })
@@ -113,7 +118,7 @@ fn obstacle(check: &RequiredCheck, state: RequiredState) -> Option<Obstacle> {
         RequiredState::Missing => is(CheckState::Missing),
         RequiredState::Pending => is(CheckState::Pending),
         RequiredState::Failed => is(CheckState::Failed),
-        RequiredState::OfUnknownApp => Some(Obstacle::Hidden {
+        RequiredState::OfUnknownApp => Some(MergeObstacle::Hidden {
             rule: format!("the required check `{}`", check.context.replace('`', "'")),
             why: "it must come from a specific GitHub App, and GitHub does not return which App set the status"
                 .to_owned(),
@@ -128,34 +133,37 @@ async fn approvals(
     pull: &Pull,
     author: Option<&str>,
     rules: &BranchRules,
-) -> Result<Vec<Obstacle>, Failure> {
+) -> Result<Vec<MergeObstacle>, RequestFailure> {
     if !rules.wants_reviews {
         return Ok(Vec::new());
     }
     let approval = reviews::approval_of_writers(github, &pull.at, via, author).await?;
     let mut obstacles = Vec::new();
     if approval.by.len() < rules.approvals as usize {
-        obstacles.push(Obstacle::Approvals {
+        obstacles.push(MergeObstacle::Approvals {
             wanted: rules.approvals,
             given: approval.by.into_keys().collect(),
         });
     }
     if !approval.asking.is_empty() {
-        obstacles.push(Obstacle::ChangesAsked(approval.asking));
+        obstacles.push(MergeObstacle::ChangesAsked(approval.asking));
     }
     Ok(obstacles)
 }
 
 /// Converts a refused request for a rule to an obstacle. Temporary failures are for the caller.
-pub(super) fn hidden_by(failure: &Failure, rule: &str) -> Result<Obstacle, Failure> {
+pub(super) fn hidden_by(
+    failure: &RequestFailure,
+    rule: &str,
+) -> Result<MergeObstacle, RequestFailure> {
     match &failure.error {
         error @ (ForgeError::Denied { .. }
         | ForgeError::NotFound { .. }
-        | ForgeError::Rejected { .. }) => Ok(Obstacle::Hidden {
+        | ForgeError::Rejected { .. }) => Ok(MergeObstacle::Hidden {
             rule: rule.to_owned(),
             why: error.to_string(),
         }),
-        ForgeError::RateLimited { what, host, until } => Err(Failure {
+        ForgeError::RateLimited { what, host, until } => Err(RequestFailure {
             status: failure.status,
             exhausted: failure.exhausted,
             error: ForgeError::RateLimited {
@@ -168,7 +176,7 @@ pub(super) fn hidden_by(failure: &Failure, rule: &str) -> Result<Obstacle, Failu
             what,
             repo,
             message,
-        } => Err(Failure {
+        } => Err(RequestFailure {
             status: failure.status,
             exhausted: failure.exhausted,
             error: ForgeError::Moved {
@@ -181,6 +189,6 @@ pub(super) fn hidden_by(failure: &Failure, rule: &str) -> Result<Obstacle, Failu
             what,
             host,
             message,
-        } => Err(Failure::passing(host, what, message)),
+        } => Err(RequestFailure::passing(host, what, message)),
     }
 }

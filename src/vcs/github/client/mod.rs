@@ -36,19 +36,19 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 
 use self::answers::{CommentAnswer, PullAnswer, RepoAnswer};
-use self::auth::Credentials;
-use self::call::{Call, Failure};
+use self::auth::ClientCredentials;
+use self::call::{Call, RequestFailure};
 use self::pages::Pages;
-use self::ways::Ways;
+use self::ways::CredentialResolver;
 use self::wire::Wire;
 use super::super::{
-    Forge, ForgeError, GitCredentials, Installation, MergeAnswer, OpenPulls, PageAsk, RateGates,
-    RepoAccess, RepoFacts, Uses, WritePermit,
+    Forge, ForgeError, ForgeFeatures, GitCredentials, Installation, MergeAnswer, OpenPulls,
+    PageAsk, RateGates, RepoAccess, RepoFacts, WritePermit,
 };
 use crate::clock::Clock;
 use crate::model::{
-    Approval, Aside, BranchName, CommitSha, CommitStatus, HostName, MergeMethod, Mergeability,
-    Pull, PullRef, RepoId,
+    Approval, BranchName, CommitSha, CommitStatus, HostName, IgnoredStatuses, MergeMethod,
+    Mergeability, Pull, PullRef, RepoId,
 };
 use crate::telemetry::Metrics;
 
@@ -80,7 +80,7 @@ pub enum GitHubSetupError {
 pub struct GitHub {
     endpoints: GitHubEndpoints,
     wire: Wire,
-    credentials: Ways,
+    credentials: CredentialResolver,
     login: OnceCell<String>,
 }
 
@@ -96,7 +96,7 @@ impl GitHub {
         Ok(Self {
             wire,
             endpoints,
-            credentials: Ways::new(Credentials::new(auth)?),
+            credentials: CredentialResolver::new(ClientCredentials::new(auth)?),
             login: OnceCell::new(),
         })
     }
@@ -131,7 +131,11 @@ impl GitHub {
         self
     }
 
-    async fn pull_answer(&self, at: &PullRef, via: Installation) -> Result<PullAnswer, Failure> {
+    async fn pull_answer(
+        &self,
+        at: &PullRef,
+        via: Installation,
+    ) -> Result<PullAnswer, RequestFailure> {
         let call = Call::get(
             format!("{}/pulls/{}", repo_path(&at.repo), at.number),
             pull_words(at),
@@ -152,18 +156,20 @@ impl GitHub {
         let answer = self.credentials.send(&self.wire, repo, via, &call).await?;
         let answer: RepoAnswer = answer.json(&self.wire.host, &call.what)?;
         let facts = answer.into_facts(&self.wire.host);
-        facts.map_err(|message| Failure::rejected(&self.wire.host, &call.what, &message).into())
+        facts.map_err(|message| {
+            RequestFailure::rejected(&self.wire.host, &call.what, &message).into()
+        })
     }
 
     /// Returns every login under which Lockkeeper appears in a repository.
-    async fn own_logins(&self, repo: &RepoId) -> Result<Vec<String>, Failure> {
+    async fn own_logins(&self, repo: &RepoId) -> Result<Vec<String>, RequestFailure> {
         let mut logins = vec![self.known_login().await?.to_owned()];
         logins.extend(self.credentials.configured_login().map(str::to_owned));
         logins.extend(self.credentials.login_for(&self.wire, repo).await?);
         Ok(logins)
     }
 
-    async fn known_login(&self) -> Result<&str, Failure> {
+    async fn known_login(&self) -> Result<&str, RequestFailure> {
         let login = self
             .login
             .get_or_try_init(|| self.credentials.own_login(&self.wire))
@@ -182,13 +188,15 @@ impl Forge for GitHub {
         Ok(self.known_login().await?.to_owned())
     }
 
-    async fn missing(&self, uses: Uses) -> Result<Vec<String>, ForgeError> {
+    async fn missing(&self, uses: ForgeFeatures) -> Result<Vec<String>, ForgeError> {
         Ok(self.credentials.missing(&self.wire, uses).await?)
     }
 
     async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError> {
         let pull = self.pull_answer(at, via).await?.into_pull(at);
-        pull.map_err(|message| Failure::rejected(&self.wire.host, &pull_words(at), &message).into())
+        pull.map_err(|message| {
+            RequestFailure::rejected(&self.wire.host, &pull_words(at), &message).into()
+        })
     }
 
     async fn repository(&self, repo: &RepoId, via: Installation) -> Result<RepoFacts, ForgeError> {
@@ -220,7 +228,7 @@ impl Forge for GitHub {
         branch: &BranchName,
     ) -> Result<bool, ForgeError> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct ResponseBody {
             name: String,
         }
         let path = format!("{}/branches/{}", repo_path(repo), segment(branch.as_str()));
@@ -236,9 +244,10 @@ impl Forge for GitHub {
             .map_err(ForgeError::from)
         {
             // GitHub redirects a request for a renamed branch to the new one.
-            Ok(answer) => {
-                Ok(answer.json::<Answer>(&self.wire.host, &call.what)?.name == branch.as_str())
-            }
+            Ok(answer) => Ok(answer
+                .json::<ResponseBody>(&self.wire.host, &call.what)?
+                .name
+                == branch.as_str()),
             Err(ForgeError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error),
         }
@@ -286,7 +295,7 @@ impl Forge for GitHub {
         &self,
         at: &PullRef,
         via: Installation,
-        aside: &Aside<'_>,
+        aside: &IgnoredStatuses<'_>,
     ) -> Result<Mergeability, ForgeError> {
         Ok(merging::mergeability(self, at, via, aside).await?)
     }
@@ -354,7 +363,7 @@ impl Forge for GitHub {
             .await
         {
             Ok(_)
-            | Err(Failure {
+            | Err(RequestFailure {
                 error: ForgeError::NotFound { .. },
                 ..
             }) => Ok(()),

@@ -5,7 +5,7 @@ use axum::http::header::LINK;
 use serde::de::DeserializeOwned;
 
 use super::GitHub;
-use super::call::{Call, Failure};
+use super::call::{Call, RequestFailure};
 use crate::model::RepoId;
 use crate::vcs::Installation;
 
@@ -47,7 +47,7 @@ impl<'a> Pages<'a> {
     }
 
     /// Returns the next page; `None` after the last.
-    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, Failure> {
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, RequestFailure> {
         self.next_as(Vec::len).await
     }
 
@@ -55,14 +55,14 @@ impl<'a> Pages<'a> {
     pub async fn next_as<T: DeserializeOwned>(
         &mut self,
         len: impl Fn(&T) -> usize,
-    ) -> Result<Option<T>, Failure> {
+    ) -> Result<Option<T>, RequestFailure> {
         let Some(number) = self.next else {
             return Ok(None);
         };
         let wire = &self.github.wire;
         if number > MAX_PAGES {
             let message = format!("the list does not end after {} entries", MAX_PAGES * PAGE);
-            return Err(Failure::rejected(&wire.host, &self.what, &message));
+            return Err(RequestFailure::rejected(&wire.host, &self.what, &message));
         }
         let call = Call::get(format!("{}&page={number}", self.path), self.what.as_str());
         let answer = self

@@ -8,19 +8,19 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::auth::Credentials;
-use super::call::{Call, Failure};
+use super::auth::ClientCredentials;
+use super::call::{Call, RequestFailure};
 use super::wire::Wire;
-use crate::vcs::Uses;
+use crate::vcs::ForgeFeatures;
 
 /// Level of an App's permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Access {
+enum PermissionLevel {
     Read,
     Write,
 }
 
-impl Access {
+impl PermissionLevel {
     /// Parses a level. GitHub's other levels allow more than these.
     fn of(text: &str) -> Self {
         if text == "read" {
@@ -39,37 +39,37 @@ impl Access {
 }
 
 /// Required permissions of an App: key, name in GitHub's settings, level and purpose.
-const NEEDED: [(&str, &str, Access, &str); 4] = [
+const NEEDED: [(&str, &str, PermissionLevel, &str); 4] = [
     (
         "contents",
         "Contents",
-        Access::Read,
+        PermissionLevel::Read,
         "to fetch repositories",
     ),
-    ("issues", "Issues", Access::Write, "to comment"),
+    ("issues", "Issues", PermissionLevel::Write, "to comment"),
     (
         "pull_requests",
         "Pull requests",
-        Access::Write,
+        PermissionLevel::Write,
         "to read pull requests and to comment on them",
     ),
     (
         "statuses",
         "Commit statuses",
-        Access::Write,
+        PermissionLevel::Write,
         "to set statuses",
     ),
 ];
-const MERGING: (&str, &str, Access, &str) = (
+const MERGING: (&str, &str, PermissionLevel, &str) = (
     "contents",
     "Contents",
-    Access::Write,
+    PermissionLevel::Write,
     "to merge pull requests (--automerge)",
 );
-const TEAMS: (&str, &str, Access, &str) = (
+const TEAMS: (&str, &str, PermissionLevel, &str) = (
     "members",
     "Members (of the organization)",
-    Access::Read,
+    PermissionLevel::Read,
     "for --gh-team-allowlist",
 );
 /// Events without which Lockkeeper does nothing.
@@ -88,9 +88,12 @@ pub(super) struct AppFacts {
 }
 
 impl AppFacts {
-    fn missing(&self, uses: Uses) -> Vec<String> {
-        let lacks = |(key, name, needed, why): &(&str, &str, Access, &str)| {
-            let has = self.permissions.get(*key).map(|text| Access::of(text));
+    fn missing(&self, uses: ForgeFeatures) -> Vec<String> {
+        let lacks = |(key, name, needed, why): &(&str, &str, PermissionLevel, &str)| {
+            let has = self
+                .permissions
+                .get(*key)
+                .map(|text| PermissionLevel::of(text));
             let says = || match has {
                 None => format!("the permission {name}: {}, {why}", needed.words()),
                 Some(has) => format!(
@@ -117,11 +120,15 @@ impl AppFacts {
     }
 }
 
-impl Credentials {
+impl ClientCredentials {
     /// Returns the rights that the server needs and the credentials lack, in words that follow "lacks". Returns none
     /// for a token that does not report its scopes. An error means that GitHub refuses the credentials or does not
     /// answer.
-    pub async fn missing(&self, wire: &Wire, uses: Uses) -> Result<Vec<String>, Failure> {
+    pub async fn missing(
+        &self,
+        wire: &Wire,
+        uses: ForgeFeatures,
+    ) -> Result<Vec<String>, RequestFailure> {
         match self {
             Self::App(app) => Ok(app.facts(wire).await?.missing(uses)),
             Self::Token { token, .. } => {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::answers::UserAnswer;
-use super::call::{Call, Failure};
+use super::call::{Call, RequestFailure};
 use super::pages::Pages;
 use super::{GitHub, repo_path, segment, short};
 use crate::model::{Approval, CommitSha, PullRef, RepoId};
@@ -39,13 +39,13 @@ impl ReviewAnswer {
 
 /// Latest judgement of a reviewer about the pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
+enum ReviewVerdict {
     Approves,
     AsksForChanges,
     Dismissed,
 }
 
-impl Word {
+impl ReviewVerdict {
     /// Parses the state of a review. A comment does not change an earlier judgement. An unknown state approves
     /// nothing (P6).
     fn of(state: &str) -> Option<Self> {
@@ -64,7 +64,7 @@ pub(super) async fn approval(
     github: &GitHub,
     at: &PullRef,
     via: Installation,
-) -> Result<Approval, Failure> {
+) -> Result<Approval, RequestFailure> {
     let pull = github.pull_answer(at, via).await?;
     let all = said(github, at, via, pull.author()).await?;
     if pull.is_public() {
@@ -80,7 +80,7 @@ pub(super) async fn approval_of_writers(
     at: &PullRef,
     via: Installation,
     author: Option<&str>,
-) -> Result<Approval, Failure> {
+) -> Result<Approval, RequestFailure> {
     let all = said(github, at, via, author).await?;
     only_writers(github, &at.repo, via, all).await
 }
@@ -91,7 +91,7 @@ async fn said(
     at: &PullRef,
     via: Installation,
     author: Option<&str>,
-) -> Result<Approval, Failure> {
+) -> Result<Approval, RequestFailure> {
     let path = format!("{}/pulls/{}/reviews", repo_path(&at.repo), at.number);
     let mut pages = Pages::new(
         github,
@@ -100,11 +100,11 @@ async fn said(
         "",
         format!("the reviews of {}", short(at)),
     );
-    let mut newest: BTreeMap<String, (Word, Option<CommitSha>)> = BTreeMap::new();
+    let mut newest: BTreeMap<String, (ReviewVerdict, Option<CommitSha>)> = BTreeMap::new();
     while let Some(page) = pages.next::<ReviewAnswer>().await? {
         for review in page {
             let commit = review.commit();
-            if let (Some(user), Some(word)) = (review.user, Word::of(&review.state)) {
+            if let (Some(user), Some(word)) = (review.user, ReviewVerdict::of(&review.state)) {
                 newest.insert(user.login, (word, commit));
             }
         }
@@ -124,13 +124,13 @@ async fn said(
     };
     let approving = newest
         .iter()
-        .filter(|(_, (word, _))| *word == Word::Approves);
+        .filter(|(_, (word, _))| *word == ReviewVerdict::Approves);
     Ok(Approval {
         by: approving
             .map(|(login, (_, commit))| (login.clone(), commit.clone()))
             .collect(),
-        asking: of(Word::AsksForChanges),
-        dismissed: of(Word::Dismissed),
+        asking: of(ReviewVerdict::AsksForChanges),
+        dismissed: of(ReviewVerdict::Dismissed),
         onlookers: BTreeSet::new(),
     })
 }
@@ -140,12 +140,12 @@ async fn only_writers(
     repo: &RepoId,
     via: Installation,
     mut approval: Approval,
-) -> Result<Approval, Failure> {
+) -> Result<Approval, RequestFailure> {
     let what = format!("the people with write access to {}", repo.full_name());
     if approval.by.len() + approval.asking.len() > MAX_ASKED {
         let message =
             format!("more than {MAX_ASKED} people have reviewed, too many to check one by one");
-        return Err(Failure::rejected(&github.wire.host, &what, &message));
+        return Err(RequestFailure::rejected(&github.wire.host, &what, &message));
     }
     for (login, commit) in std::mem::take(&mut approval.by) {
         if may_write(github, repo, via, &login).await? {
@@ -169,7 +169,7 @@ pub(super) async fn may_write(
     repo: &RepoId,
     via: Installation,
     login: &str,
-) -> Result<bool, Failure> {
+) -> Result<bool, RequestFailure> {
     #[derive(Deserialize)]
     struct Permission {
         permission: String,

@@ -6,11 +6,11 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::call::{Call, Failure};
+use super::call::{Call, RequestFailure};
 use super::merging::hidden_by;
 use super::pages::Pages;
 use super::{GitHub, cut_chars, repo_path, segment};
-use crate::model::{BranchName, Obstacle, RepoId};
+use crate::model::{BranchName, MergeObstacle, RepoId};
 use crate::vcs::Installation;
 
 /// Check that has to pass.
@@ -32,7 +32,7 @@ pub(super) struct BranchRules {
     /// Required number of approvals.
     pub approvals: u32,
     /// Rules that cannot be read.
-    pub hidden: Vec<Obstacle>,
+    pub hidden: Vec<MergeObstacle>,
 }
 
 /// Entry of `GET /repos/{owner}/{repo}/rules/branches/{branch}`.
@@ -130,7 +130,7 @@ pub(super) async fn of(
     repo: &RepoId,
     via: Installation,
     branch: &BranchName,
-) -> Result<BranchRules, Failure> {
+) -> Result<BranchRules, RequestFailure> {
     let mut rules = BranchRules::default();
     let path = format!(
         "{}/rules/branches/{}",
@@ -167,7 +167,7 @@ async fn classic(
     repo: &RepoId,
     via: Installation,
     branch: &BranchName,
-) -> Result<Option<ProtectionAnswer>, Failure> {
+) -> Result<Option<ProtectionAnswer>, RequestFailure> {
     let path = format!("{}/branches/{}", repo_path(repo), segment(branch.as_str()));
     let call = Call::get(
         path.clone(),
@@ -296,7 +296,7 @@ impl BranchRules {
             Some(_) => format!("the rule {rule}"),
             None => format!("the rule `{}`", cut_chars(&rule.replace('`', "'"), 60)),
         };
-        let hidden = Obstacle::Hidden {
+        let hidden = MergeObstacle::Hidden {
             rule,
             why: NOT_TOLD.to_owned(),
         };
@@ -318,8 +318,8 @@ mod tests {
     use super::*;
 
     fn hidden(rules: &BranchRules) -> String {
-        let name = |obstacle: &Obstacle| {
-            let Obstacle::Hidden { rule, .. } = obstacle else {
+        let name = |obstacle: &MergeObstacle| {
+            let MergeObstacle::Hidden { rule, .. } = obstacle else {
                 panic!("{obstacle:?}")
             };
             format!("{rule}\n")

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::call::{Call, Failure};
+use super::call::{Call, RequestFailure};
 use super::pages::Pages;
 use super::{GitHub, segment};
 use crate::model::RepoId;
@@ -17,7 +17,7 @@ pub(super) async fn has(
     via: Installation,
     team: &str,
     login: &str,
-) -> Result<bool, Failure> {
+) -> Result<bool, RequestFailure> {
     #[derive(Deserialize)]
     struct Membership {
         state: String,
@@ -52,9 +52,9 @@ pub(super) async fn list(
     repo: &RepoId,
     via: Installation,
     most: usize,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, RequestFailure> {
     #[derive(Deserialize)]
-    struct Team {
+    struct TeamPayload {
         slug: String,
     }
     let what = format!("the teams of `{}`", repo.owner());
@@ -62,7 +62,7 @@ pub(super) async fn list(
     let mut pages = Pages::new(github, (repo, via), &path, "", what.clone());
     let mut slugs = Vec::new();
     loop {
-        match pages.next::<Team>().await {
+        match pages.next::<TeamPayload>().await {
             Ok(Some(page)) => slugs.extend(page.into_iter().map(|team| team.slug)),
             Ok(None) => return Ok(slugs),
             Err(failure) => return none_if_not_found(failure, Vec::new()),
@@ -71,13 +71,13 @@ pub(super) async fn list(
             let message = format!(
                 "there are more than {most}, too many to check one by one. List the teams that matter in --gh-team-allowlist"
             );
-            return Err(Failure::rejected(&github.wire.host, &what, &message));
+            return Err(RequestFailure::rejected(&github.wire.host, &what, &message));
         }
     }
 }
 
 /// Returns `none` for an owner that is a person, who has no teams.
-fn none_if_not_found<T>(failure: Failure, none: T) -> Result<T, Failure> {
+fn none_if_not_found<T>(failure: RequestFailure, none: T) -> Result<T, RequestFailure> {
     if matches!(failure.error, ForgeError::NotFound { .. }) {
         Ok(none)
     } else {

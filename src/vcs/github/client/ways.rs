@@ -11,34 +11,36 @@ use std::sync::{Arc, Mutex, PoisonError};
 use chrono::{DateTime, Utc};
 use tokio::sync::OnceCell;
 
-use super::auth::{Credentials, GitHubAuth, TokenSource};
-use super::call::{Answer, Call, Failure};
+use super::auth::{ClientCredentials, GitHubAuth, TokenSource};
+use super::call::{Call, RequestFailure, SuccessResponse};
 use super::wire::Wire;
-use crate::credential::Access;
+use crate::credential::GitAccess;
 use crate::model::{CredentialId, RepoId};
-use crate::vcs::{AccessError, GitCredentials, Held, Installation, RepoAccess, SshLogin, Uses};
+use crate::vcs::{
+    AccessError, ForgeFeatures, GitCredentials, Installation, RepoAccess, SshLogin, StoredAccess,
+};
 
 /// Maximum number of credentials whose tokens are cached; beyond it, tokens are requested again.
 const MOST: usize = 10_000;
 
 /// Credentials of the server and of owners.
-pub(super) struct Ways {
-    own: Credentials,
+pub(super) struct CredentialResolver {
+    own: ClientCredentials,
     access: Option<Arc<dyn RepoAccess>>,
     /// Directory of SSH keys while git works with them.
     logins: PathBuf,
-    opened: Mutex<HashMap<CredentialId, Arc<Opened>>>,
+    opened: Mutex<HashMap<CredentialId, Arc<DecryptedCredential>>>,
 }
 
 /// Credential of a repository in use.
-struct Opened {
+struct DecryptedCredential {
     version: DateTime<Utc>,
-    credentials: Credentials,
+    credentials: ClientCredentials,
     login: OnceCell<String>,
 }
 
-impl Ways {
-    pub fn new(own: Credentials) -> Self {
+impl CredentialResolver {
+    pub fn new(own: ClientCredentials) -> Self {
         Self {
             own,
             access: None,
@@ -60,7 +62,7 @@ impl Ways {
         repo: &RepoId,
         via: Installation,
         call: &Call,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<SuccessResponse, RequestFailure> {
         let sent = match self.of(wire, repo, &call.what).await? {
             Some(given) => given.credentials.send(wire, repo, None, call).await,
             None => self.own.send(wire, repo, via, call).await,
@@ -74,7 +76,7 @@ impl Ways {
         wire: &Wire,
         repo: &RepoId,
         via: Installation,
-    ) -> Result<GitCredentials, Failure> {
+    ) -> Result<GitCredentials, RequestFailure> {
         if let Some(login) = self.ssh(wire, repo).await? {
             return Ok(GitCredentials::by_ssh(login));
         }
@@ -97,7 +99,7 @@ impl Ways {
         wire: &Wire,
         repo: &RepoId,
         via: Installation,
-    ) -> Result<Option<GitCredentials>, Failure> {
+    ) -> Result<Option<GitCredentials>, RequestFailure> {
         if self.ssh(wire, repo).await?.is_some() {
             return Ok(None);
         }
@@ -111,7 +113,7 @@ impl Ways {
         }
     }
 
-    async fn ssh(&self, wire: &Wire, repo: &RepoId) -> Result<Option<SshLogin>, Failure> {
+    async fn ssh(&self, wire: &Wire, repo: &RepoId) -> Result<Option<SshLogin>, RequestFailure> {
         let Some(access) = &self.access else {
             return Ok(None);
         };
@@ -122,7 +124,7 @@ impl Ways {
             .map_err(|error| failure(wire, repo, what, &error))?;
         let login = found.map(|access| SshLogin::new(&access, repo.host().name(), &self.logins));
         let cannot = |error: std::io::Error| {
-            Failure::passing(
+            RequestFailure::passing(
                 &wire.host,
                 what,
                 &format!("cannot write the key for git: {error}"),
@@ -132,17 +134,21 @@ impl Ways {
     }
 
     /// Returns true if the repository shares its limits only with the other repositories of its owner.
-    pub async fn are_per_owner(&self, wire: &Wire, repo: &RepoId) -> Result<bool, Failure> {
+    pub async fn are_per_owner(&self, wire: &Wire, repo: &RepoId) -> Result<bool, RequestFailure> {
         Ok(self.own.are_per_owner() || self.of(wire, repo, "any request").await?.is_some())
     }
 
     /// Returns the login of the server's own credentials.
-    pub async fn own_login(&self, wire: &Wire) -> Result<String, Failure> {
+    pub async fn own_login(&self, wire: &Wire) -> Result<String, RequestFailure> {
         self.own.login(wire).await
     }
 
     /// Returns the rights that the server's own credentials lack.
-    pub async fn missing(&self, wire: &Wire, uses: Uses) -> Result<Vec<String>, Failure> {
+    pub async fn missing(
+        &self,
+        wire: &Wire,
+        uses: ForgeFeatures,
+    ) -> Result<Vec<String>, RequestFailure> {
         self.own.missing(wire, uses).await
     }
 
@@ -153,7 +159,11 @@ impl Ways {
 
     /// Returns the login under which comments appear in a repository, or `None` for that of the server's own
     /// credentials.
-    pub async fn login_for(&self, wire: &Wire, repo: &RepoId) -> Result<Option<String>, Failure> {
+    pub async fn login_for(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+    ) -> Result<Option<String>, RequestFailure> {
         let Some(given) = self.of(wire, repo, "the account of its credential").await? else {
             return Ok(None);
         };
@@ -169,7 +179,7 @@ impl Ways {
         wire: &Wire,
         repo: &RepoId,
         what: &str,
-    ) -> Result<Option<Arc<Opened>>, Failure> {
+    ) -> Result<Option<Arc<DecryptedCredential>>, RequestFailure> {
         let Some(access) = &self.access else {
             return Ok(None);
         };
@@ -180,7 +190,12 @@ impl Ways {
         held.map(|held| self.opened(wire, held, what)).transpose()
     }
 
-    fn opened(&self, wire: &Wire, held: Held, what: &str) -> Result<Arc<Opened>, Failure> {
+    fn opened(
+        &self,
+        wire: &Wire,
+        held: StoredAccess,
+        what: &str,
+    ) -> Result<Arc<DecryptedCredential>, RequestFailure> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = opened
             .get(&held.id)
@@ -189,11 +204,11 @@ impl Ways {
             return Ok(Arc::clone(known));
         }
         let auth = match held.access {
-            Access::Token { user, token } => GitHubAuth::Token {
+            GitAccess::Token { user, token } => GitHubAuth::Token {
                 user,
                 token: TokenSource::Fixed(token),
             },
-            Access::App {
+            GitAccess::App {
                 app_id,
                 installation,
                 key,
@@ -202,20 +217,20 @@ impl Ways {
                 key,
                 installation: Some(installation),
             },
-            Access::Ssh(_) => {
-                return Err(Failure::denied(
+            GitAccess::Ssh(_) => {
+                return Err(RequestFailure::denied(
                     &wire.host,
                     what,
                     "an SSH key is not a credential for the API",
                 ));
             }
         };
-        let credentials = Credentials::new(auth)
-            .map_err(|error| Failure::denied(&wire.host, what, &error.to_string()))?;
+        let credentials = ClientCredentials::new(auth)
+            .map_err(|error| RequestFailure::denied(&wire.host, what, &error.to_string()))?;
         if opened.len() >= MOST {
             opened.clear();
         }
-        let fresh = Arc::new(Opened {
+        let fresh = Arc::new(DecryptedCredential {
             version: held.version,
             credentials,
             login: OnceCell::new(),
@@ -225,12 +240,12 @@ impl Ways {
     }
 }
 
-fn failure(wire: &Wire, repo: &RepoId, what: &str, error: &AccessError) -> Failure {
+fn failure(wire: &Wire, repo: &RepoId, what: &str, error: &AccessError) -> RequestFailure {
     tracing::warn!(%repo, error = error as &dyn std::error::Error, "Could not use the credential of a repository");
     match error {
-        AccessError::Store(_) => Failure::passing(&wire.host, what, &error.to_string()),
+        AccessError::Store(_) => RequestFailure::passing(&wire.host, what, &error.to_string()),
         AccessError::Sealed { .. } | AccessError::Unknown(_) => {
-            Failure::denied(&wire.host, what, &error.to_string())
+            RequestFailure::denied(&wire.host, what, &error.to_string())
         }
     }
 }

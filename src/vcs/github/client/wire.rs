@@ -20,8 +20,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 use url::Url;
 
-use super::call::{Answer, Call, Failure, is_move};
-use super::classify::{Refusal, classify};
+use super::call::{Call, RequestFailure, SuccessResponse, is_move};
+use super::classify::{ErrorResponse, classify};
 use super::{GitHubEndpoints, GitHubSetupError};
 use crate::clock::Clock;
 use crate::model::{HostName, RateScope, Sha256Digest, Traffic};
@@ -104,7 +104,7 @@ impl Pass {
 }
 
 /// Answer with any status.
-struct Raw {
+struct RawResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
@@ -146,7 +146,7 @@ impl Wire {
     }
 
     /// Sends a request with its credentials. Retries after a temporary failure if the request is repeatable.
-    pub async fn send(&self, call: &Call, pass: &Pass) -> Result<Answer, Failure> {
+    pub async fn send(&self, call: &Call, pass: &Pass) -> Result<SuccessResponse, RequestFailure> {
         let scope = RateScope {
             host: self.host.clone(),
             credential: pass.credential.clone(),
@@ -197,8 +197,9 @@ impl Wire {
     }
 
     /// Waits until a request may leave, and finally checks its permit.
-    async fn admit(&self, call: &Call, scope: &RateScope) -> Result<(), Failure> {
-        let unknown = |error: GateError| Failure::passing(&self.host, &call.what, &chain(&error));
+    async fn admit(&self, call: &Call, scope: &RateScope) -> Result<(), RequestFailure> {
+        let unknown =
+            |error: GateError| RequestFailure::passing(&self.host, &call.what, &chain(&error));
         let closed = async || match self
             .gates
             .closed(scope, call.traffic)
@@ -207,7 +208,7 @@ impl Wire {
         {
             Some(until) => {
                 self.metrics.count(Metric::ForgeRequests, &["held"]);
-                Err(Failure::held_back(&self.host, &call.what, until))
+                Err(RequestFailure::held_back(&self.host, &call.what, until))
             }
             None => Ok(()),
         };
@@ -230,13 +231,13 @@ impl Wire {
         };
         permit.check().await.map_err(|error| {
             let message = format!("the request was not sent: {}", chain(&*error));
-            Failure::passing(&self.host, &call.what, &message)
+            RequestFailure::passing(&self.host, &call.what, &message)
         })
     }
 
     /// Closes the gates of the credentials when GitHub asks to wait. A limit of writes alone (on content created per
     /// minute) does not affect reads. A limit of reads stops everything.
-    async fn heed(&self, failure: &Failure, call: &Call, scope: &RateScope) {
+    async fn heed(&self, failure: &RequestFailure, call: &Call, scope: &RateScope) {
         let ForgeError::RateLimited { until, .. } = failure.error else {
             return;
         };
@@ -261,7 +262,11 @@ impl Wire {
         }
     }
 
-    async fn send_once(&self, call: &Call, token: &Secret) -> Result<Answer, Failure> {
+    async fn send_once(
+        &self,
+        call: &Call,
+        token: &Secret,
+    ) -> Result<SuccessResponse, RequestFailure> {
         let started = self.clock.now();
         let deadline = self.timeouts.request;
         let outcome = match tokio::time::timeout(deadline, self.exchange(call, token)).await {
@@ -273,7 +278,8 @@ impl Wire {
         };
         self.log(call, started, &outcome);
         self.count(&outcome);
-        let raw = outcome.map_err(|message| Failure::passing(&self.host, &call.what, &message))?;
+        let raw =
+            outcome.map_err(|message| RequestFailure::passing(&self.host, &call.what, &message))?;
         match moved_to(call, &raw) {
             Some(path) => {
                 Box::pin(self.send_once(
@@ -291,7 +297,7 @@ impl Wire {
     }
 
     /// Exchanges a request and its answer. The error is the cause of a failed connection, without secrets.
-    async fn exchange(&self, call: &Call, token: &Secret) -> Result<Raw, String> {
+    async fn exchange(&self, call: &Call, token: &Secret) -> Result<RawResponse, String> {
         // octocrab does not add the base path to a path that begins with it, so the path is always given in full.
         let request = Request::builder()
             .method(call.method.clone())
@@ -315,7 +321,7 @@ impl Wire {
             .map_err(|error| chain(&error))?;
         let (parts, body) = response.into_parts();
         let (body, cut) = read_limited(Body::new(body)).await?;
-        Ok(Raw {
+        Ok(RawResponse {
             status: parts.status,
             headers: parts.headers,
             body,
@@ -323,17 +329,17 @@ impl Wire {
         })
     }
 
-    fn judge(&self, call: &Call, raw: Raw) -> Result<Answer, Failure> {
+    fn judge(&self, call: &Call, raw: RawResponse) -> Result<SuccessResponse, RequestFailure> {
         let unchanged = raw.status == StatusCode::NOT_MODIFIED && call.etag.is_some();
         if unchanged {
-            return Ok(Answer {
+            return Ok(SuccessResponse {
                 unchanged,
                 headers: raw.headers,
                 body: Bytes::new(),
             });
         }
         if !raw.status.is_success() {
-            let refusal = Refusal {
+            let refusal = ErrorResponse {
                 status: raw.status,
                 headers: &raw.headers,
                 body: &raw.body,
@@ -345,16 +351,16 @@ impl Wire {
                 "the answer is larger than {} MiB, the limit for every request",
                 MAX_ANSWER >> 20
             );
-            return Err(Failure::rejected(&self.host, &call.what, &message));
+            return Err(RequestFailure::rejected(&self.host, &call.what, &message));
         }
-        Ok(Answer {
+        Ok(SuccessResponse {
             unchanged,
             headers: raw.headers,
             body: raw.body,
         })
     }
 
-    fn count(&self, outcome: &Result<Raw, String>) {
+    fn count(&self, outcome: &Result<RawResponse, String>) {
         let class = outcome
             .as_ref()
             .map_or("none", |raw| status_class(raw.status.as_u16()));
@@ -373,7 +379,7 @@ impl Wire {
         }
     }
 
-    fn log(&self, call: &Call, started: DateTime<Utc>, outcome: &Result<Raw, String>) {
+    fn log(&self, call: &Call, started: DateTime<Utc>, outcome: &Result<RawResponse, String>) {
         let duration_ms = (self.clock.now() - started).num_milliseconds();
         let (method, path) = (&call.method, &call.path);
         match outcome {
@@ -399,7 +405,7 @@ impl Wire {
 /// Returns the path to which GitHub redirects a request with the old name of a repository. Only paths of a repository
 /// by its identifier are accepted, and the same server is asked: no answer sends a token anywhere else. Behind a
 /// proxy, the server may call itself by another name than the configured one, so only the path counts.
-fn moved_to(call: &Call, raw: &Raw) -> Option<String> {
+fn moved_to(call: &Call, raw: &RawResponse) -> Option<String> {
     if !call.follow || !is_move(raw.status) {
         return None;
     }

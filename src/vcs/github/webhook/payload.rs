@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::header::{BadHeader, delivery};
 use super::repositories;
-use super::shape::{Acted, CommentPayload, Installation, PullPayload, User};
+use super::shape::{ActionFields, CommentPayload, PullPayload, WebhookInstallation, WebhookUser};
 use crate::model::{
     BranchName, CommentEvent, CommitSha, Event, ForgeRepo, HostName, PullAction, PullEvent,
     PullNumber, PullRef, RepoId,
@@ -108,13 +108,13 @@ fn pull_request(json: &[u8], host: &HostName) -> Result<Event, PayloadError> {
             .base
             .and_then(|end| BranchName::new(&end.branch?).ok()),
         sender: login(payload.sender.as_ref(), "sender.login")?,
-        installation: payload.installation.map(|Installation { id }| id),
+        installation: payload.installation.map(|WebhookInstallation { id }| id),
     }))
 }
 
 /// Returns the action if it requests something, or else the reason why not. Unlike reference 2.2, a reopened pull and
 /// another base branch count: an apply would no longer match the earlier plans.
-fn used_action(acted: &Acted) -> Result<PullAction, String> {
+fn used_action(acted: &ActionFields) -> Result<PullAction, String> {
     let base_changed = acted
         .changes
         .as_ref()
@@ -140,7 +140,7 @@ fn used_action(acted: &Acted) -> Result<PullAction, String> {
 }
 
 fn issue_comment(json: &[u8], host: &HostName) -> Result<Event, PayloadError> {
-    let acted: Acted = read(json)?;
+    let acted: ActionFields = read(json)?;
     match acted.action.as_deref().unwrap_or_default() {
         "created" => {}
         "edited" => {
@@ -189,7 +189,7 @@ fn comment(payload: CommentPayload, host: &HostName) -> Result<Event, PayloadErr
         body,
         author: login(user, "comment.user.login")?,
         author_is_bot: user.and_then(|user| user.kind.as_deref()) == Some("Bot"),
-        installation: payload.installation.map(|Installation { id }| id),
+        installation: payload.installation.map(|WebhookInstallation { id }| id),
     }))
 }
 
@@ -220,7 +220,7 @@ pub(super) fn repo_id(host: &HostName, full_name: &str) -> Result<RepoId, Payloa
     Ok(repo)
 }
 
-fn login(user: Option<&User>, path: &str) -> Result<String, PayloadError> {
+fn login(user: Option<&WebhookUser>, path: &str) -> Result<String, PayloadError> {
     let login = user.map_or(DELETED_USER, |user| user.login.as_str());
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '[' | ']');
     if login.is_empty() || login.len() > MAX_LOGIN || !login.chars().all(plain) {

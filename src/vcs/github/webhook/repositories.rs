@@ -2,7 +2,7 @@
 
 use super::payload::{PayloadError, ignored, repo_id};
 use super::shape::{
-    GrantPayload, InstallPayload, Installation, NamingPayload, Repository, RepositoryPayload,
+    GrantPayload, InstallPayload, NamingPayload, Repository, RepositoryPayload, WebhookInstallation,
 };
 use crate::model::{Event, ForgeRepo, HostName, RepoId, RepositoryEventKind, RepositoryNews};
 
@@ -127,7 +127,7 @@ pub(super) fn installed(payload: InstallPayload, host: &HostName) -> Result<Even
 fn all(
     repos: Vec<Repository>,
     kind: RepositoryEventKind,
-    via: Option<&Installation>,
+    via: Option<&WebhookInstallation>,
     host: &HostName,
 ) -> Result<Vec<RepositoryNews>, PayloadError> {
     let installation = installation(via);
@@ -141,8 +141,8 @@ fn all(
     repos.into_iter().map(one).collect()
 }
 
-fn installation(given: Option<&Installation>) -> Option<u64> {
-    given.map(|Installation { id }| *id)
+fn installation(given: Option<&WebhookInstallation>) -> Option<u64> {
+    given.map(|WebhookInstallation { id }| *id)
 }
 
 #[cfg(test)]

@@ -8,18 +8,18 @@ use serde::de::IgnoredAny;
 
 /// Fields that every payload with actions has.
 #[derive(Deserialize)]
-pub(super) struct Acted {
+pub(super) struct ActionFields {
     #[serde(default)]
     pub action: Option<String>,
     #[serde(default)]
-    pub changes: Option<Changes>,
+    pub changes: Option<EditChanges>,
     #[serde(default)]
     pub issue: Option<MaybePull>,
 }
 
 /// Changes of an edit.
 #[derive(Deserialize)]
-pub(super) struct Changes {
+pub(super) struct EditChanges {
     #[serde(default)]
     pub base: Option<IgnoredAny>,
 }
@@ -37,9 +37,9 @@ pub(super) struct PullPayload {
     pub pull_request: PullPart,
     pub repository: Repository,
     #[serde(default)]
-    pub sender: Option<User>,
+    pub sender: Option<WebhookUser>,
     #[serde(default)]
-    pub installation: Option<Installation>,
+    pub installation: Option<WebhookInstallation>,
 }
 
 #[derive(Deserialize)]
@@ -48,14 +48,14 @@ pub(super) struct PullPart {
     #[serde(default)]
     pub draft: Option<bool>,
     #[serde(default)]
-    pub head: Option<End>,
+    pub head: Option<PullEnd>,
     #[serde(default)]
-    pub base: Option<End>,
+    pub base: Option<PullEnd>,
 }
 
 /// Head or base of a pull request.
 #[derive(Deserialize)]
-pub(super) struct End {
+pub(super) struct PullEnd {
     #[serde(default, rename = "ref")]
     pub branch: Option<String>,
     #[serde(default)]
@@ -65,25 +65,25 @@ pub(super) struct End {
 /// Payload of an `issue_comment` event.
 #[derive(Deserialize)]
 pub(super) struct CommentPayload {
-    pub issue: Numbered,
-    pub comment: Comment,
+    pub issue: NumberedPull,
+    pub comment: WebhookComment,
     pub repository: Repository,
     #[serde(default)]
-    pub installation: Option<Installation>,
+    pub installation: Option<WebhookInstallation>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Numbered {
+pub(super) struct NumberedPull {
     pub number: i64,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Comment {
+pub(super) struct WebhookComment {
     pub id: u64,
     #[serde(default)]
     pub body: Option<String>,
     #[serde(default)]
-    pub user: Option<User>,
+    pub user: Option<WebhookUser>,
 }
 
 #[derive(Deserialize)]
@@ -113,7 +113,7 @@ pub(super) struct RepositoryPayload {
     #[serde(default)]
     pub changes: Option<RepositoryChanges>,
     #[serde(default)]
-    pub installation: Option<Installation>,
+    pub installation: Option<WebhookInstallation>,
 }
 
 /// Previous name and owner of a repository.
@@ -128,11 +128,11 @@ pub(super) struct RepositoryChanges {
 #[derive(Deserialize)]
 pub(super) struct Renaming {
     #[serde(default)]
-    pub name: Option<Before>,
+    pub name: Option<PreviousValues>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Before {
+pub(super) struct PreviousValues {
     pub from: String,
 }
 
@@ -146,9 +146,9 @@ pub(super) struct Transfer {
 #[derive(Deserialize)]
 pub(super) struct OwnerBefore {
     #[serde(default)]
-    pub user: Option<User>,
+    pub user: Option<WebhookUser>,
     #[serde(default)]
-    pub organization: Option<User>,
+    pub organization: Option<WebhookUser>,
 }
 
 /// Payload of an `installation_repositories` event.
@@ -159,7 +159,7 @@ pub(super) struct GrantPayload {
     #[serde(default)]
     pub repositories_removed: Vec<Repository>,
     #[serde(default)]
-    pub installation: Option<Installation>,
+    pub installation: Option<WebhookInstallation>,
 }
 
 /// Payload of an `installation` event.
@@ -170,18 +170,18 @@ pub(super) struct InstallPayload {
     #[serde(default)]
     pub repositories: Vec<Repository>,
     #[serde(default)]
-    pub installation: Option<Installation>,
+    pub installation: Option<WebhookInstallation>,
 }
 
 /// Person, bot or organisation; GitHub sends `null` once the account is deleted.
 #[derive(Deserialize)]
-pub(super) struct User {
+pub(super) struct WebhookUser {
     pub login: String,
     #[serde(default, rename = "type")]
     pub kind: Option<String>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Installation {
+pub(super) struct WebhookInstallation {
     pub id: u64,
 }

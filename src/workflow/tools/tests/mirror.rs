@@ -22,12 +22,12 @@ use tokio::sync::Notify;
 use url::Url;
 use zip::write::SimpleFileOptions;
 
-use super::super::Keys;
+use super::super::TrustedKeys;
 
 /// Maker that signs any bytes.
-pub struct Maker(SignedSecretKey);
+pub struct Signer(SignedSecretKey);
 
-impl Maker {
+impl Signer {
     pub fn new() -> Self {
         let mut params = SecretKeyParamsBuilder::default();
         params
@@ -44,13 +44,13 @@ impl Maker {
         )
     }
 
-    pub fn keys(&self) -> Keys {
+    pub fn keys(&self) -> TrustedKeys {
         let armored = self
             .0
             .to_public_key()
             .to_armored_string(ArmorOptions::default())
             .unwrap();
-        Keys::from_armored(&armored, &armored).unwrap()
+        TrustedKeys::from_armored(&armored, &armored).unwrap()
     }
 
     pub fn sign(&self, bytes: &[u8]) -> Vec<u8> {
@@ -68,7 +68,7 @@ impl Maker {
 
 /// Answer of the mirror to a request.
 #[derive(Clone)]
-pub enum Answer {
+pub enum MirrorAnswer {
     /// The whole content at once.
     Bytes(Vec<u8>),
     /// Half of the content, then the connection breaks.
@@ -80,25 +80,25 @@ pub enum Answer {
 }
 
 #[derive(Default)]
-struct Shelf {
-    answers: Mutex<HashMap<String, Answer>>,
+struct ServedFiles {
+    answers: Mutex<HashMap<String, MirrorAnswer>>,
     asked: Mutex<Vec<String>>,
     silent: Notify,
 }
 
 /// Web server on this machine.
-pub struct Mirror {
+pub struct ReleaseMirror {
     pub url: Url,
-    shelf: Arc<Shelf>,
+    shelf: Arc<ServedFiles>,
 }
 
-impl Mirror {
+impl ReleaseMirror {
     pub async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/releases/", listener.local_addr().unwrap())
             .parse()
             .unwrap();
-        let shelf = Arc::new(Shelf::default());
+        let shelf = Arc::new(ServedFiles::default());
         let router = Router::new()
             .fallback(answer)
             .with_state(Arc::clone(&shelf));
@@ -106,7 +106,7 @@ impl Mirror {
         Self { url, shelf }
     }
 
-    pub fn put(&self, path: &str, answer: Answer) {
+    pub fn put(&self, path: &str, answer: MirrorAnswer) {
         self.shelf
             .answers
             .lock()
@@ -115,7 +115,7 @@ impl Mirror {
     }
 
     /// Publishes releases of Terraform for `linux_amd64`, and the list of these releases.
-    pub fn release(&self, maker: &Maker, versions: &[&str]) {
+    pub fn release(&self, maker: &Signer, versions: &[&str]) {
         let mut builds = Vec::new();
         for version in versions {
             let (archive, folder) = (
@@ -124,7 +124,7 @@ impl Mirror {
             );
             let bytes = archive_of("terraform", &program(version));
             let sums = format!("{}  {archive}\n", hex::encode(Sha256::digest(&bytes)));
-            self.put(&format!("{folder}/{archive}"), Answer::Bytes(bytes));
+            self.put(&format!("{folder}/{archive}"), MirrorAnswer::Bytes(bytes));
             self.sums(maker, version, &sums);
             builds.push(format!(
                 r#""{version}":{{"builds":[{{"filename":"{archive}"}}]}}"#
@@ -134,17 +134,17 @@ impl Mirror {
             r#"{{"name":"terraform","versions":{{{}}}}}"#,
             builds.join(",")
         );
-        self.put("terraform/index.json", Answer::Bytes(list.into()));
+        self.put("terraform/index.json", MirrorAnswer::Bytes(list.into()));
     }
 
     /// Publishes a signed list of checksums.
-    pub fn sums(&self, maker: &Maker, version: &str, sums: &str) {
+    pub fn sums(&self, maker: &Signer, version: &str, sums: &str) {
         let path = format!("terraform/{version}/terraform_{version}_SHA256SUMS");
         self.put(
             &format!("{path}.sig"),
-            Answer::Bytes(maker.sign(sums.as_bytes())),
+            MirrorAnswer::Bytes(maker.sign(sums.as_bytes())),
         );
-        self.put(&path, Answer::Bytes(sums.into()));
+        self.put(&path, MirrorAnswer::Bytes(sums.into()));
     }
 
     /// Counts the requests for paths with this end.
@@ -164,7 +164,7 @@ impl Mirror {
     }
 }
 
-async fn answer(State(shelf): State<Arc<Shelf>>, request: Request) -> Response {
+async fn answer(State(shelf): State<Arc<ServedFiles>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let answer = shelf.answers.lock().unwrap().get(&path).cloned();
     shelf.asked.lock().unwrap().push(path);
@@ -175,8 +175,8 @@ async fn answer(State(shelf): State<Arc<Shelf>>, request: Request) -> Response {
             .status(StatusCode::NOT_FOUND)
             .body(Body::empty())
             .unwrap(),
-        Some(Answer::Bytes(bytes)) => ok(bytes.into()),
-        Some(Answer::Broken(bytes)) => {
+        Some(MirrorAnswer::Bytes(bytes)) => ok(bytes.into()),
+        Some(MirrorAnswer::Broken(bytes)) => {
             let half = Bytes::from(bytes[..bytes.len() / 2].to_vec());
             let body =
                 Body::from_stream(stream::iter([Ok(half), Err(std::io::Error::other("cut"))]));
@@ -185,11 +185,11 @@ async fn answer(State(shelf): State<Arc<Shelf>>, request: Request) -> Response {
                 .body(body)
                 .unwrap()
         }
-        Some(Answer::Silence) => {
+        Some(MirrorAnswer::Silence) => {
             shelf.silent.notify_one();
             ok(Body::from_stream(first().chain(stream::pending())))
         }
-        Some(Answer::Endless) => ok(Body::from_stream(stream::repeat_with(|| {
+        Some(MirrorAnswer::Endless) => ok(Body::from_stream(stream::repeat_with(|| {
             Ok::<_, std::io::Error>(Bytes::from_static(&[0; 1024]))
         }))),
     }

@@ -17,25 +17,25 @@ use super::*;
 use crate::clock::{Clock as _, ManualClock};
 use crate::discovery::required_versions;
 use crate::model::RepoPath;
-use mirror::{Answer, Maker, Mirror, archive_of, program};
+use mirror::{MirrorAnswer, ReleaseMirror, Signer, archive_of, program};
 
 const ZIP: &str = "terraform_1.9.8_linux_amd64.zip";
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// A mirror, a maker, and a directory for programs.
-struct World {
-    mirror: Mirror,
-    maker: Maker,
+struct ToolWorld {
+    mirror: ReleaseMirror,
+    maker: Signer,
     dir: TempDir,
     clock: Arc<ManualClock>,
     downloads: Arc<Downloads>,
 }
 
-impl World {
+impl ToolWorld {
     async fn with(versions: &[&str]) -> Self {
         let (mirror, maker, dir) = (
-            Mirror::start().await,
-            Maker::new(),
+            ReleaseMirror::start().await,
+            Signer::new(),
             tempfile::tempdir().unwrap(),
         );
         mirror.release(&maker, versions);
@@ -91,7 +91,7 @@ impl World {
         names
     }
 
-    fn tools(self) -> (Tools, Mirror, TempDir, Arc<ManualClock>) {
+    fn tools(self) -> (Tools, ReleaseMirror, TempDir, Arc<ManualClock>) {
         let Self {
             mirror,
             dir,
@@ -131,11 +131,11 @@ fn put(dir: &Path, name: &str, script: &[u8]) {
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-fn wish(constraint: &str) -> Wish {
+fn wish(constraint: &str) -> VersionSources {
     let text = format!("terraform {{\n  required_version = \"{constraint}\"\n}}\n");
     let files: [RepoPath; 1] = ["versions.tf".parse().unwrap()];
     let code = required_versions(&files, Distribution::Terraform, &|_| Some(text.clone()));
-    Wish {
+    VersionSources {
         distribution: Distribution::Terraform,
         project: None,
         code,
@@ -145,7 +145,7 @@ fn wish(constraint: &str) -> Wish {
 
 #[tokio::test]
 async fn a_verified_program_is_kept_read_only_and_downloaded_once() {
-    let world = World::with(&["1.9.8"]).await;
+    let world = ToolWorld::with(&["1.9.8"]).await;
     let program = world.fetch("1.9.8").await.unwrap();
     assert_eq!(program, world.downloads.dir().join("terraform1.9.8"));
     assert_eq!(std::fs::read(&program).unwrap(), mirror::program("1.9.8"));
@@ -160,7 +160,7 @@ async fn a_verified_program_is_kept_read_only_and_downloaded_once() {
 
 #[tokio::test]
 async fn a_program_goes_when_nobody_uses_it_and_is_downloaded_again() {
-    let world = World::with(&["1.9.8", "1.10.5"]).await;
+    let world = ToolWorld::with(&["1.9.8", "1.10.5"]).await;
     let (tools, mirror, _dir, clock) = world.tools();
     let downloads = tools.downloads().unwrap();
     let (wanted, other) = (version("1.9.8"), version("1.10.5"));
@@ -222,7 +222,7 @@ async fn a_program_goes_when_nobody_uses_it_and_is_downloaded_again() {
 
 #[tokio::test]
 async fn many_who_want_a_version_at_once_download_it_once() {
-    let world = World::with(&["1.9.8", "1.10.5"]).await;
+    let world = ToolWorld::with(&["1.9.8", "1.10.5"]).await;
     let fetches =
         (0..16).map(|number| world.fetch(if number % 2 == 0 { "1.9.8" } else { "1.10.5" }));
     for fetched in join_all(fetches).await {
@@ -240,7 +240,7 @@ async fn many_who_want_a_version_at_once_download_it_once() {
 
 #[tokio::test]
 async fn what_is_not_exactly_what_a_maker_signed_is_never_kept() {
-    let world = World::with(&["1.9.8"]).await;
+    let world = ToolWorld::with(&["1.9.8"]).await;
     let zip = format!("terraform/1.9.8/{ZIP}");
     let sums = "terraform/1.9.8/terraform_1.9.8_SHA256SUMS";
     let good = archive_of("terraform", &program("1.9.8"));
@@ -249,24 +249,25 @@ async fn what_is_not_exactly_what_a_maker_signed_is_never_kept() {
 
     world
         .mirror
-        .put(&zip, Answer::Bytes(archive_of("terraform", b"evil")));
+        .put(&zip, MirrorAnswer::Bytes(archive_of("terraform", b"evil")));
     refusals.push(world.refusal().await);
     world
         .mirror
-        .put(&zip, Answer::Bytes(good[..good.len() / 2].to_vec()));
+        .put(&zip, MirrorAnswer::Bytes(good[..good.len() / 2].to_vec()));
     refusals.push(world.refusal().await);
 
     // The list matches the file, but the signature does not; then the signature is that of a stranger.
-    world.mirror.put(&zip, Answer::Bytes(good.clone()));
-    world
-        .mirror
-        .put(sums, Answer::Bytes(format!("{}x", sum_of(&good)).into()));
+    world.mirror.put(&zip, MirrorAnswer::Bytes(good.clone()));
+    world.mirror.put(
+        sums,
+        MirrorAnswer::Bytes(format!("{}x", sum_of(&good)).into()),
+    );
     refusals.push(world.refusal().await);
-    world.mirror.sums(&Maker::new(), "1.9.8", &sum_of(&good));
+    world.mirror.sums(&Signer::new(), "1.9.8", &sum_of(&good));
     refusals.push(world.refusal().await);
     world.mirror.put(
         &format!("{sums}.sig"),
-        Answer::Bytes(b"no signature".to_vec()),
+        MirrorAnswer::Bytes(b"no signature".to_vec()),
     );
     refusals.push(world.refusal().await);
 
@@ -285,7 +286,7 @@ async fn what_is_not_exactly_what_a_maker_signed_is_never_kept() {
         archive_of("terraform", &vec![0; 2 << 20]),
     ] {
         world.mirror.sums(&world.maker, "1.9.8", &sum_of(&archive));
-        world.mirror.put(&zip, Answer::Bytes(archive));
+        world.mirror.put(&zip, MirrorAnswer::Bytes(archive));
         refusals.push(world.refusal().await);
     }
     insta::with_settings!({filters => [(r"[0-9a-f]{64}", "SHA256"), (r"key [0-9A-F]{40}", "key KEY")]}, {
@@ -305,14 +306,14 @@ async fn what_is_not_exactly_what_a_maker_signed_is_never_kept() {
 
 #[tokio::test]
 async fn a_download_that_does_not_come_to_its_end_leaves_nothing() {
-    let world = World::with(&["1.9.8"]).await;
+    let world = ToolWorld::with(&["1.9.8"]).await;
     let zip = format!("terraform/1.9.8/{ZIP}");
     let mut refusals = Vec::new();
     for answer in [
-        Answer::Broken(archive_of("terraform", &program("1.9.8"))),
-        Answer::Silence,
-        Answer::Endless,
-        Answer::Bytes(vec![0; (1 << 20) + 1]),
+        MirrorAnswer::Broken(archive_of("terraform", &program("1.9.8"))),
+        MirrorAnswer::Silence,
+        MirrorAnswer::Endless,
+        MirrorAnswer::Bytes(vec![0; (1 << 20) + 1]),
     ] {
         world.mirror.put(&zip, answer);
         refusals.push(world.refusal().await);
@@ -330,9 +331,9 @@ async fn a_download_that_does_not_come_to_its_end_leaves_nothing() {
 
 #[tokio::test]
 async fn a_download_that_is_given_up_leaves_nothing_and_the_next_one_goes_on() {
-    let world = World::with(&["1.9.8"]).await;
+    let world = ToolWorld::with(&["1.9.8"]).await;
     let zip = format!("terraform/1.9.8/{ZIP}");
-    world.mirror.put(&zip, Answer::Silence);
+    world.mirror.put(&zip, MirrorAnswer::Silence);
     tokio::select! {
         _ = world.fetch("1.9.8") => panic!("it cannot come to its end"),
         () = world.mirror.silence() => {}
@@ -340,14 +341,14 @@ async fn a_download_that_is_given_up_leaves_nothing_and_the_next_one_goes_on() {
     assert_eq!(world.kept(), [""; 0]);
     world.mirror.put(
         &zip,
-        Answer::Bytes(archive_of("terraform", &program("1.9.8"))),
+        MirrorAnswer::Bytes(archive_of("terraform", &program("1.9.8"))),
     );
     world.fetch("1.9.8").await.unwrap();
 }
 
 #[tokio::test]
 async fn what_a_dead_process_left_is_removed_after_an_hour() {
-    let world = World::with(&["1.9.8", "1.9.9"]).await;
+    let world = ToolWorld::with(&["1.9.8", "1.9.9"]).await;
     let left = world.downloads.dir().join(".download-left");
     std::fs::create_dir_all(&left).unwrap();
     let clock = Arc::new(ManualClock::new(made_at(&left)));
@@ -377,7 +378,7 @@ async fn what_a_dead_process_left_is_removed_after_an_hour() {
 
 #[tokio::test]
 async fn the_highest_version_that_matches_is_chosen_among_those_here_and_those_there() {
-    let (tools, mirror, dir, _) = World::with(&["1.8.5", "1.9.7", "1.10.0", "1.11.0-rc1"])
+    let (tools, mirror, dir, _) = ToolWorld::with(&["1.8.5", "1.9.7", "1.10.0", "1.11.0-rc1"])
         .await
         .tools();
     install(&dir.path().join("own"), "terraform1.9.8", "1.9.8");
@@ -402,26 +403,27 @@ async fn the_highest_version_that_matches_is_chosen_among_those_here_and_those_t
 
 #[tokio::test]
 async fn the_list_of_releases_is_asked_for_once_an_hour_and_an_old_one_does_when_there_is_none() {
-    let world = World::with(&["1.9.8"]).await;
+    let world = ToolWorld::with(&["1.9.8"]).await;
     let released = || world.downloads.released(Distribution::Terraform);
     for minutes in [0, 30, 31] {
         world.clock.advance(Duration::from_secs(minutes * 60));
         assert_eq!(released().await.unwrap().len(), 1);
     }
     assert_eq!(world.mirror.asked("index.json"), 2);
-    world
-        .mirror
-        .put("terraform/index.json", Answer::Bytes(b"oops".to_vec()));
+    world.mirror.put(
+        "terraform/index.json",
+        MirrorAnswer::Bytes(b"oops".to_vec()),
+    );
     world.clock.advance(Duration::from_hours(1));
     assert_eq!(released().await.unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn without_a_list_or_a_download_what_is_here_must_do() {
-    let world = World::with(&["1.9.8", "1.9.9"]).await;
+    let world = ToolWorld::with(&["1.9.8", "1.9.9"]).await;
     world.mirror.put(
         "terraform/1.9.9/terraform_1.9.9_SHA256SUMS",
-        Answer::Bytes(b"nonsense".to_vec()),
+        MirrorAnswer::Bytes(b"nonsense".to_vec()),
     );
     let (tools, mirror, dir, clock) = world.tools();
     install(&dir.path().join("own"), "terraform1.9.7", "1.9.7");
@@ -433,10 +435,11 @@ async fn without_a_list_or_a_download_what_is_here_must_do() {
     );
     drop((mirror, clock));
 
-    let world = World::with(&[]).await;
-    world
-        .mirror
-        .put("terraform/index.json", Answer::Bytes(b"oops".to_vec()));
+    let world = ToolWorld::with(&[]).await;
+    world.mirror.put(
+        "terraform/index.json",
+        MirrorAnswer::Bytes(b"oops".to_vec()),
+    );
     let (tools, mirror, dir, _) = world.tools();
     let error = tools
         .choose(&wish("~> 1.9.0"))
@@ -476,7 +479,7 @@ const UNDECIDED: &[u8] = b"#!/bin/sh\necho 'No version is chosen' >&2\nexit 1\n"
 
 #[tokio::test]
 async fn a_program_that_does_not_say_what_it_is_keeps_no_version_from_being_downloaded() {
-    let (tools, mirror, dir, _) = World::with(&["1.9.8", "1.9.9"]).await.tools();
+    let (tools, mirror, dir, _) = ToolWorld::with(&["1.9.8", "1.9.9"]).await.tools();
     put(&dir.path().join("own"), "terraform", UNDECIDED);
     let downloaded = |version: &str| dir.path().join(format!("bin/terraform{version}"));
     let tool = tools

@@ -24,9 +24,10 @@ test: ## Run all tests (ARGS: passed on to cargo test)
 	@.ci/setup test
 	.ci/scratch .ci/test $(ARGS)
 
-lint: ## Check formatting, lints, documentation, and licences and sources of dependencies
+lint: ## Check formatting, wording of comments and type names, lints, documentation, licences and sources of dependencies
 	@.ci/setup lint
 	cargo fmt --check
+	.ci/prose
 	cargo clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
 	.ci/deny

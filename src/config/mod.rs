@@ -28,4 +28,6 @@ pub use permissions::RepoPermissions;
 pub use text::{NotUtf8, read_text, text_of};
 
 #[cfg(test)]
+mod generated_docs;
+#[cfg(test)]
 mod keys_tests;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::{mappings, repo_schema, repo_tables, server_schema, server_tables};
+use crate::config::generated_docs::{compare_block, read};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{RepoRules, ServerRepos};
 use crate::config::server::{SETTINGS, SettingsFile};
@@ -11,7 +12,7 @@ use crate::config::{repo, repos};
 use crate::model::ProjectKey;
 
 fn page() -> String {
-    std::fs::read_to_string(root().join("docs/configuration.md")).unwrap()
+    read("docs/configuration.md")
 }
 
 fn root() -> &'static Path {
@@ -20,21 +21,11 @@ fn root() -> &'static Path {
 
 #[test]
 fn the_tables_of_the_page_are_those_of_the_readers() {
-    let page = page();
     for (mark, expected) in [
         ("repo-keys", repo_tables()),
         ("server-keys", server_tables()),
     ] {
-        let (_, rest) = page
-            .split_once(&format!("<!-- {mark}:begin -->\n"))
-            .expect("the page has the mark");
-        let (block, _) = rest
-            .split_once(&format!("<!-- {mark}:end -->"))
-            .expect("the page has the mark");
-        assert!(
-            block.trim() == expected.trim(),
-            "put this between the marks {mark} in docs/configuration.md:\n{expected}"
-        );
+        compare_block("docs/configuration.md", mark, &expected);
     }
 }
 

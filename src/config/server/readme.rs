@@ -189,55 +189,17 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
-
-    fn file(name: &str) -> (PathBuf, String) {
-        // The manifest can be in a folder below the root of the project.
-        let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        let path = here
-            .ancestors()
-            .map(|dir| dir.join(name))
-            .find(|path| path.exists())
-            .expect("the file is there");
-        let text = std::fs::read_to_string(&path).unwrap();
-        (path, text)
-    }
-
-    /// Compares a file with the expected text, or writes that text if `LOCKKEEPER_WRITE_DOCS` is set.
-    fn compare(name: &str, expected: impl FnOnce(&str) -> String) {
-        let (path, found) = file(name);
-        let expected = expected(&found);
-        if std::env::var_os("LOCKKEEPER_WRITE_DOCS").is_some() {
-            std::fs::write(&path, &expected).unwrap();
-            return;
-        }
-        assert!(
-            found == expected,
-            "{name} is old: run this test with LOCKKEEPER_WRITE_DOCS=1; expected:\n{expected}"
-        );
-    }
+    use crate::config::generated_docs::{compare, compare_block};
 
     #[test]
     fn the_table_in_the_readme_is_the_table_of_settings() {
-        compare("README.md", |found| {
-            let (head, rest) = found
-                .split_once("<!-- flags:begin -->\n")
-                .expect("README.md has the mark flags:begin");
-            let (_, tail) = rest
-                .split_once("<!-- flags:end -->")
-                .expect("README.md has the mark flags:end");
-            format!(
-                "{head}<!-- flags:begin -->\n\n{}\n<!-- flags:end -->{tail}",
-                important_flags()
-            )
-        });
+        compare_block("README.md", "flags", &important_flags());
     }
 
     #[test]
     fn the_page_of_flags_is_the_table_of_settings() {
-        compare("docs/flags.md", |_| flags_page());
+        compare("docs/flags.md", &flags_page());
     }
 
     #[test]

@@ -330,21 +330,31 @@ impl Checkouts {
         Ok(source)
     }
 
-    /// Fetches the commits of a source that the mirror does not have. Returns true if some were missing.
+    /// Returns true if the mirror is whole, but lacks a commit of the source.
     ///
     /// A command that has fetched its commits may miss them a moment later: if the fetch of another command finds
     /// the mirror damaged, it replaces the mirror with a fresh one that has only its own commits.
+    pub async fn has_lost(&self, source: &Source) -> bool {
+        let mirror = self.git.mirror(&source.pull.repo);
+        !mirror.is_damaged()
+            && mirror
+                .has_commits(&[&source.head, &source.base])
+                .await
+                .is_ok_and(|has_all| !has_all)
+    }
+
+    /// Fetches the commits of a source that the mirror does not have.
     pub async fn fetch_missing(
         &self,
         forge: &dyn Forge,
         source: &Source,
         via: Installation,
-    ) -> Result<bool, CheckoutError> {
+    ) -> Result<(), CheckoutError> {
         let mirror = self.git.mirror(&source.pull.repo);
         let commits = [&source.head, &source.base];
         // A mirror that does not exist yet has no commits, and a query of it is an error.
         if !mirror.is_damaged() && mirror.has_commits(&commits).await.unwrap_or(false) {
-            return Ok(false);
+            return Ok(());
         }
         for commit in commits {
             if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
@@ -352,7 +362,7 @@ impl Checkouts {
                     .await?;
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     async fn fetch_commit(

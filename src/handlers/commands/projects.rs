@@ -99,7 +99,7 @@ pub(super) fn argument_refusal(
         .check(command, extra, operands)
         .err();
     let refusal = |refused: RefusedArg| {
-        let hint = "Comment the command again with other arguments; `help` explains it.".to_owned();
+        let hint = "Run the command again with other arguments; `help` explains it.".to_owned();
         Reply::refused(refused.reason(), refused.to_string(), vec![hint])
     };
     refused
@@ -297,15 +297,11 @@ impl Work {
         *slot = None;
         let (ctx, via) = (cx.ctx, cx.row.installation);
         let checkout = match self.prepare(cx, source, workspace).await {
-            Err(CheckoutError::Git(error)) => {
-                if !ctx
-                    .checkouts
+            Err(CheckoutError::Git(error)) if ctx.checkouts.has_lost(source).await => {
+                info!(%error, "Fetching the commits again, because the mirror was replaced");
+                ctx.checkouts
                     .fetch_missing(&*ctx.forge, source, via)
-                    .await?
-                {
-                    return Err(error.into());
-                }
-                info!(%error, "Fetched the commits again, because the mirror was replaced");
+                    .await?;
                 self.prepare(cx, source, workspace).await?
             }
             prepared => prepared?,
@@ -695,7 +691,7 @@ fn known_hints(ctx: &Ctx, error: &RunError) -> Vec<String> {
              its name and version."
         )],
         RunError::Tool(ToolError::Download { wanted, .. }) => vec![format!(
-            "Comment the command again when the mirror can be reached, or ask an administrator to install {wanted} in \
+            "Run the command again when the mirror can be reached, or ask an administrator to install {wanted} in \
              `--tf-bin-dir` under its name and version."
         )],
         RunError::Tool(ToolError::Constraint(_)) => {

@@ -213,7 +213,7 @@ mod tests {
             code: code("newest"),
             ..wish()
         };
-        insta::assert_snapshot!(wish.need().unwrap_err(), @"the version to use cannot be found out: line 2 of `versions.tf`: `newest` is not a version constraint: `newest` is not a version; write one such as `1.9.0`");
+        insta::assert_snapshot!(wish.need().unwrap_err(), @"cannot determine the version to use: line 2 of `versions.tf`: `newest` is not a version constraint: `newest` is not a version; write one such as `1.9.0`");
     }
 
     #[test]
@@ -250,9 +250,9 @@ mod tests {
             .to_string()
         });
         insta::assert_snapshot!(shown.join("\n"), @"
-        Terraform 1.9.8, because line 4 of `atlantis.yaml` says so
+        Terraform 1.9.8, because of line 4 of `atlantis.yaml`
         Terraform 1.9.8, because line 2 of `versions.tf` says `~> 1.9.0`
-        Terraform 1.9.8, because `--default-tf-version` says so
+        Terraform 1.9.8, because of `--default-tf-version`
         Terraform 1.9.8, because that is the `terraform` of this server
         ");
     }

@@ -11,6 +11,7 @@ use lockkeeper::emulator::Fault;
 use lockkeeper::model::{
     CommitSha, FailureKind, PullNumber, PullRef, RepoId, SyncState, Verification,
 };
+use lockkeeper::queue::Tick;
 use lockkeeper::sync::SyncAttempt;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -339,7 +340,7 @@ async fn commands_that_wait_for_a_sync_make_no_fetch_of_their_own(backend: Backe
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
-/// The first plan has fetched and waits for an answer about approvals, when the fetch of the second finds the mirror
+/// The first plan has fetched, has checked out the default workspace for the search of projects, and waits for an answer about approvals, when the fetch of the second finds the mirror
 /// damaged. The fresh mirror has only the commits of the second.
 async fn a_plan_fetches_again_if_the_mirror_was_replaced_after_its_fetch(backend: Backend) {
     let flags = [
@@ -358,7 +359,12 @@ async fn a_plan_fetches_again_if_the_mirror_was_replaced_after_its_fetch(backend
     let route = format!("GET /repos/*/*/pulls/{first}/reviews");
     bot.github.fault(&route, 1, Fault::Hang);
     bot.github
-        .comment(REPO, first, "alice", "lockkeeper plan")
+        .comment(
+            REPO,
+            first,
+            "alice",
+            "lockkeeper plan -d network -w staging",
+        )
         .await
         .unwrap();
     bot.settle_short().await;
@@ -377,14 +383,14 @@ async fn a_plan_fetches_again_if_the_mirror_was_replaced_after_its_fetch(backend
     assert!(answer.contains(": planned\n"), "{answer}");
 
     bot.github.clear_faults();
-    run.await.unwrap();
+    assert_eq!(run.await.unwrap(), Tick::Worked);
     bot.settle().await;
     let answer = bot.answer(first);
     assert!(answer.contains(": planned\n"), "{answer}");
-    assert!(heard.so_far().contains("Fetched the commits again"));
+    assert!(heard.so_far().contains("Fetching the commits again"));
     let locks = [
         "acme/infra/app/default by #2",
-        "acme/infra/network/default by #1",
+        "acme/infra/network/staging by #1",
     ];
     bot.end(&locks).await;
 }

@@ -291,11 +291,11 @@ async fn what_is_not_exactly_what_a_maker_signed_is_never_kept() {
     }
     insta::with_settings!({filters => [(r"[0-9a-f]{64}", "SHA256"), (r"key [0-9A-F]{40}", "key KEY")]}, {
         insta::assert_snapshot!(refusals.join("\n"), @"
-        MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip is not the file that was signed: its SHA-256 is SHA256, not SHA256. It was thrown away
-        MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip is not the file that was signed: its SHA-256 is SHA256, not SHA256. It was thrown away
-        the signature of MIRROR/terraform/1.9.8/terraform_1.9.8_SHA256SUMS is not good, so nothing that it lists can be trusted: it was not made with the key KEY for this file
-        the signature of MIRROR/terraform/1.9.8/terraform_1.9.8_SHA256SUMS is not good, so nothing that it lists can be trusted: it was not made with the key KEY for this file
-        the signature of MIRROR/terraform/1.9.8/terraform_1.9.8_SHA256SUMS is not good, so nothing that it lists can be trusted: it is not an OpenPGP signature
+        MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip is not the signed file: its SHA-256 is SHA256, not SHA256. The download was deleted
+        MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip is not the signed file: its SHA-256 is SHA256, not SHA256. The download was deleted
+        the signature of MIRROR/terraform/1.9.8/terraform_1.9.8_SHA256SUMS is not valid, so its checksums cannot be trusted: it is not a signature of this file with the key KEY
+        the signature of MIRROR/terraform/1.9.8/terraform_1.9.8_SHA256SUMS is not valid, so its checksums cannot be trusted: it is not a signature of this file with the key KEY
+        the signature of MIRROR/terraform/1.9.8/terraform_1.9.8_SHA256SUMS is not valid, so its checksums cannot be trusted: it is not an OpenPGP signature
         there is no terraform_1.9.8_linux_amd64.zip: MIRROR/terraform/1.9.8/terraform_1.9.8_SHA256SUMS does not list it
         MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip cannot be unpacked: invalid Zip archive: Could not find EOCD
         MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip cannot be unpacked: `terraform`: specified file not found in archive
@@ -325,7 +325,7 @@ async fn a_download_that_does_not_come_to_its_end_leaves_nothing() {
     MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip cannot be fetched: the server did not answer in time
     MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip is larger than 1048576 bytes
     MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip is larger than 1048576 bytes
-    MIRROR/terraform/1.2.3/terraform_1.2.3_SHA256SUMS was answered with 404 Not Found
+    MIRROR/terraform/1.2.3/terraform_1.2.3_SHA256SUMS returned 404 Not Found
     ");
 }
 
@@ -394,8 +394,8 @@ async fn the_highest_version_that_matches_is_chosen_among_those_here_and_those_t
     Terraform 1.10.0, because line 2 of `versions.tf` says `>= 1.9`
     Terraform 1.5.7, because line 2 of `versions.tf` says `< 1.6`
     Terraform 1.8.5, because line 2 of `versions.tf` says `= 1.8.5`
-    no version of Terraform meets what the code demands: line 2 of `versions.tf` says `>= 1.11`. This server has 1.10.0, 1.9.8, 1.8.5, 1.5.7; none of the 4 released ones does either
-    no version of Terraform meets what the code demands: line 2 of `versions.tf` says `= 1.2.3`. This server has 1.10.0, 1.9.8, 1.8.5, 1.5.7; downloading another one failed: MIRROR/terraform/1.2.3/terraform_1.2.3_SHA256SUMS was answered with 404 Not Found
+    no version of Terraform matches the code: line 2 of `versions.tf` says `>= 1.11`. This server has 1.10.0, 1.9.8, 1.8.5, 1.5.7; none of the 4 released versions matches
+    no version of Terraform matches the code: line 2 of `versions.tf` says `= 1.2.3`. This server has 1.10.0, 1.9.8, 1.8.5, 1.5.7; the download of another version failed: MIRROR/terraform/1.2.3/terraform_1.2.3_SHA256SUMS returned 404 Not Found
     ");
     assert_eq!(mirror.asked("index.json"), 1);
     assert_eq!(mirror.asked(".zip"), 2, "1.10.0 and 1.8.5");
@@ -449,7 +449,7 @@ async fn without_a_list_or_a_download_what_is_here_must_do() {
     install(&dir.path().join("own"), "terraform1.9.7", "1.9.7");
     let (tool, _) = tools.choose(&wish("~> 1.9.0")).await.unwrap();
     assert_eq!(tool.version, version("1.9.7"));
-    insta::assert_snapshot!(error.replace(mirror.url.as_str(), "MIRROR/"), @"no version of Terraform meets what the code demands: line 2 of `versions.tf` says `~> 1.9.0`. This server has none; the list of released ones cannot be read: MIRROR/terraform/index.json is not a list of releases: expected value at line 1 column 1");
+    insta::assert_snapshot!(error.replace(mirror.url.as_str(), "MIRROR/"), @"no version of Terraform matches the code: line 2 of `versions.tf` says `~> 1.9.0`. This server has none; the list of released versions cannot be read: MIRROR/terraform/index.json is not a list of releases: expected value at line 1 column 1");
 }
 
 #[tokio::test]
@@ -468,9 +468,9 @@ async fn without_leave_to_download_only_what_is_here_counts() {
     Terraform 1.9.8, because line 2 of `versions.tf` says `~> 1.9.0`
     Terraform 1.9.8, because line 2 of `versions.tf` says `< 2`
     Terraform 1.5.7, because line 2 of `versions.tf` says `~> 1.5.0`
-    no version of Terraform meets what the code demands: line 2 of `versions.tf` says `= 1.4.0`. This server has 1.9.8, 1.5.7; it may not download others (`--tf-download=false`)
-    no version of Terraform meets what the code demands: line 2 of `versions.tf` says `>= 2`. This server has 1.9.8, 1.5.7; it may not download others (`--tf-download=false`)
-    the version to use cannot be found out: line 2 of `versions.tf`: `lots` is not a version constraint: `lots` is not a version; write one such as `1.9.0`
+    no version of Terraform matches the code: line 2 of `versions.tf` says `= 1.4.0`. This server has 1.9.8, 1.5.7; it may not download others (`--tf-download=false`)
+    no version of Terraform matches the code: line 2 of `versions.tf` says `>= 2`. This server has 1.9.8, 1.5.7; it may not download others (`--tf-download=false`)
+    cannot determine the version to use: line 2 of `versions.tf`: `lots` is not a version constraint: `lots` is not a version; write one such as `1.9.0`
     ");
 }
 
@@ -524,7 +524,7 @@ async fn a_program_that_does_not_say_what_it_is_is_named_where_nothing_can_be_do
     .unwrap();
     let second = error().await;
     assert!(second.contains("BIN/terraform\""), "{second}");
-    insta::assert_snapshot!(first, @"Terraform 1.9.8 is asked for, and the one that this server has cannot be asked which it is: `BIN/terraform version` did not answer with a version: No version is chosen");
+    insta::assert_snapshot!(first, @"Terraform 1.9.8 is required, but the version on this server cannot be determined: `BIN/terraform version` did not print a version: No version is chosen");
     let (tool, _) = tools.choose(&wish("~> 1.9.0")).await.unwrap();
     assert_eq!(tool.version, version("1.9.9"), "those that say it count");
 }

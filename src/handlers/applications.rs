@@ -2,7 +2,7 @@
 //!
 //! A run of an application is a command like any other, in the same queue. Locks, plans, gate and crash rules make no
 //! difference. Its number is Lockkeeper's own, where a pull request has the number of the forge
-//! ([`PullNumber::of_application`]). Head and base are both the newest commit of its branch. Text that would be a
+//! ([`crate::model::PullNumber::of_application`]). Head and base are both the newest commit of its branch. Text that would be a
 //! comment on a pull request is stored with the command.
 
 use crate::command::{ApplyCommand, Command, CommandTarget, DirArgument, PlanCommand};
@@ -13,8 +13,8 @@ use crate::handlers::locks::KeptLockReason;
 use crate::handlers::{CommandSpec, claimed};
 use crate::jobs::RunCommand;
 use crate::model::{
-    Actor, ApplicationId, BranchName, CommandId, CommandKind, OwnerName, PlanState, Pull,
-    PullNumber, PullRef, PullState, RepoId,
+    Actor, ApplicationId, BranchName, CommandId, CommandKind, OwnerName, PlanState, Pull, PullRef,
+    PullState, RepoId,
 };
 use crate::queue::Job;
 use crate::render::UserText;
@@ -419,22 +419,4 @@ fn not_the_owner(
             .to_owned(),
     ];
     UserText::new(message, hints)
-}
-
-/// Says how somebody requests a command again: `Comment the command again`.
-pub(super) const fn again(number: PullNumber) -> &'static str {
-    if number.is_application() {
-        "Run the command again"
-    } else {
-        "Comment the command again"
-    }
-}
-
-/// Says the same after another step: `Then comment the command again`.
-pub(super) const fn then_again(number: PullNumber) -> &'static str {
-    if number.is_application() {
-        "Then run the command again"
-    } else {
-        "Then comment the command again"
-    }
 }

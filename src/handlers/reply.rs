@@ -141,12 +141,6 @@ impl Reply {
     }
 }
 
-/// Hints of many commands that mention comments, and their replacements on pages without comments.
-const HINTS: [(&str, &str); 2] = [
-    ("Comment the command again", "Run the command again"),
-    ("; comment again after", "; run the command again after"),
-];
-
 /// Renders the comments of a command as text for the page of an application. The text has no parts that only programs
 /// read, and no folds, because only a forge would fold them.
 fn page_text(ctx: &Ctx, report: &Report) -> String {
@@ -167,9 +161,6 @@ fn page_text(ctx: &Ctx, report: &Report) -> String {
         .into_iter()
         .map(|comment| comment.body);
     let text = bodies.collect::<Vec<_>>().join("\n\n");
-    let text = HINTS
-        .iter()
-        .fold(text, |text, (comment, page)| text.replace(comment, page));
     let lines: Vec<&str> = text
         .lines()
         .filter(|line| !line.starts_with("<!-- "))

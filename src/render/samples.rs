@@ -526,7 +526,7 @@ fn other_samples() -> Vec<(&'static str, Report)> {
     let config = "error: unknown key `nmae`\n --> atlantis.yaml:3:5\n  |\n3 |   - nmae: net\n  |     ^^^^ did you mean `name`?";
     let broken = UserText::new(
         "this command could not be run.",
-        ["Comment it again.".to_owned()],
+        ["Run the command again.".to_owned()],
     );
     vec![
         (

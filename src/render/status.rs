@@ -91,7 +91,7 @@ pub fn unasked(executable: &str) -> (CommitState, String) {
 pub fn interrupted() -> (CommitState, String) {
     (
         CommitState::Failure,
-        "Interrupted: comment the command again.".to_owned(),
+        "Interrupted: run the command again.".to_owned(),
     )
 }
 

@@ -323,7 +323,7 @@ mod tests {
         );
         let (exit, said) = set(&["--reason", "mine"]);
         assert_eq!(exit, ExitStatus::Failure);
-        assert_snapshot!(said, @"error: these applies are stopped already: everywhere, by USER since TIME, until somebody ends it: the database moves");
+        assert_snapshot!(said, @"error: these applies are already stopped: everywhere, by USER since TIME, until somebody ends it: the database moves");
         let (_, listed) = apply_lock(&dir, &["list"]);
         assert_eq!(listed.lines().count(), 3, "{listed}");
         assert_snapshot!(listed.lines().last().unwrap(), @"network in github.com/acme/infra, by USER since TIME, until 2126-12-24 18:00 UTC: freeze�[31m");
@@ -334,8 +334,8 @@ mod tests {
         let (exit, said) = apply_lock(&dir, &[&["clear", "--dir", "network"][..], &INFRA].concat());
         assert_eq!(exit, ExitStatus::Failure);
         assert_snapshot!(said, @"
-        error: no apply lock is set for exactly this: network in github.com/acme/infra
-        `lockkeeper apply-lock list` shows those that are.
+        error: no apply lock has exactly this scope: network in github.com/acme/infra
+        `lockkeeper apply-lock list` lists all apply locks.
         ");
         assert_eq!(apply_lock(&dir, &["clear"]).0, ExitStatus::Success);
         let (_, json) = apply_lock(&dir, &["list", "--json"]);

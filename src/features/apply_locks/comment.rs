@@ -93,8 +93,8 @@ fn sentence(lock: &ApplyLock, is_another: bool) -> String {
 fn again(locks: &[ApplyLock]) -> String {
     let ends: Option<Vec<_>> = locks.iter().map(|lock| lock.ends_at).collect();
     match ends.and_then(|ends| ends.into_iter().max()) {
-        Some(end) => format!("comment again after {}.", minute(end)),
-        None => "comment again afterwards.".to_owned(),
+        Some(end) => format!("run the command again after {}.", minute(end)),
+        None => "run the command again afterwards.".to_owned(),
     }
 }
 
@@ -135,11 +135,11 @@ mod tests {
         ];
         let refusal = CommandRefusal::apply_locked(&all, "https://locks.example/apply-locks");
         insta::assert_snapshot!(refusal.text.message, @"
-        applies are stopped in the directory `network` of `github.com/acme/infra` and below it, by `olga` since 2026-03-02 09:00 UTC, until 2026-03-02 23:00 UTC. Why: the database moves
-        Applies are also stopped wherever `team 'x'` means: this version does not understand it, so that is everywhere, by `olga` since 2026-03-02 09:00 UTC, until 2026-03-02 12:00 UTC. Why: the database moves
+        applies are stopped in the directory `network` of `github.com/acme/infra` and below it, by `olga` since 2026-03-02 09:00 UTC, until 2026-03-02 23:00 UTC. Reason: the database moves
+        Applies are also stopped in the unknown scope `team 'x'`, which this version treats as the whole server, by `olga` since 2026-03-02 09:00 UTC, until 2026-03-02 12:00 UTC. Reason: the database moves
         ");
         assert!(
-            refusal.text.hints[1].ends_with("comment again after 2026-03-02 23:00 UTC."),
+            refusal.text.hints[1].ends_with("run the command again after 2026-03-02 23:00 UTC."),
             "{:?}",
             refusal.text.hints
         );
@@ -147,7 +147,7 @@ mod tests {
             &[lock(network(), noon), lock(ApplyScope::Server, None)],
             "x",
         );
-        assert!(mixed.text.hints[1].ends_with("comment again afterwards."));
+        assert!(mixed.text.hints[1].ends_with("run the command again afterwards."));
     }
 
     #[test]

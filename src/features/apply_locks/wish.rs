@@ -238,19 +238,19 @@ mod tests {
             reason: " \n",
             until: "tomorrow",
         };
-        insta::assert_snapshot!(problems(all), @r"
+        insta::assert_snapshot!(problems(all), @"
         repo: `infra` is not a repository: expected `host/owner/name`. Write it with its host, as in github.com/acme/infra.
         dir: `../x` leaves the repository. Write it from the root of the repository, as in network/eu.
-        reason: Say in a few words why, so that whoever finds applies stopped knows what to wait for.
-        until: `tomorrow` is not a day and time. Write them in UTC, as in 2026-12-24T18:00Z, or leave it out.
+        reason: Give a short reason, so that people whose applies are stopped know what to wait for.
+        until: `tomorrow` is not a date and time. Write it in UTC, as in 2026-12-24T18:00Z, or leave it out.
         ");
-        insta::assert_snapshot!(problems(fields("", "network")), @"repo: A directory is one of a repository: name that as well, as in github.com/acme/infra.");
+        insta::assert_snapshot!(problems(fields("", "network")), @"repo: A directory needs its repository. Give that too, as in github.com/acme/infra.");
         let long = "x".repeat(301);
         let long = ApplyLockFields {
             reason: &long,
             ..ApplyLockFields::default()
         };
-        insta::assert_snapshot!(problems(long), @"reason: The reason has 301 characters, and at most 300 fit: say it shorter.");
+        insta::assert_snapshot!(problems(long), @"reason: The reason has 301 characters, and the maximum is 300. Use a shorter reason.");
     }
 
     #[test]

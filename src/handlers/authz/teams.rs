@@ -106,7 +106,7 @@ fn ways_out(action: Action, name: &str, org: &str, giving: &[&str]) -> Vec<Strin
     vec![
         format!("A member of {teams} can comment the command."),
         format!(
-            "Or a maintainer of {teams} can add {name}. Comment the command again {kept} seconds later."
+            "Or a maintainer of {teams} can add {name}. Run the command again {kept} seconds later."
         ),
         format!(
             "Or an administrator can change the list. A team counts as empty if {org} does not have it, or if the \
@@ -141,12 +141,12 @@ mod tests {
             told(&["ops", "sre", "leads"], &["devs"]),
         ];
         insta::assert_snapshot!(all.join("\n"), @"
-        `mallory` may not apply: `--gh-team-allowlist` gives `apply` to no team, and `mallory` is in none of the teams that it names.
-        `mallory` may not apply: `--gh-team-allowlist` gives `apply` to no team, and `mallory` is in `devs`.
-        `mallory` may not apply: `--gh-team-allowlist` gives `apply` to the team `ops` of `acme`, and `mallory` is not in it.
-        `mallory` may not apply: `--gh-team-allowlist` gives `apply` to the team `ops` of `acme`, and `mallory` is not in it, but in `devs` and `qa`.
-        `mallory` may not apply: `--gh-team-allowlist` gives `apply` to the teams `ops` and `sre` of `acme`, and `mallory` is in none of them.
-        `mallory` may not apply: `--gh-team-allowlist` gives `apply` to the teams `ops`, `sre` and `leads` of `acme`, and `mallory` is in none of them, but in `devs`.
+        `mallory` may not apply: `--gh-team-allowlist` allows `apply` for no team, and `mallory` is in none of the teams that it names.
+        `mallory` may not apply: `--gh-team-allowlist` allows `apply` for no team, and `mallory` is in `devs`.
+        `mallory` may not apply: `--gh-team-allowlist` allows `apply` only for the team `ops` of `acme`, and `mallory` is not in it.
+        `mallory` may not apply: `--gh-team-allowlist` allows `apply` only for the team `ops` of `acme`, and `mallory` is not in it, but in `devs` and `qa`.
+        `mallory` may not apply: `--gh-team-allowlist` allows `apply` only for the teams `ops` and `sre` of `acme`, and `mallory` is in none of them.
+        `mallory` may not apply: `--gh-team-allowlist` allows `apply` only for the teams `ops`, `sre` and `leads` of `acme`, and `mallory` is in none of them, but in `devs`.
         ");
     }
 }

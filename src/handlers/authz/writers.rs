@@ -204,7 +204,7 @@ fn ways_out(name: &str, answer: &PermissionAnswer) -> Vec<String> {
             "Or an administrator of the server can give permissions to teams with `--gh-team-allowlist`.".to_owned(),
         ],
         PermissionAnswer::Refused(_) => vec![
-            "Comment the command again in a moment.".to_owned(),
+            "Run the command again in a moment.".to_owned(),
             "If this happens again, the account of Lockkeeper needs write access to the repository, or, as a GitHub \
              App, the permission `Metadata: read`."
                 .to_owned(),

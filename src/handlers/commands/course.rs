@@ -89,7 +89,7 @@ mod tests {
         course.add(0, vec![report("b", Failed), report("a", Failed)]);
         course.add(0, vec![report("0", Planned)]);
         course.add(2, vec![report("d", Skipped)]);
-        insta::assert_snapshot!(course.halted(3).unwrap().message, @"Not tried, because `a/default` did not succeed: it is in group 0 of the order, this project in group 3, and the configuration file says `abort_on_execution_order_fail: true`.");
+        insta::assert_snapshot!(course.halted(3).unwrap().message, @"Skipped, because `a/default` in group 0 of the execution order did not succeed. This project is in group 3, and the configuration file sets `abort_on_execution_order_fail: true`.");
         let dirs: Vec<_> = course
             .into_reports()
             .into_iter()

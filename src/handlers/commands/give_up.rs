@@ -4,7 +4,6 @@ use anyhow::anyhow;
 
 use super::interrupted;
 use crate::context::Ctx;
-use crate::handlers::applications::{again, then_again};
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::tally;
@@ -141,7 +140,7 @@ fn cut_off(row: &CommandRow, times: i64) -> UserText {
             "Ask an administrator to find out why Lockkeeper stopped before you retry the command. A common cause is \
              too little memory for a run."
                 .to_owned(),
-            format!("{}. Its id in the log is `{}`.", then_again(row.pull.number), row.id),
+            format!("Then run the command again. Its id in the log is `{}`.", row.id),
         ],
     }
 }
@@ -158,7 +157,7 @@ fn broken(row: &CommandRow, error: &JobError) -> UserText {
     UserText {
         message: format!("this command could not be run: {cause}."),
         hints: vec![
-            format!("{} to retry.", again(row.pull.number)),
+            "Run the command again to retry.".to_owned(),
             format!(
                 "If it fails again, an administrator can find the cause in the log under `{}`.",
                 row.id

@@ -72,7 +72,7 @@ fn closed(row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
     );
     let hint = match pull.state {
         PullState::Merged => "Open a new pull request for further changes.",
-        PullState::Open | PullState::Closed => "Reopen it, then comment the command again.",
+        PullState::Open | PullState::Closed => "Reopen it, then run the command again.",
     };
     Some(Reply::refused("closed", message, vec![hint.to_owned()]))
 }

@@ -161,7 +161,7 @@ impl Failed {
                 format!(
                     "Its output is at `{url}`. Hooks are configured by an administrator of Lockkeeper."
                 ),
-                "Comment the command again when the hook is fixed.".to_owned(),
+                "Run the command again when the hook is fixed.".to_owned(),
             ],
         )
     }

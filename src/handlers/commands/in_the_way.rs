@@ -80,7 +80,7 @@ pub(super) fn not_in_line(
                 "This pull request is not queued for the lock: the queues of this repository are full ({waiting} \
                  places)."
             ),
-            ["Comment the command again later.".to_owned()],
+            ["Run the command again later.".to_owned()],
         ),
     };
     ProjectReport {

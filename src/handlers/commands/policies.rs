@@ -121,7 +121,7 @@ impl Policies {
     }
 
     fn refusal(&self) -> Option<Reply> {
-        let hint = "Nothing was applied. Comment the command again once it can be read.".to_owned();
+        let hint = "Nothing was applied. Run the command again once it can be read.".to_owned();
         self.refusal
             .clone()
             .map(|message| Reply::refused("config", message, vec![hint]))

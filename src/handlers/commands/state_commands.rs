@@ -243,7 +243,7 @@ fn several(found: &[Project]) -> Reply {
             found.len()
         ),
         vec![format!(
-            "Comment the command again with the flags of one of them: {}.",
+            "Run the command again with the flags of one of them: {}.",
             named.join(", ")
         )],
     )

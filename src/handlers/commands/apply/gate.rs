@@ -8,7 +8,7 @@ use crate::config::access::{Account, Identity};
 use crate::config::workflow::Workflow;
 use crate::errors::describe_error;
 use crate::features::apply_locks::apply_locks_line;
-use crate::handlers::applications::{again, pull_now};
+use crate::handlers::applications::pull_now;
 use crate::handlers::commands::in_the_way::held;
 use crate::handlers::commands::project_run::ProjectStop;
 use crate::handlers::commands::projects::{ApplyInputs, Work};
@@ -218,8 +218,8 @@ async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Gate
             let message = format!(
                 "Lockkeeper cannot check whether the {what} has changed since the plan: {error}."
             );
-            let hint = format!("Nothing was applied. {} in a moment.", again(number));
-            GateRefusal::ForNow(UserText::new(message, [hint]))
+            let hint = "Nothing was applied. Run the command again in a moment.";
+            GateRefusal::ForNow(UserText::new(message, [hint.to_owned()]))
         })?;
     if live.repo_id != cx.pull.repo_id {
         let message = format!(
@@ -241,7 +241,7 @@ fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), GateRefusal> {
                    before. Nothing was applied.";
     Err(GateRefusal::ForNow(UserText::new(
         message,
-        ["Look at the plan, then comment the command again.".to_owned()],
+        ["Look at the plan, then run the command again.".to_owned()],
     )))
 }
 
@@ -259,7 +259,7 @@ async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Resul
              answer. Nothing was applied, and the plan is kept.",
             four_eyes.by
         );
-        GateRefusal::ForNow(UserText::new(message, [format!("{} in a moment.", again(cx.pull.at.number))]))
+        GateRefusal::ForNow(UserText::new(message, ["Run the command again in a moment.".to_owned()]))
     })?;
     let (first, second) = (planner.as_ref().and_then(account), account(&cx.row.actor));
     if first.is_some() && second.is_some() && first != second {

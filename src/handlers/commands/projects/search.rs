@@ -537,7 +537,7 @@ pub(in crate::handlers::commands) fn checkout_refusal(error: CheckoutError) -> S
             "altered_mirror",
             format!("{error}. Nothing was run."),
             vec![
-                "Comment the command again. Lockkeeper replaces the mirror with a fresh one.".to_owned(),
+                "Run the command again. Lockkeeper replaces the mirror with a fresh one.".to_owned(),
                 "Tell an administrator that a program on the server has changed the mirror. The log of the server \
                  names the file."
                     .to_owned(),

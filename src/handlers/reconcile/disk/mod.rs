@@ -241,6 +241,6 @@ mod tests {
             (part(None, 1536, 0), KeptPartReason::InUse),
             (part(Some(9), 700, 0), KeptPartReason::HasState),
         ]);
-        insta::assert_snapshot!(not_met(5 << 20, "1MiB".parse().unwrap(), stay), @"Mirrors, checkouts, providers and programs take 5 MiB, more than --disk-quota 1 MiB, and nothing more can be removed: the mirror of github.com/acme/infra (1.5 MiB, in use, or its checkouts stay); the checkouts of github.com/acme/infra#9 (700 KiB, holds a local Terraform state); the checkouts of github.com/acme/infra#1 (1 KiB, in use); the checkouts of github.com/acme/infra#2 (1 KiB, in use); the checkouts of github.com/acme/infra#3 (1 KiB, in use); and 2 more. Give them more room, or close pull requests; with a remote backend no checkout holds a state");
+        insta::assert_snapshot!(not_met(5 << 20, "1MiB".parse().unwrap(), stay), @"Mirrors, checkouts, providers and programs take 5 MiB, more than --disk-quota 1 MiB, and nothing more can be removed: the mirror of github.com/acme/infra (1.5 MiB, in use, or its checkouts stay); the checkouts of github.com/acme/infra#9 (700 KiB, holds a local Terraform state); the checkouts of github.com/acme/infra#1 (1 KiB, in use); the checkouts of github.com/acme/infra#2 (1 KiB, in use); the checkouts of github.com/acme/infra#3 (1 KiB, in use); and 2 more. Increase the quota, or close pull requests; with a remote backend, checkouts hold no state");
     }
 }

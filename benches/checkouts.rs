@@ -65,7 +65,7 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     row("cold: no mirror yet", &bench.cold().await?);
     let (mirror, _kept) = bench.mirror("warm").await?;
     row(
-        "in step already: asking the forge",
+        "in sync already: asking the forge",
         &bench.in_step(&mirror).await?,
     );
     row(

@@ -109,13 +109,13 @@ impl Scene {
             .command_list(1)
             .await?
             .pop()
-            .context("no command is on record")?;
+            .context("no command is stored")?;
         let run: RunRow = self
             .store
             .run_list(command.id)
             .await?
             .pop()
-            .context("no run is on record")?;
+            .context("no run is stored")?;
         Ok(Round {
             asked,
             command: command.created_at,
@@ -154,7 +154,7 @@ fn report(first: &Round, rounds: &[Round], memory: &[String]) -> Section {
     row("… without the stub's own time", &|round| {
         round.total().saturating_sub(round.in_stub())
     });
-    row("1 comment sent → command on record", &|round| {
+    row("1 comment sent → command stored", &|round| {
         between(round.asked, round.command)
     });
     row("2 → pull read, code fetched, projects found", &|round| {

@@ -140,7 +140,7 @@ async fn check_kept(store: &Store, section: &mut Section) -> anyhow::Result<()> 
     };
     let read = count(&[DeliveryState::Ignored]);
     section.note(format!(
-        "{sent} webhooks sent, {} on record, {read} read and found to ask for nothing.",
+        "{sent} webhooks sent, {} stored, {read} read without a command.",
         count(DeliveryState::ALL)
     ));
     if read != i64::from(sent) {

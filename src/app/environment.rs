@@ -201,11 +201,11 @@ mod tests {
         for (profiles, expected) in [
             (
                 "{prod: {plan: [AWS_PROFILE=PROD_REED]}}",
-                "the profile `prod` for plans has `AWS_PROFILE`, and the server has no variable `PROD_REED`",
+                "the profile `prod` for plans has `AWS_PROFILE`, but the server has no variable `PROD_REED`",
             ),
             (
                 "{prod: {apply: [TOKEN]}}",
-                "the profile `prod` for applies has `TOKEN`, and the server has no variable `TOKEN`",
+                "the profile `prod` for applies has `TOKEN`, but the server has no variable `TOKEN`",
             ),
         ] {
             let error = environments(&SERVER, profiles)

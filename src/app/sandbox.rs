@@ -479,10 +479,10 @@ mod tests {
             told(&[("sandbox-write", "/etc/rules")], &[]),
         ];
         insta::assert_snapshot!(cases.join("\n"), @"
-        runs could read the keys (--encryption-key-file): `/etc/keys/keys` lies in `/etc/keys`, which they may use (--sandbox-read). Move one of the two, or name a smaller folder
-        runs could read the settings (--config): `/usr/local/etc/lk.yaml` lies in `/usr`, which they may use (by PATH or another variable, --tf-bin-dir, or always: docs/security.md has the list). Move one of the two, or name a smaller folder
-        --sandbox-write names `/srv/lk/mirrors/x`, which lies in the data directory (--data-dir), `/srv/lk`. What is there belongs to the server and to other runs. Name a folder outside of it
-        --sandbox-write would let runs change the rules: `/etc/rules/repos.yaml` lies in `/etc/rules`. Move one of the two, or name a smaller folder
+        runs could read the keys (--encryption-key-file): `/etc/keys/keys` is in `/etc/keys`, which they may use (--sandbox-read). Move one of the two, or allow a smaller directory
+        runs could read the settings (--config): `/usr/local/etc/lk.yaml` is in `/usr`, which they may use (by PATH or another variable, --tf-bin-dir, or always: docs/security.md has the list). Move one of the two, or allow a smaller directory
+        --sandbox-write contains `/srv/lk/mirrors/x`, which is in the data directory (--data-dir), `/srv/lk`. That directory belongs to the server and to other runs. Use a directory outside of it
+        --sandbox-write would allow runs to change the rules: `/etc/rules/repos.yaml` is in `/etc/rules`. Move one of the two, or allow a smaller directory
         ");
     }
 

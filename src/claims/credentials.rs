@@ -81,7 +81,7 @@ pub enum CredentialError {
     /// The stored credential cannot be decrypted.
     #[error("the credential {id} cannot be read: {reason}")]
     Unreadable { id: CredentialId, reason: OpenError },
-    #[error("the database request failed")]
+    #[error("the database query failed")]
     Store(#[from] sqlx::Error),
 }
 

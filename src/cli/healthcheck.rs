@@ -138,7 +138,7 @@ mod tests {
         let url = answer_once("503 Service Unavailable");
         assert_eq!(
             ask(&url).await.unwrap_err().to_string(),
-            format!("{url} answered 503 Service Unavailable")
+            format!("{url} returned 503 Service Unavailable")
         );
         assert!(ask("http://127.0.0.1:1/healthz").await.is_err());
     }

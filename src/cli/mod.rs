@@ -138,21 +138,21 @@ pub(crate) mod tests {
         Usage: lockkeeper <COMMAND>
 
         Commands:
-          server       Receive webhooks and run what they ask for
-          demo         Play a story with real Terraform and an emulated GitHub, on this machine alone
-          locks        Look at locks, release them, hand them over
-          apply-lock   Stop applies, everywhere or somewhere, and allow them again
-          repos        Look at the mirrors of repositories, and ask for a sync
+          server       Receive webhooks and run the requested commands
+          demo         Play a story with real Terraform and an emulated GitHub on this machine
+          locks        Show locks, release them, and hand them over
+          apply-lock   Stop applies, and allow them again
+          repos        Show the mirrors of repositories, and sync them
           owners       Add, show and remove owners: the teams or tenants of a server
-          claims       Show who drives which repository
+          claims       Show the owners of repositories
           apps         Register, change, show, plan, apply, cancel and remove projects of owners
-          credentials  Keep, change and remove what repositories are reached with
-          audit        Look through the log of what happened to locks
-          leases       Look at exclusive work, and take a lease away
-          check        Check the configuration here, and say what would be planned and why
-          replay       Send recorded webhooks to a server once more
-          import       Take over what another tool holds
-          healthcheck  Ask the server on this machine whether it lives
+          credentials  Add, change and remove credentials of repositories
+          audit        Show, verify and prune the audit log
+          leases       Show leases, and release one
+          check        Check the local configuration, and show what would be planned and why
+          replay       Send recorded webhooks to a server again
+          import       Import the locks of another tool
+          healthcheck  Check that the server on this machine is alive
           version      Show the version
 
         Options:
@@ -174,11 +174,11 @@ pub(crate) mod tests {
         assert_eq!(exit, ExitStatus::Success);
         let start: String = out.lines().take(30).collect::<Vec<_>>().join("\n");
         assert_snapshot!(start, @"
-        Receives webhooks and runs what they ask for.
+        Receives webhooks and runs the requested commands.
 
-        Every flag can be given as a variable instead: --gh-user is read from LOCKKEEPER_GH_USER, then from
-        ATLANTIS_GH_USER, then from the key gh-user of the YAML file that --config names. An empty value
-        counts as not given.
+        Every flag can also be set by an environment variable or in a file: without --gh-user, the server
+        reads LOCKKEEPER_GH_USER, then ATLANTIS_GH_USER, then the key gh-user of the YAML file that --config
+        names. An empty value counts as not set.
 
         Usage: lockkeeper server [FLAGS]
 
@@ -186,24 +186,24 @@ pub(crate) mod tests {
           -h, --help  Print help
 
         Repositories:
-              --repo-allowlist <LIST>         Repositories to serve, as host/owner/name; `*` stands for
+              --repo-allowlist <LIST>         Repositories to serve, as host/owner/name; `*` matches
                                               anything, `!` in front excludes. Required.
               --require-claims                Serve only repositories that an owner has claimed
-                                              (docs/ownership.md); deliveries for others are refused.
-              --allow-fork-prs                Also serve pull requests from forks: anybody may then run
-                                              code.
-              --allow-draft-prs               Also plan draft pull requests by itself.
-              --checkout-strategy <STRATEGY>  What is planned: the head of the pull request, or its merge
-                                              into the base branch. A head lacks what was merged after it
-                                              was made, and its plan would undo that. [branch, merge]
-                                              [default: merge]
-              --mirror-filter <FILTER>        What new mirrors leave at the forge until it is needed:
-                                              `blob:none` the content of all files, `blob:limit=1m` that of
-                                              files of 1 MiB or more. Not set: mirrors are whole.
-              --sparse-checkout               Check out only the directories of the projects and what their
-                                              code reaches, such as modules; everything where hooks run
-                                              (docs/repositories.md).
-              --checkout-submodules           Check out submodules too, and theirs: of repositories on the
+                                              (docs/ownership.md); refuse deliveries for others.
+              --allow-fork-prs                Also serve pull requests from forks. Anybody can then run code
+                                              on the server.
+              --allow-draft-prs               Also plan draft pull requests automatically.
+              --checkout-strategy <STRATEGY>  Commit to plan: the head of the pull request (branch), or its
+                                              merge into the base branch (merge). The head lacks newer
+                                              commits of the base branch, and its plan would undo their
+                                              changes. [branch, merge] [default: merge]
+              --mirror-filter <FILTER>        Files that new mirrors do not fetch until they are needed: all
+                                              files with `blob:none`, files of 1 MiB or more with
+                                              `blob:limit=1m`. Not set: mirrors are complete.
+              --sparse-checkout               Check out only the directories of the projects and the code
+                                              that they use, such as modules. Repositories with hooks are
+                                              checked out completely (docs/repositories.md).
+              --checkout-submodules           Check out submodules and their submodules, if they are on the
         ");
         for setting in crate::config::server::SETTINGS {
             assert!(

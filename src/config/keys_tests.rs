@@ -536,14 +536,14 @@ fn the_shape_of_what_is_for_later_is_checked() {
     let all = texts.map(|text| format!("{text}\n  {}\n", told(&parse_server(text).unwrap_err())));
     insta::assert_snapshot!(all.concat(), @"
     policies: {policy_sets: [{name: a, path: b, source: locl}], owner: {}}
-      `policies` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe; `locl` is not a value of `source` => did you mean `local`? The words are `local`, `github`; `owner` is not a key of `policies` => did you mean `owners`?
+      `policies` is not available in this version yet => remove it if you do not need it; Lockkeeper stops here, because ignoring it could be unsafe; `locl` is not a value of `source` => did you mean `local`? The words are `local`, `github`; `owner` is not a key of `policies` => did you mean `owners`?
     policies: {owners: {users: ann}, approve_count: many}
-      `policies` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe; `users` must be a list, not `ann` => write a list here; `approve_count` must be a whole number, not `many` => write a whole number here
+      `policies` is not available in this version yet => remove it if you do not need it; Lockkeeper stops here, because ignoring it could be unsafe; `users` must be a list, not `ann` => write a list here; `approve_count` must be a whole number, not `many` => write a whole number here
     metrics: {statsd: {host: [a]}, prometeus: {}}
       `host` must be a text, not a list => write a text here; `prometeus` is not a key of `metrics` => did you mean `prometheus`?
     external_stores: {plan_store: {type: s3, s3: {bucket: a, force_path_style: perhaps}}}
-      `external_stores` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe; `force_path_style` must be `true` or `false`, not `perhaps` => write `true` or `false` here
+      `external_stores` is not available in this version yet => remove it if you do not need it; Lockkeeper stops here, because ignoring it could be unsafe; `force_path_style` must be `true` or `false`, not `perhaps` => write `true` or `false` here
     external_stores: {plan_store: {type: gcs}}
-      `external_stores` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe; `gcs` is not a value of `type` => write one of `s3`
+      `external_stores` is not available in this version yet => remove it if you do not need it; Lockkeeper stops here, because ignoring it could be unsafe; `gcs` is not a value of `type` => write one of `s3`
     ");
 }

@@ -135,7 +135,7 @@ mod tests {
             panic!("it is another text")
         };
         assert!(
-            warnings.concat().contains("change nothing: max."),
+            warnings.concat().contains("are read-only: max."),
             "{warnings:?}"
         );
         assert_eq!(live.now().standing("kim"), AccessScope::Unknown);

@@ -135,7 +135,7 @@ pub(super) mod tests {
         ] {
             assert_eq!(told(&both, host, port).is_ok(), known, "{host} {port}");
         }
-        insta::assert_snapshot!(told(&both, "git.example", 2223).unwrap_err(), @"no line is about `[git.example]:2223`, so that host could not be told from one that only says it is: `ssh-keyscan HOST` prints its lines; compare them with what the host publishes");
+        insta::assert_snapshot!(told(&both, "git.example", 2223).unwrap_err(), @"no line has a key of `[git.example]:2223`, so the identity of that host cannot be checked. `ssh-keyscan HOST` prints the lines; compare them with the keys that the host publishes");
     }
 
     #[test]
@@ -154,7 +154,10 @@ pub(super) mod tests {
                 "|1|abc|def ssh-ed25519 AAAA",
                 "line 2: the name of the host is hashed",
             ),
-            ("*.com ssh-ed25519 AAAA", "line 2: patterns are not taken"),
+            (
+                "*.com ssh-ed25519 AAAA",
+                "line 2: patterns are not supported",
+            ),
             (
                 "github.com ssh-ed25519 AAAA",
                 "line 2: the key of the host is damaged",
@@ -165,7 +168,7 @@ pub(super) mod tests {
             ),
             (
                 &line("github.com\u{7}"),
-                "line 2: there is a control character",
+                "line 2: it contains a control character",
             ),
         ] {
             let error = told(&format!("{good}{bad}"), "github.com", 22).unwrap_err();

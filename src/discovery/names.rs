@@ -132,11 +132,11 @@ mod tests {
         ];
         insta::assert_snapshot!(told.join("\n"), @"
         app-one app-two
-        error: `net.*` matches 3 projects, and an expression for several has to begin with `app-` in this repository (`allowed_regexp_prefixes` of the configuration file)
+        error: `net.*` matches 3 projects, and an expression for several projects must begin with `app-` in this repository (`allowed_regexp_prefixes` of the configuration file)
         net.prod
-        error: `a(` is neither the name of a project nor a regular expression that can be read
-        error: `a)(b` is neither the name of a project nor a regular expression that can be read
-        error: `a{1000}{1000}` is neither the name of a project nor a regular expression that can be read
+        error: `a(` is neither the name of a project nor a valid regular expression
+        error: `a)(b` is neither the name of a project nor a valid regular expression
+        error: `a{1000}{1000}` is neither the name of a project nor a valid regular expression
         ");
     }
 }

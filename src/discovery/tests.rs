@@ -480,10 +480,10 @@ fn limits_are_refused_with_the_way_out() {
     ];
     let told = refusals.map(|refusal| refusal.unwrap_err().to_string());
     insta::assert_snapshot!(told.join("\n"), @"
-    this command concerns 4 projects, and 3 are allowed at once: change fewer of them in one pull request, or choose some with `-d` or `-p`; whoever runs Lockkeeper can allow more with `--max-projects`
-    this command concerns 10 projects, and 9 are allowed at once: change fewer of them in one pull request, or choose some with `-d` or `-p`; whoever runs Lockkeeper can allow more with `--max-projects`
-    the patterns of `dir` in the configuration file match more than 50000 directories: write narrower ones
-    so many files changed, and the projects have so many patterns in `when_modified`, that the search for projects was given up: use fewer patterns, or choose projects with `-d` or `-p`
+    this command concerns 4 projects, and 3 are allowed at once: change fewer of them in one pull request, or choose some with `-d` or `-p`; an administrator can allow more with `--max-projects`
+    this command concerns 10 projects, and 9 are allowed at once: change fewer of them in one pull request, or choose some with `-d` or `-p`; an administrator can allow more with `--max-projects`
+    the patterns of `dir` in the configuration file match more than 50000 directories: write narrower patterns
+    too many files changed for the number of patterns in `when_modified`, so the search for projects was given up: use fewer patterns, or choose projects with `-d` or `-p`
     ");
     assert_eq!(
         World::new(&files)
@@ -596,31 +596,31 @@ fn targets_choose_among_configured_projects() {
         .collect();
     insta::assert_snapshot!(told.join("\n"), @r#"
     Project("net-prod")
-      net-prod (it was asked for by name)
+      net-prod (it was requested by name)
     Project("net-prd")
       error: there is no project `net-prd` in the configuration file. Did you mean `net-prod`?
     Project("something")
-      error: there is no project `something` in the configuration file. There are `gone`, `net-prod`, `net-stage`, `one`, `three`, `two`.
+      error: there is no project `something` in the configuration file. These exist: `gone`, `net-prod`, `net-stage`, `one`, `three`, `two`.
     Project("`@team`\n")
-      error: there is no project `'@team'�` in the configuration file. There are `gone`, `net-prod`, `net-stage`, `one`, `three`, `two`.
+      error: there is no project `'@team'�` in the configuration file. These exist: `gone`, `net-prod`, `net-stage`, `one`, `three`, `two`.
     Project("gone")
       error: the directory `gone` does not exist in this pull request. Write the path from the root of the repository.
     Place { dir: Path(RepoPath("net")), workspace: Some(WorkspaceName("prod")) }
-      net-prod (it was asked for by directory and workspace)
+      net-prod (it was requested by directory and workspace)
     Place { dir: Path(RepoPath("net")), workspace: None }
-      error: workspace `default` is not configured for the directory `net`: choose with `-w` one that is: `prod`, `stage`
+      error: workspace `default` is not configured for the directory `net`: choose one of these with `-w`: `prod`, `stage`
     Place { dir: Path(RepoPath("app/a")), workspace: None }
       error: 2 projects are in the directory `app/a` with the workspace `default`: choose one by its name with `-p one`, `-p two`
     Place { dir: Path(RepoPath("app/b")), workspace: None }
-      error: 2 projects are in the directory `app/b` with the workspace `default`: choose one by its name with `-p three` (one has no `name` in the configuration file: give it one)
+      error: 2 projects are in the directory `app/b` with the workspace `default`: choose one by its name with `-p three` (one has no `name` in the configuration file: add one)
     Place { dir: Path(RepoPath("app/a")), workspace: Some(WorkspaceName("w")) }
-      error: workspace `w` is not configured for the directory `app/a`: choose with `-w` one that is: `default`
+      error: workspace `w` is not configured for the directory `app/a`: choose one of these with `-w`: `default`
     Place { dir: Path(RepoPath("other")), workspace: None }
-      other/default (it was asked for by directory and workspace)
+      other/default (it was requested by directory and workspace)
     Place { dir: Path(RepoPath("other")), workspace: Some(WorkspaceName("w")) }
-      other/w (it was asked for by directory and workspace)
+      other/w (it was requested by directory and workspace)
     Place { dir: Path(RepoPath(".")), workspace: None }
-      ./default (it was asked for by directory and workspace)
+      ./default (it was requested by directory and workspace)
     Place { dir: Path(RepoPath("othr")), workspace: None }
       error: the directory `othr` does not exist in this pull request. Did you mean `other`?
     Place { dir: Path(RepoPath("nowhere/at/all")), workspace: None }
@@ -636,7 +636,7 @@ fn targets_choose_among_configured_projects() {
     Place { dir: Glob("gone*"), workspace: None }
       error: no project in the configuration file has a directory that matches `gone*` and the workspace `default`: a pattern chooses among configured projects only, so write another pattern, or one directory without `*`, `?` and `[`
     Place { dir: Glob("a["), workspace: None }
-      error: `a[` is not a pattern of directories: unclosed character class; missing ']'
+      error: `a[` is not a valid pattern of directories: unclosed character class; missing ']'
     Place { dir: Glob("../*"), workspace: None }
       error: `../*` has `..`, which is not allowed in a pattern of directories
     "#);
@@ -657,7 +657,7 @@ fn targets_without_a_configuration_are_directories() {
         .collect();
     insta::assert_snapshot!(told.join("\n"), @"
     error: there is no project `a`, because this repository has no configuration file that names projects: choose a directory with `-d`
-    a/w (it was asked for by directory and workspace)
+    a/w (it was requested by directory and workspace)
     error: the directory `b` does not exist in this pull request. Write the path from the root of the repository.
     error: no project in the configuration file has a directory that matches `*` and the workspace `default`: a pattern chooses among configured projects only, so write another pattern, or one directory without `*`, `?` and `[`
     ");

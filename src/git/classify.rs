@@ -372,8 +372,8 @@ mod tests {
         insta::assert_snapshot!(message(stderr, Some(128), None), @"
         Host key for h has changed and you have requested strict checking.
         Host key verification failed.
-        The host is not the one that the SSH credential names. If it has a new key, compare what `ssh-keyscan` prints with what the host publishes, and give the credential again with these lines as known hosts.
+        The key of the host does not match the SSH credential. If the host has a new key, compare the output of `ssh-keyscan` with the keys that the host publishes, and add the credential again with these lines as known hosts.
         ");
-        insta::assert_snapshot!(message("", Some(1), None), @"git ended with exit code 1 and said nothing");
+        insta::assert_snapshot!(message("", Some(1), None), @"git ended with exit code 1 and without a message");
     }
 }

@@ -368,7 +368,7 @@ mod tests {
             .map(|found| format!("{}: {}", found.field, found.text))
             .collect();
         insta::assert_snapshot!(lines.join("\n"), @r#"
-        url: `https://…@github.com/acme/infra` is not the address of a repository: it has a password or a token in it, which would be kept and shown; leave that out, store it with `lockkeeper credentials add`, and have it replaced if others could read it.
+        url: `https://…@github.com/acme/infra` is not the address of a repository: it contains a password or a token, which would be stored and shown; remove it from the address, store it with `lockkeeper credentials add`, and replace it if others could read it.
         branch: a branch has at most 255 bytes.
         dir: `../x` leaves the repository.
         workspace: invalid workspace "a b": it must not contain `$`, white space or control characters.

@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(read(&"é".repeat(301)), Err(InvalidReason(301)));
         assert_eq!(
             InvalidReason(301).to_string(),
-            "it has 301 characters, and at most 300 are kept"
+            "it has 301 characters, and at most 300 are allowed"
         );
     }
 }

@@ -254,6 +254,6 @@ mod tests {
         for mode in [0o100_644, 0o604, 0o660, 0o602, 0o601, 0o650, 0o777] {
             assert!(check_mode(mode).is_err(), "{mode:o}");
         }
-        insta::assert_snapshot!(check_mode(0o100_644).unwrap_err(), @"others than its owner may read or change it (its mode is 0644): `chmod 600` it, and replace its keys if somebody may have looked");
+        insta::assert_snapshot!(check_mode(0o100_644).unwrap_err(), @"users other than its owner may read or change it (its mode is 0644). Run `chmod 600` on it, and replace its keys if somebody may have read them");
     }
 }

@@ -71,7 +71,7 @@ mod tests {
         let line =
             crate::seal::key_line(&"a".parse().unwrap(), b"0123456789abcdef0123456789abcdef");
         assert_eq!(told(line.expose(), 0o600), "a");
-        insta::assert_snapshot!(told(line.expose(), 0o644), @"cannot use the keys of DIR/keys (--encryption-key-file): others than its owner may read or change it (its mode is 0644): `chmod 600` it, and replace its keys if somebody may have looked");
+        insta::assert_snapshot!(told(line.expose(), 0o644), @"cannot use the keys of DIR/keys (--encryption-key-file): users other than its owner may read or change it (its mode is 0644). Run `chmod 600` on it, and replace its keys if somebody may have read them");
         insta::assert_snapshot!(told("a:AAAA", 0o600), @"cannot use the keys of DIR/keys (--encryption-key-file): line 1: the key has 3 bytes, not 32");
         insta::assert_snapshot!(told(&"#".repeat(70_000), 0o600), @"cannot use the keys of DIR/keys (--encryption-key-file): it has more than 65536 bytes");
         assert!(keyring(dir.path()).is_err() && keyring(&dir.path().join("absent")).is_err());

@@ -226,9 +226,9 @@ mod tests {
         let sealed = keys(&[("2026-a", 1)]).seal(&Secret::new("ghp_x"), &binding());
         let told =
             |keys: Option<&Keyring>| open(keys, &sealed, &binding()).unwrap_err().to_string();
-        insta::assert_snapshot!(told(Some(&keys(&[("b", 1)]))), @"it is sealed with the key `2026-a`, which is not in the file of --encryption-key-file: put the line of that key back, below the first");
-        insta::assert_snapshot!(told(Some(&keys(&[("2026-a", 2)]))), @"the key `2026-a` does not open it: either another key had that name when it was sealed, or it was changed in the database since");
-        insta::assert_snapshot!(told(None), @"it is sealed with the key `2026-a`, and this server was given no --encryption-key-file");
+        insta::assert_snapshot!(told(Some(&keys(&[("b", 1)]))), @"it is encrypted with the key `2026-a`, which is not in the file of --encryption-key-file. Add the line of that key again, below the first line");
+        insta::assert_snapshot!(told(Some(&keys(&[("2026-a", 2)]))), @"the key `2026-a` cannot decrypt it: another key had that name when it was encrypted, or it was changed in the database");
+        insta::assert_snapshot!(told(None), @"it is encrypted with the key `2026-a`, but this server has no --encryption-key-file");
     }
 
     #[test]

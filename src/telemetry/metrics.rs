@@ -350,7 +350,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("# HELP lockkeeper_run_duration_seconds How long runs took"),
+            text.contains("# HELP lockkeeper_run_duration_seconds Duration of runs"),
             "{text}"
         );
     }

@@ -37,7 +37,7 @@ fn every_mistake_of_all_files_is_shown_where_it_is() {
       |   ^^^^
       = help: did you mean `name`?
 
-    error: `[` is not a file pattern: `[` is not closed by `]`
+    error: `[` is not a valid file pattern: `[` is not closed by `]`
      --> lockkeeper.yaml:6:21
       |
     6 |     when_modified: ['[']
@@ -49,11 +49,12 @@ fn every_mistake_of_all_files_is_shown_where_it_is() {
       |
     7 |   workspace: a/b
       |              ^^^
-      = help: leave out slashes, `..`, `$` and white space, and do not begin with `-` or `~`
+      = help: do not use slashes, `..`, `$` or white space, and do not begin with `-` or `~`
 
-    3 problems. Nothing is planned until this is mended.
-    Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
-    `main`, configured by `lockkeeper.yaml`, on a server without `--repo-config`.
+    3 problems. Nothing is planned until the files are fixed.
+    Checked as `localhost/unknown/infra` (assumed, because `origin` names no
+    repository; see `--repo`) into `main`, configured by `lockkeeper.yaml`, on a
+    server without `--repo-config`.
     ");
     tree.write(&[(
         "repos.yaml",
@@ -68,10 +69,12 @@ fn every_mistake_of_all_files_is_shown_where_it_is() {
       |   ^^^^^^^^^^^^^^^^^
       = help: did you mean `apply_requirements`?
 
-    1 problem. Nothing is planned until this is mended.
-    `lockkeeper.yaml` was not judged: what it may say depends on the server's file.
-    Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
-    `main`, configured by `lockkeeper.yaml`, on a server with `repos.yaml`.
+    1 problem. Nothing is planned until the files are fixed.
+    `lockkeeper.yaml` was not checked, because its permissions depend on the
+    server's file.
+    Checked as `localhost/unknown/infra` (assumed, because `origin` names no
+    repository; see `--repo`) into `main`, configured by `lockkeeper.yaml`, on a
+    server with `repos.yaml`.
     ");
     let json = tree.check(&["--json"]).json();
     assert_eq!(
@@ -96,7 +99,7 @@ fn files_that_would_be_overlooked_are_pointed_out() {
         ("atlantis.yaml", "version: 3\n"),
         ("lockkeeper.yaml", "version: 3\n"),
     ]);
-    assert!(tree.check(&[]).out.contains("only one may exist"));
+    assert!(tree.check(&[]).out.contains("only one of them may exist"));
 }
 
 #[test]
@@ -126,20 +129,21 @@ fn a_change_is_explained_with_what_is_not_committed() {
     tree.write(&[("net/more.tf", CODE), ("README.md", "Read me.\n")]);
     assert_snapshot!(told(&tree.check(&[])), @"
     exit code 0
-    3 of 5 projects would be planned, 1 of them only when a comment asks for it.
+    3 of 5 projects would be planned, 1 of them only when a comment requests it.
     Compared with `main` (`COMMIT`): 4 changed files, 2 of them not committed yet.
-    Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
-    `main`, configured by `lockkeeper.yaml`, on a server without `--repo-config`.
+    Checked as `localhost/unknown/infra` (assumed, because `origin` names no
+    repository; see `--repo`) into `main`, configured by `lockkeeper.yaml`, on a
+    server without `--repo-config`.
 
     Would be planned (3)
       app  `app/main.tf` changed and matches `**/*.tf*` of `when_modified`
-      net  `net/more.tf` changed and matches `**/*.tf*` of `when_modified`; no push
-           plans it, only a comment does (line 4 of `lockkeeper.yaml`)
+      net  `net/more.tf` changed and matches `**/*.tf*` of `when_modified`; a push
+           does not plan it, only a comment does (line 4 of `lockkeeper.yaml`)
       new  `new/main.tf` changed and matches `**/*.tf*` of `when_modified`
 
         workflow        `default` (the default)
-        needs           nothing, neither to plan nor to apply or import
-        tool            terraform (the default), whichever version the server has
+        needs           nothing for plan, apply or import
+        tool            terraform (the default), any version of the server
         lock            `on_plan`, scope `workspace`, no time limit (the default)
 
     Would not be planned (2)
@@ -148,11 +152,11 @@ fn a_change_is_explained_with_what_is_not_committed() {
          1  no changed file matches its `when_modified`: `*.py`
             idle
 
-    Changed files that concern no project (2)
+    Changed files that belong to no project (2)
       README.md    it matches `when_modified` of no project
       old/main.tf  it matches `when_modified` of no project
 
-    Without effect, or not known (1)
+    Without effect, or unknown (1)
       lockkeeper.yaml:5     the directory `old` does not exist: correct `dir`, or
                             remove the project
     ");
@@ -230,8 +234,7 @@ fn the_settings_of_the_server_count_from_flags_and_variables() {
     assert!(mode(flag).contains("enabled"));
     let said = tree.check(&["--repo-config", "repos.yaml"]);
     assert!(
-        said.out
-            .contains("`/acme\\/.*/` matches only a part of the name of this repository"),
+        said.out.contains("`/acme\\/.*/` matches only a part of"),
         "{}",
         said.out
     );
@@ -440,8 +443,9 @@ fn a_thousand_projects_are_told_in_a_screenful() {
     exit code 0
     2 of 1000 projects would be planned.
     Compared with `main` (`COMMIT`): 3 changed files, 3 of them not committed yet.
-    Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
-    `main`, configured by `lockkeeper.yaml`, on a server without `--repo-config`.
+    Checked as `localhost/unknown/infra` (assumed, because `origin` names no
+    repository; see `--repo`) into `main`, configured by `lockkeeper.yaml`, on a
+    server without `--repo-config`.
 
     Would be planned (2)
       team00/app007  `team00/app007/main.tf` changed and matches `**/*.tf*` of
@@ -450,18 +454,18 @@ fn a_thousand_projects_are_told_in_a_screenful() {
                      `when_modified`
 
         workflow        `default` (the default)
-        needs           nothing, neither to plan nor to apply or import
+        needs           nothing for plan, apply or import
         tool            terraform (the default), version 1.9.8 (lines 10, 353 of
                         `lockkeeper.yaml`)
         lock            `on_plan`, scope `workspace`, no time limit (the default)
 
     Would not be planned (998)
-       998  no Terraform file in its directory changed, which is what counts without
-            `when_modified`
+       998  no Terraform file in its directory changed (the default of
+            `when_modified`)
             team00/app000, team00/app001, team00/app002, team00/app003,
             team00/app004, … and 993 more
 
-    Changed files that concern no project (1)
+    Changed files that belong to no project (1)
       docs/x.md  it matches `when_modified` of no project
     ");
     let everything = tree.check(&["--all"]).out;
@@ -491,33 +495,33 @@ fn what_has_no_effect_is_listed_of_both_files() {
     exit code 0
     None of 1 project would be planned.
     Compared with `main` (`COMMIT`): 0 changed files.
-    Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
-    `main`, configured by `atlantis.yaml`, on a server with `repos.yaml`.
+    Checked as `localhost/unknown/infra` (assumed, because `origin` names no
+    repository; see `--repo`) into `main`, configured by `atlantis.yaml`, on a
+    server with `repos.yaml`.
 
     Would not be planned (1)
          1  no changed file matches its `when_modified`: `*.py`
             a
 
-    Without effect, or not known (6)
-      atlantis.yaml:2       `emoji_reaction` has no effect: the reaction is given
-                            before this file is read; whoever runs Lockkeeper
-                            chooses one with `--emoji-reaction`
+    Without effect, or unknown (6)
+      atlantis.yaml:2       `emoji_reaction` has no effect: the reaction is added
+                            before this file is read; an administrator can choose
+                            one with `--emoji-reaction`
       atlantis.yaml:5       `delete_source_branch_on_merge` has no effect: GitHub
-                            deletes the branch itself if the setting `Automatically
-                            delete head branches` of the repository is on; Atlantis
-                            ignores the key there too
-      atlantis.yaml:6       `apply_requirements: []` has no effect: what the server
-                            demands still holds; remove the key, or ask whoever runs
-                            Lockkeeper to add `fewer_requirements` to
+                            deletes the branch if the setting `Automatically delete
+                            head branches` of the repository is on; Atlantis also
+                            ignores the key on GitHub
+      atlantis.yaml:6       `apply_requirements: []` has no effect: the requirements
+                            of the server are still in effect; remove the key, or
+                            ask an administrator to add `fewer_requirements` to
                             `allowed_overrides` of this repository
-      repos.yaml:6          `apply_requirements: []` says nothing: what earlier
-                            entries demand still holds. To demand less here, change
-                            the expressions of those entries so that they are not
-                            about this repository
+      repos.yaml:6          `apply_requirements: []` has no effect: requirements of
+                            earlier entries stay in effect. To require less, change
+                            the expressions of those entries so that they do not
+                            match this repository
       repos.yaml:9          the stage `policy_check` of the workflow `w` never runs:
                             policies are not checked in this version
-      repos.yaml:10         `metrics` has no effect: `/metrics` is there for
-                            Prometheus in any case, and numbers are not sent to
-                            StatsD
+      repos.yaml:10         `metrics` has no effect: `/metrics` is always available
+                            for Prometheus, and metrics are not sent to StatsD
     ");
 }

@@ -125,7 +125,7 @@ fn what_cannot_be_used_says_why() {
         (
             "Acme/Infra/x/default/",
             lock_json(),
-            "the value says `Acme/Infra/infra/net/default/net`",
+            "the value is about `Acme/Infra/infra/net/default/net`",
         ),
         (
             "Acme/Infra/x/default/",

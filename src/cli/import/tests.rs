@@ -30,23 +30,23 @@ fn a_trial_writes_nothing_and_says_what_would_happen() {
     From  SRC/tests/fixtures/bolt/current.db
     To    sqlite:DATA/lockkeeper.db (does not exist yet)
 
-    Locks: 3 would be taken
-      would be taken  git.example.com/acme/web/app/default           #3   eve  2026-02-27 13:03 UTC
-      would be taken  github.com/acme/infra/./staging                #12  ada  2026-02-27 13:03 UTC
-      would be taken  github.com/acme/infra/infra/net/default (net)  #12  bob  2026-02-27 13:03 UTC
+    Locks: 3 would be imported
+      would be imported  git.example.com/acme/web/app/default           #3   eve  2026-02-27 13:03 UTC
+      would be imported  github.com/acme/infra/./staging                #12  ada  2026-02-27 13:03 UTC
+      would be imported  github.com/acme/infra/infra/net/default (net)  #12  bob  2026-02-27 13:03 UTC
 
     Apply lock: all applies are stopped
-      would be taken  since 2026-02-27 11:03 UTC, by somebody in Atlantis: taken over from Atlantis, where applies were stopped
+      would be imported  since 2026-02-27 11:03 UTC, by somebody in Atlantis: taken over from Atlantis, where applies were stopped
 
     Pull requests: 1
-      would be taken  github.com/acme/infra#12
-                        plan again     dir infra/net workspace default project net: planned
-                        nothing to do  dir . workspace staging: applied
-                        nothing to do  dir dns workspace default: planned_no_changes
+      would be imported  github.com/acme/infra#12
+                           plan again     dir infra/net workspace default project net: planned
+                           nothing to do  dir . workspace staging: applied
+                           nothing to do  dir dns workspace default: planned_no_changes
 
-    Plan files are not taken over: what is marked "plan again" cannot be applied before.
+    Plan files are not imported. Plan projects that are marked "plan again" before you apply them.
 
-    Nothing was written. To do it, run the same command with --write.
+    Nothing was written. To write it, run the same command with --write.
     "#);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
@@ -74,14 +74,14 @@ fn what_is_written_is_there_the_second_time() {
       already there  since 2026-02-27 11:03 UTC, by somebody in Atlantis: taken over from Atlantis, where applies were stopped
 
     Pull requests: 1
-      already there   github.com/acme/infra#12
-                        plan again     dir infra/net workspace default project net: planned
-                        nothing to do  dir . workspace staging: applied
-                        nothing to do  dir dns workspace default: planned_no_changes
+      already there      github.com/acme/infra#12
+                           plan again     dir infra/net workspace default project net: planned
+                           nothing to do  dir . workspace staging: applied
+                           nothing to do  dir dns workspace default: planned_no_changes
 
-    Plan files are not taken over: what is marked "plan again" cannot be applied before.
+    Plan files are not imported. Plan projects that are marked "plan again" before you apply them.
 
-    What was taken is written, read back, and found as it should be.
+    Everything was written, and read back without a difference.
     "#);
     let (exit, trial) = import(dir.path(), "current.db", &[]);
     assert_eq!(exit, ExitStatus::Success);
@@ -112,22 +112,22 @@ fn what_cannot_be_taken_over_fails_the_whole_with_reasons() {
     From  SRC/tests/fixtures/bolt/broken.db
     To    sqlite:DATA/lockkeeper.db
 
-    Locks: 3 NOT TAKEN, 1 skipped
-      skipped    acme/infra/api/default/net
-                 it belongs to no pull request: Atlantis' API took it for a request that is over
-      NOT TAKEN  acme/infra/elsewhere/default/
-                 its key and its value speak of different things; the value says `acme/infra/infra/net/default/net`
-      NOT TAKEN  acme/infra/infra/net/default/net
-                 it does not say on which host the repository is: name the host with --host
-      NOT TAKEN  acme/infra/x/default/
-                 its value cannot be read: key must be a string at line 1 column 2
+    Locks: 3 NOT IMPORTED, 1 skipped
+      skipped       acme/infra/api/default/net
+                    it belongs to no pull request: Atlantis' API took the lock for a request that has ended
+      NOT IMPORTED  acme/infra/elsewhere/default/
+                    its key and its value do not match; the value is about `acme/infra/infra/net/default/net`
+      NOT IMPORTED  acme/infra/infra/net/default/net
+                    it does not name the host of the repository; name the host with --host
+      NOT IMPORTED  acme/infra/x/default/
+                    its value cannot be read: key must be a string at line 1 column 2
 
     Pull requests: 1
-      skipped         github.com::acme/infra::12: the pull request was closed
+      skipped            github.com::acme/infra::12: the pull request was closed
 
-    Not everything can be taken over: the reasons are above.
+    Some records cannot be imported. The reasons are above.
 
-    What was taken is written, read back, and found as it should be.
+    Everything was written, and read back without a difference.
     ");
     let (_, out) = import(
         dir.path(),

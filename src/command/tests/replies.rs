@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn the_overview_shows_what_is_allowed() {
-    assert_snapshot!(Grammar::new(BotNames::default()).help(None), @r"
+    assert_snapshot!(Grammar::new(BotNames::default()).help(None), @"
     **Lockkeeper** runs Terraform and OpenTofu for this pull request and keeps the locks. Write a command as a comment of its own, on one line.
 
     ```text
@@ -15,7 +15,7 @@ fn the_overview_shows_what_is_allowed() {
     Commands:
       plan                   Show what would change.
       apply                  Make the planned changes.
-      unlock                 Give back every lock of this pull request and discard its plans.
+      unlock                 Release all locks of this pull request and discard its plans.
       help                   Show this overview, or the usage of one command.
 
     Examples:
@@ -47,13 +47,13 @@ fn the_overview_with_everything_allowed() {
     Commands:
       plan                   Show what would change.
       apply                  Make the planned changes.
-      cancel                 Stop what is waiting or running for this pull request.
-      unlock                 Give back every lock of this pull request and discard its plans.
-      explain                Say which projects would be planned, by which rule, and why the others would not.
+      cancel                 Stop the queued and running commands of this pull request.
+      unlock                 Release all locks of this pull request and discard its plans.
+      explain                Show which projects would be planned, by which rule, and why the others would not.
       approve_policies       Approve plans whose policy checks failed; only for owners of the policies.
-      version                Tell which version of Terraform or OpenTofu a project uses.
-      import ADDRESS ID      Take a resource that exists already into the state of one project.
-      state rm ADDRESS...    Let resources leave the state without destroying them.
+      version                Show which version of Terraform or OpenTofu a project uses.
+      import ADDRESS ID      Import an existing resource into the state of one project.
+      state rm ADDRESS...    Remove resources from the state without destroying them.
       help                   Show this overview, or the usage of one command.
 
     Examples:
@@ -68,7 +68,7 @@ fn the_overview_with_everything_allowed() {
       lockkeeper explain
           why each project of this pull request is planned, or not
       lockkeeper import -d infra/net aws_vpc.main vpc-0a1b2c
-          take an existing resource into the state
+          import an existing resource into the state
       lockkeeper state rm -d infra/net aws_vpc.old
           forget a resource without destroying it
       lockkeeper help
@@ -93,7 +93,7 @@ fn the_usage_of_apply() {
       -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
       -w, --workspace WORKSPACE        Only in this Terraform workspace.
       -p, --project PROJECT            Only the project of this name; not together with -d or -w.
-          --verbose                    Add everything that was printed to the reply, init included.
+          --verbose                    Add the full output to the reply, including init.
           --auto-merge-disabled        Leave the pull request open even if everything was applied.
           --auto-merge-method METHOD   How to merge once everything was applied: merge, rebase or squash.
       -h, --help                       Show this text.
@@ -110,13 +110,13 @@ fn the_usage_of_state_rm() {
     Usage: lockkeeper state rm ADDRESS... [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose]
         [-- TERRAFORM ARGUMENTS]
 
-    Let resources leave the state without destroying them.
+    Remove resources from the state without destroying them.
 
     Flags:
       -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
       -w, --workspace WORKSPACE        Only in this Terraform workspace.
       -p, --project PROJECT            Only the project of this name; not together with -d or -w.
-          --verbose                    Add everything that was printed to the reply, init included.
+          --verbose                    Add the full output to the reply, including init.
       -h, --help                       Show this text.
 
     Put an address with quotes or brackets into single quotes: 'aws_instance.web["a"]'.
@@ -204,7 +204,7 @@ fn reply_to_a_misspelled_flag() {
       -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
       -w, --workspace WORKSPACE        Only in this Terraform workspace.
       -p, --project PROJECT            Only the project of this name; not together with -d or -w.
-          --verbose                    Add everything that was printed to the reply, init included.
+          --verbose                    Add the full output to the reply, including init.
       -h, --help                       Show this text.
 
     Without -d, -w and -p it plans every project that this pull request changes.
@@ -228,40 +228,40 @@ fn reply_to_a_misspelled_command() {
                ^^^^
     ```
 
-    `lockkeeper help` shows what can be done.
+    `lockkeeper help` lists the commands.
     ");
 }
 
 #[test]
 fn reply_to_a_command_that_is_switched_off() {
     assert_snapshot!(mistake_in(&Grammar::new(BotNames::default()), "lockkeeper import a b"), @"
-    **Nothing was run**: `import` is switched off on this server; its operator can allow it with `--allow-commands`. Commands here: `plan`, `apply`, `unlock`, `help`.
+    **Nothing was run**: `import` is disabled on this server; an administrator can allow it with `--allow-commands`. Commands here: `plan`, `apply`, `unlock`, `help`.
 
     ```text
     lockkeeper import a b
                ^^^^^^
     ```
 
-    `lockkeeper help` shows what can be done.
+    `lockkeeper help` lists the commands.
     ");
 }
 
 #[test]
 fn reply_to_another_name() {
-    assert_snapshot!(mistake("terraform plan -d infra -- -var 'a=b c'"), @r"
+    assert_snapshot!(mistake("terraform plan -d infra -- -var 'a=b c'"), @"
     **Nothing was run**: comments for this bot start with `lockkeeper`, not with `terraform`. Did you mean that?
 
     ```text
     lockkeeper plan -d infra -- -var 'a=b c'
     ```
 
-    `lockkeeper help` shows what can be done.
+    `lockkeeper help` lists the commands.
     ");
 }
 
 #[test]
 fn reply_to_unlocking_one_project() {
-    assert_snapshot!(mistake("lockkeeper unlock -d ."), @r"
+    assert_snapshot!(mistake("lockkeeper unlock -d ."), @"
     **Nothing was run**: `-d` is not a flag of `unlock`.
 
     ```text
@@ -272,12 +272,12 @@ fn reply_to_unlocking_one_project() {
     ```text
     Usage: lockkeeper unlock
 
-    Give back every lock of this pull request and discard its plans.
+    Release all locks of this pull request and discard its plans.
 
     Flags:
       -h, --help                       Show this text.
 
-    It always means the whole pull request. To give back the lock of one project only, open that lock on
+    It always concerns the whole pull request. To release the lock of one project only, open that lock on
     the dashboard and discard it there.
     ```
     ");
@@ -286,7 +286,7 @@ fn reply_to_unlocking_one_project() {
 #[test]
 fn reply_to_arguments_too_many() {
     assert_snapshot!(mistake("lockkeeper plan foo —verbose -d x"), @"
-    **Nothing was run**: unexpected arguments `foo`, `—verbose`; `plan` takes flags only. That is a long dash, as some editors make of two hyphens; flags start with `--`.
+    **Nothing was run**: unexpected arguments `foo`, `—verbose`; `plan` takes flags only. That is a long dash; some editors replace two hyphens with it. Flags start with `--`.
 
     ```text
     lockkeeper plan foo —verbose -d x
@@ -302,7 +302,7 @@ fn reply_to_arguments_too_many() {
       -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
       -w, --workspace WORKSPACE        Only in this Terraform workspace.
       -p, --project PROJECT            Only the project of this name; not together with -d or -w.
-          --verbose                    Add everything that was printed to the reply, init included.
+          --verbose                    Add the full output to the reply, including init.
       -h, --help                       Show this text.
 
     Without -d, -w and -p it plans every project that this pull request changes.
@@ -335,7 +335,7 @@ fn replies_about_values() {
         "lockkeeper plan -w -d x",
         "lockkeeper plan --verbose=often",
         "lockkeeper apply --auto-merge-method squish",
-    ]), @r"
+    ]), @"
     **Nothing was run**: `--dir` cannot be `../x`: it leaves the repository.
 
     ```text
@@ -350,7 +350,7 @@ fn replies_about_values() {
                        ^^^^^
     ```
     ----
-    **Nothing was run**: `--project` and `--dir` exclude each other.
+    **Nothing was run**: `--project` and `--dir` cannot be used together.
 
     ```text
     lockkeeper plan -p x -d y
@@ -396,40 +396,40 @@ fn replies_about_the_form_of_the_line() {
                        ^
     ```
 
-    `lockkeeper help` shows what can be done.
+    `lockkeeper help` lists the commands.
     ----
-    **Nothing was run**: the command has an invisible character (U+200B), so it is not what readers see. Such characters come along with copied text; please type the place anew.
+    **Nothing was run**: the command has an invisible character (U+200B), so readers see another text. Such characters often come from copied text. Type that part again.
 
     ```text
     lockkeeper plan \u{200b}-d x
                     ^^^^^^^^
     ```
 
-    `lockkeeper help` shows what can be done.
+    `lockkeeper help` lists the commands.
     ----
-    **Nothing was run**: a part of the command is formatted as code, so readers see another text than the one typed. Please put the whole line into a code block.
+    **Nothing was run**: a part of the command is formatted as code, so readers see another text than the one typed. Put the whole line into a code block.
 
     ```text
     lockkeeper plan `-d x`
     ```
 
-    `lockkeeper help` shows what can be done.
+    `lockkeeper help` lists the commands.
     ----
-    **Nothing was run**: unexpected arguments `“a`, `b”`; `plan` takes flags only. Those are curly quotation marks; only straight ones (`'` and `"`) hold words together.
+    **Nothing was run**: unexpected arguments `“a`, `b”`; `plan` takes flags only. Those are curly quotation marks; only straight ones (`'` and `"`) group words.
 
     ```text
     lockkeeper plan “a b”
                     ^^ ^^
     ```
     ----
-    **Nothing was run**: `--verbose` stands where a command is expected; flags follow the command. Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `approve_policies`, `version`, `import`, `state`, `help`.
+    **Nothing was run**: `--verbose` is in the place of a command; flags follow the command. Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `approve_policies`, `version`, `import`, `state`, `help`.
 
     ```text
     lockkeeper --verbose plan
                ^^^^^^^^^
     ```
 
-    `lockkeeper help` shows what can be done.
+    `lockkeeper help` lists the commands.
     "#);
 }
 
@@ -441,22 +441,22 @@ fn replies_about_arguments() {
         "lockkeeper unlock -- x",
         "lockkeeper import a",
         "lockkeeper state list",
-    ]), @r"
-    **Nothing was run**: `-chdir=/etc` may not be handed to Terraform. The operator of this server forbids `chdir` (`--blocked-extra-args`).
+    ]), @"
+    **Nothing was run**: `-chdir=/etc` may not be passed to Terraform. The administrator of this server forbids `chdir` (`--blocked-extra-args`).
 
     ```text
     lockkeeper plan -- -target=x -chdir=/etc
                                  ^^^^^^^^^^^
     ```
     ----
-    **Nothing was run**: `-out=plan.bin` may not be handed to Terraform: which files are read and written is up to Lockkeeper, so that the plan you see is the one that is kept.
+    **Nothing was run**: `-out=plan.bin` may not be passed to Terraform: Lockkeeper chooses the files that are read and written, so that the plan you see is the stored plan.
 
     ```text
     lockkeeper plan -- -out=plan.bin
                        ^^^^^^^^^^^^^
     ```
     ----
-    **Nothing was run**: `unlock` hands nothing to Terraform, so nothing may stand after `--`.
+    **Nothing was run**: `unlock` passes nothing to Terraform, so nothing is allowed after `--`.
 
     ```text
     lockkeeper unlock -- x

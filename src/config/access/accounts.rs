@@ -309,7 +309,7 @@ mod tests {
         };
         assert!(Action::ALL.iter().all(|action| kim.may(*action)));
         assert_eq!(all.warnings(), [""; 0]);
-        insta::assert_snapshot!(accounts.warnings().join("\n"), @"Accounts without `allow=` in the file of --web-accounts-file only look at pages and change nothing: kim. Write what each may do, such as `allow=plan,apply,discard`; `allow=all` is everything that --web-allow gives, and `allow=none` says that this is meant");
+        insta::assert_snapshot!(accounts.warnings().join("\n"), @"Accounts without `allow=` in the file of --web-accounts-file are read-only: kim. Write the allowed actions, such as `allow=plan,apply,discard`, or `allow=all` for all actions of --web-allow. To keep an account read-only without this warning, write `allow=none`");
         assert_eq!(accounts.standing("ops"), AccessScope::Whole);
     }
 
@@ -360,18 +360,18 @@ mod tests {
             .collect();
         assert!(!all.join("").contains("hunter2"));
         insta::assert_snapshot!(all.join("\n"), @r#"
-        line 1: its word 1 is none of user=, owners=, allow= and password=; a password has no blanks in it
-        line 1: its word 4 is none of user=, owners=, allow= and password=; a password has no blanks in it
-        line 1: `user=` stands there twice
+        line 1: word 1 does not begin with user=, owners=, allow= or password=; a password must not contain blanks
+        line 1: word 4 does not begin with user=, owners=, allow= or password=; a password must not contain blanks
+        line 1: `user=` is given twice
         line 1: `user=` is missing
         line 1: `owners=` is missing
         line 1: `password=` is missing
-        line 1: the user has to be 1 to 64 characters without `:`
-        line 1: this user is --web-username, the account for the whole server: choose another name
+        line 1: the user name must have 1 to 64 characters without `:`
+        line 1: this name is --web-username, the account for the whole server; choose another name
         line 1: "" is not the name of an owner: write 1 to 64 letters, digits, `.`, `-` or `_`, with a letter or digit first
         line 1: `allow`: `aply` is not an action: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, or write `all` or `none`
         line 1: the password has fewer than 16 characters
-        line 2: there is another account of this user
+        line 2: another account has the same user name
         "#);
     }
 }

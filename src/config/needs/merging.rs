@@ -18,7 +18,7 @@ pub(super) fn mergeable(facts: &RequirementFacts, words: &SentenceNames<'_>) -> 
         Fact::Known(Mergeability::No(obstacles)) => Some(blocked(obstacles, words)),
         Fact::Known(Mergeability::NotKnownYet) => Some((
             "the forge is still checking whether the pull request can be merged".to_owned(),
-            vec!["Comment the command again in a minute.".to_owned()],
+            vec!["Run the command again in a minute.".to_owned()],
         )),
         Fact::Unknown(why) => Some(unknown("whether the pull request can be merged", why)),
     }
@@ -113,7 +113,7 @@ fn hint(obstacle: &MergeObstacle, words: &SentenceNames<'_>) -> String {
         MergeObstacle::Approvals { .. } => {
             then("Somebody with write access other than the author must approve the pull request")
         }
-        MergeObstacle::ChangesAsked(_) => then("The reviewer who asked for changes must approve, or somebody must dismiss the review"),
+        MergeObstacle::ChangesAsked(_) => then("The reviewer who requested changes must approve, or somebody must dismiss the review"),
         MergeObstacle::Hidden { .. } => format!(
             "The merge box of the pull request shows the rule. If `{}/apply` is a required check of {base}, Lockkeeper \
              cannot use the merge box, because it waits for this status; so Lockkeeper must check all other rules \

@@ -103,16 +103,16 @@ fn an_approval_of_another_commit_does_not_count_unless_somebody_says_so() {
     }
     insta::assert_snapshot!(all.map(approval).join("\n"), @"
     `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the head commit `dededede` of the pull request; 1 approval is of an older commit (`abababab`, by `bob`); `dave` asks for changes.
-      * Somebody other than `alice`, who opened the pull request, has to look at the head commit `dededede` and approve it; then comment the command again.
-      * Or have that line changed to `approved: {stale: true}`, if approvals of older commits are to count.
+      * Somebody other than the author `alice` must review the head commit `dededede` and approve it; then run the command again.
+      * Or ask an administrator to change that line to `approved: {stale: true}`, so that approvals of older commits count.
 
     `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the head commit `dededede` of the pull request; 2 approvals are of older commits (`abababab`, by `bob`; unknown, by `carol`); `dave` asks for changes.
-      * Somebody other than `alice`, who opened the pull request, has to look at the head commit `dededede` and approve it; then comment the command again.
-      * Or have that line changed to `approved: {stale: true}`, if approvals of older commits are to count.
+      * Somebody other than the author `alice` must review the head commit `dededede` and approve it; then run the command again.
+      * Or ask an administrator to change that line to `approved: {stale: true}`, so that approvals of older commits count.
 
     `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the head commit `dededede` of the pull request; 12 approvals are of older commits (`abababab`, by `p00`; `abababab`, by `p01`; `abababab`, by `p02`; `abababab`, by `p03`; `abababab`, by `p04`; `abababab`, by `p05`; `abababab`, by `p06`; `abababab`, by `p07`; `abababab`, by `p08`; `abababab`, by `p09`; 2 more); `dave` asks for changes.
-      * Somebody other than `alice`, who opened the pull request, has to look at the head commit `dededede` and approve it; then comment the command again.
-      * Or have that line changed to `approved: {stale: true}`, if approvals of older commits are to count.
+      * Somebody other than the author `alice` must review the head commit `dededede` and approve it; then run the command again.
+      * Or ask an administrator to change that line to `approved: {stale: true}`, so that approvals of older commits count.
     ");
     let nobody = RequirementFacts {
         approval: Fact::Known(Approval::default()),
@@ -120,7 +120,7 @@ fn an_approval_of_another_commit_does_not_count_unless_somebody_says_so() {
     };
     insta::assert_snapshot!(told(&[Requirement::ApprovedOnce], &nobody), @"
     `approved: {stale: true}` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request.
-      * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+      * Somebody other than the author `alice` must approve the pull request; then run the command again.
     ");
 }
 
@@ -144,16 +144,16 @@ fn whoever_looked_without_approving_is_named() {
     ];
     insta::assert_snapshot!(all.map(approval).join("\n"), @"
     `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request.
-      * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+      * Somebody other than the author `alice` must approve the pull request; then run the command again.
 
-    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request; `bob` asks for changes; `carol` and `dave` had reviewed it, which was dismissed.
-      * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request; `bob` asks for changes; `carol` and `dave` reviewed it, but the review was dismissed.
+      * Somebody other than the author `alice` must approve the pull request; then run the command again.
 
-    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request; `eve's` has, but may not write to this public repository.
-      * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request; `eve's` approved it, but has no write access to this public repository.
+      * Somebody other than the author `alice` must approve the pull request; then run the command again.
 
     `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request; `p00`, `p01`, `p02`, `p03`, `p04`, `p05`, `p06`, `p07`, `p08`, `p09` and 2 more ask for changes.
-      * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+      * Somebody other than the author `alice` must approve the pull request; then run the command again.
     ");
 }
 
@@ -235,33 +235,33 @@ fn every_obstacle_is_named_with_its_way_out() {
     ];
     insta::assert_snapshot!(all.map(|all| merging(Mergeability::No(all), 0)).join("\n"), @"
     `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: it is a draft.
-      * Mark the pull request as ready for review; then comment the command again.
+      * Mark the pull request as ready for review; then run the command again.
 
     `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: it conflicts with `main`.
-      * Resolve the conflicts with `main` and push; that is planned by itself.
+      * Resolve the conflicts with `main` and push. Lockkeeper plans the push automatically.
 
     `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: it does not contain the newest commits of `main`.
-      * Merge `main` into the branch of the pull request, or rebase it, and push; that is planned by itself.
+      * Merge `main` into the branch of the pull request, or rebase it, and push. Lockkeeper plans the push automatically.
 
     `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: the required check `ci/test` has not been set; the required check `ci/lint` is pending; the required check `ci/'x'` failed.
-      * Wait for the required checks; then comment the command again.
-      * Mend what the failed checks complain about; then comment the command again.
+      * Wait for the required checks; then run the command again.
+      * Fix the failed checks; then run the command again.
 
-    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: 2 approvals are required of people who may write here, and there is that of `bob`; `carol` and `dave` ask for changes.
-      * Somebody who may write to the repository, other than the author, has to approve the pull request; then comment the command again.
-      * Whoever asks for changes has to approve, or somebody dismisses the review; then comment the command again.
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: 2 approvals are required from people with write access, and there is only the approval of `bob`; `carol` and `dave` ask for changes.
+      * Somebody with write access other than the author must approve the pull request; then run the command again.
+      * The reviewer who requested changes must approve, or somebody must dismiss the review; then run the command again.
 
-    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: 1 approval is required of people who may write here, and there is none.
-      * Somebody who may write to the repository, other than the author, has to approve the pull request; then comment the command again.
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: 1 approval is required from people with write access, and nobody has approved.
+      * Somebody with write access other than the author must approve the pull request; then run the command again.
 
-    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: whether the classic protection of the branch holds cannot be found out, because it needs more.
-      * The merge box of the pull request shows it. Where `lockkeeper/apply` is a required check of `main`, Lockkeeper cannot go by that box, which waits for this very status, so it has to see every other rule itself: whoever administers the repository can change the rule, or the permissions of Lockkeeper, or take that check off the list.
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: Lockkeeper cannot check the classic protection of the branch, because it needs more.
+      * The merge box of the pull request shows the rule. If `lockkeeper/apply` is a required check of `main`, Lockkeeper cannot use the merge box, because it waits for this status; so Lockkeeper must check all other rules itself. An administrator of the repository can change the rule, extend Lockkeeper's permissions, or remove that check from the required checks.
 
     `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: the forge calls it `strange`.
-      * The merge box of the pull request says what is missing; whoever administers the repository can change the rules of the branch.
+      * The merge box of the pull request shows what is missing. An administrator of the repository can change the rules of the branch.
 
-    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: the forge calls it blocked, and every rule that it tells of holds.
-      * The merge box of the pull request says what is missing; whoever administers the repository can change the rules of the branch.
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: the forge calls it blocked, although all rules that it reports are met.
+      * The merge box of the pull request shows what is missing. An administrator of the repository can change the rules of the branch.
     ");
 }
 
@@ -275,12 +275,12 @@ fn what_is_not_known_does_not_hold() {
         base: Fact::Unknown("x".to_owned()),
     };
     insta::assert_snapshot!(told(&[Approved, Mergeable, Undiverged], &facts), @"
-    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and who has approved cannot be found out: github.com could not be reached.
-      * Comment the command again in a moment. If it says the same then, whoever operates the server can look into it.
-    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the forge is still working out whether the pull request can be merged.
-      * Comment the command again in a minute.
-    `undiverged` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and whether the base branch has newer commits cannot be found out: x.
-      * Comment the command again in a moment. If it says the same then, whoever operates the server can look into it.
+    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and Lockkeeper cannot determine who has approved: github.com could not be reached.
+      * Run the command again in a moment. If the error remains, ask an administrator of Lockkeeper for help.
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the forge is still checking whether the pull request can be merged.
+      * Run the command again in a minute.
+    `undiverged` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and Lockkeeper cannot determine whether the base branch has newer commits: x.
+      * Run the command again in a moment. If the error remains, ask an administrator of Lockkeeper for help.
     ");
     for requirement in Requirement::ALL {
         assert_ne!(
@@ -317,10 +317,10 @@ fn what_is_planned_has_to_contain_the_base_branch() {
     assert_eq!(gap(0, false) + &gap(0, true), "");
     insta::assert_snapshot!(format!("{}\n{}", gap(1, false), gap(3, true)), @"
     `undiverged` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and `main` has 1 commit that the pull request does not contain.
-      * Merge `main` into the branch of the pull request, or rebase it, and push; that is planned by itself.
+      * Merge `main` into the branch of the pull request, or rebase it, and push. Lockkeeper plans the push automatically.
 
-    `undiverged` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and `main` has 3 commits that what was planned does not contain.
-      * Comment `lockkeeper plan`: the new plan is made of the merge with the newest `main`. Look at it, then apply.
+    `undiverged` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and `main` has 3 commits that the planned merge does not contain.
+      * Comment `lockkeeper plan` to plan the merge with the newest `main`. Check the new plan, then apply it.
     ");
 }
 

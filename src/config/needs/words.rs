@@ -28,7 +28,7 @@ pub struct SentenceNames<'a> {
 
 /// Returns the refusal for a fact that could not be found out.
 pub(super) fn unknown(what: &str, why: &str) -> (String, Vec<String>) {
-    let again = "Comment the command again in a moment. If the error remains, ask an administrator of Lockkeeper for help.";
+    let again = "Run the command again in a moment. If the error remains, ask an administrator of Lockkeeper for help.";
     (
         format!(
             "Lockkeeper cannot determine {what}: {}",
@@ -40,7 +40,7 @@ pub(super) fn unknown(what: &str, why: &str) -> (String, Vec<String>) {
 
 /// Returns a hint after which the command has to be repeated.
 pub(super) fn then(way: &str) -> String {
-    format!("{way}; then comment the command again.")
+    format!("{way}; then run the command again.")
 }
 
 /// Formats an external text as code, so that it mentions nobody and breaks no markup.

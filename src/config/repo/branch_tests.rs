@@ -48,19 +48,19 @@ fn projects_that_meet_on_every_branch_of_one_of_them_are_told_apart_when_the_fil
         "  - {dir: a, name: net}\n  - {dir: b, name: net, branch: /^main$/}\n  - {dir: c, branch: /x/}\n  - {dir: c, branch: /x/}\n",
     );
     insta::assert_snapshot!(errors.unwrap_err(), @"
-    error: two projects are called `net`; the other one is in line 3
+    error: two projects have the name `net`; the other one is in line 3
      --> atlantis.yaml:4:5
       |
     4 |   - {dir: b, name: net, branch: /^main$/}
       |     ^
       = help: give each project its own name
 
-    error: `dir: c` with workspace `default` is already the project of line 5
+    error: `dir: c` with workspace `default` is already a project in line 5
      --> atlantis.yaml:6:5
       |
     6 |   - {dir: c, branch: /x/}
       |     ^
-      = help: give this project a `name`, so that it can be told apart: `plan -p NAME`
+      = help: give this project a `name`, so that commands can select it: `plan -p NAME`
     ");
 }
 
@@ -73,7 +73,7 @@ fn projects_that_meet_on_one_branch_are_told_when_it_comes() {
     .unwrap();
     assert!(config.for_base(&base("maintenance-2")).is_err());
     assert!(config.for_base(&base("mine")).is_ok());
-    insta::assert_snapshot!(config.for_base(&base("main")).unwrap_err(), @"for pulls into `main`: line 4 of `atlantis.yaml`: two projects are called `net`; the other one is in line 3; give each project its own name; line 6 of `atlantis.yaml`: `dir: c` with workspace `default` is already the project of line 5; give this project a `name`, so that it can be told apart: `plan -p NAME`");
+    insta::assert_snapshot!(config.for_base(&base("main")).unwrap_err(), @"for pull requests into `main`: line 4 of `atlantis.yaml`: two projects have the name `net`; the other one is in line 3; give each project its own name; line 6 of `atlantis.yaml`: `dir: c` with workspace `default` is already a project in line 5; give this project a `name`, so that commands can select it: `plan -p NAME`");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn what_is_no_branch_filter_is_told() {
     main/ => `main/` is not a regular expression between slashes => write a slash before and after it: `branch: /^main$/`
     // => `//` is not a regular expression between slashes => write a slash before and after it: `branch: /^main$/`
     / => `/` is not a regular expression between slashes => write a slash before and after it: `branch: /^main$/`
-    /(/ => `(` is not a regular expression: unclosed group => see https://docs.rs/regex/#syntax; it is nearly the syntax of Go
+    /(/ => `(` is not a regular expression: unclosed group => see https://docs.rs/regex/#syntax; the syntax is almost that of Go
     [main] => `branch` must be a text, not a list => write a text here
     ");
 }
@@ -115,7 +115,7 @@ fn names_to_wait_for_must_exist() {
       |
     8 |       - database
       |         ^^^^^^^^
-      = help: write the `name` of a project of this file; one without a name cannot be waited for
+      = help: write the `name` of a project of this file; a project without a name cannot be a dependency
 
     error: `a b` cannot be the name of a project
      --> atlantis.yaml:9:9
@@ -139,11 +139,11 @@ fn projects_that_wait_for_each_other_are_told_once_with_the_whole_circle() {
         errors.problems().map(|problem| format!("{} => {}\n", problem.what, problem.help)).collect::<Vec<_>>().concat()
     });
     insta::assert_snapshot!(told.join("\n"), @"
-    projects wait for each other, so none could begin: `a` → `a` => take one of them out of `depends_on`
+    projects depend on each other in a cycle, so none of them can run: `a` → `a` => remove one of them from `depends_on`
 
-    projects wait for each other, so none could begin: `b` → `c` → `b` => take one of them out of `depends_on`
+    projects depend on each other in a cycle, so none of them can run: `b` → `c` → `b` => remove one of them from `depends_on`
 
-    projects wait for each other, so none could begin: `a` → `c` → `d` → `a` => take one of them out of `depends_on`
+    projects depend on each other in a cycle, so none of them can run: `a` → `c` → `d` → `a` => remove one of them from `depends_on`
     ");
     // Two paths to the same project are not a cycle.
     parse("  - {dir: a, name: a, depends_on: [b, c]}\n  - {dir: b, name: b, depends_on: [d]}\n  - {dir: c, name: c, depends_on: [d]}\n  - {dir: d, name: d}\n").unwrap();

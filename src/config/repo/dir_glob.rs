@@ -182,11 +182,11 @@ mod tests {
             });
         insta::assert_snapshot!(texts.join("\n"), @r"
         `a/../*` has `..`, which is not allowed in a pattern of directories
-        `[` is not a pattern of directories: unclosed character class; missing ']'
-        `[z-a]` is not a pattern of directories: invalid range; 'z' > 'a'
-        `{a*` is not a pattern of directories: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
-        `a*\` is not a pattern of directories: dangling '\'
-        `{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*…` is not a pattern of directories: error parsing pattern 0
+        `[` is not a valid pattern of directories: unclosed character class; missing ']'
+        `[z-a]` is not a valid pattern of directories: invalid range; 'z' > 'a'
+        `{a*` is not a valid pattern of directories: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
+        `a*\` is not a valid pattern of directories: dangling '\'
+        `{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*…` is not a valid pattern of directories: error parsing pattern 0
         ");
         assert_eq!(DirGlob::new(&"*".repeat(2000)), Err(InvalidGlob::TooLong));
     }

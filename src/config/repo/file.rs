@@ -66,8 +66,8 @@ mod tests {
             (&["lockkeeper.yaml"], "lockkeeper.yaml"),
             (
                 &["lockkeeper.yaml", "atlantis.yaml"],
-                "the repository has `atlantis.yaml`, `lockkeeper.yaml`; only one may exist: \
-                 remove the one that is not meant",
+                "the repository has `atlantis.yaml`, `lockkeeper.yaml`, but only one of \
+                 them may exist; remove the others",
             ),
             (
                 &["atlantis.yml"],

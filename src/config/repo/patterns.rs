@@ -352,17 +352,17 @@ mod tests {
         insta::assert_snapshot!(reasons.join("\n"), @r"
         the pattern is empty
         the pattern is empty
-        `!` is not followed by a pattern
-        `!` is not followed by a pattern
+        no pattern follows the `!`
+        no pattern follows the `!`
         `[` is not closed by `]`
-        `[…]` is empty, or has `-` or `]` in a place where a backslash must precede it
-        `[…]` is empty, or has `-` or `]` in a place where a backslash must precede it
-        `[…]` is empty, or has `-` or `]` in a place where a backslash must precede it
+        `[…]` is empty, or has a `-` or `]` that needs a backslash before it
+        `[…]` is empty, or has a `-` or `]` that needs a backslash before it
+        `[…]` is empty, or has a `-` or `]` that needs a backslash before it
         `[` is not closed by `]`
-        `[…]` is empty, or has `-` or `]` in a place where a backslash must precede it
-        `[…]` is empty, or has `-` or `]` in a place where a backslash must precede it
-        a range in `[…]` ends before it begins
-        `\` at the end has no character to take as it is
+        `[…]` is empty, or has a `-` or `]` that needs a backslash before it
+        `[…]` is empty, or has a `-` or `]` that needs a backslash before it
+        the end of a range in `[…]` is before its beginning
+        no character follows the `\` at the end
         `[` is not closed by `]`
         the pattern is longer than 1024 bytes
         ");

@@ -179,10 +179,10 @@ fn every_bad_value_of_a_project_is_named() {
     name: a b => `a b` cannot be the name of a project => use 1 to 255 letters, digits, `-`, `_`, `.`, `~` or `/`
     name: '' => `` cannot be the name of a project => use 1 to 255 letters, digits, `-`, `_`, `.`, `~` or `/`
     workspace: [a] => `workspace` must be a text, not a list => write a text here
-    workspace: a/b => `a/b` cannot be a workspace => leave out slashes, `..`, `$` and white space, and do not begin with `-` or `~`
-    workspace: -x => `-x` cannot be a workspace => leave out slashes, `..`, `$` and white space, and do not begin with `-` or `~`
+    workspace: a/b => `a/b` cannot be a workspace => do not use slashes, `..`, `$` or white space, and do not begin with `-` or `~`
+    workspace: -x => `-x` cannot be a workspace => do not use slashes, `..`, `$` or white space, and do not begin with `-` or `~`
     workflow: [a] => `workflow` must be a text, not a list => write a text here
-    workflow: custom => `workflow` may not be set here: the server does not allow it for this repository => remove it, or ask whoever runs Lockkeeper to add `workflow` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+    workflow: custom => `workflow` may not be set here: the server does not allow it for this repository => remove it, or ask an administrator of Lockkeeper to add `workflow` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
     workflow: custom => there is no workflow `custom` => the workflows are `default`
     terraform_version: [1] => `terraform_version` must be a text, not a list => write a text here
     terraform_version: '>= 1.5' => `>= 1.5` is not a version of Terraform => write one exact version, such as `1.9.5` or `v1.9.5`
@@ -193,7 +193,7 @@ fn every_bad_value_of_a_project_is_named() {
     autoplan: {enabled: [true]} => `enabled` must be `true` or `false`, not a list => write `true` or `false` here
     autoplan: {when_modified: '*.tf'} => `when_modified` must be a list, not `*.tf` => write a list here
     autoplan: {when_modified: [[a]]} => an item of `when_modified` must be a text, not a list => write a text here
-    autoplan: {when_modified: ['[']} => `[` is not a file pattern: `[` is not closed by `]` => write it as in a `.dockerignore` file, such as `../modules/**/*.tf`
+    autoplan: {when_modified: ['[']} => `[` is not a valid file pattern: `[` is not closed by `]` => write it as in a `.dockerignore` file, such as `../modules/**/*.tf`
     autoplan: {when_modified: [~]} => an item of `when_modified` must be a text, not nothing => write a text here
     autoplan: {on: true} => `on` is not a key of `autoplan` => the keys of `autoplan` are `when_modified`, `enabled`
     ");
@@ -227,9 +227,9 @@ fn every_bad_value_of_the_file_is_named() {
     [] => the file must be a mapping, not a list => write a mapping here
     text => the file must be a mapping, not `text` => write a mapping here
     version: [3] => `version` must be a number => write `version: 3`
-    version: 1 => there is no version `1` of this file => write `version: 3`
-    version: 3.0 => there is no version `3.0` of this file => write `version: 3`
-    version: three => there is no version `three` of this file => write `version: 3`
+    version: 1 => version `1` of this file does not exist => write `version: 3`
+    version: 3.0 => version `3.0` of this file does not exist => write `version: 3`
+    version: three => version `three` of this file does not exist => write `version: 3`
     projects: [] => `version` is missing => begin the file with `version: 3`
     version: 3
     projects: a => `projects` must be a list, not `a` => write a list here
@@ -248,7 +248,7 @@ fn every_bad_value_of_the_file_is_named() {
     version: 3
     projects: [{dir: 'a/../b'}] => `dir` must not have `..`: `a/../b` => write the path from the root of the repository, such as `infra/network`, or `.` for the root
     version: 3
-    projects: [{dir: 'a[', name: b}] => `a[` is not a pattern of directories: unclosed character class; missing ']' => write the path from the root of the repository, such as `infra/network`, or `.` for the root
+    projects: [{dir: 'a[', name: b}] => `a[` is not a valid pattern of directories: unclosed character class; missing ']' => write the path from the root of the repository, such as `infra/network`, or `.` for the root
     version: 3
     parallel_plan: 2 => `parallel_plan` must be `true` or `false`, not `2` => write `true` or `false` here
     version: 3
@@ -352,18 +352,18 @@ fn usual_slips_are_told_with_what_to_write() {
     ];
     insta::assert_snapshot!(told(texts.map(|text| (text, text.to_owned()))), @"
     version: 3
-    projects: [{dir: a, autoplan: {when_modified: [*.tf]}}] => `*.tf` is no text in YAML: without quotes, `*` at the beginning makes it an alias => put it in quotes: `'*.tf'`
+    projects: [{dir: a, autoplan: {when_modified: [*.tf]}}] => `*.tf` is not a text in YAML: without quotes, the `*` at the beginning makes it an alias => put it in quotes: `'*.tf'`
     version: 3
     projects:
       - dir: a
         autoplan:
           when_modified:
             - **/*.tf
-     => `**/*.tf` is no text in YAML: without quotes, `*` at the beginning makes it an alias => put it in quotes: `'**/*.tf'`
+     => `**/*.tf` is not a text in YAML: without quotes, the `*` at the beginning makes it an alias => put it in quotes: `'**/*.tf'`
     version: 3
-    projects: [{dir: a, when_modified: ['*.tf']}] => `when_modified` is not a key of a project => `when_modified` belongs under `autoplan`: write `autoplan:`, and `when_modified` in it
+    projects: [{dir: a, when_modified: ['*.tf']}] => `when_modified` is not a key of a project => `when_modified` belongs under `autoplan`: write `autoplan:` with `when_modified` in it
     version: 3
-    projects: [{dir: a, enabled: false}] => `enabled` is not a key of a project => `enabled` belongs under `autoplan`: write `autoplan:`, and `enabled` in it
+    projects: [{dir: a, enabled: false}] => `enabled` is not a key of a project => `enabled` belongs under `autoplan`: write `autoplan:` with `enabled` in it
     ");
 }
 
@@ -413,49 +413,49 @@ fn who_may_do_what_is_not_decided_by_a_pull_request() {
       |
     2 | repo_locks: {mode: disabled}
       | ^^^^^^^^^^
-      = help: remove it, or ask whoever runs Lockkeeper to add `repo_locks` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+      = help: remove it, or ask an administrator of Lockkeeper to add `repo_locks` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
 
     error: `repo_locks` may not be set here: the server does not allow it for this repository
      --> atlantis.yaml:4:14
       |
     4 |   - {dir: a, repo_locks: {mode: on_apply}}
       |              ^^^^^^^^^^
-      = help: remove it, or ask whoever runs Lockkeeper to add `repo_locks` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+      = help: remove it, or ask an administrator of Lockkeeper to add `repo_locks` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
 
-    error: `scope` of `repo_locks` is decided by the server, not by a pull request
+    error: `scope` of `repo_locks` can be set only on the server, not by a pull request
      --> atlantis.yaml:2:29
       |
     2 | repo_locks: {mode: on_plan, scope: project, ttl: 72h}
       |                             ^^^^^
-      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+      = help: remove it; an administrator can set it in the server's configuration (`--repo-config`)
 
-    error: `ttl` of `repo_locks` is decided by the server, not by a pull request
+    error: `ttl` of `repo_locks` can be set only on the server, not by a pull request
      --> atlantis.yaml:2:45
       |
     2 | repo_locks: {mode: on_plan, scope: project, ttl: 72h}
       |                                             ^^^
-      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+      = help: remove it; an administrator can set it in the server's configuration (`--repo-config`)
 
-    error: `allowed_overrides` of the file is decided by the server, not by a pull request
+    error: `allowed_overrides` of the file can be set only on the server, not by a pull request
      --> atlantis.yaml:2:1
       |
     2 | allowed_overrides: [repo_locks]
       | ^^^^^^^^^^^^^^^^^
-      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+      = help: remove it; an administrator can set it in the server's configuration (`--repo-config`)
 
-    error: `allowed_overrides` of a project is decided by the server, not by a pull request
+    error: `allowed_overrides` of a project can be set only on the server, not by a pull request
      --> atlantis.yaml:4:14
       |
     4 |   - {dir: a, allowed_overrides: [repo_locks]}
       |              ^^^^^^^^^^^^^^^^^
-      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+      = help: remove it; an administrator can set it in the server's configuration (`--repo-config`)
 
-    error: `team_authz` of the file is decided by the server, not by a pull request
+    error: `team_authz` of the file can be set only on the server, not by a pull request
      --> atlantis.yaml:2:1
       |
     2 | team_authz: {command: echo pass}
       | ^^^^^^^^^^
-      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+      = help: remove it; an administrator can set it in the server's configuration (`--repo-config`)
     ");
 }
 
@@ -491,7 +491,7 @@ fn every_bad_value_of_repo_locks_is_named() {
     repo_locks: {mode: sometimes} => `sometimes` is not a value of `mode` => write one of `on_plan`, `on_apply`, `disabled`
     repo_locks: {mod: on_plan} => `mod` is not a key of `repo_locks` => did you mean `mode`?
     repo_locks: {mod: on_plan} => `mod` is not a key of `repo_locks` => did you mean `mode`?
-    repo_locking: false => `repo_locking` may not be set here: the server does not allow it for this repository => remove it, or ask whoever runs Lockkeeper to add `repo_locking` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+    repo_locking: false => `repo_locking` may not be set here: the server does not allow it for this repository => remove it, or ask an administrator of Lockkeeper to add `repo_locking` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
     repo_locking: false => `repo_locking` is not a key of the file => did you mean `repo_locks`?
     ");
 }
@@ -538,7 +538,7 @@ projects:
   - workspace: $x
 ";
     insta::assert_snapshot!(errors(text), @r#"
-    error: there is no version `4` of this file
+    error: version `4` of this file does not exist
      --> atlantis.yaml:1:10
       |
     1 | version: 4
@@ -571,9 +571,9 @@ projects:
       |
     7 |     apply_requirements: [approved]
       |     ^^^^^^^^^^^^^^^^^^
-      = help: remove it, or ask whoever runs Lockkeeper to add `apply_requirements` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+      = help: remove it, or ask an administrator of Lockkeeper to add `apply_requirements` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
 
-    error: `[` is not a file pattern: `[` is not closed by `]`
+    error: `[` is not a valid file pattern: `[` is not closed by `]`
      --> atlantis.yaml:9:34
       |
     9 |       when_modified: ["**/*.tf", "["]
@@ -592,7 +592,7 @@ projects:
        |
     10 |   - workspace: $x
        |                ^^
-       = help: leave out slashes, `..`, `$` and white space, and do not begin with `-` or `~`
+       = help: do not use slashes, `..`, `$` or white space, and do not begin with `-` or `~`
     "#);
 }
 
@@ -609,9 +609,9 @@ fn files_without_a_version_and_broken_files_say_what_to_do() {
       |
     1 | projects: [
       |           ^
-      = help: see https://yaml.org for how YAML is written
+      = help: see https://yaml.org for the syntax of YAML
 
-    error: `a` is written twice in one mapping
+    error: `a` is given twice in one mapping
      --> atlantis.yaml:2:1
       |
     2 | a: 2
@@ -639,16 +639,16 @@ projects:
       |
     4 |   - {dir: ./a/, workspace: default}
       |     ^
-      = help: give this project a `name`, so that it can be told apart: `plan -p NAME`
+      = help: give this project a `name`, so that commands can select it: `plan -p NAME`
 
-    error: two projects are called `x`; the other one is in line 5
+    error: two projects have the name `x`; the other one is in line 5
      --> atlantis.yaml:7:5
       |
     7 |   - {dir: b, name: x}
       |     ^
       = help: give each project its own name
 
-    error: `dir: c/*` with workspace `default` is already the project of line 8
+    error: `dir: c/*` with workspace `default` is already a project in line 8
      --> atlantis.yaml:9:5
       |
     9 |   - {dir: c/*}
@@ -738,19 +738,19 @@ fn limits_are_told() {
     insta::assert_snapshot!(told.join("\n\n"), @"
     error: the file is longer than 1 MiB
      --> atlantis.yaml
-      = help: use a pattern as the `dir` of projects that look alike, or YAML anchors
+      = help: use a pattern as the `dir` of similar projects, or YAML anchors
 
-    error: there are 5001 projects; 5000 are allowed
+    error: there are 5001 projects; the maximum is 5000
      --> atlantis.yaml
-      = help: use a pattern as the `dir` of projects that look alike
+      = help: use a pattern as the `dir` of similar projects
 
-    error: 101 projects have a pattern as their `dir`; 100 are allowed
+    error: 101 projects have a pattern as their `dir`; the maximum is 100
      --> atlantis.yaml
       = help: join patterns, for example with `{a,b}` or `**`
 
     error: the file has more than 5000 different patterns
      --> atlantis.yaml
-      = help: use fewer patterns with more `**` in them
+      = help: use fewer and wider patterns, for example with `**`
     ");
 }
 

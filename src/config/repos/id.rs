@@ -209,9 +209,9 @@ mod tests {
         `https://github.com/acme/infra` is neither a repository nor a regular expression between slashes => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
         `/acme` begins like a regular expression, but does not end with a slash => write a slash before and after it, as in `/github\.com/acme/.*/`
         `/` begins like a regular expression, but does not end with a slash => write a slash before and after it, as in `/github\.com/acme/.*/`
-        `//` is a regular expression that no repository fits => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
-        `/a(/` is not a regular expression: unclosed group => see https://docs.rs/regex/#syntax; it is nearly the syntax of Go
-        `/a)|(?:b/` is not a regular expression: unopened group => see https://docs.rs/regex/#syntax; it is nearly the syntax of Go
+        `//` is a regular expression that matches no repository => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+        `/a(/` is not a regular expression: unclosed group => see https://docs.rs/regex/#syntax; the syntax is almost that of Go
+        `/a)|(?:b/` is not a regular expression: unopened group => see https://docs.rs/regex/#syntax; the syntax is almost that of Go
         ");
     }
 

@@ -71,7 +71,7 @@ fn appendix_d_2_an_empty_list_of_requirements_says_nothing() {
     insta::assert_snapshot!(of_a(&server(&LINES), None).plan_requirements, @"`approved` (line 2 of the server's `repos.yaml`, for `/.*/`)");
     let text = format!("repos:\n  - {{{}}}\n  - {{{}}}\n", LINES[0], LINES[1]);
     let warnings = ServerRepos::parse("repos.yaml", &text).unwrap().warnings();
-    insta::assert_snapshot!(warnings.join("\n"), @"repos.yaml line 3: `plan_requirements: []` says nothing: what earlier entries demand still holds. To demand less here, change the expressions of those entries so that they are not about this repository");
+    insta::assert_snapshot!(warnings.join("\n"), @"repos.yaml line 3: `plan_requirements: []` has no effect: requirements of earlier entries stay in effect. To require less, change the expressions of those entries so that they do not match this repository");
 }
 
 /// In Atlantis an entry without requirements could lose `approved` when policies are checked.
@@ -289,7 +289,7 @@ fn hooks_are_run_for_the_commands_that_they_name() {
         0,
         "it would be run for nothing, not for everything"
     );
-    insta::assert_snapshot!(repos.warnings().join("\n"), @"repos.yaml line 1: this version has no command `policy_check`, so the hook is not run for it");
+    insta::assert_snapshot!(repos.warnings().join("\n"), @"repos.yaml line 1: this version has no command `policy_check`, so the hook never runs for it");
 }
 
 const WORKFLOWS: &str =
@@ -399,7 +399,7 @@ fn workflows_that_may_not_be_chosen_or_do_not_exist_are_refused_by_name() {
       |
     2 | projects: [{dir: a, workflow: one}]
       |                     ^^^^^^^^
-      = help: remove it, or ask whoever runs Lockkeeper to add `workflow` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+      = help: remove it, or ask an administrator of Lockkeeper to add `workflow` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
 
     error: there is no workflow `tow`
      --> atlantis.yaml:2:31
@@ -420,7 +420,7 @@ fn workflows_that_may_not_be_chosen_or_do_not_exist_are_refused_by_name() {
       |
     2 | workflows: {own: {}}
       | ^^^^^^^^^
-      = help: remove it, or ask whoever runs Lockkeeper to set `allow_custom_workflows: true` for this repository in the server's configuration (`--repo-config`)
+      = help: remove it, or ask an administrator of Lockkeeper to set `allow_custom_workflows: true` for this repository in the server's configuration (`--repo-config`)
     ");
 }
 
@@ -443,21 +443,21 @@ fn workflows_that_are_not_among_those_allowed_are_refused_by_name() {
       |
     2 | projects: [{dir: a, workflow: two}, {dir: b, workflow: one}, {dir: c, workflow: default}]
       |                               ^^^
-      = help: choose one of `one`, or ask whoever runs Lockkeeper to add it to `allowed_workflows` of this repository in the server's configuration (`--repo-config`)
+      = help: choose one of `one`, or ask an administrator of Lockkeeper to add it to `allowed_workflows` of this repository in the server's configuration (`--repo-config`)
 
     error: the server does not allow the workflow `default` for this repository
      --> atlantis.yaml:2:81
       |
     2 | projects: [{dir: a, workflow: two}, {dir: b, workflow: one}, {dir: c, workflow: default}]
       |                                                                                 ^^^^^^^
-      = help: choose one of `one`, or ask whoever runs Lockkeeper to add it to `allowed_workflows` of this repository in the server's configuration (`--repo-config`)
+      = help: choose one of `one`, or ask an administrator of Lockkeeper to add it to `allowed_workflows` of this repository in the server's configuration (`--repo-config`)
 
     error: the server does not allow the workflow `two` for this repository
      --> atlantis.yaml:3:56
       |
     3 | projects: [{dir: a, workflow: own}, {dir: b, workflow: two}]
       |                                                        ^^^
-      = help: choose one of `one`, or ask whoever runs Lockkeeper to add it to `allowed_workflows` of this repository in the server's configuration (`--repo-config`)
+      = help: choose one of `one`, or ask an administrator of Lockkeeper to add it to `allowed_workflows` of this repository in the server's configuration (`--repo-config`)
     ");
     let rules = server_with(&[ONE_OR_OWN], WORKFLOWS);
     repo(
@@ -543,7 +543,7 @@ fn the_old_form_of_locking_takes_a_lock_or_leaves_it_out() {
         "projects: [{dir: a, repo_locking: true, repo_locks: {mode: on_plan}}]",
     );
     insta::assert_snapshot!(told, @"
-    error: `repo_locking` is the old form of `repo_locks`, and both are here
+    error: `repo_locking` is the old form of `repo_locks`, and both are set
      --> atlantis.yaml:2:21
       |
     2 | projects: [{dir: a, repo_locking: true, repo_locks: {mode: on_plan}}]

@@ -349,8 +349,8 @@ fn profiles_that_mean_nothing_are_refused_with_the_reason() {
     ];
     insta::assert_snapshot!(told(texts.map(|says| (says, format!("{PROFILES}repos: [{{id: /.*/, {says}}}]")))), @"
     environment_profile: prd => there is no environment profile `prd` => did you mean `prod`?
-    environment_profile: 'off' => there is no environment profile `off` => define it under `environment_profiles`; those that there are: `dev`, `lab`, `prod`
-    environment_profile: [{workspace: prod, profile: prod}] => a rule of `environment_profile` has no `dir` => say which directories may use the profile, such as `dir: prod/**`: the workspace of a project is what a pull request says it is
+    environment_profile: 'off' => there is no environment profile `off` => define it under `environment_profiles`; the defined ones are `dev`, `lab`, `prod`
+    environment_profile: [{workspace: prod, profile: prod}] => a rule of `environment_profile` has no `dir` => name the directories that may use the profile, such as `dir: prod/**`, because a pull request can set any workspace
     environment_profile: [{dir: prod}] => a rule of `environment_profile` has no `profile` => name one of `environment_profiles`
     environment_profile: {dir: prod, profile: prod} => `environment_profile` must be a name or a list of rules, not a mapping => write a name or a list of rules here
     ");
@@ -363,10 +363,10 @@ fn profiles_that_mean_nothing_are_refused_with_the_reason() {
         "A",
     ];
     insta::assert_snapshot!(told(lists.map(|list| (list, format!("environment_profiles: {{prod: {{plan: {list}}}}}")))), @"
-    [A-B] => `A-B` is not the name of a variable => write `NAME`, or `NAME=SOURCE` with the name of a variable of the server; values are not set here
-    [PATH] => `PATH` stays in the environment of the server's process, so it cannot be kept for one profile => give the server the value under another name, and write `NAME=SOURCE` here
-    [A=PGPASSWORD] => `PGPASSWORD` is a setting of the server, which no run gets => remove it; give the server the secret under another name as well if a provider needs it
-    [A=LOCKKEEPER_GH_TOKEN] => `LOCKKEEPER_GH_TOKEN` is a setting of the server, which no run gets => remove it; give the server the secret under another name as well if a provider needs it
+    [A-B] => `A-B` is not a valid name of a variable => write `NAME`, or `NAME=SOURCE` with the name of a variable of the server; do not write values here
+    [PATH] => `PATH` stays in the environment of the server's process, so it cannot be limited to one profile => set the value on the server under another name, and write `NAME=SOURCE` here
+    [A=PGPASSWORD] => `PGPASSWORD` is a setting of the server, which runs never get => remove it; if a provider needs the secret, set it on the server under a second name
+    [A=LOCKKEEPER_GH_TOKEN] => `LOCKKEEPER_GH_TOKEN` is a setting of the server, which runs never get => remove it; if a provider needs the secret, set it on the server under a second name
     [A, A=B] => `A` is in `plan` twice => keep one of the two
     A => `plan` must be a list, not `A` => write a list here
     ");
@@ -549,17 +549,17 @@ fn every_bad_value_is_named() {
     let texts = lines.map(|line| (line, format!("repos:\n  - {{{line}}}\n")));
     insta::assert_snapshot!(told(texts), @r"
     id: [a] => `id` must be a text, not a list => write a text here
-    id: => an entry of `repos` has no `id` => say which repositories it is about: `id: github.com/acme/infra`, or `id: /.*/`
+    id: => an entry of `repos` has no `id` => name its repositories: `id: github.com/acme/infra`, or `id: /.*/`
     id: acme/infra => `acme/infra` is neither a repository nor a regular expression between slashes => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
-    id: /(/ => `/(/` is not a regular expression: unclosed group => see https://docs.rs/regex/#syntax; it is nearly the syntax of Go
+    id: /(/ => `/(/` is not a regular expression: unclosed group => see https://docs.rs/regex/#syntax; the syntax is almost that of Go
     id: /.*/, repo_locks: on_plan => `repo_locks` must be a mapping, not `on_plan` => write a mapping here
     id: /.*/, repo_locks: {mode: on_plann} => `on_plann` is not a value of `mode` => did you mean `on_plan`? The words are `on_plan`, `on_apply`, `disabled`
     id: /.*/, repo_locks: {mode: true} => `true` is not a value of `mode` => write one of `on_plan`, `on_apply`, `disabled`
     id: /.*/, repo_locks: {scope: projects} => `projects` is not a value of `scope` => did you mean `project`? The words are `workspace`, `project`
     id: /.*/, repo_locks: {scope: directory} => `directory` is not a value of `scope` => write one of `workspace`, `project`
-    id: /.*/, repo_locks: {ttl: 72} => `72` is not how long a lock may be idle => write a time of up to a year, such as `72h` or `3d`, or `none` for no limit
-    id: /.*/, repo_locks: {ttl: 0h} => `0h` is not how long a lock may be idle => write a time of up to a year, such as `72h` or `3d`, or `none` for no limit
-    id: /.*/, repo_locks: {ttl: 800d} => `800d` is not how long a lock may be idle => write a time of up to a year, such as `72h` or `3d`, or `none` for no limit
+    id: /.*/, repo_locks: {ttl: 72} => `72` is not a valid idle time of a lock => write a time of up to a year, such as `72h` or `3d`, or `none` for no limit
+    id: /.*/, repo_locks: {ttl: 0h} => `0h` is not a valid idle time of a lock => write a time of up to a year, such as `72h` or `3d`, or `none` for no limit
+    id: /.*/, repo_locks: {ttl: 800d} => `800d` is not a valid idle time of a lock => write a time of up to a year, such as `72h` or `3d`, or `none` for no limit
     id: /.*/, repo_locks: {ttl: [72h]} => `ttl` must be a text, not a list => write a text here
     id: /.*/, repo_locks: {tll: 72h} => `tll` is not a key of `repo_locks` => did you mean `ttl`?
     id: /.*/, repo_locking: maybe => `repo_locking` must be `true` or `false`, not `maybe` => write `true` or `false` here
@@ -594,9 +594,9 @@ fn every_bad_value_is_named() {
     repo: [] => `repo` is not a key of the file => did you mean `repos`?
     projects: [] => `projects` is not a key of the file => the keys of the file are `repos`, `workflows`, `environment_profiles`, `team_authz`, `policies`, `metrics`, `external_stores`
     team_authz: ask => `team_authz` must be a mapping, not `ask` => write a mapping here
-    team_authz: {} => `team_authz` has no `command`, so nobody could be asked => name the command that says who may do what, or remove `team_authz`
-    team_authz: {args: [a]} => `team_authz` has no `command`, so nobody could be asked => name the command that says who may do what, or remove `team_authz`
-    team_authz: {command: ' '} => the `command` of `team_authz` is empty, so nobody could be asked => name the command that says who may do what, or remove `team_authz`
+    team_authz: {} => `team_authz` has no `command`, so there is no program to ask => name the command that decides about permissions, or remove `team_authz`
+    team_authz: {args: [a]} => `team_authz` has no `command`, so there is no program to ask => name the command that decides about permissions, or remove `team_authz`
+    team_authz: {command: ' '} => the `command` of `team_authz` is empty, so there is no program to ask => name the command that decides about permissions, or remove `team_authz`
     team_authz: {command: [a], args: b} => `command` must be a text, not a list => write a text here
     team_authz: {command: [a], args: b} => `args` must be a list, not `b` => write a list here
     team_authz: {command: a, arg: b} => `arg` is not a key of `team_authz` => did you mean `args`?
@@ -656,14 +656,14 @@ fn all_problems_are_told_at_once_with_their_places() {
       |
     4 |     workflow: custom
       |               ^^^^^^
-      = help: define it under `workflows`; those that there are: `default`
+      = help: define it under `workflows`; the defined ones are `default`
 
     error: an entry of `repos` has no `id`
      --> /etc/lockkeeper/repos.yaml:5:5
       |
     5 |   - branch: /main/
       |     ^
-      = help: say which repositories it is about: `id: github.com/acme/infra`, or `id: /.*/`
+      = help: name its repositories: `id: github.com/acme/infra`, or `id: /.*/`
 
     error: `team_auth` is not a key of the file
      --> /etc/lockkeeper/repos.yaml:6:1
@@ -722,13 +722,13 @@ fn limits_are_told() {
     ];
     let told = told.map(|text| parse(&text).unwrap_err().to_string());
     insta::assert_snapshot!(told.join("\n\n"), @"
-    error: there are 1001 entries of `repos`; 1000 are allowed
+    error: there are 1001 entries of `repos`; the maximum is 1000
      --> /etc/lockkeeper/repos.yaml
-      = help: let one regular expression speak for repositories that are treated alike
+      = help: use one regular expression for repositories with the same rules
 
     error: the file is larger than 1048576 bytes
      --> /etc/lockkeeper/repos.yaml
-      = help: let one regular expression speak for repositories that are treated alike
+      = help: use one regular expression for repositories with the same rules
     ");
 }
 

@@ -295,21 +295,21 @@ mod tests {
         let text = "gh_user: kim\nprot: 80\nwebhooks: []\nconfig: x\nport: [80]\nallow-fork-prs: {}\nzzz: 1\n\
                     public-url: a\natlantis-url: b\nrepo-allowlist: [[a]]\n";
         insta::assert_snapshot!(problems(text), @"
-        server.yaml:1:1: there is no setting `gh_user`
+        server.yaml:1:1: the setting `gh_user` does not exist
              Fix: did you mean `gh-user`?
-        server.yaml:2:1: there is no setting `prot`
+        server.yaml:2:1: the setting `prot` does not exist
              Fix: did you mean `port`?
-        server.yaml:3:1: `webhooks` (messages about applies to other programs) are not available yet in this version
+        server.yaml:3:1: `webhooks` (messages about applies to other programs) are not available in this version yet
              Fix: remove it
-        server.yaml:4:1: `config` names this file itself
+        server.yaml:4:1: `config` cannot be set in the file that it names
              Fix: remove it
         server.yaml:5:7: `port` must be a number
              Fix: write a number here
         server.yaml:6:17: `allow-fork-prs` must be `true` or `false`
              Fix: write `true` or `false` here
-        server.yaml:7:1: there is no setting `zzz`
-             Fix: remove it; keys are the names of flags, see `lockkeeper server --help`
-        server.yaml:9:1: `atlantis-url` is set twice
+        server.yaml:7:1: the setting `zzz` does not exist
+             Fix: remove it; the keys are the names of flags, see `lockkeeper server --help`
+        server.yaml:9:1: `atlantis-url` is given twice
              Fix: keep one of the two
         server.yaml:10:17: `repo-allowlist` must be a text, or a list of texts
              Fix: write a text, or a list of texts here

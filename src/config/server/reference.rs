@@ -341,7 +341,10 @@ fn every_flag_is_accepted_in_every_way_and_none_is_ignored() {
             let told = told(&raw);
             match absent_of(flag).unwrap().reason {
                 AbsentReason::NotYet => {
-                    assert!(told.contains("not available yet"), "{way}: {told}")
+                    assert!(
+                        told.contains("not available in this version yet"),
+                        "{way}: {told}"
+                    )
                 }
                 AbsentReason::Instead(why) => assert!(told.contains(why), "{way}: {told}"),
                 AbsentReason::WithoutEffect(_) | AbsentReason::Always(_) => {
@@ -364,7 +367,8 @@ fn a_wrong_word_or_number_is_an_error_even_if_the_flag_does_nothing() {
         for (way, raw) in ways(flag, "perhaps") {
             let told = told(&raw);
             assert!(
-                told.contains("`perhaps` is n") && !told.contains("not available yet"),
+                told.contains("`perhaps` is n")
+                    && !told.contains("not available in this version yet"),
                 "{way}: {told}"
             );
         }

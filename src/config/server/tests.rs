@@ -107,20 +107,20 @@ fn the_least_that_must_be_set_is_enough() {
 fn nothing_set_is_answered_with_everything_that_is_missing() {
     let errors =
         ServerConfig::from_raw(&raw(&[], &[]), vec![unknown_flag("repo-alowlist")]).unwrap_err();
-    assert_snapshot!(errors, @r"
-    the server cannot start: 4 problems in its configuration
+    assert_snapshot!(errors, @"
+    the server cannot start because of 4 problems in its configuration
 
-      1. --repo-alowlist: there is no such flag
+      1. --repo-alowlist: this flag does not exist
          Fix: did you mean --repo-allowlist?
 
       2. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): missing
          Fix: name the repositories to serve, such as `github.com/acme/*`
 
-      3. --gh-user (LOCKKEEPER_GH_USER): nothing says who Lockkeeper is on GitHub
+      3. --gh-user (LOCKKEEPER_GH_USER): no account and no App for GitHub is set
          Fix: set --gh-user and --gh-token-file (an account), or --gh-app-id and --gh-app-key-file (a GitHub App)
 
-      4. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): missing, so anybody could pretend to be GitHub
-         Fix: set LOCKKEEPER_GH_WEBHOOK_SECRET to the secret of the webhook on GitHub; --allow-unsigned-webhooks does without, for trials
+      4. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): missing, so anybody could send webhooks in GitHub's name
+         Fix: set LOCKKEEPER_GH_WEBHOOK_SECRET to the secret of the webhook on GitHub; for a trial without a secret, set --allow-unsigned-webhooks
 
     All settings: lockkeeper server --help
     ");
@@ -162,27 +162,27 @@ fn all_mistakes_are_reported_at_once() {
         "{text}"
     );
     assert_snapshot!(text, @r#"
-    the server cannot start: 23 problems in its configuration
+    the server cannot start because of 23 problems in its configuration
 
       1. --compat (LOCKKEEPER_COMPAT): `digger` is not one of the choices
          Fix: choose `atlantis`
 
-      2. --gitlab-token (LOCKKEEPER_GITLAB_TOKEN): not available yet in this version
+      2. --gitlab-token (LOCKKEEPER_GITLAB_TOKEN): not available in this version yet
          Fix: remove --gitlab-token
 
-      3. --redis-host (LOCKKEEPER_REDIS_HOST): not supported: servers that share work share a PostgreSQL database: use --database-url
+      3. --redis-host (LOCKKEEPER_REDIS_HOST): not supported: servers share work through a PostgreSQL database: use --database-url
          Fix: remove --redis-host
 
-      4. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): `https://github.com/acme` is not how repositories are named: entries are written without `://`
+      4. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): `https://github.com/acme` is not an entry for repositories: write it without `://`
          Fix: name the repositories to serve, such as `github.com/acme/*`
 
       5. --checkout-strategy (LOCKKEEPER_CHECKOUT_STRATEGY): `rebase` is not one of the choices
          Fix: choose `branch` or `merge`
 
-      6. --gh-hostname (LOCKKEEPER_GH_HOSTNAME): `https://github.com` is not the name of a host
-         Fix: write the name alone, such as `github.example.com`
+      6. --gh-hostname (LOCKKEEPER_GH_HOSTNAME): `https://github.com` is not a valid host name
+         Fix: write only the name, such as `github.example.com`
 
-      7. --gh-token (LOCKKEEPER_GH_TOKEN): set, and so is --gh-token-file
+      7. --gh-token (LOCKKEEPER_GH_TOKEN): set, although --gh-token-file is set too
          Fix: keep one of the two
 
       8. --port (LOCKKEEPER_PORT): `ninety` is not a number in the allowed range
@@ -191,23 +191,23 @@ fn all_mistakes_are_reported_at_once() {
       9. --bind-address (LOCKKEEPER_BIND_ADDRESS): `everywhere` is not an IP address
          Fix: write an IP address such as `127.0.0.1` or `::`
 
-     10. --atlantis-url (LOCKKEEPER_ATLANTIS_URL): `ftp://x` begins with neither http:// nor https://
+     10. --atlantis-url (LOCKKEEPER_ATLANTIS_URL): `ftp://x` does not begin with http:// or https://
          Fix: write the URL people use, such as `https://locks.example.com`
 
-     11. --web-basic-auth (LOCKKEEPER_WEB_BASIC_AUTH): off, but a user name or password for the pages is set: they would protect nothing
+     11. --web-basic-auth (LOCKKEEPER_WEB_BASIC_AUTH): not set, but a user name or password for the pages is set, which would have no effect
          Fix: set --web-basic-auth, or remove --web-username and --web-password
 
-     12. --database-url (LOCKKEEPER_DATABASE_URL): it is for a kind of database that Lockkeeper does not know
+     12. --database-url (LOCKKEEPER_DATABASE_URL): the URL is for an unsupported kind of database
          Fix: write postgres://user:password@host/name, or sqlite:/path/to/file
 
-     13. --executable-name (LOCKKEEPER_EXECUTABLE_NAME): `two words` cannot open a command
+     13. --executable-name (LOCKKEEPER_EXECUTABLE_NAME): `two words` cannot begin a command
          Fix: use words of letters, digits, `-`, `_` and `.`
 
-     14. --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): there is no command `destroy`
+     14. --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): the command `destroy` does not exist
          Fix: choose from plan, apply, unlock, cancel, explain, version, import, state, or `all`
 
-     15. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a pattern: `[` is not closed by `]`
-         Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
+     15. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a valid pattern: `[` is not closed by `]`
+         Fix: write patterns as in .dockerignore, such as `**/*.tf`, separated by commas
 
      16. --repo-config-json:1:19: `github.com/acme/*` is neither a repository nor a regular expression between slashes
          {"repos": [{"id": "github.com/acme/*", "workflw": 1}]}
@@ -220,19 +220,19 @@ fn all_mistakes_are_reported_at_once() {
          Fix: did you mean `workflow`?
 
      18. --default-tf-version (LOCKKEEPER_DEFAULT_TF_VERSION): `1.9` is not a version
-         Fix: write a version in full, such as `1.9.8`
+         Fix: write a full version, such as `1.9.8`
 
-     19. --run-timeout (LOCKKEEPER_RUN_TIMEOUT): `forever` is not a length of time
+     19. --run-timeout (LOCKKEEPER_RUN_TIMEOUT): `forever` is not a duration
          Fix: write a time such as `90m`, `2h` or `1h30m`
 
      20. --parallel-pool-size (LOCKKEEPER_PARALLEL_POOL_SIZE): `1001` is not a number in the allowed range
          Fix: write a whole number from 0 to 1000
 
-     21. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `LOCKKEEPER_GH_TOKEN` would hand the server's own secrets to code from pull requests
-         Fix: remove it; give the secret under another name if a provider needs it
+     21. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `LOCKKEEPER_GH_TOKEN` would pass the server's own secrets to code from pull requests
+         Fix: remove it; if a provider needs the secret, set it under another name
 
-     22. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `A=b` is not the name of a variable
-         Fix: write names only, values are not set here
+     22. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `A=b` is not a valid name of a variable
+         Fix: write only names; do not write values here
 
      23. --log-level (LOCKKEEPER_LOG_LEVEL): `trace` is not one of the choices
          Fix: choose `debug`, `info`, `warn` or `error`
@@ -245,8 +245,8 @@ fn all_mistakes_are_reported_at_once() {
 fn half_a_way_to_log_in_is_refused() {
     let app = [("gh-user", "-"), ("gh-token-file", "-")];
     let with = |more: &[(&'static str, &'static str)]| errors(&[&app[..], more].concat());
-    assert_snapshot!(with(&[]), @r"
-    1. --gh-user (LOCKKEEPER_GH_USER): nothing says who Lockkeeper is on GitHub
+    assert_snapshot!(with(&[]), @"
+    1. --gh-user (LOCKKEEPER_GH_USER): no account and no App for GitHub is set
     Fix: set --gh-user and --gh-token-file (an account), or --gh-app-id and --gh-app-key-file (a GitHub App)
     ");
     assert_snapshot!(with(&[("gh-user", "kim")]), @r"
@@ -261,16 +261,16 @@ fn half_a_way_to_log_in_is_refused() {
     1. --gh-app-id (LOCKKEEPER_GH_APP_ID): missing, but there is a key
     Fix: write the App ID shown in the App's settings
     ");
-    assert_snapshot!(errors(&[("gh-user", "-")]), @r"
+    assert_snapshot!(errors(&[("gh-user", "-")]), @"
     1. --gh-user (LOCKKEEPER_GH_USER): missing, but there is a token
-    Fix: name the account the token belongs to
+    Fix: name the account of the token
     ");
-    assert_snapshot!(errors(&[("gh-app-id", "7"), ("gh-app-key-file", "k.pem")]), @r"
-    1. --gh-app-id (LOCKKEEPER_GH_APP_ID): both an account and an App are set up
+    assert_snapshot!(errors(&[("gh-app-id", "7"), ("gh-app-key-file", "k.pem")]), @"
+    1. --gh-app-id (LOCKKEEPER_GH_APP_ID): both an account and an App are set
     Fix: keep either --gh-user with its token, or --gh-app-id with its key
     ");
-    assert_snapshot!(errors(&[("gh-app-slug", "locks")]), @r"
-    1. --gh-app-slug (LOCKKEEPER_GH_APP_SLUG): set, but it means nothing without --gh-app-id
+    assert_snapshot!(errors(&[("gh-app-slug", "locks")]), @"
+    1. --gh-app-slug (LOCKKEEPER_GH_APP_SLUG): set, but it has no effect without --gh-app-id
     Fix: keep either --gh-user with its token, or --gh-app-id with its key
     ");
 }
@@ -338,10 +338,10 @@ fn unsigned_webhooks_must_be_wanted() {
     )
     .unwrap();
     assert_eq!(config.webhooks.secrets, []);
-    assert_snapshot!(warnings, @"--allow-unsigned-webhooks (LOCKKEEPER_ALLOW_UNSIGNED_WEBHOOKS): webhooks are not verified: whoever reaches the server can give it orders");
-    assert_snapshot!(errors(&[("allow-unsigned-webhooks", "true")]), @r"
-    1. --allow-unsigned-webhooks (LOCKKEEPER_ALLOW_UNSIGNED_WEBHOOKS): set, but there is a webhook secret too
-    Fix: remove it: with a secret every webhook must be signed
+    assert_snapshot!(warnings, @"--allow-unsigned-webhooks (LOCKKEEPER_ALLOW_UNSIGNED_WEBHOOKS): webhooks are not verified: everyone who can reach the server can send it commands");
+    assert_snapshot!(errors(&[("allow-unsigned-webhooks", "true")]), @"
+    1. --allow-unsigned-webhooks (LOCKKEEPER_ALLOW_UNSIGNED_WEBHOOKS): set, although there is a webhook secret
+    Fix: remove it; with a secret, every webhook must be signed
     ");
 }
 
@@ -384,8 +384,8 @@ fn pages_are_protected_wholly_or_not_at_all() {
     1. --web-password (LOCKKEEPER_WEB_PASSWORD): missing, but --web-basic-auth is set; there is no default password
     Fix: set LOCKKEEPER_WEB_PASSWORD
     ");
-    assert_snapshot!(errors(&[("web-username", "kim")]), @r"
-    1. --web-basic-auth (LOCKKEEPER_WEB_BASIC_AUTH): off, but a user name or password for the pages is set: they would protect nothing
+    assert_snapshot!(errors(&[("web-username", "kim")]), @"
+    1. --web-basic-auth (LOCKKEEPER_WEB_BASIC_AUTH): not set, but a user name or password for the pages is set, which would have no effect
     Fix: set --web-basic-auth, or remove --web-username and --web-password
     ");
 }
@@ -403,11 +403,11 @@ fn certificate_and_key_go_together() {
     );
     assert_snapshot!(errors(&[("ssl-cert-file", "cert.pem")]), @"
     1. --ssl-key-file (LOCKKEEPER_SSL_KEY_FILE): missing, but there is a certificate
-    Fix: name the file with its private key
+    Fix: name the file with the private key of the certificate
     ");
     assert_snapshot!(errors(&[("ssl-key-file", "key.pem")]), @"
     1. --ssl-cert-file (LOCKKEEPER_SSL_CERT_FILE): missing, but there is a private key
-    Fix: name the file with its certificate
+    Fix: name the file with the certificate of the key
     ");
 }
 
@@ -444,14 +444,14 @@ fn every_wrong_pattern_is_told_with_its_flag_and_what_dockerignore_allows_is_acc
         ("autoplan-modules-from-projects", "[z-a]"),
     ];
     assert_snapshot!(errors(&flags), @r"
-    1. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a-]` is not a pattern: `[…]` is empty, or has `-` or `]` in a place where a backslash must precede it
-    Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
-    2. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `!` is not a pattern: `!` is not followed by a pattern
-    Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
-    3. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `b\` is not a pattern: `\` at the end has no character to take as it is
-    Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
-    4. --autoplan-modules-from-projects (LOCKKEEPER_AUTOPLAN_MODULES_FROM_PROJECTS): `[z-a]` is not a pattern: a range in `[…]` ends before it begins
-    Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
+    1. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a-]` is not a valid pattern: `[…]` is empty, or has a `-` or `]` that needs a backslash before it
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, separated by commas
+    2. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `!` is not a valid pattern: no pattern follows the `!`
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, separated by commas
+    3. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `b\` is not a valid pattern: no character follows the `\` at the end
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, separated by commas
+    4. --autoplan-modules-from-projects (LOCKKEEPER_AUTOPLAN_MODULES_FROM_PROJECTS): `[z-a]` is not a valid pattern: the end of a range in `[…]` is before its beginning
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, separated by commas
     ");
 }
 
@@ -591,7 +591,7 @@ fn repositories_are_configured_by_a_file_or_by_json() {
         &[],
     )
     .unwrap();
-    assert_snapshot!(warnings.lines().find(|line| line.contains("locking")).unwrap(), @"--disable-repo-locking (LOCKKEEPER_DISABLE_REPO_LOCKING): no lock is taken anywhere, so two pull requests can change the same state at once; deprecated: write `repo_locks: {mode: disabled}` for the repositories in question into the file of --repo-config");
+    assert_snapshot!(warnings.lines().find(|line| line.contains("locking")).unwrap(), @"--disable-repo-locking (LOCKKEEPER_DISABLE_REPO_LOCKING): no lock is taken anywhere, so two pull requests can change the same state at once; deprecated: write `repo_locks: {mode: disabled}` for these repositories into the file of --repo-config");
     assert_snapshot!([by_file, by_json, without, config(&[])].map(|config| policy(&config)).join("\n"), @"
     mode `disabled` (line 2 of the server's `repos.yaml`, for `/.*/`), scope `workspace` (the default), ttl `none` (the default)
     mode `on_apply` (line 1 of the server's `--repo-config-json`, for `/.*/`), scope `workspace` (the default), ttl `none` (the default)
@@ -617,7 +617,7 @@ fn plans_wait_for_locks_unless_told_otherwise() {
 fn mistakes_in_the_file_of_repositories_are_shown_where_they_are() {
     let yaml = "repos:\n  - id: github.com/acme/*\n    repo_locks:\n      mode: on_aply\n      ttl: 3 moons\nworkflws: {}\n";
     assert_snapshot!(read_file(Ok(yaml)).unwrap_err(), @r"
-    the server cannot start: 4 problems in its configuration
+    the server cannot start because of 4 problems in its configuration
 
       1. /srv/etc/repos.yaml:2:9: `github.com/acme/*` is neither a repository nor a regular expression between slashes
            - id: github.com/acme/*
@@ -629,7 +629,7 @@ fn mistakes_in_the_file_of_repositories_are_shown_where_they_are() {
                      ^^^^^^^
          Fix: did you mean `on_apply`? The words are `on_plan`, `on_apply`, `disabled`
 
-      3. /srv/etc/repos.yaml:5:12: `3 moons` is not how long a lock may be idle
+      3. /srv/etc/repos.yaml:5:12: `3 moons` is not a valid idle time of a lock
                ttl: 3 moons
                     ^^^^^^^
          Fix: write a time of up to a year, such as `72h` or `3d`, or `none` for no limit
@@ -642,15 +642,15 @@ fn mistakes_in_the_file_of_repositories_are_shown_where_they_are() {
     All settings: lockkeeper server --help
     ");
     assert_snapshot!(read_file(Err("No such file or directory (os error 2)")).unwrap_err(), @"
-    the server cannot start: 1 problem in its configuration
+    the server cannot start because of 1 problem in its configuration
 
       1. --repo-config (LOCKKEEPER_REPO_CONFIG): `/srv/etc/repos.yaml` cannot be read: No such file or directory (os error 2)
-         Fix: check the path, and that the account of the server may read the file
+         Fix: check the path, and check that the user account of the server can read the file
 
     All settings: lockkeeper server --help
     ");
     assert_snapshot!(errors(&[("repo-config", "repos.yaml"), ("repo-config-json", "{}")]), @"
-    1. --repo-config (LOCKKEEPER_REPO_CONFIG): set, and so is --repo-config-json
+    1. --repo-config (LOCKKEEPER_REPO_CONFIG): set, although --repo-config-json is set too
     Fix: keep one of the two
     ");
     assert_snapshot!(errors(&[("repo-config-json", "[")]), @"
@@ -685,11 +685,11 @@ fn switching_off_what_is_always_so_is_warned_of_with_the_way_out() {
     ];
     let (_, warnings) = read_with(&flags, &variables).unwrap();
     assert_snapshot!(warnings, @"
-    --gh-allow-mergeable-bypass-apply (LOCKKEEPER_GH_ALLOW_MERGEABLE_BYPASS_APPLY): cannot be switched off here: a status that Lockkeeper itself has yet to set never keeps it from applying; what must hold before an apply is said by `apply_requirements` in the file of --repo-config
-    --parallel-apply (LOCKKEEPER_PARALLEL_APPLY): not needed: projects run side by side, at most --parallel-pool-size of them on this server
-    --parallel-plan (LOCKKEEPER_PARALLEL_PLAN): cannot be switched off here: projects run side by side, at most --parallel-pool-size of them on this server; write `parallel_plan: false` into the atlantis.yaml of a repository to have its projects planned one at a time
+    --gh-allow-mergeable-bypass-apply (LOCKKEEPER_GH_ALLOW_MERGEABLE_BYPASS_APPLY): cannot be switched off here: a status that Lockkeeper itself must set never prevents an apply; set the requirements for an apply with `apply_requirements` in the file of --repo-config
+    --parallel-apply (LOCKKEEPER_PARALLEL_APPLY): not needed: projects run in parallel, at most --parallel-pool-size of them on this server
+    --parallel-plan (LOCKKEEPER_PARALLEL_PLAN): cannot be switched off here: projects run in parallel, at most --parallel-pool-size of them on this server; write `parallel_plan: false` into the atlantis.yaml of a repository to plan its projects one at a time
     --websocket-check-origin (LOCKKEEPER_WEBSOCKET_CHECK_ORIGIN): cannot be switched off here: output is streamed without websockets, and only to pages of this server; other sites can link to the page of a run
-    --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): on the command line every process of this machine can read it; use the variable or a file
+    --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): every process of this machine can read it on the command line; use the variable or a file instead
     ");
 }
 
@@ -729,12 +729,12 @@ fn the_settings_of_an_atlantis_server_are_understood() {
         ]
     );
     assert_snapshot!(warnings, @"
-    ATLANTIS_PORT: not read, because it holds the address of a Kubernetes service and no number; `enableServiceLinks: false` in the pod keeps such variables away
-    ATLANTIS_REDIS_PORT: not read, because it holds the address of a Kubernetes service and no number; `enableServiceLinks: false` in the pod keeps such variables away
-    LOCKKEEPER_EXECUTABLE_NAMES: there is no such setting, it is ignored; did you mean LOCKKEEPER_EXECUTABLE_NAME?
-    --gh-token (LOCKKEEPER_GH_TOKEN): on the command line every process of this machine can read it; use the variable or a file
-    --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): on the command line every process of this machine can read it; use the variable or a file
-    --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): `approve_policies` is not available in this version yet; comments that give it are told so
+    ATLANTIS_PORT: ignored, because it contains the address of a Kubernetes service instead of a number; to remove such variables, set `enableServiceLinks: false` in the pod
+    ATLANTIS_REDIS_PORT: ignored, because it contains the address of a Kubernetes service instead of a number; to remove such variables, set `enableServiceLinks: false` in the pod
+    LOCKKEEPER_EXECUTABLE_NAMES: ignored, because this setting does not exist; did you mean LOCKKEEPER_EXECUTABLE_NAME?
+    --gh-token (LOCKKEEPER_GH_TOKEN): every process of this machine can read it on the command line; use the variable or a file instead
+    --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): every process of this machine can read it on the command line; use the variable or a file instead
+    --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): `approve_policies` is not available in this version yet; the reply to such a comment says so
     ");
 }
 
@@ -786,38 +786,38 @@ fn mistakes_of_the_file_and_of_flags_are_told_together() {
                 gh-token-file: token\nenable-drift-detection: true\nrun-timeout: soon\n";
     let told = read_settings_file(text, &[("log-level", "trace"), ("port", "-")], &[]).unwrap_err();
     assert_snapshot!(told, @"
-    the server cannot start: 11 problems in its configuration
+    the server cannot start because of 11 problems in its configuration
 
-      1. /etc/server.yaml:1:1: there is no setting `repo-allowlst`
+      1. /etc/server.yaml:1:1: the setting `repo-allowlst` does not exist
          Fix: did you mean `repo-allowlist`?
 
-      2. /etc/server.yaml:5:1: `webhooks` (messages about applies to other programs) are not available yet in this version
+      2. /etc/server.yaml:5:1: `webhooks` (messages about applies to other programs) are not available in this version yet
          Fix: remove it
 
-      3. --gitlab-token (LOCKKEEPER_GITLAB_TOKEN): not available yet in this version
+      3. --gitlab-token (LOCKKEEPER_GITLAB_TOKEN): not available in this version yet
          Fix: remove it from /etc/server.yaml:3:15
 
-      4. --enable-drift-detection (LOCKKEEPER_ENABLE_DRIFT_DETECTION): not available yet in this version
+      4. --enable-drift-detection (LOCKKEEPER_ENABLE_DRIFT_DETECTION): not available in this version yet
          Fix: remove it from /etc/server.yaml:8:25
 
       5. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): missing
          Fix: name the repositories to serve, such as `github.com/acme/*`
 
-      6. /etc/server.yaml:6:11: gh-token: set, and so is --gh-token-file
+      6. /etc/server.yaml:6:11: gh-token: set, although --gh-token-file is set too
          Fix: keep one of the two
 
-      7. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): missing, so anybody could pretend to be GitHub
-         Fix: set LOCKKEEPER_GH_WEBHOOK_SECRET to the secret of the webhook on GitHub; --allow-unsigned-webhooks does without, for trials
+      7. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): missing, so anybody could send webhooks in GitHub's name
+         Fix: set LOCKKEEPER_GH_WEBHOOK_SECRET to the secret of the webhook on GitHub; for a trial without a secret, set --allow-unsigned-webhooks
 
       8. --port (LOCKKEEPER_PORT): `-` is not a number in the allowed range
          Fix: write a whole number from 0 to 65535
 
-      9. /etc/server.yaml:4:12: automerge: `perhaps` is neither yes nor no
+      9. /etc/server.yaml:4:12: automerge: `perhaps` is not `true` or `false`
          automerge: perhaps
                     ^^^^^^^
          Fix: write `true` or `false`
 
-     10. /etc/server.yaml:9:14: run-timeout: `soon` is not a length of time
+     10. /etc/server.yaml:9:14: run-timeout: `soon` is not a duration
          run-timeout: soon
                       ^^^^
          Fix: write a time such as `90m`, `2h` or `1h30m`
@@ -880,7 +880,7 @@ fn every_wrong_entry_about_permission_is_named_with_flag_and_fix() {
         ("*:plan,ops:*".to_owned(), "discard".to_owned())
     );
     assert_snapshot!(errors(&[("web-accounts-file", "/etc/accounts")]), @"
-    1. --web-accounts-file (LOCKKEEPER_WEB_ACCOUNTS_FILE): set, but the pages ask for no password: nobody would be limited
+    1. --web-accounts-file (LOCKKEEPER_WEB_ACCOUNTS_FILE): set, but the pages require no password, so the limits would have no effect
     Fix: set --web-basic-auth and a password for the account of the whole server
     ");
     assert_eq!(fine.commenters, Commenters::Writers);
@@ -921,14 +921,14 @@ fn without_a_password_nothing_can_be_changed_unless_the_operator_says_what() {
     let (wanted, warnings) = read_with(&anonymous("discard,apply_lock"), &[]).unwrap();
     assert!(wanted.permissions.web.is_anonymous());
     assert_eq!(wanted.permissions.web.to_string(), "discard,apply_lock");
-    assert_snapshot!(warnings.lines().last().unwrap(), @"--allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): anybody who reaches the server may do `discard`, `apply_lock` on its pages, and nobody knows who did");
+    assert_snapshot!(warnings.lines().last().unwrap(), @"--allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): everyone who can reach the server may use `discard`, `apply_lock` on its pages, and the audit log cannot name them");
     assert_snapshot!(errors(&[("web-allow", "discard,plan")]), @"
-    1. --web-allow (LOCKKEEPER_WEB_ALLOW): names `plan`, `discard`, but the pages ask for no password: anybody who reaches them could do it
-    Fix: set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD; where everybody who reaches the server may do it, set --allow-anonymous-web
+    1. --web-allow (LOCKKEEPER_WEB_ALLOW): names `plan`, `discard`, but the pages require no password, so everyone who can reach them could use these actions
+    Fix: set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD; to allow the actions for everyone who can reach the server, set --allow-anonymous-web
     ");
     assert_snapshot!(errors(&anonymous("all")), @"
-    1. --web-allow (LOCKKEEPER_WEB_ALLOW): names `plan`, `apply`, `unlock`, `lease`, `cancel_force`, `import`, `state_rm`, `approve_policies`, `version`, `owners` without a password: no server lets people do that who have not signed in
-    Fix: name the other actions alone, or set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD
+    1. --web-allow (LOCKKEEPER_WEB_ALLOW): names `plan`, `apply`, `unlock`, `lease`, `cancel_force`, `import`, `state_rm`, `approve_policies`, `version`, `owners` without a password, but these actions always require that people sign in
+    Fix: name only the other actions, or set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD
     ");
     for flags in [
         &[("allow-anonymous-web", "true")][..],
@@ -937,7 +937,7 @@ fn without_a_password_nothing_can_be_changed_unless_the_operator_says_what() {
     ] {
         insta::allow_duplicates! {
             assert_snapshot!(errors(flags), @"
-            1. --allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): set, but --web-allow names nothing that anybody could do
+            1. --allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): set, but --web-allow names no actions for visitors
             Fix: name the actions in --web-allow, or remove --allow-anonymous-web
             ");
         }
@@ -947,7 +947,7 @@ fn without_a_password_nothing_can_be_changed_unless_the_operator_says_what() {
         ("web-password", "correct horse battery"),
     ];
     assert_snapshot!(errors(&[&both[..], &anonymous("discard")].concat()), @"
-    1. --allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): set, but the pages ask for a password (--web-basic-auth): nobody is anonymous
+    1. --allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): set, but the pages require a password (--web-basic-auth), so there are no anonymous visitors
     Fix: remove one of the two
     ");
 }
@@ -965,10 +965,10 @@ fn what_can_be_guessed_is_refused_and_not_repeated() {
         "{refused}"
     );
     assert_snapshot!(refused, @"
-    1. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): 15 characters long, and 16 are the least that cannot be guessed
-    Fix: make a longer one, for example with `openssl rand -hex 20`
-    2. --web-password (LOCKKEEPER_WEB_PASSWORD): 7 characters long, and 16 are the least that cannot be guessed
-    Fix: make a longer one, for example with `openssl rand -hex 20`
+    1. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): 15 characters long; a secret needs at least 16, so that it cannot be guessed
+    Fix: create a longer one, for example with `openssl rand -hex 20`
+    2. --web-password (LOCKKEEPER_WEB_PASSWORD): 7 characters long; a secret needs at least 16, so that it cannot be guessed
+    Fix: create a longer one, for example with `openssl rand -hex 20`
     ");
     let (_, warnings) = read_with(&[&short[..], &[("compat", "atlantis")]].concat(), &[]).unwrap();
     assert!(
@@ -986,7 +986,7 @@ fn what_can_be_guessed_is_refused_and_not_repeated() {
 fn a_host_that_is_none_is_named_with_flag_and_fix() {
     assert_snapshot!(errors(&[("web-hosts", "locks.internal, https://x.example")]), @"
     1. --web-hosts (LOCKKEEPER_WEB_HOSTS): `https://x.example` is neither a host name nor an address
-    Fix: write names or addresses without a port, such as `lockkeeper.internal`, with commas between them
+    Fix: write names or addresses without a port, such as `lockkeeper.internal`, separated by commas
     ");
     assert!(
         config(&[("web-hosts", "locks.internal")])
@@ -1000,7 +1000,7 @@ fn a_host_that_is_none_is_named_with_flag_and_fix() {
 fn a_proxy_that_is_no_network_is_named_with_flag_and_fix() {
     assert_snapshot!(errors(&[("trusted-proxies", "::1, 10.0.0.0/33")]), @"
     1. --trusted-proxies (LOCKKEEPER_TRUSTED_PROXIES): `10.0.0.0/33` is neither an address nor a network
-    Fix: write addresses, or networks such as `10.0.0.0/8`, with commas between them
+    Fix: write addresses, or networks such as `10.0.0.0/8`, separated by commas
     ");
     assert_eq!(config(&[]).web.trusted_proxies, TrustedProxies::default());
 }
@@ -1014,8 +1014,8 @@ fn what_weakens_nothing_is_accepted_without_effect_and_said() {
     ];
     let (config, warnings) = read_with(&flags, &[("ATLANTIS_GITEA_PAGE_SIZE", "50")]).unwrap();
     assert_snapshot!(config.without_effect.join("\n"), @"
-    --gitea-page-size (LOCKKEEPER_GITEA_PAGE_SIZE) has no effect: it is only about forges that this version does not serve
-    --stats-namespace (LOCKKEEPER_STATS_NAMESPACE) has no effect: the names of all numbers of `/metrics` begin with `lockkeeper_`
+    --gitea-page-size (LOCKKEEPER_GITEA_PAGE_SIZE) has no effect: it is only for forges that this version does not support
+    --stats-namespace (LOCKKEEPER_STATS_NAMESPACE) has no effect: the names of all metrics on `/metrics` begin with `lockkeeper_`
     --hide-prev-plan-comments (LOCKKEEPER_HIDE_PREV_PLAN_COMMENTS) has no effect: it only changes how comments look
     ");
     assert!(

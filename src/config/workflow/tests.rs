@@ -174,55 +174,55 @@ fn what_is_no_step_is_told_with_a_way_out() {
         }
     }
     insta::assert_snapshot!(told, @r#"
-    run => `run` alone says nothing => write `run: COMMAND`, or `run: {command: COMMAND}` with what else it needs
-    env => `env` alone says nothing => write `env: {name: NAME, value: VALUE}`, or `command` in place of `value`
-    multienv => `multienv` alone says nothing => write `multienv: COMMAND`; the command prints `NAME=value,…`
+    run => `run` needs a value => write `run: COMMAND`, or `run: {command: COMMAND}` with its other keys
+    env => `env` needs a value => write `env: {name: NAME, value: VALUE}`, or `command` in place of `value`
+    multienv => `multienv` needs a value => write `multienv: COMMAND`; the command prints `NAME=value,…`
     pln => `pln` is not a step => did you mean `plan`?
-    terraform fmt => `terraform fmt` is not a step => write `run: …` for a command of yours; the other steps are `init`, `plan`, `show`, `policy_check`, `apply`, `import`, `state_rm`
+    terraform fmt => `terraform fmt` is not a step => write `run: …` for your own command; the other steps are `init`, `plan`, `show`, `policy_check`, `apply`, `import`, `state_rm`
     [init] => a step must be a word or a mapping, not a list => write a word or a mapping here
     ~ => a step must be a word or a mapping, not nothing => write a word or a mapping here
-    {} => a step has no key => begin every step with a `-` of its own
-    {init: , plan: } => a step has one key, not `init`, `plan` => begin every step with a `-` of its own
-    {run: make, shell: bash} => a step has one key, not `run`, `shell` => write the other keys into it, in a mapping: `run: {command: …}`
+    {} => a step has no key => begin every step with its own `-`
+    {init: , plan: } => a step has one key, not `init`, `plan` => begin every step with its own `-`
+    {run: make, shell: bash} => a step has one key, not `run`, `shell` => write the other keys into a mapping: `run: {command: …}`
     {env: {name: A, value: b}, run: make} => a step has one key, not `env`, `run` => write `env: {name: NAME, value: VALUE}`, or `command` in place of `value`
     {name: A, env: B} => a step has one key, not `name`, `env` => write `env: {name: NAME, value: VALUE}`, or `command` in place of `value`
     pln: {extra_args: []} => `pln` is not a step => did you mean `plan`?
-    colour: blue => `colour` is not a step => write `run: …` for a command of yours; the other steps are `init`, `plan`, `show`, `policy_check`, `apply`, `import`, `state_rm`, `run`, `env`, `multienv`
+    colour: blue => `colour` is not a step => write `run: …` for your own command; the other steps are `init`, `plan`, `show`, `policy_check`, `apply`, `import`, `state_rm`, `run`, `env`, `multienv`
     plan: -lock=false => `plan` takes a mapping => write `plan: {extra_args: […]}`, or `plan` alone
     plan: {extra_arg: []} => `extra_arg` is not a key of a built-in step => did you mean `extra_args`?
     plan: {extra_args: -lock=false} => `extra_args` must be a list, not `-lock=false` => write a list here
-    plan: {extra_args: ["\0"]} => `�` has a zero byte => write `\\0` where the two characters are meant
-    run:  => `run` has no command => write `run: COMMAND`, or `run: {command: COMMAND}` with what else it needs
+    plan: {extra_args: ["\0"]} => `�` contains a zero byte => write `\\0` for the two characters
+    run:  => `run` has no command => write `run: COMMAND`, or `run: {command: COMMAND}` with its other keys
     run: '' => `run` is empty => write the command to run
     run: [make] => `run` must be a text, not a list => write a text here
-    run: "a\0b" => `a�b` has a zero byte => write `\\0` where the two characters are meant
+    run: "a\0b" => `a�b` contains a zero byte => write `\\0` for the two characters
     run: {} => `run` has no `command` => write `command:` and the command to run
     run: {command: ' '} => `command` of `run` is empty => write the command to run
     run: {comand: make} => `run` has no `command` => write `command:` and the command to run
     run: {comand: make} => `comand` is not a key of `run` => did you mean `command`?
-    run: {command: make, shellArgs: -c} => `shellArgs` needs `shell` => write `shell: sh` beside it
+    run: {command: make, shellArgs: -c} => `shellArgs` needs `shell` => add `shell: sh`
     run: {command: make, shell: ''} => `shell` is empty => name a program, such as `bash`
     run: {command: make, shell: sh, shellArgs: {a: b}} => `shellArgs` must be a text or a list, not a mapping => write a text or a list here
     run: {command: make, shell: sh, shellArgs: [[a]]} => an item of `shellArgs` must be a text, not a list => write a text here
-    run: {command: make, output: hidden} => `hidden` is not a value of `output` => did you mean `hide`?
-    run: {command: make, output: [strip_refresing, 7]} => `strip_refresing` is not a value of `output` => did you mean `strip_refreshing`?
-    run: {command: make, output: [strip_refresing, 7]} => `7` is not a value of `output` => write one of `show`, `hide`, `strip_refreshing`, or `{filter_regex: …}` in a list
-    run: {command: make, output: filter_regex} => `filter_regex` is not a value of `output` => write `{filter_regex: …}`, with the expression to leave out
+    run: {command: make, output: hidden} => `hidden` is not a valid value of `output` => did you mean `hide`?
+    run: {command: make, output: [strip_refresing, 7]} => `strip_refresing` is not a valid value of `output` => did you mean `strip_refreshing`?
+    run: {command: make, output: [strip_refresing, 7]} => `7` is not a valid value of `output` => write one of `show`, `hide`, `strip_refreshing`, or `{filter_regex: …}` in a list
+    run: {command: make, output: filter_regex} => `filter_regex` is not a valid value of `output` => write `{filter_regex: …}`, with the expression to redact
     run: {command: make, output: {filter_regex: a}} => `output` must be a word or a list, not a mapping => write it as an item of a list: `output: [{filter_regex: …}]`
-    run: {command: make, output: [{filter_regex: '('}]} => `(` is not a regular expression: unclosed group => see https://docs.rs/regex/#syntax; it is nearly the syntax of Go
-    run: {command: make, output: [{filter_regex: [a, '[']}]} => `[` is not a regular expression: unclosed character class => see https://docs.rs/regex/#syntax; it is nearly the syntax of Go
-    run: {command: make, output: [{filter_regex: }]} => an item of `output` has no `filter_regex` => write `{filter_regex: …}`, with the expression to leave out
-    run: {command: make, output: [{filter: a}]} => an item of `output` has no `filter_regex` => write `{filter_regex: …}`, with the expression to leave out
+    run: {command: make, output: [{filter_regex: '('}]} => `(` is not a regular expression: unclosed group => see https://docs.rs/regex/#syntax; the syntax is almost that of Go
+    run: {command: make, output: [{filter_regex: [a, '[']}]} => `[` is not a regular expression: unclosed character class => see https://docs.rs/regex/#syntax; the syntax is almost that of Go
+    run: {command: make, output: [{filter_regex: }]} => an item of `output` has no `filter_regex` => write `{filter_regex: …}`, with the expression to redact
+    run: {command: make, output: [{filter: a}]} => an item of `output` has no `filter_regex` => write `{filter_regex: …}`, with the expression to redact
     run: {command: make, output: [{filter: a}]} => `filter` is not a key of an item of `output` => the keys of an item of `output` are `filter_regex`
     run: {command: make, output: [{filter_regex: {a: b}}]} => `filter_regex` must be a text, not a mapping => write a text here
     env: A => `env` takes a mapping => write `env: {name: NAME, value: VALUE}`, or `command` in place of `value`
     env: {value: b} => `env` has no `name` => write `env: {name: NAME, value: VALUE}`, or `command` in place of `value`
-    env: {name: A} => `env` has neither `value` nor `command` => write one of them; `value: ''` is the empty text
+    env: {name: A} => `env` has neither `value` nor `command` => write one of them; for an empty text, write `value: ''`
     env: {name: A, value: b, command: c} => `env` has both `value` and `command` => keep one of the two
     env: {name: 1A, value: b} => `1A` cannot be the name of a variable => use letters, digits and `_`, and do not begin with a digit
     env: {name: A=B, value: b} => `A=B` cannot be the name of a variable => use letters, digits and `_`, and do not begin with a digit
     env: {name: A, value: b, shell: sh} => `shell` needs `command` => remove it: a `value` is not run
-    env: {name: A, vale: b} => `env` has neither `value` nor `command` => write one of them; `value: ''` is the empty text
+    env: {name: A, vale: b} => `env` has neither `value` nor `command` => write one of them; for an empty text, write `value: ''`
     env: {name: A, vale: b} => `vale` is not a key of `env` => did you mean `value`?
     multienv:  => `multienv` has no command => write `multienv: COMMAND`; the command prints `NAME=value,…`
     multienv: {output: show} => `multienv` has no `command` => write `command:` and the command to run
@@ -291,7 +291,7 @@ fn what_is_no_workflow_is_told() {
     a step => `steps` must be a list, not `init` => write a list here
     step => `step` is not a key of a stage => did you mean `steps`?
     a name => `` cannot be the name of a workflow => use 1 to 255 characters, and no line breaks
-    201 steps => there are 201 steps; 200 are allowed => put commands into a script and run that
+    201 steps => there are 201 steps; the maximum is 200 => put the commands into a script and run the script
     ");
 }
 
@@ -311,7 +311,7 @@ fn mistakes_in_steps_are_shown_where_they_are() {
       |
     6 |         - run: {command: make, output: [{filter_regex: '(a'}]}
       |                                                        ^^^^
-      = help: see https://docs.rs/regex/#syntax; it is nearly the syntax of Go
+      = help: see https://docs.rs/regex/#syntax; the syntax is almost that of Go
     ");
 }
 
@@ -336,12 +336,12 @@ fn a_command_that_version_2_would_change_is_refused_there() {
     }
     let told = parse(&with_step(r#"run: 'echo "a b"'"#), FileVersion::Two).unwrap_err();
     insta::assert_snapshot!(told, @r#"
-    error: version 2 of the file would change this command: `echo "a b"`
+    error: version 2 of the file would not run this command as written: `echo "a b"`
      --> f.yaml:1:32
       |
     1 | workflows: {w: {plan: {steps: [run: 'echo "a b"']}}}
       |                                ^
-      = help: write `version: 3`, where commands are run as they are written
+      = help: write `version: 3`, which runs commands as they are written
     "#);
 }
 
@@ -362,6 +362,6 @@ fn expressions_have_limits() {
     });
     insta::assert_snapshot!(told.join("\n"), @r"
     the file has more than 200 different regular expressions => join some of them with `|`
-    `(\w{100}){100}` is not a regular expression: Compiled regex exceeds size limit of 262144 bytes. => see https://docs.rs/regex/#syntax; it is nearly the syntax of Go
+    `(\w{100}){100}` is not a regular expression: Compiled regex exceeds size limit of 262144 bytes. => see https://docs.rs/regex/#syntax; the syntax is almost that of Go
     ");
 }

@@ -426,16 +426,16 @@ mod tests {
             &bomb,
         ];
         insta::assert_snapshot!(cases.map(shown).join("\n"), @"
-        Some(Place { line: 2, column: 1, width: 1 }): `a` is written twice in one mapping
-        Some(Place { line: 1, column: 4, width: 1 }): this is not valid YAML: unclosed bracket '['
-        Some(Place { line: 1, column: 5, width: 1 }): this is not valid YAML: mapping values are not allowed in this context
+        Some(FilePosition { line: 2, column: 1, width: 1 }): `a` is given twice in one mapping
+        Some(FilePosition { line: 1, column: 4, width: 1 }): this is not valid YAML: unclosed bracket '['
+        Some(FilePosition { line: 1, column: 5, width: 1 }): this is not valid YAML: mapping values are not allowed in this context
         {a@1:2: Integer 1@1:5+1}@1:2+0
-        Some(Place { line: 1, column: 4, width: 1 }): this is not valid YAML: alias references unknown anchor
-        Some(Place { line: 3, column: 1, width: 0 }): the file has more than one YAML document
-        Some(Place { line: 1, column: 9, width: 1 }): this is not valid YAML: unsupported tag `!foo`
-        Some(Place { line: 1, column: 3, width: 1 }): this is not valid YAML: expected string scalar
-        Some(Place { line: 1, column: 17, width: 1 }): this is not valid YAML: recursion limit exceeded
-        Some(Place { line: 8, column: 25, width: 3 }): the file is nested too deeply, has too many values, or its aliases multiply too much
+        Some(FilePosition { line: 1, column: 4, width: 1 }): this is not valid YAML: alias references unknown anchor
+        Some(FilePosition { line: 3, column: 1, width: 0 }): the file has more than one YAML document
+        Some(FilePosition { line: 1, column: 9, width: 1 }): this is not valid YAML: unsupported tag `!foo`
+        Some(FilePosition { line: 1, column: 3, width: 1 }): this is not valid YAML: expected string scalar
+        Some(FilePosition { line: 1, column: 17, width: 1 }): this is not valid YAML: recursion limit exceeded
+        Some(FilePosition { line: 8, column: 25, width: 3 }): the file is nested too deeply, has too many values, or its aliases multiply too much
         ");
     }
 }

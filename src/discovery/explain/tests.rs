@@ -248,17 +248,17 @@ fn discovered_directories_and_all_that_is_none_are_explained() {
     plan ./default: `main.tf` changed
     plan app/default: `app/modules/x/main.tf` changed, and `modules` belongs to the directory above it
          workflow: `default` (the default)
-         needs: nothing, neither to plan nor to apply or import
-         tool: terraform (the default), whichever version the server has
+         needs: nothing for plan, apply or import
+         tool: terraform (the default), any version of the server
          lock: `on_plan`, scope `workspace`, no time limit (the default)
-    not  shared/modules/y/default: it is below `modules`, and no directory with code is above that
+    not  shared/modules/y/default: it is below `modules`, and there is no directory with code above it
     not  app/modules/x/default: it is below `modules`, which belongs to `app`
-    not  idle/default: nothing changed in it
-    not  noted/default: what changed in it does not count: it is not in `--autoplan-file-list`
-    file app/terraform.tfstate: it holds state or settings of a tool, no code
+    not  noted/default: its changed files do not count: it is not in `--autoplan-file-list`
+    not  idle/default: no file in it changed
+    file app/terraform.tfstate: it contains state or settings of a tool, but no code
     file docs/x.tfvars: there is no Terraform code in `docs`
     file gone/main.tf: there is no Terraform code in `gone`
-    file lockkeeper.yaml: it is the configuration, which concerns no project by itself
+    file lockkeeper.yaml: it is the configuration, which does not concern a project on its own
     file noted/README.md: it is not in `--autoplan-file-list`
     file shared/modules/y/main.tf: it is in `modules` of a directory without code
     ");
@@ -277,13 +277,13 @@ fn what_terragrunt_passes_over_is_told_with_the_reason() {
     insta::assert_snapshot!(world.told(&["net/main.tf", "off/main.tf"]), @"
     plan net/default: `net/main.tf` changed
          workflow: `default` (the default)
-         needs: nothing, neither to plan nor to apply or import
-         tool: terraform (the default), whichever version the server has
+         needs: nothing for plan, apply or import
+         tool: terraform (the default), any version of the server
          lock: `on_plan`, scope `workspace`, no time limit (the default)
-    not  off/default: it is no unit of Terragrunt: `skip` or `exclude` in its `terragrunt.hcl` takes it out
-    not  bare/default: it is no unit of Terragrunt: it has no code, and its `terragrunt.hcl` neither names a `source` nor generates code
-    not  ./default: it is no unit of Terragrunt: its `terragrunt.hcl` is included by others and names no `source`, and it has no code itself
-    file off/main.tf: `off` is no unit of Terragrunt: `skip` or `exclude` in its `terragrunt.hcl` takes it out
+    not  off/default: it is not a Terragrunt unit: `skip` or `exclude` in its `terragrunt.hcl` excludes it
+    not  bare/default: it is not a Terragrunt unit: it has no code, and its `terragrunt.hcl` neither names a `source` nor generates code
+    not  ./default: it is not a Terragrunt unit: its `terragrunt.hcl` is included by others and names no `source`, and it has no code itself
+    file off/main.tf: `off` is not a Terragrunt unit: `skip` or `exclude` in its `terragrunt.hcl` excludes it
     ");
     let disabled = world.mode(AutodiscoverMode::Disabled);
     assert!(
@@ -300,8 +300,8 @@ fn hooks_before_a_plan_are_told_to_have_not_been_run() {
     assert_eq!(hooks_not_run(world.explained(&["a/main.tf"]).hooks), None);
     let world = world.server(HOOKS);
     let hooks = world.explained(&["a/main.tf"]).hooks;
-    insta::assert_snapshot!(hooks_not_run(hooks).unwrap(), @"Hooks were not run: before a plan the server runs 2 hooks, which may make or change files, so that a plan may find something else than what is said here without them.");
-    insta::assert_snapshot!(hooks_not_run(1).unwrap(), @"Hooks were not run: before a plan the server runs 1 hook, which may make or change files, so that a plan may find something else than what is said here without it.");
+    insta::assert_snapshot!(hooks_not_run(hooks).unwrap(), @"Hooks were not run. Before a plan, the server runs 2 hooks. Without them, this explanation may differ from a plan, because hooks may make or change files.");
+    insta::assert_snapshot!(hooks_not_run(1).unwrap(), @"Hooks were not run. Before a plan, the server runs 1 hook. Without it, this explanation may differ from a plan, because hooks may make or change files.");
     assert_eq!(
         world.base("release").explained(&["a/main.tf"]).hooks,
         0,
@@ -324,28 +324,28 @@ fn configured_projects_are_explained_with_the_lines_that_decide() {
     insta::assert_snapshot!(world.told(&["net/main.tf", "net/README.md", "db/x.tf", "off/x.tf", "none/x.tf"]), @"
     plan app/default: `net/README.md` changed and matches `../net/*.md` of `when_modified`
          workflow: `default` (the default)
-         needs: nothing, neither to plan nor to apply or import
-         tool: terraform (the default), whichever version the server has
+         needs: nothing for plan, apply or import
+         tool: terraform (the default), any version of the server
          lock: `disabled` (line 5 of `lockkeeper.yaml`)
     plan db: `db/x.tf` changed and matches `**/*.tf*` of `when_modified`
     plan net: `net/main.tf` changed and matches `**/*.tf*` of `when_modified`
          workflow: `default` (the default)
-         needs: nothing, neither to plan nor to apply or import
+         needs: nothing for plan, apply or import
          tool: terraform (the default), version 1.9.8 (lines 3, 4 of `lockkeeper.yaml`)
-         lock: `on_apply` (line 4 of the server's `repos.yaml`, for `/.*infra/`), scope `workspace` (the default), 72 h of idleness (line 4 of the server's `repos.yaml`, for `/.*infra/`)
+         lock: `on_apply` (line 4 of the server's `repos.yaml`, for `/.*infra/`), scope `workspace` (the default), 72 h without activity (line 4 of the server's `repos.yaml`, for `/.*infra/`)
     plan off/default: `off/x.tf` changed and matches `**/*.tf*` of `when_modified` [only asked: line 6 of `lockkeeper.yaml`]
          workflow: `default` (the default)
-         needs: nothing, neither to plan nor to apply or import
-         tool: terraform (the default), whichever version the server has
-         lock: `on_apply` (line 4 of the server's `repos.yaml`, for `/.*infra/`), scope `workspace` (the default), 72 h of idleness (line 4 of the server's `repos.yaml`, for `/.*infra/`)
-    not  none/default: its `when_modified` is empty, so that nothing concerns it
+         needs: nothing for plan, apply or import
+         tool: terraform (the default), any version of the server
+         lock: `on_apply` (line 4 of the server's `repos.yaml`, for `/.*infra/`), scope `workspace` (the default), 72 h without activity (line 4 of the server's `repos.yaml`, for `/.*infra/`)
+    not  none/default: its `when_modified` is empty, so no file concerns it
     not  gone/default: its directory does not exist
     not  free/default: the configuration lists projects, and this directory is not among them
     file none/x.tf: it matches `when_modified` of no project
     ");
     insta::assert_snapshot!(world.told(&["free/main.tf"]), @"
-    not  db net off/default: no Terraform file in its directory changed, which is what counts without `when_modified`
-    not  none/default: its `when_modified` is empty, so that nothing concerns it
+    not  db net off/default: no Terraform file in its directory changed (the default of `when_modified`)
+    not  none/default: its `when_modified` is empty, so no file concerns it
     not  gone/default: its directory does not exist
     not  app/default: no changed file matches its `when_modified`: `*.tf`, `../net/*.md`
     not  free/default: the configuration lists projects, and this directory is not among them
@@ -361,8 +361,8 @@ fn a_directory_that_is_a_link_is_told_with_where_it_leads() {
     insta::assert_snapshot!(world.told(&["a/main.tf"]), @"
     not  a/default b/c/default: the configuration lists projects, and this directory is not among them
     not  out/default: its directory does not exist
-    not  lnk/default: its directory is a symbolic link to `a`, and no project runs behind a link: write `dir: a`
-    not  up/c/default: its directory is a symbolic link to `b/c`, and no project runs behind a link: write `dir: b/c`
+    not  lnk/default: its directory is a symbolic link to `a`, and projects behind links are not run: write `dir: a`
+    not  up/c/default: its directory is a symbolic link to `b/c`, and projects behind links are not run: write `dir: b/c`
     file a/main.tf: it matches `when_modified` of no project
     file lnk/main.tf: it matches `when_modified` of no project
     ");
@@ -407,8 +407,8 @@ fn modes_of_discovery_give_their_reasons() {
     insta::assert_snapshot!(enabled.told(&["a/main.tf", "b/main.tf"]), @"
     plan b/default: `b/main.tf` changed
          workflow: `default` (the default)
-         needs: nothing, neither to plan nor to apply or import
-         tool: terraform (the default), whichever version the server has
+         needs: nothing for plan, apply or import
+         tool: terraform (the default), any version of the server
          lock: `on_plan`, scope `workspace`, no time limit (the default)
     not  a/default: no changed file matches its `when_modified`: `x`
     file a/main.tf: it matches `when_modified` of no project, and `a` is configured
@@ -540,7 +540,7 @@ fn what_has_no_effect_is_a_warning() {
     insta::assert_snapshot!(told.join("\n"), @"
     lockkeeper.yaml:5: the directory `gone` does not exist
     lockkeeper.yaml:6: `none/*` matches no directory with code that is not a project already
-    repos.yaml:2: `/acme/` fits a part of this repository's name only, so the entry does not hold for it
+    repos.yaml:2: `/acme/` matches only a part of the name of this repository, so the entry does not apply to it
     ");
 }
 
@@ -592,8 +592,8 @@ fn code_that_cannot_be_read_is_a_warning_where_it_decides_something() {
     let warnings = world().ask(&["a/x.tf"], |question| {
         warnings(question, Some(&explain(question).unwrap())).unwrap()
     });
-    insta::assert_snapshot!(warnings[0].help, @"correct it if the tool refuses it too, else name the version with `terraform_version`");
-    insta::assert_snapshot!(warnings[0].what, @"this code could not be read (invalid block body; expected `}`, newline or identifier), so which version it demands is not known");
+    insta::assert_snapshot!(warnings[0].help, @"correct the code if the tool also refuses it; otherwise name the version with `terraform_version`");
+    insta::assert_snapshot!(warnings[0].what, @"this code could not be read (invalid block body; expected `}`, newline or identifier), so its required version is unknown");
 }
 
 #[test]
@@ -766,7 +766,7 @@ fn programs_get_the_same_with_stable_keys() {
             "line": 4
           },
           "reason": "no_match",
-          "text": "no Terraform file in its directory changed, which is what counts without `when_modified`",
+          "text": "no Terraform file in its directory changed (the default of `when_modified`)",
           "patterns": [
             "**/*.tf*",
             "**/*.tofu",
@@ -808,7 +808,7 @@ fn other_branches_ignored_directories_and_modules_are_told_apart() {
     insta::assert_snapshot!(world.told(&["a/main.tf", "old/x/main.tf"]), @"
     not  old/x/default: it matches `old/**` of `ignore_paths` (line 2 of `lockkeeper.yaml`)
     not  a/default: its `branch` (`/^main$/`) does not match `release/1`
-    not  b/default: nothing changed in it
+    not  b/default: no file in it changed
     file a/main.tf: it matches `when_modified` of no project, and `a` is configured
     file old/x/main.tf: its directory matches `old/**` of `ignore_paths` (line 2 of `lockkeeper.yaml`)
     ");
@@ -817,10 +817,10 @@ fn other_branches_ignored_directories_and_modules_are_told_apart() {
     plan app/default: `mod/main.tf` changed, in a module that it uses: `mod`
     plan mod/default: `mod/main.tf` changed
          workflow: `default` (the default)
-         needs: nothing, neither to plan nor to apply or import
-         tool: terraform (the default), whichever version the server has
+         needs: nothing for plan, apply or import
+         tool: terraform (the default), any version of the server
          lock: `on_plan`, scope `workspace`, no time limit (the default)
-    not  idle/default: nothing changed in it
+    not  idle/default: no file in it changed
     ");
 }
 
@@ -842,7 +842,7 @@ fn what_the_operator_and_the_repository_say_is_told_with_its_place() {
          plan needs: nothing
          apply needs: `approved` (line 2 of the server's `repos.yaml`, for `/.*/`)
          import needs: nothing
-         tool: opentofu (line 4 of `lockkeeper.yaml`), whichever version the server has
+         tool: opentofu (line 4 of `lockkeeper.yaml`), any version of the server
          lock: `on_plan`, scope `workspace`, no time limit (the default)
          environment: profile `prod` (line 2 of the server's `repos.yaml`, for `/.*/`)
     plan a: `a/main.tf` changed and matches `**/*.tf*` of `when_modified`
@@ -850,7 +850,7 @@ fn what_the_operator_and_the_repository_say_is_told_with_its_place() {
          plan needs: nothing
          apply needs: `approved` (line 2 of the server's `repos.yaml`, for `/.*/`), `mergeable` (line 3 of `lockkeeper.yaml`)
          import needs: nothing
-         tool: terraform (the default), whichever version the server has
+         tool: terraform (the default), any version of the server
          lock: `on_plan`, scope `workspace`, no time limit (the default)
          order: in group 1, after `b` (line 3 of `lockkeeper.yaml`)
     ");
@@ -907,7 +907,7 @@ fn the_version_is_that_of_the_files_then_of_the_code_then_of_the_flag() {
         },
     );
     insta::assert_snapshot!(told, @"
-    terraform (the default), the newest version that fits: line 2 of `a/versions.tf` says `~> 1.9.0`
+    terraform (the default), the newest version that matches: line 2 of `a/versions.tf` says `~> 1.9.0`
     terraform (the default), version 1.8.0 (line 4 of `lockkeeper.yaml`)
     terraform (the default), version 1.10.5 (`--default-tf-version` of the server)
     terraform (the default), no version: line 2 of `d/odd.tf`: `about 1.9` is not a version constraint: write a comma between conditions, not only a space, in `about 1.9`

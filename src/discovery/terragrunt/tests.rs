@@ -288,8 +288,8 @@ fn what_is_wrong_is_reported_where_it_is_written() {
     live/a/terragrunt.hcl:2: there is no `local.b`
     live/a/terragrunt.hcl:3: there is no attribute `d`
     live/a/terragrunt.hcl:4: there is no element 2
-    live/a/terragrunt.hcl:5: the result is no number
-    live/a/terragrunt.hcl:6: a text is no number
+    live/a/terragrunt.hcl:5: the result is not a number
+    live/a/terragrunt.hcl:6: a text is not a number
     live/a/terragrunt.hcl:7: there is no `live/a/no`
     live/a/terragrunt.hcl:8: there is no such variable
     live/a/terragrunt.hcl:9: there are no `values`: no `terragrunt.values.hcl` is here

@@ -200,10 +200,10 @@ fn a_target_for_another_branch_is_refused_with_the_line() {
         .map(|target| world.plan(target, &[]))
         .collect();
     insta::assert_snapshot!(told.join("\n"), @"
-    error: the project `a` is for other base branches: its `branch` (`/^main$/`, line 3 of the configuration file) does not match `develop`, which this pull request goes into
-    error: there is no project `x` in the configuration file. There are `a`.
-    error: the directory `a` is configured for other base branches only: `branch` (`/^main$/`, line 3 of the configuration file) does not match `develop`, which this pull request goes into
-    error: the directory `b` is configured for other base branches only: `branch` (`/^main$/`, line 4 of the configuration file) does not match `develop`, which this pull request goes into
+    error: the project `a` is for other base branches: its `branch` (`/^main$/`, line 3 of the configuration file) does not match `develop`, the base branch of this pull request
+    error: there is no project `x` in the configuration file. These exist: `a`.
+    error: the directory `a` is configured for other base branches only: `branch` (`/^main$/`, line 3 of the configuration file) does not match `develop`, the base branch of this pull request
+    error: the directory `b` is configured for other base branches only: `branch` (`/^main$/`, line 4 of the configuration file) does not match `develop`, the base branch of this pull request
     c/default
     ");
 }
@@ -247,7 +247,7 @@ fn ignored_paths_are_not_found_but_configured_ones_are() {
 fn an_ignored_directory_is_refused_with_the_rule_and_its_line() {
     let world = || World::new(&CODE).ignoring(&["x", "{b,c}"]);
     assert_eq!(world().plan(&placed("a", ""), &[]), "a/default");
-    insta::assert_snapshot!(world().plan(&placed("b", ""), &[]), @"error: the directory `b` is no project: it matches `{b,c}` of `ignore_paths` (line 7 of `atlantis.yaml`). Give it an entry in `projects` if it is one");
+    insta::assert_snapshot!(world().plan(&placed("b", ""), &[]), @"error: the directory `b` is not a project: it matches `{b,c}` of `ignore_paths` (line 7 of `atlantis.yaml`). Give it an entry in `projects` if it is one");
     assert_eq!(
         world().projects(&["dir: b"]).plan(&placed("b", ""), &[]),
         "b/default"
@@ -520,7 +520,7 @@ fn what_changes_behind_a_link_changes_at_the_link() {
 fn a_link_is_no_directory_of_a_project() {
     let world = World::new(&CODE).linked(&[("l", "a"), ("out", "../..")]);
     insta::assert_snapshot!([placed("l", ""), placed("out", "")].map(|target| world.plan(&target, &[])).join("\n"), @"
-    error: `l` is a symbolic link to `a`: two projects in the same files would get in each other's way, so name that directory, with `-d` or as `dir` in the configuration file
+    error: `l` is a symbolic link to `a`: two projects with the same files would disturb each other. Name that directory with `-d`, or as `dir` in the configuration file
     error: the directory `out` does not exist in this pull request. Write the path from the root of the repository.
     ");
 }

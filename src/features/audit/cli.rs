@@ -413,8 +413,8 @@ mod tests {
         block_on(fill(dir.path())).unwrap();
         let (exit, said) = audit(dir.path(), &["verify"]);
         assert_eq!(exit, ExitStatus::Success, "{said}");
-        assert_snapshot!(said, @r"
-        The log is whole: 4 events, the newest with the hash ….
+        assert_snapshot!(said, @"
+        The log is intact: 4 events. The newest has the hash ….
         The last checkpoint is of event 4, signed with …, the key of this server.
         ");
         let (exit, said) = audit(dir.path(), &["key"]);

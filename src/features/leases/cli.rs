@@ -264,7 +264,7 @@ mod tests {
         ");
         let (exit, said) = leases(&dir, &["release", "reconciler:disk", "--reason", "stuck"]);
         assert_eq!(exit, ExitStatus::Success);
-        assert_snapshot!(said, @"Given back: reconciler:disk. Its holder gone/1 was gone.");
+        assert_snapshot!(said, @"Released reconciler:disk. Its holder gone/1 was gone.");
         assert_eq!(
             leases(
                 &dir,
@@ -280,7 +280,7 @@ mod tests {
             )
         });
         assert_eq!(exit, ExitStatus::Success);
-        assert_snapshot!(said, @"alive/1 is told to stop. repository_sync:home:github.com/acme/infra is free when it has, at TIME at the latest.");
+        assert_snapshot!(said, @"alive/1 was asked to stop. repository_sync:home:github.com/acme/infra is free when it has stopped, at TIME at the latest.");
         assert_eq!((exit, said), again);
         let (_, listed) = leases(&dir, &["list", "--json"]);
         let lease: serde_json::Value = serde_json::from_str(&listed).unwrap();
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(exit, ExitStatus::Failure);
         assert_snapshot!(said, @"
         error: nobody holds the lease other
-        `lockkeeper leases list` shows those that are held.
+        `lockkeeper leases list` shows the leases that are held.
         ");
         assert_eq!(leases(&dir, &["release", KEY]).0, ExitStatus::Usage);
         let (exit, said) = leases(&dir, &["release", KEY, "--reason", " "]);

@@ -318,7 +318,7 @@ fn details(row: &MirrorRow) -> Vec<String> {
     ));
     if let Some(lease) = &state.lease {
         lines.push(format!(
-            "  under way: lease {}, held by {}",
+            "  in progress: lease {}, held by {}",
             lease.key, lease.holder
         ));
     }
@@ -405,7 +405,7 @@ mod tests {
         let (exit, listed) = repos(&dir, &["list"]);
         assert_eq!(exit, ExitStatus::Success);
         assert_snapshot!(listed, @"
-        github.com/acme/infra on disk disk-1: failed, last success never, references unknown, next try TIME after 1 failed: it is not�[31m there
+        github.com/acme/infra on disk disk-1: failed, last success never, references unknown, next try TIME after 1 failures: it is not�[31m there
         github.com/acme/labs on disk disk-1: pending, last success never, references unknown
         ");
         assert_eq!(repos(&dir, &["list", "LABS"]).1.lines().count(), 1);
@@ -473,10 +473,10 @@ mod tests {
         );
         assert_snapshot!(shown, @"
         github.com/acme/infra on disk disk-1: pending, last success never, references unknown: it is not�[31m there
-          what helps: The repository does not exist under this name, or the credentials may not see it. Give the account or the GitHub App access to it; if it was renamed or deleted, take it off --repo-allowlist.
-          asked for by USER on TIME: access was given
-          last attempt TIME, last change heard of never, last used never
-          objects checked never, tidied up never
+          fix: The repository does not exist under this name, or the credentials may not see it. Give the account or the GitHub App access to it; if it was renamed or deleted, remove it from --repo-allowlist.
+          sync requested by USER on TIME: access was given
+          last attempt TIME, last known change never, last used never
+          objects checked never, maintained never
         ");
         let (_, json) = repos(&dir, &["show", "github.com/acme/infra", "--json"]);
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();

@@ -233,7 +233,7 @@ impl WebError {
 
     /// Failure for interrupting an apply without confirmation.
     pub(crate) fn apply_must_be_confirmed() -> Self {
-        let message = "This apply is under way and was not interrupted, because that can leave the infrastructure half \
+        let message = "This apply is in progress and was not interrupted, because that can leave the infrastructure half \
                        changed. To interrupt it anyway, open the page of the run again and confirm it there.";
         Self::new(StatusCode::CONFLICT, "Apply is running", message)
     }

@@ -426,36 +426,36 @@ mod tests {
         pending + asked -> pending
         pending + due -> (no attempt is due)
         pending + started -> started
-        pending + succeeded -> (no attempt is under way)
-        pending + failed -> (no attempt is under way)
-        pending + orphaned -> (no attempt is under way)
+        pending + succeeded -> (no attempt is running)
+        pending + failed -> (no attempt is running)
+        pending + orphaned -> (no attempt is running)
         pending + used -> pending
         pending + evicted -> pending
         started + updated -> started
         started + asked -> started
-        started + due -> (an attempt is under way)
-        started + started -> (an attempt is under way)
+        started + due -> (an attempt is running)
+        started + started -> (an attempt is running)
         started + succeeded -> synced
         started + failed -> failed
         started + orphaned -> failed
         started + used -> started
-        started + evicted -> (an attempt is under way)
+        started + evicted -> (an attempt is running)
         synced + updated -> pending
         synced + asked -> pending
         synced + due -> pending
         synced + started -> (no attempt is due)
-        synced + succeeded -> (no attempt is under way)
-        synced + failed -> (no attempt is under way)
-        synced + orphaned -> (no attempt is under way)
+        synced + succeeded -> (no attempt is running)
+        synced + failed -> (no attempt is running)
+        synced + orphaned -> (no attempt is running)
         synced + used -> synced
         synced + evicted -> pending
         failed + updated -> failed
         failed + asked -> pending
         failed + due -> (no attempt is due)
         failed + started -> started
-        failed + succeeded -> (no attempt is under way)
-        failed + failed -> (no attempt is under way)
-        failed + orphaned -> (no attempt is under way)
+        failed + succeeded -> (no attempt is running)
+        failed + failed -> (no attempt is running)
+        failed + orphaned -> (no attempt is running)
         failed + used -> failed
         failed + evicted -> pending
         ");

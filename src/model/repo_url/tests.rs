@@ -251,10 +251,10 @@ fn what_is_refused_says_what_is_wrong_and_the_way_out() {
     `https:/github.com/acme/infra` is not the address of a repository: its host is not a host name; write `https://host/owner/name`
     `https:///acme/infra` is not the address of a repository: its host is not a host name; write `https://host/owner/name`
     `https://git_hub/acme/infra` is not the address of a repository: its host is not a host name; write `https://host/owner/name`
-    `https://github.com/acme/../infra` is not the address of a repository: its path has `.` or `..` as a part; write the path that is meant
-    `https://github.com/./infra` is not the address of a repository: its path has `.` or `..` as a part; write the path that is meant
-    `https://git.acme.com/a/%2e%2e/b` is not the address of a repository: its path has `.` or `..` as a part; write the path that is meant
-    `https://git.acme.com/a/..git` is not the address of a repository: its path has `.` or `..` as a part; write the path that is meant
+    `https://github.com/acme/../infra` is not the address of a repository: its path has `.` or `..` as a part; write the path without them
+    `https://github.com/./infra` is not the address of a repository: its path has `.` or `..` as a part; write the path without them
+    `https://git.acme.com/a/%2e%2e/b` is not the address of a repository: its path has `.` or `..` as a part; write the path without them
+    `https://git.acme.com/a/..git` is not the address of a repository: its path has `.` or `..` as a part; write the path without them
     `https://git.acme.com/a//b` is not the address of a repository: its path is empty or has an empty part; write `https://host/owner/name`
     `https://git.acme.com/a/b//` is not the address of a repository: its path is empty or has an empty part; write `https://host/owner/name`
     `https://git.acme.com/` is not the address of a repository: its path is empty or has an empty part; write `https://host/owner/name`
@@ -263,28 +263,28 @@ fn what_is_refused_says_what_is_wrong_and_the_way_out() {
     `https://git.acme.com/a/b.git.git` is not the address of a repository: its name ends in `.git` twice; write it once or not at all
     `https://git.acme.com/a%2Fb` is not the address of a repository: its path has a backslash or an encoded slash, which forges read in different ways; write a plain slash
     `https://git.acme.com/a\b` is not the address of a repository: its path has a backslash or an encoded slash, which forges read in different ways; write a plain slash
-    `https://git.acme.com/a/-b` is not the address of a repository: a part of its path begins with `-`, as no repository's does; write the address without what is behind the name
-    `https://gitlab.com/a/b/-/tree/main` is not the address of a repository: a part of its path begins with `-`, as no repository's does; write the address without what is behind the name
-    `https://git.acme.com/a/b` is not the address of a repository: it has a control character; leave that out
-    `https://git.acme.com/a/b%00` is not the address of a repository: it has a control character; leave that out
+    `https://git.acme.com/a/-b` is not the address of a repository: a part of its path begins with `-`, which no repository has; write the address without the text after the name
+    `https://gitlab.com/a/b/-/tree/main` is not the address of a repository: a part of its path begins with `-`, which no repository has; write the address without the text after the name
+    `https://git.acme.com/a/b` is not the address of a repository: it has a control character; remove it
+    `https://git.acme.com/a/b%00` is not the address of a repository: it has a control character; remove it
     `https://git.acme.com/a/%zz` is not the address of a repository: its percent-encoding cannot be read; write `%25` for a plain percent sign
     `https://git.acme.com/a/%ff` is not the address of a repository: its percent-encoding cannot be read; write `%25` for a plain percent sign
-    `https://git.acme.com/a/b` is not the address of a repository: it has a `?` or `#`, and what follows these is no part of a repository; leave that out
-    `https://git.acme.com/a/b` is not the address of a repository: it has a `?` or `#`, and what follows these is no part of a repository; leave that out
-    `https://git.acme.com:99999/a/b` is not the address of a repository: its port is not a number from 1 to 65535; leave it out where it is the default one
-    `https://git.acme.com:0/a/b` is not the address of a repository: its port is not a number from 1 to 65535; leave it out where it is the default one
+    `https://git.acme.com/a/b` is not the address of a repository: it has a `?` or `#`, which is not part of the address of a repository; remove it and the text after it
+    `https://git.acme.com/a/b` is not the address of a repository: it has a `?` or `#`, which is not part of the address of a repository; remove it and the text after it
+    `https://git.acme.com:99999/a/b` is not the address of a repository: its port is not a number from 1 to 65535; leave it out if it is the default port
+    `https://git.acme.com:0/a/b` is not the address of a repository: its port is not a number from 1 to 65535; leave it out if it is the default port
     `ssh://git@git.acme.com:2222/a/b` is not the address of a repository: port 2222 of ssh or git does not tell which forge it belongs to; write the https address of the repository
     `git://git.acme.com:1/a/b` is not the address of a repository: port 1 of ssh or git does not tell which forge it belongs to; write the https address of the repository
-    `https://github.com/acme/infra/tree/main` is not the address of a repository: on this forge it is `https://github.com/owner/name`; write it without what is before or behind that
-    `https://github.com/acme` is not the address of a repository: on this forge it is `https://github.com/owner/name`; write it without what is before or behind that
-    `https://dev.azure.com/acme/net/infra` is not the address of a repository: on this forge it is `https://dev.azure.com/organisation/project/_git/name`; write it without what is before or behind that
-    `https://…@git.acme.com/a/b` is not the address of a repository: it has a password or a token in it, which would be kept and shown; leave that out, store it with `lockkeeper credentials add`, and have it replaced if others could read it
-    `https://…@git.acme.com/a/b` is not the address of a repository: it has a password or a token in it, which would be kept and shown; leave that out, store it with `lockkeeper credentials add`, and have it replaced if others could read it
-    the text is not the address of a repository: it has a password or a token in it, which would be kept and shown; leave that out, store it with `lockkeeper credentials add`, and have it replaced if others could read it
-    `https://…@git.acme.com/a/b` is not the address of a repository: it has a password or a token in it, which would be kept and shown; leave that out, store it with `lockkeeper credentials add`, and have it replaced if others could read it
-    the text is not the address of a repository: it has a password or a token in it, which would be kept and shown; leave that out, store it with `lockkeeper credentials add`, and have it replaced if others could read it
-    `…@git.acme.com:a/b` is not the address of a repository: it has a password or a token in it, which would be kept and shown; leave that out, store it with `lockkeeper credentials add`, and have it replaced if others could read it
-    `ssh://…@git.acme.com/a/b` is not the address of a repository: it has a password or a token in it, which would be kept and shown; leave that out, store it with `lockkeeper credentials add`, and have it replaced if others could read it
+    `https://github.com/acme/infra/tree/main` is not the address of a repository: on this forge the address is `https://github.com/owner/name`; write it without the text before or after that
+    `https://github.com/acme` is not the address of a repository: on this forge the address is `https://github.com/owner/name`; write it without the text before or after that
+    `https://dev.azure.com/acme/net/infra` is not the address of a repository: on this forge the address is `https://dev.azure.com/organisation/project/_git/name`; write it without the text before or after that
+    `https://…@git.acme.com/a/b` is not the address of a repository: it contains a password or a token, which would be stored and shown; remove it from the address, store it with `lockkeeper credentials add`, and replace it if others could read it
+    `https://…@git.acme.com/a/b` is not the address of a repository: it contains a password or a token, which would be stored and shown; remove it from the address, store it with `lockkeeper credentials add`, and replace it if others could read it
+    the text is not the address of a repository: it contains a password or a token, which would be stored and shown; remove it from the address, store it with `lockkeeper credentials add`, and replace it if others could read it
+    `https://…@git.acme.com/a/b` is not the address of a repository: it contains a password or a token, which would be stored and shown; remove it from the address, store it with `lockkeeper credentials add`, and replace it if others could read it
+    the text is not the address of a repository: it contains a password or a token, which would be stored and shown; remove it from the address, store it with `lockkeeper credentials add`, and replace it if others could read it
+    `…@git.acme.com:a/b` is not the address of a repository: it contains a password or a token, which would be stored and shown; remove it from the address, store it with `lockkeeper credentials add`, and replace it if others could read it
+    `ssh://…@git.acme.com/a/b` is not the address of a repository: it contains a password or a token, which would be stored and shown; remove it from the address, store it with `lockkeeper credentials add`, and replace it if others could read it
     the text is not the address of a repository: it is a path on a machine; write the address under which the forge serves it, `https://host/owner/name`
     "
     );

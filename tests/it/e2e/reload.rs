@@ -137,7 +137,7 @@ async fn a_hangup_has_the_file_of_accounts_read_again() {
     assert_eq!(asked("/", "lee", "lees-password-of-lee").await.0, 401);
     let (_, page) = asked("/operations", "ops", "correct horse battery").await;
     assert!(
-        page.contains("The file of --web-accounts-file is refused") && page.contains("line 2: "),
+        page.contains(" is invalid:") && page.contains("line 2: "),
         "{page}"
     );
 

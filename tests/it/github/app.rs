@@ -311,7 +311,7 @@ async fn a_key_that_is_none_is_refused_at_the_start() {
     );
     insta::assert_snapshot!(
         refused,
-        @"the key of the GitHub App is not an RSA private key in PEM (InvalidKeyFormat): download one from the App's settings"
+        @"the key of the GitHub App is not an RSA private key in PEM (InvalidKeyFormat). Download one from the settings of the App"
     );
 }
 

@@ -143,7 +143,7 @@ async fn an_answer_that_is_no_json_leaves_open_whether_the_write_got_through() {
         .unwrap_err();
     insta::assert_snapshot!(
         error,
-        @"github.com could not be reached for a comment on acme/infra#12: the answer cannot be understood at `.`: expected value at line 1 column 1"
+        @"github.com could not be reached for a comment on acme/infra#12: cannot parse the answer at `.`: expected value at line 1 column 1"
     );
     assert!(matches!(error, ForgeError::Unavailable { .. }));
 }
@@ -155,7 +155,7 @@ async fn answers_have_a_limit() {
     let error = refusal_of_a_read(&server).await;
     insta::assert_snapshot!(
         error,
-        @"github.com rejected pull request acme/infra#12: the answer is larger than 32 MiB, which nothing we ask for is"
+        @"github.com rejected pull request acme/infra#12: the answer is larger than 32 MiB, the limit for every request"
     );
     assert!(matches!(error, ForgeError::Rejected { .. }));
 }

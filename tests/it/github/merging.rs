@@ -220,7 +220,7 @@ async fn rules_that_may_not_be_looked_at_stand_in_the_way() {
         [
             Hidden {
                 rule: "the classic protection of the branch",
-                why: "github.com refused the credentials for the protection of the branch `release/1.2` of acme/infra, which takes the permission to read administration: Resource not accessible by integration (permission needed: administration=read)",
+                why: "github.com refused the credentials for the protection of the branch `release/1.2` of acme/infra, which requires the permission to read administration: Resource not accessible by integration (permission needed: administration=read)",
             },
         ],
     )

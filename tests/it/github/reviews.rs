@@ -247,5 +247,5 @@ async fn whoever_may_not_be_asked_about_does_not_count_silently() {
         .collect();
     many.on(&page(1), Reply::json(&json!(strangers)));
     let error = many.client().approval(&pull(), None).await.unwrap_err();
-    insta::assert_snapshot!(error, @"github.com rejected who may write to acme/infra: more than 50 people have reviewed, which are too many to ask about one by one");
+    insta::assert_snapshot!(error, @"github.com rejected the people with write access to acme/infra: more than 50 people have reviewed, too many to check one by one");
 }

@@ -64,7 +64,7 @@ async fn teams_are_listed_over_all_pages_but_not_without_limit() {
     let all = client.team_list(&pull().repo, None, 130).await.unwrap();
     assert_eq!((all.len(), all[129].as_str()), (130, "team-129"));
     let error = client.team_list(&pull().repo, None, 129).await.unwrap_err();
-    insta::assert_snapshot!(error, @"github.com rejected the teams of `acme`: there are more than 129, which are too many to ask about one by one: name those that count in --gh-team-allowlist");
+    insta::assert_snapshot!(error, @"github.com rejected the teams of `acme`: there are more than 129, too many to check one by one. List the teams that matter in --gh-team-allowlist");
     let person = ScriptedGitHub::start().await;
     person.on(
         &page(1),

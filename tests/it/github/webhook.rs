@@ -119,11 +119,11 @@ fn deliveries_about_pulls_that_need_nothing_say_why() {
     );
     insta::assert_snapshot!(
         meaning("pull_request.labeled"),
-        @r#"{"event":"ignored","reason":"the action `labeled` of a pull request asks for nothing"}"#
+        @r#"{"event":"ignored","reason":"the action `labeled` of a pull request is not used"}"#
     );
     insta::assert_snapshot!(
         meaning("pull_request.review_requested"),
-        @r#"{"event":"ignored","reason":"the action `review_requested` of a pull request asks for nothing"}"#
+        @r#"{"event":"ignored","reason":"the action `review_requested` of a pull request is not used"}"#
     );
 }
 
@@ -147,11 +147,11 @@ fn only_new_comments_on_pulls_are_comments() {
     );
     insta::assert_snapshot!(
         meaning("issue_comment.edited"),
-        @r#"{"event":"ignored","reason":"edited comments are not read again; write a new comment"}"#
+        @r#"{"event":"ignored","reason":"edited comments are not read again. Write a new comment"}"#
     );
     insta::assert_snapshot!(
         meaning("issue_comment.deleted"),
-        @r#"{"event":"ignored","reason":"a comment was deleted; what it asked for stays asked"}"#
+        @r#"{"event":"ignored","reason":"a comment was deleted. Its command stays in effect"}"#
     );
 }
 
@@ -159,7 +159,7 @@ fn only_new_comments_on_pulls_are_comments() {
 fn other_events_are_ignored_by_name() {
     insta::assert_snapshot!(
         meaning("ping"),
-        @r#"{"event":"ignored","reason":"GitHub only asks whether the webhook is reachable (ping)"}"#
+        @r#"{"event":"ignored","reason":"a ping: GitHub only checks that the webhook is reachable"}"#
     );
     insta::assert_snapshot!(meaning("push"), @r#"{"event":"repositories","news":[{"repo":"github.com/acme/infra","kind":"push","installation":4811516}]}"#);
     insta::assert_snapshot!(

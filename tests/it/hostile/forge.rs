@@ -86,8 +86,8 @@ async fn what_is_pushed_after_the_review_is_not_applied(backend: Backend) {
     **Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the head commit `31b3ee5c` of the pull request; 1 approval is of an older commit (`2d43ecb8`, by `bob`).
     Nothing was applied, and the plan is kept.
 
-    * Somebody other than `alice`, who opened the pull request, has to look at the head commit `31b3ee5c` and approve it; then comment the command again.
-    * Or have that line changed to `approved: {stale: true}`, if approvals of older commits are to count.
+    * Somebody other than the author `alice` must review the head commit `31b3ee5c` and approve it; then run the command again.
+    * Or ask an administrator to change that line to `approved: {stale: true}`, so that approvals of older commits count.
 
     * To **apply** this project again, comment:
       ```shell
@@ -175,7 +175,7 @@ async fn a_stranger_gives_no_command(backend: Backend) {
             "{command}: {told}"
         );
         assert!(
-            told.contains("and `stranger` may not."),
+            told.contains("and `stranger` has no write access."),
             "{command}: {told}"
         );
     }
@@ -207,7 +207,7 @@ async fn who_lost_the_right_to_write_applies_nothing_a_moment_later(backend: Bac
     bot.say(pull, "lockkeeper plan").await;
     assert!(bot.comment(pull).starts_with("Ran Plan"));
     bot.github.set_role(REPO, "alice", Role::Read).unwrap();
-    assert_snapshot!(refused(&mut bot, pull).await, @"**Apply refused**: `alice` may not apply: `--allow-commenters=writers` gives `apply` to people who may write to `acme/infra`, and `alice` may not.");
+    assert_snapshot!(refused(&mut bot, pull).await, @"**Apply refused**: `alice` may not apply: `--allow-commenters=writers` allows `apply` only for people with write access to `acme/infra`, and `alice` has no write access.");
     bot.say(pull, "lockkeeper plan").await;
     assert!(
         bot.comment(pull).contains("`alice` may not plan"),
@@ -238,14 +238,14 @@ async fn a_role_below_write_gives_no_command(backend: Backend) {
 async fn nothing_passes_while_the_forge_does_not_tell_who_may_write(backend: Backend) {
     let (mut bot, pull) = planned(backend, "", &[]).await;
     bot.github.fault(PERMISSION, 1, Fault::Unauthorized);
-    assert_snapshot!(refused(&mut bot, pull).await, @"**Apply refused**: `alice` may not apply: `--allow-commenters=writers` gives `apply` to people who may write to `acme/infra`, and what `alice` may do there cannot be found out: github.test refused the credentials for what `alice` may do in acme/infra: Bad credentials.");
+    assert_snapshot!(refused(&mut bot, pull).await, @"**Apply refused**: `alice` may not apply: `--allow-commenters=writers` allows `apply` only for people with write access to `acme/infra`, and the permissions of `alice` cannot be determined: github.test refused the credentials for the permissions of `alice` in acme/infra: Bad credentials.");
     bot.github.fault(PERMISSION, 100, Fault::BadGateway);
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Apply failed**: this command could not be carried out: github.test could not be reached for what `alice` may do in acme/infra: Server Error.
+    **Apply failed**: this command could not be run: github.test could not be reached for the permissions of `alice` in acme/infra: Server Error.
 
-    * Comment the command again to try once more.
-    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `ID`.
+    * Run the command again to retry.
+    * If it fails again, an administrator can find the cause in the log under `ID`.
 
     <sub>46 s</sub>
     ");
@@ -265,11 +265,11 @@ async fn everyone_is_not_everyone_on_a_public_repository(backend: Backend) {
     bot.db.clock.advance(std::time::Duration::from_secs(30));
     bot.hear(pull, "stranger", "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Apply refused**: `stranger` may not apply: `--allow-commenters=everyone` does not hold in a public repository, so that only people who may write to `acme/infra` are given `apply`, and `stranger` may not.
+    **Apply refused**: `stranger` may not apply: `--allow-commenters=everyone` has no effect in a public repository, so only people with write access to `acme/infra` are allowed `apply`, and `stranger` has no write access.
 
-    * Somebody who may write to the repository can give the command.
-    * Or somebody who administers the repository gives `stranger` the role `Write`.
-    * Or whoever operates the server says which teams may do what with `--gh-team-allowlist`.
+    * Somebody with write access to the repository can comment the command.
+    * Or an administrator of the repository can give `stranger` the role `Write`.
+    * Or an administrator of the server can give permissions to teams with `--gh-team-allowlist`.
 
     <sub>Commit `2d43ecb8` · 0 s</sub>
     ");
@@ -297,11 +297,11 @@ async fn a_fork_is_planned_only_when_somebody_who_may_write_asks(backend: Backen
         let (fork, pull) = from_fork(&bot, author).await;
         assert_eq!((bot.heard(pull), bot.calls()), (vec![], vec![]), "{author}");
         insta::allow_duplicates! {
-            assert_snapshot!(bot.statuses(pull), @"lockkeeper/plan: Failure, Not planned: somebody who may write here has to look at it and comment `lockkeeper plan`.");
+            assert_snapshot!(bot.statuses(pull), @"lockkeeper/plan: Failure, Not planned: somebody with write access must review it and comment `lockkeeper plan`.");
         }
         if author == "stranger" {
             let command = bot.store().command_list(10).await.unwrap().remove(0);
-            assert_snapshot!(command.reason.unwrap(), @"not_allowed: `stranger` may not plan: `--allow-commenters=writers` gives plans of code from a fork to people who may write to `acme/infra`, and `stranger` may not.");
+            assert_snapshot!(command.reason.unwrap(), @"not_allowed: `stranger` may not plan: `--allow-commenters=writers` allows plans of code from a fork only for people with write access to `acme/infra`, and `stranger` has no write access.");
         }
         bot.hear(pull, "stranger", "lockkeeper plan").await;
         assert!(bot.comment(pull).contains("`stranger` may not plan"));

@@ -35,7 +35,7 @@ async fn a_run_that_starts_too_many_processes_ends_and_says_so() {
     )
     .await;
     assert!(
-        said.contains("may have 150 processes and threads (`--run-processes`)"),
+        said.contains("may each have 150 processes and threads (`--run-processes`)"),
         "{said}"
     );
 }

@@ -340,7 +340,7 @@ async fn a_limited_account_takes_no_repository_and_no_branch_that_it_was_not_giv
         .variable("LOCKKEEPER_WEB_PASSWORD", OPS_PASSWORD);
     let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     let log = world.server.logged("Accounts without `allow=`").await;
-    assert!(log.contains("change nothing: lee."), "{log}");
+    assert!(log.contains("are read-only: lee."), "{log}");
     world.push("evil", "main.tf", "# evil\n").await;
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let send = async |path: &str, user: &str, body: &Value| {

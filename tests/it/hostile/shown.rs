@@ -236,7 +236,7 @@ async fn a_text_that_hides_a_resource_is_told_of_and_never_applied(backend: Back
 
     **Apply refused**: the text of the plan and its machine-readable form disagree: the text does not show `terraform_data.gone[1]`, which the plan file changes. The list is that of the plan file. Nothing was applied.
 
-    * Plan again. If that leads to the same, look at the output of the plan: an attribute may hold text that misleads.
+    * Plan again. If this happens again, check the output of the plan: an attribute may contain misleading text.
 
     * To **plan** this project again, comment:
       ```shell
@@ -260,11 +260,11 @@ async fn a_plan_that_cannot_be_listed_is_not_applied(backend: Backend) {
     Ran Plan for dir: `network` workspace: `default`: planned
 
     > [!CAUTION]
-    > **This plan will not be applied**: which resources it changes cannot be found out, because `terraform show -json` ended with exit code 1.
+    > **This plan will not be applied**: the resources that it changes cannot be determined, because `terraform show -json` ended with exit code 1.
 
     **Plan: 1 to add, 0 to change, 0 to destroy.**
 
-    There is no list of resources: `terraform show -json` ended with exit code 1. All that is known of this plan is its text.
+    There is no list of resources: `terraform show -json` ended with exit code 1. Only the text of this plan is available.
 
     ```diff
     Terraform will perform the following actions:
@@ -328,7 +328,7 @@ async fn a_file_of_the_operators_own_format_is_applied_without_a_list(backend: B
     assert_snapshot!(bot.comment(pull), @"
     Ran Plan for dir: `network` workspace: `default`: planned
 
-    There is no list of resources: `terraform show -json` ended with exit code 1. All that is known of this plan is its text.
+    There is no list of resources: `terraform show -json` ended with exit code 1. Only the text of this plan is available.
 
     ```diff
     a plan
@@ -342,7 +342,7 @@ async fn a_file_of_the_operators_own_format_is_applied_without_a_list(backend: B
       ```shell
       lockkeeper plan -d network
       ```
-    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+    * To **discard** this plan and release its lock, [open the lock](https://locks.example.com/locks/ID). `lockkeeper unlock` releases all locks of this pull request.
 
     [Output](https://locks.example.com/jobs/ID)
 

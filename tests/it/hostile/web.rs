@@ -799,7 +799,7 @@ fn changes_for_everybody_have_to_be_wanted() {
             &["--web-allow=all", "--allow-anonymous-web"],
             "`cancel_force`",
         ),
-        (&["--allow-anonymous-web"], "--web-allow names nothing"),
+        (&["--allow-anonymous-web"], "--web-allow names no actions"),
         (
             &["--web-basic-auth", "--web-password=short"],
             "5 characters long",

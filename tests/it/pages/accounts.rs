@@ -219,7 +219,7 @@ async fn the_page_of_operators_says_what_holds_and_what_is_refused() {
     let text = ops.get("/operations").await.text();
     assert!(text.contains("No problems found."), "{text}");
     assert!(
-        text.contains("/etc/lockkeeper/accounts\nas it was\njust now\n; accounts in it: 1."),
+        text.contains("/etc/lockkeeper/accounts\nas of\njust now\n; accounts in it: 1."),
         "{text}"
     );
     let broken = format!("{KIM}user=lee owners=dns allow=all password=hunter2\n");

@@ -312,33 +312,42 @@ async fn a_lock_is_released_by_the_api_or_the_answer_says_why_not() {
     assert_eq!(status, StatusCode::CONFLICT);
     insta::assert_json_snapshot!(json, @r#"
     {
-      "error": "A plan of pull request #12 is being made under this lock. Nothing was changed.",
+      "detail": "A plan of pull request #12 is running under this lock. Nothing was changed.",
+      "error": "A plan of pull request #12 is running under this lock. Nothing was changed.",
       "field": "force",
       "reason": "plan_running",
       "reference": "00000000000070008000000000000001",
-      "way_out": "Wait for its end, or use force, with a reason: the plan is interrupted then."
+      "status": 409,
+      "title": "Conflict",
+      "way_out": "Wait until it ends, or use force with a reason. Force interrupts the plan."
     }
     "#);
     let (status, json) = ask(&browser, &path, r#"{"force": true}"#).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
     insta::assert_json_snapshot!(json, @r#"
     {
-      "error": "A lock is taken by force for a reason, which pull request #12, the next one and the audit log are told. Nothing was changed.",
+      "detail": "Force requires a reason. pull request #12, the next pull request and the audit log show it. Nothing was changed.",
+      "error": "Force requires a reason. pull request #12, the next pull request and the audit log show it. Nothing was changed.",
       "field": "reason",
       "reason": "reason_wanted",
       "reference": "00000000000070008000000000000002",
-      "way_out": "Say in a few words why."
+      "status": 422,
+      "title": "Unprocessable Entity",
+      "way_out": "Enter a short reason."
     }
     "#);
     let (status, json) = ask(&browser, &path, r#"{"force": "yes"}"#).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
     insta::assert_json_snapshot!(json, @r#"
     {
+      "detail": "The field “force” cannot be used: invalid type: string \"yes\", expected a boolean at line 1 column 15. Nothing was changed.",
       "error": "The field “force” cannot be used: invalid type: string \"yes\", expected a boolean at line 1 column 15. Nothing was changed.",
       "field": "force",
       "reason": "unusable",
       "reference": "00000000000070008000000000000003",
-      "way_out": "Leave it out, or give what is expected."
+      "status": 422,
+      "title": "Unprocessable Entity",
+      "way_out": "Leave it out, or give the expected value."
     }
     "#);
     let (status, json) = ask(&browser, &path, r#"{"forse": true}"#).await;
@@ -395,7 +404,7 @@ async fn a_lock_is_released_by_the_api_or_the_answer_says_why_not() {
         "project": null,
         "pull": 13,
         "pull_url": "https://github.com/acme/infra/pull/13",
-        "reason": "next in line after pull request 12, whose lock ops released (spring cleaning)",
+        "reason": "next in the queue after pull request 12, whose lock ops released (spring cleaning)",
         "repo": "acme/infra",
         "since": "2026-03-04T05:07:07Z",
         "workspace": "prod"

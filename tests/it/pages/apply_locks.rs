@@ -169,7 +169,7 @@ async fn what_is_wrong_is_said_at_the_field_and_what_was_typed_stays() {
         ),
         (
             "scope=server&reason=x&until=2026-03-04T05%3A00",
-            &["2026-03-04 05:00 UTC is over: it is 2026-03-04 05:06 UTC now"],
+            &["2026-03-04 05:00 UTC is in the past: it is 2026-03-04 05:06 UTC now"],
         ),
         ("reason=x", &["Choose above which applies to stop"]),
     ];
@@ -363,7 +363,7 @@ async fn a_wrong_request_is_answered_with_the_field_and_the_way_out() {
             r#"{"reason": "x", "until": "2020-01-01T00:00Z"}"#,
             422,
             json!("until"),
-            "2020-01-01 00:00 UTC is over",
+            "2020-01-01 00:00 UTC is in the past",
         ),
         (
             r#"{"reason": "x", "until": "3d"}"#,

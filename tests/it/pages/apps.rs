@@ -213,7 +213,7 @@ async fn the_page_shows_an_application_with_its_plan_its_lock_and_its_runs_and_h
     insta::assert_snapshot!(shown.text(), @"
     ← net
     Application network (branch main)
-    It is planned and applied as it is on its branch, without a pull request.
+    An application is planned and applied as it is on its branch, without a pull request.
     Facts
     Repository
     https:/
@@ -235,36 +235,36 @@ async fn the_page_shows_an_application_with_its_plan_its_lock_and_its_runs_and_h
     1 min ago
     by ada
     Last plan
-    What it would do
+    Changes
     Plan: 2 to add, 1 to change, 0 to destroy.
     State
     waiting to be applied
     Commit
     a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1
-    Made with
+    Tool
     Terraform 1.9.8
-    Made
+    Created
     1 min ago
-    It holds
+    The application holds
     the lock of network
     since
     1 min ago
-    : planned through the API, for ops. Pull requests that touch the same project have to wait for it.
-    What can be done
+    : planned through the API, for ops. Pull requests that change the same project are queued for the lock.
+    Actions
     Plan
     Apply…
-    Exactly the plan above is applied. If the branch has moved since, nothing is.
+    This applies exactly the plan above. If the branch has changed since, nothing is applied.
     Yes, apply it
     Discard the plan
     Runs
     plan
     success
-    asked for by ops on the dashboard,
+    requested by ops on the dashboard,
     1 min ago
     , took 0 s
     network/default
     planned
-    What came of it
+    Result
     Ran Plan for dir: `network`: planned &lt;b&gt;
     ");
     let home = browser.get("/").await.text();
@@ -341,7 +341,7 @@ async fn a_script_cancels_what_works_on_an_application_and_an_apply_only_by_forc
     assert_eq!(stop(&script, &id, &json!({ "forse": true })).await.0, 422);
     let (status, over) = stop(&script, &id, &json!({})).await;
     assert_eq!((status, &over["reason"]), (409, &json!("over")), "{over}");
-    insta::assert_snapshot!(over["error"].as_str().unwrap(), @"No such run of application network (branch main) waits or is under way: it has ended, or there was none. Nothing was changed.");
+    insta::assert_snapshot!(over["error"].as_str().unwrap(), @"Application network (branch main) has no such queued or running run: it has ended, or it never existed. Nothing was changed.");
     let (_, queued) = ask(&script, &id, "plan").await;
     let other = json!({ "run": "00000000-0000-7000-8000-00000000ffff" });
     assert_eq!(
@@ -362,7 +362,7 @@ async fn a_script_cancels_what_works_on_an_application_and_an_apply_only_by_forc
         (status, &spared["reason"], &spared["field"]),
         (409, &json!("apply_running"), &json!("force"))
     );
-    insta::assert_snapshot!(spared["error"].as_str().unwrap(), @"The apply of application network (branch main) that “ops” asked for is under way, so it was not interrupted: an apply that is cut off can leave the infrastructure half changed. Nothing was changed.");
+    insta::assert_snapshot!(spared["error"].as_str().unwrap(), @"The apply of application network (branch main) that “ops” requested is running, so it was not interrupted: an interrupted apply can leave its changes incomplete. Nothing was changed.");
     world.web_rules = WebRules::new(&["cancel"]).unwrap();
     let weaker = world.browser().await.without_cookie();
     assert_eq!(stop(&weaker, &id, &json!({ "force": true })).await.0, 403);

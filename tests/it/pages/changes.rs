@@ -46,7 +46,7 @@ async fn all_applies_are_stopped_with_a_reason_and_allowed_again() {
     let again = browser.post("/apply-lock/stop", "reason=mine").await;
     assert_eq!(again.status, StatusCode::CONFLICT);
     let text = again.text();
-    let said = "ops has stopped these applies since 2026-03-04 05:06 UTC: &lt;b&gt;database on fire&lt;/b&gt;. That lock stays";
+    let said = "ops has stopped these applies since 2026-03-04 05:06 UTC: &lt;b&gt;database on fire&lt;/b&gt;. That lock was not changed";
     assert!(text.contains(said), "{text}");
     assert!(again.body.contains("value=\"mine\""));
     assert_eq!(

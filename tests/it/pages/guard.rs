@@ -241,10 +241,10 @@ async fn browsers_get_errors_as_pages_and_programs_as_json() {
     assert_eq!(json.status, StatusCode::NOT_FOUND);
     insta::assert_snapshot!(
         json.body,
-        @r#"{"error":"There is no page at this address.","reference":"00000000000070008000000000000002"}"#
+        @r#"{"status":404,"title":"Not Found","detail":"There is no page at this address.","error":"There is no page at this address.","reference":"00000000000070008000000000000002"}"#
     );
     let api = browser.get("/api/nowhere").await;
-    assert_eq!(api.header("content-type"), "application/json");
+    assert_eq!(api.header("content-type"), "application/problem+json");
     let method = browser
         .send(
             browser

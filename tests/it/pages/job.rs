@@ -216,7 +216,7 @@ async fn an_apply_is_cancelled_only_by_somebody_who_says_that_it_may_be_cut_off(
         assert!(
             answer
                 .text()
-                .contains("This apply is under way and was not interrupted")
+                .contains("This apply is in progress and was not interrupted")
         );
     }
     let answer = browser.post(&format!("{path}/cancel"), "force=yes").await;

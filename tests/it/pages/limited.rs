@@ -451,7 +451,7 @@ async fn a_limited_account_drives_what_is_of_its_owner() {
     let (status, said) = ask(&kim, "POST", "/owners", &json!(null)).await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{said}");
     let refused = kim.get("/operations").await.text();
-    insta::assert_snapshot!(refused.lines().nth(2).unwrap(), @"“kim” may not see this: this account is limited to what is of “net”, and this concerns the whole server. Whoever has the account for the whole server can, and whoever operates it can change what this one is limited to (--web-accounts-file).");
+    insta::assert_snapshot!(refused.lines().nth(2).unwrap(), @"“kim” may not see this: this account is limited to the resources of “net”, and this concerns the whole server. The account of the whole server can do it, and an administrator can change the limits of this account (--web-accounts-file).");
     for (verb, path, body) in [
         (
             "POST",
@@ -573,7 +573,7 @@ async fn an_account_does_what_its_own_list_and_that_of_the_server_give() {
     )
     .await;
     assert_eq!(status, StatusCode::FORBIDDEN);
-    assert!(said.contains("“allow=sync” is what “lee” may do"), "{said}");
+    assert!(said.contains("“lee” is limited by “allow=sync”"), "{said}");
     let sync = (
         "POST",
         "/api/repos/github.com/acme/zebra/sync",

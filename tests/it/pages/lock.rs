@@ -107,7 +107,7 @@ async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
     Place
     Pull request
     Project
-    Asked by
+    Requested by
     Since
     Hand over
     1
@@ -118,9 +118,9 @@ async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
     just now
     Hand over…
     to pull request #13
-    The lock is held by pull request #12, which has applied something under it that is not merged: the next plan of another pull request would undo that.
-    #13 gets the lock, whatever its place in the line, and is planned. Plans of #12 under it are discarded. Both are told.
-    Why
+    The lock is held by pull request #12, which has applied changes that are not merged. The next plan of another pull request would undo them.
+    #13 gets the lock, regardless of its place in the queue, and is planned. Plans of #12 under it are discarded. Lockkeeper posts a comment on both.
+    Reason
     Yes, hand over to #13
     2
     acme/infra
@@ -130,30 +130,30 @@ async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
     just now
     Hand over…
     to pull request #14
-    The lock is held by pull request #12, which has applied something under it that is not merged: the next plan of another pull request would undo that.
-    #14 gets the lock, whatever its place in the line, and is planned. Plans of #12 under it are discarded. Both are told.
-    Why
+    The lock is held by pull request #12, which has applied changes that are not merged. The next plan of another pull request would undo them.
+    #14 gets the lock, regardless of its place in the queue, and is planned. Plans of #12 under it are discarded. Lockkeeper posts a comment on both.
+    Reason
     Yes, hand over to #14
-    Give it back
-    It cannot be released now. The lock is held by pull request #12, which has applied something under it that is not merged: the next plan of another pull request would undo that. Merge it, or use force, with a reason.
-    Take it away by force…
-    Plans under the lock are discarded, one that is being made is interrupted, and the first in line gets the lock.
-    Pull request #12 is told, with your reason.
-    Why, for those who lose the lock and those who get it
-    Yes, take it away
+    Release the lock
+    The lock cannot be released now. The lock is held by pull request #12, which has applied changes that are not merged. The next plan of another pull request would undo them. Merge it, or use force with a reason.
+    Release by force…
+    Plans under the lock are discarded, a running plan is interrupted, and the first pull request in the queue gets the lock.
+    Lockkeeper posts a comment with your reason on pull request #12.
+    Reason, for the pull requests and the audit log
+    Yes, release by force
     History
-    What
+    Event
     Pull request
-    Who
-    Why
+    By
+    Reason
     When
-    waits in line
+    queued
     #14
     carol
     by comment
     planned by comment
     just now
-    waits in line
+    queued
     #13
     bob
     by comment
@@ -165,13 +165,13 @@ async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
     by comment
     planned by a comment
     3 days ago
-    At most the newest 50 events. On the server,
+    This list has at most the newest 50 events. On the server,
     lockkeeper audit list
-    has all, and
+    lists all events, and
     lockkeeper audit verify
     proves that none was changed.
     ");
-    assert!(!page.body.contains("Yes, release"));
+    assert!(!page.body.contains("Yes, release<"));
     for (fields, status, title) in [
         ("", StatusCode::CONFLICT, "Unmerged apply"),
         ("reason=outage", StatusCode::CONFLICT, "Unmerged apply"),

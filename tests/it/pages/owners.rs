@@ -163,7 +163,7 @@ async fn an_application_of_a_claimed_repository_is_refused_with_the_name_of_its_
         (&refused["owner"], &refused["reason"]),
         (&json!("net"), &json!("owned_by_another"))
     );
-    insta::assert_snapshot!(refused["error"].as_str().unwrap(), @"https://github.com/acme/infra is owned by “net”. Ask them, or have what they registered for it removed; “lockkeeper claims show https://github.com/acme/infra” says how much that is. Nothing was changed.");
+    insta::assert_snapshot!(refused["error"].as_str().unwrap(), @"https://github.com/acme/infra is owned by “net”. Ask that owner to remove its applications and credentials for the repository; “lockkeeper claims show https://github.com/acme/infra” shows how many there are. Nothing was changed.");
     let (_, claims) = call(&browser, "GET", "/api/claims", &json!(null)).await;
     assert_eq!(claims["claims"].as_array().unwrap().len(), 1, "{claims}");
     let shown = call(
@@ -511,7 +511,7 @@ async fn what_is_in_the_way_of_an_application_is_said_at_its_form(backend: Backe
     assert_eq!(again.status, StatusCode::CONFLICT);
     assert!(
         alert(&again.body).starts_with(
-            "An application for https://github.com/acme/infra branch main already exists"
+            "An application for https://github.com/acme/infra branch main dir eu workspace default already exists"
         ),
         "{}",
         again.body

@@ -55,7 +55,7 @@ async fn who_may_release_need_not_be_able_to_stop_all_applies() {
         assert_eq!(answer.status, StatusCode::FORBIDDEN);
         insta::allow_duplicates! {
             let text = answer.text();
-            insta::assert_snapshot!(text.lines().nth(2).unwrap(), @"“ops” may not stop applies or allow them again: “--web-allow=discard” is what the pages and the API of this server may be used for, and “apply_lock” is not among it. Whoever operates the server can add “apply_lock” to the list. Nothing was changed.");
+            insta::assert_snapshot!(text.lines().nth(2).unwrap(), @"“ops” may not stop applies or allow them again: the pages and the API of this server are limited by “--web-allow=discard”, and “apply_lock” is not allowed. An administrator can add “apply_lock” to the list. Nothing was changed.");
         }
     }
     assert_eq!(stopped(&world.store).await, None);
@@ -137,7 +137,7 @@ async fn pages_that_are_only_for_looking_change_nothing() {
     insta::assert_snapshot!(answer.text(), @"
     403
     Not allowed
-    “ops” may not release locks and discard their plans: “--web-allow=none” is what the pages and the API of this server may be used for, and “discard” is not among it. Whoever operates the server can add “discard” to the list. Nothing was changed.
+    “ops” may not release locks and discard their plans: the pages and the API of this server are limited by “--web-allow=none”, and “discard” is not allowed. An administrator can add “discard” to the list. Nothing was changed.
     To the dashboard
     Reference
     00000000000070008000000000000002
@@ -165,7 +165,7 @@ async fn who_may_release_need_not_be_able_to_use_force_or_hand_over() {
             .send(form(request, &format!("token={token}&reason=x&{fields}")))
             .await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{fields}");
-        let may_not = "“ops” may not take locks from pull requests by force or hand them over: “--web-allow=discard” is";
+        let may_not = "“ops” may not take locks from pull requests by force or hand them over: the pages and the API of this server are limited by “--web-allow=discard”";
         assert!(answer.text().contains(may_not), "{}", answer.text());
     }
     assert_eq!(world.store.lock_list().await.unwrap(), [lock]);

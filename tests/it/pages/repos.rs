@@ -216,7 +216,7 @@ async fn the_page_of_a_repository_tells_all_that_is_known_of_its_mirrors() {
     );
     let text = browser.get("/repos/github.com/acme/modules").await.text();
     assert!(
-        text.contains("under way since\n2 min ago") && text.contains("Lease held by\nkeeper-1/7"),
+        text.contains("in progress since\n2 min ago") && text.contains("Lease held by\nkeeper-1/7"),
         "{text}"
     );
     for unknown in ["github.com/acme/x", "labs", "github.com/../x", "%00"] {

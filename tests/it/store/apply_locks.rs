@@ -460,7 +460,7 @@ async fn every_change_is_an_event_of_a_chain_that_is_whole(db: &TestDb) {
     apply_locked everywhere by ops (page): the database moves
     apply_locked network in github.com/acme/infra by ops (page): the database moves (until 2026-03-02 10:00 UTC)
     apply_unlocked everywhere by ada (comment): as the test wants it; set by ops on 2026-03-02 09:00 UTC: the database moves
-    apply_unlocked network in github.com/acme/infra by lockkeeper (reconciler): its time ended; set by ops on 2026-03-02 09:00 UTC: the database moves
+    apply_unlocked network in github.com/acme/infra by lockkeeper (reconciler): it expired; set by ops on 2026-03-02 09:00 UTC: the database moves
     ") }
     assert_eq!(seal_log(db).await, 4);
     let whole = async || {

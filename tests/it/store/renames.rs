@@ -762,7 +762,7 @@ async fn two_owners_of_the_two_names_are_named_and_nothing_moves(db: &TestDb) {
     };
     let told = why.to_string();
     assert!(
-        told.contains("`net` has claimed the old name, `dns` the new one")
+        told.contains("`net` has claimed the old name and `dns` the new one")
             && told.contains("apps remove"),
         "{told}"
     );

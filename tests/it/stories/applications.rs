@@ -157,9 +157,9 @@ async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_ou
 
     **Plan waits**: application [`network (branch main)`](https://locks.example.com/apps/ID) holds the lock of this directory and workspace. `ops` has had it since 2026-03-02 09:00 UTC (planned through the API).
 
-    This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
+    This pull request is **next in the queue**. It is planned automatically when its turn comes. To leave the queue, comment `lockkeeper unlock` here.
 
-    The lock becomes free when its plan is applied, or when somebody throws the plan away on [the page of the application](https://locks.example.com/apps/ID) or [releases the lock](https://locks.example.com/locks/ID).
+    The lock becomes free when its plan is applied, or when somebody discards the plan on [the page of the application](https://locks.example.com/apps/ID) or [releases the lock](https://locks.example.com/locks/ID).
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -257,10 +257,10 @@ async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(b
     told(&bot, &app, Deed::Plan).await;
     stop_applies(bot.store(), "olga", "no changes today").await;
     assert_snapshot!(told(&bot, &app, Deed::Apply).await, @"
-    **Apply refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Why: no changes today
+    **Apply refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Reason: no changes today
 
-    * Whoever may use the pages of this server can allow applies again on `https://locks.example.com/apply-locks`, and whoever operates it with `lockkeeper apply-lock clear`.
-    * The plans stay as they are until then; ask for it again afterwards.
+    * If you can use the pages of this server, allow applies again on `https://locks.example.com/apply-locks`. An administrator can also run `lockkeeper apply-lock clear`.
+    * The plans are kept until then; run the command again afterwards.
 
     <sub>Commit `872810df` · 0 s</sub>
     ");
@@ -289,7 +289,7 @@ async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(b
         (last_plan(&bot, &app).await, bot.locks().await),
         (Some(PlanState::Discarded), vec![])
     );
-    assert_snapshot!(asked(&bot, &app, Deed::Apply).await.unwrap_err(), @"Application network (branch main) has no plan that could be applied: the last one was thrown away.");
+    assert_snapshot!(asked(&bot, &app, Deed::Apply).await.unwrap_err(), @"Application network (branch main) has no plan that could be applied: the last one was discarded.");
     let unchanged = told(&bot, &app, Deed::Plan).await;
     assert!(
         unchanged.contains("Nothing has to be applied."),
@@ -310,11 +310,11 @@ async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(b
     assert_snapshot!(told(&bot, &app, Deed::Apply).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
-    **Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and that can only hold of a pull request: an application has none.
+    **Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and only a pull request can meet it: an application has none.
     Nothing was applied, and the plan is kept.
 
     * Make the change in a pull request, and apply it there.
-    * Or have that line changed, if applications are to be applied without a review.
+    * Or change that line, if applications may be applied without a review.
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -331,7 +331,7 @@ async fn an_apply_that_was_cut_off_is_told_and_never_done_again(backend: Backend
     let command = asked(&bot, &app, Deed::Apply).await.unwrap();
     let working = bot.begin_command();
     bot.printed("hanging").await;
-    assert_snapshot!(asked(&bot, &app, Deed::Plan).await.unwrap_err(), @"Application network (branch main) is being worked on: `apply` of `ops` (ID) has not ended.");
+    assert_snapshot!(asked(&bot, &app, Deed::Plan).await.unwrap_err(), @"A command of application network (branch main) is still running: `apply` by `ops` (ID).");
     let busy = application_remove(bot.store(), app.id, by()).await.unwrap();
     assert!(matches!(busy, ApplicationRemoved::InUse(..)), "{busy:?}");
     working.abort();
@@ -369,7 +369,7 @@ async fn what_an_application_is_must_be_in_the_repository(backend: Backend) {
     let bot = Bot::new(backend, &[NETWORK, ("atlantis.yaml", config)]).await;
     let nameless = network(&bot).await;
     assert_snapshot!(told(&bot, &nameless, Deed::Plan).await, @"
-    **Plan refused**: 2 projects are in the directory `network` with the workspace `default`: choose one by its name with `-p net`, `-p net-b`; an application means the one whose name it is registered under.
+    **Plan refused**: 2 projects are in the directory `network` with the workspace `default`: choose one by its name with `-p net`, `-p net-b`; register the application under the name of its project.
 
     <sub>Commit `480e17f6` · 0 s</sub>
     ");
@@ -393,7 +393,7 @@ async fn what_an_application_is_must_be_in_the_repository(backend: Backend) {
     assert_snapshot!(told(&bot, &gone, Deed::Plan).await, @"
     **Plan refused**: the branch `gone` is not in the repository.
 
-    * Make it, or change the application.
+    * Create the branch, or change the application.
 
     <sub>0 s</sub>
     ");
@@ -485,7 +485,7 @@ async fn a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plan
 ) {
     let bot = Bot::new(backend, &[("network/main.tf", "# fake: hang plan\n")]).await;
     let app = network(&bot).await;
-    assert_snapshot!(stop_asked(&bot, &app, false).await.unwrap_err(), @"over No such run of application network (branch main) waits or is under way: it has ended, or there was none.");
+    assert_snapshot!(stop_asked(&bot, &app, false).await.unwrap_err(), @"over Application network (branch main) has no such queued or running run: it has ended, or it never existed.");
     let ctx = &bot.replica.ctx;
     let waiting = asked(&bot, &app, Deed::Plan).await.unwrap();
     let cancelled = dashboard::cancel_command(ctx, waiting, &olga(Origin::Page), false)
@@ -560,7 +560,7 @@ async fn an_apply_of_an_application_is_interrupted_only_by_force(backend: Backen
         .await
         .unwrap();
     assert_eq!((spared.spared.len(), spared.interrupted.len()), (1, 0));
-    assert_snapshot!(stop_asked(&bot, &app, false).await.unwrap_err(), @"apply_running The apply of application network (branch main) that `ops` asked for is under way, so it was not interrupted: an apply that is cut off can leave the infrastructure half changed.");
+    assert_snapshot!(stop_asked(&bot, &app, false).await.unwrap_err(), @"apply_running The apply of application network (branch main) that `ops` requested is running, so it was not interrupted: an interrupted apply can leave its changes incomplete.");
     bot.replica.tick("stops").await.unwrap();
     let row = bot.store().command_get(command).await.unwrap().unwrap();
     assert_eq!((row.state, row.stop), (CommandState::Running, None));
@@ -573,7 +573,7 @@ async fn an_apply_of_an_application_is_interrupted_only_by_force(backend: Backen
 
     **Apply cancelled**: `olga` cancelled it on the command line, so `terraform apply` was stopped.
 
-    * What was applied until then is in the state. Plan again to see what is left.
+    * The state has the changes that were applied until then. Plan again to see what is left.
 
     ```diff
     hanging
@@ -645,8 +645,8 @@ async fn letter_case_gives_nobody_the_repository_of_somebody_else(backend: Backe
     assert_snapshot!(told(&bot, &other, Deed::Plan).await, @"
     **Plan refused**: nobody has claimed the repository `https://github.test/acme/infra`, and this application was registered for `dns` with the address `https://github.test/Acme/Infra`.
 
-    * Remove the application and register it anew with the address `https://github.test/acme/infra`.
-    * Commands on the server's machine must be given the `--gh-hostname` of the server: then they write addresses as it does.
+    * Remove the application and register it again with the address `https://github.test/acme/infra`.
+    * On the machine of the server, run commands with the `--gh-hostname` of the server, so that they write addresses in the same way.
 
     <sub>0 s</sub>
     ");
@@ -654,8 +654,8 @@ async fn letter_case_gives_nobody_the_repository_of_somebody_else(backend: Backe
     assert_snapshot!(told(&bot, &other, Deed::Plan).await, @"
     **Plan refused**: `net` has claimed the repository `https://github.test/acme/infra`, and this application was registered for `dns` with the address `https://github.test/Acme/Infra`.
 
-    * Remove the application and register it anew for `net` with the address `https://github.test/acme/infra`.
-    * Commands on the server's machine must be given the `--gh-hostname` of the server: then they write addresses as it does.
+    * Remove the application and register it again for `net` with the address `https://github.test/acme/infra`.
+    * On the machine of the server, run commands with the `--gh-hostname` of the server, so that they write addresses in the same way.
 
     <sub>0 s</sub>
     ");

@@ -183,7 +183,7 @@ async fn one_of_two_plans_is_applied(backend: Backend) {
 
     ### ➖ dir: `app` workspace: `default`
 
-    This plan was applied before. A new plan shows whether anything is left to do.
+    This plan was already applied. Plan again to see whether anything is left to do.
 
     [Output of this project](https://locks.example.com/jobs/ID)
 
@@ -268,7 +268,7 @@ async fn a_plan_for_another_commit_is_refused(backend: Backend) {
     ");
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/apply: Failure, 1/1 projects failed to apply.
-    lockkeeper/apply: network/default: Failure, Apply failed: refused, the comment says why.
+    lockkeeper/apply: network/default: Failure, Apply failed: refused, see the comment.
     ");
     assert_eq!(applies(&bot), 0);
     bot.end(&[NET_LOCK]).await;
@@ -287,7 +287,7 @@ async fn up_to_date_is_only_said_of_the_newest_commit(backend: Backend) {
     );
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/apply: Failure, 1/1 projects failed to apply.
-    lockkeeper/apply: network/default: Failure, Apply failed: refused, the comment says why.
+    lockkeeper/apply: network/default: Failure, Apply failed: refused, see the comment.
     lockkeeper/plan: Failure, Plan failed.
     ");
     bot.end(&[NET_LOCK]).await;
@@ -306,7 +306,7 @@ async fn a_plan_against_another_base_branch_is_refused(backend: Backend) {
     assert_snapshot!(bot.comment(pull), @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
-    **Apply refused**: the plan was made against the base branch `main`, and the pull request goes into `release` now. Nothing was applied.
+    **Apply refused**: the plan was made against the base branch `main`, and the base branch of the pull request is `release` now. Nothing was applied.
 
     * To **plan** this project again, comment:
       ```shell
@@ -349,9 +349,9 @@ async fn a_plan_that_nobody_can_have_seen_is_refused(backend: Backend) {
     assert_snapshot!(comments[1], @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
-    **Apply refused**: the plan was made after the comment that asks to apply it, so nobody can have looked at it before. Nothing was applied.
+    **Apply refused**: the plan is newer than the comment that requests the apply, so nobody can have looked at it before. Nothing was applied.
 
-    * Look at the plan, then comment the command again.
+    * Look at the plan, then run the command again.
 
     * To **apply** this project again, comment:
       ```shell
@@ -389,7 +389,7 @@ async fn a_plan_file_that_was_changed_is_refused(backend: Backend) {
     assert_snapshot!(bot.comment(pull), @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
-    **Apply refused**: the plan file `ID` is not the one that was made: its SHA-256 is `f655399de9467eae87026f87e9d009528a5b918297a3f0d0c61fb8c2786e3cea`, the record says `1ff55418c554be7a5f4eb4b2b54f1c2dc839c5b61e5f100077c5e22c867c3198`. Nothing was applied.
+    **Apply refused**: the plan file `ID` was changed after the plan: its SHA-256 is `f655399de9467eae87026f87e9d009528a5b918297a3f0d0c61fb8c2786e3cea`, not `1ff55418c554be7a5f4eb4b2b54f1c2dc839c5b61e5f100077c5e22c867c3198` as recorded. Nothing was applied.
 
     * To **plan** this project again, comment:
       ```shell
@@ -405,7 +405,7 @@ async fn a_plan_file_that_was_changed_is_refused(backend: Backend) {
     assert_snapshot!(bot.comment(pull), @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
-    **Apply refused**: the plan file `ID` is gone from the store of plan files. Nothing was applied.
+    **Apply refused**: the plan file `ID` does not exist in the store of plan files any more. Nothing was applied.
 
     * To **plan** this project again, comment:
       ```shell
@@ -432,7 +432,7 @@ async fn a_plan_of_another_terraform_is_refused(backend: Backend) {
 
     **Apply refused**: the plan was made by Terraform 1.11.4, and this server has 1.12.0 now. Nothing was applied.
 
-    * Or whoever runs Lockkeeper puts `terraform1.11.4` into `--tf-bin-dir`; then apply again.
+    * Or an administrator can install `terraform1.11.4` in `--tf-bin-dir`. Then apply again.
 
     * To **plan** this project again, comment:
       ```shell
@@ -458,10 +458,10 @@ async fn while_applies_are_switched_off_every_one_is_refused(backend: Backend) {
     stop_applies(bot.store(), "olga", "the database moves until noon").await;
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Apply refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Why: the database moves until noon
+    **Apply refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Reason: the database moves until noon
 
-    * Whoever may use the pages of this server can allow applies again on `https://locks.example.com/apply-locks`, and whoever operates it with `lockkeeper apply-lock clear`.
-    * The plans stay as they are until then; comment again afterwards.
+    * If you can use the pages of this server, allow applies again on `https://locks.example.com/apply-locks`. An administrator can also run `lockkeeper apply-lock clear`.
+    * The plans are kept until then; run the command again afterwards.
 
     <sub>Commit `85684520` · 0 s</sub>
     ");
@@ -540,7 +540,7 @@ async fn a_plan_is_applied_once_however_often_it_is_asked_for(backend: Backend) 
     assert_snapshot!(comments[1], @"
     Ran Apply for dir: `network` workspace: `default`: nothing to apply
 
-    This plan was applied before. A new plan shows whether anything is left to do.
+    This plan was already applied. Plan again to see whether anything is left to do.
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -636,9 +636,9 @@ async fn a_closed_pull_request_applies_nothing(backend: Backend) {
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Apply refused**: this pull request is closed, and commands run on open ones only.
+    **Apply refused**: this pull request is closed, and commands run on open pull requests only.
 
-    * Open it again, then comment the command once more.
+    * Reopen it, then run the command again.
 
     <sub>Commit `85684520` · 0 s</sub>
     ");
@@ -647,9 +647,9 @@ async fn a_closed_pull_request_applies_nothing(backend: Backend) {
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Apply refused**: this pull request is merged, and commands run on open ones only.
+    **Apply refused**: this pull request is merged, and commands run on open pull requests only.
 
-    * What is left to do needs a new pull request.
+    * Open a new pull request for further changes.
 
     <sub>Commit `85684520` · 0 s</sub>
     ");

@@ -342,10 +342,10 @@ async fn an_approval_that_was_withdrawn_keeps_the_pull_request_open(backend: Bac
     bot.github.dismiss_reviews(REPO, pull, "bob").unwrap();
     bot.settle().await;
     assert_snapshot!(not_merged(&mut bot, pull), @"
-    **Not merged**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request; `bob` had reviewed it, which was dismissed.
+    **Not merged**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request; `bob` reviewed it, but the review was dismissed.
     The pull request stays open.
 
-    * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+    * Somebody other than the author `alice` must approve the pull request; then run the command again.
 
     <sub>Commit `4282ac93`</sub>
     ");
@@ -452,7 +452,7 @@ async fn with_hooks_the_whole_pull_request_has_to_be_planned(backend: Backend) {
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(not_merged(&mut bot, pull), @"
-    **Not merged**: no plan of the whole pull request was made at its newest commit, so nobody knows whether all projects are applied.
+    **Not merged**: the newest commit of the pull request has no plan of all projects, so it is unknown whether all of them are applied.
 
     * Comment `lockkeeper plan`, and apply what is left; or merge by hand.
 

@@ -80,7 +80,7 @@ async fn the_plan_of_a_turn_says_what_it_lacks(backend: Backend) {
     assert_snapshot!(comment.lines().take(5).collect::<Vec<_>>().join("\n"), @"
     Ran Plan for dir: `network` workspace: `default`, behind `main`: planned
 
-    The lock became free: this pull request was next in line after pull request 1.
+    The lock became free: this pull request was next in the queue after pull request 1.
 
     This branch does not include changes to this project that were merged into `main` since it branched off: `091c30d5` Merge pull request #&#8203;1 from acme/first. Applying a plan without them may undo them. Merge `main` into this branch or rebase it; the push is planned automatically.
     ");

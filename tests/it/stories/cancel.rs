@@ -81,9 +81,9 @@ async fn cancel_interrupts_the_plan_that_runs_and_drops_what_waits(backend: Back
     ----
     Ran Cancel for 3 commands
 
-    * the plan after a push of `alice`: it was under way and is interrupted; its own comment says how far it came.
-    * `plan -d app` of `carol`: it was waiting and will not run.
-    * `apply` of `dave`: it was waiting and will not run.
+    * the plan after a push by `alice`: it was running and is being interrupted. Its own comment shows how far it got.
+    * `plan -d app` by `carol`: it was queued and will not run.
+    * `apply` by `dave`: it was queued and will not run.
     ----
     Ran Plan for dir: `network` workspace: `default`: cancelled
 
@@ -100,7 +100,7 @@ async fn cancel_interrupts_the_plan_that_runs_and_drops_what_waits(backend: Back
     ");
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Failure, 1/1 projects failed to plan.
-    lockkeeper/plan: network/default: Failure, Plan failed: it was stopped.
+    lockkeeper/plan: network/default: Failure, Plan failed: it was cancelled.
     ");
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&[]).await;
@@ -110,7 +110,7 @@ async fn cancel_with_nothing_to_cancel_says_so(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
     bot.say(pull, "lockkeeper cancel").await;
-    assert_snapshot!(bot.comment(pull), @"Ran Cancel: nothing of this pull request was waiting or running, so there was nothing to cancel.");
+    assert_snapshot!(bot.comment(pull), @"Ran Cancel: this pull request has no queued or running commands, so there is nothing to cancel.");
     let line = bot.machine_line(pull);
     assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"cancel","id":"ID","pull":1,"head":null,"outcome":"success","projects":[]} -->"#);
     bot.end(&[]).await;
@@ -122,9 +122,9 @@ async fn cancel_names_a_running_apply_and_leaves_it_alone(backend: Backend) {
     assert_snapshot!(bot.comment(pull), @"
     Ran Cancel for 1 command
 
-    * `apply` of `alice`: it is under way and was left alone.
+    * `apply` by `alice`: it is running and was not interrupted.
 
-    What changes something and is cut off can leave it half changed. To **interrupt** it all the same, comment:
+    An interrupted command can leave its changes incomplete. To **interrupt** it anyway, comment:
 
     ```shell
     lockkeeper cancel --force
@@ -154,14 +154,14 @@ async fn cancel_by_force_interrupts_an_apply_which_tells_how_far_it_came(backend
     ----
     Ran Cancel for 2 commands
 
-    * `apply` of `alice`: it was under way and is interrupted; its own comment says how far it came.
-    * `plan` of `carol`: it was waiting and will not run.
+    * `apply` by `alice`: it was running and is being interrupted. Its own comment shows how far it got.
+    * `plan` by `carol`: it was queued and will not run.
     ----
     Ran Apply for dir: `network` workspace: `default`: cancelled
 
     **Apply cancelled**: `bob` cancelled it, so `terraform apply` was stopped.
 
-    * What was applied until then is in the state. Plan again to see what is left.
+    * The state has the changes that were applied until then. Plan again to see what is left.
 
     ```diff
     hanging
@@ -179,7 +179,7 @@ async fn cancel_by_force_interrupts_an_apply_which_tells_how_far_it_came(backend
     ");
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/apply: Failure, 1/1 projects failed to apply.
-    lockkeeper/apply: network/default: Failure, Apply failed: it was stopped.
+    lockkeeper/apply: network/default: Failure, Apply failed: it was cancelled.
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
     ");
@@ -203,7 +203,7 @@ async fn an_apply_that_does_not_listen_is_killed(backend: Backend) {
 
     **Apply cancelled**: `bob` cancelled it, so `terraform apply` was interrupted, did not end in time, and was killed.
 
-    * It may have changed more than its state says. Compare the two, then plan again to see what is left.
+    * The infrastructure may have changes that the state does not have. Compare both, then plan again to see what is left.
 
     ```diff
     hanging
@@ -375,9 +375,9 @@ async fn a_plan_that_was_cut_off_and_cancelled_is_not_made_again(backend: Backen
     assert_snapshot!(told.join("\n----\n"), @"
     Ran Cancel for 1 command
 
-    * the plan after a push of `alice`: it was under way and is interrupted; its own comment says how far it came.
+    * the plan after a push by `alice`: it was running and is being interrupted. Its own comment shows how far it got.
     ----
-    **Plan cancelled**: `bob` cancelled it before it was begun again.
+    **Plan cancelled**: `bob` cancelled it before it was started again.
 
     <sub>Commit `89a66d7a` · 1 min 30 s</sub>
     ");

@@ -100,10 +100,10 @@ async fn a_repository_that_nobody_has_claimed_is_refused_once_and_served_when_cl
     let mut bot = Bot::with(backend, FILES, &[("require-claims", "true")]).await;
     let pull = bot.open_pull("wider", CHANGED).await;
     assert_snapshot!(bot.answer(pull), @"
-    **Command refused**: nobody has claimed `github.test/acme/infra` on this server, and it only works for repositories that have an owner (`--require-claims`).
+    **Command refused**: `github.test/acme/infra` has no owner on this server, and the server only serves claimed repositories (`--require-claims`).
 
-    * Whoever has the account of the whole server can claim it for a team, with the first application or credential of it: `https://locks.example.com/claims` shows which team owns what.
-    * Whoever operates the server can do it for them: `lockkeeper credentials add --owner TEAM --url https://github.test/acme/infra`, or `lockkeeper apps add`.
+    * The account of the whole server can claim it for a team by adding its first application or credential. `https://locks.example.com/claims` shows which team owns which repository.
+    * Or an administrator can claim it: `lockkeeper credentials add --owner TEAM --url https://github.test/acme/infra`, or `lockkeeper apps add`.
 
     <sub>0 s</sub>
     ");
@@ -152,10 +152,10 @@ async fn locks_go_back_although_the_claim_was_given_up(backend: Backend) {
     bot.store().credential_remove(id, by()).await.unwrap();
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.answer(pull), @"
-    **Command refused**: nobody has claimed `github.test/acme/infra` on this server, and it only works for repositories that have an owner (`--require-claims`).
+    **Command refused**: `github.test/acme/infra` has no owner on this server, and the server only serves claimed repositories (`--require-claims`).
 
-    * Whoever has the account of the whole server can claim it for a team, with the first application or credential of it: `https://locks.example.com/claims` shows which team owns what.
-    * Whoever operates the server can do it for them: `lockkeeper credentials add --owner TEAM --url https://github.test/acme/infra`, or `lockkeeper apps add`.
+    * The account of the whole server can claim it for a team by adding its first application or credential. `https://locks.example.com/claims` shows which team owns which repository.
+    * Or an administrator can claim it: `lockkeeper credentials add --owner TEAM --url https://github.test/acme/infra`, or `lockkeeper apps add`.
 
     <sub>0 s</sub>
     ");

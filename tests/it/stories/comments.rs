@@ -27,10 +27,10 @@ async fn help_is_given(backend: Backend) {
     Commands:
       plan                   Show what would change.
       apply                  Make the planned changes.
-      cancel                 Stop what is waiting or running for this pull request.
-      unlock                 Give back every lock of this pull request and discard its plans.
-      explain                Say which projects would be planned, by which rule, and why the others would not.
-      version                Tell which version of Terraform or OpenTofu a project uses.
+      cancel                 Stop the queued and running commands of this pull request.
+      unlock                 Release all locks of this pull request and discard its plans.
+      explain                Show which projects would be planned, by which rule, and why the others would not.
+      version                Show which version of Terraform or OpenTofu a project uses.
       help                   Show this overview, or the usage of one command.
 
     Examples:
@@ -62,7 +62,7 @@ async fn help_is_given(backend: Backend) {
       -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
       -w, --workspace WORKSPACE        Only in this Terraform workspace.
       -p, --project PROJECT            Only the project of this name; not together with -d or -w.
-          --verbose                    Add everything that was printed to the reply, init included.
+          --verbose                    Add the full output to the reply, including init.
       -h, --help                       Show this text.
 
     Without -d, -w and -p it plans every project that this pull request changes.
@@ -88,7 +88,7 @@ async fn a_wrong_command_is_answered_with_the_place_and_the_way_out(backend: Bac
                ^^^^
     ```
 
-    `lockkeeper help` shows what can be done.
+    `lockkeeper help` lists the commands.
     ");
     assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"help","id":"ID","pull":1,"head":null,"outcome":"refused","reason":"not_understood","projects":[]} -->"#);
     assert_snapshot!(bot.ask(pull, "lockkeeper plan --workspce=staging").await, @"
@@ -108,7 +108,7 @@ async fn a_wrong_command_is_answered_with_the_place_and_the_way_out(backend: Bac
       -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
       -w, --workspace WORKSPACE        Only in this Terraform workspace.
       -p, --project PROJECT            Only the project of this name; not together with -d or -w.
-          --verbose                    Add everything that was printed to the reply, init included.
+          --verbose                    Add the full output to the reply, including init.
       -h, --help                       Show this text.
 
     Without -d, -w and -p it plans every project that this pull request changes.
@@ -132,7 +132,7 @@ async fn a_wrong_command_is_answered_with_the_place_and_the_way_out(backend: Bac
       -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
       -w, --workspace WORKSPACE        Only in this Terraform workspace.
       -p, --project PROJECT            Only the project of this name; not together with -d or -w.
-          --verbose                    Add everything that was printed to the reply, init included.
+          --verbose                    Add the full output to the reply, including init.
           --auto-merge-disabled        Leave the pull request open even if everything was applied.
           --auto-merge-method METHOD   How to merge once everything was applied: merge, rebase or squash.
       -h, --help                       Show this text.
@@ -147,7 +147,7 @@ async fn a_wrong_command_is_answered_with_the_place_and_the_way_out(backend: Bac
     lockkeeper plan
     ```
 
-    `lockkeeper help` shows what can be done.
+    `lockkeeper help` lists the commands.
     ");
     bot.end(&[]).await;
 }
@@ -229,7 +229,7 @@ async fn the_bot_listens_to_the_names_it_was_given(backend: Backend) {
            ^^^^^^
     ```
 
-    `sluice help` shows what can be done.
+    `sluice help` lists the commands.
     ");
     bot.end(&[]).await;
 }
@@ -265,8 +265,8 @@ async fn the_bot_never_answers_itself(backend: Backend) {
     assert_snapshot!(bot.deliveries().await[before - 1..].join("\n"), @"
     issue_comment ignored: the comment is Lockkeeper's own
     issue_comment ignored: the comment is Lockkeeper's own
-    issue_comment ignored: the comment ends with the hidden line of a Lockkeeper, so it asks for nothing
-    issue_comment ignored: the comment ends with the hidden line of a Lockkeeper, so it asks for nothing
+    issue_comment ignored: the comment ends with the hidden line of a Lockkeeper, so it is not a command
+    issue_comment ignored: the comment ends with the hidden line of a Lockkeeper, so it is not a command
     ");
     bot.heard(pull)
         .iter()
@@ -284,7 +284,7 @@ async fn commands_that_are_known_but_not_available_say_so(backend: Backend) {
                ^^^^^^^^^^^^^^^^
     ```
 
-    `lockkeeper help` shows what can be done.
+    `lockkeeper help` lists the commands.
     ");
     assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"help","id":"ID","pull":1,"head":null,"outcome":"refused","reason":"not_understood","projects":[]} -->"#);
     bot.end(&[]).await;

@@ -496,7 +496,8 @@ async fn a_file_that_is_refused_changes_nothing_until_it_is_mended(backend: Back
         panic!("nobody has its variables")
     };
     assert!(
-        error.starts_with("`environment_profiles` has changed") && error.ends_with("restart it"),
+        error.starts_with("`environment_profiles` has changed")
+            && error.ends_with("Restart the server"),
         "{error}"
     );
     std::fs::remove_file(&path).unwrap();

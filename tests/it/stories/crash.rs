@@ -155,13 +155,13 @@ async fn an_apply_that_was_cut_off_is_told_with_its_last_words(backend: Backend)
     Ran Apply for dir: `network` workspace: `default`: failed
 
     > [!CAUTION]
-    > **The server stopped in the middle of this apply.** What was under way may have been changed in part. Lockkeeper
-    > never repeats an apply by itself: look at what is below, then plan again to see what is left to do.
+    > **The server stopped during this apply.** Its changes may be incomplete. Lockkeeper
+    > never repeats an apply automatically. Check the results below, then plan again to see what is left to do.
 
-    **Apply failed**: the apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.
+    **Apply failed**: the apply was interrupted, because Lockkeeper stopped while it was running. It is not repeated automatically.
 
-    * What was applied until then is in the state, as far as Terraform could still write it.
-    * Plan again to see what is left. If Terraform could not give back its own lock of the state, the plan says so, with the command that clears it.
+    * The state shows what was applied until then, as far as Terraform could still write it.
+    * Plan again to see what is left. If Terraform could not release its own lock of the state, the plan shows that, and the command that clears the lock.
 
     ```text
     $ terraform apply -input=false -- plan.tfplan
@@ -217,7 +217,7 @@ async fn a_lock_of_terraform_that_was_left_behind_is_told_with_the_command_that_
     assert_snapshot!(told, @"
 
     > **The state is locked** by `root@keeper-0` since `2026-03-02T09:00:00Z` for `OperationTypeApply`. This is Terraform's own lock, not one of Lockkeeper's.
-    > When that run has ended, try again. Only if it has surely died, somebody with access to the state can clear the lock in this directory:
+    > Try again when that run has ended. If you are sure that the run died and you have access to the state, clear the lock in this directory:
 
     ```shell
     terraform force-unlock 9db590f1-b6fe
@@ -268,26 +268,26 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
     bot.crash_and_restart().await;
     bot.settle().await;
     assert_snapshot!(bot.answer(pull), @"
-    Ran Apply for 3 projects: 1 failed, 1 not tried, 1 applied
+    Ran Apply for 3 projects: 1 failed, 1 skipped, 1 applied
 
     > [!CAUTION]
-    > **The server stopped in the middle of this apply.** What was under way may have been changed in part. Lockkeeper
-    > never repeats an apply by itself: look at what is below, then plan again to see what is left to do.
+    > **The server stopped during this apply.** Its changes may be incomplete. Lockkeeper
+    > never repeats an apply automatically. Check the results below, then plan again to see what is left to do.
 
     | | Project | Outcome |
     |:-:|:--|:--|
     | ❌ | `b` | [failed](https://locks.example.com/jobs/ID) |
-    | ⏭️ | `c` | [not tried](https://locks.example.com/jobs/ID) |
+    | ⏭️ | `c` | [skipped](https://locks.example.com/jobs/ID) |
     | ✅ | `a` | [applied](https://locks.example.com/jobs/ID) |
 
     ---
 
     ### ❌ dir: `b` workspace: `default`
 
-    **Apply failed**: the apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.
+    **Apply failed**: the apply was interrupted, because Lockkeeper stopped while it was running. It is not repeated automatically.
 
-    * What was applied until then is in the state, as far as Terraform could still write it.
-    * Plan again to see what is left. If Terraform could not give back its own lock of the state, the plan says so, with the command that clears it.
+    * The state shows what was applied until then, as far as Terraform could still write it.
+    * Plan again to see what is left. If Terraform could not release its own lock of the state, the plan shows that, and the command that clears the lock.
 
     ```text
     $ terraform apply -input=false -- plan.tfplan
@@ -305,7 +305,7 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
 
     ### ⏭️ dir: `c` workspace: `default`
 
-    **Apply not tried**: Lockkeeper stopped before its turn came. Its plan is kept.
+    **Apply skipped**: Lockkeeper stopped before its turn came. Its plan is kept.
 
     * To **plan** this project again, comment:
       ```shell
@@ -336,7 +336,7 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
     lockkeeper/apply: Failure, 2/3 projects failed to apply.
     lockkeeper/apply: a/default: Success, Apply succeeded.
     lockkeeper/apply: b/default: Failure, Apply failed.
-    lockkeeper/apply: c/default: Failure, Apply failed: something before it failed.
+    lockkeeper/apply: c/default: Failure, Apply failed: a previous project failed.
     lockkeeper/plan: Success, 3/3 projects planned successfully.
     lockkeeper/plan: a/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
     lockkeeper/plan: b/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
@@ -392,7 +392,7 @@ async fn a_plan_that_was_cut_off_is_made_again(backend: Backend) {
     assert!(bot.answer(pull).contains(": planned\n"));
     assert_eq!(bot.pending(pull), [""; 0]);
     assert_snapshot!(runs(&bot).await, @"
-    plan dir: `network` workspace: `default`: finished cancelled (Cut off when the server stopped; it is done again.)
+    plan dir: `network` workspace: `default`: finished cancelled (Interrupted when the server stopped. It is repeated.)
     plan dir: `network` workspace: `default`: finished planned (Plan: 1 to add, 0 to change, 0 to destroy.)
     ");
     bot.end(&[LOCK]).await;
@@ -523,9 +523,9 @@ async fn an_interrupted_server_reports_how_far_its_apply_came(backend: Backend) 
     assert_snapshot!(bot.answer(pull), @"
     Ran Apply for dir: `network` workspace: `default`: cancelled
 
-    **Apply cancelled**: Lockkeeper was shut down while this apply was under way, so `terraform apply` was stopped.
+    **Apply cancelled**: Lockkeeper was shut down during this apply, so `terraform apply` was stopped.
 
-    * What was applied until then is in the state. Plan again to see what is left.
+    * The state has the changes that were applied until then. Plan again to see what is left.
 
     ```diff
     hanging
@@ -543,7 +543,7 @@ async fn an_interrupted_server_reports_how_far_its_apply_came(backend: Backend) 
     ");
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/apply: Failure, 1/1 projects failed to apply.
-    lockkeeper/apply: network/default: Failure, Apply failed: it was stopped.
+    lockkeeper/apply: network/default: Failure, Apply failed: it was cancelled.
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
     ");
@@ -571,10 +571,10 @@ async fn a_plan_that_cannot_be_kept_is_given_up_and_leaves_nothing_behind(backen
     std::fs::write(&plans, "a file where the directory was").unwrap();
     let pull = bot.open_pull("wider", &files).await;
     assert_snapshot!(bot.answer(pull), @"
-    **Plan failed**: this command could not be carried out: something inside Lockkeeper failed.
+    **Plan failed**: this command could not be run: an internal error occurred.
 
-    * Comment the command again to try once more.
-    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `ID`.
+    * Run the command again to retry.
+    * If it fails again, an administrator can find the cause in the log under `ID`.
 
     <sub>Commit `61a7dcad` · 31 s</sub>
     ");
@@ -640,9 +640,9 @@ async fn a_command_on_a_pull_whose_close_was_missed_gives_its_locks_back(backend
 
     * dir: `network` workspace: `default`
     =====
-    **Plan refused**: this pull request is closed, and commands run on open ones only.
+    **Plan refused**: this pull request is closed, and commands run on open pull requests only.
 
-    * Open it again, then comment the command once more.
+    * Reopen it, then run the command again.
 
     <sub>Commit `fcff6ae6` · 0 s</sub>
     ");
@@ -833,10 +833,10 @@ async fn a_plan_that_is_cut_off_again_and_again_is_given_up_and_told(backend: Ba
     }
     bot.settle().await;
     assert_snapshot!(bot.answer(pull), @"
-    **Plan failed**: Lockkeeper stopped 4 times in the middle of this command, and does not begin it again by itself. Nothing was applied.
+    **Plan failed**: Lockkeeper stopped 4 times during this command, and does not retry it automatically. Nothing was applied.
 
-    * Whoever runs Lockkeeper should look why it stopped before this is tried again: too little memory for a run is a usual cause.
-    * Then comment the command again. The log knows it as `ID`.
+    * Ask an administrator to find out why Lockkeeper stopped before you retry the command. A common cause is too little memory for a run.
+    * Then run the command again. Its id in the log is `ID`.
 
     <sub>Commit `c7a48f8e` · 6 min 0 s</sub>
     ");

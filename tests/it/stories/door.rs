@@ -45,7 +45,7 @@ async fn a_signed_delivery_is_taken_as_json_and_as_a_form(backend: Backend) {
         .post(&Parcel::new("d-2", "issue_comment", &help(902)).into_form())
         .await;
     assert_eq!((json.0, form.0), (200, 200));
-    assert_eq!(json.1, "taken\n");
+    assert_eq!(json.1, "accepted\n");
     bot.settle().await;
     assert_eq!(bot.heard(pull).len(), 2);
     bot.end(&[]).await;
@@ -169,7 +169,7 @@ async fn a_payload_that_cannot_be_read_is_refused_and_the_log_says_where(backend
     400 Bad Request: the payload cannot be read: the Content-Type `text/xml` is neither application/json nor application/x-www-form-urlencoded
     log:  WARN lockkeeper::http::events: Refused a delivery that cannot be read delivery="d-1" event="issue_comment" error=the Content-Type `text/xml` is neither application/json nor application/x-www-form-urlencoded
 
-    400 Bad Request: the header X-GitHub-Delivery is empty, too long or has characters that GitHub does not use
+    400 Bad Request: the header X-GitHub-Delivery is empty or too long, or has characters that GitHub does not use
     log:
     "#);
     assert_eq!(bot.deliveries().await, before);
@@ -230,12 +230,12 @@ async fn what_asks_for_nothing_is_kept_with_the_reason(backend: Backend) {
     bot.settle().await;
     assert_snapshot!(bot.deliveries().await.join("\n"), @"
     push handled
-    pull_request ignored: planning by itself is switched off (--disable-autoplan)
-    ping ignored: GitHub only asks whether the webhook is reachable (ping)
+    pull_request ignored: automatic plans are disabled (--disable-autoplan)
+    ping ignored: a ping: GitHub only checks that the webhook is reachable
     deployment_protection_rule ignored: events of type `deployment_protection_rule` are not used
     issue_comment ignored: the comment is on an issue, not on a pull request
-    issue_comment ignored: edited comments are not read again; write a new comment
-    issue_comment ignored: a comment was deleted; what it asked for stays asked
+    issue_comment ignored: edited comments are not read again. Write a new comment
+    issue_comment ignored: a comment was deleted. Its command stays in effect
     issue_comment ignored: the comment does not start with a word for the bot
     ");
     bot.end(&[]).await;
@@ -268,11 +268,11 @@ async fn the_same_delivery_is_one_run_however_often_it_comes(backend: Backend) {
     let answers = join_all((0..20).map(|_| bot.post(&parcel))).await;
     let taken = answers
         .iter()
-        .filter(|answer| answer.1 == "taken\n")
+        .filter(|answer| answer.1 == "accepted\n")
         .count();
     let repeated = answers
         .iter()
-        .filter(|answer| answer.1 == "this delivery was taken before\n")
+        .filter(|answer| answer.1 == "this delivery was already accepted\n")
         .count();
     assert!(answers.iter().all(|answer| answer.0 == 200), "{answers:?}");
     assert_eq!((taken, repeated), (1, 19));
@@ -295,7 +295,7 @@ async fn the_same_comment_in_two_deliveries_is_one_command(backend: Backend) {
         let answer = bot
             .post(&Parcel::new(id, "issue_comment", &help(901)))
             .await;
-        assert_eq!(answer, (200, "taken\n".to_owned()));
+        assert_eq!(answer, (200, "accepted\n".to_owned()));
     }
     bot.settle().await;
     assert_eq!(bot.heard(pull).len(), 1);
@@ -343,22 +343,22 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
     issue_comment.created_on_issue: 200, ignored: the comment is on an issue, not on a pull request; 0 comments
     issue_comment.created_on_pull: 200, ignored: the comment has more than one line of text; 0 comments
     issue_comment.created_on_pull_through_app: 200, handled; 1 comments
-    issue_comment.deleted: 200, ignored: a comment was deleted; what it asked for stays asked; 0 comments
-    issue_comment.edited: 200, ignored: edited comments are not read again; write a new comment; 0 comments
-    ping: 200, ignored: GitHub only asks whether the webhook is reachable (ping); 0 comments
+    issue_comment.deleted: 200, ignored: a comment was deleted. Its command stays in effect; 0 comments
+    issue_comment.edited: 200, ignored: edited comments are not read again. Write a new comment; 0 comments
+    ping: 200, ignored: a ping: GitHub only checks that the webhook is reachable; 0 comments
     pull_request.closed: 200, handled; 0 comments
     pull_request.closed_fork_deleted: 200, handled; 0 comments
     pull_request.closed_merged: 200, handled; 0 comments
     pull_request.converted_to_draft: 200, ignored: a pull request that becomes a draft needs no new plan; 0 comments
     pull_request.edited_base: 200, ignored: the delivery is late: the pull request is closed; 0 comments
     pull_request.edited_title: 200, ignored: only the title or the description of the pull request was edited; 0 comments
-    pull_request.labeled: 200, ignored: the action `labeled` of a pull request asks for nothing; 0 comments
+    pull_request.labeled: 200, ignored: the action `labeled` of a pull request is not used; 0 comments
     pull_request.opened: 200, ignored: the delivery is late: the pull request is closed; 0 comments
     pull_request.opened_draft_through_app: 200, ignored: the delivery is late: the pull request is closed; 0 comments
     pull_request.ready_for_review: 200, ignored: the delivery is late: the pull request is closed; 0 comments
-    pull_request.reopened: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments
-    pull_request.review_requested: 200, ignored: the action `review_requested` of a pull request asks for nothing; 0 comments
-    pull_request.synchronize: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments
+    pull_request.reopened: 200, ignored: automatic plans are disabled (--disable-autoplan); 0 comments
+    pull_request.review_requested: 200, ignored: the action `review_requested` of a pull request is not used; 0 comments
+    pull_request.synchronize: 200, ignored: automatic plans are disabled (--disable-autoplan); 0 comments
     pull_request_review.submitted: 200, ignored: events of type `pull_request_review` are not used; 0 comments
     pull_request_review_comment.created: 200, ignored: events of type `pull_request_review_comment` are not used; 0 comments
     push: 200, handled; 0 comments

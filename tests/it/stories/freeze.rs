@@ -56,10 +56,10 @@ async fn a_repository_that_is_frozen_applies_nothing_until_the_time_is_over(back
     .await;
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull).replace(&repo, "HOST/acme/infra"), @"
-    **Apply refused**: applies are stopped in the repository `HOST/acme/infra`, by `olga` since 2026-03-02 09:00 UTC, until 2026-03-05 00:00 UTC. Why: no changes over the weekend
+    **Apply refused**: applies are stopped in the repository `HOST/acme/infra`, by `olga` since 2026-03-02 09:00 UTC, until 2026-03-05 00:00 UTC. Reason: no changes over the weekend
 
-    * Whoever may use the pages of this server can allow applies again on `https://locks.example.com/apply-locks`, and whoever operates it with `lockkeeper apply-lock clear`.
-    * The plans stay as they are until then; comment again after 2026-03-05 00:00 UTC.
+    * If you can use the pages of this server, allow applies again on `https://locks.example.com/apply-locks`. An administrator can also run `lockkeeper apply-lock clear`.
+    * The plans are kept until then; run the command again after 2026-03-05 00:00 UTC.
 
     <sub>Commit `a1598137` · 0 s</sub>
     ");
@@ -115,7 +115,7 @@ async fn a_frozen_directory_stops_its_projects_and_no_others(backend: Backend) {
         .lines()
         .find(|line| line.starts_with("**Apply refused**"))
         .unwrap();
-    assert_snapshot!(refused, @"**Apply refused**: applies are stopped in the directory `network` of `HOST/acme/infra` and below it, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Why: the carrier works on its lines");
+    assert_snapshot!(refused, @"**Apply refused**: applies are stopped in the directory `network` of `HOST/acme/infra` and below it, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Reason: the carrier works on its lines");
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/apply: Failure, 1/2 projects failed to apply.
     lockkeeper/apply: app/default: Success, Apply succeeded.
@@ -168,11 +168,11 @@ async fn everything_that_stands_in_the_way_is_named_at_once(backend: Backend) {
     .await;
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull).replace(&repo, "HOST/acme/infra"), @r"
-    **Apply refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Why: the database moves
-    Applies are also stopped in the directory `network` of `HOST/acme/infra` and below it, by `pete` since 2026-03-02 09:00 UTC, until 2026-03-02 18:00 UTC. Why: `x` &lt;b&gt;@&#8203;acme&lt;/b&gt; \* y
+    **Apply refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Reason: the database moves
+    Applies are also stopped in the directory `network` of `HOST/acme/infra` and below it, by `pete` since 2026-03-02 09:00 UTC, until 2026-03-02 18:00 UTC. Reason: `x` &lt;b&gt;@&#8203;acme&lt;/b&gt; \* y
 
-    * Whoever may use the pages of this server can allow applies again on `https://locks.example.com/apply-locks`, and whoever operates it with `lockkeeper apply-lock clear`.
-    * The plans stay as they are until then; comment again afterwards.
+    * If you can use the pages of this server, allow applies again on `https://locks.example.com/apply-locks`. An administrator can also run `lockkeeper apply-lock clear`.
+    * The plans are kept until then; run the command again afterwards.
 
     <sub>Commit `a1598137` · 0 s</sub>
     ");

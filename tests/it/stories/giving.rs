@@ -83,11 +83,11 @@ async fn a_lock_that_is_released_is_told_to_both_pull_requests(backend: Backend)
     assert_eq!(give(&bot, &giving).await, HandOverOutcome::NotHeld);
     bot.settle().await;
     assert_snapshot!(bot.comment(first), @"
-    **Lock released**: `olga` gave the lock of dir: `network` workspace: `default` back on the dashboard. Its plan is discarded.
+    **Lock released**: `olga` released the lock of dir: `network` workspace: `default` on the dashboard. Its plan was discarded.
 
-    The next in line, pull request [#2](https://github.test/acme/infra/pull/2), has the lock now.
+    The next in the queue, pull request [#2](https://github.test/acme/infra/pull/2), has the lock now.
 
-    To **plan** it again, which gets in line for the lock, comment:
+    To **plan** it again and join the queue for the lock, comment:
 
     ```shell
     lockkeeper plan -d network
@@ -98,7 +98,7 @@ async fn a_lock_that_is_released_is_told_to_both_pull_requests(backend: Backend)
     assert_snapshot!(bot.comment(second), @"
     Ran Plan for dir: `network` workspace: `default`: planned
 
-    The lock became free: this pull request was next in line after pull request 1, whose lock olga released.
+    The lock became free: this pull request was next in the queue after pull request 1, whose lock olga released.
 
     **Plan: 0 to add, 3 to change, 0 to destroy.**
 
@@ -130,7 +130,7 @@ async fn a_lock_that_is_released_is_told_to_both_pull_requests(backend: Backend)
       ```shell
       lockkeeper plan -d network
       ```
-    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+    * To **discard** this plan and release its lock, [open the lock](https://locks.example.com/locks/ID). `lockkeeper unlock` releases all locks of this pull request.
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -162,11 +162,11 @@ async fn a_lock_that_nobody_waits_for_is_free_when_it_is_released(backend: Backe
     ));
     bot.settle().await;
     assert_snapshot!(bot.comment(pull), @"
-    **Lock released**: `olga` gave the lock of dir: `network` workspace: `default` back on the dashboard. Its plan is discarded.
+    **Lock released**: `olga` released the lock of dir: `network` workspace: `default` on the dashboard. Its plan was discarded.
 
     Why: it is `forgotten`, says @&#8203;olga
 
-    Nobody waits for the lock, so it is free.
+    No pull request is queued for the lock, so it is free.
 
     To **plan** it again, comment:
 
@@ -202,11 +202,11 @@ async fn a_lock_is_taken_by_force_from_a_plan_that_is_being_made(backend: Backen
     bot.settle().await;
     let told = bot.comments(first);
     assert_snapshot!(told.join("\n----\n"), @"
-    **Lock taken away**: `olga` took the lock of dir: `network` workspace: `default` away on the dashboard. The plan that was being made is interrupted.
+    **Lock taken away**: `olga` took the lock of dir: `network` workspace: `default` away on the dashboard. The plan in progress was interrupted.
 
     Why: the outage first
 
-    Nobody waits for the lock, so it is free.
+    No pull request is queued for the lock, so it is free.
 
     To **plan** it again, comment:
 
@@ -229,7 +229,7 @@ async fn a_lock_is_taken_by_force_from_a_plan_that_is_being_made(backend: Backen
     ");
     assert_snapshot!(bot.statuses(first), @"
     lockkeeper/plan: Failure, 1/1 projects failed to plan.
-    lockkeeper/plan: network/default: Failure, Plan failed: it was stopped.
+    lockkeeper/plan: network/default: Failure, Plan failed: it was cancelled.
     ");
     bot.end(&[]).await;
 }
@@ -253,18 +253,18 @@ async fn a_lock_under_which_something_was_applied_is_taken_by_force(backend: Bac
 
     Why: the outage first
 
-    The next in line, pull request [#2](https://github.test/acme/infra/pull/2), has the lock now.
+    The next in the queue, pull request [#2](https://github.test/acme/infra/pull/2), has the lock now.
 
-    This pull request has applied something that is not in its base branch yet, and **the next plan of another pull request would undo that**. Merge this one before anybody applies there.
+    This pull request has applied changes that are not in its base branch yet, and **the next plan of another pull request would undo them**. Merge this one before anyone applies that plan.
 
-    To **plan** it again, which gets in line for the lock, comment:
+    To **plan** it again and join the queue for the lock, comment:
 
     ```shell
     lockkeeper plan -d network
     ```
     ");
     let planned = bot.comment(second);
-    assert_snapshot!(planned.lines().nth(2).unwrap(), @"The lock became free: this pull request was next in line after pull request 1, whose lock olga took away (the outage first).");
+    assert_snapshot!(planned.lines().nth(2).unwrap(), @"The lock became free: this pull request was next in the queue after pull request 1, whose lock olga took away (the outage first).");
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 
@@ -312,11 +312,11 @@ async fn a_lock_is_handed_to_one_that_is_not_the_first_in_line(backend: Backend)
     ));
     bot.settle().await;
     assert_snapshot!(bot.comment(first), @"
-    **Lock handed over**: `olga` handed the lock of dir: `network` workspace: `default` over to pull request [#3](https://github.test/acme/infra/pull/3) on the dashboard. Its plan is discarded.
+    **Lock handed over**: `olga` handed over the lock of dir: `network` workspace: `default` to pull request [#3](https://github.test/acme/infra/pull/3) on the dashboard. Its plan was discarded.
 
     Why: the outage first
 
-    To **plan** it again, which gets in line for the lock, comment:
+    To **plan** it again and join the queue for the lock, comment:
 
     ```shell
     lockkeeper plan -d network
@@ -326,7 +326,7 @@ async fn a_lock_is_handed_to_one_that_is_not_the_first_in_line(backend: Backend)
     assert_snapshot!(planned.lines().take(5).collect::<Vec<_>>().join("\n"), @"
     Ran Plan for dir: `network` workspace: `default`: planned
 
-    The lock became free: this pull request was given it by olga, who took it from pull request 1 (the outage first).
+    The lock became free: this pull request was chosen by olga, who handed the lock over from pull request 1 (the outage first).
 
     **Plan: 7 to add, 0 to change, 0 to destroy.**
     ");
@@ -459,7 +459,7 @@ async fn locks_are_shown_released_and_handed_over_on_the_command_line(backend: B
     );
     assert!(
         bot.comment(third)
-            .contains("this pull request was given it by ")
+            .contains("this pull request was chosen by ")
     );
 
     let done = call(&["release", NAME]);

@@ -203,8 +203,8 @@ async fn where_the_operator_wants_it_a_hook_that_fails_refuses_the_command(backe
     assert_snapshot!(bot.comment(pull), @r#"
     **Apply refused**: the hook `Ask` before the command failed: `test "$COMMAND_NAME" != apply` ended with exit code 1.
 
-    * What it printed is on `https://locks.example.com/jobs/ID`; hooks belong to whoever runs Lockkeeper.
-    * Comment the command again when that is mended.
+    * Its output is at `https://locks.example.com/jobs/ID`. Hooks are configured by an administrator of Lockkeeper.
+    * Run the command again when the hook is fixed.
 
     <sub>Commit `72b1e463` · 0 s</sub>
     "#);

@@ -49,11 +49,11 @@ async fn a_lock_that_nobody_uses_goes_back_after_a_warning(backend: Backend) {
     assert_eq!(bot.heard(pull), [""; 0]);
     bot.nothing_happens_for(1).await;
     assert_snapshot!(bot.comment(pull), @"
-    **A lock goes back on 2026-03-06 13:00 UTC**, unless something happens at this pull request before. Whoever does nothing for 100 hours does not keep others waiting here (`repo_locks.ttl`).
+    **A lock expires on 2026-03-06 13:00 UTC** unless this pull request has activity before then. A pull request without activity keeps its locks for 100 hours only, so that others need not wait (`repo_locks.ttl`).
 
     * dir: `network` workspace: `default`
 
-    To **keep** it, push or comment something: the time starts anew. To **give back** everything now, comment:
+    To **keep** it, push a commit or post a comment. This restarts the time limit. To **release** all locks now, comment:
 
     ```shell
     lockkeeper unlock
@@ -64,11 +64,11 @@ async fn a_lock_that_nobody_uses_goes_back_after_a_warning(backend: Backend) {
     assert_eq!(bot.heard(pull), [""; 0], "it was warned once");
     bot.nothing_happens_for(1).await;
     assert_snapshot!(bot.comment(pull), @"
-    **The lock of this pull request went back**, and what was planned but not applied is discarded: nothing happened here for 100 hours (`repo_locks.ttl`).
+    **The lock of this pull request expired**, and plans that were not applied are discarded: this pull request had no activity for 100 hours (`repo_locks.ttl`).
 
     * dir: `network` workspace: `default`
 
-    To go on, **plan** again; comment:
+    To **plan** again, comment:
 
     ```shell
     lockkeeper plan

@@ -55,7 +55,7 @@ async fn an_import_is_told_and_the_plan_made_before_is_discarded(backend: Backen
     assert_snapshot!(bot.comment(pull), @r#"
     Ran Import for dir: `network` workspace: `default`: imported
 
-    The plan that was made before is discarded: it knows nothing of this.
+    The earlier plan is discarded, because it does not include this change.
 
     ```diff
     terraform_data.it: Importing from ID "an id"...
@@ -147,11 +147,11 @@ async fn what_stops_applies_stops_imports_and_removals(backend: Backend) {
     assert_snapshot!(bot.comment(pull), @"
     Ran Import for dir: `network` workspace: `default`: refused
 
-    **Import refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Why: the database moves
+    **Import refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Reason: the database moves
 
-    * What stops applies stops import too: it changes the state as they do.
-    * Whoever may use the pages of this server can allow applies again on `https://locks.example.com/apply-locks`, and whoever operates it with `lockkeeper apply-lock clear`.
-    * The plans stay as they are until then; comment again afterwards.
+    * An apply lock also prevents import, because it changes the state as well.
+    * If you can use the pages of this server, allow applies again on `https://locks.example.com/apply-locks`. An administrator can also run `lockkeeper apply-lock clear`.
+    * The plans are kept until then; run the command again afterwards.
 
     * To **try** this project again, comment:
       ```shell
@@ -189,7 +189,7 @@ async fn an_import_waits_for_what_is_demanded_of_it(backend: Backend) {
     **Import refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request.
     Nothing was changed, and no lock was taken.
 
-    * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+    * Somebody other than the author `alice` must approve the pull request; then run the command again.
 
     * To **try** this project again, comment:
       ```shell
@@ -218,9 +218,9 @@ async fn an_import_has_to_mean_one_project(backend: Backend) {
     bot.comment(pull);
     bot.say(pull, "lockkeeper import terraform_data.it x").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Import refused**: a resource is imported into one project, and 2 could be meant. Nothing was changed.
+    **Import refused**: a resource can be imported into one project only, and 2 projects match. Nothing was changed.
 
-    * Comment the command again with the flags of the one that is meant: `-d app`, `-d network`.
+    * Run the command again with the flags of one of them: `-d app`, `-d network`.
 
     <sub>Commit `dbb95be4` · 0 s</sub>
     ");
@@ -400,7 +400,7 @@ async fn the_operators_steps_and_hooks_are_for_imports_too(backend: Backend) {
     assert_snapshot!(bot.comment(pull), @r#"
     Ran Import for dir: `network` workspace: `default`: imported
 
-    The plan that was made before is discarded: it knows nothing of this.
+    The earlier plan is discarded, because it does not include this change.
 
     ```diff
     terraform_data.it: Importing from ID "x"...
@@ -451,7 +451,7 @@ async fn what_a_command_of_the_operator_did_before_it_failed_discards_the_plan(b
 
     **State `rm` failed**: `run: echo removed it; exit 3` (step 1 of the workflow `w`) ended with exit code 3.
 
-    * What it did to the state is not known, so the plan that was made before is discarded.
+    * Its effect on the state is unknown, so the earlier plan is discarded.
 
     ```text
     removed it
@@ -489,13 +489,13 @@ async fn an_import_that_was_cut_off_is_told_and_not_done_again(backend: Backend)
     Ran Import for dir: `network` workspace: `default`: failed
 
     > [!CAUTION]
-    > **The server stopped in the middle of this import.** What was under way may have been changed in part. Lockkeeper
-    > never repeats an import by itself: look at what is below, then plan again to see what is left to do.
+    > **The server stopped during this import.** Its changes may be incomplete. Lockkeeper
+    > never repeats an import automatically. Check the results below, then plan again to see what is left to do.
 
-    **Import failed**: the import was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.
+    **Import failed**: the import was interrupted, because Lockkeeper stopped while it was running. It is not repeated automatically.
 
-    * If it was imported, it is in the state, as far as Terraform could still write it.
-    * Plan again to see whether it was; a plan that was made before is discarded. If Terraform could not give back its own lock of the state, the plan says so, with the command that clears it.
+    * The state shows whether the resource was imported, as far as Terraform could still write it.
+    * Plan again to see whether it was imported; an earlier plan is discarded. If Terraform could not release its own lock of the state, the plan shows that, and the command that clears the lock.
 
     ```text
     $ terraform init -input=false -upgrade
@@ -628,9 +628,9 @@ async fn a_pull_without_projects_is_told_how_to_name_one(backend: Backend) {
     assert_snapshot!(bot.comment(pull), @"
     Ran Import for 0 projects
 
-    Nothing that this pull request changes belongs to a project, so there is nothing to do.
+    No file that this pull request changes belongs to a project, so there is nothing to do.
 
-    A project can be worked on all the same; comment for example:
+    To change the state of a project anyway, comment for example:
 
     ```shell
     lockkeeper import -d path/of/the/project a.b 'c d' -- '-lock=false'

@@ -35,7 +35,7 @@ async fn the_second_pull_request_is_told_who_holds_the_lock(backend: Backend) {
 
     **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
 
-    This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
+    This pull request is **next in the queue**. It is planned automatically when its turn comes. To leave the queue, comment `lockkeeper unlock` here.
 
     The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 
@@ -44,8 +44,8 @@ async fn the_second_pull_request_is_told_who_holds_the_lock(backend: Backend) {
     <sub>Commit `d8765de0` · 0 s</sub>
     ");
     assert_snapshot!(bot.statuses(second), @"
-    lockkeeper/plan: Pending, Waiting for #1 (alice), next in line.
-    lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), next in line.
+    lockkeeper/plan: Pending, Waiting for #1 (alice), next in the queue.
+    lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), next in the queue.
     ");
     let line = bot.machine_line(second);
     assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":2,"head":"d8765de0d494951c5c1071f34484f324b3ba4c25","outcome":"waiting","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"waiting","plan":null}]} -->"#);
@@ -77,7 +77,7 @@ async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend)
 
     **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
 
-    This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
+    This pull request is **next in the queue**. It is planned automatically when its turn comes. To leave the queue, comment `lockkeeper unlock` here.
 
     The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 
@@ -116,7 +116,7 @@ async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend)
       ```shell
       lockkeeper plan -d app
       ```
-    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID)
+    * To **discard** this plan and release its lock, [open the lock](https://locks.example.com/locks/ID)
 
     [Output of this project](https://locks.example.com/jobs/ID)
 
@@ -126,7 +126,7 @@ async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend)
       ```shell
       lockkeeper apply
       ```
-    * To **discard** all its plans and give its locks back, comment:
+    * To **discard** all its plans and release its locks, comment:
       ```shell
       lockkeeper unlock
       ```

@@ -147,7 +147,7 @@ async fn a_push_that_was_not_told_is_planned_once_and_its_late_delivery_does_not
     for delivery in &lost {
         bot.late(delivery).await;
     }
-    assert_snapshot!(bot.note().await, @"the delivery is late: what it tells was found before it came");
+    assert_snapshot!(bot.note().await, @"the delivery is late: its change was found before it arrived");
     assert_eq!(bot.plans(), 2);
     let newest = bot.store().command_list(1).await.unwrap().remove(0);
     assert_eq!(

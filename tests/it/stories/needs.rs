@@ -81,7 +81,7 @@ async fn an_apply_waits_for_somebody_elses_approval(backend: Backend) {
     **Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request.
     Nothing was applied, and the plan is kept.
 
-    * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+    * Somebody other than the author `alice` must approve the pull request; then run the command again.
 
     * To **apply** this project again, comment:
       ```shell
@@ -94,7 +94,7 @@ async fn an_apply_waits_for_somebody_elses_approval(backend: Backend) {
     ");
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/apply: Failure, 1/1 projects failed to apply.
-    lockkeeper/apply: network/default: Failure, Apply failed: refused, the comment says why.
+    lockkeeper/apply: network/default: Failure, Apply failed: refused, see the comment.
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
     ");
@@ -115,7 +115,7 @@ async fn whoever_asks_for_changes_is_named_until_somebody_approves(backend: Back
         .lines()
         .find(|line| line.starts_with("**Apply refused**"))
         .unwrap();
-    assert_snapshot!(line, @"**Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request; `bob` asks for changes; `carol` had reviewed it, which was dismissed.");
+    assert_snapshot!(line, @"**Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request; `bob` asks for changes; `carol` reviewed it, but the review was dismissed.");
     bot.approve(pull, "bob");
     applied(&mut bot, pull).await;
     bot.end(&[NET_LOCK]).await;
@@ -150,12 +150,12 @@ async fn an_apply_waits_for_the_checks_that_the_branch_requires(backend: Backend
     assert_snapshot!(refused(&mut bot, pull).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
-    **Apply refused**: `mergeable` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and the pull request cannot be merged: the required check `ci/test` failed; the required check `ci/lint` has not been set; 1 approval is required of people who may write here, and there is none.
+    **Apply refused**: `mergeable` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and the pull request cannot be merged: the required check `ci/test` failed; the required check `ci/lint` has not been set; 1 approval is required from people with write access, and nobody has approved.
     Nothing was applied, and the plan is kept.
 
-    * Mend what the failed checks complain about; then comment the command again.
-    * Wait for the required checks; then comment the command again.
-    * Somebody who may write to the repository, other than the author, has to approve the pull request; then comment the command again.
+    * Fix the failed checks; then run the command again.
+    * Wait for the required checks; then run the command again.
+    * Somebody with write access other than the author must approve the pull request; then run the command again.
 
     * To **apply** this project again, comment:
       ```shell
@@ -204,10 +204,10 @@ async fn a_rule_that_cannot_be_looked_at_refuses(backend: Backend) {
     assert_snapshot!(refused(&mut bot, pull).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
-    **Apply refused**: `mergeable` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and the pull request cannot be merged: whether the rule that every conversation is resolved holds cannot be found out, because GitHub's REST API does not tell.
+    **Apply refused**: `mergeable` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and the pull request cannot be merged: Lockkeeper cannot check the rule that every conversation is resolved, because GitHub's REST API does not return it.
     Nothing was applied, and the plan is kept.
 
-    * The merge box of the pull request shows it. Where `lockkeeper/apply` is a required check of `main`, Lockkeeper cannot go by that box, which waits for this very status, so it has to see every other rule itself: whoever administers the repository can change the rule, or the permissions of Lockkeeper, or take that check off the list.
+    * The merge box of the pull request shows the rule. If `lockkeeper/apply` is a required check of `main`, Lockkeeper cannot use the merge box, because it waits for this status; so Lockkeeper must check all other rules itself. An administrator of the repository can change the rule, extend Lockkeeper's permissions, or remove that check from the required checks.
 
     * To **apply** this project again, comment:
       ```shell
@@ -232,7 +232,7 @@ async fn github_may_need_a_moment(backend: Backend) {
         .lines()
         .find(|line| line.starts_with("**Apply refused**"))
         .unwrap();
-    assert_snapshot!(line, @"**Apply refused**: `mergeable` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and the forge is still working out whether the pull request can be merged.");
+    assert_snapshot!(line, @"**Apply refused**: `mergeable` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and the forge is still checking whether the pull request can be merged.");
     bot.github.unsettle(REPO, pull, 4).unwrap();
     applied(&mut bot, pull).await;
     bot.end(&[NET_LOCK]).await;
@@ -251,7 +251,7 @@ async fn an_apply_waits_for_the_newest_base_branch(backend: Backend) {
     **Apply refused**: `undiverged` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and `main` has 1 commit that the pull request does not contain.
     Nothing was applied, and the plan is kept.
 
-    * Merge `main` into the branch of the pull request, or rebase it, and push; that is planned by itself.
+    * Merge `main` into the branch of the pull request, or rebase it, and push. Lockkeeper plans the push automatically.
 
     * To **apply** this project again, comment:
       ```shell
@@ -278,10 +278,10 @@ async fn a_merge_has_to_be_planned_with_the_newest_base_branch(backend: Backend)
     assert_snapshot!(refused(&mut bot, pull).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
-    **Apply refused**: `undiverged` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and `main` has 1 commit that what was planned does not contain.
+    **Apply refused**: `undiverged` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and `main` has 1 commit that the planned merge does not contain.
     Nothing was applied, and the plan is kept.
 
-    * Comment `lockkeeper plan`: the new plan is made of the merge with the newest `main`. Look at it, then apply.
+    * Comment `lockkeeper plan` to plan the merge with the newest `main`. Check the new plan, then apply it.
 
     * To **apply** this project again, comment:
       ```shell
@@ -316,9 +316,9 @@ async fn everything_that_is_missing_is_said_at_once(backend: Backend) {
     `undiverged` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and `main` has 1 commit that the pull request does not contain.
     Nothing was applied, and the plan is kept.
 
-    * Mark the pull request as ready for review; then comment the command again.
-    * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
-    * Merge `main` into the branch of the pull request, or rebase it, and push; that is planned by itself.
+    * Mark the pull request as ready for review; then run the command again.
+    * Somebody other than the author `alice` must approve the pull request; then run the command again.
+    * Merge `main` into the branch of the pull request, or rebase it, and push. Lockkeeper plans the push automatically.
 
     * To **apply** this project again, comment:
       ```shell
@@ -345,7 +345,7 @@ async fn a_plan_that_needs_approval_takes_no_lock(backend: Backend) {
     **Plan refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request.
     Nothing was planned, and no lock was taken.
 
-    * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+    * Somebody other than the author `alice` must approve the pull request; then run the command again.
 
     * To **plan** this project again, comment:
       ```shell
@@ -358,7 +358,7 @@ async fn a_plan_that_needs_approval_takes_no_lock(backend: Backend) {
     ");
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Failure, 1/1 projects failed to plan.
-    lockkeeper/plan: network/default: Failure, Plan failed: refused, the comment says why.
+    lockkeeper/plan: network/default: Failure, Plan failed: refused, see the comment.
     ");
     assert_eq!((bot.locks().await.len(), bot.calls().len()), (0, 0));
     bot.approve(pull, "bob");
@@ -435,10 +435,10 @@ async fn an_apply_is_refused_while_the_forge_says_nothing(backend: Backend) {
     assert_snapshot!(refused(&mut bot, pull).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
-    **Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and who has approved cannot be found out: github.test could not be reached for the reviews of acme/infra#&#8203;1: Server Error.
+    **Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and Lockkeeper cannot determine who has approved: github.test could not be reached for the reviews of acme/infra#&#8203;1: Server Error.
     Nothing was applied, and the plan is kept.
 
-    * Comment the command again in a moment. If it says the same then, whoever operates the server can look into it.
+    * Run the command again in a moment. If the error remains, ask an administrator of Lockkeeper for help.
 
     * To **apply** this project again, comment:
       ```shell
@@ -503,10 +503,10 @@ async fn pull_requests_into_other_branches_are_left_alone(backend: Backend) {
     );
     bot.say(pull, "lockkeeper plan").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Plan refused**: this pull request goes into `main`, and the server only works for pull requests into branches that match `/^release/` (line 1 of the server's `--repo-config-json`, for `/.*/`).
+    **Plan refused**: the base branch of this pull request is `main`, and the server only serves base branches that match `/^release/` (line 1 of the server's `--repo-config-json`, for `/.*/`).
 
     * Change the base branch of the pull request, if it is the wrong one.
-    * Or whoever operates the server can change that line.
+    * Or an administrator can change that line.
 
     <sub>Commit `85684520` · 0 s</sub>
     ");

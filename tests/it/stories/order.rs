@@ -47,7 +47,7 @@ async fn a_project_comes_after_the_one_it_depends_on(backend: Backend) {
 
     **Apply refused**: this project depends on another one, and `net` is not applied yet. Nothing was applied.
 
-    * Apply first what it depends on (`lockkeeper apply -p net`), or everything in order: `lockkeeper apply`.
+    * Apply its dependencies first (`lockkeeper apply -p net`), or apply everything in order: `lockkeeper apply`.
 
     * To **apply** this project again, comment:
       ```shell
@@ -212,10 +212,10 @@ async fn what_is_not_known_of_units_is_said_in_the_comment_and_never_passed_over
     assert_snapshot!(bot.answer(none), @"
     Ran Plan for 0 projects
 
-    Nothing that this pull request changes is known to belong to a project. It may still concern units of Terragrunt, because what these go by cannot be found out without running Terragrunt:
+    No file that this pull request changes is known to belong to a project. The change may still concern Terragrunt units, because some of their inputs cannot be determined without running Terragrunt:
 
     * `live/app/terragrunt.hcl:2`: the `config_path` of a dependency is not known: `get_env()` depends on the environment (live/app/terragrunt.hcl:2)
-    * Plan by hand what is concerned: `lockkeeper plan -d DIR`. `lockkeeper explain` lists all such places.
+    * Plan the affected directories by hand: `lockkeeper plan -d DIR`. `lockkeeper explain` lists all such places.
 
     <sub>Commit `1d6437b5` · 0 s</sub>
     ");

@@ -377,7 +377,7 @@ async fn comments_of_a_pull_keep_their_order_while_the_first_is_tried_again(back
         .collect();
     assert_snapshot!(first_lines.join("\n"), @"
     **Lockkeeper** runs Terraform and OpenTofu for this pull request and keeps the locks. Write a command as a comment of its own, on one line.
-    Ran Unlock: this pull request holds no lock and has no plan, so there was nothing to give back.
+    Ran Unlock: this pull request holds no lock and has no plan, so there was nothing to release.
     **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `version`, `help`.
     **Nothing was run**: `approve_policies` is not available in this version of Lockkeeper. Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `version`, `help`.
     ");
@@ -470,7 +470,7 @@ async fn what_was_said_while_github_was_away_arrives_in_order(backend: Backend) 
         .collect();
     assert_snapshot!(first_lines.join("\n"), @"
     **Lockkeeper** runs Terraform and OpenTofu for this pull request and keeps the locks. Write a command as a comment of its own, on one line.
-    Ran Unlock: this pull request holds no lock and has no plan, so there was nothing to give back.
+    Ran Unlock: this pull request holds no lock and has no plan, so there was nothing to release.
     **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `version`, `help`.
     ");
     assert_snapshot!(first_line(&bot.answer(plan)), @"Ran Plan for dir: `network` workspace: `default`: planned");
@@ -495,10 +495,10 @@ async fn an_apply_is_not_carried_out_an_hour_late(backend: Backend) {
     bot.github.clear_faults();
     bot.settle().await;
     assert_snapshot!(bot.answer(pull), @"
-    **Apply failed**: this command could not be carried out: github.test could not be reached for pull request acme/infra#&#8203;1: Server Error.
+    **Apply failed**: this command could not be run: github.test could not be reached for pull request acme/infra#&#8203;1: Server Error.
 
-    * Comment the command again to try once more.
-    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `ID`.
+    * Run the command again to retry.
+    * If it fails again, an administrator can find the cause in the log under `ID`.
 
     <sub>46 s</sub>
     ");
@@ -536,10 +536,10 @@ async fn a_pull_request_that_github_never_shows_is_given_up(backend: Backend) {
     bot.github.hide_new_pulls(1000);
     let pull = bot.open_pull("wider", &[NETWORK]).await;
     assert_snapshot!(bot.answer(pull), @"
-    **Plan failed**: this command could not be carried out: pull request acme/infra#&#8203;1 was not found on github.test, or the credentials of Lockkeeper may not see it.
+    **Plan failed**: this command could not be run: pull request acme/infra#&#8203;1 was not found on github.test, or the credentials of Lockkeeper may not see it.
 
-    * Comment the command again to try once more.
-    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `ID`.
+    * Run the command again to retry.
+    * If it fails again, an administrator can find the cause in the log under `ID`.
 
     <sub>26 s</sub>
     ");

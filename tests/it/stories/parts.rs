@@ -259,7 +259,7 @@ async fn without_the_flag_a_submodule_is_an_empty_directory(backend: Backend) {
 
     **Plan failed**: `terraform plan` ended with exit code 1.
 
-    * The submodules of this repository are not checked out. If the file is in one of them, have whoever runs Lockkeeper switch on `--checkout-submodules`, then plan again.
+    * The submodules of this repository are not checked out. If the file is in one of them, ask an administrator to enable `--checkout-submodules`, then plan again.
 
     ```text
     Error: Unreadable file
@@ -286,7 +286,7 @@ async fn a_submodule_from_elsewhere_is_refused(backend: Backend) {
         .open_pull_of(&with_submodule("../../other/modules.git", &commit))
         .await;
     assert_snapshot!(bot.answer(pull), @"
-    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: it comes from github.test/other/modules, which `--repo-allowlist` does not allow. Have whoever runs Lockkeeper add github.test/other/modules to `--repo-allowlist` or switch off `--checkout-submodules`, or name another repository in `.gitmodules`.
+    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: it comes from github.test/other/modules, which `--repo-allowlist` does not allow. Ask an administrator to add github.test/other/modules to `--repo-allowlist` or to disable `--checkout-submodules`, or name another repository in `.gitmodules`.
 
     <sub>Commit `7bbe809e` · 0 s</sub>
     ");
@@ -295,7 +295,7 @@ async fn a_submodule_from_elsewhere_is_refused(backend: Backend) {
         .answer_to(pull, &with_submodule("/srv/git/acme/modules.git", &commit))
         .await;
     assert_snapshot!(said, @"
-    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: its URL begins with `/srv/git/acme/modules.git`, and only those of the same forge may be used: `https://…`, `git@…` or `../…`. Mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`.
+    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: its URL begins with `/srv/git/acme/modules.git`, but it must be a URL of the same forge: `https://…`, `git@…` or `../…`. Fix `.gitmodules`, or ask an administrator to turn off `--checkout-submodules`.
 
     <sub>Commit `9b229790` · 0 s</sub>
     ");
@@ -306,7 +306,7 @@ async fn a_submodule_from_elsewhere_is_refused(backend: Backend) {
         )
         .await;
     assert_snapshot!(said, @"
-    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: its URL leads to `https://evil.example`, another host or port than that of the repository. Mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`.
+    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: its URL leads to `https://evil.example`, not to the host and port of the repository. Fix `.gitmodules`, or ask an administrator to turn off `--checkout-submodules`.
 
     <sub>Commit `5742eb44` · 0 s</sub>
     ");
@@ -413,7 +413,7 @@ async fn a_submodule_that_nobody_has_claimed_is_refused_where_claims_are_demande
     let pull = bot
         .open_pull_of(&with_submodule("../modules.git", &commit))
         .await;
-    assert_snapshot!(first_line(&bot.answer(pull)), @"**Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: it comes from github.test/acme/modules, which nobody has claimed, and this server only works for repositories that have an owner (`--require-claims`). Have it claimed (`lockkeeper credentials add --owner net --url https://github.test/acme/modules`, or `lockkeeper apps add`), or name another repository in `.gitmodules`.");
+    assert_snapshot!(first_line(&bot.answer(pull)), @"**Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: it comes from github.test/acme/modules, which has no owner, and this server only serves claimed repositories (`--require-claims`). Claim it (`lockkeeper credentials add --owner net --url https://github.test/acme/modules`, or `lockkeeper apps add`), or name another repository in `.gitmodules`.");
     assert_eq!(bot.calls(), [""; 0], "nothing has run");
     bot.claim_for("net", "acme/modules").await;
     bot.say(pull, "lockkeeper plan").await;
@@ -432,7 +432,7 @@ async fn a_submodule_that_cannot_be_had_is_refused(backend: Backend) {
         .open_pull_of(&with_submodule("../modules.git", &gone))
         .await;
     assert_snapshot!(bot.answer(pull), @"
-    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: github.test/acme/modules has no commit `abababab` (any more): push it there, or name another one here.
+    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: github.test/acme/modules does not have the commit `abababab` (any more). Push it there, or select another commit here.
 
     <sub>Commit `f703f7bc` · 0 s</sub>
     ");
@@ -440,7 +440,7 @@ async fn a_submodule_that_cannot_be_had_is_refused(backend: Backend) {
         .answer_to(pull, &with_submodule("../none.git", &gone))
         .await;
     assert_snapshot!(said.replace(bot.github.base_url().trim_start_matches("http://"), "FORGE"), @"
-    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: the forge does not show github.test/acme/none to the account or App that reads this repository (remote: Repository not found. fatal: repository 'http:&#8203;//FORGE/acme/none.git/' not found). Let it read github.test/acme/none, mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`.
+    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: the account or App that reads this repository cannot read github.test/acme/none (remote: Repository not found. fatal: repository 'http:&#8203;//FORGE/acme/none.git/' not found). Give it access to github.test/acme/none, fix `.gitmodules`, or ask an administrator to turn off `--checkout-submodules`.
 
     <sub>Commit `27b5c248` · 0 s</sub>
     ");
@@ -483,7 +483,7 @@ async fn a_file_that_was_not_uploaded_is_named(backend: Backend) {
     );
     let pull = bot.open_pull_of(&with_lfs(&pointer)).await;
     assert_snapshot!(bot.answer(pull), @"
-    **Plan refused**: cannot fetch the files of github.test/acme/infra that are kept with LFS: the forge does not have the content of `app/bundle.pem`. Push it with `git lfs push --all origin` from a clone that has it, or have whoever runs Lockkeeper switch off `--checkout-lfs`.
+    **Plan refused**: cannot fetch the LFS files of github.test/acme/infra: the forge does not have the content of `app/bundle.pem`. Push it with `git lfs push --all origin` from a clone that has it, or ask an administrator to turn off `--checkout-lfs`.
 
     <sub>Commit `7de93705` · 0 s</sub>
     ");

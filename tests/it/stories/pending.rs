@@ -139,8 +139,8 @@ async fn statuses_of_a_command_that_ended_without_a_word_say_so(backend: Backend
         }
     );
     assert_snapshot!(bot.statuses(pull), @"
-    lockkeeper/plan: Failure, It was interrupted: comment the command again.
-    lockkeeper/plan: network/default: Failure, It was interrupted: comment the command again.
+    lockkeeper/plan: Failure, Interrupted: run the command again.
+    lockkeeper/plan: network/default: Failure, Interrupted: run the command again.
     ");
     assert_eq!(bot.look_at_statuses().await, TickResult::default());
     bot.go();

@@ -51,11 +51,11 @@ async fn an_apply_needs_a_team_that_may_apply(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[LIST]).await;
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Apply refused**: `alice` may not apply: `--gh-team-allowlist` gives `apply` to the teams `ops` and `leads` of `acme`, and `alice` is in none of them, but in `devs`.
+    **Apply refused**: `alice` may not apply: `--gh-team-allowlist` allows `apply` only for the teams `ops` and `leads` of `acme`, and `alice` is in none of them, but in `devs`.
 
-    * A member of `ops` or `leads` can give the command.
-    * Or somebody who maintains `ops` or `leads` adds `alice`; comment again 30 seconds later.
-    * Or whoever operates the server changes the list. A team that `acme` does not have, or that the account of Lockkeeper may not see, counts as empty.
+    * A member of `ops` or `leads` can comment the command.
+    * Or a maintainer of `ops` or `leads` can add `alice`. Run the command again 30 seconds later.
+    * Or an administrator can change the list. A team counts as empty if `acme` does not have it, or if the account of Lockkeeper may not see it.
 
     <sub>Commit `85684520` · 0 s</sub>
     ");
@@ -109,9 +109,9 @@ async fn a_command_that_no_rule_gives_is_given_to_nobody(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[("gh-team-allowlist", "*:plan")]).await;
     bot.hear(pull, "olga", "lockkeeper unlock").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Unlock refused**: `olga` may not unlock: `--gh-team-allowlist` gives `unlock` to no team, and `olga` is in none of the teams that it names.
+    **Unlock refused**: `olga` may not unlock: `--gh-team-allowlist` allows `unlock` for no team, and `olga` is in none of the teams that it names.
 
-    * Whoever operates the server can give `unlock` to a team.
+    * An administrator can allow `unlock` for a team.
 
     <sub>Commit `85684520` · 0 s</sub>
     ");
@@ -122,11 +122,11 @@ async fn unlock_of_the_own_pull_request_needs_a_team_too(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[LIST]).await;
     bot.hear(pull, "olga", "lockkeeper unlock").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Unlock refused**: `olga` may not unlock: `--gh-team-allowlist` gives `unlock` to the team `devs` of `acme`, and `olga` is not in it, but in `ops`.
+    **Unlock refused**: `olga` may not unlock: `--gh-team-allowlist` allows `unlock` only for the team `devs` of `acme`, and `olga` is not in it, but in `ops`.
 
-    * A member of `devs` can give the command.
-    * Or somebody who maintains `devs` adds `olga`; comment again 30 seconds later.
-    * Or whoever operates the server changes the list. A team that `acme` does not have, or that the account of Lockkeeper may not see, counts as empty.
+    * A member of `devs` can comment the command.
+    * Or a maintainer of `devs` can add `olga`. Run the command again 30 seconds later.
+    * Or an administrator can change the list. A team counts as empty if `acme` does not have it, or if the account of Lockkeeper may not see it.
 
     <sub>Commit `85684520` · 0 s</sub>
     ");
@@ -147,7 +147,7 @@ async fn a_push_of_somebody_who_may_not_plan_is_noted_on_the_dashboard_only(back
     assert_eq!(bot.heard(pull), [""; 0]);
     assert_eq!(bot.statuses(pull), "");
     let command = bot.store().command_list(10).await.unwrap().remove(0);
-    assert_snapshot!(command.reason.unwrap(), @"not_allowed: `alice` may not plan: `--gh-team-allowlist` gives `plan` to the teams `ops` and `devs` of `acme`, and `alice` is in none of them.");
+    assert_snapshot!(command.reason.unwrap(), @"not_allowed: `alice` may not plan: `--gh-team-allowlist` allows `plan` only for the teams `ops` and `devs` of `acme`, and `alice` is in none of them.");
     bot.hear(pull, "olga", "lockkeeper plan").await;
     assert!(
         bot.comment(pull)
@@ -163,10 +163,10 @@ async fn an_apply_is_not_waved_through_while_nobody_tells_of_teams(backend: Back
     bot.github.fault(MEMBERSHIPS, 100, Fault::BadGateway);
     bot.hear(pull, "olga", "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Apply failed**: this command could not be carried out: github.test could not be reached for the membership of `olga` in the team `acme/ops`: Server Error.
+    **Apply failed**: this command could not be run: github.test could not be reached for the membership of `olga` in the team `acme/ops`: Server Error.
 
-    * Comment the command again to try once more.
-    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `ID`.
+    * Run the command again to retry.
+    * If it fails again, an administrator can find the cause in the log under `ID`.
 
     <sub>46 s</sub>
     ");
@@ -253,7 +253,7 @@ async fn a_program_decides_in_place_of_the_teams(backend: Backend) {
     assert_snapshot!(bot.comment(pull), @"
     **Apply refused**: `olga` may not apply: the program `may.sh` (`team_authz.command`) has to answer `pass`, and its last line was `no, olga`.
 
-    * Whoever operates the server knows what the program asks for, and finds its output in the log.
+    * An administrator knows the rules of the program, and finds its output in the log.
 
     <sub>Commit `85684520` · 0 s</sub>
     ");
@@ -313,9 +313,9 @@ async fn a_program_that_cannot_be_run_lets_nothing_through(backend: Backend) {
     .await;
     bot.hear(pull, "olga", "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @r#"
-    **Apply refused**: `olga` may not apply: the program `may` (`team_authz.command`) has to answer `pass`, and it could not be asked: the program "/nowhere/may" was not found or is not executable (searched: that path only).
+    **Apply refused**: `olga` may not apply: the program `may` (`team_authz.command`) has to answer `pass`, and it could not be run: the program "/nowhere/may" was not found or is not executable (searched: that path only).
 
-    * Whoever operates the server knows what the program asks for, and finds its output in the log.
+    * An administrator knows the rules of the program, and finds its output in the log.
 
     <sub>Commit `85684520` · 0 s</sub>
     "#);
@@ -363,7 +363,7 @@ async fn a_program_may_judge_by_project(backend: Backend) {
 
     **Plan refused**: `alice` may not plan: the program `may.sh` (`team_authz.command`) has to answer `pass`, and its last line was `not app`.
 
-    * Whoever operates the server knows what the program asks for, and finds its output in the log.
+    * An administrator knows the rules of the program, and finds its output in the log.
 
     * To **plan** this project again, comment:
       ```shell
@@ -409,7 +409,7 @@ async fn a_program_may_judge_by_project(backend: Backend) {
       ```shell
       lockkeeper plan -d network
       ```
-    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID)
+    * To **discard** this plan and release its lock, [open the lock](https://locks.example.com/locks/ID)
 
     [Output of this project](https://locks.example.com/jobs/ID)
 
@@ -419,7 +419,7 @@ async fn a_program_may_judge_by_project(backend: Backend) {
       ```shell
       lockkeeper apply
       ```
-    * To **discard** all its plans and give its locks back, comment:
+    * To **discard** all its plans and release its locks, comment:
       ```shell
       lockkeeper unlock
       ```

@@ -72,7 +72,7 @@ async fn a_pull_request_is_planned_when_it_is_opened(backend: Backend) {
       ```shell
       lockkeeper plan -d network
       ```
-    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+    * To **discard** this plan and release its lock, [open the lock](https://locks.example.com/locks/ID). `lockkeeper unlock` releases all locks of this pull request.
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -234,7 +234,7 @@ async fn a_plan_without_changes_leaves_nothing_to_apply(backend: Backend) {
     No changes. Your infrastructure matches the configuration.
     ```
 
-    Nothing has to be applied; [give the lock back](https://locks.example.com/locks/ID) if you like.
+    Nothing has to be applied; you can [release the lock](https://locks.example.com/locks/ID).
 
     * To **plan** this project again, comment:
       ```shell
@@ -328,7 +328,7 @@ async fn one_project_fails_and_the_others_keep_their_plans(backend: Backend) {
       ```shell
       lockkeeper plan -d network
       ```
-    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID)
+    * To **discard** this plan and release its lock, [open the lock](https://locks.example.com/locks/ID)
 
     [Output of this project](https://locks.example.com/jobs/ID)
 
@@ -340,7 +340,7 @@ async fn one_project_fails_and_the_others_keep_their_plans(backend: Backend) {
     No changes. Your infrastructure matches the configuration.
     ```
 
-    Nothing has to be applied; [give the lock back](https://locks.example.com/locks/ID) if you like.
+    Nothing has to be applied; you can [release the lock](https://locks.example.com/locks/ID).
 
     * To **plan** this project again, comment:
       ```shell
@@ -355,7 +355,7 @@ async fn one_project_fails_and_the_others_keep_their_plans(backend: Backend) {
       ```shell
       lockkeeper apply
       ```
-    * To **discard** all its plans and give its locks back, comment:
+    * To **discard** all its plans and release its locks, comment:
       ```shell
       lockkeeper unlock
       ```
@@ -439,9 +439,9 @@ async fn a_change_outside_of_projects_is_silent_until_somebody_asks(backend: Bac
     assert_snapshot!(bot.comment(pull), @"
     Ran Plan for 0 projects
 
-    Nothing that this pull request changes belongs to a project, so there is nothing to do.
+    No file that this pull request changes belongs to a project, so there is nothing to do.
 
-    A project can be planned all the same; comment for example:
+    To planned a project anyway, comment for example:
 
     ```shell
     lockkeeper plan -d path/of/the/project
@@ -505,7 +505,7 @@ async fn extra_arguments_reach_terraform_and_the_hint_to_plan_again(backend: Bac
       ```shell
       lockkeeper plan -d network -- '-target=module.a["b c"]' '-var-file=big.tfvars'
       ```
-    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+    * To **discard** this plan and release its lock, [open the lock](https://locks.example.com/locks/ID). `lockkeeper unlock` releases all locks of this pull request.
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -528,7 +528,7 @@ async fn arguments_that_lead_elsewhere_are_refused(backend: Backend) {
     bot.say(pull, "lockkeeper plan -d network -- -chdir=/etc")
         .await;
     assert_snapshot!(bot.comment(pull), @"
-    **Nothing was run**: `-chdir=/etc` may not be handed to Terraform. The operator of this server forbids `chdir` (`--blocked-extra-args`).
+    **Nothing was run**: `-chdir=/etc` may not be passed to Terraform. The administrator of this server forbids `chdir` (`--blocked-extra-args`).
 
     ```text
     lockkeeper plan -d network -- -chdir=/etc
@@ -544,7 +544,7 @@ async fn arguments_that_lead_elsewhere_are_refused(backend: Backend) {
       -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
       -w, --workspace WORKSPACE        Only in this Terraform workspace.
       -p, --project PROJECT            Only the project of this name; not together with -d or -w.
-          --verbose                    Add everything that was printed to the reply, init included.
+          --verbose                    Add the full output to the reply, including init.
       -h, --help                       Show this text.
 
     Without -d, -w and -p it plans every project that this pull request changes.
@@ -568,7 +568,7 @@ async fn a_variables_file_outside_of_the_project_is_refused(backend: Backend) {
     **Plan refused**: the variables file `../../secrets.tfvars` lies outside of the project's directory.
 
     * Name a file below the project's directory, without `..` at its beginning.
-    * Or whoever runs Lockkeeper can allow its directory with `--var-file-allowlist`.
+    * Or an administrator can allow its directory with `--var-file-allowlist`.
 
     <sub>Commit `72b1e463` · 0 s</sub>
     ");
@@ -702,7 +702,7 @@ async fn the_merge_of_base_and_head_is_planned_and_a_conflict_refused(backend: B
     assert_snapshot!(bot.comment(pull), @"
     **Plan refused**: this pull request cannot be merged into `main` without conflicts in `network/variables.tf`.
 
-    * Resolve the conflicts and push; the plan then runs by itself.
+    * Resolve the conflicts and push. The plan then runs automatically.
 
     <sub>Commit `7bd22bc2` · 0 s</sub>
     ");
@@ -723,7 +723,7 @@ async fn a_plan_that_takes_too_long_is_stopped(backend: Backend) {
 
     **Plan failed**: `terraform plan` was stopped because the run took longer than 1 s (`--run-timeout`).
 
-    * If it needs that long, whoever runs Lockkeeper can raise `--run-timeout`.
+    * If the run needs more time, an administrator can raise `--run-timeout`.
 
     ```text
     hanging
@@ -752,9 +752,9 @@ async fn a_missing_terraform_says_who_can_help(backend: Backend) {
     assert_snapshot!(bot.comment(pull), @"
     Ran Plan for dir: `network` workspace: `default`: failed
 
-    **Plan failed**: Terraform 1.9.8 is asked for, and this server has 1.11.4.
+    **Plan failed**: Terraform 1.9.8 is required, but this server has 1.11.4.
 
-    * Ask for a version this server has, or have 1.9.8 put into `--tf-bin-dir` under its name and version.
+    * Use a version that this server has, or ask an administrator to install 1.9.8 in `--tf-bin-dir` under its name and version.
 
     * To **plan** this project again, comment:
       ```shell
@@ -769,7 +769,7 @@ async fn a_missing_terraform_says_who_can_help(backend: Backend) {
     bot.say(pull, "lockkeeper plan").await;
     let comment = bot.comment(pull);
     assert!(
-        comment.contains("no `terraform` was found in ") || comment.contains("1.9.8 is asked for"),
+        comment.contains("no `terraform` was found in ") || comment.contains("1.9.8 is required"),
         "{comment}"
     );
     bot.end(&[]).await;

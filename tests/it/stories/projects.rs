@@ -98,7 +98,7 @@ async fn a_workspace_that_is_missing_is_made(backend: Backend) {
       ```shell
       lockkeeper plan -d network -w staging
       ```
-    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+    * To **discard** this plan and release its lock, [open the lock](https://locks.example.com/locks/ID). `lockkeeper unlock` releases all locks of this pull request.
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -165,7 +165,7 @@ async fn a_configured_project_is_planned_by_its_name(backend: Backend) {
       ```shell
       lockkeeper plan -p net
       ```
-    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+    * To **discard** this plan and release its lock, [open the lock](https://locks.example.com/locks/ID). `lockkeeper unlock` releases all locks of this pull request.
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -251,7 +251,7 @@ async fn a_slip_in_a_target_suggests_what_was_meant(backend: Backend) {
     ");
     bot.say(pull, "lockkeeper plan -d network -w staging").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Plan refused**: workspace `staging` is not configured for the directory `network`: choose with `-w` one that is: `default`.
+    **Plan refused**: workspace `staging` is not configured for the directory `network`: choose one of these with `-w`: `default`.
 
     <sub>Commit `20399fa0` · 0 s</sub>
     ");
@@ -268,7 +268,7 @@ async fn mistakes_in_the_configuration_are_shown_where_they_are(backend: Backend
     );
     let pull = bot.open_pull("configured", &[WIDER, wrong]).await;
     assert_snapshot!(bot.comment(pull), @"
-    **Plan failed**: the configuration of this repository has to be mended first.
+    **Plan failed**: the configuration of this repository has errors.
 
     ```text
     error: a project has no `dir`
@@ -286,7 +286,7 @@ async fn mistakes_in_the_configuration_are_shown_where_they_are(backend: Backend
       = help: did you mean `dir`?
     ```
 
-    Push the corrected file, and the plan runs by itself.
+    Correct the file and push it. The plan then runs automatically.
 
     <sub>Commit `3addbcaf` · 0 s</sub>
     ");
@@ -318,7 +318,7 @@ async fn who_may_decide_about_locks_is_up_to_the_server(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, LATE_LOCKS]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     assert_snapshot!(bot.answer(pull), @"
-    **Plan failed**: the configuration of this repository has to be mended first.
+    **Plan failed**: the configuration of this repository has errors.
 
     ```text
     error: `repo_locks` may not be set here: the server does not allow it for this repository
@@ -326,10 +326,10 @@ async fn who_may_decide_about_locks_is_up_to_the_server(backend: Backend) {
       |
     4 |   repo_locks: {mode: on_apply}
       |   ^^^^^^^^^^
-      = help: remove it, or ask whoever runs Lockkeeper to add `repo_locks` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+      = help: remove it, or ask an administrator of Lockkeeper to add `repo_locks` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
     ```
 
-    Push the corrected file, and the plan runs by itself.
+    Correct the file and push it. The plan then runs automatically.
 
     <sub>Commit `d68aa2e1` · 0 s</sub>
     ");
@@ -362,13 +362,13 @@ async fn a_configuration_that_would_be_overlooked_is_pointed_out(backend: Backen
         .open_pull("configured", &[WIDER, ("atlantis.yml", "version: 3\n")])
         .await;
     assert_snapshot!(bot.comment(pull), @"
-    **Plan failed**: the configuration of this repository has to be mended first.
+    **Plan failed**: the configuration of this repository has errors.
 
     ```text
-    `atlantis.yml` would not be read: rename it to `atlantis.yaml`
+    `atlantis.yml` is not read because of its name; rename it to `atlantis.yaml`
     ```
 
-    Push the corrected file, and the plan runs by itself.
+    Correct the file and push it. The plan then runs automatically.
 
     <sub>Commit `5f808ddf` · 0 s</sub>
     ");
@@ -459,9 +459,9 @@ async fn a_version_that_is_not_here_is_named(backend: Backend) {
     assert_snapshot!(bot.comment(pull), @"
     Ran Plan for dir: `network` workspace: `default`: failed
 
-    **Plan failed**: Terraform 1.5.7 is asked for, and this server has 1.11.4.
+    **Plan failed**: Terraform 1.5.7 is required, but this server has 1.11.4.
 
-    * Ask for a version this server has, or have 1.5.7 put into `--tf-bin-dir` under its name and version.
+    * Use a version that this server has, or ask an administrator to install 1.5.7 in `--tf-bin-dir` under its name and version.
 
     * To **plan** this project again, comment:
       ```shell

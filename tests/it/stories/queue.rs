@@ -44,7 +44,7 @@ async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Ba
 
     **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
 
-    This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
+    This pull request is **next in the queue**. It is planned automatically when its turn comes. To leave the queue, comment `lockkeeper unlock` here.
 
     The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 
@@ -57,7 +57,7 @@ async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Ba
 
     **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
 
-    This pull request is **number 2 in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
+    This pull request is **number 2 in the queue**. It is planned automatically when its turn comes. To leave the queue, comment `lockkeeper unlock` here.
 
     The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 
@@ -70,7 +70,7 @@ async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Ba
     assert_snapshot!(bot.comment(second), @"
     Ran Plan for dir: `network` workspace: `default`: planned
 
-    The lock became free: this pull request was next in line after pull request 1.
+    The lock became free: this pull request was next in the queue after pull request 1.
 
     **Plan: 0 to add, 3 to change, 0 to destroy.**
 
@@ -102,7 +102,7 @@ async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Ba
       ```shell
       lockkeeper plan -d network
       ```
-    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+    * To **discard** this plan and release its lock, [open the lock](https://locks.example.com/locks/ID). `lockkeeper unlock` releases all locks of this pull request.
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -114,12 +114,12 @@ async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Ba
 async fn statuses_are_pending_until_the_turn_comes_or_is_given_up(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
     assert_snapshot!(bot.statuses(second), @"
-    lockkeeper/plan: Pending, Waiting for #1 (alice), next in line.
-    lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), next in line.
+    lockkeeper/plan: Pending, Waiting for #1 (alice), next in the queue.
+    lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), next in the queue.
     ");
     assert_snapshot!(bot.statuses(third), @"
-    lockkeeper/plan: Pending, Waiting for #1 (alice), number 2 in line.
-    lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), number 2 in line.
+    lockkeeper/plan: Pending, Waiting for #1 (alice), number 2 in the queue.
+    lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), number 2 in the queue.
     ");
     assert!(
         bot.machine_line(second)
@@ -139,11 +139,11 @@ async fn statuses_are_pending_until_the_turn_comes_or_is_given_up(backend: Backe
     bot.answer(second);
     assert_snapshot!(bot.statuses(second), @"
     lockkeeper/plan: Failure, 1/1 projects failed to plan.
-    lockkeeper/plan: network/default: Failure, No longer in line for the lock: plan again.
+    lockkeeper/plan: network/default: Failure, No longer queued for the lock: plan again.
     ");
     assert_snapshot!(bot.statuses(third), @"
-    lockkeeper/plan: Pending, Waiting for #1 (alice), next in line.
-    lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), next in line.
+    lockkeeper/plan: Pending, Waiting for #1 (alice), next in the queue.
+    lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), next in the queue.
     ");
     bot.merge(first).await;
     bot.heard(first);
@@ -163,8 +163,8 @@ async fn whoever_waits_is_told_who_has_the_lock_now(backend: Backend) {
     bot.heard(first);
     bot.answer(second);
     assert_snapshot!(bot.statuses(third), @"
-    lockkeeper/plan: Pending, Waiting for #2 (alice), next in line.
-    lockkeeper/plan: network/default: Pending, Waiting for #2 (alice), next in line.
+    lockkeeper/plan: Pending, Waiting for #2 (alice), next in the queue.
+    lockkeeper/plan: network/default: Pending, Waiting for #2 (alice), next in the queue.
     ");
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
@@ -185,7 +185,7 @@ async fn a_new_commit_keeps_the_place_and_unlock_gives_it_up(backend: Backend) {
     assert_snapshot!(bot.comment(second), @"
     Ran Unlock for 1 project
 
-    * dir: `network` workspace: `default`: no longer in line for the lock
+    * dir: `network` workspace: `default`: no longer queued for the lock
 
     To **plan** again, comment:
 
@@ -240,7 +240,7 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
     assert_snapshot!(bot.comment(second), @"
     Ran Plan for 2 projects: 2 waiting
 
-    The lock of dir: `app` workspace: `default` went to a pull request that waits for it: that one and this one would have waited for each other for ever. This one is in line for it now; a plan under it was discarded.
+    The lock of dir: `app` workspace: `default` was handed over to another pull request, because the two would have waited for each other forever. This pull request is queued for the lock now. A plan under the lock was discarded.
 
     | | Project | Outcome |
     |:-:|:--|:--|
@@ -251,9 +251,9 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
 
     ### ⏳ dir: `app` workspace: `default`
 
-    **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (next in line after pull request 2).
+    **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (next in the queue after pull request 2).
 
-    This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
+    This pull request is **next in the queue**. It is planned automatically when its turn comes. To leave the queue, comment `lockkeeper unlock` here.
 
     The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 
@@ -265,7 +265,7 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
 
     **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
 
-    This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
+    This pull request is **next in the queue**. It is planned automatically when its turn comes. To leave the queue, comment `lockkeeper unlock` here.
 
     The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 

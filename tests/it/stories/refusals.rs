@@ -56,9 +56,9 @@ async fn a_repository_that_is_not_served_gets_one_answer_to_each_command(backend
     let comments = told(&bot);
     assert_eq!(comments.len(), 1);
     assert_snapshot!(comments[0], @r#"
-    **Command refused**: this server does not work for `github.test/umbrella/labs`: no entry of its `--repo-allowlist` fits.
+    **Command refused**: this server does not serve `github.test/umbrella/labs`: no entry of its `--repo-allowlist` matches.
 
-    * Whoever operates the server can add `github.test/umbrella/labs` to the list.
+    * An administrator can add `github.test/umbrella/labs` to the list.
 
     <sub>0 s</sub>
 
@@ -72,8 +72,8 @@ async fn a_repository_that_is_not_served_gets_one_answer_to_each_command(backend
     assert_eq!(told(&bot).len(), 1);
     assert_snapshot!(bot.deliveries().await.join("\n"), @"
     push ignored: the repository is not on the allow-list (--repo-allowlist)
-    pull_request refused: 403: the repository is not on the allow-list (--repo-allowlist)
-    issue_comment refused: 403: the repository is not on the allow-list (--repo-allowlist)
+    pull_request refused: 403: the repository is not on the allowlist (--repo-allowlist)
+    issue_comment refused: 403: the repository is not on the allowlist (--repo-allowlist)
     issue_comment ignored: the comment is Lockkeeper's own
     issue_comment ignored: the comment does not start with a word for the bot
     ");
@@ -127,8 +127,8 @@ async fn a_pull_request_from_a_fork_is_refused_unless_allowed(backend: Backend) 
     assert_snapshot!(bot.answer(pull), @"
     **Plan refused**: this pull request comes from the fork `github.test/mallory/infra`, and the server does not run code from forks.
 
-    * Somebody who may push to this repository can bring the branch here and open a pull request from it.
-    * Or whoever operates the server can allow forks with `--allow-fork-prs`.
+    * Somebody with write access can push the branch to this repository and open a pull request from it.
+    * Or an administrator can allow forks with `--allow-fork-prs`.
 
     <sub>Commit `fcff6ae6` · 0 s</sub>
     ");

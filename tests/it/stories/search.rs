@@ -129,7 +129,7 @@ async fn a_project_whose_directory_is_a_link_is_refused_aloud(backend: Backend) 
         .open_pull("wider", &[("network/main.tf", "# wider\n")])
         .await;
     assert_snapshot!(bot.answer(pull), @"
-    **Plan refused**: `live` is a symbolic link to `network`: two projects in the same files would get in each other's way, so name that directory, with `-d` or as `dir` in the configuration file.
+    **Plan refused**: `live` is a symbolic link to `network`: two projects with the same files would disturb each other. Name that directory with `-d`, or as `dir` in the configuration file.
 
     <sub>Commit `de32ba02` · 0 s</sub>
     ");
@@ -226,7 +226,7 @@ async fn an_expression_chooses_several_projects(backend: Backend) {
     assert!(bot.answer(pull).starts_with("Ran Plan for 2 projects:"));
     bot.say(pull, "lockkeeper plan -p '.*'").await;
     assert_snapshot!(bot.answer(pull), @"
-    **Plan refused**: `.*` matches 3 projects, and an expression for several has to begin with `all-` in this repository (`allowed_regexp_prefixes` of the configuration file).
+    **Plan refused**: `.*` matches 3 projects, and an expression for several projects must begin with `all-` in this repository (`allowed_regexp_prefixes` of the configuration file).
 
     <sub>Commit `d6869ae6` · 0 s</sub>
     ");
@@ -256,7 +256,7 @@ async fn an_ignored_directory_is_refused_with_its_rule(backend: Backend) {
     );
     bot.say(pull, "lockkeeper plan -d db").await;
     assert_snapshot!(bot.answer(pull), @"
-    **Plan refused**: the directory `db` is no project: it matches `d*` of `ignore_paths` (line 3 of `atlantis.yaml`). Give it an entry in `projects` if it is one.
+    **Plan refused**: the directory `db` is not a project: it matches `d*` of `ignore_paths` (line 3 of `atlantis.yaml`). Give it an entry in `projects` if it is one.
 
     <sub>Commit `a698dc60` · 0 s</sub>
     ");
@@ -273,7 +273,7 @@ async fn a_project_for_another_branch_is_left_out_and_named(backend: Backend) {
     assert_eq!(bot.heard(pull), [""; 0]);
     bot.say(pull, "lockkeeper plan -d app").await;
     assert_snapshot!(bot.answer(pull), @"
-    **Plan refused**: the directory `app` is configured for other base branches only: `branch` (`/^release/`, line 3 of the configuration file) does not match `main`, which this pull request goes into.
+    **Plan refused**: the directory `app` is configured for other base branches only: `branch` (`/^release/`, line 3 of the configuration file) does not match `main`, the base branch of this pull request.
 
     <sub>Commit `63785846` · 0 s</sub>
     ");

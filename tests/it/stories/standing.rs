@@ -67,10 +67,10 @@ async fn an_unlock_after_an_apply_warns_that_it_would_be_undone(backend: Backend
     assert_snapshot!(bot.answer(pull), @"
     Ran Unlock for 1 project
 
-    * dir: `network` workspace: `default`: lock given back
+    * dir: `network` workspace: `default`: lock released
 
     > [!WARNING]
-    > Something of this pull request was applied and is not in the base branch. The next plan of another pull request would undo it: merge this one soon, or plan and apply the base branch.
+    > Changes of this pull request were applied but are not in the base branch. The next plan of another pull request would undo them. Merge this one soon, or plan and apply the base branch.
 
     To **plan** again, comment:
 
@@ -144,8 +144,8 @@ async fn an_apply_while_waiting_names_who_has_the_lock(backend: Backend) {
     assert_snapshot!(bot.answer(second), @"
     **Apply refused**: there is nothing to apply yet, because this pull request waits for a lock.
 
-    * dir: `network` workspace: `default`: Waiting for #&#8203;1 (alice), next in line.
-    * It is planned by itself as soon as the lock is free. Look at that plan, then apply it.
+    * dir: `network` workspace: `default`: Waiting for #&#8203;1 (alice), next in the queue.
+    * It is planned automatically as soon as the lock is free. Look at that plan, then apply it.
 
     <sub>Commit `c8e9c736` · 0 s</sub>
     ");
@@ -188,7 +188,7 @@ async fn a_push_during_an_apply_is_mentioned(backend: Backend) {
     assert_snapshot!(told[0].lines().take(3).collect::<Vec<_>>().join("\n"), @"
     Ran Apply for dir: `network` workspace: `default`: applied
 
-    Commits were pushed while this ran: what was applied is `c40a4dbf`, and the newest commit is `f2d2e294`.
+    Commits were pushed during this apply: commit `c40a4dbf` was applied, and the newest commit is `f2d2e294`.
     ");
     bot.end(&["acme/infra/network/default by #1"]).await;
 }

@@ -108,15 +108,15 @@ async fn a_push_during_a_plan_takes_its_place(backend: Backend) {
       ```shell
       lockkeeper plan -d network
       ```
-    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+    * To **discard** this plan and release its lock, [open the lock](https://locks.example.com/locks/ID). `lockkeeper unlock` releases all locks of this pull request.
 
     [Output](https://locks.example.com/jobs/ID)
 
     <sub>Commit `7f1e0786` · 0 s</sub>
     ");
     assert_snapshot!(statuses_of(&bot, &old), @"
-    lockkeeper/plan: Failure, Plan superseded: a newer commit came.
-    lockkeeper/plan: network/default: Failure, Plan superseded: a newer commit came.
+    lockkeeper/plan: Failure, Plan superseded: a newer commit was pushed.
+    lockkeeper/plan: network/default: Failure, Plan superseded: a newer commit was pushed.
     ");
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Success, 1/1 projects planned successfully.
@@ -129,7 +129,7 @@ async fn a_push_during_a_plan_takes_its_place(backend: Backend) {
         .unwrap()
         .pop()
         .unwrap();
-    assert_snapshot!(run.message.unwrap(), @"a newer commit came, so `terraform plan` was interrupted.");
+    assert_snapshot!(run.message.unwrap(), @"a newer commit was pushed, so `terraform plan` was interrupted.");
     let replaced = bot.store().command_get(run.command).await.unwrap().unwrap();
     assert_eq!(
         (
@@ -206,8 +206,8 @@ async fn a_push_after_a_crash_takes_the_place_of_the_plan_that_was_cut_off(backe
             .contains("**Plan: 0 to add, 0 to change, 4 to destroy.**")
     );
     assert_snapshot!(statuses_of(&bot, &old), @"
-    lockkeeper/plan: Failure, Plan superseded: a newer commit came.
-    lockkeeper/plan: network/default: Failure, Plan superseded: a newer commit came.
+    lockkeeper/plan: Failure, Plan superseded: a newer commit was pushed.
+    lockkeeper/plan: network/default: Failure, Plan superseded: a newer commit was pushed.
     ");
     bot.end(&[LOCK]).await;
 }
@@ -241,9 +241,9 @@ async fn whoever_asked_for_the_plan_that_was_replaced_is_answered_by_the_newer_o
     assert_snapshot!(bot.comment(pull), @"
     Ran Plan for 0 projects
 
-    Nothing that this pull request changes belongs to a project, so there is nothing to do.
+    No file that this pull request changes belongs to a project, so there is nothing to do.
 
-    A project can be planned all the same; comment for example:
+    To planned a project anyway, comment for example:
 
     ```shell
     lockkeeper plan -d path/of/the/project
@@ -274,7 +274,7 @@ async fn whoever_asked_is_answered_although_the_newer_plan_is_cancelled_before_i
     =====
     Ran Cancel for 1 command
 
-    * the plan after a push of `alice`: it was waiting and will not run.
+    * the plan after a push by `alice`: it was queued and will not run.
     ");
     bot.end(&[LOCK]).await;
 }

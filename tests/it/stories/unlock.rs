@@ -56,11 +56,11 @@ async fn unlock_gives_everything_back(backend: Backend) {
     assert_snapshot!(bot.comment(pull), @"
     Ran Unlock for 2 projects
 
-    * dir: `app` workspace: `default`: lock given back
-    * dir: `network` workspace: `default`: lock given back, plan discarded
+    * dir: `app` workspace: `default`: lock released
+    * dir: `network` workspace: `default`: lock released, plan discarded
 
     > [!WARNING]
-    > Something of this pull request was applied and is not in the base branch. The next plan of another pull request would undo it: merge this one soon, or plan and apply the base branch.
+    > Changes of this pull request were applied but are not in the base branch. The next plan of another pull request would undo them. Merge this one soon, or plan and apply the base branch.
 
     To **plan** again, comment:
 
@@ -84,7 +84,7 @@ async fn unlock_with_nothing_to_give_back_says_so(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
     bot.say(pull, "lockkeeper unlock").await;
-    assert_snapshot!(bot.comment(pull), @"Ran Unlock: this pull request holds no lock and has no plan, so there was nothing to give back.");
+    assert_snapshot!(bot.comment(pull), @"Ran Unlock: this pull request holds no lock and has no plan, so there was nothing to release.");
     bot.end(&[]).await;
 }
 
@@ -130,7 +130,7 @@ async fn a_pull_request_closed_during_its_plan_stops_it(backend: Backend) {
     assert_eq!(comments.len(), 2);
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Failure, 1/1 projects failed to plan.
-    lockkeeper/plan: network/default: Failure, Plan failed: it was stopped.
+    lockkeeper/plan: network/default: Failure, Plan failed: it was cancelled.
     ");
     bot.end(&[]).await;
 }
@@ -208,9 +208,9 @@ async fn a_plan_that_still_waits_when_the_pull_request_closes_is_dropped(backend
     bot.settle().await;
     let comments = bot.comments(pull);
     assert_snapshot!(comments[2..].join("\n----\n"), @"
-    **Plan refused**: this pull request is closed, and commands run on open ones only.
+    **Plan refused**: this pull request is closed, and commands run on open pull requests only.
 
-    * Open it again, then comment the command once more.
+    * Reopen it, then run the command again.
 
     <sub>Commit `89a66d7a` · 0 s</sub>
     ");

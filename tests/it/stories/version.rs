@@ -37,8 +37,8 @@ async fn the_version_is_told_of_what_is_planned(backend: Backend) {
 
     | | Project | Outcome |
     |:-:|:--|:--|
-    | ℹ️ | `app` | [told](https://locks.example.com/jobs/ID) |
-    | ℹ️ | `network` | [told](https://locks.example.com/jobs/ID) |
+    | ℹ️ | `app` | [reported](https://locks.example.com/jobs/ID) |
+    | ℹ️ | `network` | [reported](https://locks.example.com/jobs/ID) |
 
     ---
 
@@ -74,7 +74,7 @@ async fn the_version_is_told_of_what_is_planned(backend: Backend) {
 
     No project of this pull request has a plan.
 
-    * Plan first, or name the project that is meant: `lockkeeper version -d DIR`.
+    * Plan first, or name a project: `lockkeeper version -d DIR`.
 
     <sub>Commit `23b99ac0` · 0 s</sub>
     ");

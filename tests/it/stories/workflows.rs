@@ -107,7 +107,7 @@ async fn steps_of_every_kind_plan_and_apply(backend: Backend) {
       ```shell
       lockkeeper plan -d network
       ```
-    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+    * To **discard** this plan and release its lock, [open the lock](https://locks.example.com/locks/ID). `lockkeeper unlock` releases all locks of this pull request.
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -204,7 +204,7 @@ async fn what_is_no_list_of_variables_fails_the_step(backend: Backend) {
     let said = bot.comment(pull);
     assert!(
         said.contains(
-            "`multienv: echo hunter2` (step 1 of the workflow `custom`) printed no variables"
+            "`multienv: echo hunter2` (step 1 of the workflow `custom`) printed output that cannot be parsed as variables"
         ),
         "{said}"
     );
@@ -230,7 +230,7 @@ async fn commands_alone_plan_and_apply_without_a_plan_file(backend: Backend) {
       ```shell
       lockkeeper plan -d network
       ```
-    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+    * To **discard** this plan and release its lock, [open the lock](https://locks.example.com/locks/ID). `lockkeeper unlock` releases all locks of this pull request.
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -361,7 +361,7 @@ async fn what_a_pull_request_chooses_is_never_source_code(backend: Backend) {
       ```shell
       lockkeeper plan -d network -- '-var=a=$(touch pwned) "; ${id} é,b'
       ```
-    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+    * To **discard** this plan and release its lock, [open the lock](https://locks.example.com/locks/ID). `lockkeeper unlock` releases all locks of this pull request.
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -383,7 +383,7 @@ async fn a_plan_is_not_applied_by_another_workflow(backend: Backend) {
     assert_snapshot!(bot.comment(pull), @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
-    **Apply refused**: the plan was made by other steps than those of the workflow `custom` now. Nothing was applied.
+    **Apply refused**: the plan was made with other steps than the workflow `custom` has now. Nothing was applied.
 
     * To **plan** this project again, comment:
       ```shell

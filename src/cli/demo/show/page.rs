@@ -299,13 +299,13 @@ mod tests {
 
     #[test]
     fn a_step_says_what_happens_and_why() {
-        assert_snapshot!(printed(|page| page.step(4, 6, &STORY[3])), @r"
+        assert_snapshot!(printed(|page| page.step(4, 6, &STORY[3])), @"
+
         4/6  Alice applies ─────────────────────────────────────────
 
-           Applied is exactly the plan that everybody could read
-           above, not a new one. Lockkeeper checks that the commit,
-           the plan file and the Terraform version are still the
-           same.
+           Lockkeeper applies exactly the plan that is shown above,
+           and makes no new one. It checks that the commit, the plan
+           file and the Terraform version are still the same.
 
            alice comments on #1: lockkeeper apply
         ");
@@ -337,21 +337,21 @@ mod tests {
         assert_snapshot!(printed(|page| {
             page.scene(&scene)?;
             page.failed("The step “It” failed.", &log, Path::new("/tmp/demo"))
-        }), @r"
-           lockkeeper-bot says nothing for 90 seconds.
+        }), @"
+           lockkeeper-bot did not answer within 90 seconds.
 
            ✓ the bot answers
            ✗ it is planned
              expected: network planned
              seen:     network failed
 
-        ✗ The demo ends here: “It” did not hold.
+        ✗ The demo ends here: The step “It” failed.
 
-           The server's log ends so:
+           Last lines of the server's log:
            │ one line
 
-           Everything is stopped; log, database and states are kept
-           in /tmp/demo
+           All servers are stopped. The log, the database and the
+           states are in /tmp/demo
         ");
     }
 }

@@ -93,7 +93,7 @@ pub(super) fn done(giving: &HandOver, given: &HandedOver) -> String {
         None => "the queue is empty, so the lock is free".to_owned(),
     };
     let plans = match (given.interrupted.is_empty(), given.plan) {
-        (false, _) => " The plan under way is interrupted.",
+        (false, _) => " The plan in progress is interrupted.",
         (true, true) => " Its plan is discarded.",
         (true, false) => "",
     };

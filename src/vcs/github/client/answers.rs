@@ -338,7 +338,7 @@ mod tests {
         insta::assert_snapshot!(told("/head/sha", json!("abc")), @r#""abc" is not a full commit id"#);
         insta::assert_snapshot!(
             told("/html_url", json!("javascript:alert(1)")),
-            @"the address of its page is not one of the web"
+            @"the address of its page is not an HTTP URL"
         );
     }
 

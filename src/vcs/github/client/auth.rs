@@ -276,14 +276,14 @@ mod tests {
         };
         insta::assert_snapshot!(
             told(TokenSource::File(path.clone())).await,
-            @"the token file `DIR/token` cannot be read: No such file or directory (os error 2)"
+            @"cannot read the token file `DIR/token`: No such file or directory (os error 2)"
         );
         std::fs::write(&path, " \n").unwrap();
         insta::assert_snapshot!(told(TokenSource::File(path)).await, @"the token file `DIR/token` is empty");
         insta::assert_snapshot!(told(TokenSource::Fixed(Secret::new(""))).await, @"the token is empty");
         insta::assert_snapshot!(
             told(TokenSource::Fixed(Secret::new("ghp_a\nb"))).await,
-            @"the token has characters that no token can have"
+            @"the token has invalid characters"
         );
     }
 }

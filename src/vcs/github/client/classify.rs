@@ -216,7 +216,7 @@ mod tests {
         );
         insta::assert_snapshot!(
             told(301, &[("location", "https://evil.example")], ""),
-            @"Rejected: github.com rejected a comment: it is now somewhere else (HTTP status 301 Moved Permanently): was the repository renamed or transferred?"
+            @"Rejected: github.com rejected a comment: it has moved (HTTP status 301 Moved Permanently): was the repository renamed or transferred?"
         );
         insta::assert_snapshot!(
             told(502, &[], "<html>Bad gateway</html>"),

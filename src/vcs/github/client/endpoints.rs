@@ -175,7 +175,7 @@ mod tests {
     fn odd_addresses_are_explained_without_secrets() {
         insta::assert_snapshot!(
             addresses("https://github.com", None),
-            @"`https://github.com` is not a host name: give it without `https://` and without a path, like `github.example.com`"
+            @"`https://github.com` is not a host name. Write it without `https://` and without a path, like `github.example.com`"
         );
         insta::assert_snapshot!(
             addresses("github.com", Some("ftp://github.com")),
@@ -183,7 +183,7 @@ mod tests {
         );
         insta::assert_snapshot!(
             addresses("github.com", Some("https://me:hunter2@ghe.dev/api")),
-            @"`https://ghe.dev/api` cannot be the base URL of an API: it holds credentials; give them with the flags made for them"
+            @"`https://ghe.dev/api` cannot be the base URL of an API: it contains credentials. Use the flags for credentials"
         );
         insta::assert_snapshot!(
             addresses("github.com", Some("https://ghe.dev/api?x=1")),
@@ -191,7 +191,7 @@ mod tests {
         );
         insta::assert_snapshot!(
             addresses("a:b:c", None),
-            @"`a:b:c` is not a host name: give it without `https://` and without a path, like `github.example.com`"
+            @"`a:b:c` is not a host name. Write it without `https://` and without a path, like `github.example.com`"
         );
     }
 }

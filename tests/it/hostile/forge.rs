@@ -183,11 +183,11 @@ async fn a_stranger_gives_no_command(backend: Backend) {
     assert_eq!(bot.locks().await, [NET_LOCK]);
     bot.hear(pull, "stranger", "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Apply refused**: `stranger` may not apply: `--allow-commenters=writers` gives `apply` to people who may write to `acme/infra`, and `stranger` may not.
+    **Apply refused**: `stranger` may not apply: `--allow-commenters=writers` allows `apply` only for people with write access to `acme/infra`, and `stranger` has no write access.
 
-    * Somebody who may write to the repository can give the command.
-    * Or somebody who administers the repository gives `stranger` the role `Write`.
-    * Or whoever operates the server says which teams may do what with `--gh-team-allowlist`.
+    * Somebody with write access to the repository can comment the command.
+    * Or an administrator of the repository can give `stranger` the role `Write`.
+    * Or an administrator of the server can give permissions to teams with `--gh-team-allowlist`.
 
     <sub>Commit `2d43ecb8` · 0 s</sub>
     ");

@@ -206,7 +206,7 @@ async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
     assert!(
         endless
             .text()
-            .contains("it has 301 characters, and at most 300 are kept"),
+            .contains("it has 301 characters, and at most 300 are allowed"),
         "{}",
         endless.text()
     );

@@ -505,7 +505,8 @@ async fn a_file_that_is_refused_changes_nothing_until_it_is_mended(backend: Back
         panic!("the file is gone")
     };
     assert!(
-        error.ends_with("cannot be read: No such file or directory (os error 2)"),
+        error.starts_with("cannot read `")
+            && error.ends_with("repos.yaml`: No such file or directory (os error 2)"),
         "{error}"
     );
     std::fs::write(&path, FROM_PULL).unwrap();

@@ -12,7 +12,7 @@ use lockkeeper::git::{
     Checkout, CheckoutRequest, CheckoutStrategy, Extent, Git, GitSettings, Mirror, Prepared,
     RefSelection, Remote,
 };
-use lockkeeper::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
+use lockkeeper::model::{CommitSha, RepoPath, Subject, WorkspaceName};
 use lockkeeper::process::Cmd;
 use tokio::runtime::Handle;
 
@@ -335,7 +335,7 @@ impl Bench<'_> {
         extent: &Extent,
     ) -> anyhow::Result<()> {
         let (workspace, strategy) = (WorkspaceName::default(), CheckoutStrategy::Branch);
-        let pull = PullNumber(i64::try_from(pull)?);
+        let pull = Subject::pull(i64::try_from(pull)?);
         let wanted = CheckoutRequest {
             pull,
             workspace: &workspace,

@@ -12,7 +12,7 @@ use lockkeeper::git::{
     CheckoutRequest, CheckoutStrategy, Extent, FetchRequest, Git, GitSettings, Head, Mirror,
     Prepared, RefName, RefSelection, Remote,
 };
-use lockkeeper::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
+use lockkeeper::model::{CommitSha, RepoPath, Subject, WorkspaceName};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
@@ -293,7 +293,7 @@ impl Bench<'_> {
         );
         let (workspace, strategy) = (WorkspaceName::default(), CheckoutStrategy::Branch);
         let wanted = CheckoutRequest {
-            pull: PullNumber(number),
+            pull: Subject::pull(number),
             workspace: &workspace,
             head,
             base: head,

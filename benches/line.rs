@@ -6,9 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use lockkeeper::locks::{LockRequest, QueuedPlan, take_all};
-use lockkeeper::model::{
-    Actor, Cause, LockKey, ProjectKey, PullNumber, PullRef, PullState, RepoPath,
-};
+use lockkeeper::model::{Actor, Cause, LockKey, ProjectKey, PullRef, PullState, RepoPath, Subject};
 use lockkeeper::store::{DatabaseUrl, Store};
 
 use crate::locks::{durable_postgres, open};
@@ -89,6 +87,6 @@ fn pull(number: i64) -> PullRef {
         .expect("the constant is the name of a repository");
     PullRef {
         repo,
-        number: PullNumber(number + 1),
+        subject: Subject::pull(number + 1),
     }
 }

@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use lockkeeper::clock::{RandomIds, SystemClock};
-use lockkeeper::model::{
-    Actor, Cause, LockKey, ProjectKey, PullNumber, PullRef, PullState, RepoPath,
-};
+use lockkeeper::model::{Actor, Cause, LockKey, ProjectKey, PullRef, PullState, RepoPath, Subject};
 use lockkeeper::store::{DatabaseUrl, LockClaim, Store, TakeLock};
 use sqlx::ConnectOptions as _;
 use sqlx_postgres::PgConnectOptions;
@@ -159,7 +157,7 @@ fn pull(task: u32) -> PullRef {
         .expect("the constant is the name of a repository");
     PullRef {
         repo,
-        number: PullNumber(i64::from(task) + 1),
+        subject: Subject::pull(i64::from(task) + 1),
     }
 }
 

@@ -13,8 +13,8 @@ use super::record::{
     StatusRecord,
 };
 use crate::model::{
-    BranchName, CommitSha, HostName, LockKey, ProjectKey, ProjectName, PullNumber, PullRef, RepoId,
-    RepoPath, WorkspaceName,
+    BranchName, CommitSha, HostName, LockKey, ProjectKey, ProjectName, PullRef, RepoId, RepoPath,
+    Subject, WorkspaceName,
 };
 
 /// Result of reading an Atlantis database: usable and unusable records.
@@ -308,7 +308,7 @@ fn pull(
     let repo = RepoId::new(host, full_name).map_err(|error| UnusableReason::invalid(&error))?;
     Ok(PullRef {
         repo,
-        number: PullNumber(record.num),
+        subject: Subject::pull(record.num),
     })
 }
 
@@ -328,7 +328,7 @@ fn page(record: &PullRecord, pull: &PullRef) -> String {
     if is_page && record.url.len() <= 2048 {
         record.url.clone()
     } else {
-        format!("https://{}/pull/{}", pull.repo, pull.number)
+        format!("https://{}/pull/{}", pull.repo, pull.subject)
     }
 }
 

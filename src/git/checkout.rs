@@ -12,7 +12,7 @@ use super::mirror::{make_dir, remove_all};
 use super::ours::{COMMON, leads_here};
 use super::place::{self, CheckoutPlace};
 use super::{Extent, GitError, Mirror, objects};
-use crate::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
+use crate::model::{CommitSha, RepoPath, Subject, WorkspaceName};
 use crate::process::{Cmd, FileHold};
 
 /// Commit that a checkout contains (reference 15.4).
@@ -27,7 +27,7 @@ pub enum CheckoutStrategy {
 /// Checkout to prepare, and its commits.
 #[derive(Clone, Debug)]
 pub struct CheckoutRequest<'a> {
-    pub pull: PullNumber,
+    pub pull: Subject,
     pub workspace: &'a WorkspaceName,
     /// Head of the pull.
     pub head: &'a CommitSha,
@@ -176,7 +176,7 @@ impl Mirror {
     }
 
     /// Returns the path of the checkout of a workspace, which need not exist.
-    pub fn checkout_root(&self, pull: PullNumber, workspace: &WorkspaceName) -> PathBuf {
+    pub fn checkout_root(&self, pull: Subject, workspace: &WorkspaceName) -> PathBuf {
         CheckoutPlace::new(
             &place::pull(&self.settings.data_dir, &self.repo, pull),
             workspace,
@@ -185,11 +185,7 @@ impl Mirror {
     }
 
     /// Removes the checkout of one workspace, if it exists.
-    pub async fn remove(
-        &self,
-        pull: PullNumber,
-        workspace: &WorkspaceName,
-    ) -> Result<(), GitError> {
+    pub async fn remove(&self, pull: Subject, workspace: &WorkspaceName) -> Result<(), GitError> {
         let doing = format!(
             "remove the checkout `{workspace}` of pull request {pull} of {}",
             self.repo
@@ -213,7 +209,7 @@ impl Mirror {
     }
 
     /// Removes all checkouts of a pull, if there are any.
-    pub async fn remove_pull(&self, pull: PullNumber) -> Result<(), GitError> {
+    pub async fn remove_pull(&self, pull: Subject) -> Result<(), GitError> {
         let doing = format!(
             "remove the checkouts of pull request {pull} of {}",
             self.repo

@@ -15,7 +15,7 @@ use chrono::{DateTime, Utc};
 
 use super::mirror::{make_dir, remove_all};
 use super::{Git, GitError, Mirror, kept, place};
-use crate::model::{PullNumber, PullRef, RepoId};
+use crate::model::{PullRef, RepoId, Subject};
 use crate::process::{FileHold, HoldError};
 
 /// Part of the disk that can be removed and created again.
@@ -100,7 +100,7 @@ impl Mirror {
     }
 
     /// Records that the mirror, and the checkouts of a pull if one is named, are used at this time.
-    pub fn touch(&self, pull: Option<PullNumber>, at: DateTime<Utc>) -> io::Result<()> {
+    pub fn touch(&self, pull: Option<Subject>, at: DateTime<Utc>) -> io::Result<()> {
         let pull = pull
             .map(|pull| place::pull(&self.settings.data_dir, &self.repo, pull).join(place::USED));
         let files = [Some(self.dir().join(place::USED)), pull];
@@ -112,7 +112,7 @@ impl Mirror {
 
     /// Removes the checkouts of a pull. If a run still uses one, does nothing and returns `false`. The caller must
     /// ensure that no run begins.
-    pub async fn evict_pull(&self, pull: PullNumber) -> Result<bool, GitError> {
+    pub async fn evict_pull(&self, pull: Subject) -> Result<bool, GitError> {
         let doing = format!(
             "remove the checkouts of pull request {pull} of {}",
             self.repo
@@ -199,7 +199,7 @@ fn parts(data_dir: &Path) -> Vec<(DiskPart, PathBuf)> {
         entries(&dir).into_iter().filter_map(move |(name, dir)| {
             let pull = PullRef {
                 repo: repo.clone(),
-                number: PullNumber(name.parse().ok()?),
+                subject: Subject::of_stored(name.parse().ok()?),
             };
             Some((DiskPart::Checkouts(pull), dir))
         })
@@ -345,7 +345,7 @@ mod tests {
         let repo: RepoId = "git.example.com:8443/a/b.git/c_d".parse().unwrap();
         let (mirror, pull) = (
             place::mirror(dir.path(), &repo),
-            place::pull(dir.path(), &repo, PullNumber(12)),
+            place::pull(dir.path(), &repo, Subject::Application(3)),
         );
         fs::create_dir_all(&mirror).unwrap();
         fs::create_dir_all(&pull).unwrap();
@@ -353,7 +353,7 @@ mod tests {
         fs::write(dir.path().join("mirrors/file"), "").unwrap();
         let checkouts = DiskPart::Checkouts(PullRef {
             repo: repo.clone(),
-            number: PullNumber(12),
+            subject: Subject::Application(3),
         });
         assert_eq!(
             parts(dir.path()),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::model::{PullNumber, RepoId, WorkspaceName};
+use crate::model::{RepoId, Subject, WorkspaceName};
 
 /// Returns `mirrors/<host>/<owner>/<name>.git`. The path always has three levels, so that one mirror never lies
 /// inside another: groups in groups (`a/b/c`) become one directory `a%2Fb`.
@@ -37,7 +37,7 @@ pub(super) fn submodule(mirror: &Path, repo: &RepoId) -> PathBuf {
 }
 
 /// Returns `checkouts/<host>/<owner>/<name>/<pull>`.
-pub(super) fn pull(data_dir: &Path, repo: &RepoId, number: PullNumber) -> PathBuf {
+pub(super) fn pull(data_dir: &Path, repo: &RepoId, number: Subject) -> PathBuf {
     repo_dir(&data_dir.join("checkouts"), repo).join(number.to_string())
 }
 
@@ -173,7 +173,7 @@ mod tests {
             "/data/mirrors/git.example.com%3A8443/a%2Fb.git/c.git"
         );
         assert_eq!(at("h/a/.b.c"), "/data/mirrors/h/a/%2Eb.c.git");
-        let pull = pull(data, &"h/a/b.tf".parse().unwrap(), PullNumber(-3));
+        let pull = pull(data, &"h/a/b.tf".parse().unwrap(), Subject::Application(3));
         let place = CheckoutPlace::new(&pull, &"eu:prod".parse().unwrap());
         assert_eq!(
             place.dir.to_str(),

@@ -2,7 +2,7 @@
 //!
 //! A run of an application is a command like any other, in the same queue. Locks, plans, gate and crash rules make no
 //! difference. Its number is Lockkeeper's own, where a pull request has the number of the forge
-//! ([`crate::model::PullNumber::of_application`]). Head and base are both the newest commit of its branch. Text that would be a
+//! ([`crate::model::Subject::Application`]). Head and base are both the newest commit of its branch. Text that would be a
 //! comment on a pull request is stored with the command.
 
 use crate::command::{ApplyCommand, Command, CommandTarget, DirArgument, PlanCommand};
@@ -238,7 +238,7 @@ pub(super) async fn pull_now(
     at: &PullRef,
     via: Installation,
 ) -> std::result::Result<Pull, UnknownState> {
-    if !at.number.is_application() {
+    if !at.subject.is_application() {
         return Ok(ctx.forge.pull(at, via).await?);
     }
     let application = registered(ctx, at).await?;
@@ -354,7 +354,7 @@ pub(super) async fn registered(
 ) -> std::result::Result<Application, UnknownState> {
     let found = ctx
         .store
-        .application_of(at.number)
+        .application_of(at.subject)
         .await?
         .filter(|found| found.at().as_ref() == Some(at));
     let application = found.ok_or_else(|| {

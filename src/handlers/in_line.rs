@@ -36,7 +36,7 @@ pub(super) async fn place(ctx: &Ctx, waiter: &Waiter) -> Result<Option<String>> 
         .iter()
         .position(|pull| *pull == waiter.pull)
         .map_or(1, |at| at + 1);
-    let called = holder.pull.number.called_short(holder.title.as_deref());
+    let called = holder.pull.subject.called_short(holder.title.as_deref());
     Ok(Some(status::in_line(&called, &holder.holder, place)))
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn tell_left(
     via: Installation,
     projects: &[ProjectKey],
 ) -> Result<()> {
-    if projects.is_empty() || pull.number.is_application() {
+    if projects.is_empty() || pull.subject.is_application() {
         return Ok(());
     }
     // A pull request that is not open has no head, and nobody looks at its statuses.

@@ -11,7 +11,7 @@ use tracing::warn;
 use crate::config::access::Action;
 use crate::jobs::NotifyLockLoss;
 use crate::locks::{self, HandOver, HandOverOutcome, HandedOver, KeptReason};
-use crate::model::{CommandId, Lock, PullNumber, Reason};
+use crate::model::{CommandId, Lock, Reason, Subject};
 use crate::queue::Job;
 use crate::render::{LockLossKind, LostLock};
 use crate::store::{NewJob, Store};
@@ -35,7 +35,7 @@ pub async fn give(
         let (lock, pull, to) = (
             &given.lock.key,
             &given.lock.pull,
-            given.now.as_ref().map(|now| now.pull.number.0),
+            given.now.as_ref().map(|now| now.pull.subject.stored()),
         );
         warn!(who, %lock, %pull, to, force = giving.force, reason, "A lock was taken from its pull request");
     }
@@ -62,7 +62,7 @@ fn told(giving: &HandOver, given: &HandedOver, notice: CommandId, now: DateTime<
         now: given
             .now
             .as_ref()
-            .map(|lock| (lock.pull.number, lock.pull_url.clone())),
+            .map(|lock| (lock.pull.subject, lock.pull_url.clone())),
     };
     NotifyLockLoss {
         pull: given.lock.pull.clone(),
@@ -136,7 +136,7 @@ fn reason_wanted(lock: &Lock) -> Said {
 
 fn apply_running(lock: &Lock, executable: &str) -> Said {
     let holder = lock.called();
-    let cancel = if lock.pull.number.is_application() {
+    let cancel = if lock.pull.subject.is_application() {
         format!("cancel it on the page of {holder}")
     } else {
         format!("comment `{executable} cancel --force` on {holder}")
@@ -184,7 +184,7 @@ fn applied(lock: &Lock) -> Said {
     )
 }
 
-fn not_in_line(to: PullNumber, executable: &str) -> Said {
+fn not_in_line(to: Subject, executable: &str) -> Said {
     (
         Some("pull"),
         format!("Pull request #{to} is not queued for this lock."),
@@ -194,7 +194,7 @@ fn not_in_line(to: PullNumber, executable: &str) -> Said {
     )
 }
 
-fn circle(to: PullNumber) -> Said {
+fn circle(to: Subject) -> Said {
     (
         Some("pull"),
         format!(
@@ -220,14 +220,17 @@ mod tests {
     use crate::clock::CountingIds;
     use crate::model::{LockId, LockKey, ProjectKey, PullRef};
 
-    fn lock_of(number: PullNumber, title: Option<&str>) -> Lock {
+    fn lock_of(number: Subject, title: Option<&str>) -> Lock {
         let repo = "github.com/acme/infra".parse().unwrap();
         let project = ProjectKey::of_dir("network".parse().unwrap());
         Lock {
             id: LockId::next(&CountingIds::default()),
             key: LockKey::of(&repo, &project),
             project,
-            pull: PullRef { repo, number },
+            pull: PullRef {
+                repo,
+                subject: number,
+            },
             title: title.map(str::to_owned),
             pull_url: String::new(),
             holder: "ada".to_owned(),
@@ -239,15 +242,15 @@ mod tests {
 
     #[test]
     fn every_reason_reads_right_for_an_application() {
-        let app = lock_of(PullNumber::of_application(3), Some("network (branch main)"));
+        let app = lock_of(Subject::Application(3), Some("network (branch main)"));
         let whys = [
             KeptReason::ReasonWanted,
             KeptReason::ApplyRunning,
             KeptReason::PlanRunning,
             KeptReason::ApplyWaiting,
             KeptReason::Applied,
-            KeptReason::NotInLine(PullNumber(7)),
-            KeptReason::Circle(PullNumber(7)),
+            KeptReason::NotInLine(Subject::pull(7)),
+            KeptReason::Circle(Subject::pull(7)),
         ];
         for why in whys {
             let explained = explain(&app, why, "lockkeeper");
@@ -262,7 +265,7 @@ mod tests {
             "Wait until it ends, or cancel it on the page of application network (branch main) to interrupt it."
         );
         let of_pull = explain(
-            &lock_of(PullNumber(12), None),
+            &lock_of(Subject::pull(12), None),
             KeptReason::ApplyRunning,
             "lockkeeper",
         )

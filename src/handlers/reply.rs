@@ -123,7 +123,7 @@ impl Reply {
                 };
                 let result = row
                     .pull
-                    .number
+                    .subject
                     .is_application()
                     .then(|| page_text(ctx, &report));
                 (report.outcome(), reason, result, jobs)
@@ -207,7 +207,7 @@ pub(crate) fn notice(
     Report {
         command,
         id,
-        pull: pull.number,
+        pull: pull.subject,
         head: None,
         executable: ctx.settings.executable.clone(),
         duration: None,
@@ -244,7 +244,7 @@ pub(crate) fn posts(
     installation: Installation,
     since: DateTime<Utc>,
 ) -> Vec<PostComment> {
-    if pull.number.is_application() {
+    if pull.subject.is_application() {
         return Vec::new();
     }
     let post = |comment: render::Comment| PostComment {
@@ -286,7 +286,7 @@ fn set_status(
     status: CommitStatus,
     promised: Option<CommandId>,
 ) -> Option<NewJob> {
-    if row.pull.number.is_application() {
+    if row.pull.subject.is_application() {
         return None;
     }
     let (repo, installation, commit) = (row.pull.repo.clone(), row.installation, head.clone());

@@ -18,8 +18,7 @@
 use super::lines::conflict;
 use super::take::lines_of;
 use crate::model::{
-    Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, LockUse, PullNumber, Reason,
-    Subject,
+    Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, LockUse, Reason, Subject,
 };
 use crate::store::{LockChange, NewJob, Result, Store, WaiterRow};
 
@@ -28,7 +27,7 @@ use crate::store::{LockChange, NewJob, Result, Store, WaiterRow};
 pub struct HandOver {
     pub lock: LockId,
     /// Pull that gets the lock. `None`: the first in the queue, if there is one.
-    pub to: Option<PullNumber>,
+    pub to: Option<Subject>,
     /// True if the lock is taken even if its pull works under it or has applied something.
     pub force: bool,
     /// Reason of the request, required with `force`.
@@ -79,9 +78,9 @@ pub enum KeptReason {
     /// An apply under the lock is not merged.
     Applied,
     /// The chosen pull is not in the queue of the lock.
-    NotInLine(PullNumber),
+    NotInLine(Subject),
     /// If this pull got the lock, pulls would wait for each other forever.
-    Circle(PullNumber),
+    Circle(Subject),
 }
 
 impl KeptReason {
@@ -182,7 +181,7 @@ async fn clear_up(
 async fn find_place(
     change: &mut LockChange<'_>,
     lock: &Lock,
-    to: PullNumber,
+    to: Subject,
 ) -> Result<Result<WaiterRow, KeptReason>> {
     let waiters = change.waiters(&lock.key.repo).await?;
     let wanted = waiters
@@ -256,7 +255,7 @@ impl HandOver {
 
     /// Text for the chosen pull, after "this pull request was".
     fn to_the_chosen(&self, lock: &Lock) -> String {
-        let from = match lock.pull.number.subject() {
+        let from = match lock.pull.subject {
             Subject::Pull(number) => format!("pull request {number}"),
             Subject::Application(_) => lock.called(),
         };

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::{LockKey, PullNumber};
+use crate::model::{LockKey, Subject};
 
 /// Held locks and the pulls that wait for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LockQueues {
     /// Every lock with its holder.
-    pub held: Vec<(LockKey, PullNumber)>,
+    pub held: Vec<(LockKey, Subject)>,
     /// Every place in a queue, in order of arrival.
-    pub waiting: Vec<(LockKey, PullNumber)>,
+    pub waiting: Vec<(LockKey, Subject)>,
 }
 
 /// Step that results from joining queues.
@@ -23,7 +23,7 @@ pub(super) enum QueueStep {
     /// Leave this queue, then join it again at its end.
     FallBack(LockKey),
     /// Do not wait for this lock: these pulls would wait for each other forever.
-    Refuse(LockKey, Vec<PullNumber>),
+    Refuse(LockKey, Vec<Subject>),
 }
 
 /// Steps of one pull so far.
@@ -42,7 +42,7 @@ pub(super) fn conflict(a: &LockKey, b: &LockKey) -> bool {
 
 impl LockQueues {
     /// Returns the pulls that a place in a queue waits for: the holders, and all pulls before it.
-    fn ahead(&self, place: usize) -> impl Iterator<Item = PullNumber> {
+    fn ahead(&self, place: usize) -> impl Iterator<Item = Subject> {
         let (key, pull) = &self.waiting[place];
         let holders = self
             .held
@@ -56,14 +56,14 @@ impl LockQueues {
         holders.chain(before).filter(move |other| other != pull)
     }
 
-    fn waits_of(&self, pull: PullNumber) -> impl Iterator<Item = usize> {
+    fn waits_of(&self, pull: Subject) -> impl Iterator<Item = usize> {
         (0..self.waiting.len()).filter(move |place| self.waiting[*place].1 == pull)
     }
 
     /// Returns every pull that one of these waits for, also through others.
-    fn reach(&self, from: impl IntoIterator<Item = PullNumber>) -> BTreeSet<PullNumber> {
-        let mut open: Vec<PullNumber> = from.into_iter().collect();
-        let mut seen: BTreeSet<PullNumber> = open.iter().copied().collect();
+    fn reach(&self, from: impl IntoIterator<Item = Subject>) -> BTreeSet<Subject> {
+        let mut open: Vec<Subject> = from.into_iter().collect();
+        let mut seen: BTreeSet<Subject> = open.iter().copied().collect();
         while let Some(pull) = open.pop() {
             for next in self.waits_of(pull).flat_map(|place| self.ahead(place)) {
                 if seen.insert(next) {
@@ -75,7 +75,7 @@ impl LockQueues {
     }
 
     /// Returns the pulls before a place, and every pull that they wait for.
-    fn beyond(&self, place: usize) -> BTreeSet<PullNumber> {
+    fn beyond(&self, place: usize) -> BTreeSet<Subject> {
         self.reach(self.ahead(place).collect::<Vec<_>>())
     }
 
@@ -85,7 +85,7 @@ impl LockQueues {
     }
 
     /// Returns the place of a pull in the queue of a lock, from 1.
-    pub(super) fn place(&self, key: &LockKey, pull: PullNumber) -> usize {
+    pub(super) fn place(&self, key: &LockKey, pull: Subject) -> usize {
         let own = self
             .waiting
             .iter()
@@ -101,7 +101,7 @@ impl LockQueues {
     /// if a lock of the pull can be handed over.
     pub(super) fn line_up(
         &mut self,
-        pull: PullNumber,
+        pull: Subject,
         wanted: Vec<LockKey>,
         may_give: &dyn Fn(&LockKey) -> bool,
     ) -> Vec<QueueStep> {
@@ -113,7 +113,7 @@ impl LockQueues {
             turn.steps.push(QueueStep::LineUp(key));
         }
         loop {
-            let beyond: BTreeSet<PullNumber> = self
+            let beyond: BTreeSet<Subject> = self
                 .waits_of(pull)
                 .flat_map(|place| self.beyond(place))
                 .filter(|other| *other != pull)
@@ -141,13 +141,13 @@ impl LockQueues {
     }
 
     /// Adds a pull to the end of the queue of a lock.
-    fn join(&mut self, key: &LockKey, pull: PullNumber, turn: &mut QueueProgress) {
+    fn join(&mut self, key: &LockKey, pull: Subject, turn: &mut QueueProgress) {
         self.waiting.push((key.clone(), pull));
         turn.new.push(key.clone());
     }
 
     /// Removes the new places by which the pull would wait for pulls that wait for a lock that it cannot hand over.
-    fn refuse(&mut self, fast: &LockKey, pull: PullNumber, turn: &mut QueueProgress) {
+    fn refuse(&mut self, fast: &LockKey, pull: Subject, turn: &mut QueueProgress) {
         let behind = self.waiters_for(fast, pull);
         let circle = |key: &LockKey| Some((key.clone(), self.circle(key, pull, &behind)?));
         let refused: Vec<_> = turn.new.iter().filter_map(circle).collect();
@@ -165,23 +165,18 @@ impl LockQueues {
     }
 
     /// Returns the pulls that would wait in a circle with the pull because of its place in the queue of a lock. `None`: none.
-    fn circle(
-        &self,
-        key: &LockKey,
-        pull: PullNumber,
-        behind: &[PullNumber],
-    ) -> Option<Vec<PullNumber>> {
+    fn circle(&self, key: &LockKey, pull: Subject, behind: &[Subject]) -> Option<Vec<Subject>> {
         let place = self
             .waiting
             .iter()
             .position(|(k, p)| k == key && *p == pull)?;
         let beyond = self.beyond(place);
         let closes = behind.iter().any(|waiter| beyond.contains(waiter));
-        let member = |other: &PullNumber| *other != pull && self.reach([*other]).contains(&pull);
+        let member = |other: &Subject| *other != pull && self.reach([*other]).contains(&pull);
         closes.then(|| beyond.into_iter().filter(member).collect())
     }
 
-    fn waiters_for(&self, key: &LockKey, holder: PullNumber) -> Vec<PullNumber> {
+    fn waiters_for(&self, key: &LockKey, holder: Subject) -> Vec<Subject> {
         let waits = self
             .waiting
             .iter()
@@ -189,7 +184,7 @@ impl LockQueues {
         waits.map(|(_, pull)| *pull).collect()
     }
 
-    fn locks_wanted_by(&self, holder: PullNumber, by: &BTreeSet<PullNumber>) -> Vec<LockKey> {
+    fn locks_wanted_by(&self, holder: Subject, by: &BTreeSet<Subject>) -> Vec<LockKey> {
         let own = self
             .held
             .iter()
@@ -204,7 +199,7 @@ impl LockQueues {
         .collect()
     }
 
-    fn places_before(&self, pull: PullNumber, others: &BTreeSet<PullNumber>) -> Vec<LockKey> {
+    fn places_before(&self, pull: Subject, others: &BTreeSet<Subject>) -> Vec<LockKey> {
         let behind = |place: usize| {
             let key = &self.waiting[place].0;
             self.waiting[place + 1..]
@@ -218,13 +213,13 @@ impl LockQueues {
     }
 
     /// Removes a pull from a queue. If projects have their own locks, the pulls behind it may have nobody before them now.
-    fn leave(&mut self, key: &LockKey, pull: PullNumber) {
+    fn leave(&mut self, key: &LockKey, pull: Subject) {
         self.waiting.retain(|(k, p)| !(k == key && *p == pull));
         self.hand_on(key);
     }
 
     /// Releases a lock of a pull.
-    pub(super) fn give(&mut self, key: &LockKey, holder: PullNumber) {
+    pub(super) fn give(&mut self, key: &LockKey, holder: Subject) {
         self.held.retain(|(k, p)| !(k == key && *p == holder));
         self.hand_on(key);
     }
@@ -261,7 +256,7 @@ mod tests {
     fn lines(held: &[(&str, i64)], waiting: &[(&str, i64)]) -> LockQueues {
         let places = |list: &[(&str, i64)]| {
             list.iter()
-                .map(|(dir, pull)| (key(dir), PullNumber(*pull)))
+                .map(|(dir, pull)| (key(dir), Subject::pull(*pull)))
                 .collect()
         };
         LockQueues {
@@ -273,35 +268,35 @@ mod tests {
     #[test]
     fn whoever_closes_a_circle_gives_way_with_what_was_not_applied() {
         let mut lines = lines(&[("a", 1), ("b", 2)], &[("b", 1)]);
-        let steps = lines.line_up(PullNumber(2), vec![key("a")], &|_| true);
+        let steps = lines.line_up(Subject::pull(2), vec![key("a")], &|_| true);
         assert_eq!(
             steps,
             [QueueStep::LineUp(key("a")), QueueStep::GiveWay(key("b"))]
         );
         assert_eq!(
             lines.held,
-            [(key("a"), PullNumber(1)), (key("b"), PullNumber(1))]
+            [(key("a"), Subject::pull(1)), (key("b"), Subject::pull(1))]
         );
         assert_eq!(
             lines.waiting,
-            [(key("a"), PullNumber(2)), (key("b"), PullNumber(2))]
+            [(key("a"), Subject::pull(2)), (key("b"), Subject::pull(2))]
         );
     }
 
     #[test]
     fn whoever_has_applied_is_not_lined_up_in_a_circle_and_hears_of_whom_it_consists() {
         let mut lines = lines(&[("a", 1), ("b", 2), ("c", 3)], &[("b", 1)]);
-        let steps = lines.line_up(PullNumber(2), vec![key("a"), key("c")], &|_| false);
+        let steps = lines.line_up(Subject::pull(2), vec![key("a"), key("c")], &|_| false);
         assert_eq!(
             steps,
             [
                 QueueStep::LineUp(key("c")),
-                QueueStep::Refuse(key("a"), vec![PullNumber(1)])
+                QueueStep::Refuse(key("a"), vec![Subject::pull(1)])
             ]
         );
         assert_eq!(
             lines.waiting,
-            [(key("b"), PullNumber(1)), (key("c"), PullNumber(2))]
+            [(key("b"), Subject::pull(1)), (key("c"), Subject::pull(2))]
         );
     }
 
@@ -310,7 +305,7 @@ mod tests {
         // 2 is before 3 in the line for a; 3 holds b, which 2 wants: 2 closes no circle by waiting for 3,
         // but 3 would wait for 2 and 2 for 3.
         let mut lines = lines(&[("a", 1), ("b", 3)], &[("a", 2), ("a", 3)]);
-        let steps = lines.line_up(PullNumber(2), vec![key("b")], &|_| true);
+        let steps = lines.line_up(Subject::pull(2), vec![key("b")], &|_| true);
         assert_eq!(
             steps,
             [QueueStep::LineUp(key("b")), QueueStep::FallBack(key("a"))]
@@ -353,7 +348,7 @@ mod tests {
         }
     }
 
-    fn want(lines: &mut LockQueues, pull: PullNumber, wanted: Vec<LockKey>, applied: u8) {
+    fn want(lines: &mut LockQueues, pull: Subject, wanted: Vec<LockKey>, applied: u8) {
         let mut missing = Vec::new();
         for key in wanted {
             let mut before = lines.held.iter().chain(&lines.waiting);
@@ -369,7 +364,7 @@ mod tests {
         });
     }
 
-    fn close(lines: &mut LockQueues, pull: PullNumber) {
+    fn close(lines: &mut LockQueues, pull: Subject) {
         let places: Vec<LockKey> = lines
             .waiting
             .iter()
@@ -400,9 +395,9 @@ mod tests {
                         let mut wanted: Vec<LockKey> = dirs.iter().map(|dir| lock(*dir, pull, project)).collect();
                         wanted.sort();
                         wanted.dedup();
-                        want(&mut lines, PullNumber(pull), wanted, applied);
+                        want(&mut lines, Subject::pull(pull), wanted, applied);
                     }
-                    Deed::Close { pull } => close(&mut lines, PullNumber(pull)),
+                    Deed::Close { pull } => close(&mut lines, Subject::pull(pull)),
                 }
                 prop_assert!(!lines.has_circle(), "{lines:?}");
                 for place in 0..lines.waiting.len() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::lines::{LockQueues, QueueStep};
-use crate::model::{Cause, Lock, LockEventKind, LockKey, ProjectKey, PullNumber, PullRef};
+use crate::model::{Cause, Lock, LockEventKind, LockKey, ProjectKey, PullRef, Subject};
 use crate::store::{LockChange, LockClaim, NewWaiter, Result, Store, TakeLock, WaiterRow};
 
 /// Maximum number of pulls that wait for locks of one repository (P12).
@@ -58,7 +58,7 @@ pub enum NotQueued {
     /// Queues are turned off.
     Off,
     /// The pull and these pulls would wait for each other forever.
-    Circle(Vec<PullNumber>),
+    Circle(Vec<Subject>),
     /// Too many pulls already wait in the repository: this many.
     Full(usize),
 }
@@ -162,7 +162,7 @@ async fn line_up(
     let applied = change.applied(pull).await?;
     let mut lines = lines_of(&locks, &waiters);
     let may_give = |key: &LockKey| !applied.iter().any(|project| key.covers(project));
-    let steps = lines.line_up(pull.number, wanted.keys().cloned().collect(), &may_give);
+    let steps = lines.line_up(pull.subject, wanted.keys().cloned().collect(), &may_give);
     let installation = missing.iter().find_map(|wish| wish.ask.installation);
     let mut queue = QueueUpdate {
         change,
@@ -194,7 +194,7 @@ pub(super) fn lines_of(locks: &[Lock], waiters: &[WaiterRow]) -> LockQueues {
     LockQueues {
         held: locks
             .iter()
-            .map(|lock| (lock.key.clone(), lock.pull.number))
+            .map(|lock| (lock.key.clone(), lock.pull.subject))
             .collect(),
         waiting: waiters
             .iter()
@@ -225,7 +225,7 @@ impl QueueUpdate<'_> {
                 let row = self
                     .waiters
                     .iter()
-                    .find(|row| row.key() == *key && row.pull == self.pull.number);
+                    .find(|row| row.key() == *key && row.pull == self.pull.subject);
                 let asks = row
                     .and_then(|row| ask_list(&row.asks).ok())
                     .unwrap_or_default();
@@ -262,7 +262,7 @@ impl QueueUpdate<'_> {
         let before = self
             .waiters
             .iter()
-            .find(|row| row.key() == *key && row.pull == self.pull.number);
+            .find(|row| row.key() == *key && row.pull == self.pull.subject);
         let mut merged = before
             .and_then(|row| ask_list(&row.asks).ok())
             .unwrap_or_default();
@@ -292,7 +292,7 @@ fn tell_places(
     missing: &[&LockRequest],
     pull: &PullRef,
 ) {
-    let circles: BTreeMap<&LockKey, &Vec<PullNumber>> = steps
+    let circles: BTreeMap<&LockKey, &Vec<Subject>> = steps
         .iter()
         .filter_map(|step| {
             if let QueueStep::Refuse(key, circle) = step {
@@ -326,7 +326,7 @@ fn tell_places(
             },
             None => TakeOutcome::InLine {
                 holder,
-                place: lines.place(&key, pull.number),
+                place: lines.place(&key, pull.subject),
             },
         };
     }

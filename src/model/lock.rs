@@ -108,7 +108,7 @@ pub struct Lock {
 impl Lock {
     /// Returns the name of the holder for people: `pull request #12`, `application network (branch main)`.
     pub fn called(&self) -> String {
-        self.pull.number.called(self.title.as_deref())
+        self.pull.subject.called(self.title.as_deref())
     }
 }
 

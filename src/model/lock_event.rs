@@ -196,7 +196,7 @@ impl LockEvent {
         self.event
             .pull
             .as_ref()
-            .map(|pull| pull.number.called_short(self.title.as_deref()))
+            .map(|pull| pull.subject.called_short(self.title.as_deref()))
     }
 }
 
@@ -264,7 +264,7 @@ impl ChainedEvent {
                 .as_ref()
                 .and_then(|key| key.project.as_ref())
                 .map(ToString::to_string),
-            pull: event.pull.as_ref().map(|pull| pull.number.0),
+            pull: event.pull.as_ref().map(|pull| pull.subject.stored()),
             actor: &event.cause.actor.login,
             origin: event.cause.actor.origin.as_str(),
             remote: event.cause.remote.as_deref(),

@@ -178,7 +178,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::model::{ProjectKey, PullNumber, PullRef};
+    use crate::model::{ProjectKey, PullRef, Subject};
 
     fn lock(repo: &str, dir: &str, workspace: &str, name: &str) -> Lock {
         let project = ProjectKey {
@@ -188,7 +188,7 @@ mod tests {
         };
         let pull = PullRef {
             repo: repo.parse().unwrap(),
-            number: PullNumber(7),
+            subject: Subject::pull(7),
         };
         Lock {
             id: Uuid::nil().into(),

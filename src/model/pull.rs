@@ -1,5 +1,6 @@
 //! Pulls (pull or merge requests), commits, branches and changed files.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
@@ -115,7 +116,7 @@ impl FromStr for BranchName {
 
 text_type!(BranchName);
 
-/// The number of a pull within its repository.
+/// Number of a pull request in its repository, counted by the forge from 1.
 #[derive(
     Clone,
     Copy,
@@ -133,47 +134,65 @@ text_type!(BranchName);
 #[sqlx(transparent)]
 pub struct PullNumber(pub i64);
 
-/// A pull or an application that works on a repository under a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+impl fmt::Display for PullNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// Pull request or application that has locks, plans and commands in a repository.
+///
+/// Tables, JSON and directories on the disk have one number for both: that of a pull request, and the negative one of
+/// an application. Only [`Subject::stored`] and [`Subject::of_stored`] know that form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(from = "i64", into = "i64")]
 pub enum Subject {
-    /// A pull, with its number on the forge.
-    Pull(i64),
-    /// A registered project that the forge does not know, with its number on this server.
+    /// A pull request on the forge.
+    Pull(PullNumber),
+    /// A registered project that the forge does not know, with its number on this server, counted from 1.
     Application(i64),
 }
 
-impl PullNumber {
-    /// Returns the number of an application. An application has locks, plans and commands like a pull, so it has a
-    /// number of the same kind. Forges count from 1, so no pull ever has a negative number.
+impl Subject {
+    /// Returns the pull request with this number.
     #[must_use]
-    pub const fn of_application(serial: i64) -> Self {
-        Self(-serial)
+    pub const fn pull(number: i64) -> Self {
+        Self::Pull(PullNumber(number))
     }
 
-    /// Returns the pull or application with this number.
+    /// Returns the number in tables, in JSON and on the disk.
     #[must_use]
-    pub const fn subject(self) -> Subject {
-        if self.0 < 0 {
-            Subject::Application(-self.0)
+    pub const fn stored(self) -> i64 {
+        match self {
+            Self::Pull(number) => number.0,
+            Self::Application(number) => -number,
+        }
+    }
+
+    /// Returns the subject with this number in tables, in JSON or on the disk.
+    #[must_use]
+    pub const fn of_stored(number: i64) -> Self {
+        if number < 0 {
+            Self::Application(-number)
         } else {
-            Subject::Pull(self.0)
+            Self::pull(number)
         }
     }
 
     /// Returns true for an application. Lockkeeper neither asks the forge about it nor reports anything there.
     #[must_use]
     pub const fn is_application(self) -> bool {
-        matches!(self.subject(), Subject::Application(_))
+        matches!(self, Self::Application(_))
     }
 
     /// Returns the name for people: `pull request #12`; `application network (branch main)`, with the title if it is
     /// known.
     #[must_use]
     pub fn called(self, title: Option<&str>) -> String {
-        match (self.subject(), title) {
-            (Subject::Pull(number), _) => format!("pull request #{number}"),
-            (Subject::Application(_), Some(title)) => format!("application {title}"),
-            (Subject::Application(serial), None) => format!("application {serial}"),
+        match (self, title) {
+            (Self::Pull(number), _) => format!("pull request #{number}"),
+            (Self::Application(_), Some(title)) => format!("application {title}"),
+            (Self::Application(number), None) => format!("application {number}"),
         }
     }
 
@@ -181,36 +200,103 @@ impl PullNumber {
     /// `application network (branch main)`.
     #[must_use]
     pub fn called_short(self, title: Option<&str>) -> String {
-        match self.subject() {
-            Subject::Pull(number) => format!("#{number}"),
-            Subject::Application(_) => self.called(title),
+        match self {
+            Self::Pull(number) => format!("#{number}"),
+            Self::Application(_) => self.called(title),
         }
     }
 }
 
-impl fmt::Display for PullNumber {
+impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
+        fmt::Display::fmt(&self.stored(), f)
     }
 }
 
-/// A pull in a repository of a host.
+impl Ord for Subject {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.stored().cmp(&other.stored())
+    }
+}
+
+impl PartialOrd for Subject {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl From<PullNumber> for Subject {
+    fn from(number: PullNumber) -> Self {
+        Self::Pull(number)
+    }
+}
+
+impl From<i64> for Subject {
+    fn from(stored: i64) -> Self {
+        Self::of_stored(stored)
+    }
+}
+
+impl From<Subject> for i64 {
+    fn from(subject: Subject) -> Self {
+        subject.stored()
+    }
+}
+
+impl<DB: sqlx::Database> sqlx::Type<DB> for Subject
+where
+    i64: sqlx::Type<DB>,
+{
+    fn type_info() -> DB::TypeInfo {
+        <i64 as sqlx::Type<DB>>::type_info()
+    }
+
+    fn compatible(ty: &DB::TypeInfo) -> bool {
+        <i64 as sqlx::Type<DB>>::compatible(ty)
+    }
+}
+
+impl<'q, DB: sqlx::Database> sqlx::Encode<'q, DB> for Subject
+where
+    i64: sqlx::Encode<'q, DB>,
+{
+    fn encode_by_ref(
+        &self,
+        buf: &mut <DB as sqlx::Database>::ArgumentBuffer,
+    ) -> Result<sqlx::encode::IsNull, sqlx::error::BoxDynError> {
+        <i64 as sqlx::Encode<'q, DB>>::encode(self.stored(), buf)
+    }
+}
+
+impl<'r, DB: sqlx::Database> sqlx::Decode<'r, DB> for Subject
+where
+    i64: sqlx::Decode<'r, DB>,
+{
+    fn decode(
+        value: <DB as sqlx::Database>::ValueRef<'r>,
+    ) -> Result<Self, sqlx::error::BoxDynError> {
+        <i64 as sqlx::Decode<'r, DB>>::decode(value).map(Self::of_stored)
+    }
+}
+
+/// A pull request or an application of a repository.
 #[derive(
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 pub struct PullRef {
-    /// Repository that the pull wants to change.
+    /// Repository that the subject changes.
     pub repo: RepoId,
-    /// Number of the pull there.
-    pub number: PullNumber,
+    /// Subject in that repository. Stored jobs call it `number`.
+    #[serde(rename = "number")]
+    pub subject: Subject,
 }
 
 impl fmt::Display for PullRef {
     /// Formats `github.com/acme/infra#12`, or `github.com/acme/infra application 3`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.number.subject() {
+        match self.subject {
             Subject::Pull(number) => write!(f, "{}#{number}", self.repo),
-            Subject::Application(serial) => write!(f, "{} application {serial}", self.repo),
+            Subject::Application(number) => write!(f, "{} application {number}", self.repo),
         }
     }
 }
@@ -333,16 +419,15 @@ mod tests {
 
     #[test]
     fn an_application_is_no_pull_and_is_called_by_its_name() {
-        let (pull, application) = (PullNumber(12), PullNumber::of_application(3));
-        assert_eq!(
-            (pull.subject(), application.subject()),
-            (Subject::Pull(12), Subject::Application(3))
-        );
+        let (pull, application) = (Subject::pull(12), Subject::Application(3));
+        assert_eq!((pull.stored(), application.stored()), (12, -3));
+        assert_eq!(Subject::of_stored(12), pull);
+        assert_eq!(Subject::of_stored(-3), application);
         let title = Some("network (branch main)");
-        let called = |number: PullNumber| {
+        let called = |number: Subject| {
             let at = PullRef {
                 repo: "github.com/acme/infra".parse().unwrap(),
-                number,
+                subject: number,
             };
             [
                 number.called(title),

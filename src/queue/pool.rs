@@ -204,12 +204,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::PullNumber;
+    use crate::model::Subject;
 
     fn pull(repo: u8, number: i64) -> PullRef {
         PullRef {
             repo: format!("github.com/acme/r{repo}").parse().unwrap(),
-            number: PullNumber(number),
+            subject: Subject::pull(number),
         }
     }
 

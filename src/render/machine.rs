@@ -9,7 +9,7 @@
 
 use crate::model::{
     CommandId, CommandKind, CommandOutcome, CommitSha, PlanCounts, ProjectKey, ProjectName,
-    ProjectOutcome, PullNumber, RepoPath, WorkspaceName,
+    ProjectOutcome, RepoPath, Subject, WorkspaceName,
 };
 
 const OPEN: &str = "<!-- lockkeeper ";
@@ -38,7 +38,7 @@ pub struct MachineLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<u32>,
     /// Number of the pull request.
-    pub pull: PullNumber,
+    pub pull: Subject,
     /// Newest commit of the pull request when the command ran; `null` if it was not looked up.
     pub head: Option<CommitSha>,
     /// Outcome of the command.
@@ -142,7 +142,7 @@ impl MachineLine {
     pub fn new(
         command: CommandKind,
         id: CommandId,
-        pull: PullNumber,
+        pull: Subject,
         outcome: CommandOutcome,
     ) -> Self {
         Self {
@@ -263,7 +263,7 @@ mod tests {
             ..MachineLine::new(
                 CommandKind::Plan,
                 id(),
-                PullNumber(12),
+                Subject::pull(12),
                 CommandOutcome::Success,
             )
         }
@@ -277,7 +277,7 @@ mod tests {
             ..MachineLine::new(
                 CommandKind::Apply,
                 id(),
-                PullNumber(12),
+                Subject::pull(12),
                 CommandOutcome::Refused,
             )
         };
@@ -357,7 +357,7 @@ mod tests {
             let line = MachineLine {
                 reason,
                 projects: vec![MachineProject::new(&key, ProjectOutcome::Failed, plan)],
-                ..MachineLine::new(CommandKind::Autoplan, id(), PullNumber(pull), CommandOutcome::Failure)
+                ..MachineLine::new(CommandKind::Autoplan, id(), Subject::pull(pull), CommandOutcome::Failure)
             }.of_part(1, parts);
             let text = line.to_string();
             prop_assert_eq!(text.matches("--").count(), 2, "{}", text);

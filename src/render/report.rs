@@ -11,7 +11,7 @@ use super::plan_output::{DiffStyle, StateLock};
 use crate::discovery::explain::{ConfigWarning, PlanExplanation};
 use crate::model::{
     Actor, BranchName, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution,
-    PlanChanges, PlanCounts, ProjectKey, ProjectOutcome, PullNumber,
+    PlanChanges, PlanCounts, ProjectKey, ProjectOutcome, Subject,
 };
 
 /// Results of a finished command.
@@ -22,7 +22,7 @@ pub struct Report {
     /// Id of the command, which ties the comments to it.
     pub id: CommandId,
     /// Number of the pull request.
-    pub pull: PullNumber,
+    pub pull: Subject,
     /// Newest commit of the pull request when the command ran, if it was looked up.
     pub head: Option<CommitSha>,
     /// Word that starts commands, shown in hints (`--executable-name`).
@@ -270,7 +270,7 @@ impl ProjectReport {
 #[derive(Clone, Debug)]
 pub struct LockHolder {
     /// Pull request that holds the lock.
-    pub pull: PullNumber,
+    pub pull: Subject,
     /// Name of the application, if one holds the lock.
     pub application: Option<String>,
     /// Page of that pull request.
@@ -337,7 +337,7 @@ pub struct LostLock {
     /// True if changes were applied under the lock.
     pub applied: bool,
     /// Pull request that has the lock now, and its page.
-    pub now: Option<(PullNumber, String)>,
+    pub now: Option<(Subject, String)>,
 }
 
 /// Way in which a pull request lost a lock.

@@ -15,7 +15,7 @@ use crate::discovery::{FileTree, Input, SearchSettings};
 use crate::model::{
     Actor, ApplyLock, ApplyScope, ChangeKind, ChangedFile, CommandId, CommandKind, CommandOutcome,
     Distribution, Origin, PlanChanges, PlanCounts, PlannedAction, ProjectKey, ProjectOutcome,
-    PullNumber, RepoPath, ResourceChange, WorkspaceName,
+    RepoPath, ResourceChange, Subject, WorkspaceName,
 };
 
 const PLAN: &str = "terraform_data.one: Refreshing state... [id=c5500c5c]
@@ -55,7 +55,7 @@ pub(super) fn report(command: CommandKind, body: Body) -> Report {
     Report {
         command,
         id: CommandId::from(Uuid::from_u64_pair(0x7000, 0x8000_0000_0000_0001)),
-        pull: PullNumber(12),
+        pull: Subject::pull(12),
         head: Some("a1".repeat(20).parse().expect("a commit")),
         executable: "lockkeeper".to_owned(),
         duration: Some(Duration::from_secs(12)),
@@ -123,7 +123,7 @@ pub(super) fn planned() -> ProjectReport {
 
 fn held() -> ProjectReport {
     let holder = LockHolder {
-        pull: PullNumber(7),
+        pull: Subject::pull(7),
         application: None,
         pull_url: "https://github.com/acme/infra/pull/7".to_owned(),
         who: "alice".to_owned(),
@@ -663,7 +663,7 @@ fn taken_away() -> LostLock {
         origin: Origin::Cli,
     };
     let now = Some((
-        PullNumber(3),
+        Subject::pull(3),
         "https://github.com/acme/infra/pull/3".to_owned(),
     ));
     let reason = Some("the outage first; see #4 and @acme/ops, <b>now</b>".to_owned());
@@ -678,7 +678,7 @@ fn taken_away() -> LostLock {
 }
 
 fn handed_over() -> LostLock {
-    let now = Some((PullNumber(3), "javascript:alert(1)".to_owned()));
+    let now = Some((Subject::pull(3), "javascript:alert(1)".to_owned()));
     LostLock {
         now,
         plan: false,

@@ -94,7 +94,7 @@ impl Store {
         let new = make(&application, &at);
         if new.kind.changes() {
             let last = on_tx!(&mut tx, db => sqlx::query_as::<_, PlanRow>(LAST_PLAN)
-                .bind(&at.repo).bind(at.number).fetch_optional(db))?;
+                .bind(&at.repo).bind(at.subject).fetch_optional(db))?;
             let state = last.map(|row| PlanRecord::from(row).state);
             if !matches!(state, Some(PlanState::Planned | PlanState::ApplyFailed)) {
                 return Ok(AskedRun::NoPlan(application, state));
@@ -137,9 +137,9 @@ impl Store {
     /// Returns the newest commands (at most `most`), the newest plan and the locks of an application.
     pub async fn application_runs(&self, at: &PullRef, most: i64) -> Result<ApplicationRuns> {
         let commands = on_pool!(self, db => sqlx::query_as::<_, CommandColumns>(OF_NUMBER)
-            .bind(&at.repo).bind(at.number).bind(most).fetch_all(db))?;
+            .bind(&at.repo).bind(at.subject).bind(most).fetch_all(db))?;
         let plan = on_pool!(self, db => sqlx::query_as::<_, PlanRow>(LAST_PLAN)
-            .bind(&at.repo).bind(at.number).fetch_optional(db))?;
+            .bind(&at.repo).bind(at.subject).fetch_optional(db))?;
         Ok(ApplicationRuns {
             commands: commands.into_iter().map(CommandRow::from).collect(),
             plan: plan.map(PlanRecord::from),
@@ -152,7 +152,7 @@ impl Store {
         let Some(at) = application.at() else {
             return Ok(None);
         };
-        on_pool!(self, db => sqlx::query_as::<_, CommandColumns>(UNFINISHED).bind(&at.repo).bind(at.number).fetch_optional(db))
+        on_pool!(self, db => sqlx::query_as::<_, CommandColumns>(UNFINISHED).bind(&at.repo).bind(at.subject).fetch_optional(db))
             .map(|row| row.map(CommandRow::from))
     }
 
@@ -203,7 +203,7 @@ impl Store {
              ON CONFLICT (repo, number) DO UPDATE SET state = excluded.state, title = excluded.title, \
              updated_at = excluded.updated_at",
             &at.repo,
-            at.number,
+            at.subject,
             state,
             free_text(title),
             self.now(),
@@ -229,6 +229,6 @@ pub(crate) async fn application_use_in_tx(
 }
 
 async fn unfinished_in_tx(tx: &mut Tx, at: &PullRef) -> Result<Option<CommandRow>> {
-    on_tx!(tx, db => sqlx::query_as::<_, CommandColumns>(UNFINISHED).bind(&at.repo).bind(at.number).fetch_optional(db))
+    on_tx!(tx, db => sqlx::query_as::<_, CommandColumns>(UNFINISHED).bind(&at.repo).bind(at.subject).fetch_optional(db))
         .map(|row| row.map(CommandRow::from))
 }

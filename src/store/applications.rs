@@ -5,8 +5,8 @@ use chrono::{DateTime, Utc};
 
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{
-    ApplicationId, ApplicationSpec, BranchName, Cause, OwnerId, OwnerName, ProjectName, PullNumber,
-    PullRef, RepoPath, RepoUrl, WorkspaceName,
+    ApplicationId, ApplicationSpec, BranchName, Cause, OwnerId, OwnerName, ProjectName, PullRef,
+    RepoPath, RepoUrl, Subject, WorkspaceName,
 };
 
 macro_rules! application_sql {
@@ -35,7 +35,7 @@ pub struct Application {
     /// Repository, branch, directory, workspace and name.
     pub spec: ApplicationSpec,
     /// Number that takes the place of a pull's number.
-    pub number: PullNumber,
+    pub number: Subject,
     /// Login of the person who registered the application.
     pub created_by: String,
     /// Time of the registration.
@@ -55,7 +55,7 @@ struct ApplicationRow {
     workspace: WorkspaceName,
     name: Option<ProjectName>,
     any_branch: bool,
-    number: PullNumber,
+    number: Subject,
     created_by: String,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
@@ -98,7 +98,7 @@ impl Application {
     pub fn at(&self) -> Option<PullRef> {
         self.spec.url.repo_id().map(|repo| PullRef {
             repo,
-            number: self.number,
+            subject: self.number,
         })
     }
 }
@@ -108,7 +108,7 @@ impl Store {
     pub const MAX_APPLICATIONS: i64 = 10_000;
 
     /// Returns the application that has this number.
-    pub async fn application_of(&self, number: PullNumber) -> Result<Option<Application>> {
+    pub async fn application_of(&self, number: Subject) -> Result<Option<Application>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, ApplicationRow>(application_sql!("WHERE p.number = $1"))
             .bind(number).fetch_optional(db))?;
         Ok(row.map(Application::from))
@@ -220,7 +220,7 @@ impl Store {
 }
 
 /// Returns the next number. Numbers are never used twice, so that the history of a removed application stays its own.
-async fn next_number_in_tx(tx: &mut Tx) -> Result<PullNumber> {
+async fn next_number_in_tx(tx: &mut Tx) -> Result<Subject> {
     const KEY: &str = "last_application";
     execute!(
         tx,
@@ -233,7 +233,7 @@ async fn next_number_in_tx(tx: &mut Tx) -> Result<PullNumber> {
     let serial = serial
         .parse()
         .map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
-    Ok(PullNumber::of_application(serial))
+    Ok(Subject::Application(serial))
 }
 
 /// Returns the application and locks its row until the transaction ends.

@@ -164,7 +164,7 @@ async fn end_in(
         state,
         plan
     )?;
-    if state == PlanState::Applied && pull.number.is_application() {
+    if state == PlanState::Applied && pull.subject.is_application() {
         // Nothing is left to merge: the branch already says what was applied.
         change.free_all(pull, LockEventKind::Released).await?;
     }

@@ -171,6 +171,6 @@ async fn unfinished_in_tx(tx: &mut Tx, what: CancelWhat<'_>) -> Result<Vec<Comma
         Tx::Postgres(_) => unfinished_sql!(" FOR UPDATE OF c"),
     };
     let rows = on_tx!(tx, db => sqlx::query_as::<_, super::commands::CommandColumns>(sql)
-        .bind(pull.map(|pull| &pull.repo)).bind(pull.map(|pull| pull.number)).bind(one).fetch_all(db))?;
+        .bind(pull.map(|pull| &pull.repo)).bind(pull.map(|pull| pull.subject)).bind(one).fetch_all(db))?;
     Ok(rows.into_iter().map(CommandRow::from).collect())
 }

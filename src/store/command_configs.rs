@@ -56,7 +56,7 @@ impl Store {
         on_pool!(self, db => sqlx::query_as::<_, (RunId, CommandId)>(
             "SELECT r.id, r.command FROM plans p JOIN runs r ON r.id = p.run JOIN command_configs c ON c.command = r.command \
              WHERE p.repo = $1 AND p.pull = $2 AND p.state <> 'discarded'")
-            .bind(&pull.repo).bind(pull.number).fetch_all(db))
+            .bind(&pull.repo).bind(pull.subject).fetch_all(db))
         .map(|rows| rows.into_iter().collect())
     }
 
@@ -70,7 +70,7 @@ impl Store {
         on_pool!(self, db => sqlx::query_as::<_, Row>(
             "SELECT c.file, c.text FROM commands o JOIN command_configs c ON c.command = o.id \
              WHERE o.repo = $1 AND o.pull = $2 AND o.head = $3 ORDER BY o.created_at DESC, o.id DESC LIMIT 1")
-            .bind(&pull.repo).bind(pull.number).bind(head).fetch_optional(db))
+            .bind(&pull.repo).bind(pull.subject).bind(head).fetch_optional(db))
         .map(|row| row.map(WrittenConfig::from))
     }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::model::{
     Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Lock, Origin,
-    PullNumber, PullRef, RepoId, text_enum,
+    PullRef, RepoId, Subject, text_enum,
 };
 
 text_enum! {
@@ -135,14 +135,14 @@ impl Store {
         // The literal in the SQL lets the partial index for exactly this text be used.
         let told = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
             r#"SELECT COUNT(*) FROM commands WHERE repo = $1 AND pull = $2 AND spec = '{"ask":"unclaimed"}'"#)
-            .bind(&pull.repo).bind(pull.number).fetch_one(db))?;
+            .bind(&pull.repo).bind(pull.subject).fetch_one(db))?;
         Ok(told > 0)
     }
 
     /// Returns the installation of the forge's app through which the newest request on a pull came.
     pub async fn command_installation(&self, pull: &PullRef) -> Result<Option<u64>> {
         let found = on_pool!(self, db => sqlx::query_scalar::<_, i64>(INSTALLATION)
-            .bind(&pull.repo).bind(pull.number).fetch_optional(db))?;
+            .bind(&pull.repo).bind(pull.subject).fetch_optional(db))?;
         Ok(found.map(i64::cast_unsigned))
     }
 
@@ -187,7 +187,7 @@ impl Store {
             id,
             new.kind,
             &new.pull.repo,
-            new.pull.number,
+            new.pull.subject,
             new.comment.map(u64::cast_signed),
             new.delivery,
             free_text(&new.actor.login),
@@ -320,7 +320,7 @@ impl Store {
         let ended = "SELECT id FROM commands WHERE repo = $1 AND pull = $2 AND head = $3 AND state = 'finished' \
                      AND kind IN ('plan', 'autoplan', 'apply')";
         on_pool!(self, db => sqlx::query_scalar::<_, CommandId>(ended)
-            .bind(&pull.repo).bind(pull.number).bind(head).fetch_all(db))
+            .bind(&pull.repo).bind(pull.subject).bind(head).fetch_all(db))
     }
 
     /// Counts the running commands.
@@ -335,7 +335,7 @@ pub(super) struct CommandColumns {
     id: CommandId,
     kind: CommandKind,
     repo: RepoId,
-    pull: PullNumber,
+    pull: Subject,
     pull_url: Option<String>,
     title: Option<String>,
     actor: String,
@@ -359,7 +359,7 @@ impl From<CommandColumns> for CommandRow {
             kind: row.kind,
             pull: PullRef {
                 repo: row.repo,
-                number: row.pull,
+                subject: row.pull,
             },
             pull_url: row.pull_url,
             title: row.title,

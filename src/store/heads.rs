@@ -54,7 +54,7 @@ impl Store {
     /// Returns the last known head of an open pull.
     pub async fn head_get(&self, pull: &PullRef) -> Result<Option<KnownHead>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, HeadColumns>(GET)
-            .bind(&pull.repo).bind(pull.number).fetch_optional(db))?;
+            .bind(&pull.repo).bind(pull.subject).fetch_optional(db))?;
         Ok(row.map(KnownHead::from))
     }
 
@@ -103,7 +103,7 @@ async fn told_in_tx(tx: &mut Tx, pull: &PullRef, at: &PullHead) -> Result<()> {
         tx,
         TOLD,
         &pull.repo,
-        pull.number,
+        pull.subject,
         &at.head,
         &at.base_branch,
         at.draft
@@ -122,7 +122,7 @@ async fn first_in_tx(
         tx,
         FIRST,
         &pull.repo,
-        pull.number,
+        pull.subject,
         &at.head,
         &at.base_branch,
         at.draft,
@@ -142,7 +142,7 @@ async fn found_in_tx(
         tx,
         FOUND,
         &pull.repo,
-        pull.number,
+        pull.subject,
         &at.head,
         &at.base_branch,
         at.draft,
@@ -160,7 +160,7 @@ pub(super) async fn head_forget_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<()>
         tx,
         "DELETE FROM pull_heads WHERE repo = $1 AND number = $2",
         &pull.repo,
-        pull.number
+        pull.subject
     )
     .map(drop)
 }

@@ -246,7 +246,7 @@ impl Store {
                 command,
                 kind,
                 &it.pull.repo,
-                it.pull.number,
+                it.pull.subject,
                 &project.dir,
                 &project.workspace,
                 name_column(project),
@@ -288,7 +288,7 @@ impl Store {
             id,
             CommandKind::Apply,
             &it.pull.repo,
-            it.pull.number,
+            it.pull.subject,
             free_text(&it.holder),
             Origin::Cli,
             free_text(&it.spec),
@@ -311,7 +311,7 @@ impl Store {
             .collect();
         let mut known = BTreeMap::new();
         for (pull, url) in wanted {
-            let (repo, number, open) = (&pull.repo, pull.number, PullState::Open);
+            let (repo, number, open) = (&pull.repo, pull.subject, PullState::Open);
             let new = execute!(
                 &mut *tx,
                 INSERT_PULL,
@@ -377,7 +377,7 @@ impl Store {
             &lock.project.dir,
             &lock.project.workspace,
             name_column(&lock.project),
-            lock.pull.number,
+            lock.pull.subject,
             free_text(&lock.pull_url),
             free_text(&lock.holder),
             free_text(&lock.reason),
@@ -466,7 +466,7 @@ fn events(batch: &ImportBatch, locks: &[ImportedLock]) -> Vec<NewLockEvent> {
 async fn has_runs_in_tx(tx: &mut Tx, pull: &PullRef, project: &ProjectKey) -> Result<bool> {
     let count = on_tx!(tx, db => sqlx::query_scalar::<_, i64>(
         "SELECT COUNT(*) FROM runs WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 AND name = $5")
-        .bind(&pull.repo).bind(pull.number).bind(&project.dir).bind(&project.workspace).bind(name_column(project))
+        .bind(&pull.repo).bind(pull.subject).bind(&project.dir).bind(&project.workspace).bind(name_column(project))
         .fetch_one(db))?;
     Ok(count > 0)
 }

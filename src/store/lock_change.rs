@@ -155,7 +155,7 @@ impl<'a> LockChange<'a> {
         kind: LockEventKind,
     ) -> Result<Vec<Lock>> {
         let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, LockRow>(FREE_OF_PULL)
-            .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+            .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
         self.freed(rows, kind).await
     }
 
@@ -166,7 +166,7 @@ impl<'a> LockChange<'a> {
         project: &ProjectKey,
     ) -> Result<Vec<Lock>> {
         let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, LockRow>(FREE_OF_PROJECT)
-            .bind(&pull.repo).bind(pull.number).bind(&project.dir).bind(&project.workspace)
+            .bind(&pull.repo).bind(pull.subject).bind(&project.dir).bind(&project.workspace)
             .bind(name_column(project)).fetch_all(db))?;
         self.freed(rows, LockEventKind::Released).await
     }
@@ -210,10 +210,10 @@ impl<'a> LockChange<'a> {
     /// the release of one lock of a whole directory, or of its place in the queue, can make way for several projects.
     pub(super) async fn hand_on(&mut self, key: &LockKey, after: &PullRef) -> Result<()> {
         while let Some(waiter) = waiter_next_in_tx(&mut self.tx, key).await? {
-            let after = match after.number.subject() {
+            let after = match after.subject {
                 Subject::Pull(number) => format!("pull request {number}"),
                 Subject::Application(_) => after
-                    .number
+                    .subject
                     .called(title_in_tx(&mut self.tx, after).await?.as_deref()),
             };
             let reason = format!("next in the queue after {after}{}", self.aside);

@@ -408,7 +408,7 @@ async fn insert_in_tx(tx: &mut Tx, kept: &ChainedEvent) -> Result<()> {
         kept.event.dir(),
         key.as_ref().map(|key| &key.workspace),
         key.as_ref().and_then(|key| key.project.as_ref()),
-        pull.as_ref().map(|pull| pull.number),
+        pull.as_ref().map(|pull| pull.subject),
         &cause.actor.login,
         cause.actor.origin,
         cause.remote.as_deref(),

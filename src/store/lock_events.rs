@@ -10,7 +10,7 @@ use super::locks::{name_from_column, scope_column};
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool};
 use crate::model::{
     Actor, ApplyScope, Cause, ChainLink, ChainedEvent, Concern, LockEvent, LockEventKind, LockKey,
-    NewLockEvent, Origin, PullNumber, PullRef, RepoId, RepoPath, Sha256Digest, WorkspaceName,
+    NewLockEvent, Origin, PullRef, RepoId, RepoPath, Sha256Digest, Subject, WorkspaceName,
 };
 
 /// Columns of an event, the same in both tables.
@@ -113,7 +113,7 @@ impl Store {
                 event.dir(),
                 key.as_ref().map(|key| &key.workspace),
                 key.as_ref().and_then(|key| key.project.as_ref()),
-                pull.as_ref().map(|pull| pull.number),
+                pull.as_ref().map(|pull| pull.subject),
                 &cause.actor.login,
                 cause.actor.origin,
                 cause.remote.as_deref(),
@@ -201,7 +201,7 @@ pub(super) struct EventPayloadRow {
     dir: Option<RepoPath>,
     workspace: Option<WorkspaceName>,
     scope: Option<String>,
-    pull: Option<PullNumber>,
+    pull: Option<Subject>,
     actor: String,
     origin: Origin,
     remote: Option<String>,
@@ -239,10 +239,10 @@ impl From<EventPayloadRow> for NewLockEvent {
             }),
             _ => None,
         };
-        let pull = row
-            .repo
-            .zip(row.pull)
-            .map(|(repo, number)| PullRef { repo, number });
+        let pull = row.repo.zip(row.pull).map(|(repo, number)| PullRef {
+            repo,
+            subject: number,
+        });
         let actor = Actor {
             login: row.actor,
             origin: row.origin,

@@ -27,7 +27,7 @@ macro_rules! at_work {
     ($lock:expr) => {
         sqlx::query_as::<_, (CommandId, CommandKind)>(AT_WORK)
             .bind(&$lock.pull.repo)
-            .bind($lock.pull.number)
+            .bind($lock.pull.subject)
             .bind(&$lock.key.dir)
             .bind(&$lock.key.workspace)
             .bind(scope_column(&$lock.key))
@@ -39,7 +39,7 @@ macro_rules! applying {
     ($lock:expr) => {
         sqlx::query_scalar::<_, i64>(APPLYING)
             .bind(&$lock.pull.repo)
-            .bind($lock.pull.number)
+            .bind($lock.pull.subject)
             .bind(&$lock.key.dir)
             .bind(&$lock.key.workspace)
             .bind(scope_column(&$lock.key))
@@ -50,14 +50,14 @@ macro_rules! applied {
     ($pull:expr) => {
         sqlx::query_as::<_, (RepoPath, WorkspaceName, String)>(APPLIED)
             .bind(&$pull.repo)
-            .bind($pull.number)
+            .bind($pull.subject)
     };
 }
 
 /// Returns the applied projects that wait to be merged. For an application there are none: its changes are on its
 /// branch.
 fn unmerged(pull: &PullRef, rows: Vec<(RepoPath, WorkspaceName, String)>) -> Vec<ProjectKey> {
-    if pull.number.is_application() {
+    if pull.subject.is_application() {
         return Vec::new();
     }
     let project = |(dir, workspace, name): (RepoPath, WorkspaceName, String)| ProjectKey {

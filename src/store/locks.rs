@@ -21,8 +21,8 @@ use super::of_repos::{listed, of_repos_postgres, of_repos_sqlite};
 use super::pulls::pull_share_in_tx;
 use super::{Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{
-    Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, ProjectKey, ProjectName, PullNumber,
-    PullRef, PullState, RepoId, RepoPath, WorkspaceName,
+    Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, ProjectKey, ProjectName, PullRef,
+    PullState, RepoId, RepoPath, Subject, WorkspaceName,
 };
 
 /// Outcome of trying to take a lock.
@@ -114,7 +114,7 @@ macro_rules! insert_lock {
             .bind(&$wish.key.workspace)
             .bind(scope_column($wish.key))
             .bind(name_column($wish.project))
-            .bind($wish.pull.number)
+            .bind($wish.pull.subject)
             .bind(free_text($wish.pull_url))
             .bind(free_text(&$wish.cause.actor.login))
             .bind(free_text(&$wish.cause.reason))
@@ -223,7 +223,7 @@ impl Store {
     /// overtakes it.
     async fn lock_before_in_tx(&self, tx: &mut Tx, wish: &LockClaim<'_>) -> Result<Option<Lock>> {
         on_tx!(tx, db => sqlx::query_as::<_, LockRow>(OF_PLACE)
-            .bind(&wish.key.repo).bind(&wish.key.dir).bind(&wish.key.workspace).bind(wish.pull.number)
+            .bind(&wish.key.repo).bind(&wish.key.dir).bind(&wish.key.workspace).bind(wish.pull.subject)
             .fetch_optional(db))
         .map(|row| row.map(Lock::from))
     }
@@ -260,13 +260,13 @@ impl Store {
     ) -> Result<Vec<Lock>> {
         let now = self.now();
         let due = on_pool!(self, db => sqlx::query_scalar::<_, i64>(RENEWABLE)
-            .bind(now).bind(&pull.repo).bind(pull.number).bind(now - grain).fetch_one(db))?;
+            .bind(now).bind(&pull.repo).bind(pull.subject).bind(now - grain).fetch_one(db))?;
         if due == 0 {
             return Ok(Vec::new());
         }
         let (mut change, _) = LockChange::begin(self, pull, cause).await?;
         let rows = on_tx!(&mut change.tx, db => sqlx::query_as::<_, LockRow>(RENEW)
-            .bind(now).bind(&pull.repo).bind(pull.number).bind(now - grain).fetch_all(db))?;
+            .bind(now).bind(&pull.repo).bind(pull.subject).bind(now - grain).fetch_all(db))?;
         let mut renewed: Vec<Lock> = rows.into_iter().map(Lock::from).collect();
         sort_by_key(&mut renewed);
         for lock in &renewed {
@@ -304,7 +304,7 @@ impl Store {
     /// Lists the locks of one pull, by directory and workspace.
     pub async fn lock_list_of_pull(&self, pull: &PullRef) -> Result<Vec<Lock>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, LockRow>(OF_PULL)
-            .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+            .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
         let mut locks: Vec<Lock> = rows.into_iter().map(Lock::from).collect();
         sort_by_key(&mut locks);
         Ok(locks)
@@ -313,7 +313,7 @@ impl Store {
 
 /// Returns one of the locks of a pull, as a part of a transaction.
 pub(super) async fn lock_of_pull_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Option<Lock>> {
-    on_tx!(tx, db => sqlx::query_as::<_, LockRow>(OF_PULL).bind(&pull.repo).bind(pull.number).fetch_optional(db))
+    on_tx!(tx, db => sqlx::query_as::<_, LockRow>(OF_PULL).bind(&pull.repo).bind(pull.subject).fetch_optional(db))
         .map(|row| row.map(Lock::from))
 }
 
@@ -331,12 +331,12 @@ impl LockChange<'_> {
     /// requested. Marks them as used.
     pub(crate) async fn turns(&mut self, pull: &PullRef) -> Result<Vec<(Lock, String)>> {
         let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, TurnRow>(TURNS)
-            .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+            .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
         execute!(
             &mut self.tx,
             "UPDATE locks SET asks = NULL WHERE repo = $1 AND pull = $2 AND asks IS NOT NULL",
             &pull.repo,
-            pull.number,
+            pull.subject,
         )?;
         Ok(rows
             .into_iter()
@@ -405,7 +405,7 @@ pub(super) struct LockRow {
     workspace: WorkspaceName,
     scope: String,
     name: String,
-    pull: PullNumber,
+    pull: Subject,
     pull_url: String,
     holder: String,
     reason: String,
@@ -440,7 +440,7 @@ impl From<LockRow> for Lock {
             project,
             pull: PullRef {
                 repo: row.repo,
-                number: row.pull,
+                subject: row.pull,
             },
             title: row.title,
             pull_url: row.pull_url,

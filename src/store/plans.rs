@@ -10,7 +10,7 @@ use super::runs::run_hold_in_tx;
 use super::{JsonText, LockChange, Result, Store, Tx, execute, kept_time, on_pool, on_tx};
 use crate::model::{
     BranchName, Cause, CommitSha, Distribution, Lock, LockId, PlanCounts, PlanId, PlanRecord,
-    PlanState, ProjectKey, PullNumber, PullRef, PullState, RepoId, RepoPath, RunId, Sha256Digest,
+    PlanState, ProjectKey, PullRef, PullState, RepoId, RepoPath, RunId, Sha256Digest, Subject,
     WorkspaceName,
 };
 
@@ -64,7 +64,7 @@ impl Store {
     /// PostgreSQL sorts texts by the rules of its locale.
     pub async fn plan_list(&self, pull: &PullRef) -> Result<Vec<PlanRecord>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, PlanRow>(CURRENT_OF_PULL)
-            .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+            .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
         let mut plans: Vec<PlanRecord> = rows.into_iter().map(PlanRecord::from).collect();
         plans.sort_by(|a, b| a.project.cmp(&b.project));
         Ok(plans)
@@ -151,7 +151,7 @@ async fn lock_hold_in_tx(tx: &mut Tx, plan: &PlanRecord, lock: LockId) -> Result
          AND (scope = '' OR scope = $6)",
         lock,
         &plan.pull.repo,
-        plan.pull.number,
+        plan.pull.subject,
         &plan.project.dir,
         &plan.project.workspace,
         name_column(&plan.project),
@@ -171,7 +171,7 @@ pub(super) async fn insert_in_tx(
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)",
         plan.id,
         &plan.pull.repo,
-        plan.pull.number,
+        plan.pull.subject,
         &plan.project.dir,
         &plan.project.workspace,
         name_column(&plan.project),
@@ -199,7 +199,7 @@ pub(super) async fn discard_in_tx(tx: &mut Tx, pull: &PullRef, project: &Project
         "UPDATE plans SET state = 'discarded' WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \
          AND name = $5 AND state <> 'applying'",
         &pull.repo,
-        pull.number,
+        pull.subject,
         &project.dir,
         &project.workspace,
         name_column(project),
@@ -215,7 +215,7 @@ async fn drop_in(change: &mut LockChange<'_>, pull: &PullRef, project: &ProjectK
          AND l.workspace = p.workspace AND (l.scope = '' OR l.scope = p.name) \
          WHERE p.repo = $1 AND p.pull = $2 AND p.dir = $3 AND p.workspace = $4 AND (l.scope = '' OR l.scope = $5) \
          AND p.state <> 'discarded'")
-        .bind(&pull.repo).bind(pull.number).bind(&project.dir).bind(&project.workspace)
+        .bind(&pull.repo).bind(pull.subject).bind(&project.dir).bind(&project.workspace)
         .bind(name_column(project)).fetch_one(db))?;
     if others == 0 {
         change.free_project(pull, project).await?;
@@ -229,7 +229,7 @@ pub(super) async fn plans_discard_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<(
         tx,
         "UPDATE plans SET state = 'discarded' WHERE repo = $1 AND pull = $2 AND state <> 'applying'",
         &pull.repo,
-        pull.number,
+        pull.subject,
     )
     .map(drop)
 }
@@ -239,14 +239,14 @@ pub(super) async fn plans_discard_of_lock_in_tx(tx: &mut Tx, lock: &Lock) -> Res
     let states = on_tx!(tx, db => sqlx::query_scalar::<_, PlanState>(
         "SELECT state FROM plans WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \
          AND ($5 = '' OR name = $5) AND state NOT IN ('discarded', 'applying')")
-        .bind(&lock.key.repo).bind(lock.pull.number).bind(&lock.key.dir).bind(&lock.key.workspace)
+        .bind(&lock.key.repo).bind(lock.pull.subject).bind(&lock.key.dir).bind(&lock.key.workspace)
         .bind(scope_column(&lock.key)).fetch_all(db))?;
     execute!(
         tx,
         "UPDATE plans SET state = 'discarded' WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \
          AND ($5 = '' OR name = $5) AND state <> 'applying'",
         &lock.key.repo,
-        lock.pull.number,
+        lock.pull.subject,
         &lock.key.dir,
         &lock.key.workspace,
         scope_column(&lock.key),
@@ -263,7 +263,7 @@ pub(super) async fn plans_discard_of_lock_in_tx(tx: &mut Tx, lock: &Lock) -> Res
 pub(super) struct PlanRow {
     id: PlanId,
     repo: RepoId,
-    pull: PullNumber,
+    pull: Subject,
     dir: RepoPath,
     workspace: WorkspaceName,
     name: String,
@@ -301,7 +301,7 @@ impl From<PlanRow> for PlanRecord {
             id: row.id,
             pull: PullRef {
                 repo: row.repo,
-                number: row.pull,
+                subject: row.pull,
             },
             project: ProjectKey {
                 dir: row.dir,

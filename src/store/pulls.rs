@@ -37,7 +37,7 @@ impl Store {
              ON CONFLICT (repo, number) DO UPDATE SET state = excluded.state, url = excluded.url, \
              updated_at = excluded.updated_at",
             &pull.repo,
-            pull.number,
+            pull.subject,
             state,
             free_text(url),
             self.now(),
@@ -76,7 +76,7 @@ impl Store {
             PullState::Closed,
             self.now(),
             &pull.repo,
-            pull.number,
+            pull.subject,
         )?;
         head_forget_in_tx(&mut change.tx, pull).await?;
         change.leave_all(pull).await?;
@@ -98,7 +98,7 @@ impl Store {
     /// Returns the state of a pull, if it was ever seen.
     pub async fn pull_state(&self, pull: &PullRef) -> Result<Option<PullState>> {
         on_pool!(self, db => sqlx::query_scalar::<_, PullState>(state_sql!(""))
-            .bind(&pull.repo).bind(pull.number).fetch_optional(db))
+            .bind(&pull.repo).bind(pull.subject).fetch_optional(db))
     }
 
     /// Lists pulls that hold a lock or are queued for one, and that no complete list of open pulls has contained
@@ -130,7 +130,7 @@ pub(super) async fn pull_hold_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Optio
 /// Returns the title of an application.
 pub(super) async fn title_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Option<String>> {
     on_tx!(tx, db => sqlx::query_scalar::<_, Option<String>>("SELECT title FROM pulls WHERE repo = $1 AND number = $2")
-        .bind(&pull.repo).bind(pull.number).fetch_optional(db))
+        .bind(&pull.repo).bind(pull.subject).fetch_optional(db))
     .map(Option::flatten)
 }
 
@@ -146,20 +146,20 @@ async fn pull_state_in_tx(
         Tx::Postgres(_) => postgres,
     };
     on_tx!(tx, db => sqlx::query_scalar::<_, PullState>(sql)
-        .bind(&pull.repo).bind(pull.number).fetch_optional(db))
+        .bind(&pull.repo).bind(pull.subject).fetch_optional(db))
 }
 
 #[derive(sqlx::FromRow)]
 struct PullRow {
     repo: RepoId,
-    pull: crate::model::PullNumber,
+    pull: crate::model::Subject,
 }
 
 impl From<PullRow> for PullRef {
     fn from(row: PullRow) -> Self {
         Self {
             repo: row.repo,
-            number: row.pull,
+            subject: row.pull,
         }
     }
 }

@@ -533,7 +533,7 @@ async fn settle_locks(change: &mut LockChange<'_>, old: &RepoId, new: &RepoId) -
                 continue;
             }
             freed.insert(loser.id);
-            if one.pull.number == other.pull.number {
+            if one.pull.subject == other.pull.subject {
                 execute!(&mut change.tx, "DELETE FROM locks WHERE id = $1", loser.id)?;
                 continue;
             }
@@ -557,7 +557,7 @@ fn exclude_each_other(one: &Lock, other: &Lock) -> bool {
     let (one_scope, other_scope) = (&one_key.project, &other_key.project);
     let whole = one_scope.is_none() || other_scope.is_none();
     let same_scope = one_scope == other_scope;
-    same_place && (same_scope || (whole && one.pull.number != other.pull.number))
+    same_place && (same_scope || (whole && one.pull.subject != other.pull.subject))
 }
 
 /// Moves the applications, credentials and claims that owners have registered.

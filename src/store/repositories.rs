@@ -7,7 +7,7 @@
 use chrono::{DateTime, Utc};
 
 use super::{Result, Store, Tx, execute, kept_time, on_pool};
-use crate::model::{ForgeRepo, HostName, PullNumber, PullRef, RepoId};
+use crate::model::{ForgeRepo, HostName, PullRef, RepoId, Subject};
 
 /// Result of comparing a repository with the database.
 #[must_use]
@@ -39,10 +39,10 @@ pub enum Absence<'a> {
 }
 
 impl Absence<'_> {
-    fn columns(&self) -> (&RepoId, PullNumber) {
+    fn columns(&self) -> (&RepoId, Subject) {
         match self {
-            Self::Repo(repo) => (repo, PullNumber(0)),
-            Self::Pull(pull) => (&pull.repo, pull.number),
+            Self::Repo(repo) => (repo, Subject::pull(0)),
+            Self::Pull(pull) => (&pull.repo, pull.subject),
         }
     }
 }

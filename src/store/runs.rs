@@ -7,8 +7,8 @@ use super::news::{News, announce_in_tx};
 use super::of_repos::{listed, of_repos_postgres, of_repos_sqlite};
 use super::{Result, Store, Tx, execute, free_text, on_pool};
 use crate::model::{
-    CommandId, CommitSha, ProjectKey, ProjectOutcome, PullNumber, PullRef, RepoId, RepoPath, RunId,
-    RunKind, WorkspaceName, text_enum,
+    CommandId, CommitSha, ProjectKey, ProjectOutcome, PullRef, RepoId, RepoPath, RunId, RunKind,
+    Subject, WorkspaceName, text_enum,
 };
 
 text_enum! {
@@ -137,7 +137,7 @@ impl Store {
             new.command,
             new.kind,
             &new.pull.repo,
-            new.pull.number,
+            new.pull.subject,
             &new.project.dir,
             &new.project.workspace,
             name_column(&new.project),
@@ -184,7 +184,7 @@ impl Store {
     /// summed up from them.
     pub async fn run_list_of_head(&self, pull: &PullRef, head: &CommitSha) -> Result<Vec<RunRow>> {
         on_pool!(self, db => sqlx::query_as::<_, RunColumns>(OF_HEAD)
-            .bind(&pull.repo).bind(pull.number).bind(head).fetch_all(db))
+            .bind(&pull.repo).bind(pull.subject).bind(head).fetch_all(db))
         .map(|rows| rows.into_iter().map(RunRow::from).collect())
     }
 
@@ -299,7 +299,7 @@ struct RunColumns {
     command: CommandId,
     kind: RunKind,
     repo: RepoId,
-    pull: PullNumber,
+    pull: Subject,
     dir: RepoPath,
     workspace: WorkspaceName,
     name: String,
@@ -322,7 +322,7 @@ impl From<RunColumns> for RunRow {
             kind: row.kind,
             pull: PullRef {
                 repo: row.repo,
-                number: row.pull,
+                subject: row.pull,
             },
             project: ProjectKey {
                 dir: row.dir,

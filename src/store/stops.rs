@@ -59,7 +59,7 @@ impl Store {
         let mut stopped = on_tx!(&mut tx, db => sqlx::query_scalar::<_, CommandId>(
             "UPDATE commands SET stop_kind = $1, stop_reason = $2 WHERE repo = $3 AND pull = $4 \
              AND state <> 'finished' AND kind IN ('plan', 'autoplan') AND stop_kind IS NULL RETURNING id")
-            .bind(StopKind::Closed).bind(free_text(why)).bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+            .bind(StopKind::Closed).bind(free_text(why)).bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
         stopped.sort();
         announce_in_tx(&mut tx, News::Stops).await?;
         tx.commit().await.map(|()| stopped)
@@ -143,7 +143,7 @@ async fn supersede_in_tx(
         "UPDATE commands SET stop_kind = $1, stop_reason = $2, superseded_by = $3 WHERE repo = $4 AND pull = $5 \
          AND state <> 'finished' AND kind IN ('plan', 'autoplan') AND (stop_kind IS NULL OR stop_kind = 'closed') \
          AND id <> $3 RETURNING id")
-        .bind(StopKind::Superseded).bind(free_text(why)).bind(by).bind(&pull.repo).bind(pull.number)
+        .bind(StopKind::Superseded).bind(free_text(why)).bind(by).bind(&pull.repo).bind(pull.subject)
         .fetch_all(db))?;
     execute!(
         tx,

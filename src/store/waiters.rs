@@ -6,8 +6,7 @@ use super::lock_change::LockChange;
 use super::locks::{name_column, name_from_column, scope_column};
 use super::{Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{
-    LockEventKind, LockKey, ProjectKey, PullNumber, PullRef, RepoId, RepoPath, Waiter,
-    WorkspaceName,
+    LockEventKind, LockKey, ProjectKey, PullRef, RepoId, RepoPath, Subject, Waiter, WorkspaceName,
 };
 
 macro_rules! select_sql {
@@ -44,7 +43,7 @@ pub(crate) struct WaiterRow {
     pub workspace: WorkspaceName,
     pub scope: String,
     pub name: String,
-    pub pull: PullNumber,
+    pub pull: Subject,
     pub pull_url: String,
     pub asker: String,
     pub asks: String,
@@ -64,7 +63,7 @@ impl WaiterRow {
     pub(crate) fn pull(&self) -> PullRef {
         PullRef {
             repo: self.repo.clone(),
-            number: self.pull,
+            subject: self.pull,
         }
     }
 }
@@ -91,7 +90,7 @@ impl Store {
     /// Lists the locks that a pull is queued for, in the order of its requests.
     pub async fn waiter_list_of_pull(&self, pull: &PullRef) -> Result<Vec<Waiter>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, WaiterRow>(OF_PULL)
-            .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+            .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
         Ok(rows.into_iter().map(Waiter::from).collect())
     }
 }
@@ -115,7 +114,7 @@ impl LockChange<'_> {
             &new.key.dir,
             &new.key.workspace,
             scope_column(new.key),
-            new.pull.number,
+            new.pull.subject,
         )?;
         if known > 0 {
             return Ok(());
@@ -129,7 +128,7 @@ impl LockChange<'_> {
             &new.key.workspace,
             scope_column(new.key),
             name_column(new.project),
-            new.pull.number,
+            new.pull.subject,
             free_text(new.pull_url),
             free_text(new.asker),
             free_text(new.asks),
@@ -148,7 +147,7 @@ impl LockChange<'_> {
             &key.dir,
             &key.workspace,
             scope_column(key),
-            pull.number,
+            pull.subject,
         )?;
         if rows > 0 {
             self.record(LockEventKind::Left, key, pull);
@@ -160,7 +159,7 @@ impl LockChange<'_> {
     /// Removes a pull from all queues.
     pub(crate) async fn leave_all(&mut self, pull: &PullRef) -> Result<()> {
         let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, WaiterRow>(OF_PULL)
-            .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+            .bind(&pull.repo).bind(pull.subject).fetch_all(db))?;
         for row in rows {
             self.leave(&row.key(), pull).await?;
         }

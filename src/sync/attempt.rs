@@ -10,7 +10,8 @@ use super::{SyncerDependencies, SyncerInner};
 use crate::git::{Mirror, RefList, RefName, RefSelection, RefusedRef, Remote};
 use crate::leases::{LeaseAttempt, LeaseKey, LeaseOutcome};
 use crate::model::{
-    AttemptLease, FailureKind, MirrorEvent, MirrorState, PullRef, RepoId, SyncFacts, SyncFailure,
+    AttemptLease, FailureKind, MirrorEvent, MirrorState, PullNumber, PullRef, RepoId, SyncFacts,
+    SyncFailure,
 };
 use crate::store::{MirrorChange, MirrorRow};
 use crate::telemetry::Metric;
@@ -227,10 +228,10 @@ impl SyncerInner {
                 &format!("cannot list the open pull requests: {error}"),
             )
         })?;
-        let name = |number| {
+        let name = |number: PullNumber| {
             RefName::new(&forge.pull_head_ref(&PullRef {
                 repo: repo.clone(),
-                number,
+                subject: number.into(),
             }))
             .ok()
         };

@@ -171,7 +171,7 @@ impl Checkouts {
         pull: &Pull,
         via: Installation,
     ) -> Result<Source, CheckoutError> {
-        if pull.at.number.is_application() {
+        if pull.at.subject.is_application() {
             return self.fetch_application(forge, pull, via).await;
         }
         let base_ref = RefName::branch(&pull.base_branch);
@@ -374,7 +374,7 @@ impl Checkouts {
         via: Installation,
     ) -> Result<Fetched, CheckoutError> {
         self.check_mirror(&at.repo)?;
-        let (is_pull, needed) = (!at.number.is_application(), refs);
+        let (is_pull, needed) = (!at.subject.is_application(), refs);
         let pull_ref = is_pull
             .then(|| RefName::new(&forge.pull_head_ref(at)).ok())
             .flatten();
@@ -502,7 +502,7 @@ impl Checkouts {
         parts: &CheckoutParts,
     ) -> Result<Checkout, CheckoutError> {
         let wanted = CheckoutRequest {
-            pull: source.pull.number,
+            pull: source.pull.subject,
             workspace,
             head: &source.head,
             base: &source.base,
@@ -513,7 +513,7 @@ impl Checkouts {
         match mirror.prepare(&wanted).await? {
             Prepared::Ready(checkout) => {
                 self.place_parts(&checkout, parts, &mirror).await?;
-                if let Err(error) = mirror.touch(Some(source.pull.number), self.clock.now()) {
+                if let Err(error) = mirror.touch(Some(source.pull.subject), self.clock.now()) {
                     warn!(%error, pull = %source.pull, "Could not record the use of a checkout; it may be removed too early");
                 }
                 Ok(checkout)
@@ -656,7 +656,7 @@ impl Checkouts {
         let root = self
             .git
             .mirror(&pull.repo)
-            .checkout_root(pull.number, &project.workspace);
+            .checkout_root(pull.subject, &project.workspace);
         let (dir, workspace) = (project.dir.clone(), project.workspace.clone());
         let left =
             tokio::task::spawn_blocking(move || state_lock::left_in(&root, &dir, &workspace)).await;
@@ -704,7 +704,7 @@ impl Checkouts {
             return Ok(false);
         };
         match part {
-            DiskPart::Checkouts(pull) => self.git.mirror(&pull.repo).evict_pull(pull.number).await,
+            DiskPart::Checkouts(pull) => self.git.mirror(&pull.repo).evict_pull(pull.subject).await,
             DiskPart::Mirror(repo) => self.evict_mirror(repo).await,
         }
     }
@@ -744,6 +744,6 @@ impl Checkouts {
 
     /// Removes every checkout of a pull request as soon as nothing uses them.
     pub async fn remove_pull(&self, pull: &PullRef) -> Result<(), GitError> {
-        self.git.mirror(&pull.repo).remove_pull(pull.number).await
+        self.git.mirror(&pull.repo).remove_pull(pull.subject).await
     }
 }

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use super::steps::escaped;
-use crate::model::{BranchName, CommitSha, Pull, PullNumber, RepoId, Subject};
+use crate::model::{BranchName, CommitSha, Pull, RepoId, Subject};
 
 /// Description of the pull request for commands of the administrator.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct PullFacts {
     head_commit: CommitSha,
     head_repo: Option<RepoId>,
     author: String,
-    number: PullNumber,
+    number: Subject,
     url: String,
     user: String,
     comment_args: OsString,
@@ -35,7 +35,7 @@ impl PullFacts {
             head_commit: pull.head.clone(),
             head_repo: pull.head_repo.clone(),
             author: pull.author.clone(),
-            number: pull.at.number,
+            number: pull.at.subject,
             url: pull.url.clone(),
             user: user.to_owned(),
             comment_args: escaped(arguments),
@@ -73,8 +73,8 @@ impl PullFacts {
 }
 
 /// Formats the number of a pull request. Without a pull request the number is 0, as in Atlantis' API plans.
-fn pull_number(number: PullNumber) -> String {
-    match number.subject() {
+fn pull_number(number: Subject) -> String {
+    match number {
         Subject::Pull(number) => number.to_string(),
         Subject::Application(_) => "0".to_owned(),
     }

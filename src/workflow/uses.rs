@@ -79,7 +79,7 @@ mod tests {
     fn pull(number: i64) -> PullRef {
         PullRef {
             repo: "github.com/acme/infra".parse().unwrap(),
-            number: crate::model::PullNumber(number),
+            subject: crate::model::Subject::pull(number),
         }
     }
 

@@ -14,7 +14,7 @@ use lockkeeper::git::{
     Checkout, CheckoutRequest, CheckoutStrategy, DirError, Extent, FetchRequest, Fetched, Git,
     GitError, GitSettings, Head, IgnoredFiles, Mirror, Prepared, RefName,
 };
-use lockkeeper::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
+use lockkeeper::model::{CommitSha, RepoPath, Subject, WorkspaceName};
 use lockkeeper::process::{Cmd, FileHold, Mechanism, RunLimits};
 use lockkeeper::secret::Secret;
 use lockkeeper::vcs::GitCredentials;
@@ -26,7 +26,7 @@ use crate::support::program::bwrap;
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 const USER: &str = "x-access-token";
 const PASSWORD: &str = "s3cr3t p%ss:w'rd";
-const PULL: PullNumber = PullNumber(12);
+const PULL: Subject = Subject::pull(12);
 
 /// A repository on a server, a clone to work in, and a data directory.
 struct World {
@@ -500,7 +500,7 @@ async fn fetches_and_new_checkouts_do_not_disturb_each_other() {
     let make = async {
         for number in 0..CHECKOUTS {
             let wanted = CheckoutRequest {
-                pull: PullNumber(100 + number),
+                pull: Subject::pull(100 + number),
                 workspace: &workspace,
                 head: &head,
                 base: &base,
@@ -1160,7 +1160,7 @@ async fn callers_at_the_same_time_do_not_disturb_each_other() {
     let one = async |number: i64| {
         world.fetch(Some(&commits.1)).await.unwrap();
         let workspace = WorkspaceName::default();
-        let (pull, strategy) = (PullNumber(number), CheckoutStrategy::Merge);
+        let (pull, strategy) = (Subject::pull(number), CheckoutStrategy::Merge);
         let wanted = CheckoutRequest {
             pull,
             workspace: &workspace,

@@ -426,7 +426,7 @@ impl ScriptChecker<'_> {
             .context("cannot read the locks")?;
         let locks: Vec<String> = locks
             .iter()
-            .map(|lock| format!("{} by #{}", lock.key.dir, lock.pull.number))
+            .map(|lock| format!("{} by #{}", lock.key.dir, lock.pull.subject))
             .collect();
         Ok(if locks.is_empty() {
             NO_LOCK.to_owned()

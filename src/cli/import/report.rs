@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::atlantis::{FoundLock, NextStep, PlanStatus};
-use crate::model::{ProjectName, PullNumber, RepoPath, WorkspaceName};
+use crate::model::{ProjectName, RepoPath, Subject, WorkspaceName};
 
 /// Outcome of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -49,7 +49,7 @@ pub(super) struct ImportLine {
     pub atlantis_key: String,
     #[serde(flatten)]
     pub lock: Option<LockPlace>,
-    pub pull: Option<PullNumber>,
+    pub pull: Option<Subject>,
     pub pull_url: Option<String>,
     pub holder: Option<String>,
     pub since: Option<DateTime<Utc>>,

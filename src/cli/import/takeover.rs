@@ -157,7 +157,7 @@ fn lock_line(lock: &FoundLock, imported: &ImportedLock) -> ImportLine {
     ImportLine {
         atlantis_key: lock.key.clone(),
         lock: Some(LockPlace::new(lock)),
-        pull: Some(lock.pull.number),
+        pull: Some(lock.pull.subject),
         pull_url: Some(lock.pull_url.clone()),
         holder: Some(lock.holder.clone()),
         since: lock.taken_at,

@@ -20,7 +20,7 @@ pub(crate) fn view(kept: &LockEvent) -> Value {
         "owner": event.concern.as_ref().and_then(Concern::owner),
         "lock": event.key.as_ref().map(ToString::to_string),
         "applies": event.scope.as_ref().map(ToString::to_string),
-        "pull": event.pull.as_ref().map(|pull| pull.number.0),
+        "pull": event.pull.as_ref().map(|pull| pull.subject.stored()),
         "actor": cause.actor.login,
         "origin": cause.actor.origin,
         "remote": cause.remote,

@@ -7,12 +7,12 @@ use crate::kit::web::WebState;
 use crate::kit::web::errors::WebError;
 use crate::kit::web::reach::VisibleScope;
 use crate::locks::{HandOver, HandOverOutcome, HandedOver};
-use crate::model::{Lock, LockId, LockName, PullNumber, Reason};
+use crate::model::{Lock, LockId, LockName, Reason, Subject};
 
 /// Request to take a lock from its pull.
 pub(super) struct LockAction {
     /// Pull that gets the lock. `None`: the first in the queue.
-    pub to: Option<PullNumber>,
+    pub to: Option<Subject>,
     /// True if the lock is taken even if it is in use.
     pub force: bool,
     /// Reason of the request.

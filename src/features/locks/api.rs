@@ -17,7 +17,7 @@ use crate::kit::web::extract::{JsonBody, Segment};
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::{WebError, WebState};
 use crate::locks::HandedOver;
-use crate::model::PullNumber;
+use crate::model::Subject;
 
 /// `GET /api/locks/{id}`
 pub(super) async fn show(
@@ -90,10 +90,10 @@ pub(super) async fn change(
     Ok(Json(Done::from(&given)))
 }
 
-fn receiver(pull: Option<i64>) -> Result<PullNumber, WebError> {
+fn receiver(pull: Option<i64>) -> Result<Subject, WebError> {
     let way_out = "Give the number of a queued pull request. GET of this lock lists them.";
     match pull {
-        Some(number) if number > 0 => Ok(PullNumber(number)),
+        Some(number) if number > 0 => Ok(Subject::pull(number)),
         Some(_) => Err(WebError::unusable_field(
             "pull",
             "it is not the number of a pull request",

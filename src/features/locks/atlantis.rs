@@ -82,7 +82,7 @@ impl From<&Lock> for AtlantisLockJson {
             project_name,
             project_repo: lock.key.repo.full_name().to_owned(),
             project_repo_path: lock.key.dir.to_string(),
-            pull_id: lock.pull.number.to_string(),
+            pull_id: lock.pull.subject.to_string(),
             pull_url: lock.pull_url.clone(),
             user: lock.holder.clone(),
             workspace: lock.key.workspace.to_string(),

@@ -13,7 +13,7 @@ use crate::clock::{Clock, RandomIds, SystemClock};
 use crate::handlers::locks::{KeptLockReason, explain, give};
 use crate::kit::term::{ExitResult, ExitStatus, Subcommand, Terminal, actor, block_on, database};
 use crate::locks::{HandOver, HandOverOutcome};
-use crate::model::{CommandId, Lock, LockId, LockName, PullNumber, Reason, RepoId};
+use crate::model::{CommandId, Lock, LockId, LockName, Reason, RepoId, Subject};
 use crate::store::Store;
 
 /// Word that starts commands in comments, unless another one is configured.
@@ -99,7 +99,7 @@ fn how() -> [Arg; 2] {
     ]
 }
 
-fn pull_number(text: &str) -> Result<PullNumber, String> {
+fn pull_number(text: &str) -> Result<Subject, String> {
     let number = text
         .strip_prefix('#')
         .unwrap_or(text)
@@ -107,7 +107,7 @@ fn pull_number(text: &str) -> Result<PullNumber, String> {
         .ok()
         .filter(|number| *number > 0);
     number
-        .map(PullNumber)
+        .map(Subject::pull)
         .ok_or_else(|| "it is not the number of a pull request, such as 12".to_owned())
 }
 
@@ -215,7 +215,7 @@ async fn find(store: &Store, matches: &ArgMatches) -> anyhow::Result<Lock> {
 async fn run_give(
     store: &Store,
     matches: &ArgMatches,
-    to: Option<PullNumber>,
+    to: Option<Subject>,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let lock = find(store, matches).await?;
@@ -290,7 +290,7 @@ mod tests {
     fn a_pull_request_is_named_by_its_number() {
         assert_eq!(
             (pull_number("12"), pull_number("#12")),
-            (Ok(PullNumber(12)), Ok(PullNumber(12)))
+            (Ok(Subject::pull(12)), Ok(Subject::pull(12)))
         );
         assert!(pull_number("-1").is_err() && pull_number("x").is_err());
     }

@@ -23,7 +23,7 @@ use crate::kit::web::text::{PastTime, PullName, shown};
 use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{WebError, WebState};
 use crate::locks::KeptReason;
-use crate::model::{Lock, LockEvent, LockId, PlanRecord, PullNumber, Waiter};
+use crate::model::{Lock, LockEvent, LockId, PlanRecord, Subject, Waiter};
 
 #[derive(Serialize)]
 struct LockPage {
@@ -254,20 +254,19 @@ pub(super) async fn change(
     Ok(back(&web, notice))
 }
 
-fn read_pull(text: &str) -> Result<Option<PullNumber>, WebError> {
+fn read_pull(text: &str) -> Result<Option<Subject>, WebError> {
     if text.is_empty() {
         return Ok(None);
     }
-    let wrong = |_| {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    let number = number.ok_or_else(|| {
         WebError::unusable_field(
             "to",
             "it is not the number of a pull request",
             "Reload the page and try again.",
         )
-    };
-    text.parse()
-        .map(|number| Some(PullNumber(number)))
-        .map_err(wrong)
+    })?;
+    Ok(Some(Subject::pull(number)))
 }
 
 /// Redirects to the dashboard with a message.

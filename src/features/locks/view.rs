@@ -69,7 +69,7 @@ impl From<&Lock> for LockJson {
             dir: lock.key.dir.to_string(),
             workspace: lock.key.workspace.to_string(),
             project: lock.project.name.as_ref().map(ToString::to_string),
-            pull: lock.pull.number.0,
+            pull: lock.pull.subject.stored(),
             application: lock.title.clone(),
             pull_url: lock.pull_url.clone(),
             holder: lock.holder.clone(),
@@ -145,7 +145,7 @@ impl WaiterJson {
     fn new(place: usize, waiter: &Waiter, key: &LockKey) -> Self {
         Self {
             place,
-            pull: waiter.pull.number.0,
+            pull: waiter.pull.subject.stored(),
             pull_url: waiter.pull_url.clone(),
             asker: waiter.asker.clone(),
             since: time(waiter.since),
@@ -161,7 +161,7 @@ impl From<&LockEvent> for EventJson {
             seq: kept.seq(),
             at: time(kept.at),
             kind: event.kind,
-            pull: event.pull.as_ref().map(|pull| pull.number.0),
+            pull: event.pull.as_ref().map(|pull| pull.subject.stored()),
             application: kept.title.clone(),
             actor: cause.actor.login.clone(),
             origin: cause.actor.origin,

@@ -136,7 +136,7 @@ pub(super) fn pull_page(command: &CommandRow) -> String {
             "https://{}/{}/pull/{}",
             pull.repo.host(),
             pull.repo.full_name(),
-            pull.number
+            pull.subject
         )
     };
     command

@@ -108,7 +108,7 @@ fn facts(
     }
     if let (Some(args), Some(pull)) = (on.args(), on.pull()) {
         facts.push(("COMMENT_ARGS", comment_args(args)));
-        facts.push(("PULL_NUM", pull.number.to_string().into()));
+        facts.push(("PULL_NUM", pull.subject.to_string().into()));
     }
     if let Some(pull) = on.seen() {
         let head = pull.head_repo.as_ref();

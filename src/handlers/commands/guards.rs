@@ -87,7 +87,7 @@ fn branch(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<R
     if by_itself {
         return Some(Reply::silent_for(format!("branch: {why}")));
     }
-    let what = if pull.at.number.is_application() {
+    let what = if pull.at.subject.is_application() {
         "branch of the application"
     } else {
         "base branch of the pull request"
@@ -107,7 +107,7 @@ pub(in crate::handlers) fn other_branch(
 ) -> Option<String> {
     let rules = ctx.settings.rules(&pull.repo);
     let served = rules.branch().filter(|served| !served.value.fits(base))?;
-    if pull.number.is_application() {
+    if pull.subject.is_application() {
         return Some(format!(
             "this application uses the branch `{base}`, and the server only serves branches that match `/{}/` ({})",
             served.value.as_str(),

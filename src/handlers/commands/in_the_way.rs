@@ -8,7 +8,7 @@ use crate::render::{LockHolder, Next, ProjectReport, UserText, status};
 /// Reports the pull request that holds the lock.
 pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> ProjectReport {
     let holder = LockHolder {
-        pull: lock.pull.number,
+        pull: lock.pull.subject,
         application: lock.title.clone(),
         pull_url: lock.pull_url.clone(),
         who: lock.holder.clone(),
@@ -38,7 +38,7 @@ pub(super) fn in_line(
         place: Some(place),
         ..holder
     });
-    let called = holder.pull.number.called_short(holder.title.as_deref());
+    let called = holder.pull.subject.called_short(holder.title.as_deref());
     let status = Some(format!(
         "{}.",
         status::in_line(&called, &holder.holder, place)

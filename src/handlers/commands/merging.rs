@@ -72,7 +72,7 @@ pub(super) async fn after_apply(
         MergeOptions::AsConfigured => None,
         MergeOptions::By(method) => Some(method),
     };
-    if cx.pull.at.number.is_application() || !reports.iter().all(went_well) {
+    if cx.pull.at.subject.is_application() || !reports.iter().all(went_well) {
         return Ok(AfterApply::default());
     }
     let plans = plans(cx).await?;

@@ -417,7 +417,7 @@ async fn note_head(
     known: Option<&KnownHead>,
     spec: &CommandSpec,
 ) -> Result<(), sqlx::Error> {
-    if pull.at.number.is_application() {
+    if pull.at.subject.is_application() {
         return Ok(());
     }
     let (at, known) = (pull.standing(), known.map(|known| &known.at));
@@ -535,7 +535,7 @@ async fn act(cx: &CommandCx<'_>, spec: &CommandSpec) -> Result<Reply, Stop> {
         // Boxed: each is a large future, and only one of them is needed.
         CommandSpec::Autoplan => Ok(Box::pin(plan::autoplan(cx)).await?),
         CommandSpec::Turn(turn) => Ok(Box::pin(plan::in_turn(cx, turn)).await?),
-        CommandSpec::Command(Command::Plan(command)) if cx.pull.at.number.is_application() => {
+        CommandSpec::Command(Command::Plan(command)) if cx.pull.at.subject.is_application() => {
             Ok(Box::pin(plan::of_application(cx, command)).await?)
         }
         CommandSpec::Command(Command::Plan(command)) => {
@@ -583,7 +583,7 @@ async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &RunningJob) -> Result<Pull
             }))
         }
         Err(UnknownState::Forge(error @ ForgeError::NotFound { .. }))
-            if !row.pull.number.is_application() =>
+            if !row.pull.subject.is_application() =>
         {
             let tries = usize::try_from(attempt.lease.tries() - 1).unwrap_or(usize::MAX);
             match NOT_FOUND_WAITS.get(tries) {

@@ -290,7 +290,7 @@ impl RequirementQuestion<'_> {
     }
 
     fn is_of_application(&self) -> bool {
-        self.cx.pull.at.number.is_application()
+        self.cx.pull.at.subject.is_application()
     }
 
     fn judge(&self, demands: &Demands, facts: &RequirementFacts) -> Option<UserText> {

@@ -257,7 +257,7 @@ async fn take_locks(
         .filter(|project| !denied.contains_key(&project.key));
     let wishes: Vec<LockRequest> = granted.filter_map(wish).collect();
     // People who request a run of an application do not expect one hours later.
-    let in_line = cx.ctx.settings.lock_queue && !cx.pull.at.number.is_application();
+    let in_line = cx.ctx.settings.lock_queue && !cx.pull.at.subject.is_application();
     let all = locks::take_all(
         &cx.ctx.store,
         &cx.pull.at,
@@ -723,7 +723,7 @@ fn planned(report: ProjectReport, output: String, read: PlanReading) -> ProjectR
 /// Releases the lock of an application that has nothing to apply, because an application has no end of its own. A
 /// pull request keeps its lock until it is merged or closed, even if there is nothing to apply yet.
 async fn give_back_unused(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<bool, JobError> {
-    if plan.state != PlanState::NoChanges || !plan.pull.number.is_application() {
+    if plan.state != PlanState::NoChanges || !plan.pull.subject.is_application() {
         return Ok(false);
     }
     Ok(cx

@@ -513,7 +513,7 @@ impl Work {
         if !workflow.runs_commands() {
             return facts;
         }
-        if cx.pull.at.number.is_application() {
+        if cx.pull.at.subject.is_application() {
             (facts.approved, facts.mergeable) = (Some(false), Some(false));
             return facts;
         }

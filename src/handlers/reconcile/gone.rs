@@ -127,7 +127,7 @@ async fn release(ctx: &Ctx, repo: &RepoId, why: &str) -> anyhow::Result<u64> {
 
 async fn release_pull(ctx: &Ctx, at: &PullRef, why: &str) -> anyhow::Result<()> {
     let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), why);
-    if at.number.is_application() {
+    if at.subject.is_application() {
         let freed = ctx.store.lock_release_all(at, &cause).await?;
         info!(application = %at, locks = freed.len(), why, "Released the locks of an application");
         return Ok(());

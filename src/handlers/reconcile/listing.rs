@@ -11,7 +11,7 @@ use super::{TickResult, gone};
 use crate::context::Ctx;
 use crate::handlers::events::{self, close_pull};
 use crate::handlers::identity::{self, RepositoryRequester};
-use crate::model::{Actor, Origin, Pull, PullHead, PullNumber, PullRef, PullState};
+use crate::model::{Actor, Origin, Pull, PullHead, PullNumber, PullRef, PullState, Subject};
 use crate::queue::JobError;
 use crate::store::{Absence, ForgePage, HeadNews, WatchedRepo};
 use crate::vcs::{ForgeError, ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
@@ -267,11 +267,11 @@ impl ListingPages<'_> {
 
     /// Handles one pull request. Returns true if there was anything to do.
     async fn mend(&self, pull: &Pull) -> Result<bool, ListingStop> {
-        let (ctx, known, via) = (
-            self.ctx,
-            self.known.get(&pull.at.number),
-            self.watched.installation,
-        );
+        let (ctx, via) = (self.ctx, self.watched.installation);
+        let known = match pull.at.subject {
+            Subject::Pull(number) => self.known.get(&number),
+            Subject::Application(_) => None,
+        };
         if !identity::is_settled(ctx, pull, RepositoryRequester { via, within: None }).await? {
             return Err(ListingStop::Renamed);
         }
@@ -313,7 +313,7 @@ impl ListingPages<'_> {
     fn at(&self, number: PullNumber) -> PullRef {
         PullRef {
             repo: self.watched.repo.clone(),
-            number,
+            subject: number.into(),
         }
     }
 }

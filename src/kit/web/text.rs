@@ -146,8 +146,8 @@ impl PullName {
     pub fn titled(pull: &PullRef, url: &str, title: Option<&str>) -> Self {
         let title = title.map(shown);
         let (short, called) = (
-            pull.number.called_short(title.as_deref()),
-            pull.number.called(title.as_deref()),
+            pull.subject.called_short(title.as_deref()),
+            pull.subject.called(title.as_deref()),
         );
         Self {
             short,
@@ -161,10 +161,10 @@ impl PullName {
         Self {
             repo: shown(pull.repo.full_name()),
             host: pull.repo.host().to_string(),
-            number: pull.number.0,
-            short: pull.number.called_short(None),
-            called: pull.number.called(None),
-            is_application: pull.number.is_application(),
+            number: pull.subject.stored(),
+            short: pull.subject.called_short(None),
+            called: pull.subject.called(None),
+            is_application: pull.subject.is_application(),
             link: None,
         }
     }

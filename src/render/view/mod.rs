@@ -15,7 +15,7 @@ use super::report::{
     Body, CancelEffect, CancelLine, CommandRefusal, IdleNotice, LockLossKind, LostLock, Released,
     Report, UserText,
 };
-use crate::model::{CommandKind, CommitSha, ProjectKey, PullNumber};
+use crate::model::{CommandKind, CommitSha, ProjectKey, Subject};
 
 /// Name, directory and workspace of a project.
 #[derive(Serialize)]
@@ -157,7 +157,7 @@ pub(super) struct LockLostView<'a> {
 
 #[derive(Serialize)]
 struct NewHolder<'a> {
-    pull: PullNumber,
+    pull: Subject,
     url: &'a str,
 }
 

@@ -227,8 +227,8 @@ fn summary(report: &Report, project: &ProjectReport) -> Option<String> {
 
 fn holder(holder: &LockHolder) -> HolderView {
     HolderView {
-        pull: holder.pull.0,
-        application: match holder.pull.subject() {
+        pull: holder.pull.stored(),
+        application: match holder.pull {
             Subject::Pull(_) => None,
             Subject::Application(serial) => Some(
                 holder

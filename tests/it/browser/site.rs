@@ -2,8 +2,8 @@
 
 use axum::Router;
 use lockkeeper::model::{
-    Actor, CommandKind, CommandOutcome, LockId, ProjectKey, ProjectOutcome, PullNumber, PullRef,
-    RunId, RunKind,
+    Actor, CommandKind, CommandOutcome, LockId, ProjectKey, ProjectOutcome, PullRef, RunId,
+    RunKind, Subject,
 };
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
@@ -139,7 +139,7 @@ async fn fill(world: &World, pull: &PullRef, project: &ProjectKey, who: &str, te
         world
             .waiting(
                 &PullRef {
-                    number: PullNumber(number),
+                    subject: Subject::pull(number),
                     ..pull.clone()
                 },
                 project,

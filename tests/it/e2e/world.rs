@@ -350,7 +350,7 @@ impl World {
     pub fn pull_ref(number: PullNumber) -> PullRef {
         PullRef {
             repo: format!("{HOST}/{REPO}").parse().expect("a repository"),
-            number,
+            subject: number.into(),
         }
     }
 
@@ -418,7 +418,7 @@ impl World {
 fn shown(lock: &Lock) -> String {
     format!(
         "#{} {} {}",
-        lock.pull.number, lock.key.dir, lock.key.workspace
+        lock.pull.subject, lock.key.dir, lock.key.workspace
     )
 }
 

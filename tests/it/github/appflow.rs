@@ -18,7 +18,7 @@ use chrono::{DateTime, TimeDelta};
 use hmac::{Hmac, KeyInit, Mac};
 use lockkeeper::clock::{Clock, RandomIds, SystemClock};
 use lockkeeper::model::{
-    CommitSha, CommitState, CommitStatus, PullNumber, PullRef, PullState, StatusContext,
+    CommitSha, CommitState, CommitStatus, PullRef, PullState, StatusContext, Subject,
 };
 use lockkeeper::render::MachineLine;
 use lockkeeper::secret::Secret;
@@ -161,7 +161,7 @@ impl World {
 fn pull(repo: &str) -> PullRef {
     PullRef {
         repo: format!("{HOST}/{repo}").parse().unwrap(),
-        number: PullNumber(1),
+        subject: Subject::pull(1),
     }
 }
 

@@ -11,7 +11,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response};
 use chrono::{DateTime, Utc};
 use lockkeeper::clock::ManualClock;
-use lockkeeper::model::{PullNumber, PullRef};
+use lockkeeper::model::{PullRef, Subject};
 use lockkeeper::secret::Secret;
 use lockkeeper::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use lockkeeper::vcs::{Permit, WritePermit};
@@ -249,6 +249,6 @@ pub fn start() -> DateTime<Utc> {
 pub fn pull() -> PullRef {
     PullRef {
         repo: "github.com/acme/infra".parse().unwrap(),
-        number: PullNumber(12),
+        subject: Subject::pull(12),
     }
 }

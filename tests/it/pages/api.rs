@@ -479,7 +479,13 @@ async fn a_lock_is_handed_over_by_the_api() {
         ),
         (14.into(), 1.into())
     );
-    assert_eq!(world.store.lock_list().await.unwrap()[0].pull.number.0, 14);
+    assert_eq!(
+        world.store.lock_list().await.unwrap()[0]
+            .pull
+            .subject
+            .stored(),
+        14
+    );
 }
 
 #[tokio::test]

@@ -26,8 +26,8 @@ use lockkeeper::locks::{HandOver, HandOverOutcome, LockRequest, QueuedPlan, take
 use lockkeeper::model::ForgeHosts;
 use lockkeeper::model::{
     Actor, BranchName, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution,
-    Lock, LockKey, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome,
-    PullNumber, PullRef, PullState, RepoId, RunId, RunKind, Sha256Digest,
+    Lock, LockKey, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullRef,
+    PullState, RepoId, RunId, RunKind, Sha256Digest, Subject,
 };
 use lockkeeper::queue::WakeUp;
 use lockkeeper::seal::{Keyring, SigningKey, key_line};
@@ -447,7 +447,7 @@ impl World {
         let url = format!(
             "https://github.com/{}/pull/{}",
             pull.repo.full_name(),
-            pull.number
+            pull.subject
         );
         self.lock_with_url(pull, &url, project, holder, reason)
             .await
@@ -493,7 +493,7 @@ impl World {
         let url = format!(
             "https://github.com/{}/pull/{}",
             pull.repo.full_name(),
-            pull.number
+            pull.subject
         );
         self.store
             .pull_seen(pull, PullState::Open, &url)
@@ -623,7 +623,7 @@ impl World {
 pub fn pull(repo: &str, number: i64) -> PullRef {
     PullRef {
         repo: repo.parse().unwrap(),
-        number: PullNumber(number),
+        subject: Subject::pull(number),
     }
 }
 

@@ -220,7 +220,7 @@ async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
         .await;
     assert_eq!(answer.header("location"), "/?notice=taken-away");
     let now = world.store.lock_list().await.unwrap().remove(0);
-    assert_eq!(now.pull.number.0, 13);
+    assert_eq!(now.pull.subject.stored(), 13);
     let page = browser.get(&format!("/locks/{}", now.id)).await.text();
     assert!(page.contains("taken away\n#12\nops\non the dashboard\nreleased by force: the outage"));
 }
@@ -242,7 +242,7 @@ async fn a_lock_is_handed_to_one_that_waits() {
             .contains("The lock was handed over")
     );
     let now = world.store.lock_list().await.unwrap().remove(0);
-    assert_eq!(now.pull.number.0, 14);
+    assert_eq!(now.pull.subject.stored(), 14);
     let answer = browser.post(&format!("/locks/{}", now.id), "to=13").await;
     assert_eq!(
         answer.header("location"),

@@ -9,8 +9,8 @@ use lockkeeper::claims::{
 };
 use lockkeeper::model::{
     ApplicationChange, ApplicationFields, ApplicationId, ApplicationSpec, ClaimId, CommandKind,
-    ForgeHosts, LockEventKind, OwnerId, OwnerName, PullNumber, PullRef, PullState, RepoUrl, Rights,
-    RunKind, SyncState,
+    ForgeHosts, LockEventKind, OwnerId, OwnerName, PullRef, PullState, RepoUrl, Rights, RunKind,
+    Subject, SyncState,
 };
 use lockkeeper::store::{
     Acquired, Application, Claim, ClaimCollection, CreateOwner, DatabaseUrl, DeleteOwner,
@@ -434,7 +434,7 @@ async fn an_application_takes_locks_only_where_it_is_and_its_number_is_never_giv
     let second = added(store, "net", INFRA, "a").await;
     assert_eq!(
         [first.number, second.number],
-        [1, 2].map(PullNumber::of_application)
+        [1, 2].map(Subject::Application)
     );
     assert_eq!(store.application_of(first.number).await.unwrap(), None);
 }
@@ -740,7 +740,7 @@ async fn lists_of_what_is_in_repositories_are_narrowed_to_those_of_an_owner(db: 
     for (repo, number) in [(infra.clone(), 1), (url(DNS).repo_id().unwrap(), 2)] {
         let pull = PullRef {
             repo,
-            number: PullNumber(number),
+            subject: Subject::pull(number),
         };
         store.pull_seen(&pull, PullState::Open, URL).await.unwrap();
         taken(store, &pull, &project("hot")).await;

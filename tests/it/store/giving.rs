@@ -6,7 +6,7 @@ use lockkeeper::locks::{
 };
 use lockkeeper::model::{
     Actor, CommandKind, Lock, LockEventKind, LockId, LockKey, LockUse, Origin, PlanState,
-    ProjectOutcome, PullNumber, PullRef, Reason, RunId, RunKind,
+    ProjectOutcome, PullRef, Reason, RunId, RunKind, Subject,
 };
 use lockkeeper::store::{ApplyGate, NewRun, StopKind, Store, TAKE_TURN};
 
@@ -57,7 +57,7 @@ fn by_force(lock: LockId) -> HandOver {
 
 fn to(number: i64, giving: HandOver) -> HandOver {
     HandOver {
-        to: Some(PullNumber(number)),
+        to: Some(Subject::pull(number)),
         ..giving
     }
 }
@@ -86,7 +86,7 @@ async fn told(store: &Store, events: i64) -> Vec<String> {
         let pull = kept.event.pull.as_ref().unwrap();
         format!(
             "{} #{}: {}",
-            kept.event.kind, pull.number, kept.event.cause.reason
+            kept.event.kind, pull.subject, kept.event.cause.reason
         )
     };
     newest.iter().rev().map(line).collect()
@@ -133,7 +133,7 @@ async fn a_lock_is_released_to_the_first_in_line_or_to_nobody(db: &TestDb) {
         (true, 0, false)
     );
     assert_eq!((&given.lock, given.now.as_ref()), (&lock, Some(&now)));
-    assert_eq!((now.pull.number.0, now.holder.as_str()), (2, "ada"));
+    assert_eq!((now.pull.subject.stored(), now.holder.as_str()), (2, "ada"));
     assert_eq!(
         now.reason,
         "next in the queue after pull request 1, whose lock olga released"
@@ -378,7 +378,7 @@ async fn a_lock_is_handed_to_anybody_in_line(db: &TestDb) {
     for nobody in [9, 1] {
         assert_eq!(
             refused(store, &to(nobody, olga(lock.id))).await,
-            KeptReason::NotInLine(PullNumber(nobody))
+            KeptReason::NotInLine(Subject::pull(nobody))
         );
     }
     let reason = Reason::read("the outage first").unwrap();
@@ -394,7 +394,10 @@ async fn a_lock_is_handed_to_anybody_in_line(db: &TestDb) {
     )
     .await;
     let now = store.lock_list().await.unwrap().remove(0);
-    assert_eq!((given.now.as_ref(), now.pull.number.0), (Some(&now), 3));
+    assert_eq!(
+        (given.now.as_ref(), now.pull.subject.stored()),
+        (Some(&now), 3)
+    );
     assert_eq!(
         now.reason,
         "chosen by olga, who handed the lock over from pull request 1 (the outage first)"
@@ -430,7 +433,7 @@ async fn what_forbids_a_release_forbids_to_hand_over(db: &TestDb) {
     );
     assert_eq!(
         refused(store, &to(9, by_force(lock.id))).await,
-        KeptReason::NotInLine(PullNumber(9))
+        KeptReason::NotInLine(Subject::pull(9))
     );
     let given = done(store, &to(2, by_force(lock.id))).await;
     assert_eq!(given.interrupted.len(), 1);
@@ -464,7 +467,7 @@ async fn a_lock_is_not_handed_over_into_a_circle(db: &TestDb) {
     want(store, &three, &["a", "b"]).await;
     assert_eq!(
         refused(store, &to(3, by_force(lock.id))).await,
-        KeptReason::Circle(PullNumber(3))
+        KeptReason::Circle(Subject::pull(3))
     );
     assert_eq!(holders(store).await, ["a #1", "b #2"]);
     done(store, &to(2, olga(lock.id))).await;
@@ -577,7 +580,7 @@ async fn of_many_who_take_the_same_lock_one_wins(db: &TestDb) {
         let holders: Vec<i64> = held
             .iter()
             .filter(|l| l.key == lock.key)
-            .map(|l| l.pull.number.0)
+            .map(|l| l.pull.subject.stored())
             .collect();
         assert!(
             holders.len() == 1 && (first..first + 4).contains(&holders[0]),

@@ -143,7 +143,7 @@ async fn answer(store: &Store, ask: &Ask) -> Told {
     match *ask {
         Ask::Take(number, dir) => match take(store, &pull(number), &project(dir)).await {
             TakeLock::Taken(lock) | TakeLock::HeldBy(lock) => {
-                Told::Held(lock.pull.number.0, lock.id)
+                Told::Held(lock.pull.subject.stored(), lock.id)
             }
             TakeLock::AlreadyOurs(lock) => Told::Ours(lock.id),
             TakeLock::PullClosed => Told::Closed,
@@ -158,7 +158,7 @@ async fn answer(store: &Store, ask: &Ask) -> Told {
             let key = lockkeeper::model::LockKey::of(&pull(1).repo, &project(dir));
             let holder = store.lock_holder(&key).await.unwrap();
             holder.map_or(Told::Done(false), |lock| {
-                Told::Held(lock.pull.number.0, lock.id)
+                Told::Held(lock.pull.subject.stored(), lock.id)
             })
         }
         Ask::Steal(id) => Told::Done(steal(store, id).await.is_some()),

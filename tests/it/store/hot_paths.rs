@@ -12,7 +12,7 @@ use lockkeeper::locks::{self, LockRequest, QueuedPlan};
 use lockkeeper::model::{
     ApplicationChange, ApplicationFields, CommandKind, CommandOutcome, Concern, DeliveryId,
     ForgeHosts, Jitter, LockKey, MirrorEvent, PlanRecord, PlanState, ProjectOutcome, PullHead,
-    PullNumber, PullRef, PullState, RepoUrl, RepositoryEventKind, RepositoryNews, Rights, RunKind,
+    PullRef, PullState, RepoUrl, RepositoryEventKind, RepositoryNews, Rights, RunKind, Subject,
 };
 use lockkeeper::seal::SigningKey;
 use lockkeeper::store::{
@@ -294,10 +294,10 @@ async fn work(db: &TestDb) {
     let store = db.store();
     let pull = PullRef {
         repo: "github.com/acme/r100".parse().unwrap(),
-        number: PullNumber(1),
+        subject: Subject::pull(1),
     };
     let rival = PullRef {
-        number: PullNumber(2),
+        subject: Subject::pull(2),
         ..pull.clone()
     };
     let hot = project("hot");

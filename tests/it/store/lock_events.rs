@@ -217,7 +217,7 @@ async fn events_that_are_not_sealed_yet_come_first_and_have_no_number(db: &TestD
     let seqs = |events: Vec<LockEvent>| events.iter().map(LockEvent::seq).collect::<Vec<_>>();
     let newest = store.lock_event_list(4).await.unwrap();
     assert_eq!(
-        newest[0].event.pull.as_ref().unwrap().number.0,
+        newest[0].event.pull.as_ref().unwrap().subject.stored(),
         3,
         "the newest is the first"
     );

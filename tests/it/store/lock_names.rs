@@ -1,6 +1,6 @@
 //! Tests of finding locks by name.
 
-use lockkeeper::model::{LockName, ProjectKey, PullNumber, PullRef, PullState};
+use lockkeeper::model::{LockName, ProjectKey, PullRef, PullState, Subject};
 
 use super::samples::{URL, named, open_pull, project, taken};
 use crate::support::db::{TestDb, store_test};
@@ -25,7 +25,7 @@ async fn names(db: &TestDb, name: &str) -> Vec<String> {
 async fn take_on(db: &TestDb, repo: &str, project: &ProjectKey) {
     let pull = PullRef {
         repo: repo.parse().unwrap(),
-        number: PullNumber(1),
+        subject: Subject::pull(1),
     };
     db.store()
         .pull_seen(&pull, PullState::Open, URL)

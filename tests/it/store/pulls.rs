@@ -181,7 +181,12 @@ async fn a_pull_that_a_complete_list_has_shown_is_not_asked_for(db: &TestDb) {
     let (store, start) = (db.store(), db.now());
     let [listed, gone] = [9, 10].map(pull);
     for (at, dir) in [(&listed, "a"), (&gone, "b")] {
-        taken(store, &open_pull(store, at.number.0).await, &project(dir)).await;
+        taken(
+            store,
+            &open_pull(store, at.subject.stored()).await,
+            &project(dir),
+        )
+        .await;
     }
     let head = PullHead {
         head: "c".repeat(40).parse().unwrap(),

@@ -3,8 +3,8 @@
 use lockkeeper::locks::{HandOver, HandOverOutcome, KeptReason, give};
 use lockkeeper::model::{
     Actor, Cause, CommandId, CommandKind, Distribution, Lock, LockId, LockKey, PlanCounts, PlanId,
-    PlanRecord, PlanState, ProjectKey, PullNumber, PullRef, PullState, Reason, RepoPath, RunId,
-    RunKind, Sha256Digest,
+    PlanRecord, PlanState, ProjectKey, PullRef, PullState, Reason, RepoPath, RunId, RunKind,
+    Sha256Digest, Subject,
 };
 use lockkeeper::store::{
     ApplyGate, CreateCommand, LockClaim, NewCommand, NewJob, NewRun, RecordPlan, Store, TakeLock,
@@ -23,7 +23,7 @@ pub const HOSTILE: &str = "'; DROP TABLE locks; -- \" \\ $1 ? %s {{x}} \u{1b}[31
 pub fn pull(number: i64) -> PullRef {
     PullRef {
         repo: "github.com/acme/infra".parse().unwrap(),
-        number: PullNumber(number),
+        subject: Subject::pull(number),
     }
 }
 

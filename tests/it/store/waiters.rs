@@ -51,8 +51,8 @@ pub async fn want(store: &Store, pull: &PullRef, dirs: &[&str]) -> TakeAll {
 fn told(all: &TakeAll, dir: &str) -> String {
     match &all.took[&project(dir)] {
         TakeOutcome::Held(_) => "held".to_owned(),
-        TakeOutcome::InLine { holder, place } => format!("#{} then {place}", holder.pull.number),
-        TakeOutcome::Refused { holder, why } => format!("#{} {why:?}", holder.pull.number),
+        TakeOutcome::InLine { holder, place } => format!("#{} then {place}", holder.pull.subject),
+        TakeOutcome::Refused { holder, why } => format!("#{} {why:?}", holder.pull.subject),
         TakeOutcome::PullClosed => "closed".to_owned(),
     }
 }
@@ -63,7 +63,7 @@ pub async fn holders(store: &Store) -> Vec<String> {
         .await
         .unwrap()
         .iter()
-        .map(|lock| format!("{} #{}", lock.project.dir, lock.pull.number))
+        .map(|lock| format!("{} #{}", lock.project.dir, lock.pull.subject))
         .collect();
     locks.sort();
     locks
@@ -76,7 +76,7 @@ pub async fn line(store: &Store, dir: &str) -> Vec<i64> {
         .await
         .unwrap()
         .into_iter()
-        .map(|waiter| waiter.pull.number.0)
+        .map(|waiter| waiter.pull.subject.stored())
         .collect()
 }
 
@@ -425,7 +425,7 @@ async fn many_pulls_that_want_many_locks_all_get_them(db: &TestDb) {
         let held = db.store().lock_list().await.unwrap();
         let ready = open.iter().copied().find(|number| {
             held.iter()
-                .filter(|lock| lock.pull.number.0 == *number)
+                .filter(|lock| lock.pull.subject.stored() == *number)
                 .count()
                 == 4
         });

@@ -2,6 +2,7 @@
 
 use chrono::TimeDelta;
 use futures::future::join_all;
+use lockkeeper::model::Subject;
 use lockkeeper::model::{PullRef, PullState, RepoId};
 use lockkeeper::store::{ForgePage, HeadNews, WatchedRepo};
 
@@ -74,7 +75,7 @@ async fn repositories_of_pulls_on_record_are_found(db: &TestDb) {
     db.store()
         .pull_seen(
             &PullRef {
-                number: lockkeeper::model::PullNumber(2),
+                subject: Subject::pull(2),
                 ..of("infra")
             },
             PullState::Open,

@@ -429,7 +429,7 @@ async fn a_plan_that_was_discarded_keeps_the_pull_request_open(backend: Backend)
     apply_alone(&bot, pull).await;
     let at = PullRef {
         repo: format!("github.test/{REPO}").parse().unwrap(),
-        number: pull,
+        subject: pull.into(),
     };
     bot.store()
         .plan_discard(&at, &ProjectKey::of_dir("network".parse().unwrap()))
@@ -664,7 +664,7 @@ async fn a_server_that_is_killed_anywhere_merges_or_says_why_not(backend: Backen
 fn in_atlantis(bot: &Bot, pull: PullNumber, projects: &[(&str, ImportStatus)]) -> ImportBatch {
     let at = PullRef {
         repo: format!("github.test/{REPO}").parse().unwrap(),
-        number: pull,
+        subject: pull.into(),
     };
     let found = bot.github.pull(REPO, pull).unwrap();
     let statuses = ImportStatuses {

@@ -39,7 +39,7 @@ impl Bot {
     /// Returns the pull requests that have checkouts on the disk.
     async fn checked_out(&self) -> Vec<i64> {
         let number = |part: DiskUse| match part.part {
-            DiskPart::Checkouts(pull) => Some(pull.number.0),
+            DiskPart::Checkouts(pull) => Some(pull.subject.stored()),
             DiskPart::Mirror(_) => None,
         };
         self.disk().await.into_iter().filter_map(number).collect()

@@ -302,7 +302,7 @@ async fn a_lock_is_handed_to_one_that_is_not_the_first_in_line(backend: Backend)
     let (mut bot, [first, second, third]) = three(backend).await;
     let reason = Reason::read("the outage first").unwrap();
     let giving = HandOver {
-        to: Some(third),
+        to: Some(third.into()),
         reason,
         ..olga(&the_lock(&bot).await)
     };

@@ -75,7 +75,7 @@ impl Bot {
     pub fn pull_ref(number: PullNumber) -> PullRef {
         PullRef {
             repo: format!("github.test/{REPO}").parse().unwrap(),
-            number,
+            subject: number.into(),
         }
     }
 }

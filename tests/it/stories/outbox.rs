@@ -147,7 +147,7 @@ async fn a_limit_stops_every_server_and_whatever_is_written(backend: Backend) {
     assert_eq!(posts(&bot), 1, "GitHub has asked to wait");
     let at = PullRef {
         repo: "github.test/acme/infra".parse().unwrap(),
-        number: first,
+        subject: first.into(),
     };
     other
         .ctx

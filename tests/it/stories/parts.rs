@@ -514,7 +514,7 @@ async fn a_commit_without_submodules_and_lfs_does_not_wait_for_a_sync(backend: B
         .store()
         .plan_list(&PullRef {
             repo: infra(),
-            number: pull,
+            subject: pull.into(),
         })
         .await
         .unwrap();

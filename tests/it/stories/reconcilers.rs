@@ -444,10 +444,13 @@ async fn old_runs_are_removed_with_what_they_printed_and_those_of_a_plan_that_co
     bot.replica.tick("retention").await.unwrap();
     let left = bot.store().run_list_recent(10).await.unwrap();
     assert_eq!(
-        left.iter().map(|run| run.pull.number).collect::<Vec<_>>(),
-        [open]
+        left.iter().map(|run| run.pull.subject).collect::<Vec<_>>(),
+        [open.into()]
     );
-    let gone = runs.iter().find(|run| run.pull.number == closed).unwrap();
+    let gone = runs
+        .iter()
+        .find(|run| run.pull.subject == closed.into())
+        .unwrap();
     assert_eq!(bot.store().run_output(gone.id).await.unwrap(), "");
     assert!(
         bot.store()

@@ -209,7 +209,7 @@ async fn a_plan_that_ends_after_its_lease_was_lost_is_not_kept() {
     );
     let at = lockkeeper::model::PullRef {
         repo: "github.test/acme/infra".parse().unwrap(),
-        number: pull,
+        subject: pull.into(),
     };
     let plans = bot.store().plan_list(&at).await.unwrap();
     let heads: Vec<_> = plans.iter().map(|plan| plan.head.clone()).collect();

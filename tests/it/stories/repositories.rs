@@ -11,8 +11,8 @@ use lockkeeper::claims::application_add;
 use lockkeeper::emulator::{Change, Exchange, Fault, NewPull};
 use lockkeeper::git::{DiskPart, Git, GitSettings, RefName};
 use lockkeeper::model::{
-    ApplicationFields, AttemptLease, FailureKind, ForgeHosts, MirrorEvent, MirrorState, PullNumber,
-    PullRef, RepoId, Rights, SyncState, Verification,
+    ApplicationFields, AttemptLease, FailureKind, ForgeHosts, MirrorEvent, MirrorState, PullRef,
+    RepoId, Rights, Subject, SyncState, Verification,
 };
 use lockkeeper::process::Cmd;
 use lockkeeper::store::{LeaseHold, MirrorChange, MirrorQuery, NewLease};
@@ -787,7 +787,7 @@ async fn commands_that_wait_share_one_fetch(backend: Backend) {
     let ctx = Arc::clone(&bot.replica.ctx);
     let at = PullRef {
         repo: infra(),
-        number: PullNumber(1),
+        subject: Subject::pull(1),
     };
     let pull = ctx.forge.pull(&at, None).await.unwrap();
     let gate = ctx.syncer.gate(&infra()).await;

@@ -9,7 +9,7 @@ use axum::http::Request;
 use futures::future::join_all;
 use lockkeeper::emulator::Fault;
 use lockkeeper::model::{
-    CommitSha, FailureKind, PullNumber, PullRef, RepoId, SyncState, Verification,
+    CommitSha, FailureKind, PullRef, RepoId, Subject, SyncState, Verification,
 };
 use lockkeeper::process::Cmd;
 use lockkeeper::queue::Tick;
@@ -303,7 +303,7 @@ async fn commands_that_wait_for_a_sync_make_no_fetch_of_their_own(backend: Backe
         .pull(
             &PullRef {
                 repo: infra(),
-                number: PullNumber(1),
+                subject: Subject::pull(1),
             },
             None,
         )

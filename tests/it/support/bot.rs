@@ -329,7 +329,7 @@ impl Bot {
         locks.sort_by(|a, b| a.key.cmp(&b.key));
         locks
             .iter()
-            .map(|lock: &Lock| format!("{} by #{}", lock.key, lock.pull.number))
+            .map(|lock: &Lock| format!("{} by #{}", lock.key, lock.pull.subject))
             .collect()
     }
 

@@ -12,7 +12,7 @@ pub(super) fn line(lock: &Lock) -> String {
         "{} {} of {} by {} since {}: {}",
         lock.id,
         lock.key,
-        lock.pull.number.called_short(lock.title.as_deref()),
+        lock.pull.subject.called_short(lock.title.as_deref()),
         lock.holder,
         time(lock.taken_at),
         lock.reason
@@ -54,7 +54,7 @@ pub(super) fn lines(facts: &LockDetails, executable: &str) -> Vec<String> {
 fn waiting(place: usize, waiter: &Waiter) -> String {
     format!(
         "  {place}. #{} by {} since {}",
-        waiter.pull.number,
+        waiter.pull.subject,
         waiter.asker,
         time(waiter.since)
     )
@@ -89,7 +89,7 @@ pub(super) fn done(giving: &HandOver, given: &HandedOver) -> String {
         (None, false) => "Released",
     };
     let now = match &given.now {
-        Some(now) => format!("pull request #{} has it now", now.pull.number),
+        Some(now) => format!("pull request #{} has it now", now.pull.subject),
         None => "the queue is empty, so the lock is free".to_owned(),
     };
     let plans = match (given.interrupted.is_empty(), given.plan) {

@@ -209,7 +209,7 @@ async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Gate
     let live = pull_now(cx.ctx, &cx.pull.at, cx.row.installation)
         .await
         .map_err(|error| {
-            let number = cx.pull.at.number;
+            let number = cx.pull.at.subject;
             let what = if number.is_application() {
                 "branch"
             } else {
@@ -291,7 +291,7 @@ async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Resul
          and the plan is kept.",
         four_eyes.by
     );
-    let hint = if cx.pull.at.number.is_application() {
+    let hint = if cx.pull.at.subject.is_application() {
         "Ask somebody with another account to apply, or to plan again. In that case, look at the new plan, then apply \
          it."
     } else {
@@ -384,7 +384,7 @@ pub(super) fn compare(pull: &Pull, plan: &PlanRecord) -> Result<(), GateRefusal>
     if pull.state != PullState::Open {
         return Err(GateRefusal::Closed(pull.state.to_string()));
     }
-    if pull.head != plan.head && pull.at.number.is_application() {
+    if pull.head != plan.head && pull.at.subject.is_application() {
         let message = format!(
             "the plan was made for commit `{}`, and the branch `{}` is at `{}` now. Nothing was applied.",
             plan.head.short(),

@@ -45,7 +45,7 @@ pub(in crate::handlers::commands) async fn plans(
         .into_iter()
         .filter(|plan| concerns(target, &named, plan))
         .collect();
-    if wanted.is_empty() && cx.pull.at.number.is_application() {
+    if wanted.is_empty() && cx.pull.at.subject.is_application() {
         let message = "there is no plan of this application to apply.".to_owned();
         let hint = "Plan first, look at the plan, then apply it.".to_owned();
         return Err(Stop::Reply(Reply::refused("no_plan", message, vec![hint])));

@@ -233,7 +233,7 @@ async fn ground(
 /// 3,000 files at most, and lists those of another commit after a push. An application has no changes, because its
 /// registration names its project.
 async fn changed_files(cx: &CommandCx<'_>, work: &Work) -> Result<Option<Changed>, JobError> {
-    if cx.pull.at.number.is_application() {
+    if cx.pull.at.subject.is_application() {
         return Ok(Some(Changed {
             files_of_pull: Vec::new(),
             gap: None,

@@ -179,7 +179,7 @@ mod tests {
         let part = match pull {
             Some(number) => DiskPart::Checkouts(PullRef {
                 repo,
-                number: crate::model::PullNumber(number),
+                subject: crate::model::Subject::pull(number),
             }),
             None => DiskPart::Mirror(repo),
         };

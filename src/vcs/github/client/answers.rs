@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::cut_chars;
 use crate::model::{
-    BranchName, CommitSha, ForgeRepo, HostName, Pull, PullNumber, PullRef, PullState, RepoId,
+    BranchName, CommitSha, ForgeRepo, HostName, Pull, PullRef, PullState, RepoId, Subject,
 };
 use crate::render::has_marker;
 use crate::vcs::RepoFacts;
@@ -129,7 +129,7 @@ impl PullAnswer {
             .ok_or("the pull request has no base repository")?;
         let at = PullRef {
             repo: told,
-            number: PullNumber(self.number),
+            subject: Subject::pull(self.number),
         };
         if at != *asked {
             return Err(format!(
@@ -255,7 +255,7 @@ mod tests {
     fn asked() -> PullRef {
         PullRef {
             repo: "github.com/acme/infra".parse().unwrap(),
-            number: PullNumber(12),
+            subject: Subject::pull(12),
         }
     }
 

@@ -60,14 +60,15 @@ pub(super) async fn open_pulls(
 
 /// Converts one entry. An unreadable entry is logged and skipped, so that it does not hide the others.
 fn listed(repo: &RepoId, entry: PullAnswer) -> Option<ListedPull> {
+    let number = PullNumber(entry.number);
     let at = PullRef {
         repo: repo.clone(),
-        number: PullNumber(entry.number),
+        subject: number.into(),
     };
     let updated_at = entry.updated_at.unwrap_or(DateTime::UNIX_EPOCH);
     match entry.into_pull(&at) {
         Ok(pull) => Some(ListedPull {
-            number: at.number,
+            number,
             at: pull.standing(),
             updated_at,
             archived: pull.archived,

@@ -54,7 +54,7 @@ pub(super) async fn merge(
     (head, method): (&CommitSha, MergeMethod),
     permit: &WritePermit,
 ) -> Result<MergeAnswer, RequestFailure> {
-    let path = format!("{}/pulls/{}/merge", repo_path(&at.repo), at.number);
+    let path = format!("{}/pulls/{}/merge", repo_path(&at.repo), at.subject);
     let body = json!({ "sha": head, "merge_method": method });
     let call = Call::put(path, body, format!("the merge of {}", short(at))).with_permit(permit);
     match github

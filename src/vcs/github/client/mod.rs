@@ -137,7 +137,7 @@ impl GitHub {
         via: Installation,
     ) -> Result<PullAnswer, RequestFailure> {
         let call = Call::get(
-            format!("{}/pulls/{}", repo_path(&at.repo), at.number),
+            format!("{}/pulls/{}", repo_path(&at.repo), at.subject),
             pull_words(at),
         );
         let answer = self
@@ -473,7 +473,7 @@ impl Forge for GitHub {
     }
 
     fn pull_head_ref(&self, at: &PullRef) -> String {
-        format!("refs/pull/{}/head", at.number)
+        format!("refs/pull/{}/head", at.subject)
     }
 
     async fn module_credentials(
@@ -498,12 +498,12 @@ fn repo_path(repo: &RepoId) -> String {
 }
 
 fn comments_path(at: &PullRef) -> String {
-    format!("{}/issues/{}/comments", repo_path(&at.repo), at.number)
+    format!("{}/issues/{}/comments", repo_path(&at.repo), at.subject)
 }
 
 /// Returns `acme/infra#12`, because the surrounding error names the host.
 fn short(at: &PullRef) -> String {
-    format!("{}#{}", at.repo.full_name(), at.number)
+    format!("{}#{}", at.repo.full_name(), at.subject)
 }
 
 fn pull_words(at: &PullRef) -> String {

@@ -92,7 +92,7 @@ async fn said(
     via: Installation,
     author: Option<&str>,
 ) -> Result<Approval, RequestFailure> {
-    let path = format!("{}/pulls/{}/reviews", repo_path(&at.repo), at.number);
+    let path = format!("{}/pulls/{}/reviews", repo_path(&at.repo), at.subject);
     let mut pages = Pages::new(
         github,
         (&at.repo, via),

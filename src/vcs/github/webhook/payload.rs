@@ -11,7 +11,7 @@ use super::repositories;
 use super::shape::{ActionFields, CommentPayload, PullPayload, WebhookInstallation, WebhookUser};
 use crate::model::{
     BranchName, CommentEvent, CommitSha, Event, ForgeRepo, HostName, PullAction, PullEvent,
-    PullNumber, PullRef, RepoId,
+    PullRef, RepoId, Subject,
 };
 
 /// Maximum length of a comment in bytes: GitHub allows 65,536 characters of at most four bytes.
@@ -207,7 +207,7 @@ fn pull_ref(
     }
     Ok(PullRef {
         repo,
-        number: PullNumber(number),
+        subject: Subject::pull(number),
     })
 }
 
@@ -514,7 +514,7 @@ mod tests {
                 body["sender"]["login"] = json!(login);
             });
             if let Ok(Event::Pull(event)) = parsed {
-                prop_assert!(event.pull.number.0 > 0);
+                prop_assert!(event.pull.subject.stored() > 0);
                 prop_assert_eq!(event.pull.repo.full_name().matches('/').count(), 1);
                 prop_assert!(!event.sender.is_empty() && !event.sender.contains(char::is_whitespace));
             }

@@ -7,12 +7,12 @@ pub mod commands;
 pub mod dashboard;
 pub mod events;
 pub(crate) mod identity;
-mod in_line;
 pub mod locks;
+mod queued;
 pub mod reconcile;
 pub(crate) mod reply;
 mod spec;
-mod standing;
+mod statuses;
 mod tally;
 
 pub use spec::{CommandSpec, HandedLocks};

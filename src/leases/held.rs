@@ -61,7 +61,7 @@ impl HeldLease {
     /// lost, the work is dropped at that point. It must not leave threads or programs behind that continue.
     pub async fn run<F: Future>(mut self, work: F) -> LeaseOutcome<F::Output> {
         let outcome = self.work(work).await;
-        self.give_back().await;
+        self.end().await;
         outcome
     }
 
@@ -77,14 +77,14 @@ impl HeldLease {
             self.is_open = false;
             self.inner.registry.forget(&self.hold);
         } else {
-            self.give_back().await;
+            self.end().await;
         }
         outcome
     }
 
     /// Releases the lease without any work.
     pub async fn release(mut self) {
-        self.give_back().await;
+        self.end().await;
     }
 
     /// Polls the work until it ends or the lease is known to be lost. In that case the work is dropped before this
@@ -97,8 +97,8 @@ impl HeldLease {
         }
     }
 
-    async fn give_back(&mut self) {
-        self.inner.give_back(&self.hold).await;
+    async fn end(&mut self) {
+        self.inner.end(&self.hold).await;
         // The ticks repeat a release that did not reach the database.
         self.is_open = false;
     }
@@ -113,7 +113,7 @@ impl Drop for HeldLease {
         self.inner.registry.end(&self.hold);
         if let Ok(runtime) = Handle::try_current() {
             let (inner, hold) = (Arc::clone(&self.inner), self.hold.clone());
-            drop(runtime.spawn(async move { inner.give_back(&hold).await }));
+            drop(runtime.spawn(async move { inner.end(&hold).await }));
         }
     }
 }

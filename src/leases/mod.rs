@@ -171,7 +171,7 @@ impl Leases {
         let now = self.0.moment();
         let (due, over) = (self.0.registry.due(now), self.0.registry.over(now));
         let renewals = join_all(due.iter().map(|(hold, time)| self.0.renew(hold, *time)));
-        let releases = join_all(over.iter().map(|hold| self.0.give_back(hold)));
+        let releases = join_all(over.iter().map(|hold| self.0.end(hold)));
         tokio::join!(renewals, releases);
     }
 
@@ -259,7 +259,7 @@ impl LeasesInner {
     }
 
     /// Records that the work is over, and releases its lease.
-    async fn give_back(&self, hold: &LeaseHold) {
+    async fn end(&self, hold: &LeaseHold) {
         self.registry.end(hold);
         match self.store.lease_release(hold).await {
             Ok(was_held) => {

@@ -32,7 +32,7 @@ pub fn limit(
 }
 
 /// Returns the shortest time between two recorded activities for a time limit: a twentieth of it, at most an hour.
-pub fn grain(ttl: Option<TimeDelta>) -> TimeDelta {
+pub fn renew_interval(ttl: Option<TimeDelta>) -> TimeDelta {
     let hour = TimeDelta::hours(1);
     ttl.map_or(hour, |ttl| hour.min(ttl / 20))
 }
@@ -101,7 +101,7 @@ mod tests {
     fn activity_is_noted_often_enough_for_the_limit() {
         for (ttl, expected) in [(None, 60), (Some(100), 5), (Some(72 * 60), 60)] {
             assert_eq!(
-                grain(ttl.map(TimeDelta::minutes)),
+                renew_interval(ttl.map(TimeDelta::minutes)),
                 TimeDelta::minutes(expected),
                 "{ttl:?}"
             );

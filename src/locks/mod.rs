@@ -35,6 +35,6 @@ pub use audit::{
 };
 pub use audit_files::{AuditFiles, reseal_audit_keys};
 pub use give::{HandOver, HandOverOutcome, HandedOver, KeptReason, give};
-pub use idle::{Limit, grain, limit};
+pub use idle::{Limit, limit, renew_interval};
 pub use sealer::{prune_log, seal_log};
 pub use take::{LockRequest, NotQueued, QueuedPlan, TakeAll, TakeOutcome, ask_list, take_all};

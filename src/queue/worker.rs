@@ -238,7 +238,7 @@ impl<R: Runner> Worker<R> {
             .await;
         self.running.leave(attempt.lease.id);
         if attempt.lost.is_cancelled() {
-            return self.let_go(&attempt.lease).await;
+            return self.release(&attempt.lease).await;
         }
         let result = result.unwrap_or_else(|panic| Err(after_panic(&*panic, &attempt.lease)));
         let finish = match result {
@@ -254,7 +254,7 @@ impl<R: Runner> Worker<R> {
 
     /// Asks for another start of a job whose lease was lost, or could not be renewed for so long that it may be. If
     /// no other replica has taken the job over, it begins again.
-    async fn let_go(&self, lease: &JobLease) -> Result<(), sqlx::Error> {
+    async fn release(&self, lease: &JobLease) -> Result<(), sqlx::Error> {
         let again = self
             .store
             .job_retry(lease, self.clock.now(), "could not renew the lease in time")

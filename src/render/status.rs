@@ -97,7 +97,7 @@ pub fn interrupted() -> (CommitState, String) {
 
 /// Returns state and description of the status of a project that the newest plan of the pull request does not
 /// concern.
-pub fn let_go() -> (CommitState, String) {
+pub fn not_concerned() -> (CommitState, String) {
     (
         CommitState::Success,
         "Not part of the newest plan.".to_owned(),

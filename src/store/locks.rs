@@ -55,7 +55,7 @@ pub struct LockClaim<'a> {
 }
 
 impl LockClaim<'_> {
-    fn restless(&self) -> sqlx::Error {
+    fn contention(&self) -> sqlx::Error {
         sqlx::Error::Protocol(format!(
             "the lock of {} changed hands {TAKE_TRIES} times while {} was taking it",
             self.project, self.pull
@@ -215,7 +215,7 @@ impl Store {
                 return Ok(TakeLock::HeldBy(before));
             }
         }
-        Err(wish.restless())
+        Err(wish.contention())
     }
 
     /// Returns the lock that another pull is queued for, in the same directory and workspace. Where projects have
@@ -251,22 +251,22 @@ impl Store {
     }
 
     /// Restarts the time limits of the locks of a pull, because the pull was active. Skips a lock that was active
-    /// less than `grain` ago, unless its pull was warned.
+    /// less than `renew_interval` ago, unless its pull was warned.
     pub async fn lock_renew(
         &self,
         pull: &PullRef,
-        grain: TimeDelta,
+        renew_interval: TimeDelta,
         cause: &Cause,
     ) -> Result<Vec<Lock>> {
         let now = self.now();
         let due = on_pool!(self, db => sqlx::query_scalar::<_, i64>(RENEWABLE)
-            .bind(now).bind(&pull.repo).bind(pull.subject).bind(now - grain).fetch_one(db))?;
+            .bind(now).bind(&pull.repo).bind(pull.subject).bind(now - renew_interval).fetch_one(db))?;
         if due == 0 {
             return Ok(Vec::new());
         }
         let (mut change, _) = LockChange::begin(self, pull, cause).await?;
         let rows = on_tx!(&mut change.tx, db => sqlx::query_as::<_, LockRow>(RENEW)
-            .bind(now).bind(&pull.repo).bind(pull.subject).bind(now - grain).fetch_all(db))?;
+            .bind(now).bind(&pull.repo).bind(pull.subject).bind(now - renew_interval).fetch_all(db))?;
         let mut renewed: Vec<Lock> = rows.into_iter().map(Lock::from).collect();
         sort_by_key(&mut renewed);
         for lock in &renewed {

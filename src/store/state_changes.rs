@@ -41,7 +41,7 @@ pub struct StateChanged<'a> {
     /// True if the state may have changed, so that an earlier plan is worthless.
     pub touched: bool,
     /// True if the lock has to be released, because it was taken only for this change and the change did nothing.
-    pub give_back: bool,
+    pub release_lock: bool,
 }
 
 impl Store {
@@ -108,7 +108,7 @@ impl Store {
         if at != Some(PullState::Open) {
             plans_discard_in_tx(&mut change.tx, pull).await?;
             change.free_all(pull, LockEventKind::Released).await?;
-        } else if end.give_back {
+        } else if end.release_lock {
             change.free_project(pull, project).await?;
         }
         announce_in_tx(&mut change.tx, News::Run(run)).await?;

@@ -3,8 +3,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::{error, info, warn};
 
+use super::coalescer::WaitingTasks;
 use super::failure::{failure, of_forge, of_git, of_replacing};
-use super::flights::WaitingTasks;
 use super::verify::{VerifyResult, verify};
 use super::{SyncerDependencies, SyncerInner};
 use crate::git::{Mirror, RefList, RefName, RefSelection, RefusedRef, Remote};
@@ -201,16 +201,16 @@ impl SyncerInner {
             credentials: Some(&given),
             ..remote
         };
-        let mut aboard = WaitingTasks::default();
+        let mut waiting = WaitingTasks::default();
         let verdict = verify(&mirror, &remote, &wanted, || {
-            aboard = self.flights.aboard(&row.repo);
+            waiting = self.coalescer.waiting_tasks(&row.repo);
         })
         .await;
         match verdict.map_err(|error| of_git(&error))? {
             VerifyResult::Same(refs, refused) => {
                 // For a partial mirror, the waiting commands also need files.
                 if !mirror.is_partial() {
-                    aboard.landed(&wanted, &refs, &refused);
+                    waiting.finish(&wanted, &refs, &refused);
                 }
                 self.look_after(&mirror, &row.state, &refs, &refused).await
             }

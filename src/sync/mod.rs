@@ -11,8 +11,8 @@
 //! its end.
 
 mod attempt;
+mod coalescer;
 mod failure;
-mod flights;
 mod gates;
 mod home;
 mod turns;
@@ -26,11 +26,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
 pub use self::attempt::SyncAttempt;
-pub use self::flights::{FetchTicket, IncludedTasks};
+pub use self::coalescer::{FetchTicket, IncludedTasks};
 pub use self::gates::MirrorGate;
 pub use self::home::{DataDirIdError, home};
 
-use self::flights::RequestCoalescer;
+use self::coalescer::RequestCoalescer;
 use self::gates::MirrorGates;
 use self::turns::{DueMirrors, NextMirror};
 use crate::clock::Clock;
@@ -110,7 +110,7 @@ pub struct Syncer(Arc<SyncerInner>);
 struct SyncerInner {
     parts: SyncerDependencies,
     gates: MirrorGates,
-    flights: RequestCoalescer,
+    coalescer: RequestCoalescer,
     /// Mirrors that are due, in order.
     turns: Mutex<DueMirrors>,
     /// Position in the claims, which are searched for repositories without a mirror.
@@ -130,12 +130,12 @@ impl Syncer {
                 .metrics
                 .add(Metric::RepositorySyncFailures, &[kind.as_str()], 0);
         }
-        let (gates, flights) = (MirrorGates::default(), RequestCoalescer::default());
+        let (gates, coalescer) = (MirrorGates::default(), RequestCoalescer::default());
         let (turns, claims, workers) = (Mutex::default(), Mutex::default(), watch::Sender::new(0));
         Self(Arc::new(SyncerInner {
             parts,
             gates,
-            flights,
+            coalescer,
             turns,
             claims,
             workers,
@@ -210,7 +210,7 @@ impl Syncer {
     /// Requests these refs as they are from now on. Call this before waiting for the gate: the task that works on the
     /// mirror until then may fetch them.
     pub fn enter(&self, repo: &RepoId, refs: &[RefName]) -> FetchTicket {
-        self.0.flights.enter(repo, refs)
+        self.0.coalescer.enter(repo, refs)
     }
 
     /// Records that a command uses a mirror. The mirror is registered from now on, and one that was removed to make

@@ -434,11 +434,11 @@ impl Checkouts {
             .leases
             .obtain(&at.repo, &format!("fetch for {at}"))
             .await?;
-        let boarded = ticket.board();
+        let included = ticket.include();
         let request = FetchRequest {
             url: &forge.clone_url(&at.repo),
             credentials: Some(&credentials),
-            refs: &boarded.refs,
+            refs: &included.refs,
             wanted: commit,
             deadline: self.fetch_time,
         };
@@ -451,7 +451,7 @@ impl Checkouts {
                 repo: at.repo.clone(),
             });
         };
-        ticket.landed(&boarded, &fetched);
+        ticket.finish(&included, &fetched);
         Ok(fetched?)
     }
 

@@ -12,7 +12,7 @@ mod keys;
 mod pattern_syntax;
 mod patterns;
 mod project;
-mod wishes;
+mod requests;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub use file::{CANDIDATES, FILE_NAMES, FileNameError, find};
 pub use pattern_syntax::InvalidPattern;
 pub use patterns::Patterns;
 pub use project::{Autoplan, ProjectConfig, ProjectDir};
-pub use wishes::{RequirementRequest, SilenceRequest, WorkflowRequest};
+pub use requests::{RequirementRequest, SilenceRequest, WorkflowRequest};
 
 #[cfg(test)]
 pub(super) use keys::PROJECT;
@@ -38,7 +38,7 @@ use super::yaml::{self, Fields, FileReader, YamlNode, YamlValue};
 pub use super::yaml::{FilePosition, YamlErrors, YamlNote, YamlProblem, nearest, quoted, shown};
 use crate::model::{BranchName, ProjectKey, ProjectName};
 use project::{PatternCache, ProjectEntry};
-use wishes::ProjectContext;
+use requests::ProjectContext;
 
 /// Configuration of a repository, checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -239,7 +239,7 @@ fn read_top(reader: &mut FileReader, node: &YamlNode, permissions: &RepoPermissi
         abort_on_execution_order_fail: reader
             .boolean(&fields, "abort_on_execution_order_fail")
             .unwrap_or_default(),
-        silence_pr_comments: wishes::read_silence(reader, permissions.overrides(), &fields),
+        silence_pr_comments: requests::read_silence(reader, permissions.overrides(), &fields),
         automerge: reader.boolean(&fields, "automerge"),
         without_effect: Vec::new(),
         workflows,

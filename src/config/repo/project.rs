@@ -9,7 +9,7 @@ use semver::Version;
 use super::dir_glob::DirGlob;
 use super::keys::{AUTOPLAN, PROJECT};
 use super::patterns::{Pattern, Patterns};
-use super::wishes::{
+use super::requests::{
     ProjectContext, RequirementRequest, SilenceRequest, WorkflowRequest, read_requirements,
     read_silence, read_workflow,
 };

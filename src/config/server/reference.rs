@@ -344,7 +344,7 @@ fn every_flag_is_accepted_in_every_way_and_none_is_ignored() {
                     assert!(
                         told.contains("not available in this version yet"),
                         "{way}: {told}"
-                    )
+                    );
                 }
                 AbsentReason::Instead(why) => assert!(told.contains(why), "{way}: {told}"),
                 AbsentReason::WithoutEffect(_) | AbsentReason::Always(_) => {

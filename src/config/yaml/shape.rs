@@ -61,7 +61,7 @@ impl FileReader {
                 }
             }
             KeyShape::NotYet(kind) | KeyShape::WithoutEffect(kind, _) => {
-                self.check_shape(node, kind, what)
+                self.check_shape(node, kind, what);
             }
             KeyShape::Any(_) => {}
         }

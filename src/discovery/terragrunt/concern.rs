@@ -44,10 +44,10 @@ impl fmt::Display for Chain {
             FileRelation::Read(FileUse::Own) | FileRelation::Code(UnitCode::Own) => {}
             FileRelation::Read(how) => write!(f, ", which {first} {how}")?,
             FileRelation::Code(UnitCode::Source) => {
-                write!(f, ", which is in the code that {first} runs")?
+                write!(f, ", which is in the code that {first} runs")?;
             }
             FileRelation::Code(UnitCode::Module) => {
-                write!(f, ", which is in a module that {first} uses")?
+                write!(f, ", which is in a module that {first} uses")?;
             }
         }
         if self.through.is_empty() {

@@ -40,7 +40,7 @@ pub(super) async fn seen_app(
 ) -> Result<Application, WebError> {
     let app = web.store.application_get(app_id(asked)?).await?;
     sight
-        .must_see(&Resource::of_owner(app.as_ref().map(|app| &app.owner)))
+        .require_access(&Resource::of_owner(app.as_ref().map(|app| &app.owner)))
         .await?;
     app.ok_or_else(WebError::no_such_app)
 }
@@ -161,15 +161,15 @@ async fn saved_or_why(
         ApplicationSaved::Unclaimed(url) => Err(unclaimed(web, who, owner, &url).await),
         ApplicationSaved::NoOwner(name) => Err(WebError::no_such_owner(name.as_str())),
         ApplicationSaved::NotThere(_) => Err(WebError::no_such_app()),
-        busy @ ApplicationSaved::InUse(..) => Err(WebError::in_the_way(
+        busy @ ApplicationSaved::InUse(..) => Err(WebError::conflict(
             "Application in use",
             &busy.or_why().err().unwrap_or_default(),
         )),
         there @ ApplicationSaved::AlreadyThere(_) => {
             let why = there.or_why().err().unwrap_or_default();
-            Err(WebError::in_the_way("Already registered", &why))
+            Err(WebError::conflict("Already registered", &why))
         }
-        many @ ApplicationSaved::TooMany(_) => Err(WebError::in_the_way(
+        many @ ApplicationSaved::TooMany(_) => Err(WebError::conflict(
             "Too many applications",
             &many.or_why().err().unwrap_or_default(),
         )),
@@ -192,7 +192,7 @@ pub(crate) async fn unclaimed(
     let denied = web.permit(who, Action::Owners, &claim).await;
     denied
         .err()
-        .unwrap_or_else(|| WebError::in_the_way("Repository not claimed", &claims::unclaimed(url)))
+        .unwrap_or_else(|| WebError::conflict("Repository not claimed", &claims::unclaimed(url)))
 }
 
 /// Queues a run if the user may request it.

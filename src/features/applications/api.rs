@@ -287,7 +287,7 @@ pub(crate) fn removed_or_why(removed: ApplicationRemoved) -> Result<Application,
     match removed {
         ApplicationRemoved::Removed(app) => Ok(*app),
         ApplicationRemoved::NotThere(_) => Err(WebError::no_such_app()),
-        busy @ ApplicationRemoved::InUse(..) => Err(WebError::in_the_way(
+        busy @ ApplicationRemoved::InUse(..) => Err(WebError::conflict(
             "Application in use",
             &busy.or_why().err().unwrap_or_default(),
         )),

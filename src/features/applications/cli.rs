@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::claims::{application_add, application_change, application_remove};
 use crate::features::owners::cli::{
-    AdminSession, PART, at_desk, cause, flags, json_arg, may_go_on, owner, owner_arg,
+    AdminSession, PART, cause, flags, in_admin_session, json_arg, may_go_on, owner, owner_arg,
 };
 use crate::handlers::applications::Deed;
 use crate::kit::term::{ExitResult, ExitStatus, Subcommand, Terminal, safe, time};
@@ -123,16 +123,16 @@ fn id_arg() -> Arg {
 
 fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let (command, matches) = matches.subcommand().expect("clap demands a subcommand");
-    at_desk(matches, terminal, async |desk, terminal| match command {
-        "add" => run_add(desk, matches, terminal).await,
-        "change" => run_change(desk, matches, terminal).await,
-        "list" => run_list(desk, matches, terminal).await,
-        "show" => runs::show(desk, matches, terminal).await,
-        "plan" => runs::ask(desk, Deed::Plan, matches, terminal).await,
-        "apply" => runs::ask(desk, Deed::Apply, matches, terminal).await,
-        "cancel" => runs::cancel(desk, matches, terminal).await,
-        "discard" => runs::discard(desk, matches, terminal).await,
-        _ => run_remove(desk, matches, terminal).await,
+    in_admin_session(matches, terminal, async |session, terminal| match command {
+        "add" => run_add(session, matches, terminal).await,
+        "change" => run_change(session, matches, terminal).await,
+        "list" => run_list(session, matches, terminal).await,
+        "show" => runs::show(session, matches, terminal).await,
+        "plan" => runs::ask(session, Deed::Plan, matches, terminal).await,
+        "apply" => runs::ask(session, Deed::Apply, matches, terminal).await,
+        "cancel" => runs::cancel(session, matches, terminal).await,
+        "discard" => runs::discard(session, matches, terminal).await,
+        _ => run_remove(session, matches, terminal).await,
     })
 }
 
@@ -149,16 +149,16 @@ fn fields(matches: &ArgMatches) -> ApplicationFields<'_> {
 }
 
 async fn run_add(
-    desk: &AdminSession,
+    session: &AdminSession,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let owner: &OwnerName = matches.get_one("owner").expect("clap demands it");
-    let spec = match fields(matches).spec(&desk.forges) {
+    let spec = match fields(matches).spec(&session.forges) {
         Ok(spec) => spec,
         Err(problems) => return Ok(terminal.usage(&wrong(&problems))),
     };
-    let saved = application_add(&desk.store, owner, &spec, (Rights::Whole, &cause())).await;
+    let saved = application_add(&session.store, owner, &spec, (Rights::Whole, &cause())).await;
     ended(
         saved
             .context("the application could not be added")?
@@ -169,16 +169,21 @@ async fn run_add(
 }
 
 async fn run_change(
-    desk: &AdminSession,
+    session: &AdminSession,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let change = match fields(matches).change(&desk.forges) {
+    let change = match fields(matches).change(&session.forges) {
         Ok(change) => change,
         Err(problems) => return Ok(terminal.usage(&wrong(&problems))),
     };
-    let saved =
-        application_change(&desk.store, id(matches), &change, (Rights::Whole, &cause())).await;
+    let saved = application_change(
+        &session.store,
+        id(matches),
+        &change,
+        (Rights::Whole, &cause()),
+    )
+    .await;
     ended(
         saved
             .context("the application could not be changed")?
@@ -189,14 +194,14 @@ async fn run_change(
 }
 
 async fn run_list(
-    desk: &AdminSession,
+    session: &AdminSession,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let (owner, as_json) = (owner(desk, matches).await?, matches.get_flag("json"));
+    let (owner, as_json) = (owner(session, matches).await?, matches.get_flag("json"));
     let (mut after, mut is_empty) = (None, true);
     loop {
-        let part = desk
+        let part = session
             .store
             .application_list(owner, after, PART)
             .await
@@ -217,12 +222,12 @@ async fn run_list(
 }
 
 async fn run_remove(
-    desk: &AdminSession,
+    session: &AdminSession,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let id = id(matches);
-    let removed = application_remove(&desk.store, id, &cause())
+    let removed = application_remove(&session.store, id, &cause())
         .await
         .context("the application could not be removed")?;
     ended(removed.or_why(), matches, terminal)

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use axum::http::StatusCode;
 use tracing::warn;
 
+use super::input::{ApplyLockProblem, NewApplyLock};
 use super::store::SetApplyLock;
-use super::wish::{ApplyLockProblem, NewApplyLock};
 use crate::config::access::{Action, NetworkRequester};
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::{WebError, WebState, shown};

@@ -8,8 +8,8 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::actions::{StopOutcome, allow, allow_all, already_set, not_set, seen, stop, unusable};
+use super::input::{ApplyLockField, ApplyLockFields, ApplyLockProblem, NewApplyLock};
 use super::view::ApplyLockView;
-use super::wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, NewApplyLock};
 use crate::kit::web::csrf::Script;
 use crate::kit::web::extract::{JsonBody, LenientQuery, OwnerQuery, Segment};
 use crate::kit::web::reach::VisibleScope;

@@ -4,9 +4,9 @@ use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
+use super::input::{ApplyLockFields, ApplyLockProblem, NewApplyLock};
 use super::store::SetApplyLock;
 use super::view::ApplyLockView;
-use super::wish::{ApplyLockFields, ApplyLockProblem, NewApplyLock};
 use crate::clock::{Clock, SystemClock};
 use crate::config::parse_duration;
 use crate::kit::term::{

@@ -6,7 +6,7 @@
 //!
 //! | File | What it does |
 //! |---|---|
-//! | `wish.rs` | reads a request from a page, the API or the command line |
+//! | `input.rs`| reads a request from a page, the API or the command line |
 //! | `store.rs` | stores apply locks, and checks in the transaction of an apply if one is in conflict with it |
 //! | `actions.rs` | sets and ends apply locks, if the user may |
 //! | `view.rs` | one apply lock as page, API and command line show it |
@@ -21,11 +21,11 @@ mod api;
 mod cli;
 mod comment;
 mod expiry;
+mod input;
 mod page;
 mod store;
 mod switch;
 mod view;
-mod wish;
 
 use std::sync::Arc;
 

@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::{Deserialize, Serialize};
 
 use super::actions::{StopOutcome, allow, not_set, seen, set_before, stop, unusable};
+use super::input::{ApplyLockField, ApplyLockFields, ApplyLockProblem, NewApplyLock};
 use super::view::ApplyLockView;
-use super::wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, NewApplyLock};
 use crate::kit::web::csrf::{Confirmed, EmptyForm};
 use crate::kit::web::extract::{LenientQuery, Segment};
 use crate::kit::web::forms::FormProblems;

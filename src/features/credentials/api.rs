@@ -112,7 +112,7 @@ pub(super) async fn show(
 ) -> Result<Json<CredentialJson>, WebError> {
     let row = web.store.credential_get(credential_id(&asked)?).await?;
     sight
-        .must_see(&Resource::of_owner(row.as_ref().map(|row| &row.owner_name)))
+        .require_access(&Resource::of_owner(row.as_ref().map(|row| &row.owner_name)))
         .await?;
     row.map(|row| Json(row.into()))
         .ok_or_else(WebError::no_such_credential)
@@ -359,7 +359,7 @@ fn why(error: CredentialError) -> WebError {
         | CredentialError::Changed(_)
         | CredentialError::Unreadable { .. }
         | CredentialError::Unclaimed(_)) => {
-            WebError::in_the_way("Credential not stored", &format!("{error}."))
+            WebError::conflict("Credential not stored", &format!("{error}."))
         }
     }
 }

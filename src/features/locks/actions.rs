@@ -74,7 +74,7 @@ pub(super) async fn find_seen_lock(
 ) -> Result<LockLookup, WebError> {
     let found = find_lock(web, asked).await?;
     match &found {
-        LockLookup::One(lock) => sight.must_see(&Resource::Lock(lock)).await?,
+        LockLookup::One(lock) => sight.require_access(&Resource::Lock(lock)).await?,
         // Neither reveals anything.
         LockLookup::Several | LockLookup::None => {}
     }

@@ -158,7 +158,7 @@ pub(super) async fn show(
         .lock_get(id)
         .await?
         .ok_or_else(|| WebError::no_such_lock(&asked))?;
-    sight.must_see(&Resource::Lock(&lock)).await?;
+    sight.require_access(&Resource::Lock(&lock)).await?;
     let (now, plans) = (web.clock.now(), plans_under(&web, &lock).await?);
     let LockDetails {
         lock,

@@ -29,7 +29,7 @@ pub(super) async fn mirrors_of(
     sight: &VisibleScope,
     repo: &RepoId,
 ) -> Result<Vec<MirrorRow>, WebError> {
-    sight.must_see(&Resource::Repository(repo)).await?;
+    sight.require_access(&Resource::Repository(repo)).await?;
     let query = MirrorQuery {
         repo: Some(repo.clone()),
         ..MirrorQuery::default()

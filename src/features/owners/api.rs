@@ -111,7 +111,7 @@ pub(super) fn created_or_why(created: CreateOwner) -> Result<Owner, WebError> {
             ),
             "Use that owner, or choose another name.",
         )),
-        CreateOwner::TooMany(most) => Err(WebError::in_the_way(
+        CreateOwner::TooMany(most) => Err(WebError::conflict(
             "Too many owners",
             &too_many_owners(most),
         )),
@@ -139,7 +139,7 @@ pub(super) fn deleted_or_why(deleted: DeleteOwner, name: &OwnerName) -> Result<O
         DeleteOwner::InUse {
             applications,
             credentials,
-        } => Err(WebError::in_the_way(
+        } => Err(WebError::conflict(
             "Owner in use",
             &format!(
                 "`{name}` has {applications} applications and {credentials} credentials. Remove these first. GET \

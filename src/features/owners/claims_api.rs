@@ -69,7 +69,7 @@ pub(super) async fn list(
     if let Some(url) = &which.url {
         let claim = web.store.claim_get(&repo_url(&web, "url", url)?).await?;
         sight
-            .must_see(&Resource::of_owner(
+            .require_access(&Resource::of_owner(
                 claim.as_ref().map(|claim| &claim.owner),
             ))
             .await?;

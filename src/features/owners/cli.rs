@@ -78,7 +78,7 @@ pub(crate) struct AdminSession {
 }
 
 /// Opens the database and runs a command with it. A wrong setting is reported first.
-pub(crate) fn at_desk(
+pub(crate) fn in_admin_session(
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
     work: impl AsyncFnOnce(&AdminSession, &mut Terminal<'_>) -> ExitResult,
@@ -90,21 +90,21 @@ pub(crate) fn at_desk(
     let read = StorageConfig::from_raw(&raw).and_then(|storage| Ok((storage, forge_hosts(&raw)?)));
     let (storage, forges) = read.map_err(Usage::new)?;
     block_on(async {
-        let desk = AdminSession {
+        let session = AdminSession {
             store: database::open(&storage).await?,
             forges,
         };
-        work(&desk, terminal).await
+        work(&session, terminal).await
     })?
 }
 
 fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let (command, matches) = matches.subcommand().expect("clap demands a subcommand");
     let as_json = matches.get_flag("json");
-    at_desk(matches, terminal, async |desk, terminal| match command {
-        "list" => run_list(&desk.store, as_json, terminal).await,
-        "add" => run_add(&desk.store, name_of(matches), as_json, terminal).await,
-        _ => run_remove(&desk.store, name_of(matches), as_json, terminal).await,
+    in_admin_session(matches, terminal, async |session, terminal| match command {
+        "list" => run_list(&session.store, as_json, terminal).await,
+        "add" => run_add(&session.store, name_of(matches), as_json, terminal).await,
+        _ => run_remove(&session.store, name_of(matches), as_json, terminal).await,
     })
 }
 

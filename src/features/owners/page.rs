@@ -211,7 +211,7 @@ pub(super) async fn owner_page(
     said: SentForm<NewApp>,
 ) -> Result<Response, WebError> {
     let name = OwnerName::new(asked).map_err(|_| WebError::no_such_owner(asked))?;
-    sight.must_see(&Resource::Owner(&name)).await?;
+    sight.require_access(&Resource::Owner(&name)).await?;
     let owner = web
         .store
         .owner_get(&name)

@@ -83,7 +83,7 @@ pub(super) async fn find_run(
     let id: RunId = asked.parse().map_err(|_| WebError::no_such_run())?;
     if let Some(run) = web.store.run_get(id).await? {
         sight
-            .must_see(&Resource::Repository(&run.pull.repo))
+            .require_access(&Resource::Repository(&run.pull.repo))
             .await?;
         return Ok(run);
     }

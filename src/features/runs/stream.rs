@@ -132,7 +132,7 @@ impl RunWatcher {
             if !self.sight.still_holds()
                 || self
                     .sight
-                    .must_see(&Resource::Repository(&self.repo))
+                    .require_access(&Resource::Repository(&self.repo))
                     .await
                     .is_err()
             {

@@ -5,7 +5,7 @@ use anyhow::anyhow;
 use super::interrupted;
 use crate::context::Ctx;
 use crate::handlers::reply::Reply;
-use crate::handlers::standing;
+use crate::handlers::statuses;
 use crate::handlers::tally;
 use crate::model::{Actor, Cause, CommandId, CommitStatus, Origin, ProjectOutcome, RunKind};
 use crate::queue::{JobError, RunningJob, TooManyInterruptions};
@@ -82,8 +82,8 @@ pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Resu
 
 /// Ends the runs of the command and returns the statuses that say so.
 pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitStatus>, sqlx::Error> {
-    let mut statuses: Vec<CommitStatus> = standing::status_kind(row.kind)
-        .map(|kind| standing::broken(ctx, kind))
+    let mut statuses: Vec<CommitStatus> = statuses::status_kind(row.kind)
+        .map(|kind| statuses::broken(ctx, kind))
         .into_iter()
         .collect();
     ctx.store.hooks_cut_off(row.id).await?;
@@ -102,7 +102,7 @@ pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitSta
         ctx.hub.announce(run.id);
         discard(ctx, &run).await?;
         if run.kind.has_status() {
-            statuses.push(standing::of_project(
+            statuses.push(statuses::of_project(
                 ctx,
                 run.kind,
                 &run.project,

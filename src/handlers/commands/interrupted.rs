@@ -8,7 +8,7 @@ use super::apply::answer;
 use super::{PRIVATE, forget_cut_off, headline};
 use crate::context::Ctx;
 use crate::handlers::reply::Reply;
-use crate::handlers::standing;
+use crate::handlers::statuses;
 use crate::handlers::tally;
 use crate::model::{Actor, Cause, Origin, ProjectOutcome, RunKind};
 use crate::queue::JobError;
@@ -42,7 +42,7 @@ pub(super) async fn reply(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, 
         let report = after_crash(ctx, run).await?;
         if kind.has_status() {
             let state = status::project(kind, report.outcome, report.counts);
-            statuses.push(standing::of_project(ctx, kind, &report.key, id, state));
+            statuses.push(statuses::of_project(ctx, kind, &report.key, id, state));
         }
         reports.push(report);
     }
@@ -52,7 +52,7 @@ pub(super) async fn reply(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, 
         .context("a change began without a recorded head commit")
         .map_err(JobError::Fail)?;
     let body = Body::Interrupted(reports);
-    if standing::status_kind(row.kind).is_none() {
+    if statuses::status_kind(row.kind).is_none() {
         return Ok(Some(Reply {
             head: Some(head),
             ..Reply::new(body)
@@ -115,7 +115,7 @@ async fn ended(ctx: &Ctx, run: &RunRow, report: &ProjectReport) -> Result<bool, 
                 outcome: report.outcome,
                 message: message.as_deref(),
                 touched: true,
-                give_back: false,
+                release_lock: false,
             };
             ctx.store
                 .state_change_end(&run.pull, &run.project, run.id, &end, &cause)

@@ -21,7 +21,7 @@ use crate::context::Ctx;
 use crate::errors::describe_error;
 use crate::handlers::CommandSpec;
 use crate::handlers::reply::{self, CommandEnd, Reply};
-use crate::handlers::standing::{self, NewestRuns};
+use crate::handlers::statuses::{self, NewestRuns};
 use crate::jobs::{MergePull, PostComment, SetStatus};
 use crate::model::{
     CommandId, CommandKind, MergeMethod, PlanRecord, PlanState, ProjectKey, ProjectOutcome, Pull,
@@ -88,8 +88,8 @@ pub(super) async fn after_apply(
         note: Some(note),
         job: None,
     };
-    let standings = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
-    let left = left(cx, &standings, &plans).await?;
+    let newest_runs = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let left = left(cx, &newest_runs, &plans).await?;
     if !left.is_empty() {
         return Ok(note(format!("Not merged yet: {}", reasons(left).join(" "))));
     }
@@ -172,11 +172,11 @@ fn label_in_the_way<'a>(ctx: &'a Ctx, pull: &Pull) -> Option<&'a str> {
 /// reason.
 async fn left(
     cx: &CommandCx<'_>,
-    standings: &NewestRuns,
+    newest_runs: &NewestRuns,
     plans: &[PlanRecord],
 ) -> Result<Vec<(ProjectKey, &'static str)>, sqlx::Error> {
     let in_part = planned_in_part(cx.ctx, plans).await?;
-    let known: BTreeSet<&ProjectKey> = standings
+    let known: BTreeSet<&ProjectKey> = newest_runs
         .projects()
         .chain(plans.iter().map(|plan| &plan.project))
         .collect();
@@ -195,7 +195,7 @@ async fn left(
                 "was planned only in part, or for another purpose (`-target`, `-exclude`, `-refresh-only`, `-destroy`)",
             ),
             PlanState::Applied | PlanState::NoChanges => {
-                (!standings.is_done(project)).then_some("was run again since, without success")
+                (!newest_runs.is_done(project)).then_some("was run again since, without success")
             }
         },
     };
@@ -314,7 +314,7 @@ fn again(ctx: &Ctx, job: &MergePull, after: TimeDelta) -> MergeResult {
 
 /// Returns true while the status of the apply is not set. A branch may require exactly that status.
 async fn statuses_are_missing(ctx: &Ctx, job: &MergePull) -> Result<bool, sqlx::Error> {
-    let context = standing::pending(ctx, RunKind::Apply).context;
+    let context = statuses::pending(ctx, RunKind::Apply).context;
     ctx.store
         .job_lane_is_open(&SetStatus::lane_of(
             &job.pull.repo,
@@ -333,9 +333,9 @@ async fn refusal(cx: &CommandCx<'_>, job: &MergePull) -> Result<Option<UserText>
     let plans = plans(cx).await?;
     let all: Vec<&PlanRecord> = plans.iter().collect();
     let policies = PlanPolicies::read(cx, &all).await?;
-    let standings = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
-    let mut left = left(cx, &standings, &plans).await?;
-    match unplanned(cx, &standings, &plans, &policies).await? {
+    let newest_runs = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let mut left = left(cx, &newest_runs, &plans).await?;
+    match unplanned(cx, &newest_runs, &plans, &policies).await? {
         Ok(unplanned) => left.extend(
             unplanned
                 .into_iter()
@@ -395,7 +395,7 @@ fn not_all_applied(left: Vec<(ProjectKey, &'static str)>, word: &str) -> UserTex
 /// search. If there are any, the latest search at this commit counts.
 async fn unplanned(
     cx: &CommandCx<'_>,
-    standings: &NewestRuns,
+    newest_runs: &NewestRuns,
     plans: &[PlanRecord],
     policies: &PlanPolicies,
 ) -> Result<Result<Vec<ProjectKey>, UserText>, JobError> {
@@ -406,7 +406,7 @@ async fn unplanned(
         );
         let message = "the newest commit of the pull request has no plan of all projects, so it is unknown whether \
                        all of them are applied.";
-        let is_known = is_searched(cx, standings, plans, policies).await?;
+        let is_known = is_searched(cx, newest_runs, plans, policies).await?;
         return Ok(if is_known {
             Ok(Vec::new())
         } else {
@@ -444,11 +444,11 @@ async fn unplanned(
 /// projects that are only planned by comment.
 async fn is_searched(
     cx: &CommandCx<'_>,
-    standings: &NewestRuns,
+    newest_runs: &NewestRuns,
     plans: &[PlanRecord],
     policies: &PlanPolicies,
 ) -> Result<bool, sqlx::Error> {
-    let Some(search) = standings.search() else {
+    let Some(search) = newest_runs.search() else {
         return Ok(false);
     };
     let runs = cx.ctx.store.run_list(search.command).await?;

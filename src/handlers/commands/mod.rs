@@ -4,13 +4,13 @@
 mod apply;
 mod cancel;
 mod config_file;
+mod conflicts;
 mod course;
 mod explain;
 mod give_up;
 mod guards;
 mod help;
 mod hooks;
-mod in_the_way;
 mod interrupted;
 mod merging;
 mod needs;
@@ -48,7 +48,7 @@ use super::CommandSpec;
 use super::applications::{UnknownState, pull_now};
 use super::events::{close_pull, renew_locks};
 use super::reply::{self, Reply};
-use super::standing;
+use super::statuses;
 use crate::command::Command;
 use crate::context::Ctx;
 use crate::handlers::identity::{self, RepositoryRequester};
@@ -128,8 +128,8 @@ impl CommandCx<'_> {
         let Some(old) = row.head.as_ref().filter(|old| **old != self.pull.head) else {
             return Ok(Vec::new());
         };
-        let mut statuses: Vec<CommitStatus> = standing::status_kind(row.kind)
-            .map(|kind| standing::broken(ctx, kind))
+        let mut statuses: Vec<CommitStatus> = statuses::status_kind(row.kind)
+            .map(|kind| statuses::broken(ctx, kind))
             .into_iter()
             .collect();
         for run in ctx
@@ -144,7 +144,7 @@ impl CommandCx<'_> {
                 run.outcome.unwrap_or(ProjectOutcome::Cancelled),
                 None,
             );
-            statuses.push(standing::of_project(
+            statuses.push(statuses::of_project(
                 ctx,
                 run.kind,
                 &run.project,

@@ -7,7 +7,7 @@ use crate::context::Ctx;
 use crate::handlers::CommandSpec;
 use crate::handlers::authz::{self, AskedCommand, Decision, Denial, Resource};
 use crate::handlers::reply::Reply;
-use crate::handlers::standing;
+use crate::handlers::statuses;
 use crate::model::{CommandKind, ProjectKey, Pull};
 use crate::queue::JobError;
 use crate::render::UserText;
@@ -45,7 +45,7 @@ pub(super) async fn check(
     // People with write access can request the plan, so they should see that it waits for them.
     if pull.is_fork() && !authz::has_rules(ctx) && !ctx.settings.silence_forks {
         return Ok(Some(
-            reply.with_statuses(&pull.head, vec![standing::unasked(ctx)]),
+            reply.with_statuses(&pull.head, vec![statuses::unasked(ctx)]),
         ));
     }
     Ok(Some(reply))

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use futures::future::join_all;
 use tracing::{Instrument, info_span};
 
+use super::conflicts::{in_line, not_in_line};
 use super::course::StageProgress;
 use super::hooks::HookFacts;
-use super::in_the_way::{in_line, not_in_line};
 use super::project_run::{ProjectRun, ProjectStop, Task, refuse};
 use super::projects::{self, ProjectSelection, Work};
 use super::stop::Stop;
@@ -27,8 +27,8 @@ use crate::git::Checkout;
 use crate::handlers::HandedLocks;
 use crate::handlers::applications::{UnknownState, registered};
 use crate::handlers::reply::Reply;
-use crate::handlers::standing;
-use crate::handlers::standing::NewestRuns;
+use crate::handlers::statuses;
+use crate::handlers::statuses::NewestRuns;
 use crate::handlers::tally;
 use crate::locks::{self, LockRequest, QueuedPlan, TakeAll, TakeOutcome};
 use crate::model::{
@@ -112,7 +112,7 @@ async fn run(
 ) -> Result<Reply, JobError> {
     let when = cx.ctx.settings.statuses;
     let is_asked = !wanted.is_automatic();
-    let pending = || standing::pending(cx.ctx, RunKind::Plan);
+    let pending = || statuses::pending(cx.ctx, RunKind::Plan);
     cx.start(if may_be_idle(when, is_asked) {
         vec![pending()]
     } else {
@@ -140,7 +140,7 @@ async fn run(
             .store
             .plan_keep_only(&cx.pull.at, &keep, &cause)
             .await?;
-        let_go(cx, &keep).await?;
+        end_obsolete_statuses(cx, &keep).await?;
     }
     let lacking = work.lacking(cx).await?;
     let denied = denied(cx, &work).await?;
@@ -284,19 +284,19 @@ fn cause(cx: &CommandCx<'_>) -> Cause {
 
 /// Ends the statuses of projects that only an earlier search at this head has found. Nothing more will happen to
 /// them, and failures must not remain.
-async fn let_go(cx: &CommandCx<'_>, keep: &[ProjectKey]) -> Result<(), JobError> {
+async fn end_obsolete_statuses(cx: &CommandCx<'_>, keep: &[ProjectKey]) -> Result<(), JobError> {
     let runs = cx
         .ctx
         .store
         .run_list_of_head(&cx.pull.at, &cx.pull.head)
         .await?;
     for run in runs.into_iter().filter(|run| !keep.contains(&run.project)) {
-        cx.status(standing::of_project(
+        cx.status(statuses::of_project(
             cx.ctx,
             run.kind,
             &run.project,
             run.id,
-            status::let_go(),
+            status::not_concerned(),
         ))
         .await?;
     }
@@ -317,7 +317,7 @@ async fn refused(
     let status = if stays {
         standing.plan_status(cx.ctx)
     } else {
-        standing::broken(cx.ctx, RunKind::Plan)
+        statuses::broken(cx.ctx, RunKind::Plan)
     };
     Ok(reply.with_statuses(&cx.pull.head, vec![status]))
 }
@@ -584,7 +584,7 @@ impl Task for Planning<'_> {
             };
             (state, report.status.clone().unwrap_or(line))
         };
-        let status = standing::of_project(cx.ctx, run.kind, run.project, run.id, state);
+        let status = statuses::of_project(cx.ctx, run.kind, run.project, run.id, state);
         cx.last_status(status).await
     }
 }

@@ -14,7 +14,7 @@ use super::projects;
 use super::stop::Stop;
 use super::{CommandCx, log};
 use crate::errors::describe_error;
-use crate::handlers::standing;
+use crate::handlers::statuses;
 use crate::model::{Distribution, ProjectKey, ProjectOutcome, RunId, RunKind};
 use crate::queue::JobError;
 use crate::render::{ProjectReport, UserText, status};
@@ -105,7 +105,7 @@ impl ProjectRun<'_> {
         let cx = self.cx;
         if self.kind.has_status() {
             let running = status::running(self.kind);
-            cx.status(standing::of_project(
+            cx.status(statuses::of_project(
                 cx.ctx,
                 self.kind,
                 self.project,

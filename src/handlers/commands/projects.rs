@@ -57,7 +57,7 @@ pub(super) struct Work {
     /// Unresolved inputs. The pull request may concern more projects because of them.
     pub not_known: Vec<Unresolved>,
     /// Number of groups of projects that may run concurrently: `parallel_plan: false` allows only one.
-    abreast: Semaphore,
+    group_permits: Semaphore,
     /// Checked out commits; `None` for an apply, where each plan record has its own.
     pub source: Option<Source>,
     /// Rules of the administrator and the repository.
@@ -79,10 +79,14 @@ pub(super) struct Work {
 type Slot = Arc<Mutex<Option<(CheckedOut, Arc<Checkout>)>>>;
 
 /// Maximum number of concurrent groups if only the pool limits the runs.
-const ABREAST: usize = 10_000;
+const NO_GROUP_LIMIT: usize = 10_000;
 
-fn abreast(parallel: Option<bool>) -> usize {
-    if parallel == Some(false) { 1 } else { ABREAST }
+fn max_parallel_groups(parallel: Option<bool>) -> usize {
+    if parallel == Some(false) {
+        1
+    } else {
+        NO_GROUP_LIMIT
+    }
 }
 
 /// Refuses arguments that Terraform must not get from a comment. Comments were checked by the same rules, but a
@@ -231,7 +235,7 @@ impl Work {
 
     /// Waits for the turn of a group of projects.
     pub async fn turn(&self) -> SemaphorePermit<'_> {
-        self.abreast
+        self.group_permits
             .acquire()
             .await
             .expect("the row is never closed")

@@ -32,7 +32,7 @@ use crate::config::access::Action;
 use crate::config::workflow::{Stage, Workflow};
 use crate::discovery::Project;
 use crate::handlers::reply::Reply;
-use crate::handlers::standing;
+use crate::handlers::statuses;
 use crate::model::{
     CommandOutcome, CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, RunId, RunKind,
 };
@@ -216,7 +216,7 @@ async fn discarded(
     let left = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let is_gone = |plan: &&PlanRecord| left.iter().all(|other| other.id != plan.id);
     let gone: Vec<PlanRecord> = before.iter().filter(is_gone).cloned().collect();
-    standing::of_discarded(cx.ctx, cx.pull, &gone, cx.row.id)
+    statuses::of_discarded(cx.ctx, cx.pull, &gone, cx.row.id)
         .await
         .map_err(JobError::from)
 }

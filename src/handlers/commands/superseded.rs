@@ -14,7 +14,7 @@ use crate::command::{Command, PlanCommand};
 use crate::context::Ctx;
 use crate::handlers::CommandSpec;
 use crate::handlers::reply::{self, Reply};
-use crate::handlers::standing;
+use crate::handlers::statuses;
 use crate::model::{CommitStatus, RunKind};
 use crate::queue::JobError;
 use crate::render::status;
@@ -99,7 +99,7 @@ async fn wind_up(
     }
     let runs = ctx.store.run_list(row.id).await?;
     let of_run = |run: &crate::store::RunRow| {
-        standing::of_project(
+        statuses::of_project(
             ctx,
             run.kind,
             &run.project,
@@ -108,7 +108,7 @@ async fn wind_up(
         )
     };
     let mut statuses: Vec<CommitStatus> = runs.iter().map(of_run).collect();
-    statuses.push(standing::superseded(ctx, RunKind::Plan, &stop.why));
+    statuses.push(statuses::superseded(ctx, RunKind::Plan, &stop.why));
     forget(ctx, runs, &format!("{} before its turn came.", stop.why)).await?;
     Ok(statuses)
 }

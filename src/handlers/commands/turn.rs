@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::context::Ctx;
-use crate::handlers::{CommandSpec, HandedLocks, in_line};
+use crate::handlers::{CommandSpec, HandedLocks, queued};
 use crate::jobs::RunCommand;
 use crate::locks::{QueuedPlan, ask_list};
 use crate::model::{Actor, Cause, CommandKind, Lock, Origin, ProjectKey, PullRef};
@@ -29,7 +29,7 @@ pub async fn begin_turn(ctx: &Ctx, pull: &PullRef) -> Result<(), JobError> {
     ctx.nudge.nudge();
     // Pull requests behind it in the queue wait for this one now.
     for key in handed {
-        in_line::tell(ctx, &key).await?;
+        queued::tell(ctx, &key).await?;
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ pub async fn give_up_turn(ctx: &Ctx, pull: &PullRef, error: &str) -> anyhow::Res
     }
     let installation = asks.iter().find_map(|ask| ask.installation);
     let projects: Vec<ProjectKey> = asks.into_iter().map(|ask| ask.project).collect();
-    Ok(in_line::tell_left(ctx, pull, installation, &projects).await?)
+    Ok(queued::tell_left(ctx, pull, installation, &projects).await?)
 }
 
 /// Lists the projects of a command whose locks were handed over to the pull request. That happened in this turn, or
@@ -136,5 +136,5 @@ pub(super) async fn pass_on(
     for project in &projects {
         ctx.store.plan_drop(&row.pull, project, &cause).await?;
     }
-    Ok(in_line::tell_left(ctx, &row.pull, row.installation, &projects).await?)
+    Ok(queued::tell_left(ctx, &row.pull, row.installation, &projects).await?)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::CommandCx;
 use crate::handlers::reply::Reply;
-use crate::handlers::{in_line, standing};
+use crate::handlers::{queued, statuses};
 use crate::model::{PlanState, PullState};
 use crate::queue::JobError;
 use crate::render::{Body, Released};
@@ -19,7 +19,7 @@ pub(super) async fn run(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
         .lock_release_all(&cx.pull.at, &cx.cause("unlocked by comment"))
         .await?;
     for waiter in &waited {
-        in_line::tell(cx.ctx, &waiter.key).await?;
+        queued::tell(cx.ctx, &waiter.key).await?;
     }
     let mut released = BTreeMap::new();
     for lock in freed {
@@ -58,7 +58,7 @@ pub(super) async fn run(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
     if cx.pull.state != PullState::Open {
         return Ok(reply);
     }
-    let mut statuses = in_line::left(cx.ctx, &cx.pull.at, &cx.pull.head, |_| true).await?;
-    statuses.extend(standing::of_discarded(cx.ctx, cx.pull, &discarded, cx.row.id).await?);
+    let mut statuses = queued::left(cx.ctx, &cx.pull.at, &cx.pull.head, |_| true).await?;
+    statuses.extend(statuses::of_discarded(cx.ctx, cx.pull, &discarded, cx.row.id).await?);
     Ok(reply.with_statuses(&cx.pull.head, statuses))
 }

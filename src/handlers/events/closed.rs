@@ -4,7 +4,7 @@ use tracing::info;
 
 use super::DeliveryEnd;
 use crate::context::Ctx;
-use crate::handlers::{in_line, reply};
+use crate::handlers::{queued, reply};
 use crate::jobs::CleanPull;
 use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, Pull, PullEvent, PullState};
 use crate::queue::{Job, JobError};
@@ -49,7 +49,7 @@ pub(in crate::handlers) async fn close_pull(
         .await?;
     ctx.stops.stop(&stopped);
     for waiter in &waited {
-        in_line::tell(ctx, &waiter.key).await?;
+        queued::tell(ctx, &waiter.key).await?;
     }
     ctx.store
         .job_push(

@@ -124,9 +124,9 @@ pub(super) async fn renew_locks(
     by: &Actor,
     reason: &str,
 ) -> Result<(), JobError> {
-    let grain = locks::grain(ctx.settings.lock_ttl(&pull.repo));
+    let renew_interval = locks::renew_interval(ctx.settings.lock_ttl(&pull.repo));
     ctx.store
-        .lock_renew(pull, grain, &Cause::new(by.clone(), reason))
+        .lock_renew(pull, renew_interval, &Cause::new(by.clone(), reason))
         .await?;
     Ok(())
 }

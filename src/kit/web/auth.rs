@@ -148,7 +148,7 @@ impl FromRequestParts<Arc<WebState>> for WebUser {
         let name = match (&web.auth, parts.extensions.get::<SignedIn>()) {
             (None, _) => NOBODY.to_owned(),
             (Some(_), Some(SignedIn(name))) => name.clone(),
-            (Some(_), None) => return Err(WebError::who_are_you()),
+            (Some(_), None) => return Err(WebError::unauthorized()),
         };
         Ok(Self(name, client(web, &parts.extensions, &parts.headers)))
     }
@@ -198,7 +198,7 @@ pub(crate) async fn guard(
         }
         PasswordCheck::NotSaid | PasswordCheck::No => (
             [(header::WWW_AUTHENTICATE, CHALLENGE)],
-            WebError::who_are_you(),
+            WebError::unauthorized(),
         )
             .into_response(),
         PasswordCheck::Later(wait) => {

@@ -255,7 +255,7 @@ impl WebError {
     }
 
     /// Failure for a conflict, explained in sentences.
-    pub(crate) fn in_the_way(title: &'static str, why: &str) -> Self {
+    pub(crate) fn conflict(title: &'static str, why: &str) -> Self {
         Self::new(
             StatusCode::CONFLICT,
             title,
@@ -265,7 +265,7 @@ impl WebError {
 
     /// Failure for a name that is taken, explained in a sentence.
     pub(crate) fn name_taken(why: &str, way_out: &str) -> Self {
-        Self::in_the_way("Name already taken", why).with_details(
+        Self::conflict("Name already taken", why).with_details(
             Some("name".to_owned()),
             "name_taken",
             way_out,
@@ -475,7 +475,7 @@ impl WebError {
     }
 
     /// Failure for a missing or wrong password.
-    pub(crate) fn who_are_you() -> Self {
+    pub(crate) fn unauthorized() -> Self {
         let message = "This server requires a user name and a password.";
         Self::new(StatusCode::UNAUTHORIZED, "Sign in", message)
     }

@@ -180,7 +180,7 @@ mod tests {
         assert!(FormProblems::of(WebError::no_such_app(), NAMES).is_err());
         assert!(FormProblems::of(WebError::outside("No."), NAMES).is_err());
         assert_eq!(
-            FormProblems::of(WebError::in_the_way("In use", "It runs."), NAMES)
+            FormProblems::of(WebError::conflict("In use", "It runs."), NAMES)
                 .unwrap()
                 .all,
             "It runs. Nothing was changed."

@@ -81,7 +81,7 @@ pub(crate) async fn guard(
     }
     let (mut parts, body) = request.into_parts();
     let seen = match VisibleScope::from_request_parts(&mut parts, &web).await {
-        Ok(sight) => sight.must_see(&Resource::Server).await,
+        Ok(sight) => sight.require_access(&Resource::Server).await,
         Err(failure) => Err(failure),
     };
     match seen {
@@ -142,7 +142,7 @@ impl VisibleScope {
     }
 
     /// Fails if the account may not see the resource.
-    pub async fn must_see(&self, on: &Resource<'_>) -> Result<(), WebError> {
+    pub async fn require_access(&self, on: &Resource<'_>) -> Result<(), WebError> {
         if self.owners.is_none() {
             return Ok(());
         }
@@ -162,7 +162,7 @@ impl VisibleScope {
         let names = match (asked, &self.owners) {
             (Some(asked), _) => {
                 let name = OwnerName::new(asked).map_err(|_| WebError::no_such_owner(asked))?;
-                self.must_see(&Resource::Owner(&name)).await?;
+                self.require_access(&Resource::Owner(&name)).await?;
                 let owner = self
                     .web
                     .store

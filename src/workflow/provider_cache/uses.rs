@@ -50,7 +50,7 @@ impl LinkUses {
             || self.led_to.get(package).is_some_and(|look| *look >= since)
     }
 
-    fn give_back(&mut self, package: &PackagePath) {
+    fn release(&mut self, package: &PackagePath) {
         if let Some(count) = self.held.get_mut(package) {
             *count -= 1;
             if *count == 0 {
@@ -80,7 +80,7 @@ impl Drop for LinkedPackages {
         let mut uses = self.uses.lock();
         self.packages
             .iter()
-            .for_each(|package| uses.give_back(package));
+            .for_each(|package| uses.release(package));
     }
 }
 

@@ -274,7 +274,7 @@ async fn where_nobody_signs_in_every_route_shows_facts_or_nothing_and_changes_no
             assert!(!changes(method) || !is_success(status), "{cell}");
             match access {
                 Some(RouteAccess::Everybody | RouteAccess::Facts) => {
-                    assert!(is_success(status), "{cell}")
+                    assert!(is_success(status), "{cell}");
                 }
                 Some(RouteAccess::Account | RouteAccess::Change) => {
                     assert_eq!(status, StatusCode::FORBIDDEN, "{cell}");

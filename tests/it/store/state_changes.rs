@@ -49,7 +49,7 @@ async fn importing(db: &TestDb) -> (PullRef, RunId) {
     (one, import)
 }
 
-async fn end(store: &Store, pull: &PullRef, run: RunId, touched: bool, give_back: bool) -> bool {
+async fn end(store: &Store, pull: &PullRef, run: RunId, touched: bool, release_lock: bool) -> bool {
     let outcome = if touched {
         ProjectOutcome::Imported
     } else {
@@ -59,7 +59,7 @@ async fn end(store: &Store, pull: &PullRef, run: RunId, touched: bool, give_back
         outcome,
         message: Some("it ended"),
         touched,
-        give_back,
+        release_lock,
     };
     store
         .state_change_end(pull, &project("a"), run, &end, by())

@@ -18,13 +18,13 @@ const SHOWN: i64 = 20;
 
 /// Queues a run of the application.
 pub(super) async fn ask(
-    desk: &AdminSession,
+    session: &AdminSession,
     deed: Deed,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let id = id(matches);
-    let asked = applications::ask(&desk.store, id, deed, &cause().actor).await;
+    let asked = applications::ask(&session.store, id, deed, &cause().actor).await;
     match queued_or_why(asked.context("the run could not be queued")?) {
         Ok(command) if matches.get_flag("json") => {
             terminal.line(json!({ "id": command }).to_string())?;
@@ -42,12 +42,12 @@ pub(super) async fn ask(
 
 /// Asks the current run to stop.
 pub(super) async fn cancel(
-    desk: &AdminSession,
+    session: &AdminSession,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let (id, force) = (id(matches), matches.get_flag("force"));
-    let asked = applications::ask_to_stop(&desk.store, id, &cause().actor, force).await;
+    let asked = applications::ask_to_stop(&session.store, id, &cause().actor, force).await;
     match asked.context("the run could not be cancelled")? {
         Ok(command) if matches.get_flag("json") => terminal.line(json!({ "id": command.id }).to_string())?,
         Ok(command) => terminal.line(safe(&format!(
@@ -61,13 +61,13 @@ pub(super) async fn cancel(
 
 /// Discards the plan and releases the lock.
 pub(super) async fn discard(
-    desk: &AdminSession,
+    session: &AdminSession,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let (id, by) = (id(matches), cause());
     let cause = Cause::new(by.actor, "the plan of the application is discarded");
-    let discarded = desk.store.application_discard(id, &cause).await;
+    let discarded = session.store.application_discard(id, &cause).await;
     match discarded.context("the plan could not be discarded")? {
         DiscardedPlan::Done(locks) => {
             let keys: Vec<String> = locks.iter().map(|lock| lock.key.to_string()).collect();
@@ -109,12 +109,12 @@ fn refused(
 
 /// Shows an application with its runs.
 pub(super) async fn show(
-    desk: &AdminSession,
+    session: &AdminSession,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let id = id(matches);
-    let app = desk
+    let app = session
         .store
         .application_get(id)
         .await
@@ -123,7 +123,7 @@ pub(super) async fn show(
         return Ok(refused(id, None, terminal));
     };
     let found = match app.at() {
-        Some(at) => desk
+        Some(at) => session
             .store
             .application_runs(&at, SHOWN)
             .await
@@ -159,7 +159,7 @@ pub(super) async fn show(
         terminal.line(safe(&line))?;
     }
     if let Some(last) = found.commands.first()
-        && let Some(result) = desk
+        && let Some(result) = session
             .store
             .command_result(last.id)
             .await

@@ -5,7 +5,7 @@ use clap::{Arg, ArgMatches, Command};
 use serde_json::{Value, json};
 
 use super::list::{PART, may_go_on, owner, owner_arg};
-use super::{AdminSession, at_desk, flags, json_arg};
+use super::{AdminSession, flags, in_admin_session, json_arg};
 use crate::kit::term::{ExitResult, ExitStatus, Subcommand, Terminal, safe, time};
 use crate::model::RepoUrl;
 use crate::store::Claim;
@@ -37,21 +37,21 @@ fn command() -> Command {
 
 fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     let (command, matches) = matches.subcommand().expect("clap demands a subcommand");
-    at_desk(matches, terminal, async |desk, terminal| match command {
-        "list" => run_list(desk, matches, terminal).await,
-        _ => run_show(desk, matches, terminal).await,
+    in_admin_session(matches, terminal, async |session, terminal| match command {
+        "list" => run_list(session, matches, terminal).await,
+        _ => run_show(session, matches, terminal).await,
     })
 }
 
 async fn run_list(
-    desk: &AdminSession,
+    session: &AdminSession,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let (owner, as_json) = (owner(desk, matches).await?, matches.get_flag("json"));
+    let (owner, as_json) = (owner(session, matches).await?, matches.get_flag("json"));
     let (mut after, mut is_empty) = (None, true);
     loop {
-        let part = desk
+        let part = session
             .store
             .claim_list(owner, after.as_ref(), PART)
             .await
@@ -72,16 +72,16 @@ async fn run_list(
 }
 
 async fn run_show(
-    desk: &AdminSession,
+    session: &AdminSession,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let asked: &String = matches.get_one("url").expect("clap demands it");
-    let url = match RepoUrl::parse_at(asked, &desk.forges) {
+    let url = match RepoUrl::parse_at(asked, &session.forges) {
         Ok(url) => url,
         Err(error) => return Ok(terminal.usage(&format!("error: {error}\n"))),
     };
-    let Some(claim) = desk
+    let Some(claim) = session
         .store
         .claim_get(&url)
         .await

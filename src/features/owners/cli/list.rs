@@ -19,13 +19,13 @@ pub(crate) fn owner_arg() -> Arg {
 
 /// Returns the owner that the list is limited to. Fails if no owner has that name.
 pub(crate) async fn owner(
-    desk: &AdminSession,
+    session: &AdminSession,
     matches: &ArgMatches,
 ) -> anyhow::Result<Option<OwnerId>> {
     let Some(name) = matches.get_one::<OwnerName>("owner") else {
         return Ok(None);
     };
-    let owner = desk
+    let owner = session
         .store
         .owner_get(name)
         .await

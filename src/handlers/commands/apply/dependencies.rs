@@ -5,7 +5,7 @@
 
 use crate::handlers::commands::CommandCx;
 use crate::handlers::commands::projects::Work;
-use crate::handlers::standing::NewestRuns;
+use crate::handlers::statuses::NewestRuns;
 use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName};
 use crate::queue::JobError;
 use crate::render::UserText;
@@ -23,13 +23,13 @@ pub(super) async fn unmet(
         return Ok(None);
     }
     let plans = cx.ctx.store.plan_list(&cx.pull.at).await?;
-    let standings = NewestRuns::of(cx.ctx, &cx.pull.at, &plan.head).await?;
+    let newest_runs = NewestRuns::of(cx.ctx, &cx.pull.at, &plan.head).await?;
     let waits = |name: &ProjectName| {
         let is_it = |project: &ProjectKey| project.name.as_ref() == Some(name);
         let planned = plans.iter().find(|other| is_it(&other.project));
         let why = match planned {
             Some(other) if other.head == plan.head => planned_at_this_commit(other.state)?,
-            Some(_) | None if standings.any(is_it) => "has no plan of this commit",
+            Some(_) | None if newest_runs.any(is_it) => "has no plan of this commit",
             Some(_) => "has only a plan of an older commit",
             None => return None,
         };

@@ -9,7 +9,7 @@ use crate::config::workflow::Workflow;
 use crate::errors::describe_error;
 use crate::features::apply_locks::apply_locks_line;
 use crate::handlers::applications::pull_now;
-use crate::handlers::commands::in_the_way::held;
+use crate::handlers::commands::conflicts::held;
 use crate::handlers::commands::project_run::ProjectStop;
 use crate::handlers::commands::projects::{ApplyInputs, Work};
 use crate::handlers::commands::stop::Stop;

@@ -38,8 +38,8 @@ use crate::context::Ctx;
 use crate::discovery::{OrderPosition, ProjectGroup, stages};
 use crate::errors::describe_error;
 use crate::handlers::reply::Reply;
-use crate::handlers::standing;
-use crate::handlers::standing::NewestRuns;
+use crate::handlers::statuses;
+use crate::handlers::statuses::NewestRuns;
 use crate::model::{
     CommitSha, Distribution, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId,
     RunKind, WorkspaceName,
@@ -82,7 +82,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let Some(refusal) = merging::method_without_merge(cx, command, &policies) {
         return Ok(refusal);
     }
-    cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)])
+    cx.start(vec![statuses::pending(cx.ctx, RunKind::Apply)])
         .await?;
     let work = Work::of_plans(cx.ctx, policies, &meant);
     let hooked = match run_hooks(cx, &work, &meant, command).await {
@@ -483,7 +483,7 @@ impl Task for Applying<'_> {
         let cx = run.cx;
         let (state, line) = status::project(run.kind, report.outcome, report.counts);
         let state = (state, report.status.clone().unwrap_or(line));
-        let status = standing::of_project(cx.ctx, run.kind, run.project, run.id, state);
+        let status = statuses::of_project(cx.ctx, run.kind, run.project, run.id, state);
         cx.status(status).await
     }
 }

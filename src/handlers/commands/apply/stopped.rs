@@ -4,7 +4,7 @@
 use super::CommandCx;
 use crate::features::apply_locks::apply_locks_line;
 use crate::handlers::reply::Reply;
-use crate::handlers::standing::NewestRuns;
+use crate::handlers::statuses::NewestRuns;
 use crate::model::{ApplyLock, PlanRecord};
 use crate::queue::JobError;
 use crate::render::{Body, CommandRefusal};
@@ -28,8 +28,8 @@ pub(super) async fn refusal(
     if in_way.is_empty() {
         return Ok(None);
     }
-    let standings = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
-    let status = standings.apply_status_while_stopped(cx.ctx, apply_locks_line(&in_way));
+    let newest_runs = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let status = newest_runs.apply_status_while_stopped(cx.ctx, apply_locks_line(&in_way));
     let refusal = CommandRefusal::apply_locked(&in_way, &cx.ctx.settings.apply_locks_url());
     Ok(Some(Reply::new(Body::Refused(refusal)).with_statuses(
         &cx.pull.head,

@@ -7,7 +7,7 @@ use tokio::sync::{Mutex, Semaphore};
 
 use super::links;
 use super::sparse::ComputedExtents;
-use super::{ABREAST, Site, Work, abreast};
+use super::{NO_GROUP_LIMIT, Site, Work, max_parallel_groups};
 use crate::config::workflow::Workflow;
 use crate::context::Ctx;
 use crate::git::{Checkout, MirrorInUse};
@@ -44,7 +44,7 @@ impl Work {
         let work = Self {
             projects: Vec::new(),
             not_known: Vec::new(),
-            abreast: Semaphore::new(ABREAST),
+            group_permits: Semaphore::new(NO_GROUP_LIMIT),
             source: None,
             policies,
             others,
@@ -59,7 +59,7 @@ impl Work {
                 .configs()
                 .all(|config| config.parallel_apply != Some(false));
         Self {
-            abreast: Semaphore::new(abreast(Some(parallel))),
+            group_permits: Semaphore::new(max_parallel_groups(Some(parallel))),
             ..work
         }
     }

@@ -8,7 +8,7 @@ use crate::discovery::{NameError, choose_names};
 use crate::handlers::commands::policies::Policies;
 use crate::handlers::commands::stop::Stop;
 use crate::handlers::commands::{CommandCx, config_file};
-use crate::handlers::in_line;
+use crate::handlers::queued;
 use crate::handlers::reply::Reply;
 use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, Waiter};
 
@@ -94,7 +94,7 @@ async fn waits(
     };
     let mut lines = Vec::new();
     for waiter in waiting.iter().filter(is_meant).take(MOST_WAITING) {
-        let place = in_line::place(cx.ctx, waiter).await?;
+        let place = queued::place(cx.ctx, waiter).await?;
         lines
             .extend(place.map(|place| format!("{}: {}.", waiter.project, place.replace('`', "'"))));
     }

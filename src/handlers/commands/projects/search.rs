@@ -10,7 +10,7 @@ use super::behind::BaseChanges;
 use super::sparse::{CommitListing, ComputedExtents};
 use super::view::SearchFiles;
 use super::wanted::{ProjectSelection, to_discovery};
-use super::{ABREAST, Work, abreast};
+use super::{NO_GROUP_LIMIT, Work, max_parallel_groups};
 use crate::command;
 use crate::config::repos::RepoRules;
 use crate::discovery::explain::{
@@ -138,14 +138,14 @@ async fn look<T: Send + 'static>(
     if let Some((tree, graph)) = graph {
         cx.ctx.settings.modules.keep(tree, &graph);
     }
-    let abreast = Semaphore::new(abreast(
+    let group_permits = Semaphore::new(max_parallel_groups(
         config.as_ref().and_then(|config| config.parallel_plan),
     ));
     let policies = work.policies.with_config(config);
     Ok((
         what,
         Box::new(Work {
-            abreast,
+            group_permits,
             policies,
             behind,
             ..work
@@ -168,7 +168,7 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, ConfigReading), Stop> {
     let work = Work {
         projects: Vec::new(),
         not_known: Vec::new(),
-        abreast: Semaphore::new(ABREAST),
+        group_permits: Semaphore::new(NO_GROUP_LIMIT),
         source: Some(source),
         policies: Policies::new(rules, None),
         behind: None,

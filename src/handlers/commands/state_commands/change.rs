@@ -5,7 +5,7 @@ use std::iter;
 use super::{StateChange, StateChangeRequest};
 use crate::errors::describe_error;
 use crate::handlers::commands::apply::closed_meanwhile;
-use crate::handlers::commands::in_the_way::held;
+use crate::handlers::commands::conflicts::held;
 use crate::handlers::commands::project_run::{ProjectRun, ProjectStop, Task, refuse};
 use crate::handlers::commands::projects::{self, Work};
 use crate::handlers::commands::stop::Stop;
@@ -151,7 +151,7 @@ impl Task for Changing<'_> {
             outcome: report.outcome,
             message: message.as_deref(),
             touched,
-            give_back: begun.fresh_lock && !touched,
+            release_lock: begun.fresh_lock && !touched,
         };
         let word = self.order.change.word().replace('`', "");
         let cause = cx.cause(&format!("the {word} ended"));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::Command;
 use crate::context::Ctx;
-use crate::handlers::{CommandSpec, in_line};
+use crate::handlers::{CommandSpec, queued};
 use crate::model::{
     CommandId, CommandKind, CommitSha, CommitState, CommitStatus, PlanRecord, ProjectKey,
     ProjectOutcome, Pull, PullRef, RunId, RunKind,
@@ -84,7 +84,7 @@ impl NewestRuns {
             let (outcome, waits) = match (outcome, waiter) {
                 (ProjectOutcome::Waiting, Some(waiter)) => (
                     ProjectOutcome::Waiting,
-                    in_line::place(ctx, waiter).await?.or(run.message),
+                    queued::place(ctx, waiter).await?.or(run.message),
                 ),
                 // The project has left the queue, so nothing will happen automatically.
                 (ProjectOutcome::Waiting, None) => (ProjectOutcome::Cancelled, None),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::standing::{NewestRuns, of_project};
+use super::statuses::{NewestRuns, of_project};
 use crate::context::Ctx;
 use crate::jobs::SetStatus;
 use crate::model::{

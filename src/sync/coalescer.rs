@@ -26,29 +26,29 @@ struct WaitingBoard {
 impl RequestCoalescer {
     /// Registers a task, so that the next fetch of any task includes these refs.
     pub(super) fn enter(&self, repo: &RepoId, refs: &[RefName]) -> FetchTicket {
-        let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let board = Arc::clone(flights.entry(repo.clone()).or_default());
-        let mut open = locked(&board);
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tasks = Arc::clone(waiting.entry(repo.clone()).or_default());
+        let mut open = locked(&tasks);
         let number = open.next;
         open.next += 1;
         open.waiting.insert(number, refs.to_vec());
         drop(open);
         FetchTicket {
-            board,
+            tasks,
             number,
             refs: refs.to_vec(),
         }
     }
 
     /// Returns the tasks that wait now, for a sync that has not yet requested the refs from the forge.
-    pub(super) fn aboard(&self, repo: &RepoId) -> WaitingTasks {
-        let flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let board = flights.get(repo).map(Arc::clone);
-        let tickets = board
+    pub(super) fn waiting_tasks(&self, repo: &RepoId) -> WaitingTasks {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tasks = waiting.get(repo).map(Arc::clone);
+        let tickets = tasks
             .as_ref()
-            .map(|board| locked(board).waiting.keys().copied().collect());
+            .map(|tasks| locked(tasks).waiting.keys().copied().collect());
         WaitingTasks {
-            board,
+            tasks,
             tickets: tickets.unwrap_or_default(),
         }
     }
@@ -57,19 +57,19 @@ impl RequestCoalescer {
 /// Tasks that a sync includes.
 #[derive(Default)]
 pub(super) struct WaitingTasks {
-    board: Option<Arc<Mutex<WaitingBoard>>>,
+    tasks: Option<Arc<Mutex<WaitingBoard>>>,
     tickets: BTreeSet<u64>,
 }
 
 impl WaitingTasks {
     /// Gives the forge's refs to the included tasks that still wait and need no other refs than those of the sync. A
     /// task that needs a ref that git refused fetches for itself and gets the reason.
-    pub(super) fn landed(&self, wanted: &RefSelection, there: &RefList, refused: &[RefusedRef]) {
-        let Some(board) = &self.board else { return };
-        let mut board = locked(board);
+    pub(super) fn finish(&self, wanted: &RefSelection, there: &RefList, refused: &[RefusedRef]) {
+        let Some(tasks) = &self.tasks else { return };
+        let mut tasks = locked(tasks);
         let WaitingBoard {
             waiting, brought, ..
-        } = &mut *board;
+        } = &mut *tasks;
         let along = waiting
             .iter()
             .filter(|(ticket, _)| self.tickets.contains(*ticket));
@@ -87,13 +87,13 @@ impl WaitingTasks {
     }
 }
 
-fn locked(board: &Mutex<WaitingBoard>) -> MutexGuard<'_, WaitingBoard> {
-    board.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(tasks: &Mutex<WaitingBoard>) -> MutexGuard<'_, WaitingBoard> {
+    tasks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Registration of a waiting task, until it is dropped.
 pub struct FetchTicket {
-    board: Arc<Mutex<WaitingBoard>>,
+    tasks: Arc<Mutex<WaitingBoard>>,
     number: u64,
     refs: Vec<RefName>,
 }
@@ -108,7 +108,7 @@ pub struct IncludedTasks {
 impl FetchTicket {
     /// Returns the result of a fetch that began after this registration, or `None` if there was none.
     pub fn brought(&self) -> Option<Result<Fetched, GitError>> {
-        let brought = locked(&self.board).brought.remove(&self.number)?;
+        let brought = locked(&self.tasks).brought.remove(&self.number)?;
         Some(match &*brought {
             Ok(refs) => {
                 let ours = refs
@@ -127,24 +127,24 @@ impl FetchTicket {
     }
 
     /// Includes all tasks that wait now in a fetch.
-    pub fn board(&self) -> IncludedTasks {
-        let board = locked(&self.board);
-        let refs: BTreeSet<&RefName> = board.waiting.values().flatten().collect();
+    pub fn include(&self) -> IncludedTasks {
+        let tasks = locked(&self.tasks);
+        let refs: BTreeSet<&RefName> = tasks.waiting.values().flatten().collect();
         IncludedTasks {
-            tickets: board.waiting.keys().copied().collect(),
+            tickets: tasks.waiting.keys().copied().collect(),
             refs: refs.into_iter().cloned().collect(),
         }
     }
 
     /// Gives the result to the included tasks that still wait. A task that needs a ref that git refused fetches for
     /// itself.
-    pub fn landed(&self, boarded: &IncludedTasks, result: &Result<Fetched, GitError>) {
+    pub fn finish(&self, included: &IncludedTasks, result: &Result<Fetched, GitError>) {
         let brought: SharedFetch = Arc::new(match result {
             Ok(fetched) => Ok(fetched.refs.clone()),
             Err(error) => Err(error.clone()),
         });
-        let mut board = locked(&self.board);
-        let along = boarded
+        let mut tasks = locked(&self.tasks);
+        let along = included
             .tickets
             .iter()
             .filter(|ticket| **ticket != self.number);
@@ -153,9 +153,9 @@ impl FetchTicket {
         let takes = |refs: &Vec<RefName>| !refs.iter().any(is_refused);
         let along: Vec<u64> = along
             .copied()
-            .filter(|ticket| board.waiting.get(ticket).is_some_and(takes))
+            .filter(|ticket| tasks.waiting.get(ticket).is_some_and(takes))
             .collect();
-        board.brought.extend(
+        tasks.brought.extend(
             along
                 .into_iter()
                 .map(|ticket| (ticket, Arc::clone(&brought))),
@@ -165,9 +165,9 @@ impl FetchTicket {
 
 impl Drop for FetchTicket {
     fn drop(&mut self) {
-        let mut board = locked(&self.board);
-        board.waiting.remove(&self.number);
-        board.brought.remove(&self.number);
+        let mut tasks = locked(&self.tasks);
+        tasks.waiting.remove(&self.number);
+        tasks.brought.remove(&self.number);
     }
 }
 
@@ -202,13 +202,13 @@ mod tests {
 
     #[test]
     fn whoever_waits_is_taken_along_and_who_comes_later_is_not() {
-        let (flights, repo) = (RequestCoalescer::default(), "h/acme/infra".parse().unwrap());
+        let (coalescer, repo) = (RequestCoalescer::default(), "h/acme/infra".parse().unwrap());
         let [first, second] =
-            [["main", "a"], ["main", "b"]].map(|wanted| flights.enter(&repo, &refs(&wanted)));
-        let boarded = first.board();
-        let late = flights.enter(&repo, &refs(&["main"]));
-        assert_eq!(boarded.refs, refs(&["a", "b", "main"]));
-        first.landed(&boarded, &brought(&["a", "b", "main"]));
+            [["main", "a"], ["main", "b"]].map(|wanted| coalescer.enter(&repo, &refs(&wanted)));
+        let included = first.include();
+        let late = coalescer.enter(&repo, &refs(&["main"]));
+        assert_eq!(included.refs, refs(&["a", "b", "main"]));
+        first.finish(&included, &brought(&["a", "b", "main"]));
         assert_eq!(
             names(&second.brought().unwrap().unwrap()),
             ["refs/heads/b", "refs/heads/main"]
@@ -216,23 +216,23 @@ mod tests {
         assert!(
             second.brought().is_none() && late.brought().is_none() && first.brought().is_none()
         );
-        let other = flights.enter(&"h/acme/other".parse().unwrap(), &refs(&["x"]));
-        assert_eq!(other.board().refs, refs(&["x"]));
+        let other = coalescer.enter(&"h/acme/other".parse().unwrap(), &refs(&["x"]));
+        assert_eq!(other.include().refs, refs(&["x"]));
     }
 
     #[test]
     fn a_sync_takes_along_who_came_before_it_and_wants_what_it_brings() {
-        let (flights, repo) = (RequestCoalescer::default(), "h/acme/infra".parse().unwrap());
-        flights
-            .aboard(&repo)
-            .landed(&RefSelection::default(), &RefList::default(), &[]);
+        let (coalescer, repo) = (RequestCoalescer::default(), "h/acme/infra".parse().unwrap());
+        coalescer
+            .waiting_tasks(&repo)
+            .finish(&RefSelection::default(), &RefList::default(), &[]);
         let [main, gone, gone_too] =
-            ["main", "gone", "main"].map(|name| flights.enter(&repo, &refs(&[name])));
-        let pull = flights.enter(&repo, &[RefName::new("refs/pull/1/head").unwrap()]);
-        let refused = flights.enter(&repo, &refs(&["main", "bad"]));
+            ["main", "gone", "main"].map(|name| coalescer.enter(&repo, &refs(&[name])));
+        let pull = coalescer.enter(&repo, &[RefName::new("refs/pull/1/head").unwrap()]);
+        let refused = coalescer.enter(&repo, &refs(&["main", "bad"]));
         drop(gone_too);
-        let aboard = flights.aboard(&repo);
-        let late = flights.enter(&repo, &refs(&["main"]));
+        let waiting = coalescer.waiting_tasks(&repo);
+        let late = coalescer.enter(&repo, &refs(&["main"]));
         let there: RefList = refs(&["main"])
             .into_iter()
             .map(|name| (name, "b".repeat(40).parse().unwrap()))
@@ -242,7 +242,7 @@ mod tests {
             commit: "b".repeat(40).parse().unwrap(),
             why: String::new(),
         };
-        aboard.landed(
+        waiting.finish(
             &RefSelection {
                 branches: true,
                 ..RefSelection::default()
@@ -268,13 +268,13 @@ mod tests {
 
     #[test]
     fn a_failure_is_shared_and_who_has_left_is_forgotten() {
-        let (flights, repo) = (RequestCoalescer::default(), "h/acme/infra".parse().unwrap());
+        let (coalescer, repo) = (RequestCoalescer::default(), "h/acme/infra".parse().unwrap());
         let [first, second, gone] =
-            ["a", "b", "c"].map(|name| flights.enter(&repo, &refs(&[name])));
-        let boarded = first.board();
+            ["a", "b", "c"].map(|name| coalescer.enter(&repo, &refs(&[name])));
+        let included = first.include();
         drop(gone);
-        first.landed(
-            &boarded,
+        first.finish(
+            &included,
             &Err(GitError::Unreachable {
                 doing: "fetch".to_owned(),
                 message: "away".to_owned(),
@@ -284,7 +284,7 @@ mod tests {
             second.brought(),
             Some(Err(GitError::Unreachable { .. }))
         ));
-        assert_eq!(first.board().refs, refs(&["a", "b"]));
-        assert!(locked(&first.board).brought.is_empty());
+        assert_eq!(first.include().refs, refs(&["a", "b"]));
+        assert!(locked(&first.tasks).brought.is_empty());
     }
 }

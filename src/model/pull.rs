@@ -446,6 +446,20 @@ mod tests {
         assert_eq!(called(application), expected);
     }
 
+    /// Servers of different versions read each other's jobs.
+    #[test]
+    fn stored_jobs_have_a_signed_number_for_pulls_and_applications() {
+        for (subject, number) in [(Subject::pull(12), 12), (Subject::Application(3), -3)] {
+            let at = PullRef {
+                repo: "github.com/acme/infra".parse().unwrap(),
+                subject,
+            };
+            let stored = serde_json::json!({"repo": "github.com/acme/infra", "number": number});
+            assert_eq!(serde_json::to_value(&at).unwrap(), stored);
+            assert_eq!(serde_json::from_value::<PullRef>(stored).unwrap(), at);
+        }
+    }
+
     #[test]
     fn only_full_commit_ids() {
         assert!(CommitSha::new("abc123").is_err());

@@ -23,7 +23,7 @@ pub const HOSTILE: &str = "'; DROP TABLE locks; -- \" \\ $1 ? %s {{x}} \u{1b}[31
 pub fn pull(number: i64) -> PullRef {
     PullRef {
         repo: "github.com/acme/infra".parse().unwrap(),
-        subject: Subject::pull(number),
+        subject: Subject::of_stored(number),
     }
 }
 

@@ -271,7 +271,7 @@ async fn whoever_has_applied_does_not_give_way_and_is_not_lined_up(db: &TestDb) 
         .unwrap();
     want(store, &one, &["b"]).await;
     let all = want(store, &two, &["a"]).await;
-    assert_eq!(told(&all, "a"), "#1 Circle([PullNumber(1)])");
+    assert_eq!(told(&all, "a"), "#1 Circle([Pull(PullNumber(1))])");
     assert_eq!(
         (line(store, "a").await, line(store, "b").await),
         (vec![], vec![1])

@@ -127,6 +127,13 @@ impl PullAnswer {
             .base
             .repo(asked.repo.host())?
             .ok_or("the pull request has no base repository")?;
+        // Numbers below 1 are stored for applications, so a forge must not choose them.
+        if self.number < 1 {
+            return Err(format!(
+                "{} is not the number of a pull request",
+                self.number
+            ));
+        }
         let at = PullRef {
             repo: told,
             subject: Subject::pull(self.number),
@@ -270,6 +277,18 @@ mod tests {
         serde_json::from_value::<PullAnswer>(answer)
             .unwrap()
             .into_pull(&asked())
+    }
+
+    /// A stored number below 0 would be an application of an owner.
+    #[test]
+    fn a_forge_cannot_answer_with_the_number_of_an_application() {
+        for number in [-3, 0] {
+            let error = pull(|answer| answer["number"] = json!(number)).unwrap_err();
+            assert_eq!(
+                error,
+                format!("{number} is not the number of a pull request")
+            );
+        }
     }
 
     #[test]

@@ -312,9 +312,29 @@ impl Checkouts {
         via: Installation,
     ) -> Result<Source, CheckoutError> {
         let source = Source::of_plan(plan);
-        self.check_mirror(&source.pull.repo)?;
-        self.fetch_missing(forge, &source, via).await?;
+        self.fetch_source(forge, &source, via).await?;
+        Ok(source)
+    }
+
+    /// Fetches the commits of a source that the mirror does not have, and for a partial mirror their missing files.
+    pub async fn fetch_source(
+        &self,
+        forge: &dyn Forge,
+        source: &Source,
+        via: Installation,
+    ) -> Result<(), CheckoutError> {
         let mirror = self.git.mirror(&source.pull.repo);
+        self.check_mirror(&source.pull.repo)?;
+        let commits = [&source.head, &source.base];
+        // A mirror that does not exist yet has no commits, and a query of it is an error.
+        if mirror.is_damaged() || !mirror.has_commits(&commits).await.unwrap_or(false) {
+            for commit in commits {
+                if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
+                    self.fetch_commit(forge, &source.pull, Some(commit), &[], via)
+                        .await?;
+                }
+            }
+        }
         if mirror.is_partial() {
             let credentials = forge.git_credentials(&source.pull.repo, via).await?;
             let url = forge.clone_url(&source.pull.repo);
@@ -323,11 +343,9 @@ impl Checkouts {
                 credentials: Some(&credentials),
                 deadline: self.fetch_time,
             };
-            mirror
-                .bring_files(&remote, &[&source.head, &source.base])
-                .await?;
+            mirror.bring_files(&remote, &commits).await?;
         }
-        Ok(source)
+        Ok(())
     }
 
     /// Returns true if the mirror is whole, but lacks a commit of the source.
@@ -341,28 +359,6 @@ impl Checkouts {
                 .has_commits(&[&source.head, &source.base])
                 .await
                 .is_ok_and(|has_all| !has_all)
-    }
-
-    /// Fetches the commits of a source that the mirror does not have.
-    pub async fn fetch_missing(
-        &self,
-        forge: &dyn Forge,
-        source: &Source,
-        via: Installation,
-    ) -> Result<(), CheckoutError> {
-        let mirror = self.git.mirror(&source.pull.repo);
-        let commits = [&source.head, &source.base];
-        // A mirror that does not exist yet has no commits, and a query of it is an error.
-        if !mirror.is_damaged() && mirror.has_commits(&commits).await.unwrap_or(false) {
-            return Ok(());
-        }
-        for commit in commits {
-            if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
-                self.fetch_commit(forge, &source.pull, Some(commit), &[], via)
-                    .await?;
-            }
-        }
-        Ok(())
     }
 
     async fn fetch_commit(

@@ -303,9 +303,7 @@ impl Work {
         let checkout = match self.prepare(cx, source, workspace).await {
             Err(CheckoutError::Git(error)) if ctx.checkouts.has_lost(source).await => {
                 info!(%error, "Fetching the commits again, because the mirror was replaced");
-                ctx.checkouts
-                    .fetch_missing(&*ctx.forge, source, via)
-                    .await?;
+                ctx.checkouts.fetch_source(&*ctx.forge, source, via).await?;
                 self.prepare(cx, source, workspace).await?
             }
             prepared => prepared?,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use lockkeeper::clock::{RandomIds, SystemClock};
 use lockkeeper::model::{Actor, Cause, LockKey, ProjectKey, PullRef, PullState, RepoPath, Subject};
-use lockkeeper::store::{DatabaseUrl, LockClaim, Store, TakeLock};
+use lockkeeper::store::{DatabaseUrl, LockAttempt, Store, TakeLock};
 use sqlx::ConnectOptions as _;
 use sqlx_postgres::PgConnectOptions;
 use sqlx_postgres::PgConnection;
@@ -130,7 +130,7 @@ async fn take_and_release(
     while Instant::now() < until {
         let since = Instant::now();
         let url = "https://github.test/acme/infra/pull/1";
-        let wish = LockClaim {
+        let wish = LockAttempt {
             key: &key,
             project: &project,
             pull: &pull,

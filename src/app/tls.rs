@@ -225,7 +225,10 @@ mod tests {
         // Half of a renewal is no valid certificate, so the previous one stays in effect.
         write(dir.path(), [ONE[0], TWO[1]]);
         assert!(certificate.reload().is_err());
-        assert!(!certificate.reload().unwrap(), "it is told once");
+        assert!(
+            !certificate.reload().unwrap(),
+            "an unchanged certificate is reported once"
+        );
         assert_eq!(ask(address, "two.test", TWO[0]).await.unwrap(), "127.0.0.1");
     }
 

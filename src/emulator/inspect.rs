@@ -6,11 +6,17 @@ use tokio::sync::watch;
 
 use crate::model::{CommitSha, PullNumber};
 
-use super::{Comment, EmulatedDelivery, EmulatedPull, Emulator, EmulatorError, Exchange, Statuses};
+use super::{
+    EmulatedComment, EmulatedDelivery, EmulatedPull, Emulator, EmulatorError, Exchange, Statuses,
+};
 
 impl Emulator {
     /// Returns the comments of a pull request, oldest first.
-    pub fn comments(&self, repo: &str, number: PullNumber) -> Result<Vec<Comment>, EmulatorError> {
+    pub fn comments(
+        &self,
+        repo: &str,
+        number: PullNumber,
+    ) -> Result<Vec<EmulatedComment>, EmulatorError> {
         Ok(self.pull(repo, number)?.comments)
     }
 
@@ -111,7 +117,7 @@ impl Emulator {
         number: PullNumber,
         author: &str,
         after: u64,
-    ) -> Result<Comment, EmulatorError> {
+    ) -> Result<EmulatedComment, EmulatorError> {
         self.wait_for(|world| match world.comments(repo, number) {
             Ok(comments) => comments
                 .into_iter()

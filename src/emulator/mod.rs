@@ -42,8 +42,8 @@ pub use hooks::{Delivering, EmulatedDelivery, RecordedDelivery, SendAttempt};
 pub use options::{AppOptions, Options};
 pub use record::Exchange;
 pub use world::{
-    Comment, EmulatedPull, MAX_COMMENT_CHARS, NewPull, NewStatus, NewTeam, Protection, Review,
-    ReviewState, Role, ShaStatus, StatusState, Statuses,
+    EmulatedComment, EmulatedPull, MAX_COMMENT_CHARS, NewPull, NewStatus, NewTeam, Protection,
+    Review, ReviewState, Role, ShaStatus, StatusState, Statuses,
 };
 
 use faults::Faults;

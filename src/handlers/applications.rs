@@ -24,14 +24,14 @@ use crate::workflow::CheckoutError;
 
 /// Action on an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum ApplicationAction {
     /// Shows what would change.
     Plan,
     /// Carries out the last plan.
     Apply,
 }
 
-impl Deed {
+impl ApplicationAction {
     /// Returns the permission that the action requires.
     pub const fn action(self) -> Action {
         match self {
@@ -68,7 +68,12 @@ impl Deed {
 }
 
 /// Requests a run of an application: any server takes it up. The caller has checked that the actor is permitted.
-pub async fn ask(store: &Store, id: ApplicationId, deed: Deed, actor: &Actor) -> Result<AskedRun> {
+pub async fn ask(
+    store: &Store,
+    id: ApplicationId,
+    deed: ApplicationAction,
+    actor: &Actor,
+) -> Result<AskedRun> {
     let make = |application: &Application, at: &PullRef| NewCommand {
         kind: deed.kind(),
         pull: at.clone(),

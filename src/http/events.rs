@@ -34,7 +34,7 @@ use crate::vcs::github::webhook::{self, BadSignature, DeliveryHeader, SignatureC
 /// The note of a delivery about repositories that are not served.
 const NOT_SERVED: &str = "the repository is not on the allow-list (--repo-allowlist)";
 
-type Answer = (StatusCode, String);
+type WebhookResponse = (StatusCode, String);
 
 /// Seconds after which a sender may try again if there was no room.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("30");
@@ -80,7 +80,7 @@ pub(super) async fn receive(State(door): State<Arc<WebhookInput>>, request: Requ
 fn begin(
     ctx: &Ctx,
     headers: &HeaderMap,
-) -> Result<(DeliveryHeader, Option<SignatureCheck>), Answer> {
+) -> Result<(DeliveryHeader, Option<SignatureCheck>), WebhookResponse> {
     let delivery = webhook::delivery(headers).map_err(|error| {
         count(ctx, "unreadable");
         refuse(StatusCode::BAD_REQUEST, &error.to_string())
@@ -95,7 +95,7 @@ fn begin(
     }
 }
 
-fn bad_signature(ctx: &Ctx, delivery: &DeliveryHeader, error: BadSignature) -> Answer {
+fn bad_signature(ctx: &Ctx, delivery: &DeliveryHeader, error: BadSignature) -> WebhookResponse {
     warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery with a missing or wrong signature");
     count(ctx, "bad_signature");
     refuse(
@@ -123,7 +123,7 @@ fn not_taken(ctx: &Ctx, delivery: &DeliveryHeader, error: BodyRefusal) -> Respon
 }
 
 /// Closes the connection, because its next request would come after the rest of the body.
-fn closing(answer: Answer) -> Response {
+fn closing(answer: WebhookResponse) -> Response {
     ([(header::CONNECTION, "close")], answer).into_response()
 }
 
@@ -134,7 +134,7 @@ fn understand(
     body: &[u8],
     delivery: &DeliveryHeader,
     check: Option<SignatureCheck>,
-) -> Result<Event, Answer> {
+) -> Result<Event, WebhookResponse> {
     if let Some(check) = check {
         check
             .finish()
@@ -147,7 +147,7 @@ fn understand(
     })
 }
 
-fn refuse(status: StatusCode, why: &str) -> Answer {
+fn refuse(status: StatusCode, why: &str) -> WebhookResponse {
     (status, format!("{why}\n"))
 }
 
@@ -160,7 +160,7 @@ async fn store(
     body: Vec<u8>,
     delivery: DeliveryHeader,
     (event, told): ParsedDelivery,
-) -> Answer {
+) -> WebhookResponse {
     let new = NewDelivery {
         host: ctx.forge.host().clone(),
         forge_delivery: delivery.id,
@@ -273,7 +273,7 @@ fn count(ctx: &Ctx, outcome: &str) {
     ctx.metrics.count(Metric::Deliveries, &[outcome]);
 }
 
-fn answer(allowed: bool) -> Answer {
+fn answer(allowed: bool) -> WebhookResponse {
     if allowed {
         (StatusCode::OK, "accepted\n".to_owned())
     } else {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lines::{LockQueues, QueueStep};
 use crate::model::{Cause, Lock, LockEventKind, LockKey, ProjectKey, PullRef, Subject};
-use crate::store::{LockChange, LockClaim, NewWaiter, Result, Store, TakeLock, WaiterRow};
+use crate::store::{LockAttempt, LockChange, NewWaiter, Result, Store, TakeLock, WaiterRow};
 
 /// Maximum number of pulls that wait for locks of one repository (P12).
 const MOST_WAITERS: usize = 5_000;
@@ -92,7 +92,7 @@ pub async fn take_all(
     let mut all = TakeAll::default();
     let mut missing = Vec::new();
     for wish in wishes {
-        let want = LockClaim {
+        let want = LockAttempt {
             key: &wish.key,
             project: &wish.ask.project,
             pull,
@@ -129,7 +129,7 @@ async fn line_up(
     let (mut change, _) = LockChange::begin(store, pull, cause).await?;
     let mut wanted: BTreeMap<LockKey, Vec<QueuedPlan>> = BTreeMap::new();
     for wish in missing {
-        let want = LockClaim {
+        let want = LockAttempt {
             key: &wish.key,
             project: &wish.ask.project,
             pull,

@@ -114,7 +114,7 @@ pub fn supervise(order: &SupervisedProgram) -> Result<u8, SuperviseError> {
     // Threads are started before the program: the program's limits apply to this process too, and must not prevent a
     // thread.
     watch_leash(Arc::clone(&group), order.grace, order.lease).map_err(os("start a thread"))?;
-    let run = Run {
+    let run = SupervisedRun {
         group: Arc::clone(&group),
         grace: order.grace,
     };
@@ -371,12 +371,12 @@ impl ProcessGroup {
 }
 
 /// Run as seen by the watch of its limits.
-struct Run {
+struct SupervisedRun {
     group: Arc<ProcessGroup>,
     grace: Duration,
 }
 
-impl together::EndRun for Run {
+impl together::EndRun for SupervisedRun {
     fn at_once(&self) {
         self.group.kill();
     }

@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(
             MachineLine::find(&of_part(1, 2)),
             None,
-            "what came of it stands in the last part alone"
+            "only the last part has the outcome"
         );
     }
 

@@ -5,7 +5,7 @@
 use super::locks::taken_event;
 use super::news::{News, announce_in_tx};
 use super::pulls::pull_share_in_tx;
-use super::{LockChange, LockClaim, Result, Store, TakeLock, Tx, execute, on_tx};
+use super::{LockAttempt, LockChange, Result, Store, TakeLock, Tx, execute, on_tx};
 use crate::model::{
     ApplyLock, Cause, Lock, LockEventKind, NewLockEvent, PlanId, PlanRecord, PlanState, PullRef,
     PullState, RunId,
@@ -43,7 +43,7 @@ impl Store {
         &self,
         plan: &PlanRecord,
         run: RunId,
-        wish: Option<&LockClaim<'_>>,
+        wish: Option<&LockAttempt<'_>>,
     ) -> Result<ApplyGate> {
         let mut tx = self.begin().await?;
         self.fence_not_expired_in_tx(&mut tx).await?;
@@ -83,7 +83,7 @@ impl Store {
         &self,
         tx: &mut Tx,
         plan: &PlanRecord,
-        wish: Option<&LockClaim<'_>>,
+        wish: Option<&LockAttempt<'_>>,
     ) -> Result<Result<(Option<Lock>, Option<NewLockEvent>), ApplyGate>> {
         let Some(wish) = wish else {
             let open = pull_share_in_tx(tx, &plan.pull).await? == Some(PullState::Open);

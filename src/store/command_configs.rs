@@ -10,10 +10,10 @@ use crate::model::{CommandId, CommitSha, PullRef, RepoPath, RunId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenConfig(pub Option<(RepoPath, String)>);
 
-type Row = (Option<RepoPath>, String);
+type CommandConfigColumns = (Option<RepoPath>, String);
 
-impl From<Row> for WrittenConfig {
-    fn from((file, text): Row) -> Self {
+impl From<CommandConfigColumns> for WrittenConfig {
+    fn from((file, text): CommandConfigColumns) -> Self {
         Self(file.map(|file| (file, text)))
     }
 }
@@ -45,7 +45,7 @@ impl Store {
     /// Returns the configuration that was stored for a command. `None`: nothing was stored, and the command used that
     /// of a commit.
     pub async fn command_config(&self, command: CommandId) -> Result<Option<WrittenConfig>> {
-        on_pool!(self, db => sqlx::query_as::<_, Row>("SELECT file, text FROM command_configs WHERE command = $1")
+        on_pool!(self, db => sqlx::query_as::<_, CommandConfigColumns>("SELECT file, text FROM command_configs WHERE command = $1")
             .bind(command).fetch_optional(db))
         .map(|row| row.map(WrittenConfig::from))
     }
@@ -67,7 +67,7 @@ impl Store {
         pull: &PullRef,
         head: &CommitSha,
     ) -> Result<Option<WrittenConfig>> {
-        on_pool!(self, db => sqlx::query_as::<_, Row>(
+        on_pool!(self, db => sqlx::query_as::<_, CommandConfigColumns>(
             "SELECT c.file, c.text FROM commands o JOIN command_configs c ON c.command = o.id \
              WHERE o.repo = $1 AND o.pull = $2 AND o.head = $3 ORDER BY o.created_at DESC, o.id DESC LIMIT 1")
             .bind(&pull.repo).bind(pull.subject).bind(head).fetch_optional(db))

@@ -41,7 +41,7 @@ pub enum TakeLock {
 
 /// Request of a pull for a lock.
 #[derive(Clone, Copy, Debug)]
-pub struct LockClaim<'a> {
+pub struct LockAttempt<'a> {
     /// Key of the lock.
     pub key: &'a LockKey,
     /// Project that the lock is for.
@@ -54,7 +54,7 @@ pub struct LockClaim<'a> {
     pub cause: &'a Cause,
 }
 
-impl LockClaim<'_> {
+impl LockAttempt<'_> {
     fn contention(&self) -> sqlx::Error {
         sqlx::Error::Protocol(format!(
             "the lock of {} changed hands {TAKE_TRIES} times while {} was taking it",
@@ -176,7 +176,7 @@ const TAKE_TRIES: usize = 16;
 
 impl Store {
     /// Takes the lock of a project for a pull, or returns its holder. Re-entrant for the same pull.
-    pub async fn lock_take(&self, wish: &LockClaim<'_>) -> Result<TakeLock> {
+    pub async fn lock_take(&self, wish: &LockAttempt<'_>) -> Result<TakeLock> {
         let mut tx = self.begin().await?;
         let taken = self.lock_take_in_tx(&mut tx, wish).await?;
         if let TakeLock::Taken(lock) = &taken {
@@ -192,7 +192,7 @@ impl Store {
     pub(super) async fn lock_take_in_tx(
         &self,
         tx: &mut Tx,
-        wish: &LockClaim<'_>,
+        wish: &LockAttempt<'_>,
     ) -> Result<TakeLock> {
         for _ in 0..TAKE_TRIES {
             let inserted = match tx {
@@ -221,7 +221,7 @@ impl Store {
     /// Returns the lock that another pull is queued for, in the same directory and workspace. Where projects have
     /// their own locks, a pull may be queued for the lock of the whole directory while locks in it are free. Nobody
     /// overtakes it.
-    async fn lock_before_in_tx(&self, tx: &mut Tx, wish: &LockClaim<'_>) -> Result<Option<Lock>> {
+    async fn lock_before_in_tx(&self, tx: &mut Tx, wish: &LockAttempt<'_>) -> Result<Option<Lock>> {
         on_tx!(tx, db => sqlx::query_as::<_, LockRow>(OF_PLACE)
             .bind(&wish.key.repo).bind(&wish.key.dir).bind(&wish.key.workspace).bind(wish.pull.subject)
             .fetch_optional(db))
@@ -319,7 +319,7 @@ pub(super) async fn lock_of_pull_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Op
 
 impl LockChange<'_> {
     /// Takes a lock as a part of this change.
-    pub(crate) async fn take(&mut self, wish: &LockClaim<'_>) -> Result<TakeLock> {
+    pub(crate) async fn take(&mut self, wish: &LockAttempt<'_>) -> Result<TakeLock> {
         let taken = self.store.lock_take_in_tx(&mut self.tx, wish).await?;
         if let TakeLock::Taken(lock) = &taken {
             self.record(LockEventKind::Taken, &lock.key, &lock.pull);

@@ -235,7 +235,7 @@ impl From<sqlx::Error> for RenameStop {
     }
 }
 
-type Step<T> = std::result::Result<T, RenameStop>;
+type RenameResult<T> = std::result::Result<T, RenameStop>;
 
 #[derive(sqlx::FromRow)]
 struct OpenJob {
@@ -275,7 +275,7 @@ impl Store {
              + Send
              + Sync
          ),
-    ) -> Step<u64> {
+    ) -> RenameResult<u64> {
         let Rename {
             id,
             old,
@@ -378,7 +378,7 @@ fn is_proper(repo: &RepoId) -> bool {
 
 /// Returns the open jobs of the old name. Fails if a job of either name is running, except the one that does the
 /// rename.
-async fn open_jobs_in_tx(tx: &mut Tx, rename: &Rename<'_>) -> Step<Vec<OpenJob>> {
+async fn open_jobs_in_tx(tx: &mut Tx, rename: &Rename<'_>) -> RenameResult<Vec<OpenJob>> {
     let jobs = on_tx!(tx, db => sqlx::query_as::<_, OpenJob>(
         "SELECT seq, id, lane, share, payload, state FROM jobs WHERE state IN ('queued', 'running') ORDER BY seq")
         .fetch_all(db))?;
@@ -433,7 +433,12 @@ fn share_moved(share: &str, old: &RepoId, new: &RepoId) -> Option<String> {
 }
 
 /// Moves jobs and their arguments to the lanes of the new name. Gives up if a job has begun meanwhile.
-async fn jobs_move_in_tx(tx: &mut Tx, jobs: &[OpenJob], old: &RepoId, new: &RepoId) -> Step<u64> {
+async fn jobs_move_in_tx(
+    tx: &mut Tx,
+    jobs: &[OpenJob],
+    old: &RepoId,
+    new: &RepoId,
+) -> RenameResult<u64> {
     let lane = |job: &OpenJob| lane_moved(&job.lane, old, new).unwrap_or_else(|| job.lane.clone());
     for lane in jobs.iter().map(lane).collect::<BTreeSet<String>>() {
         lane_hold_in_tx(tx, &lane).await?;
@@ -461,7 +466,12 @@ async fn jobs_move_in_tx(tx: &mut Tx, jobs: &[OpenJob], old: &RepoId, new: &Repo
 }
 
 /// Moves the finished jobs of a lane, because the newest of them is about to be repeated.
-async fn done_jobs_move_in_tx(tx: &mut Tx, lane: &str, old: &RepoId, new: &RepoId) -> Step<()> {
+async fn done_jobs_move_in_tx(
+    tx: &mut Tx,
+    lane: &str,
+    old: &RepoId,
+    new: &RepoId,
+) -> RenameResult<()> {
     let Some(moved) = lane_moved(lane, old, new) else {
         return Ok(());
     };
@@ -519,7 +529,7 @@ fn rename_texts(value: &mut Value, old: &str, new: &str) {
 
 /// Releases the younger of two locks that exclude each other under both names, because the pull of the older one was
 /// first.
-async fn settle_locks(change: &mut LockChange<'_>, old: &RepoId, new: &RepoId) -> Step<()> {
+async fn settle_locks(change: &mut LockChange<'_>, old: &RepoId, new: &RepoId) -> RenameResult<()> {
     let (ours, theirs) = (change.locks(old).await?, change.locks(new).await?);
     let mut freed: BTreeSet<LockId> = BTreeSet::new();
     for one in &ours {
@@ -567,7 +577,7 @@ async fn registered_in_tx(
     reseal: &(
          impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<SealedText, OpenError> + Send + Sync
      ),
-) -> Step<u64> {
+) -> RenameResult<u64> {
     // A repository without an address in normal form was never registered.
     let Ok(old_url) = RepoUrl::of(old) else {
         return Ok(0);
@@ -616,7 +626,7 @@ async fn claim_move_in_tx(
     tx: &mut Tx,
     (old, old_url): (&RepoId, &RepoUrl),
     (new, new_url): (&RepoId, &RepoUrl),
-) -> Step<u64> {
+) -> RenameResult<u64> {
     let (first, second) = if old_url < new_url {
         (old_url, new_url)
     } else {

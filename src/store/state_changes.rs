@@ -10,7 +10,7 @@ use super::news::{News, announce_in_tx};
 use super::plans::{discard_in_tx, plans_discard_in_tx};
 use super::pulls::pull_share_in_tx;
 use super::runs::{run_finish_in_tx, run_start_in_tx};
-use super::{LockChange, LockClaim, Result, Store, TakeLock};
+use super::{LockAttempt, LockChange, Result, Store, TakeLock};
 use crate::model::{
     ApplyLock, Cause, Lock, LockEventKind, ProjectKey, ProjectOutcome, PullRef, PullState, RunId,
 };
@@ -52,7 +52,7 @@ impl Store {
         pull: &PullRef,
         project: &ProjectKey,
         run: RunId,
-        wish: Option<&LockClaim<'_>>,
+        wish: Option<&LockAttempt<'_>>,
     ) -> Result<StateGate> {
         let mut tx = self.begin().await?;
         self.fence_not_expired_in_tx(&mut tx).await?;

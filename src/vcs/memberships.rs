@@ -19,16 +19,16 @@ const MOST: usize = 10_000;
 /// Cached answers of forges about people.
 #[derive(Debug, Default)]
 pub struct Memberships {
-    members: Answers<(Owner, String, String), bool>,
-    lists: Answers<Owner, Vec<String>>,
+    members: Answers<(OwnerKey, String, String), bool>,
+    lists: Answers<OwnerKey, Vec<String>>,
     writers: Answers<(RepoId, String), bool>,
     public: Answers<RepoId, bool>,
 }
 
 /// Owner of a repository: teams belong to the owner.
-type Owner = (HostName, String);
+type OwnerKey = (HostName, String);
 
-fn owner(repo: &RepoId) -> Owner {
+fn owner(repo: &RepoId) -> OwnerKey {
     (repo.host().clone(), repo.owner().to_owned())
 }
 

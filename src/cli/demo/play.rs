@@ -10,7 +10,7 @@ use super::sample::{self, REPO};
 use super::script::{BOT, DemoAction, DemoTeam, Expectation, PROJECT, PullRole, ScriptStep};
 use super::stage::DemoStage;
 use crate::claims;
-use crate::emulator::{Comment, EmulatedDelivery, NewPull, SendAttempt, ShaStatus};
+use crate::emulator::{EmulatedComment, EmulatedDelivery, NewPull, SendAttempt, ShaStatus};
 use crate::model::{
     Actor, ApplicationFields, Cause, ForgeHosts, Origin, OwnerName, PlanCounts, PullNumber,
     RepoUrl, Rights,
@@ -48,7 +48,7 @@ impl StepResult {
 /// Answer to a step.
 pub(super) enum DemoOutput {
     /// Comment of the bot.
-    Comment(Comment),
+    Comment(EmulatedComment),
     /// Answer of the server to a request without a pull request.
     Reply(String),
     /// No answer within the time limit.

@@ -45,7 +45,7 @@ impl InvalidPattern {
     pub const MAX_BYTES: usize = 1024;
 }
 
-type Input<'a> = Peekable<Chars<'a>>;
+type PatternChars<'a> = Peekable<Chars<'a>>;
 
 /// Compiles a cleaned pattern. The result matches a path, and any path below one that matches.
 pub(super) fn compile(pattern: &str) -> Result<Regex, InvalidPattern> {
@@ -82,7 +82,7 @@ fn translate(pattern: &str) -> Result<String, InvalidPattern> {
 /// Translates `**/` and `**`, which stand for any number of directories, or for everything at the end of a pattern.
 /// If a pattern begins with `**` directly before plain text, it matches every path that ends with the text, even in
 /// the middle of a name.
-fn double_star(pattern: &str, first: bool, input: &mut Input<'_>) -> &'static str {
+fn double_star(pattern: &str, first: bool, input: &mut PatternChars<'_>) -> &'static str {
     let slash = input.next_if_eq(&'/').is_some();
     let suffix = first
         && !slash
@@ -97,7 +97,7 @@ fn double_star(pattern: &str, first: bool, input: &mut Input<'_>) -> &'static st
 }
 
 /// Translates a class such as `[a-z]`, after its `[`.
-fn class(input: &mut Input<'_>, regex: &mut String) -> Result<(), InvalidPattern> {
+fn class(input: &mut PatternChars<'_>, regex: &mut String) -> Result<(), InvalidPattern> {
     regex.push('[');
     if input.next_if_eq(&'^').is_some() {
         regex.push('^');
@@ -122,7 +122,7 @@ fn class(input: &mut Input<'_>, regex: &mut String) -> Result<(), InvalidPattern
     Ok(())
 }
 
-fn class_char(input: &mut Input<'_>) -> Result<char, InvalidPattern> {
+fn class_char(input: &mut PatternChars<'_>) -> Result<char, InvalidPattern> {
     match input.next().ok_or(InvalidPattern::OpenClass)? {
         '-' | ']' => Err(InvalidPattern::BadClass),
         '\\' => input.next().ok_or(InvalidPattern::OpenClass),

@@ -202,10 +202,8 @@ mod tests {
     use super::*;
 
     /// Switches that are always on, although switching them off would request nothing different.
-    const OFF_IS_SO: &[(&str, &str)] = &[(
-        "skip-clone-no-changes",
-        "the repository is fetched whatever changed",
-    )];
+    const OFF_IS_SO: &[(&str, &str)] =
+        &[("skip-clone-no-changes", "the repository is always fetched")];
 
     #[test]
     fn whoever_switches_off_what_is_always_done_is_told_unless_there_is_a_reason() {

@@ -56,7 +56,7 @@ pub use proxies::{InvalidNetwork, TrustedProxies};
 pub use raw::{GivenValue, RawSettings, SettingSource};
 pub use readme::{flags_page, important_flags};
 pub use repos::{
-    AutomergeConfig, Labels, PlanningConfig, RepoConfig, ServerAutodiscover, StrategySetting,
+    AutomergeConfig, Labels, PlanningConfig, ServedReposConfig, ServerAutodiscover, StrategySetting,
 };
 pub use retention::Retention;
 pub use sandbox::{OwnPath, SandboxConfig, SandboxKind};
@@ -75,7 +75,7 @@ use reader::{ReadResult, SettingReader};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Repositories and pulls to serve.
-    pub repos: RepoConfig,
+    pub repos: ServedReposConfig,
     /// Address of GitHub, and the credentials of Lockkeeper there.
     pub github: GithubConfig,
     /// Secrets that prove that a webhook comes from GitHub.
@@ -139,7 +139,7 @@ impl ServerConfig {
     }
 
     fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let repos = RepoConfig::read(reader);
+        let repos = ServedReposConfig::read(reader);
         let github = GithubConfig::read(reader);
         let webhooks = WebhookConfig::read(reader);
         let web = WebConfig::read(reader);

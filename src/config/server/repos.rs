@@ -35,7 +35,7 @@ choice! {
     clippy::struct_excessive_bools,
     reason = "each is a switch of its own on the command line"
 )]
-pub struct RepoConfig {
+pub struct ServedReposConfig {
     /// Rules that select the repositories.
     pub allowlist: RepoAllowlist,
     /// True if pulls from forks are served.
@@ -56,7 +56,7 @@ pub struct RepoConfig {
     pub module_access: bool,
 }
 
-impl RepoConfig {
+impl ServedReposConfig {
     pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
         let allowlist = read_allowlist(reader);
         let require_claims = reader.switch("require-claims");

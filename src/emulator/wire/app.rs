@@ -16,9 +16,9 @@ use super::auth::Caller;
 use super::errors::{ApiError, read_body};
 use super::paging::Listing;
 use super::views::{self, WireView, permissions};
-use super::{Answer, Cx, time};
+use super::{Cx, WireResponse, time};
 
-pub(super) async fn user(State(cx): State<Cx>, caller: Caller) -> Answer {
+pub(super) async fn user(State(cx): State<Cx>, caller: Caller) -> WireResponse {
     match caller {
         Caller::User(login) => Ok(Json(views::public_user(&cx.world, &login)).into_response()),
         Caller::Anonymous => Err(ApiError::AuthenticationRequired),
@@ -26,7 +26,7 @@ pub(super) async fn user(State(cx): State<Cx>, caller: Caller) -> Answer {
     }
 }
 
-pub(super) async fn app(State(cx): State<Cx>, caller: Caller) -> Answer {
+pub(super) async fn app(State(cx): State<Cx>, caller: Caller) -> WireResponse {
     let app = installed(&cx, &caller)?;
     Ok(Json(views::app(&cx.world, app)).into_response())
 }
@@ -35,7 +35,7 @@ pub(super) async fn installations(
     State(cx): State<Cx>,
     caller: Caller,
     listing: Listing,
-) -> Answer {
+) -> WireResponse {
     let app = installed(&cx, &caller)?;
     let state = cx.world.state();
     let owner = state.repos.values().next().map(|repo| repo.owner.clone());
@@ -50,7 +50,7 @@ pub(super) async fn repo_installation(
     State(cx): State<Cx>,
     caller: Caller,
     Path((owner, repo)): Path<(String, String)>,
-) -> Answer {
+) -> WireResponse {
     let app = installed(&cx, &caller)?;
     let state = cx.world.state();
     let repo = state.repo(&format!("{owner}/{repo}"))?;
@@ -73,7 +73,7 @@ pub(super) async fn access_token(
     caller: Caller,
     Path(id): Path<String>,
     body: Bytes,
-) -> Answer {
+) -> WireResponse {
     let app = installed(&cx, &caller)?;
     if id.parse() != Ok(app.installation) {
         return Err(ApiError::NotFound);

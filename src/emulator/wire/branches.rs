@@ -12,14 +12,14 @@ use super::auth::Caller;
 use super::errors::ApiError;
 use super::paging::Listing;
 use super::views::{WireView, branch, protection};
-use super::{Answer, Cx};
+use super::{Cx, WireResponse};
 
 /// `GET …/branches/{branch}`
 pub(super) async fn get(
     State(cx): State<Cx>,
     caller: Caller,
     Path((owner, repo, name)): Path<(String, String, String)>,
-) -> Answer {
+) -> WireResponse {
     let key = caller.repo(&cx.world.state(), &owner, &repo)?.name.key();
     let name = BranchName::new(&name).map_err(|_| ApiError::NotFound)?;
     let git = cx.world.repo_handle(&key)?.git;
@@ -45,7 +45,7 @@ pub(super) async fn get_protection(
     State(cx): State<Cx>,
     caller: Caller,
     Path((owner, repo, name)): Path<(String, String, String)>,
-) -> Answer {
+) -> WireResponse {
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     let name = BranchName::new(&name).map_err(|_| ApiError::NotFound)?;
@@ -68,7 +68,7 @@ pub(super) async fn rules(
     caller: Caller,
     Path((owner, repo, _)): Path<(String, String, String)>,
     listing: Listing,
-) -> Answer {
+) -> WireResponse {
     caller.repo(&cx.world.state(), &owner, &repo)?;
     Ok(listing.answer(&cx, Vec::<Value>::new()))
 }

@@ -14,7 +14,7 @@ use super::errors::{ApiError, read_body};
 use super::paging::Listing;
 use super::pulls::number;
 use super::views::{WireView, comment, reaction};
-use super::{Answer, Cx};
+use super::{Cx, WireResponse};
 
 #[derive(Deserialize)]
 struct NewComment {
@@ -39,7 +39,7 @@ pub(super) async fn list(
     caller: Caller,
     Path((owner, repo, text)): Path<(String, String, String)>,
     listing: Listing,
-) -> Answer {
+) -> WireResponse {
     let since = listing
         .params
         .get("since")
@@ -68,7 +68,7 @@ pub(super) async fn create(
     caller: Caller,
     Path((owner, repo, text)): Path<(String, String, String)>,
     body: Bytes,
-) -> Answer {
+) -> WireResponse {
     let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
     let new: NewComment = read_body(&body)?;
     let (posted, event) = cx.world.comment(&key, number(&text)?, &author, &new.body)?;
@@ -80,7 +80,7 @@ pub(super) async fn get(
     State(cx): State<Cx>,
     caller: Caller,
     Path((owner, repo, text)): Path<(String, String, String)>,
-) -> Answer {
+) -> WireResponse {
     let key = caller.repo(&cx.world.state(), &owner, &repo)?.name.key();
     show(&cx, &key, id(&text)?, StatusCode::OK)
 }
@@ -90,7 +90,7 @@ pub(super) async fn edit(
     caller: Caller,
     Path((owner, repo, text)): Path<(String, String, String)>,
     body: Bytes,
-) -> Answer {
+) -> WireResponse {
     let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
     let new: NewComment = read_body(&body)?;
     let (edited, event) = cx
@@ -104,7 +104,7 @@ pub(super) async fn delete(
     State(cx): State<Cx>,
     caller: Caller,
     Path((owner, repo, text)): Path<(String, String, String)>,
-) -> Answer {
+) -> WireResponse {
     let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
     let event = cx.world.delete_comment(&key, id(&text)?, &author)?;
     cx.publish_later(vec![event]);
@@ -116,7 +116,7 @@ pub(super) async fn react(
     caller: Caller,
     Path((owner, repo, text)): Path<(String, String, String)>,
     body: Bytes,
-) -> Answer {
+) -> WireResponse {
     let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
     let new: NewReaction = read_body(&body)?;
     if !REACTIONS.contains(&new.content.as_str()) {
@@ -134,7 +134,7 @@ pub(super) async fn react(
     Ok((status, Json(reaction(&cx.world, &made))).into_response())
 }
 
-fn show(cx: &Cx, key: &str, id: u64, status: StatusCode) -> Answer {
+fn show(cx: &Cx, key: &str, id: u64, status: StatusCode) -> WireResponse {
     let state = cx.world.state();
     let repo = state.repo(key)?;
     let (pull, found) = repo.comment(id).ok_or(ApiError::NotFound)?;

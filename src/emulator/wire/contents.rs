@@ -13,7 +13,7 @@ use super::auth::Caller;
 use super::errors::ApiError;
 use super::paging::Params;
 use super::views::{FileAt, WireView, content_directory, content_file, content_symlink};
-use super::{Answer, Cx, statuses};
+use super::{Cx, WireResponse, statuses};
 
 pub(super) async fn root(
     cx: State<Cx>,
@@ -21,7 +21,7 @@ pub(super) async fn root(
     Path((owner, repo)): Path<(String, String)>,
     params: Query<Params>,
     headers: HeaderMap,
-) -> Answer {
+) -> WireResponse {
     get(
         cx,
         caller,
@@ -38,7 +38,7 @@ pub(super) async fn get(
     Path((owner, repo, path)): Path<(String, String, String)>,
     Query(params): Query<Params>,
     headers: HeaderMap,
-) -> Answer {
+) -> WireResponse {
     let key = caller.repo(&cx.world.state(), &owner, &repo)?.name.key();
     let name = params.get("ref").map_or("main", String::as_str);
     let commit = statuses::resolve(&cx, &key, name)

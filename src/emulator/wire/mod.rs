@@ -45,7 +45,7 @@ pub(super) const ENTERPRISE_VERSION: &str = "3.19.0";
 type Cx = Arc<EmulatorState>;
 
 /// Result type of all handlers.
-type Answer = Result<Response, ApiError>;
+type WireResponse = Result<Response, ApiError>;
 
 /// Serves requests until the future is dropped.
 pub(super) async fn serve(listener: TcpListener, cx: Cx) {

@@ -4,7 +4,7 @@ use axum::extract::{Path, State};
 use axum::response::Html;
 use chrono::{DateTime, Utc};
 
-use crate::emulator::world::{Comment, EmulatedPull, Statuses};
+use crate::emulator::world::{EmulatedComment, EmulatedPull, Statuses};
 
 use super::errors::ApiError;
 use super::pulls::number;
@@ -60,8 +60,8 @@ fn page(repo: &str, pull: &EmulatedPull, statuses: &Statuses) -> String {
 const STYLE: &str = "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
     pre{white-space:pre-wrap;background:#f4f4f4;padding:1rem;overflow-wrap:anywhere}</style>";
 
-fn said(comment: &Comment) -> String {
-    let Comment {
+fn said(comment: &EmulatedComment) -> String {
+    let EmulatedComment {
         id,
         author,
         body,

@@ -16,7 +16,7 @@ use super::auth::Caller;
 use super::errors::{ApiError, read_body};
 use super::paging::{Listing, Params};
 use super::views::{WireView, changed_file, pull_full, pull_simple};
-use super::{Answer, Cx};
+use super::{Cx, WireResponse};
 
 /// Parses a number in a path. Any other text is an unknown resource.
 pub(super) fn number(text: &str) -> Result<PullNumber, ApiError> {
@@ -28,7 +28,7 @@ pub(super) async fn list(
     caller: Caller,
     Path((owner, repo)): Path<(String, String)>,
     listing: Listing,
-) -> Answer {
+) -> WireResponse {
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     let view = WireView {
@@ -87,7 +87,7 @@ pub(super) async fn get(
     State(cx): State<Cx>,
     caller: Caller,
     Path((owner, repo, text)): Path<(String, String, String)>,
-) -> Answer {
+) -> WireResponse {
     let (shown, key) = {
         let state = cx.world.state();
         let repo = caller.repo(&state, &owner, &repo)?;
@@ -107,7 +107,7 @@ pub(super) async fn files(
     caller: Caller,
     Path((owner, repo, text)): Path<(String, String, String)>,
     listing: Listing,
-) -> Answer {
+) -> WireResponse {
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     let pull = repo.pull(number(&text)?)?;
@@ -127,7 +127,7 @@ pub(super) async fn merge(
     caller: Caller,
     Path((owner, repo, text)): Path<(String, String, String)>,
     body: Bytes,
-) -> Answer {
+) -> WireResponse {
     let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
     let ask: MergePayload = read_body(&body)?;
     let (sha, events) = cx

@@ -12,13 +12,13 @@ use super::auth::Caller;
 use super::errors::ApiError;
 use super::paging::RequestedUri;
 use super::views::{WireView, full_repo};
-use super::{Answer, Cx, of_repos};
+use super::{Cx, WireResponse, of_repos};
 
 pub(super) async fn get(
     State(cx): State<Cx>,
     caller: Caller,
     Path((owner, repo)): Path<(String, String)>,
-) -> Answer {
+) -> WireResponse {
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     let view = WireView {
@@ -34,7 +34,7 @@ pub(super) async fn by_id(
     State(cx): State<Cx>,
     Path(rest): Path<String>,
     request: Request,
-) -> Answer {
+) -> WireResponse {
     let (id, rest) = rest
         .split_once('/')
         .map_or((rest.as_str(), ""), |(id, rest)| (id, rest));

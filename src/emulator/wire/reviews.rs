@@ -9,7 +9,7 @@ use super::auth::Caller;
 use super::paging::Listing;
 use super::pulls::number;
 use super::views::{WireView, permission, review};
-use super::{Answer, Cx};
+use super::{Cx, WireResponse};
 
 /// `GET …/pulls/{number}/reviews`, oldest first.
 pub(super) async fn list(
@@ -17,7 +17,7 @@ pub(super) async fn list(
     caller: Caller,
     Path((owner, repo, text)): Path<(String, String, String)>,
     listing: Listing,
-) -> Answer {
+) -> WireResponse {
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     let pull = repo.pull(number(&text)?)?;
@@ -38,7 +38,7 @@ pub(super) async fn get_permission(
     State(cx): State<Cx>,
     caller: Caller,
     Path((owner, repo, login)): Path<(String, String, String)>,
-) -> Answer {
+) -> WireResponse {
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     Ok(Json(permission(&cx.world, repo, &login)).into_response())

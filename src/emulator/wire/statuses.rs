@@ -15,14 +15,14 @@ use super::auth::Caller;
 use super::errors::{ApiError, read_body};
 use super::paging::Listing;
 use super::views::{WireView, combined_status, status};
-use super::{Answer, Cx, branches};
+use super::{Cx, WireResponse, branches};
 
 pub(super) async fn create(
     State(cx): State<Cx>,
     caller: Caller,
     Path((owner, repo, sha)): Path<(String, String, String)>,
     body: Bytes,
-) -> Answer {
+) -> WireResponse {
     let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
     let new: NewStatus = read_body(&body)?;
     let made = cx.world.set_status(&key, &sha, &author, new).await?;
@@ -53,7 +53,7 @@ pub(super) async fn of_commit(
     caller: Caller,
     Path((owner, repo, rest)): Path<(String, String, String)>,
     listing: Listing,
-) -> Answer {
+) -> WireResponse {
     let key = caller.repo(&cx.world.state(), &owner, &repo)?.name.key();
     let (name, what) = rest.rsplit_once('/').ok_or(ApiError::NotFound)?;
     if !matches!(what, "status" | "statuses" | "check-runs") {

@@ -9,7 +9,7 @@ use super::auth::Caller;
 use super::errors::ApiError;
 use super::paging::Listing;
 use super::views::{WireView, membership, team};
-use super::{Answer, Cx};
+use super::{Cx, WireResponse};
 
 /// `GET /orgs/{org}/teams`
 pub(super) async fn list(
@@ -17,7 +17,7 @@ pub(super) async fn list(
     caller: Caller,
     Path(org): Path<String>,
     listing: Listing,
-) -> Answer {
+) -> WireResponse {
     may_look(&caller)?;
     let state = cx.world.state();
     let org = state.org(&org).ok_or(ApiError::NotFound)?;
@@ -34,7 +34,7 @@ pub(super) async fn get_membership(
     State(cx): State<Cx>,
     caller: Caller,
     Path((org, slug, login)): Path<(String, String, String)>,
-) -> Answer {
+) -> WireResponse {
     may_look(&caller)?;
     let state = cx.world.state();
     let team = state.team(&org, &slug).ok_or(ApiError::NotFound)?;

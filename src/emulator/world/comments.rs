@@ -14,7 +14,7 @@ pub const MAX_COMMENT_CHARS: usize = 65_536;
 
 /// A comment on a pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Comment {
+pub struct EmulatedComment {
     /// Id of the comment on GitHub.
     pub id: u64,
     /// Login of the author.
@@ -60,12 +60,12 @@ impl EmulatedWorld {
         number: PullNumber,
         by: &Author,
         body: &str,
-    ) -> Result<(Comment, WorldEvent), CommentError> {
+    ) -> Result<(EmulatedComment, WorldEvent), CommentError> {
         let now = self.now();
         self.state().repo(repo)?.pull(number)?;
         check(body)?;
         self.change(|state| {
-            let comment = Comment {
+            let comment = EmulatedComment {
                 id: state.next_id(),
                 author: by.login.clone(),
                 body: body.to_owned(),
@@ -96,7 +96,7 @@ impl EmulatedWorld {
         id: u64,
         by: &Author,
         body: &str,
-    ) -> Result<(Comment, WorldEvent), CommentError> {
+    ) -> Result<(EmulatedComment, WorldEvent), CommentError> {
         let (now, number) = (self.now(), self.pull_of_comment(repo, id)?);
         check(body)?;
         self.change(|state| {

@@ -34,7 +34,7 @@ use crate::clock::Clock;
 use super::git::CommitSignature;
 use super::options::{AppOptions, Options};
 
-pub use comments::{Comment, MAX_COMMENT_CHARS};
+pub use comments::{EmulatedComment, MAX_COMMENT_CHARS};
 pub use protection::Protection;
 pub use pulls::{EmulatedPull, NewPull};
 pub use reviews::{Review, ReviewState};

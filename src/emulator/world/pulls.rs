@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use crate::emulator::git::Comparison;
 use crate::model::{BranchName, CommitSha, PullNumber, PullState};
 
-use super::{Comment, Repo, Review, StatusState};
+use super::{EmulatedComment, Repo, Review, StatusState};
 
 /// A pull request of the emulated GitHub.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub struct EmulatedPull {
     /// Changed files and number of commits.
     pub diff: Comparison,
     /// Comments, the oldest first.
-    pub comments: Vec<Comment>,
+    pub comments: Vec<EmulatedComment>,
     /// Reviews, the oldest first.
     pub reviews: Vec<Review>,
     /// Number of reads that still answer that the mergeability is not known yet.

@@ -8,7 +8,9 @@ use crate::emulator::EmulatorError;
 use crate::model::{BranchName, MergeMethod, PullNumber};
 
 use super::roles::USUAL_PEOPLE;
-use super::{Comment, EmulatedPull, FullName, Protection, Role, ShaStatus, Team, User, UserKind};
+use super::{
+    EmulatedComment, EmulatedPull, FullName, Protection, Role, ShaStatus, Team, User, UserKind,
+};
 
 /// All data of the emulated GitHub except git.
 #[derive(Default)]
@@ -160,7 +162,10 @@ impl Repo {
     }
 
     /// Returns a comment with its pull request.
-    pub(in crate::emulator) fn comment(&self, id: u64) -> Option<(&EmulatedPull, &Comment)> {
+    pub(in crate::emulator) fn comment(
+        &self,
+        id: u64,
+    ) -> Option<(&EmulatedPull, &EmulatedComment)> {
         self.pulls
             .values()
             .find_map(|pull| Some((pull, pull.comments.iter().find(|comment| comment.id == id)?)))

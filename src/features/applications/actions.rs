@@ -6,7 +6,9 @@ use tracing::{info, warn};
 
 use crate::claims::{self, ApplicationSaved, application_add, application_change};
 use crate::config::access::{Action, NetworkRequester};
-use crate::handlers::applications::{self, Deed, apply_running, busy, over, queued_or_why};
+use crate::handlers::applications::{
+    self, ApplicationAction, apply_running, busy, over, queued_or_why,
+};
 use crate::handlers::authz::{Reserved, ReservedAction, Resource};
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::{Cancelling, WebError, WebState};
@@ -199,7 +201,7 @@ pub(crate) async fn unclaimed(
 pub(super) async fn ask(
     web: &WebState,
     app: &Application,
-    deed: Deed,
+    deed: ApplicationAction,
     who: &NetworkRequester,
 ) -> Result<CommandId, WebError> {
     permit(web, app, who, deed.action()).await?;

@@ -16,7 +16,7 @@ use crate::claims::{ApplicationRemoved, application_remove};
 use crate::config::access::{Action, NetworkRequester};
 use crate::features::locks::LockJson;
 use crate::features::owners::{cause, owner_name};
-use crate::handlers::applications::Deed;
+use crate::handlers::applications::ApplicationAction;
 use crate::handlers::authz::Resource;
 use crate::kit::web::csrf::Script;
 use crate::kit::web::cursor::{PAGE, next_of};
@@ -152,8 +152,8 @@ pub(super) async fn act(
 ) -> Result<(StatusCode, Json<Value>), WebError> {
     let who = who.by_script();
     let deed = match deed.as_str() {
-        "plan" => Deed::Plan,
-        "apply" => Deed::Apply,
+        "plan" => ApplicationAction::Plan,
+        "apply" => ApplicationAction::Apply,
         "discard" => {
             let locks = discard(&web, &the_app(&web, &asked).await?, &who).await?;
             let locks: Vec<LockJson> = locks.iter().map(LockJson::from).collect();

@@ -10,7 +10,7 @@ use crate::claims::{application_add, application_change, application_remove};
 use crate::features::owners::cli::{
     AdminSession, PART, cause, flags, in_admin_session, json_arg, may_go_on, owner, owner_arg,
 };
-use crate::handlers::applications::Deed;
+use crate::handlers::applications::ApplicationAction;
 use crate::kit::term::{ExitResult, ExitStatus, Subcommand, Terminal, safe, time};
 use crate::model::{ApplicationFields, ApplicationId, ApplicationProblem, OwnerName, Rights};
 use crate::store::Application;
@@ -128,8 +128,8 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
         "change" => run_change(session, matches, terminal).await,
         "list" => run_list(session, matches, terminal).await,
         "show" => runs::show(session, matches, terminal).await,
-        "plan" => runs::ask(session, Deed::Plan, matches, terminal).await,
-        "apply" => runs::ask(session, Deed::Apply, matches, terminal).await,
+        "plan" => runs::ask(session, ApplicationAction::Plan, matches, terminal).await,
+        "apply" => runs::ask(session, ApplicationAction::Apply, matches, terminal).await,
         "cancel" => runs::cancel(session, matches, terminal).await,
         "discard" => runs::discard(session, matches, terminal).await,
         _ => run_remove(session, matches, terminal).await,

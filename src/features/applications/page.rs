@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::actions::{CancelRequest, ask, cancel, discard, runs_of, seen_app, the_app};
 use crate::config::access::NOBODY;
 use crate::features::runs::{RunLink, plan_words, run_links};
-use crate::handlers::applications::Deed;
+use crate::handlers::applications::ApplicationAction;
 use crate::kit::web::csrf::{Confirmed, EmptyForm};
 use crate::kit::web::extract::{LenientQuery, Segment};
 use crate::kit::web::reach::VisibleScope;
@@ -253,12 +253,22 @@ pub(super) async fn act(
 ) -> Result<Redirect, WebError> {
     let who = form.who.at_page();
     match deed.as_str() {
-        "plan" => ask(&web, &the_app(&web, &asked).await?, Deed::Plan, &who)
-            .await
-            .map(drop)?,
-        "apply" => ask(&web, &the_app(&web, &asked).await?, Deed::Apply, &who)
-            .await
-            .map(drop)?,
+        "plan" => ask(
+            &web,
+            &the_app(&web, &asked).await?,
+            ApplicationAction::Plan,
+            &who,
+        )
+        .await
+        .map(drop)?,
+        "apply" => ask(
+            &web,
+            &the_app(&web, &asked).await?,
+            ApplicationAction::Apply,
+            &who,
+        )
+        .await
+        .map(drop)?,
         "discard" => discard(&web, &the_app(&web, &asked).await?, &who)
             .await
             .map(drop)?,

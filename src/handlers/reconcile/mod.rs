@@ -72,7 +72,7 @@ pub enum StopDeadline {
     End,
 }
 
-type Tick = for<'a> fn(&'a Ctx) -> BoxFuture<'a, anyhow::Result<TickResult>>;
+type TickFn = for<'a> fn(&'a Ctx) -> BoxFuture<'a, anyhow::Result<TickResult>>;
 
 /// A reconciler with its schedule.
 pub struct Reconciler {
@@ -95,7 +95,7 @@ pub struct Reconciler {
     /// True if a starting server turns it at once, even if another one has had the turn. Changes that it missed while
     /// it was down need not wait for a period.
     pub looks_at_start: bool,
-    tick: Tick,
+    tick: TickFn,
 }
 
 impl Reconciler {
@@ -104,7 +104,7 @@ impl Reconciler {
         name: &'static str,
         repairs: &'static str,
         period: Duration,
-        tick: Tick,
+        tick: TickFn,
     ) -> Self {
         Self {
             name,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use chrono::DateTime;
 use lockkeeper::clock::{RandomIds, SystemClock};
 use lockkeeper::emulator::{
-    AppOptions, Change, Comment, Delivering, Emulator, NewPull, Options, StatusState,
+    AppOptions, Change, Delivering, EmulatedComment, Emulator, NewPull, Options, StatusState,
 };
 use lockkeeper::jobs::{RemoveDuplicates, RepeatStatus};
 use lockkeeper::model::{CommitSha, Lock, PlanRecord, PullNumber, PullRef};
@@ -216,7 +216,7 @@ impl World {
         (part, MachineLine::find(&text))
     }
 
-    async fn next_comment(&self, pull: PullNumber) -> Comment {
+    async fn next_comment(&self, pull: PullNumber) -> EmulatedComment {
         let after = self.read().get(&pull).copied().unwrap_or(0);
         let comment = self.github.comment_by(REPO, pull, &self.bot, after);
         let comment = within("the answer of the bot", comment)
@@ -233,7 +233,7 @@ impl World {
     }
 
     /// Returns all comments of the bot on a pull request.
-    pub fn said(&self, pull: PullNumber) -> Vec<Comment> {
+    pub fn said(&self, pull: PullNumber) -> Vec<EmulatedComment> {
         let comments = self.github.comments(REPO, pull).expect("the pull exists");
         comments
             .into_iter()
@@ -400,7 +400,7 @@ impl World {
             .take_while(|number| self.github.pull(REPO, *number).is_ok())
         {
             let last = read.get(&number).copied().unwrap_or(0);
-            let unread: Vec<Comment> = self
+            let unread: Vec<EmulatedComment> = self
                 .said(number)
                 .into_iter()
                 .filter(|comment| comment.id > last)

@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 
 use lockkeeper::claims::{application_add, application_change};
 use lockkeeper::emulator::Fault;
-use lockkeeper::handlers::applications::{Deed, ask, queued_or_why};
+use lockkeeper::handlers::applications::{ApplicationAction, ask, queued_or_why};
 use lockkeeper::model::{
     Actor, ApplicationChange, ApplicationFields, ForgeHosts, Origin, OwnerName, PlanState, Rights,
 };
@@ -50,7 +50,12 @@ async fn register(bot: &Bot, branch: &str) -> Application {
 }
 
 /// Requests a run, and returns its result.
-async fn told(bot: &Bot, app: &Application, deed: Deed, (login, origin): (&str, Origin)) -> String {
+async fn told(
+    bot: &Bot,
+    app: &Application,
+    deed: ApplicationAction,
+    (login, origin): (&str, Origin),
+) -> String {
     let asked = ask(
         bot.store(),
         app.id,
@@ -103,7 +108,7 @@ async fn an_application_works_on_the_default_branch_unless_another_one_was_allow
     .await;
     bot.settle().await;
     let app = register(&bot, "evil").await;
-    let refused = told(&bot, &app, Deed::Plan, OPS).await;
+    let refused = told(&bot, &app, ApplicationAction::Plan, OPS).await;
     for part in [
         "**Plan refused**: the application is registered for the branch `evil`, and the default branch of \
          github.test/acme/infra is `main` now.",
@@ -132,7 +137,7 @@ async fn an_application_works_on_the_default_branch_unless_another_one_was_allow
         .await
         .unwrap();
     assert!(allowed.or_why().unwrap().spec.any_branch);
-    let planned = told(&bot, &app, Deed::Plan, OPS).await;
+    let planned = told(&bot, &app, ApplicationAction::Plan, OPS).await;
     assert!(
         planned.contains("**Plan: 1 to add, 0 to change, 9 to destroy.**"),
         "{planned}"
@@ -145,11 +150,11 @@ async fn what_was_planned_before_another_branch_became_the_default_one_is_not_ap
 ) {
     let bot = Bot::new(backend, &[NETWORK]).await;
     let app = register(&bot, "main").await;
-    let planned = told(&bot, &app, Deed::Plan, OPS).await;
+    let planned = told(&bot, &app, ApplicationAction::Plan, OPS).await;
     assert!(planned.contains("**Plan: 2 to add"), "{planned}");
     bot.github
         .fault("GET /repos/*/*", 10_000, Fault::BadGateway);
-    let unknown = told(&bot, &app, Deed::Apply, OPS).await;
+    let unknown = told(&bot, &app, ApplicationAction::Apply, OPS).await;
     assert!(
         unknown.contains("could not be reached for the repository acme/infra"),
         "{unknown}"
@@ -163,7 +168,7 @@ async fn what_was_planned_before_another_branch_became_the_default_one_is_not_ap
     bot.push("trunk", &[NETWORK]).await;
     bot.settle().await;
     bot.github.set_default_branch(REPO, "trunk").unwrap();
-    let refused = told(&bot, &app, Deed::Apply, OPS).await;
+    let refused = told(&bot, &app, ApplicationAction::Apply, OPS).await;
     let why = "the application is registered for the branch `main`, and the default branch of github.test/acme/infra is \
                `trunk` now.";
     assert!(
@@ -175,7 +180,7 @@ async fn what_was_planned_before_another_branch_became_the_default_one_is_not_ap
         (0, Some(PlanState::Planned))
     );
     bot.github.set_default_branch(REPO, "main").unwrap();
-    let applied = told(&bot, &app, Deed::Apply, OPS).await;
+    let applied = told(&bot, &app, ApplicationAction::Apply, OPS).await;
     assert!(
         applied.starts_with("Ran Apply for dir: `network` workspace: `default`: applied"),
         "{applied}"
@@ -191,8 +196,8 @@ async fn nobody_applies_the_plan_of_an_application_that_they_made_themselves(bac
         ("kim", Origin::Page),
         ("olga", Origin::Page),
     );
-    told(&bot, &app, Deed::Plan, kim).await;
-    let refused = told(&bot, &app, Deed::Apply, same).await;
+    told(&bot, &app, ApplicationAction::Plan, kim).await;
+    let refused = told(&bot, &app, ApplicationAction::Apply, same).await;
     let why = "the account that applies must not be the account that planned (`four_eyes`, line 1 of the server's \
                `--repo-config-json`, for `/.*/`), and `kim` (through the API) made the plan. Nothing was applied, and \
                the plan is kept.";
@@ -203,7 +208,7 @@ async fn nobody_applies_the_plan_of_an_application_that_they_made_themselves(bac
     let nobody = told(
         &bot,
         &app,
-        Deed::Apply,
+        ApplicationAction::Apply,
         ("somebody at the dashboard", Origin::Page),
     )
     .await;
@@ -215,7 +220,7 @@ async fn nobody_applies_the_plan_of_an_application_that_they_made_themselves(bac
         (applies(&bot), last_plan(&bot, &app).await),
         (0, Some(PlanState::Planned))
     );
-    let applied = told(&bot, &app, Deed::Apply, olga).await;
+    let applied = told(&bot, &app, ApplicationAction::Apply, olga).await;
     assert!(
         applied.starts_with("Ran Apply for dir: `network` workspace: `default`: applied"),
         "{applied}"
@@ -223,18 +228,18 @@ async fn nobody_applies_the_plan_of_an_application_that_they_made_themselves(bac
     told(
         &bot,
         &app,
-        Deed::Plan,
+        ApplicationAction::Plan,
         ("somebody at the dashboard", Origin::Page),
     )
     .await;
-    let unknown = told(&bot, &app, Deed::Apply, olga).await;
+    let unknown = told(&bot, &app, ApplicationAction::Apply, olga).await;
     assert!(
         unknown.contains("and the account that made the plan is unknown"),
         "{unknown}"
     );
-    told(&bot, &app, Deed::Plan, kim).await;
+    told(&bot, &app, ApplicationAction::Plan, kim).await;
     // The same name, but authenticated in another way: a user of the server's machine.
-    let on_server = told(&bot, &app, Deed::Apply, ("kim", Origin::Cli)).await;
+    let on_server = told(&bot, &app, ApplicationAction::Apply, ("kim", Origin::Cli)).await;
     assert!(on_server.contains(": applied"), "{on_server}");
     assert_eq!(applies(&bot), 2);
     bot.end(&[]).await;

@@ -33,7 +33,7 @@ use lockkeeper::queue::WakeUp;
 use lockkeeper::seal::{Keyring, SigningKey, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
-    CancelWhat, Cancelled, CommandRow, CreateCommand, DatabaseUrl, FinishedCommand, LockClaim,
+    CancelWhat, Cancelled, CommandRow, CreateCommand, DatabaseUrl, FinishedCommand, LockAttempt,
     NewCommand, NewJob, NewRun, OutputPiece, RecordPlan, Store, TakeLock,
 };
 use lockkeeper::telemetry::Metrics;
@@ -471,7 +471,7 @@ impl World {
         );
         match self
             .store
-            .lock_take(&LockClaim {
+            .lock_take(&LockAttempt {
                 key: &key,
                 project,
                 pull,

@@ -1,7 +1,7 @@
 use axum::http::StatusCode;
 use insta::assert_snapshot;
 use lockkeeper::model::{Actor, Cause, CommandKind, Lock, ProjectOutcome, RunKind};
-use lockkeeper::store::{ApplyGate, LockClaim};
+use lockkeeper::store::{ApplyGate, LockAttempt};
 
 use super::fixture::{World, project, pull};
 use super::home::settings;
@@ -47,7 +47,7 @@ async fn a_lock_under_which_an_apply_runs_is_not_given_away() {
         .run(command, RunKind::Apply, &lock.pull, &lock.project)
         .await;
     let cause = Cause::new(Actor::commenter("alice"), "applied");
-    let wish = LockClaim {
+    let wish = LockAttempt {
         key: &lock.key,
         project: &lock.project,
         pull: &lock.pull,

@@ -8,7 +8,7 @@ use lockkeeper::model::{
     RunKind,
 };
 use lockkeeper::store::{
-    ApplyGate, DatabaseUrl, FinishedCommand, JobLease, LeaseLost, LockClaim, NewRun, OutputPiece,
+    ApplyGate, DatabaseUrl, FinishedCommand, JobLease, LeaseLost, LockAttempt, NewRun, OutputPiece,
     RecordPlan, RunState, Store,
 };
 use sqlx::Connection;
@@ -131,7 +131,7 @@ async fn under_a_lease_that_was_lost_nothing_is_written(db: &TestDb) {
     is_lost(store.command_start(asked, None, &[job("status")]).await);
     let wanted = project("c");
     let key = LockKey::of(&one.repo, &wanted);
-    let wish = LockClaim {
+    let wish = LockAttempt {
         key: &key,
         project: &wanted,
         pull: &one,

@@ -511,7 +511,7 @@ async fn a_lock_of_one_project_stands_for_itself(db: &TestDb) {
     let lock_of = async |name: &str| {
         let project = named("a", name);
         let key = LockKey::of_project(&one.repo, &project);
-        let wish = lockkeeper::store::LockClaim {
+        let wish = lockkeeper::store::LockAttempt {
             key: &key,
             project: &project,
             pull: &one,

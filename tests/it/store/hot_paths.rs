@@ -17,7 +17,7 @@ use lockkeeper::model::{
 use lockkeeper::seal::SigningKey;
 use lockkeeper::store::{
     ApplyGate, ClaimCollection, DatabaseUrl, DeliveryState, EventWalk, FinishedCommand, HeadNews,
-    LockClaim, MirrorSearch, NewDelivery, OutputPiece, PendingStatus, Presence,
+    LockAttempt, MirrorSearch, NewDelivery, OutputPiece, PendingStatus, Presence,
 };
 use sqlx::{AssertSqlSafe, Connection, Row};
 use sqlx_postgres::PgConnection;
@@ -612,7 +612,7 @@ fn new_delivery() -> NewDelivery {
 async fn apply(db: &TestDb, plan: &PlanRecord, key: &LockKey) {
     let store = db.store();
     let run = run(store, RunKind::Apply, &plan.pull, &plan.project).await;
-    let wish = LockClaim {
+    let wish = LockAttempt {
         key,
         project: &plan.project,
         pull: &plan.pull,

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use lockkeeper::model::{
     Actor, Cause, Lock, LockId, LockKey, PlanState, ProjectKey, PullRef, PullState,
 };
-use lockkeeper::store::{ApplyGate, LockClaim, Store, TakeLock};
+use lockkeeper::store::{ApplyGate, LockAttempt, Store, TakeLock};
 use tokio::sync::Barrier;
 
 use super::samples::{
@@ -46,7 +46,7 @@ async fn a_free_lock_is_taken_and_can_be_read_back_in_every_way(db: &TestDb) {
         named("net", "net~1"),
     );
     let hostile = Cause::new(Actor::commenter(HOSTILE), HOSTILE);
-    let wish = LockClaim {
+    let wish = LockAttempt {
         key: &key(&net),
         project: &net,
         pull: &one,

@@ -7,7 +7,7 @@ use lockkeeper::model::{
     Sha256Digest, Subject,
 };
 use lockkeeper::store::{
-    ApplyGate, CreateCommand, LockClaim, NewCommand, NewJob, NewRun, RecordPlan, Store, TakeLock,
+    ApplyGate, CreateCommand, LockAttempt, NewCommand, NewJob, NewRun, RecordPlan, Store, TakeLock,
 };
 
 use crate::support::db::TestDb;
@@ -54,7 +54,7 @@ pub async fn take(store: &Store, pull: &PullRef, project: &ProjectKey) -> TakeLo
         Cause::new(Actor::commenter("ada"), "planned by `lockkeeper plan`"),
     );
     store
-        .lock_take(&LockClaim {
+        .lock_take(&LockAttempt {
             key: &key,
             project,
             pull,
@@ -214,7 +214,7 @@ pub async fn begin_apply_in(
 ) -> Result<ApplyGate, sqlx::Error> {
     let key = LockKey::of(&plan.pull.repo, &plan.project);
     let cause = Cause::new(Actor::commenter("ada"), "applied by `lockkeeper apply`");
-    let wish = LockClaim {
+    let wish = LockAttempt {
         key: &key,
         project: &plan.project,
         pull: &plan.pull,

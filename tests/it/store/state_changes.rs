@@ -4,7 +4,7 @@ use lockkeeper::model::{
     Actor, Cause, LockKey, PlanState, ProjectKey, ProjectOutcome, PullRef, PullState, RunId,
     RunKind,
 };
-use lockkeeper::store::{LockClaim, RunState, StateChanged, StateGate, Store};
+use lockkeeper::store::{LockAttempt, RunState, StateChanged, StateGate, Store};
 
 use super::samples::{URL, open_pull, plan_state, planned, project, run, steal, taken};
 use crate::support::db::{TestDb, by, stop_applies, store_test};
@@ -24,7 +24,7 @@ async fn ask(store: &Store, pull: &PullRef, project: &ProjectKey, run: RunId) ->
         LockKey::of(&pull.repo, project),
         Cause::new(Actor::commenter("ada"), "imported by comment"),
     );
-    let wish = LockClaim {
+    let wish = LockAttempt {
         key: &key,
         project,
         pull,

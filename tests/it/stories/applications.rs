@@ -5,7 +5,7 @@ use lockkeeper::claims::{
     ApplicationRemoved, ApplicationSaved, application_add, application_change, application_remove,
 };
 use lockkeeper::emulator::Delivering;
-use lockkeeper::handlers::applications::{Deed, ask, ask_to_stop, queued_or_why};
+use lockkeeper::handlers::applications::{ApplicationAction, ask, ask_to_stop, queued_or_why};
 use lockkeeper::handlers::dashboard;
 use lockkeeper::locks::{HandOver, HandOverOutcome};
 use lockkeeper::model::{
@@ -73,7 +73,7 @@ async fn network(bot: &Bot) -> Application {
 }
 
 /// Requests a run. Returns the reason if it is refused.
-async fn asked(bot: &Bot, app: &Application, deed: Deed) -> Result<CommandId, String> {
+async fn asked(bot: &Bot, app: &Application, deed: ApplicationAction) -> Result<CommandId, String> {
     let actor = Actor {
         login: "ops".to_owned(),
         origin: Origin::Api,
@@ -86,7 +86,7 @@ async fn asked(bot: &Bot, app: &Application, deed: Deed) -> Result<CommandId, St
 }
 
 /// Requests a run, and returns its result.
-async fn told(bot: &Bot, app: &Application, deed: Deed) -> String {
+async fn told(bot: &Bot, app: &Application, deed: ApplicationAction) -> String {
     let command = asked(bot, app, deed).await.unwrap();
     bot.settle().await;
     let text = bot
@@ -119,8 +119,8 @@ async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_ou
 ) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let app = network(&bot).await;
-    assert_snapshot!(asked(&bot, &app, Deed::Apply).await.unwrap_err(), @"Application network (branch main) has no plan that could be applied: there is none.");
-    assert_snapshot!(told(&bot, &app, Deed::Plan).await, @r#"
+    assert_snapshot!(asked(&bot, &app, ApplicationAction::Apply).await.unwrap_err(), @"Application network (branch main) has no plan that could be applied: there is none.");
+    assert_snapshot!(told(&bot, &app, ApplicationAction::Plan).await, @r#"
     Ran Plan for dir: `network` workspace: `default`: planned
 
     **Plan: 2 to add, 1 to change, 0 to destroy.**
@@ -183,7 +183,7 @@ async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_ou
         .await
         .unwrap();
     assert!(matches!(moved, ApplicationSaved::InUse(..)), "{moved:?}");
-    assert_snapshot!(told(&bot, &app, Deed::Apply).await, @"
+    assert_snapshot!(told(&bot, &app, ApplicationAction::Apply).await, @"
     Ran Apply for dir: `network` workspace: `default`: applied
 
     **1 added, 0 changed, 0 destroyed.**
@@ -210,7 +210,7 @@ async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_ou
         ),
         "{turn}"
     );
-    let told = told(&bot, &app, Deed::Plan).await;
+    let told = told(&bot, &app, ApplicationAction::Plan).await;
     assert!(
         told.contains("**Plan refused**: pull request [#1]("),
         "{told}"
@@ -254,9 +254,9 @@ async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(b
     )
     .await;
     let app = network(&bot).await;
-    told(&bot, &app, Deed::Plan).await;
+    told(&bot, &app, ApplicationAction::Plan).await;
     stop_applies(bot.store(), "olga", "no changes today").await;
-    assert_snapshot!(told(&bot, &app, Deed::Apply).await, @"
+    assert_snapshot!(told(&bot, &app, ApplicationAction::Apply).await, @"
     **Apply refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Reason: no changes today
 
     * If you can use the pages of this server, allow applies again on `https://locks.example.com/apply-locks`. An administrator can also run `lockkeeper apply-lock clear`.
@@ -268,7 +268,7 @@ async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(b
     bot.push("main", &[("network/main.tf", "# fake: no changes\n")])
         .await;
     bot.settle().await;
-    assert_snapshot!(told(&bot, &app, Deed::Apply).await, @"
+    assert_snapshot!(told(&bot, &app, ApplicationAction::Apply).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
     **Apply refused**: the plan was made for commit `872810df`, and the branch `main` is at `124c1bfd` now. Nothing was applied.
@@ -289,8 +289,8 @@ async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(b
         (last_plan(&bot, &app).await, bot.locks().await),
         (Some(PlanState::Discarded), vec![])
     );
-    assert_snapshot!(asked(&bot, &app, Deed::Apply).await.unwrap_err(), @"Application network (branch main) has no plan that could be applied: the last one was discarded.");
-    let unchanged = told(&bot, &app, Deed::Plan).await;
+    assert_snapshot!(asked(&bot, &app, ApplicationAction::Apply).await.unwrap_err(), @"Application network (branch main) has no plan that could be applied: the last one was discarded.");
+    let unchanged = told(&bot, &app, ApplicationAction::Plan).await;
     assert!(
         unchanged.contains("Nothing has to be applied."),
         "{unchanged}"
@@ -301,13 +301,13 @@ async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(b
     );
     bot.push("main", &[NETWORK]).await;
     bot.settle().await;
-    told(&bot, &app, Deed::Plan).await;
+    told(&bot, &app, ApplicationAction::Plan).await;
     bot.configure(
         "repo-config-json",
         r#"{"repos": [{"id": "/.*/", "apply_requirements": ["approved", "undiverged"]}]}"#,
     );
     bot.crash_and_restart().await;
-    assert_snapshot!(told(&bot, &app, Deed::Apply).await, @"
+    assert_snapshot!(told(&bot, &app, ApplicationAction::Apply).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
     **Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and only a pull request can meet it: an application has none.
@@ -327,11 +327,11 @@ async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(b
 async fn an_apply_that_was_cut_off_is_told_and_never_done_again(backend: Backend) {
     let mut bot = Bot::new(backend, &[("network/main.tf", "# fake: hang apply\n")]).await;
     let app = network(&bot).await;
-    told(&bot, &app, Deed::Plan).await;
-    let command = asked(&bot, &app, Deed::Apply).await.unwrap();
+    told(&bot, &app, ApplicationAction::Plan).await;
+    let command = asked(&bot, &app, ApplicationAction::Apply).await.unwrap();
     let working = bot.begin_command();
     bot.printed("hanging").await;
-    assert_snapshot!(asked(&bot, &app, Deed::Plan).await.unwrap_err(), @"A command of application network (branch main) is still running: `apply` by `ops` (ID).");
+    assert_snapshot!(asked(&bot, &app, ApplicationAction::Plan).await.unwrap_err(), @"A command of application network (branch main) is still running: `apply` by `ops` (ID).");
     let busy = application_remove(bot.store(), app.id, by()).await.unwrap();
     assert!(matches!(busy, ApplicationRemoved::InUse(..)), "{busy:?}");
     working.abort();
@@ -351,7 +351,7 @@ async fn an_apply_that_was_cut_off_is_told_and_never_done_again(backend: Backend
     let row = bot.store().command_get(command).await.unwrap().unwrap();
     assert_eq!((row.state, applies(&bot)), (CommandState::Finished, 1));
     assert!(
-        asked(&bot, &app, Deed::Apply).await.is_err(),
+        asked(&bot, &app, ApplicationAction::Apply).await.is_err(),
         "nobody can say how far it came"
     );
     let runs = bot.store().run_list(command).await.unwrap();
@@ -368,7 +368,7 @@ async fn what_an_application_is_must_be_in_the_repository(backend: Backend) {
         "version: 3\nprojects:\n- dir: network\n  name: net\n- dir: network\n  name: net-b\n";
     let bot = Bot::new(backend, &[NETWORK, ("atlantis.yaml", config)]).await;
     let nameless = network(&bot).await;
-    assert_snapshot!(told(&bot, &nameless, Deed::Plan).await, @"
+    assert_snapshot!(told(&bot, &nameless, ApplicationAction::Plan).await, @"
     **Plan refused**: 2 projects are in the directory `network` with the workspace `default`: choose one by its name with `-p net`, `-p net-b`; register the application under the name of its project.
 
     <sub>Commit `480e17f6` · 0 s</sub>
@@ -380,7 +380,7 @@ async fn what_an_application_is_must_be_in_the_repository(backend: Backend) {
         ..ApplicationFields::default()
     };
     let wrong = register(&bot, fields(Some("dns"), Some("net"), None)).await;
-    assert_snapshot!(told(&bot, &wrong, Deed::Plan).await, @"
+    assert_snapshot!(told(&bot, &wrong, ApplicationAction::Plan).await, @"
     **Plan refused**: the application is registered under the name `net`, and the configuration of the repository has no project of that name in `dns` with the workspace `default`. Add it there, or change the application.
 
     <sub>Commit `480e17f6` · 0 s</sub>
@@ -390,7 +390,7 @@ async fn what_an_application_is_must_be_in_the_repository(backend: Backend) {
         ..fields(Some("network"), Some("net"), Some("gone"))
     };
     let gone = register(&bot, gone).await;
-    assert_snapshot!(told(&bot, &gone, Deed::Plan).await, @"
+    assert_snapshot!(told(&bot, &gone, ApplicationAction::Plan).await, @"
     **Plan refused**: the branch `gone` is not in the repository.
 
     * Create the branch, or change the application.
@@ -407,7 +407,7 @@ async fn what_an_application_is_must_be_in_the_repository(backend: Backend) {
         .unwrap()
         .or_why()
         .unwrap();
-    let planned = told(&bot, &named, Deed::Plan).await;
+    let planned = told(&bot, &named, ApplicationAction::Plan).await;
     assert!(
         planned.starts_with(
             "Ran Plan for project: `net` dir: `network` workspace: `default`: planned"
@@ -423,7 +423,11 @@ async fn an_application_stays_with_its_repository_when_another_one_takes_the_nam
 ) {
     let bot = Bot::new(backend, &[NETWORK]).await;
     let app = network(&bot).await;
-    assert!(told(&bot, &app, Deed::Plan).await.contains("2 to add"));
+    assert!(
+        told(&bot, &app, ApplicationAction::Plan)
+            .await
+            .contains("2 to add")
+    );
     // The webhook of the rename is not delivered.
     bot.github.set_delivering(Delivering::Held).await;
     bot.github
@@ -439,7 +443,7 @@ async fn an_application_stays_with_its_repository_when_another_one_takes_the_nam
         .unwrap();
     while bot.github.lose_next().is_some() {}
     bot.github.set_delivering(Delivering::Immediately).await;
-    let said = told(&bot, &app, Deed::Plan).await;
+    let said = told(&bot, &app, ApplicationAction::Plan).await;
     assert!(
         said.contains("2 to add") && !said.contains("9 to add"),
         "{said}"
@@ -487,7 +491,7 @@ async fn a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plan
     let app = network(&bot).await;
     assert_snapshot!(stop_asked(&bot, &app, false).await.unwrap_err(), @"over Application network (branch main) has no such queued or running run: it has ended, or it never existed.");
     let ctx = &bot.replica.ctx;
-    let waiting = asked(&bot, &app, Deed::Plan).await.unwrap();
+    let waiting = asked(&bot, &app, ApplicationAction::Plan).await.unwrap();
     let cancelled = dashboard::cancel_command(ctx, waiting, &olga(Origin::Page), false)
         .await
         .unwrap();
@@ -500,10 +504,10 @@ async fn a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plan
 
     <sub>0 s</sub>
     ");
-    let waiting = asked(&bot, &app, Deed::Plan).await.unwrap();
+    let waiting = asked(&bot, &app, ApplicationAction::Plan).await.unwrap();
     assert_eq!(stop_asked(&bot, &app, false).await.unwrap(), waiting);
     assert!(
-        asked(&bot, &app, Deed::Plan).await.is_err(),
+        asked(&bot, &app, ApplicationAction::Plan).await.is_err(),
         "a server has to end it first"
     );
     bot.settle().await;
@@ -513,7 +517,7 @@ async fn a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plan
     <sub>0 s</sub>
     ");
     assert_eq!(bot.calls(), [""; 0]);
-    let running = asked(&bot, &app, Deed::Plan).await.unwrap();
+    let running = asked(&bot, &app, ApplicationAction::Plan).await.unwrap();
     let working = bot.begin_command();
     bot.printed("hanging").await;
     let cancelled = dashboard::cancel_command(ctx, running, &olga(Origin::Api), false)
@@ -552,8 +556,8 @@ async fn a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plan
 async fn an_apply_of_an_application_is_interrupted_only_by_force(backend: Backend) {
     let bot = Bot::new(backend, &[("network/main.tf", "# fake: hang apply\n")]).await;
     let app = network(&bot).await;
-    told(&bot, &app, Deed::Plan).await;
-    let command = asked(&bot, &app, Deed::Apply).await.unwrap();
+    told(&bot, &app, ApplicationAction::Plan).await;
+    let command = asked(&bot, &app, ApplicationAction::Apply).await.unwrap();
     let working = bot.begin_command();
     bot.printed("hanging").await;
     let spared = dashboard::cancel_command(&bot.replica.ctx, command, &olga(Origin::Page), false)
@@ -607,7 +611,11 @@ async fn an_apply_of_an_application_is_interrupted_only_by_force(backend: Backen
 async fn what_an_application_applied_waits_for_no_merge(backend: Backend) {
     let bot = Bot::new(backend, &[NETWORK]).await;
     let app = network(&bot).await;
-    for deed in [Deed::Plan, Deed::Apply, Deed::Plan] {
+    for deed in [
+        ApplicationAction::Plan,
+        ApplicationAction::Apply,
+        ApplicationAction::Plan,
+    ] {
         told(&bot, &app, deed).await;
     }
     let lock = bot.store().lock_list().await.unwrap().remove(0);
@@ -642,7 +650,7 @@ async fn letter_case_gives_nobody_the_repository_of_somebody_else(backend: Backe
         ..ApplicationFields::default()
     };
     let other = register_for(&bot, "dns", "https://github.test/Acme/Infra", fields).await;
-    assert_snapshot!(told(&bot, &other, Deed::Plan).await, @"
+    assert_snapshot!(told(&bot, &other, ApplicationAction::Plan).await, @"
     **Plan refused**: nobody has claimed the repository `https://github.test/acme/infra`, and this application was registered for `dns` with the address `https://github.test/Acme/Infra`.
 
     * Remove the application and register it again with the address `https://github.test/acme/infra`.
@@ -651,7 +659,7 @@ async fn letter_case_gives_nobody_the_repository_of_somebody_else(backend: Backe
     <sub>0 s</sub>
     ");
     let own = network(&bot).await;
-    assert_snapshot!(told(&bot, &other, Deed::Plan).await, @"
+    assert_snapshot!(told(&bot, &other, ApplicationAction::Plan).await, @"
     **Plan refused**: `net` has claimed the repository `https://github.test/acme/infra`, and this application was registered for `dns` with the address `https://github.test/Acme/Infra`.
 
     * Remove the application and register it again for `net` with the address `https://github.test/acme/infra`.
@@ -660,7 +668,7 @@ async fn letter_case_gives_nobody_the_repository_of_somebody_else(backend: Backe
     <sub>0 s</sub>
     ");
     assert_eq!((bot.calls(), bot.locks().await), (vec![], vec![]));
-    let told = told(&bot, &own, Deed::Plan).await;
+    let told = told(&bot, &own, ApplicationAction::Plan).await;
     assert!(
         told.starts_with("Ran Plan for dir: `network` workspace: `default`: planned"),
         "{told}"

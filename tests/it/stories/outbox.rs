@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta};
 use insta::assert_snapshot;
-use lockkeeper::emulator::{Comment, Fault, StatusState};
+use lockkeeper::emulator::{EmulatedComment, Fault, StatusState};
 use lockkeeper::jobs::SetStatus;
 use lockkeeper::model::{CommitState, CommitStatus, PullNumber, PullRef, StatusContext};
 use lockkeeper::queue::{Job, Tick};
@@ -411,13 +411,14 @@ async fn the_parts_of_a_long_comment_are_posted_in_order(backend: Backend) {
         "no line is lost and none is told twice"
     );
     let told = bot.github.comments(REPO, pull).unwrap();
-    let part =
-        |comment: &Comment| PartLine::find(&comment.body).map(|line| (line.part, line.parts));
+    let part = |comment: &EmulatedComment| {
+        PartLine::find(&comment.body).map(|line| (line.part, line.parts))
+    };
     assert_eq!(
         told.iter().map(part).collect::<Vec<_>>(),
         [Some((1, 3)), Some((2, 3)), Some((3, 3))]
     );
-    let is_whole = |comment: &Comment| MachineLine::find(&comment.body).is_some();
+    let is_whole = |comment: &EmulatedComment| MachineLine::find(&comment.body).is_some();
     assert_eq!(
         told.iter().map(is_whole).collect::<Vec<_>>(),
         [false, false, true],

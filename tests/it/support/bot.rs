@@ -20,7 +20,7 @@ use lockkeeper::clock::Clock;
 use lockkeeper::config::server::{RawSettings, ServerConfig};
 use lockkeeper::context::Ctx;
 use lockkeeper::emulator::{
-    AppOptions, Comment, Delivering, Emulator, NewPull, Options, ReviewState,
+    AppOptions, Delivering, EmulatedComment, Emulator, NewPull, Options, ReviewState,
 };
 use lockkeeper::http;
 use lockkeeper::model::{CommitSha, Lock, PullNumber};
@@ -295,7 +295,7 @@ impl Bot {
         without_ids(own.body.lines().next_back().unwrap_or_default())
     }
 
-    fn unread(&self, pull: PullNumber) -> Vec<Comment> {
+    fn unread(&self, pull: PullNumber) -> Vec<EmulatedComment> {
         let comments = self.github.comments(REPO, pull).expect("the pull exists");
         comments
             .into_iter()

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::emulator::wire::time;
-use crate::emulator::world::{Comment, EmulatedPull, EmulatedWorld, Reaction, Repo};
+use crate::emulator::world::{EmulatedComment, EmulatedPull, EmulatedWorld, Reaction, Repo};
 
 use super::pull::association;
 use super::user::user;
@@ -14,7 +14,7 @@ pub(in crate::emulator::wire) fn comment(
     view: &WireView<'_>,
     repo: &Repo,
     pull: &EmulatedPull,
-    comment: &Comment,
+    comment: &EmulatedComment,
 ) -> Value {
     let (name, number, id) = (&repo.name, pull.number, comment.id);
     let own = view

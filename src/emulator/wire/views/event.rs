@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::emulator::wire::time;
-use crate::emulator::world::{Comment, EmulatedPull, Repo, WorldEvent};
+use crate::emulator::world::{EmulatedComment, EmulatedPull, Repo, WorldEvent};
 use crate::model::PullNumber;
 
 use super::comment::{comment, rollup};
@@ -83,7 +83,7 @@ fn shown(view: &WireView<'_>, of: &Repo, pull: &EmulatedPull, action: &str) -> V
 pub(in crate::emulator) fn comment_event(
     view: &WireView<'_>,
     of: &Repo,
-    (number, one): (PullNumber, &Comment),
+    (number, one): (PullNumber, &EmulatedComment),
     action: &str,
     sender: &str,
     extra: Value,

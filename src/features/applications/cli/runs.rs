@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{as_object, as_text, id};
 use crate::features::owners::cli::{AdminSession, cause};
-use crate::handlers::applications::{self, Deed, busy, queued_or_why};
+use crate::handlers::applications::{self, ApplicationAction, busy, queued_or_why};
 use crate::handlers::locks::KeptLockReason;
 use crate::kit::term::{ExitResult, ExitStatus, Terminal, safe, time};
 use crate::model::{ApplicationId, Cause, PlanRecord};
@@ -19,7 +19,7 @@ const SHOWN: i64 = 20;
 /// Queues a run of the application.
 pub(super) async fn ask(
     session: &AdminSession,
-    deed: Deed,
+    deed: ApplicationAction,
     matches: &ArgMatches,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {

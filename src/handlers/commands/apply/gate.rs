@@ -19,7 +19,7 @@ use crate::model::{
     PullState, RunId, RunKind,
 };
 use crate::render::{CommandRefusal, Next, ProjectReport, UserText};
-use crate::store::{ApplyGate, ApplyGrant, LockClaim};
+use crate::store::{ApplyGate, ApplyGrant, LockAttempt};
 use crate::workflow::{CheckedOut, Source, ToolError};
 
 /// Returns why there is nothing to apply, if so.
@@ -421,7 +421,7 @@ pub(super) async fn pass(
 ) -> Result<ApplyGrant, Stop<GateRefusal>> {
     let (policy, cause) = (work.policy(&plan.project), cx.cause_of("applied"));
     let key = LockKey::in_scope(policy.scope, &plan.pull.repo, &plan.project);
-    let wish = LockClaim {
+    let wish = LockAttempt {
         key: &key,
         project: &plan.project,
         pull: &plan.pull,

@@ -185,12 +185,12 @@ fn refusal(cx: &CommandCx<'_>, command: &ApplyCommand) -> Option<Reply> {
 }
 
 /// A plan and the run that is to apply it.
-type Run = (RunId, PlanRecord);
+type PlannedRun = (RunId, PlanRecord);
 
 /// Sorts the plans by the configuration of the planned commit. If it cannot be read, the plans are sorted by their
 /// groups.
-fn in_order(work: &Work, runs: Vec<Run>) -> Vec<ProjectGroup<Vec<Run>>> {
-    let order = |run: Run| {
+fn in_order(work: &Work, runs: Vec<PlannedRun>) -> Vec<ProjectGroup<Vec<PlannedRun>>> {
+    let order = |run: PlannedRun| {
         (
             work.order(&run.1)
                 .unwrap_or_else(|| OrderPosition::in_group(run.1.order_group)),
@@ -201,7 +201,7 @@ fn in_order(work: &Work, runs: Vec<Run>) -> Vec<ProjectGroup<Vec<Run>>> {
         runs.into_iter().map(order).collect(),
         |(order, (_, plan))| (&plan.project, order),
     );
-    let without = |stage: ProjectGroup<(OrderPosition, Run)>| ProjectGroup {
+    let without = |stage: ProjectGroup<(OrderPosition, PlannedRun)>| ProjectGroup {
         group: stage.group,
         members: stage.members.into_iter().map(|(_, run)| run).collect(),
     };
@@ -278,7 +278,10 @@ pub(super) async fn answer(
 }
 
 /// Creates a run for every plan before the first begins, so that an interrupted apply can report each of them.
-async fn runs_to_come(cx: &CommandCx<'_>, plans: Vec<PlanRecord>) -> Result<Vec<Run>, JobError> {
+async fn runs_to_come(
+    cx: &CommandCx<'_>,
+    plans: Vec<PlanRecord>,
+) -> Result<Vec<PlannedRun>, JobError> {
     let mut runs = Vec::new();
     for plan in plans {
         let (pull, project) = (cx.pull.at.clone(), plan.project.clone());

@@ -14,7 +14,7 @@ use crate::handlers::tally;
 use crate::model::{ApplyLock, Distribution, LockKey, PlanState, ProjectOutcome};
 use crate::queue::JobError;
 use crate::render::{CommandRefusal, Next, ProjectReport, UserText};
-use crate::store::{LockClaim, StateChanged, StateGate};
+use crate::store::{LockAttempt, StateChanged, StateGate};
 use crate::workflow::{RunError, RunOutput, StateWork, StepError, StepFailure};
 
 /// Change of one project's state.
@@ -179,7 +179,7 @@ impl Changing<'_> {
         let policy = self.work.policy(key);
         let cause = cx.cause(self.order.change.reason());
         let lock = LockKey::in_scope(policy.scope, &cx.pull.at.repo, key);
-        let wish = LockClaim {
+        let wish = LockAttempt {
             key: &lock,
             project: key,
             pull: &cx.pull.at,

@@ -13,19 +13,22 @@
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /build
 
-# The dependencies are a layer of their own: it is built again only when Cargo.toml or Cargo.lock change. Every target
-# that Cargo.toml names needs a file.
+# The dependencies are a layer of their own: it is built again only when a Cargo.toml or Cargo.lock change. Every target
+# that they name needs a file.
 COPY Cargo.toml Cargo.lock ./
+COPY crates/model/Cargo.toml crates/model/
+COPY crates/rules/Cargo.toml crates/rules/
 RUN mkdir -p src tests/it benches \
  && touch src/lib.rs tests/it/main.rs benches/main.rs \
+ && for crate in crates/*; do mkdir "$crate/src" && touch "$crate/src/lib.rs"; done \
  && echo 'fn main() {}' > src/main.rs \
  && cargo build --release --locked --bin lockkeeper \
- && rm -r src
+ && rm -r src crates/*/src
 
 COPY . .
 ARG COMMIT=""
 # The touch makes cargo see that these are not the empty files of the layer before.
-RUN touch src/lib.rs src/main.rs \
+RUN touch src/lib.rs src/main.rs crates/*/src/lib.rs \
  && LOCKKEEPER_COMMIT="$COMMIT" cargo build --release --locked --bin lockkeeper
 
 FROM debian:bookworm-slim

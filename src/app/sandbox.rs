@@ -12,7 +12,9 @@ use crate::config::server::{
     Database, OwnPath, PlanFiles, SandboxConfig, SandboxKind, ServerConfig,
 };
 use crate::model::RunUser;
-use crate::process::{Cmd, Kernel, Mechanism, RunLimits, Sandbox, is_within};
+use crate::process::{
+    Cmd, Kernel, Mechanism, RunLimits, Sandbox, is_own_user, is_within, missing_rights,
+};
 use crate::workflow::{ChildEnvironment, RunSandbox, StageSetup};
 
 /// Boundaries between runs and the server.
@@ -116,13 +118,13 @@ pub(super) fn tell_git_config(plans: &StageSetup) {
 
 /// Checks that the server does not have that user itself, and that it has the rights to change to it.
 fn check_user(user: RunUser) -> anyhow::Result<()> {
-    if user.is_own() {
+    if is_own_user(user) {
         bail!(
             "cannot use --run-as {user}: the server itself runs as that user, so runs could read its files. Use a \
              user that no other program has"
         );
     }
-    let missing = RunUser::missing_rights().context("cannot determine the rights of the server")?;
+    let missing = missing_rights().context("cannot determine the rights of the server")?;
     if !missing.is_empty() {
         bail!(
             "cannot use --run-as {user}: the server lacks {}. Start it as root, or with these as ambient capabilities \

@@ -32,6 +32,7 @@ use rustix::thread::{
 };
 
 use super::bubblewrap;
+use super::user::become_user;
 use crate::model::RunUser;
 
 /// Newest requested Landlock interface; a kernel that lacks some of its rights enforces the others.
@@ -152,7 +153,7 @@ impl Sandbox {
             Mechanism::Landlock => Ok((program.to_owned(), Vec::new())),
             // A path that only a capability reaches cannot be bound: a run has no capabilities.
             Mechanism::Bubblewrap(bwrap) => on_new_thread(|| {
-                user.map_or(Ok(()), RunUser::take_on)?;
+                user.map_or(Ok(()), become_user)?;
                 give_up_capabilities(CapabilitySet::empty())?;
                 let args = bubblewrap::arguments(&self.read, &self.write, program, dir);
                 Ok((bwrap.clone().into_os_string(), args))
@@ -245,7 +246,7 @@ pub(super) fn confined<T: Send>(
     }
     on_new_thread(|| {
         if let Some(user) = user {
-            user.take_on()?;
+            become_user(user)?;
             give_up_capabilities(CapabilitySet::empty())?;
         }
         sandbox.map_or(Ok(()), Sandbox::enter)?;

@@ -24,34 +24,32 @@ const NEEDED: [(CapabilitySet, &str); 6] = [
     (CapabilitySet::SETUID, "CAP_SETUID"),
 ];
 
-impl RunUser {
-    /// Returns true if this process already runs as that user.
-    pub fn is_own(self) -> bool {
-        geteuid().as_raw() == self.uid
-    }
+/// Returns true if this process already runs as that user.
+pub fn is_own_user(user: RunUser) -> bool {
+    geteuid().as_raw() == user.uid
+}
 
-    /// Lists the capabilities that this process, or its children, lack to change to another user and to own its
-    /// files.
-    pub fn missing_rights() -> io::Result<Vec<&'static str>> {
-        let effective = capabilities(None)?.effective;
-        let mut missing = Vec::new();
-        for (right, name) in NEEDED {
-            // The supervisor is started as a new program: a server that is not root passes on only ambient
-            // capabilities.
-            let is_handed_on = geteuid().is_root() || capability_is_in_ambient_set(right)?;
-            if !effective.contains(right) || !is_handed_on {
-                missing.push(name);
-            }
+/// Lists the capabilities that this process, or its children, lack to run programs as another user and to own its
+/// files.
+pub fn missing_rights() -> io::Result<Vec<&'static str>> {
+    let effective = capabilities(None)?.effective;
+    let mut missing = Vec::new();
+    for (right, name) in NEEDED {
+        // The supervisor is started as a new program: a server that is not root passes on only ambient
+        // capabilities.
+        let is_handed_on = geteuid().is_root() || capability_is_in_ambient_set(right)?;
+        if !effective.contains(right) || !is_handed_on {
+            missing.push(name);
         }
-        Ok(missing)
     }
+    Ok(missing)
+}
 
-    /// Makes this thread that user permanently: no program that it starts can become another user.
-    pub(super) fn take_on(self) -> io::Result<()> {
-        set_no_new_privs(true)?;
-        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
-        set_thread_groups(&[])?;
-        set_thread_res_gid(gid, gid, gid)?;
-        Ok(set_thread_res_uid(uid, uid, uid)?)
-    }
+/// Makes this thread that user permanently: no program that it starts can become another user.
+pub(super) fn become_user(user: RunUser) -> io::Result<()> {
+    set_no_new_privs(true)?;
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    set_thread_groups(&[])?;
+    set_thread_res_gid(gid, gid, gid)?;
+    Ok(set_thread_res_uid(uid, uid, uid)?)
 }

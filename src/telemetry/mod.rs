@@ -11,7 +11,6 @@ pub use panics::{Panic, Panics};
 
 use std::fs::File;
 use std::io::{IsTerminal, stderr};
-use std::str::FromStr;
 use std::sync::Mutex;
 
 use tracing_subscriber::EnvFilter;
@@ -19,55 +18,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-/// Lowest level of messages that are logged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Details that help to find a bug.
-    Debug,
-    /// Normal events of the server.
-    #[default]
-    Info,
-    /// Problems that do not prevent anything.
-    Warn,
-    /// Problems that a person should look at.
-    Error,
-}
-
-impl FromStr for LogLevel {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "debug" => Ok(Self::Debug),
-            "info" => Ok(Self::Info),
-            "warn" => Ok(Self::Warn),
-            "error" => Ok(Self::Error),
-            _ => Err(()),
-        }
-    }
-}
-
-/// Format of a log line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Plain text for people.
-    #[default]
-    Text,
-    /// One JSON object per line, for programs.
-    Json,
-}
-
-impl FromStr for LogFormat {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            _ => Err(()),
-        }
-    }
-}
+use crate::config::server::{LogFormat, LogLevel};
 
 /// Starts logging to standard error. Fails if logging was already started.
 pub fn init(level: LogLevel, format: LogFormat) -> Result<(), TryInitError> {

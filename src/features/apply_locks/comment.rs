@@ -2,28 +2,25 @@
 
 use crate::model::{ApplyLock, ApplyScope, minute};
 use crate::render::CommandRefusal;
-use crate::render::refusals::refusal;
 
-impl CommandRefusal {
-    /// Refuses an apply because of these apply locks, and names all of them. `page` is where they can be ended.
-    pub(crate) fn apply_locked(locks: &[ApplyLock], page: &str) -> Self {
-        let sentences = locks
-            .iter()
-            .enumerate()
-            .map(|(at, lock)| sentence(lock, at > 0));
-        let page = page.replace('`', "'");
-        refusal(
-            "apply_locked",
-            sentences.collect::<Vec<_>>().join("\n"),
-            [
-                format!(
-                    "If you can use the pages of this server, allow applies again on `{page}`. An administrator can also run \
+/// Refuses an apply because of these apply locks, and names all of them. `page` is where they can be ended.
+pub(crate) fn apply_refusal(locks: &[ApplyLock], page: &str) -> CommandRefusal {
+    let sentences = locks
+        .iter()
+        .enumerate()
+        .map(|(at, lock)| sentence(lock, at > 0));
+    let page = page.replace('`', "'");
+    CommandRefusal::new(
+        "apply_locked",
+        sentences.collect::<Vec<_>>().join("\n"),
+        [
+            format!(
+                "If you can use the pages of this server, allow applies again on `{page}`. An administrator can also run \
                      `lockkeeper apply-lock clear`."
-                ),
-                format!("The plans are kept until then; {}", again(locks)),
-            ],
-        )
-    }
+            ),
+            format!("The plans are kept until then; {}", again(locks)),
+        ],
+    )
 }
 
 /// Text of the commit status while these apply locks stop an apply.
@@ -133,7 +130,7 @@ mod tests {
             lock(network(), night),
             lock(ApplyScope::Unknown("team `x`".to_owned()), noon),
         ];
-        let refusal = CommandRefusal::apply_locked(&all, "https://locks.example/apply-locks");
+        let refusal = apply_refusal(&all, "https://locks.example/apply-locks");
         insta::assert_snapshot!(refusal.text.message, @"
         applies are stopped in the directory `network` of `github.com/acme/infra` and below it, by `olga` since 2026-03-02 09:00 UTC, until 2026-03-02 23:00 UTC. Reason: the database moves
         Applies are also stopped in the unknown scope `team 'x'`, which this version treats as the whole server, by `olga` since 2026-03-02 09:00 UTC, until 2026-03-02 12:00 UTC. Reason: the database moves
@@ -143,11 +140,24 @@ mod tests {
             "{:?}",
             refusal.text.hints
         );
-        let mixed = CommandRefusal::apply_locked(
+        let mixed = apply_refusal(
             &[lock(network(), noon), lock(ApplyScope::Server, None)],
             "x",
         );
         assert!(mixed.text.hints[1].ends_with("run the command again afterwards."));
+    }
+
+    #[test]
+    fn the_refusal_says_who_stopped_applies_and_how_to_allow_them_again() {
+        let refusal = apply_refusal(
+            &[lock(ApplyScope::Server, None)],
+            "https://locks.example/apply-locks",
+        );
+        insta::assert_snapshot!(format!("{}\n{}", refusal.text.message, refusal.text.hints.join("\n")), @"
+        applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Reason: the database moves
+        If you can use the pages of this server, allow applies again on `https://locks.example/apply-locks`. An administrator can also run `lockkeeper apply-lock clear`.
+        The plans are kept until then; run the command again afterwards.
+        ");
     }
 
     #[test]

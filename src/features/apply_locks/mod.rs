@@ -30,7 +30,7 @@ mod view;
 use std::sync::Arc;
 
 pub(crate) use actions::seen;
-pub(crate) use comment::apply_locks_line;
+pub(crate) use comment::{apply_locks_line, apply_refusal};
 pub use store::SetApplyLock;
 pub(crate) use switch::{notice, of_dashboard};
 pub(crate) use view::ApplyLockView;

@@ -7,7 +7,7 @@ use tracing::warn;
 use crate::config::access::{Account, Identity};
 use crate::config::workflow::Workflow;
 use crate::errors::describe_error;
-use crate::features::apply_locks::apply_locks_line;
+use crate::features::apply_locks::{apply_locks_line, apply_refusal};
 use crate::handlers::applications::pull_now;
 use crate::handlers::commands::conflicts::held;
 use crate::handlers::commands::project_run::ProjectStop;
@@ -18,7 +18,7 @@ use crate::model::{
     Actor, ApplyLock, Lock, LockKey, Origin, PlanRecord, PlanState, ProjectOutcome, Pull,
     PullState, RunId, RunKind,
 };
-use crate::render::{CommandRefusal, Next, ProjectReport, UserText};
+use crate::render::{Next, ProjectReport, UserText};
 use crate::store::{ApplyGate, ApplyGrant, LockAttempt};
 use crate::workflow::{CheckedOut, Source, ToolError};
 
@@ -85,8 +85,7 @@ impl GateRefusal {
             Self::Stale(text) => refused(text, Next::Plan),
             Self::ForNow(text) => refused(text, Next::ByOutcome),
             Self::Stopped(locks) => {
-                let text =
-                    CommandRefusal::apply_locked(&locks, &cx.ctx.settings.apply_locks_url()).text;
+                let text = apply_refusal(&locks, &cx.ctx.settings.apply_locks_url()).text;
                 ProjectReport {
                     status: Some(apply_locks_line(&locks)),
                     ..refused(text, Next::ByOutcome)

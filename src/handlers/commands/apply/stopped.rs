@@ -2,12 +2,12 @@
 //! plans, or if a lock is set later, the gate of each apply refuses.
 
 use super::CommandCx;
-use crate::features::apply_locks::apply_locks_line;
+use crate::features::apply_locks::{apply_locks_line, apply_refusal};
 use crate::handlers::reply::Reply;
 use crate::handlers::statuses::NewestRuns;
 use crate::model::{ApplyLock, PlanRecord};
 use crate::queue::JobError;
-use crate::render::{Body, CommandRefusal};
+use crate::render::Body;
 
 /// Returns the refusal if apply locks prevent each of these plans. It names all of the locks.
 pub(super) async fn refusal(
@@ -30,7 +30,7 @@ pub(super) async fn refusal(
     }
     let newest_runs = NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let status = newest_runs.apply_status_while_stopped(cx.ctx, apply_locks_line(&in_way));
-    let refusal = CommandRefusal::apply_locked(&in_way, &cx.ctx.settings.apply_locks_url());
+    let refusal = apply_refusal(&in_way, &cx.ctx.settings.apply_locks_url());
     Ok(Some(Reply::new(Body::Refused(refusal)).with_statuses(
         &cx.pull.head,
         status.into_iter().collect(),

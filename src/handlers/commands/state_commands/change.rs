@@ -4,6 +4,7 @@ use std::iter;
 
 use super::{StateChange, StateChangeRequest};
 use crate::errors::describe_error;
+use crate::features::apply_locks::apply_refusal;
 use crate::handlers::commands::apply::closed_meanwhile;
 use crate::handlers::commands::conflicts::held;
 use crate::handlers::commands::project_run::{ProjectRun, ProjectStop, Task, refuse};
@@ -13,7 +14,7 @@ use crate::handlers::commands::{CommandCx, headline, needs, permission, taken_ov
 use crate::handlers::tally;
 use crate::model::{ApplyLock, Distribution, LockKey, PlanState, ProjectOutcome};
 use crate::queue::JobError;
-use crate::render::{CommandRefusal, Next, ProjectReport, UserText};
+use crate::render::{Next, ProjectReport, UserText};
 use crate::store::{LockAttempt, StateChanged, StateGate};
 use crate::workflow::{RunError, RunOutput, StateWork, StepError, StepFailure};
 
@@ -195,7 +196,7 @@ impl Changing<'_> {
 
     fn apply_locked(&self, cx: &CommandCx<'_>, locks: &[ApplyLock]) -> UserText {
         let UserText { message, hints } =
-            CommandRefusal::apply_locked(locks, &cx.ctx.settings.apply_locks_url()).text;
+            apply_refusal(locks, &cx.ctx.settings.apply_locks_url()).text;
         let why = format!(
             "An apply lock also prevents {}, because it changes the state as well.",
             self.order.change.word()

@@ -1,0 +1,1028 @@
+//! Tests of the configuration as a whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use insta::assert_snapshot;
+
+use super::reader::SettingReader;
+use super::*;
+use crate::model::CommandKind;
+use crate::secret::Secret;
+
+/// Minimum settings of a user with a token.
+const LEAST: [(&str, &str); 4] = [
+    ("repo-allowlist", "github.com/acme/*"),
+    ("gh-user", "@lockkeeper-bot"),
+    ("gh-token-file", "token"),
+    ("gh-webhook-secret", "the-old-webhook-secret"),
+];
+
+/// Returns flags by name and value. Leaves out a flag with the value `-`.
+fn raw(flags: &[(&str, &str)], variables: &[(&str, &str)]) -> RawSettings {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (flag, value) in flags {
+        all.entry((*flag).to_owned())
+            .or_default()
+            .push((*value).to_owned());
+    }
+    RawSettings {
+        flags: all,
+        files: BTreeMap::new(),
+        settings_file: SettingsFile::default(),
+        variables: variables
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect(),
+        home: Some("/home/kim".into()),
+        working_dir: "/srv".into(),
+        hostname: "box".to_owned(),
+    }
+}
+
+fn read_with(
+    flags: &[(&str, &str)],
+    variables: &[(&str, &str)],
+) -> Result<(ServerConfig, String), String> {
+    let all: Vec<_> = LEAST
+        .iter()
+        .filter(|(flag, _)| !flags.contains(&(flag, "-")))
+        .chain(flags)
+        .copied()
+        .collect();
+    let all: Vec<_> = all.into_iter().filter(|(_, value)| *value != "-").collect();
+    match ServerConfig::from_raw(&raw(&all, variables), Vec::new()) {
+        Ok((config, warnings)) => Ok((
+            config,
+            warnings
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("\n"),
+        )),
+        Err(errors) => Err(errors.to_string()),
+    }
+}
+
+fn config(flags: &[(&str, &str)]) -> ServerConfig {
+    read_with(flags, &[]).unwrap().0
+}
+
+/// Returns the problems without the surrounding text.
+fn errors(flags: &[(&str, &str)]) -> String {
+    let text = read_with(flags, &[]).expect_err("there is something wrong with the flags");
+    text.lines()
+        .filter(|line| line.starts_with(' '))
+        .map(str::trim_start)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn the_least_that_must_be_set_is_enough() {
+    let config = config(&[]);
+    assert_eq!(config.github.api_url.as_str(), "https://api.github.com/");
+    assert_eq!(config.web.public_url.as_str(), "http://box:4141/");
+    assert_eq!(
+        config.storage.data_dir,
+        PathBuf::from("/home/kim/.lockkeeper")
+    );
+    assert_eq!(
+        config.storage.database,
+        Database::Sqlite("/home/kim/.lockkeeper/lockkeeper.db".into())
+    );
+    assert_eq!(
+        config.github.auth,
+        GithubAuth::Token {
+            user: "lockkeeper-bot".to_owned(),
+            token: SecretSource::File("/srv/token".into())
+        }
+    );
+    assert_eq!(config.comments.executable_names, ["lockkeeper"]);
+    assert_eq!(config.terraform.run_timeout.as_secs(), 7200);
+    assert_eq!(config.planning.autoplan_files.len(), 8);
+}
+
+#[test]
+fn nothing_set_is_answered_with_everything_that_is_missing() {
+    let errors =
+        ServerConfig::from_raw(&raw(&[], &[]), vec![unknown_flag("repo-alowlist")]).unwrap_err();
+    assert_snapshot!(errors, @"
+    the server cannot start because of 4 problems in its configuration
+
+      1. --repo-alowlist: this flag does not exist
+         Fix: did you mean --repo-allowlist?
+
+      2. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): missing
+         Fix: name the repositories to serve, such as `github.com/acme/*`
+
+      3. --gh-user (LOCKKEEPER_GH_USER): no account and no App for GitHub is set
+         Fix: set --gh-user and --gh-token-file (an account), or --gh-app-id and --gh-app-key-file (a GitHub App)
+
+      4. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): missing, so anybody could send webhooks in GitHub's name
+         Fix: set LOCKKEEPER_GH_WEBHOOK_SECRET to the secret of the webhook on GitHub; for a trial without a secret, set --allow-unsigned-webhooks
+
+    All settings: lockkeeper server --help
+    ");
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once() {
+    let flags = [
+        ("repo-allowlist", "-"),
+        ("repo-allowlist", "https://github.com/acme"),
+        ("gh-token", "ghp_inline"),
+        ("gh-hostname", "https://github.com"),
+        ("port", "ninety"),
+        ("bind-address", "everywhere"),
+        ("atlantis-url", "ftp://x"),
+        ("web-password", "hunter2"),
+        ("database-url", "mysql://root:hunter2@db/x"),
+        ("executable-name", "two words"),
+        ("allow-commands", "plan,destroy"),
+        ("autoplan-file-list", "**/*.tf,[a"),
+        ("checkout-strategy", "rebase"),
+        ("default-tf-version", "1.9"),
+        ("run-timeout", "forever"),
+        ("parallel-pool-size", "1001"),
+        ("pass-environment", "LOCKKEEPER_GH_TOKEN,A=b"),
+        ("log-level", "trace"),
+        ("compat", "digger"),
+        ("gitlab-token", "glpat"),
+        ("redis-host", "redis"),
+        (
+            "repo-config-json",
+            "{\"repos\": [{\"id\": \"github.com/acme/*\", \"workflw\": 1}]}",
+        ),
+        ("automerge", "false"),
+    ];
+    let text = read_with(&flags, &[]).unwrap_err();
+    assert!(
+        !text.contains("hunter2") && !text.contains("ghp_inline") && !text.contains("glpat"),
+        "{text}"
+    );
+    assert_snapshot!(text, @r#"
+    the server cannot start because of 23 problems in its configuration
+
+      1. --compat (LOCKKEEPER_COMPAT): `digger` is not one of the choices
+         Fix: choose `atlantis`
+
+      2. --gitlab-token (LOCKKEEPER_GITLAB_TOKEN): not available in this version yet
+         Fix: remove --gitlab-token
+
+      3. --redis-host (LOCKKEEPER_REDIS_HOST): not supported: servers share work through a PostgreSQL database: use --database-url
+         Fix: remove --redis-host
+
+      4. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): `https://github.com/acme` is not an entry for repositories: write it without `://`
+         Fix: name the repositories to serve, such as `github.com/acme/*`
+
+      5. --checkout-strategy (LOCKKEEPER_CHECKOUT_STRATEGY): `rebase` is not one of the choices
+         Fix: choose `branch` or `merge`
+
+      6. --gh-hostname (LOCKKEEPER_GH_HOSTNAME): `https://github.com` is not a valid host name
+         Fix: write only the name, such as `github.example.com`
+
+      7. --gh-token (LOCKKEEPER_GH_TOKEN): set, although --gh-token-file is set too
+         Fix: keep one of the two
+
+      8. --port (LOCKKEEPER_PORT): `ninety` is not a number in the allowed range
+         Fix: write a whole number from 0 to 65535
+
+      9. --bind-address (LOCKKEEPER_BIND_ADDRESS): `everywhere` is not an IP address
+         Fix: write an IP address such as `127.0.0.1` or `::`
+
+     10. --atlantis-url (LOCKKEEPER_ATLANTIS_URL): `ftp://x` does not begin with http:// or https://
+         Fix: write the URL people use, such as `https://locks.example.com`
+
+     11. --web-basic-auth (LOCKKEEPER_WEB_BASIC_AUTH): not set, but a user name or password for the pages is set, which would have no effect
+         Fix: set --web-basic-auth, or remove --web-username and --web-password
+
+     12. --database-url (LOCKKEEPER_DATABASE_URL): the URL is for an unsupported kind of database
+         Fix: write postgres://user:password@host/name, or sqlite:/path/to/file
+
+     13. --executable-name (LOCKKEEPER_EXECUTABLE_NAME): `two words` cannot begin a command
+         Fix: use words of letters, digits, `-`, `_` and `.`
+
+     14. --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): the command `destroy` does not exist
+         Fix: choose from plan, apply, unlock, cancel, explain, version, import, state, or `all`
+
+     15. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a valid pattern: `[` is not closed by `]`
+         Fix: write patterns as in .dockerignore, such as `**/*.tf`, separated by commas
+
+     16. --repo-config-json:1:19: `github.com/acme/*` is neither a repository nor a regular expression between slashes
+         {"repos": [{"id": "github.com/acme/*", "workflw": 1}]}
+                           ^^^^^^^^^^^^^^^^^^^
+         Fix: write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+
+     17. --repo-config-json:1:40: `workflw` is not a key of an entry of `repos`
+         {"repos": [{"id": "github.com/acme/*", "workflw": 1}]}
+                                                ^^^^^^^^^
+         Fix: did you mean `workflow`?
+
+     18. --default-tf-version (LOCKKEEPER_DEFAULT_TF_VERSION): `1.9` is not a version
+         Fix: write a full version, such as `1.9.8`
+
+     19. --run-timeout (LOCKKEEPER_RUN_TIMEOUT): `forever` is not a duration
+         Fix: write a time such as `90m`, `2h` or `1h30m`
+
+     20. --parallel-pool-size (LOCKKEEPER_PARALLEL_POOL_SIZE): `1001` is not a number in the allowed range
+         Fix: write a whole number from 0 to 1000
+
+     21. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `LOCKKEEPER_GH_TOKEN` would pass the server's own secrets to code from pull requests
+         Fix: remove it; if a provider needs the secret, set it under another name
+
+     22. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `A=b` is not a valid name of a variable
+         Fix: write only names; do not write values here
+
+     23. --log-level (LOCKKEEPER_LOG_LEVEL): `trace` is not one of the choices
+         Fix: choose `debug`, `info`, `warn` or `error`
+
+    All settings: lockkeeper server --help
+    "#);
+}
+
+#[test]
+fn half_a_way_to_log_in_is_refused() {
+    let app = [("gh-user", "-"), ("gh-token-file", "-")];
+    let with = |more: &[(&'static str, &'static str)]| errors(&[&app[..], more].concat());
+    assert_snapshot!(with(&[]), @"
+    1. --gh-user (LOCKKEEPER_GH_USER): no account and no App for GitHub is set
+    Fix: set --gh-user and --gh-token-file (an account), or --gh-app-id and --gh-app-key-file (a GitHub App)
+    ");
+    assert_snapshot!(with(&[("gh-user", "kim")]), @r"
+    1. --gh-user (LOCKKEEPER_GH_USER): set, but there is no token
+    Fix: set --gh-token-file (LOCKKEEPER_GH_TOKEN_FILE) or LOCKKEEPER_GH_TOKEN
+    ");
+    assert_snapshot!(with(&[("gh-app-id", "7")]), @r"
+    1. --gh-app-id (LOCKKEEPER_GH_APP_ID): set, but there is no private key
+    Fix: set --gh-app-key-file (LOCKKEEPER_GH_APP_KEY_FILE) or LOCKKEEPER_GH_APP_KEY
+    ");
+    assert_snapshot!(with(&[("gh-app-key-file", "k.pem")]), @r"
+    1. --gh-app-id (LOCKKEEPER_GH_APP_ID): missing, but there is a key
+    Fix: write the App ID shown in the App's settings
+    ");
+    assert_snapshot!(errors(&[("gh-user", "-")]), @"
+    1. --gh-user (LOCKKEEPER_GH_USER): missing, but there is a token
+    Fix: name the account of the token
+    ");
+    assert_snapshot!(errors(&[("gh-app-id", "7"), ("gh-app-key-file", "k.pem")]), @"
+    1. --gh-app-id (LOCKKEEPER_GH_APP_ID): both an account and an App are set
+    Fix: keep either --gh-user with its token, or --gh-app-id with its key
+    ");
+    assert_snapshot!(errors(&[("gh-app-slug", "locks")]), @"
+    1. --gh-app-slug (LOCKKEEPER_GH_APP_SLUG): set, but it has no effect without --gh-app-id
+    Fix: keep either --gh-user with its token, or --gh-app-id with its key
+    ");
+}
+
+#[test]
+fn an_app_logs_in_with_its_key() {
+    let flags = [
+        ("gh-user", "-"),
+        ("gh-token-file", "-"),
+        ("gh-app-id", "7"),
+        ("gh-app-key-file", "~/k.pem"),
+    ];
+    let config = config(
+        &[
+            &flags[..],
+            &[("gh-app-installation-id", "0"), ("gh-app-slug", "locks")],
+        ]
+        .concat(),
+    );
+    let key = SecretSource::File("/home/kim/k.pem".into());
+    let slug = Some("locks".to_owned());
+    assert_eq!(
+        config.github.auth,
+        GithubAuth::App {
+            id: 7,
+            key,
+            installation: None,
+            slug
+        }
+    );
+}
+
+#[test]
+fn old_and_new_webhook_secret_are_both_good() {
+    let by_flags = config(&[("gh-webhook-secret", "new,with,commas,and-long")]);
+    assert_eq!(
+        by_flags.webhooks.secrets,
+        [
+            Secret::new("the-old-webhook-secret"),
+            Secret::new("new,with,commas,and-long")
+        ]
+    );
+    let variables = [(
+        "ATLANTIS_GH_WEBHOOK_SECRET",
+        "the-old-webhook-secret\nthe-new-webhook-secret\n",
+    )];
+    let (by_variable, _) = read_with(&[("gh-webhook-secret", "-")], &variables).unwrap();
+    assert_eq!(
+        by_variable.webhooks.secrets,
+        [
+            Secret::new("the-old-webhook-secret"),
+            Secret::new("the-new-webhook-secret")
+        ]
+    );
+}
+
+#[test]
+fn unsigned_webhooks_must_be_wanted() {
+    let (config, warnings) = read_with(
+        &[
+            ("gh-webhook-secret", "-"),
+            ("allow-unsigned-webhooks", "true"),
+        ],
+        &[],
+    )
+    .unwrap();
+    assert_eq!(config.webhooks.secrets, []);
+    assert_snapshot!(warnings, @"--allow-unsigned-webhooks (LOCKKEEPER_ALLOW_UNSIGNED_WEBHOOKS): webhooks are not verified: everyone who can reach the server can send it commands");
+    assert_snapshot!(errors(&[("allow-unsigned-webhooks", "true")]), @"
+    1. --allow-unsigned-webhooks (LOCKKEEPER_ALLOW_UNSIGNED_WEBHOOKS): set, although there is a webhook secret
+    Fix: remove it; with a secret, every webhook must be signed
+    ");
+}
+
+#[test]
+fn addresses_of_the_api_follow_from_the_host() {
+    for (flags, expected) in [
+        (
+            vec![("gh-hostname", "GHE.Example.com")],
+            "https://ghe.example.com/api/v3/",
+        ),
+        (
+            vec![("gh-hostname", "acme.ghe.com")],
+            "https://api.acme.ghe.com/",
+        ),
+        (
+            vec![("gh-api-url", "http://127.0.0.1:9/api")],
+            "http://127.0.0.1:9/api/",
+        ),
+    ] {
+        assert_eq!(
+            config(&flags).github.api_url.as_str(),
+            expected,
+            "{flags:?}"
+        );
+    }
+}
+
+#[test]
+fn pages_are_protected_wholly_or_not_at_all() {
+    let both = config(&[
+        ("web-basic-auth", "true"),
+        ("web-password", "correct horse battery"),
+    ]);
+    let (username, password) = (
+        "lockkeeper".to_owned(),
+        Secret::new("correct horse battery"),
+    );
+    assert_eq!(both.web.auth, WebAccess::Basic { username, password });
+    assert_snapshot!(errors(&[("web-basic-auth", "true")]), @r"
+    1. --web-password (LOCKKEEPER_WEB_PASSWORD): missing, but --web-basic-auth is set; there is no default password
+    Fix: set LOCKKEEPER_WEB_PASSWORD
+    ");
+    assert_snapshot!(errors(&[("web-username", "kim")]), @"
+    1. --web-basic-auth (LOCKKEEPER_WEB_BASIC_AUTH): not set, but a user name or password for the pages is set, which would have no effect
+    Fix: set --web-basic-auth, or remove --web-username and --web-password
+    ");
+}
+
+#[test]
+fn certificate_and_key_go_together() {
+    let both = config(&[("ssl-cert-file", "~/cert.pem"), ("ssl-key-file", "key.pem")]).web;
+    let files = TlsFiles {
+        certificate: "/home/kim/cert.pem".into(),
+        key: "/srv/key.pem".into(),
+    };
+    assert_eq!(
+        (both.tls, both.public_url.as_str()),
+        (Some(files), "https://box:4141/")
+    );
+    assert_snapshot!(errors(&[("ssl-cert-file", "cert.pem")]), @"
+    1. --ssl-key-file (LOCKKEEPER_SSL_KEY_FILE): missing, but there is a certificate
+    Fix: name the file with the private key of the certificate
+    ");
+    assert_snapshot!(errors(&[("ssl-key-file", "key.pem")]), @"
+    1. --ssl-cert-file (LOCKKEEPER_SSL_CERT_FILE): missing, but there is a private key
+    Fix: name the file with the certificate of the key
+    ");
+}
+
+#[test]
+fn the_source_of_the_repositorys_file_is_a_word_or_a_branch() {
+    use crate::config::repos::ConfigSource;
+    let source = |text| {
+        config(&[("repo-config-source", text)])
+            .locking
+            .config_source
+    };
+    let branch = ConfigSource::Branch("release/1".parse().unwrap());
+    assert_eq!(
+        [source(""), source("base"), source("branch:release/1")],
+        [None, Some(ConfigSource::Base), Some(branch)]
+    );
+    assert_snapshot!(errors(&[("repo-config-source", "main")]), @"
+    1. --repo-config-source (LOCKKEEPER_REPO_CONFIG_SOURCE): `main` is neither `pull_head`, `merge_result`, `base` nor `branch:NAME`
+    Fix: write `pull_head`, `merge_result`, `base`, or `branch:` and the name of a branch
+    ");
+}
+
+/// Checks the patterns with the reader that the search for projects uses.
+#[test]
+fn every_wrong_pattern_is_told_with_its_flag_and_what_dockerignore_allows_is_accepted() {
+    let fine = config(&[
+        ("autoplan-file-list", "x{.tf, !a/**,[^a]*.tf"),
+        ("autoplan-modules-from-projects", "{a"),
+    ]);
+    assert_eq!(fine.planning.autoplan_files, ["x{.tf", "!a/**", "[^a]*.tf"]);
+    assert_eq!(fine.planning.module_files, Some(vec!["{a".to_owned()]));
+    let flags = [
+        ("autoplan-file-list", "**/*.tf,[a-],!,b\\"),
+        ("autoplan-modules-from-projects", "[z-a]"),
+    ];
+    assert_snapshot!(errors(&flags), @r"
+    1. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a-]` is not a valid pattern: `[…]` is empty, or has a `-` or `]` that needs a backslash before it
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, separated by commas
+    2. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `!` is not a valid pattern: no pattern follows the `!`
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, separated by commas
+    3. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `b\` is not a valid pattern: no character follows the `\` at the end
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, separated by commas
+    4. --autoplan-modules-from-projects (LOCKKEEPER_AUTOPLAN_MODULES_FROM_PROJECTS): `[z-a]` is not a valid pattern: the end of a range in `[…]` is before its beginning
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, separated by commas
+    ");
+}
+
+#[test]
+fn a_command_concerns_a_thousand_projects_at_most_unless_the_operator_says_otherwise() {
+    assert_eq!(config(&[]).planning.max_projects, 1_000);
+    assert_eq!(
+        config(&[("max-projects", "10000")]).planning.max_projects,
+        10_000
+    );
+    for wrong in ["0", "10001", "many"] {
+        assert_eq!(
+            errors(&[("max-projects", wrong)]),
+            format!(
+                "1. --max-projects (LOCKKEEPER_MAX_PROJECTS): `{wrong}` is not a number in the allowed range\n\
+                 Fix: write a whole number from 1 to 10000"
+            )
+        );
+    }
+}
+
+#[test]
+fn switches_of_comments_and_labels_are_off_and_unset_by_default() {
+    let plain = config(&[]);
+    assert_eq!(
+        (plain.comments.look, plain.planning.labels),
+        (LookConfig::default(), Labels::default())
+    );
+    let flags = [
+        "disable-apply-all",
+        "disable-markdown-folding",
+        "hide-unchanged-plan-comments",
+        "enable-diff-markdown-format",
+    ];
+    let all = config(&flags.map(|flag| (flag, "true"))).comments.look;
+    let expected = LookConfig {
+        disable_apply_all: true,
+        disable_folding: true,
+        hide_unchanged: true,
+        diff_markdown: true,
+    };
+    assert_eq!(all, expected);
+    let given = [
+        ("disable-autoplan-label", "wip"),
+        ("disable-unlock-label", " keep "),
+        ("disable-automerge-label", "wait"),
+    ];
+    let [no_autoplan, no_unlock, no_automerge] =
+        ["wip", "keep", "wait"].map(|label| Some(label.to_owned()));
+    assert_eq!(
+        config(&given).planning.labels,
+        Labels {
+            no_autoplan,
+            no_unlock,
+            no_automerge
+        }
+    );
+}
+
+#[test]
+fn databases_are_told_apart_by_their_url() {
+    let database =
+        |url| read_with(&[("database-url", url)], &[]).map(|(config, _)| config.storage.database);
+    let postgres = "postgres://kim:pass@db/locks";
+    assert_eq!(
+        database(postgres),
+        Ok(Database::Postgres(Secret::new(postgres)))
+    );
+    assert_eq!(
+        database("sqlite:locks.db"),
+        Ok(Database::Sqlite("/srv/locks.db".into()))
+    );
+    assert_eq!(
+        database("sqlite:///var/locks.db"),
+        Ok(Database::Sqlite("/var/locks.db".into()))
+    );
+    for url in [
+        "sqlite:",
+        "sqlite::memory:",
+        "sqlite:x?mode=ro",
+        "postgres:db",
+        "db.example.com",
+    ] {
+        assert!(database(url).is_err(), "{url}");
+    }
+}
+
+/// Reads the server-side file, with its text in the form that `cli/` provides.
+fn read_file(text: Result<&str, &str>) -> Result<(ServerConfig, String), String> {
+    let flags: Vec<_> = LEAST
+        .into_iter()
+        .chain([("repo-config", "etc/repos.yaml")])
+        .collect();
+    let text = text.map(str::to_owned).map_err(str::to_owned);
+    let raw = RawSettings {
+        files: BTreeMap::from([("repo-config".to_owned(), text)]),
+        ..raw(&flags, &[])
+    };
+    let (config, warnings) =
+        ServerConfig::from_raw(&raw, Vec::new()).map_err(|errors| errors.to_string())?;
+    Ok((
+        config,
+        warnings
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n"),
+    ))
+}
+
+#[test]
+fn repositories_are_configured_by_a_file_or_by_json() {
+    let yaml = "repos:\n  - id: /.*/\n    repo_locks: {mode: on_apply}\n    repo_locking: false\n";
+    let (by_file, warnings) = read_file(Ok(yaml)).unwrap();
+    let old = warnings
+        .lines()
+        .find(|line| line.contains("repo_locking"))
+        .unwrap();
+    assert_snapshot!(old, @"repos.yaml line 2: `repo_locking` is deprecated: write `repo_locks: {mode: disabled}`");
+    let policy = |config: &ServerConfig| {
+        let rules = config
+            .locking
+            .repos
+            .rules(&"github.com/acme/infra".parse().unwrap());
+        rules
+            .lock_policy(
+                None,
+                &crate::model::ProjectKey::of_dir(".".parse().unwrap()),
+            )
+            .to_string()
+    };
+    let json = r#"{"repos": [{"id": "/.*/", "repo_locks": {"mode": "on_apply"}}], "team_authz": {"command": "x"}}"#;
+    let by_json = config(&[("repo-config-json", json)]);
+    assert!(by_json.locking.repos.team_authz.is_some());
+    let (without, warnings) = read_with(
+        &[("disable-repo-locking", "true"), ("repo-config-json", json)],
+        &[],
+    )
+    .unwrap();
+    assert_snapshot!(warnings.lines().find(|line| line.contains("locking")).unwrap(), @"--disable-repo-locking (LOCKKEEPER_DISABLE_REPO_LOCKING): no lock is taken anywhere, so two pull requests can change the same state at once; deprecated: write `repo_locks: {mode: disabled}` for these repositories into the file of --repo-config");
+    assert_snapshot!([by_file, by_json, without, config(&[])].map(|config| policy(&config)).join("\n"), @"
+    mode `disabled` (line 2 of the server's `repos.yaml`, for `/.*/`), scope `workspace` (the default), ttl `none` (the default)
+    mode `on_apply` (line 1 of the server's `--repo-config-json`, for `/.*/`), scope `workspace` (the default), ttl `none` (the default)
+    mode `disabled` (`--disable-repo-locking` of the server), scope `workspace` (the default), ttl `none` (the default)
+    mode `on_plan` (the default), scope `workspace` (the default), ttl `none` (the default)
+    ");
+}
+
+#[test]
+fn plans_wait_for_locks_unless_told_otherwise() {
+    let queue = |flags: &[(&str, &str)]| config(flags).locking.queue;
+    assert_eq!(
+        (
+            queue(&[]),
+            queue(&[("lock-queue", "false")]),
+            queue(&[("lock-queue", "true")])
+        ),
+        (true, false, true)
+    );
+}
+
+#[test]
+fn mistakes_in_the_file_of_repositories_are_shown_where_they_are() {
+    let yaml = "repos:\n  - id: github.com/acme/*\n    repo_locks:\n      mode: on_aply\n      ttl: 3 moons\nworkflws: {}\n";
+    assert_snapshot!(read_file(Ok(yaml)).unwrap_err(), @r"
+    the server cannot start because of 4 problems in its configuration
+
+      1. /srv/etc/repos.yaml:2:9: `github.com/acme/*` is neither a repository nor a regular expression between slashes
+           - id: github.com/acme/*
+                 ^^^^^^^^^^^^^^^^^
+         Fix: write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+
+      2. /srv/etc/repos.yaml:4:13: `on_aply` is not a value of `mode`
+               mode: on_aply
+                     ^^^^^^^
+         Fix: did you mean `on_apply`? The words are `on_plan`, `on_apply`, `disabled`
+
+      3. /srv/etc/repos.yaml:5:12: `3 moons` is not a valid idle time of a lock
+               ttl: 3 moons
+                    ^^^^^^^
+         Fix: write a time of up to a year, such as `72h` or `3d`, or `none` for no limit
+
+      4. /srv/etc/repos.yaml:6:1: `workflws` is not a key of the file
+         workflws: {}
+         ^^^^^^^^
+         Fix: did you mean `workflows`?
+
+    All settings: lockkeeper server --help
+    ");
+    assert_snapshot!(read_file(Err("No such file or directory (os error 2)")).unwrap_err(), @"
+    the server cannot start because of 1 problem in its configuration
+
+      1. --repo-config (LOCKKEEPER_REPO_CONFIG): `/srv/etc/repos.yaml` cannot be read: No such file or directory (os error 2)
+         Fix: check the path, and check that the user account of the server can read the file
+
+    All settings: lockkeeper server --help
+    ");
+    assert_snapshot!(errors(&[("repo-config", "repos.yaml"), ("repo-config-json", "{}")]), @"
+    1. --repo-config (LOCKKEEPER_REPO_CONFIG): set, although --repo-config-json is set too
+    Fix: keep one of the two
+    ");
+    assert_snapshot!(errors(&[("repo-config-json", "[")]), @"
+    1. --repo-config-json:1:1: this is not valid JSON: unclosed bracket '['
+    [
+    ^
+    Fix: put texts in quotes, and close every bracket
+    ");
+}
+
+#[test]
+fn names_come_from_atlantis_if_wanted() {
+    let config = config(&[("compat", "atlantis"), ("vcs-status-name", "locks")]);
+    assert_eq!(config.comments.executable_names, ["atlantis"]);
+    assert_eq!(config.comments.status_name, "locks");
+    assert_eq!(
+        config.storage.data_dir,
+        PathBuf::from("/home/kim/.atlantis")
+    );
+}
+
+#[test]
+fn switching_off_what_is_always_so_is_warned_of_with_the_way_out() {
+    let flags = [
+        ("parallel-plan", "false"),
+        ("skip-clone-no-changes", "false"),
+        ("parallel-apply", "true"),
+    ];
+    let variables = [
+        ("ATLANTIS_GH_ALLOW_MERGEABLE_BYPASS_APPLY", "no"),
+        ("LOCKKEEPER_WEBSOCKET_CHECK_ORIGIN", "0"),
+    ];
+    let (_, warnings) = read_with(&flags, &variables).unwrap();
+    assert_snapshot!(warnings, @"
+    --gh-allow-mergeable-bypass-apply (LOCKKEEPER_GH_ALLOW_MERGEABLE_BYPASS_APPLY): cannot be switched off here: a status that Lockkeeper itself must set never prevents an apply; set the requirements for an apply with `apply_requirements` in the file of --repo-config
+    --parallel-apply (LOCKKEEPER_PARALLEL_APPLY): not needed: projects run in parallel, at most --parallel-pool-size of them on this server
+    --parallel-plan (LOCKKEEPER_PARALLEL_PLAN): cannot be switched off here: projects run in parallel, at most --parallel-pool-size of them on this server; write `parallel_plan: false` into the atlantis.yaml of a repository to plan its projects one at a time
+    --websocket-check-origin (LOCKKEEPER_WEBSOCKET_CHECK_ORIGIN): cannot be switched off here: output is streamed without websockets, and only to pages of this server; other sites can link to the page of a run
+    --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): every process of this machine can read it on the command line; use the variable or a file instead
+    ");
+}
+
+#[test]
+fn the_settings_of_an_atlantis_server_are_understood() {
+    let variables = [
+        ("ATLANTIS_PORT", "tcp://10.0.0.1:80"),
+        ("ATLANTIS_REDIS_PORT", "tcp://10.0.0.1:6379"),
+        (
+            "ATLANTIS_ALLOW_COMMANDS",
+            "version,plan,apply,unlock,approve_policies,cancel",
+        ),
+        ("ATLANTIS_WRITE_GIT_CREDS", "true"),
+        ("ATLANTIS_TF_DISTRIBUTION", "opentofu"),
+        ("ATLANTIS_AUTOMERGE", "false"),
+        ("ATLANTIS_GITLAB_HOSTNAME", "gitlab.com"),
+        ("ATLANTIS_PORT_4141_TCP_ADDR", "10.0.0.1"),
+        ("LOCKKEEPER_SERVICE_HOST", "10.0.0.1"),
+        ("LOCKKEEPER_EXECUTABLE_NAMES", "a"),
+    ];
+    let (config, warnings) =
+        read_with(&[("gh-token-file", "-"), ("gh-token", "ghp_x")], &variables).unwrap();
+    assert_eq!(config.web.listen.to_string(), "0.0.0.0:4141");
+    assert_eq!(
+        config.terraform.distribution,
+        crate::model::Distribution::OpenTofu
+    );
+    assert!(config.repos.module_access);
+    assert_eq!(
+        config.comments.allowed.into_iter().collect::<Vec<_>>(),
+        [
+            CommandKind::Plan,
+            CommandKind::Apply,
+            CommandKind::Unlock,
+            CommandKind::Cancel,
+            CommandKind::Version
+        ]
+    );
+    assert_snapshot!(warnings, @"
+    ATLANTIS_PORT: ignored, because it contains the address of a Kubernetes service instead of a number; to remove such variables, set `enableServiceLinks: false` in the pod
+    ATLANTIS_REDIS_PORT: ignored, because it contains the address of a Kubernetes service instead of a number; to remove such variables, set `enableServiceLinks: false` in the pod
+    LOCKKEEPER_EXECUTABLE_NAMES: ignored, because this setting does not exist; did you mean LOCKKEEPER_EXECUTABLE_NAME?
+    --gh-token (LOCKKEEPER_GH_TOKEN): every process of this machine can read it on the command line; use the variable or a file instead
+    --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): every process of this machine can read it on the command line; use the variable or a file instead
+    --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): `approve_policies` is not available in this version yet; the reply to such a comment says so
+    ");
+}
+
+/// Reads a settings file together with flags and variables.
+fn read_settings_file(
+    text: &str,
+    more: &[(&str, &str)],
+    variables: &[(&str, &str)],
+) -> Result<ServerConfig, String> {
+    let (settings_file, problems) = SettingsFile::parse("/etc/server.yaml", text);
+    let raw = RawSettings {
+        settings_file,
+        ..raw(more, variables)
+    };
+    ServerConfig::from_raw(&raw, problems)
+        .map(|(config, _)| config)
+        .map_err(|errors| errors.to_string())
+}
+
+#[test]
+fn a_file_of_settings_is_heard_after_flags_and_variables() {
+    let text = "repo-allowlist: [github.com/acme/*]\ngh-user: '@kim'\ngh-token: ghp_x\ngh-webhook-secret: [the-old-webhook-secret, the-new-webhook-secret]\n\
+                port: 80\ndata-dir: ~/keep\nbind-address: 127.0.0.1\nlog-level: debug\nparallel-pool-size: 0\n";
+    let variables = [
+        ("ATLANTIS_BIND_ADDRESS", "127.0.0.2"),
+        ("LOCKKEEPER_LOG_LEVEL", ""),
+    ];
+    let config = read_settings_file(text, &[("port", "81")], &variables).unwrap();
+    assert_eq!(config.web.listen.to_string(), "127.0.0.2:81");
+    assert_eq!(config.storage.data_dir, PathBuf::from("/home/kim/keep"));
+    assert_eq!(
+        config.webhooks.secrets,
+        [
+            Secret::new("the-old-webhook-secret"),
+            Secret::new("the-new-webhook-secret")
+        ]
+    );
+    assert_eq!(config.logging.level, LogLevel::Debug);
+    assert_eq!(config.terraform.parallel.get(), 15);
+    let GithubAuth::Token { user, .. } = config.github.auth else {
+        panic!("a token is set")
+    };
+    assert_eq!(user, "kim");
+}
+
+#[test]
+fn mistakes_of_the_file_and_of_flags_are_told_together() {
+    let text = "repo-allowlst: [a]\nport: ninety\ngitlab-token: glpat\nautomerge: perhaps\nwebhooks: []\ngh-token: ghp_a\n\
+                gh-token-file: token\nenable-drift-detection: true\nrun-timeout: soon\n";
+    let told = read_settings_file(text, &[("log-level", "trace"), ("port", "-")], &[]).unwrap_err();
+    assert_snapshot!(told, @"
+    the server cannot start because of 11 problems in its configuration
+
+      1. /etc/server.yaml:1:1: the setting `repo-allowlst` does not exist
+         Fix: did you mean `repo-allowlist`?
+
+      2. /etc/server.yaml:5:1: `webhooks` (messages about applies to other programs) are not available in this version yet
+         Fix: remove it
+
+      3. --gitlab-token (LOCKKEEPER_GITLAB_TOKEN): not available in this version yet
+         Fix: remove it from /etc/server.yaml:3:15
+
+      4. --enable-drift-detection (LOCKKEEPER_ENABLE_DRIFT_DETECTION): not available in this version yet
+         Fix: remove it from /etc/server.yaml:8:25
+
+      5. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): missing
+         Fix: name the repositories to serve, such as `github.com/acme/*`
+
+      6. /etc/server.yaml:6:11: gh-token: set, although --gh-token-file is set too
+         Fix: keep one of the two
+
+      7. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): missing, so anybody could send webhooks in GitHub's name
+         Fix: set LOCKKEEPER_GH_WEBHOOK_SECRET to the secret of the webhook on GitHub; for a trial without a secret, set --allow-unsigned-webhooks
+
+      8. --port (LOCKKEEPER_PORT): `-` is not a number in the allowed range
+         Fix: write a whole number from 0 to 65535
+
+      9. /etc/server.yaml:4:12: automerge: `perhaps` is not `true` or `false`
+         automerge: perhaps
+                    ^^^^^^^
+         Fix: write `true` or `false`
+
+     10. /etc/server.yaml:9:14: run-timeout: `soon` is not a duration
+         run-timeout: soon
+                      ^^^^
+         Fix: write a time such as `90m`, `2h` or `1h30m`
+
+     11. --log-level (LOCKKEEPER_LOG_LEVEL): `trace` is not one of the choices
+         Fix: choose `debug`, `info`, `warn` or `error`
+
+    All settings: lockkeeper server --help
+    ");
+    assert!(!told.contains("glpat") && !told.contains("ghp_a"));
+}
+
+#[test]
+fn every_setting_is_read_by_somebody() {
+    let all: BTreeSet<&str> = SETTINGS.iter().map(|setting| setting.flag).collect();
+    let token = raw(&LEAST, &[]);
+    let app = raw(&[("gh-app-id", "7"), ("gh-app-key", "k")], &[]);
+    let mut asked = BTreeSet::new();
+    for raw in [&token, &app] {
+        let mut reader = SettingReader::new(raw, Vec::new());
+        ServerConfig::read(&mut reader).map_or_else(drop, drop);
+        asked.extend(reader.asked().iter().copied());
+    }
+    assert_eq!(asked, all);
+}
+
+#[test]
+fn debug_of_a_configuration_shows_no_secret() {
+    let flags = [
+        ("database-url", "postgres://kim:hunter2@db/x"),
+        ("web-basic-auth", "true"),
+        ("web-password", "hunter2-hunter2-2"),
+    ];
+    assert!(!format!("{:?}", config(&flags)).contains("hunter2"));
+}
+
+#[test]
+fn every_wrong_entry_about_permission_is_named_with_flag_and_fix() {
+    assert_snapshot!(errors(&[("gh-team-allowlist", "devs, ops:aply"), ("web-allow", "discards")]), @"
+    1. --gh-team-allowlist (LOCKKEEPER_GH_TEAM_ALLOWLIST): the entry `devs` names no command
+    Fix: write `devs:plan`, or `devs:*` for every command
+    2. --gh-team-allowlist (LOCKKEEPER_GH_TEAM_ALLOWLIST): in the entry `ops:aply`, `aply` is not a command
+    Fix: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, or `*`
+    3. --web-allow (LOCKKEEPER_WEB_ALLOW): `discards` is not an action
+    Fix: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, or write `all` or `none`
+    ");
+    let password = [
+        ("web-basic-auth", "true"),
+        ("web-password", "correct horse battery"),
+    ];
+    let with = |flags: &[(&'static str, &'static str)]| {
+        config(&[&password[..], flags].concat()).permissions
+    };
+    let fine = with(&[
+        ("gh-team-allowlist", " *:plan ,OPS:* "),
+        ("web-allow", "discard"),
+    ]);
+    assert_eq!(
+        (fine.teams.to_string(), fine.web.to_string()),
+        ("*:plan,ops:*".to_owned(), "discard".to_owned())
+    );
+    assert_snapshot!(errors(&[("web-accounts-file", "/etc/accounts")]), @"
+    1. --web-accounts-file (LOCKKEEPER_WEB_ACCOUNTS_FILE): set, but the pages require no password, so the limits would have no effect
+    Fix: set --web-basic-auth and a password for the account of the whole server
+    ");
+    assert_eq!(fine.commenters, Commenters::Writers);
+    assert_eq!(
+        config(&[("compat", "atlantis")]).permissions.commenters,
+        Commenters::Writers
+    );
+    assert_eq!(
+        config(&[("allow-commenters", "everyone")])
+            .permissions
+            .commenters,
+        Commenters::Everyone
+    );
+    let both = errors(&[
+        ("gh-team-allowlist", "*:plan"),
+        ("allow-commenters", "everyone"),
+    ]);
+    assert!(
+        both.contains(
+            "`everyone`, but --gh-team-allowlist already decides who may use which command"
+        ),
+        "{both}"
+    );
+    let unset = with(&[("gh-team-allowlist", ""), ("web-allow", "")]);
+    assert!(unset.teams.is_empty() && unset.web.allows(crate::config::access::Action::ApplyLock));
+}
+
+#[test]
+fn without_a_password_nothing_can_be_changed_unless_the_operator_says_what() {
+    for flags in [&[][..], &[("web-allow", "none")], &[("web-allow", " ")]] {
+        assert_eq!(
+            config(flags).permissions.web,
+            crate::config::access::WebRules::read_only(),
+            "{flags:?}"
+        );
+    }
+    let anonymous = |words| [("allow-anonymous-web", "true"), ("web-allow", words)];
+    let (wanted, warnings) = read_with(&anonymous("discard,apply_lock"), &[]).unwrap();
+    assert!(wanted.permissions.web.is_anonymous());
+    assert_eq!(wanted.permissions.web.to_string(), "discard,apply_lock");
+    assert_snapshot!(warnings.lines().last().unwrap(), @"--allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): everyone who can reach the server may use `discard`, `apply_lock` on its pages, and the audit log cannot name them");
+    assert_snapshot!(errors(&[("web-allow", "discard,plan")]), @"
+    1. --web-allow (LOCKKEEPER_WEB_ALLOW): names `plan`, `discard`, but the pages require no password, so everyone who can reach them could use these actions
+    Fix: set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD; to allow the actions for everyone who can reach the server, set --allow-anonymous-web
+    ");
+    assert_snapshot!(errors(&anonymous("all")), @"
+    1. --web-allow (LOCKKEEPER_WEB_ALLOW): names `plan`, `apply`, `unlock`, `lease`, `cancel_force`, `import`, `state_rm`, `approve_policies`, `version`, `owners` without a password, but these actions always require that people sign in
+    Fix: name only the other actions, or set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD
+    ");
+    for flags in [
+        &[("allow-anonymous-web", "true")][..],
+        &anonymous("none"),
+        &anonymous(""),
+    ] {
+        insta::allow_duplicates! {
+            assert_snapshot!(errors(flags), @"
+            1. --allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): set, but --web-allow names no actions for visitors
+            Fix: name the actions in --web-allow, or remove --allow-anonymous-web
+            ");
+        }
+    }
+    let both = [
+        ("web-basic-auth", "true"),
+        ("web-password", "correct horse battery"),
+    ];
+    assert_snapshot!(errors(&[&both[..], &anonymous("discard")].concat()), @"
+    1. --allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): set, but the pages require a password (--web-basic-auth), so there are no anonymous visitors
+    Fix: remove one of the two
+    ");
+}
+
+#[test]
+fn what_can_be_guessed_is_refused_and_not_repeated() {
+    let short = [
+        ("gh-webhook-secret", "fifteen-letters"),
+        ("web-basic-auth", "true"),
+        ("web-password", "hunter2"),
+    ];
+    let refused = errors(&short);
+    assert!(
+        !refused.contains("fifteen-letters") && !refused.contains("hunter2"),
+        "{refused}"
+    );
+    assert_snapshot!(refused, @"
+    1. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): 15 characters long; a secret needs at least 16, so that it cannot be guessed
+    Fix: create a longer one, for example with `openssl rand -hex 20`
+    2. --web-password (LOCKKEEPER_WEB_PASSWORD): 7 characters long; a secret needs at least 16, so that it cannot be guessed
+    Fix: create a longer one, for example with `openssl rand -hex 20`
+    ");
+    let (_, warnings) = read_with(&[&short[..], &[("compat", "atlantis")]].concat(), &[]).unwrap();
+    assert!(
+        !warnings.contains("fifteen-letters") && !warnings.contains("hunter2"),
+        "{warnings}"
+    );
+    assert_eq!(
+        warnings.matches("so that it cannot be guessed").count(),
+        2,
+        "{warnings}"
+    );
+}
+
+#[test]
+fn a_host_that_is_none_is_named_with_flag_and_fix() {
+    assert_snapshot!(errors(&[("web-hosts", "locks.internal, https://x.example")]), @"
+    1. --web-hosts (LOCKKEEPER_WEB_HOSTS): `https://x.example` is neither a host name nor an address
+    Fix: write names or addresses without a port, such as `lockkeeper.internal`, separated by commas
+    ");
+    assert!(
+        config(&[("web-hosts", "locks.internal")])
+            .web
+            .hosts
+            .knows("locks.internal:4141", None)
+    );
+}
+
+#[test]
+fn a_proxy_that_is_no_network_is_named_with_flag_and_fix() {
+    assert_snapshot!(errors(&[("trusted-proxies", "::1, 10.0.0.0/33")]), @"
+    1. --trusted-proxies (LOCKKEEPER_TRUSTED_PROXIES): `10.0.0.0/33` is neither an address nor a network
+    Fix: write addresses, or networks such as `10.0.0.0/8`, separated by commas
+    ");
+    assert_eq!(config(&[]).web.trusted_proxies, TrustedProxies::default());
+}
+
+#[test]
+fn what_weakens_nothing_is_accepted_without_effect_and_said() {
+    let flags = [
+        ("hide-prev-plan-comments", "true"),
+        ("stats-namespace", "infra"),
+        ("language", "en"),
+    ];
+    let (config, warnings) = read_with(&flags, &[("ATLANTIS_GITEA_PAGE_SIZE", "50")]).unwrap();
+    assert_snapshot!(config.without_effect.join("\n"), @"
+    --gitea-page-size (LOCKKEEPER_GITEA_PAGE_SIZE) has no effect: it is only for forges that this version does not support
+    --stats-namespace (LOCKKEEPER_STATS_NAMESPACE) has no effect: the names of all metrics on `/metrics` begin with `lockkeeper_`
+    --hide-prev-plan-comments (LOCKKEEPER_HIDE_PREV_PLAN_COMMENTS) has no effect: it only changes how comments look
+    ");
+    assert!(
+        config
+            .without_effect
+            .iter()
+            .all(|sentence| warnings.lines().any(|line| line == sentence)),
+        "{warnings}"
+    );
+}

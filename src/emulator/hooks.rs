@@ -259,7 +259,7 @@ impl Hooks {
             ("X-GitHub-Enterprise-Host", host.to_owned()),
             (
                 "X-GitHub-Enterprise-Version",
-                super::wire::ENTERPRISE_VERSION.to_owned(),
+                super::github::ENTERPRISE_VERSION.to_owned(),
             ),
             ("X-GitHub-Event", event.name.to_owned()),
             ("X-GitHub-Hook-ID", HOOK_ID.to_string()),

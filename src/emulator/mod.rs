@@ -7,7 +7,7 @@
 //! description.
 //!
 //! - `world`: the data and the rules; `git`: the real bare repositories below it.
-//! - `wire`: REST below `/api/v3` (as GitHub Enterprise Server), smart-HTTP git, Git LFS, and a page per pull
+//! - `github`, the wire: REST below `/api/v3` (as GitHub Enterprise Server), smart-HTTP git, Git LFS, and a page per pull
 //!   request.
 //! - `hooks`: signed webhooks; `faults`: bad days; `record`: the exchanges with clients.
 //!
@@ -19,11 +19,12 @@ mod actions;
 mod error;
 mod faults;
 mod git;
+mod github;
 mod hooks;
 mod inspect;
 mod options;
 mod record;
-mod wire;
+
 mod world;
 
 use std::sync::Arc;
@@ -69,7 +70,7 @@ struct EmulatorState {
     app_key: Option<DecodingKey>,
     hidden_reads: std::sync::atomic::AtomicU32,
     requests: AtomicU64,
-    limits: wire::RateLimit,
+    limits: github::RateLimit,
 }
 
 impl EmulatorState {
@@ -92,7 +93,7 @@ impl EmulatorState {
             app_key: app.map(|app| key(&app.public_key_pem)).transpose()?,
             hidden_reads: 0.into(),
             requests: 0.into(),
-            limits: wire::RateLimit::default(),
+            limits: github::RateLimit::default(),
         })
     }
 
@@ -115,7 +116,7 @@ impl Emulator {
             .map_err(EmulatorError::Start)?;
         let address = listener.local_addr().map_err(EmulatorError::Start)?;
         let shared = Arc::new(EmulatorState::new(&options, &format!("http://{address}"))?);
-        let server = tokio::spawn(wire::serve(listener, Arc::clone(&shared)));
+        let server = tokio::spawn(github::serve(listener, Arc::clone(&shared)));
         Ok(Self {
             shared,
             _server: Arc::new(AbortOnDropHandle::new(server)),

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use crate::emulator::EmulatorError;
-use crate::emulator::wire::views::{WireView, comment_event};
+use crate::emulator::github::views::{WireView, comment_event};
 use crate::model::PullNumber;
 
 use super::{Author, EmulatedWorld, Reaction, WorldEvent};

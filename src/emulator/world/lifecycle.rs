@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::emulator::EmulatorError;
-use crate::emulator::wire::views::{WireView, pull_event};
+use crate::emulator::github::views::{WireView, pull_event};
 use crate::model::{BranchName, CommitSha, MergeMethod, PullNumber, PullState};
 
 use super::pushes::PullRefs;

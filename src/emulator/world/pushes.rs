@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::emulator::EmulatorError;
 use crate::emulator::git::{Comparison, EmulatedGit};
-use crate::emulator::wire::views::{PushFacts, WireView, pull_event, push_event};
+use crate::emulator::github::views::{PushFacts, WireView, pull_event, push_event};
 use crate::model::{BranchName, CommitSha, PullNumber, PullState};
 
 use super::state::DEFAULT_BRANCH;

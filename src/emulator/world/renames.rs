@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::emulator::EmulatorError;
-use crate::emulator::wire::views::{WireView, repository_event};
+use crate::emulator::github::views::{WireView, repository_event};
 
 use super::{EmulatedWorld, FullName, User, UserKind, WorldEvent};
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::emulator::wire::time;
+use crate::emulator::github::time;
 use crate::emulator::world::{EmulatedPull, EmulatedWorld, Repo, Review, Role};
 
 use super::pull::association;
@@ -10,7 +10,7 @@ use super::user::user;
 use super::{WireView, merged, node_id};
 
 /// Builds the JSON of a review in a list.
-pub(in crate::emulator::wire) fn review(
+pub(in crate::emulator::github) fn review(
     view: &WireView<'_>,
     repo: &Repo,
     pull: &EmulatedPull,
@@ -39,7 +39,7 @@ pub(in crate::emulator::wire) fn review(
 }
 
 /// Builds the JSON of an account's permission in a repository.
-pub(in crate::emulator::wire) fn permission(
+pub(in crate::emulator::github) fn permission(
     world: &EmulatedWorld,
     repo: &Repo,
     login: &str,

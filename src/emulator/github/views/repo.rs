@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::emulator::wire::time;
+use crate::emulator::github::time;
 use crate::emulator::world::{Repo, UserKind};
 use crate::model::MergeMethod;
 
@@ -54,7 +54,7 @@ const LINKS: [(&str, &str); 37] = [
 ];
 
 /// Builds the JSON of a repository as part of pull requests and events.
-pub(in crate::emulator::wire) fn repo(view: &WireView<'_>, repo: &Repo) -> Value {
+pub(in crate::emulator::github) fn repo(view: &WireView<'_>, repo: &Repo) -> Value {
     let name = &repo.name;
     let api = view.world.api(&format!("/repos/{name}"));
     let links: Map<String, Value> = LINKS
@@ -118,7 +118,7 @@ fn settings(repo: &Repo) -> Value {
 }
 
 /// Builds the answer to `GET /repos/{owner}/{repo}`.
-pub(in crate::emulator::wire) fn full_repo(view: &WireView<'_>, one: &Repo) -> Value {
+pub(in crate::emulator::github) fn full_repo(view: &WireView<'_>, one: &Repo) -> Value {
     let mut full = merged(
         repo(view, one),
         json!({

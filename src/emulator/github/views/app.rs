@@ -12,7 +12,7 @@ use super::user::account;
 const REGISTERED: &str = "2020-01-01T00:00:00Z";
 
 /// Returns the permissions of the App.
-pub(in crate::emulator::wire) fn permissions() -> Value {
+pub(in crate::emulator::github) fn permissions() -> Value {
     json!({
         "checks": "write",
         "contents": "write",
@@ -29,7 +29,7 @@ fn events() -> Value {
 }
 
 /// Builds the JSON of the App.
-pub(in crate::emulator::wire) fn app(world: &EmulatedWorld, app: &AppOptions) -> Value {
+pub(in crate::emulator::github) fn app(world: &EmulatedWorld, app: &AppOptions) -> Value {
     let owner = User {
         login: app.slug.clone(),
         kind: UserKind::Organization,
@@ -51,7 +51,7 @@ pub(in crate::emulator::wire) fn app(world: &EmulatedWorld, app: &AppOptions) ->
 }
 
 /// Builds the JSON of the App's installation on an account.
-pub(in crate::emulator::wire) fn installation(
+pub(in crate::emulator::github) fn installation(
     world: &EmulatedWorld,
     app: &AppOptions,
     owner: &User,

@@ -9,7 +9,7 @@ use crate::model::BranchName;
 use super::{WireView, node_id};
 
 /// Builds the JSON of a single branch. Every caller may see the required checks of its protection.
-pub(in crate::emulator::wire) fn branch(
+pub(in crate::emulator::github) fn branch(
     view: &WireView<'_>,
     repo: &Repo,
     name: &BranchName,
@@ -74,7 +74,7 @@ fn commit(view: &WireView<'_>, repo: &Repo, commit: &CommitInfo) -> Value {
 }
 
 /// Builds the JSON of a branch's protection.
-pub(in crate::emulator::wire) fn protection(
+pub(in crate::emulator::github) fn protection(
     view: &WireView<'_>,
     repo: &Repo,
     name: &BranchName,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::emulator::wire::time;
+use crate::emulator::github::time;
 use crate::emulator::world::{EmulatedComment, EmulatedPull, Repo, WorldEvent};
 use crate::model::PullNumber;
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::emulator::git::FileChange;
-use crate::emulator::wire::time;
+use crate::emulator::github::time;
 use crate::emulator::world::{EmulatedPull, Repo, User};
 use crate::model::{BranchName, CommitSha, PullState};
 
@@ -12,7 +12,7 @@ use super::user::{account, user};
 use super::{WireView, merged, node_id};
 
 /// Builds the JSON of a pull request as an item of a list.
-pub(in crate::emulator::wire) fn pull_simple(
+pub(in crate::emulator::github) fn pull_simple(
     view: &WireView<'_>,
     base: &Repo,
     pull: &EmulatedPull,
@@ -133,7 +133,7 @@ pub(super) fn association(repo: &Repo, login: &str) -> &'static str {
 }
 
 /// Builds the JSON of a single pull request.
-pub(in crate::emulator::wire) fn pull_full(
+pub(in crate::emulator::github) fn pull_full(
     view: &WireView<'_>,
     base: &Repo,
     pull: &EmulatedPull,
@@ -158,7 +158,7 @@ pub(in crate::emulator::wire) fn pull_full(
 }
 
 /// Builds the JSON of a file that a pull request changes.
-pub(in crate::emulator::wire) fn changed_file(
+pub(in crate::emulator::github) fn changed_file(
     view: &WireView<'_>,
     base: &Repo,
     pull: &EmulatedPull,

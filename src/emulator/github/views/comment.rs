@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::emulator::wire::time;
+use crate::emulator::github::time;
 use crate::emulator::world::{EmulatedComment, EmulatedPull, EmulatedWorld, Reaction, Repo};
 
 use super::pull::association;
@@ -10,7 +10,7 @@ use super::user::user;
 use super::{WireView, node_id};
 
 /// Builds the JSON of a comment on a pull request.
-pub(in crate::emulator::wire) fn comment(
+pub(in crate::emulator::github) fn comment(
     view: &WireView<'_>,
     repo: &Repo,
     pull: &EmulatedPull,
@@ -69,7 +69,7 @@ pub(super) fn rollup<'a>(of: &str, reactions: impl Iterator<Item = &'a Reaction>
 }
 
 /// Builds the JSON of a reaction to a comment.
-pub(in crate::emulator::wire) fn reaction(world: &EmulatedWorld, reaction: &Reaction) -> Value {
+pub(in crate::emulator::github) fn reaction(world: &EmulatedWorld, reaction: &Reaction) -> Value {
     json!({
         "id": reaction.id,
         "node_id": node_id("Reaction", reaction.id),

@@ -11,9 +11,9 @@ use crate::emulator::world::Repo;
 use super::{WireView, merged};
 
 /// Repository and requested ref of a file.
-pub(in crate::emulator::wire) struct FileAt<'a> {
-    pub(in crate::emulator::wire) repo: &'a Repo,
-    pub(in crate::emulator::wire) name: &'a str,
+pub(in crate::emulator::github) struct FileAt<'a> {
+    pub(in crate::emulator::github) repo: &'a Repo,
+    pub(in crate::emulator::github) name: &'a str,
 }
 
 const RESERVED: &AsciiSet = &CONTROLS
@@ -72,7 +72,7 @@ fn entry(view: &WireView<'_>, place: &FileAt<'_>, blob: &Blob) -> Value {
 }
 
 /// Builds the JSON of the entries of a directory.
-pub(in crate::emulator::wire) fn content_directory(
+pub(in crate::emulator::github) fn content_directory(
     view: &WireView<'_>,
     place: &FileAt<'_>,
     entries: &[Blob],
@@ -84,7 +84,7 @@ pub(in crate::emulator::wire) fn content_directory(
 }
 
 /// Builds the JSON of a file with its content in base64, in lines of 60 characters.
-pub(in crate::emulator::wire) fn content_file(
+pub(in crate::emulator::github) fn content_file(
     view: &WireView<'_>,
     place: &FileAt<'_>,
     blob: &Blob,
@@ -104,7 +104,7 @@ pub(in crate::emulator::wire) fn content_file(
 }
 
 /// Builds the JSON of a symbolic link without a file at its target.
-pub(in crate::emulator::wire) fn content_symlink(
+pub(in crate::emulator::github) fn content_symlink(
     view: &WireView<'_>,
     place: &FileAt<'_>,
     blob: &Blob,

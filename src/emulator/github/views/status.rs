@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::emulator::wire::paging::PageRequest;
-use crate::emulator::wire::time;
+use crate::emulator::github::paging::PageRequest;
+use crate::emulator::github::time;
 use crate::emulator::world::{Repo, ShaStatus, StatusState, User};
 use crate::model::CommitSha;
 
@@ -27,7 +27,7 @@ fn simple(view: &WireView<'_>, repo: &Repo, status: &ShaStatus) -> Value {
 }
 
 /// Builds the JSON of a status of a commit.
-pub(in crate::emulator::wire) fn status(
+pub(in crate::emulator::github) fn status(
     view: &WireView<'_>,
     repo: &Repo,
     status: &ShaStatus,
@@ -39,7 +39,7 @@ pub(in crate::emulator::wire) fn status(
 }
 
 /// Builds the JSON of a commit's statuses, the newest of each context, with the combined state.
-pub(in crate::emulator::wire) fn combined_status(
+pub(in crate::emulator::github) fn combined_status(
     view: &WireView<'_>,
     of: &Repo,
     sha: &CommitSha,

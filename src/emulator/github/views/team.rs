@@ -7,7 +7,7 @@ use crate::emulator::world::{EmulatedWorld, MembershipState, Team, User, UserKin
 use super::{WireView, merged, node_id};
 
 /// Builds the JSON of a team in a list.
-pub(in crate::emulator::wire) fn team(view: &WireView<'_>, team: &Team) -> Value {
+pub(in crate::emulator::github) fn team(view: &WireView<'_>, team: &Team) -> Value {
     let parent = team
         .parent
         .as_deref()
@@ -42,7 +42,7 @@ fn simple(world: &EmulatedWorld, team: &Team) -> Value {
 }
 
 /// Builds the JSON of a membership in a team.
-pub(in crate::emulator::wire) fn membership(
+pub(in crate::emulator::github) fn membership(
     world: &EmulatedWorld,
     team: &Team,
     login: &str,

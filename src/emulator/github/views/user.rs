@@ -47,7 +47,7 @@ fn page(world: &EmulatedWorld, user: &User) -> String {
 }
 
 /// Builds the answer to `GET /user`.
-pub(in crate::emulator::wire) fn public_user(world: &EmulatedWorld, login: &str) -> Value {
+pub(in crate::emulator::github) fn public_user(world: &EmulatedWorld, login: &str) -> Value {
     let more = json!({
         "name": null,
         "company": null,

@@ -1,13 +1,11 @@
 //! Changes the world on behalf of tests and the demo. Each action sends webhooks to the target, as GitHub would.
 
-use std::sync::atomic::Ordering;
-
 use url::Url;
 use uuid::Uuid;
 
 use crate::model::{CommitSha, MergeMethod, PullNumber};
 
-use super::world::{Author, CommentError, Push};
+use super::world::{Author, CommentError, Push, StatusError};
 use super::{
     Change, Delivering, EmulatedDelivery, Emulator, EmulatorError, Fault, NewPull, NewStatus,
     NewTeam, Protection, ReviewState, Role,
@@ -27,21 +25,21 @@ impl Emulator {
     /// redirected until another repository takes that name.
     pub async fn rename_repo(&self, repo: &str, to: &str, by: &str) -> Result<(), EmulatorError> {
         let events = self.shared.world.rename_repo(repo, to, by).await?;
-        self.publish(events).await;
+        self.publish(&events).await;
         Ok(())
     }
 
     /// Deletes a repository with everything in it.
     pub async fn delete_repo(&self, repo: &str, by: &str) -> Result<(), EmulatorError> {
         let events = self.shared.world.delete_repo(repo, by).await?;
-        self.publish(events).await;
+        self.publish(&events).await;
         Ok(())
     }
 
     /// Archives a repository: its pull requests stay open, and nothing in it can be changed.
     pub async fn archive_repo(&self, repo: &str, by: &str) -> Result<(), EmulatorError> {
         let events = self.shared.world.archive_repo(repo, by)?;
-        self.publish(events).await;
+        self.publish(&events).await;
         Ok(())
     }
 
@@ -68,13 +66,13 @@ impl Emulator {
         by: &str,
         status: NewStatus,
     ) -> Result<(), EmulatorError> {
-        let set = self
-            .shared
-            .world
-            .set_status(repo, sha.as_str(), &Author::person(by), status)
-            .await;
-        set.map(drop)
-            .map_err(|error| EmulatorError::Refused(error.to_string()))
+        let refused = |error: StatusError| EmulatorError::Refused(error.to_string());
+        let world = &self.shared.world;
+        let commit = world.commit(repo, sha.as_str()).await.map_err(refused)?;
+        world
+            .set_status(repo, commit, &Author::person(by), status)
+            .map_err(refused)?;
+        Ok(())
     }
 
     /// Protects a branch, or changes its protection.
@@ -145,7 +143,9 @@ impl Emulator {
 
     /// Lets the next `reads` reads of a pull request answer that its mergeability is not known yet.
     pub fn unsettle(&self, repo: &str, pull: PullNumber, reads: u32) -> Result<(), EmulatorError> {
-        self.shared.world.unsettle(repo, pull, reads)
+        let pull = self.pull(repo, pull)?;
+        self.shared.github.unsettle(&pull, reads);
+        Ok(())
     }
 
     /// Makes one commit on a branch and returns it. A new branch starts at the tip of `main`.
@@ -187,28 +187,23 @@ impl Emulator {
     /// Deletes a branch. Pull requests from that branch are closed.
     pub async fn delete_branch(&self, repo: &str, branch: &str) -> Result<(), EmulatorError> {
         let events = self.shared.world.delete_branch(repo, branch).await?;
-        self.publish(events).await;
+        self.publish(&events).await;
         Ok(())
     }
 
     async fn push_as(&self, repo: &str, push: &Push<'_>) -> Result<CommitSha, EmulatorError> {
         let (sha, events) = self.shared.world.push(repo, push).await?;
-        self.publish(events).await;
+        self.publish(&events).await;
         Ok(sha)
     }
 
     /// Opens a pull request.
     pub async fn open_pull(&self, repo: &str, pull: NewPull) -> Result<PullNumber, EmulatorError> {
         let (number, events) = self.shared.world.open_pull(repo, &pull).await?;
-        let reads = self.shared.hidden_reads.load(Ordering::Relaxed);
-        if reads > 0 {
-            self.shared.faults.add(
-                &format!("GET /repos/{repo}/pulls/{number}"),
-                reads,
-                Fault::NotFound,
-            );
-        }
-        self.publish(events).await;
+        self.shared
+            .github
+            .hide_pull(&self.shared.faults, repo, number);
+        self.publish(&events).await;
         Ok(number)
     }
 
@@ -225,7 +220,7 @@ impl Emulator {
             .world
             .comment(repo, number, &Author::person(author), body)
             .map_err(refused)?;
-        self.publish(vec![event]).await;
+        self.publish(&[event]).await;
         Ok(comment.id)
     }
 
@@ -242,7 +237,7 @@ impl Emulator {
             .world
             .edit_comment(repo, id, &Author::person(by), body)
             .map_err(refused)?;
-        self.publish(vec![event]).await;
+        self.publish(&[event]).await;
         Ok(())
     }
 
@@ -254,7 +249,7 @@ impl Emulator {
         by: &str,
     ) -> Result<(), EmulatorError> {
         let events = self.shared.world.close(repo, number, by).await?;
-        self.publish(events).await;
+        self.publish(&events).await;
         Ok(())
     }
 
@@ -266,7 +261,7 @@ impl Emulator {
         by: &str,
     ) -> Result<(), EmulatorError> {
         let events = self.shared.world.reopen(repo, number, by).await?;
-        self.publish(events).await;
+        self.publish(&events).await;
         Ok(())
     }
 
@@ -278,7 +273,7 @@ impl Emulator {
         by: &str,
     ) -> Result<CommitSha, EmulatorError> {
         let (sha, events) = self.shared.world.merge(repo, number, by).await?;
-        self.publish(events).await;
+        self.publish(&events).await;
         Ok(sha)
     }
 
@@ -290,7 +285,7 @@ impl Emulator {
         by: &str,
     ) -> Result<(), EmulatorError> {
         let events = self.shared.world.set_draft(repo, number, by, false)?;
-        self.publish(events).await;
+        self.publish(&events).await;
         Ok(())
     }
 
@@ -302,7 +297,7 @@ impl Emulator {
         by: &str,
     ) -> Result<(), EmulatorError> {
         let events = self.shared.world.set_draft(repo, number, by, true)?;
-        self.publish(events).await;
+        self.publish(&events).await;
         Ok(())
     }
 
@@ -319,7 +314,7 @@ impl Emulator {
             .world
             .change_base(repo, number, by, base)
             .await?;
-        self.publish(events).await;
+        self.publish(&events).await;
         Ok(())
     }
 
@@ -358,12 +353,15 @@ impl Emulator {
 
     /// Sets how many of the 5000 requests of this hour are left.
     pub fn leave_requests(&self, left: u64) {
-        self.shared.limits.leave(self.shared.world.now(), left);
+        self.shared
+            .github
+            .limits
+            .leave(self.shared.world.now(), left);
     }
 
     /// Answers 404 to the first `reads` reads of every pull request opened from now on; 0 stops this.
     pub fn hide_new_pulls(&self, reads: u32) {
-        self.shared.hidden_reads.store(reads, Ordering::Relaxed);
+        self.shared.github.hide_new_pulls(reads);
     }
 
     /// Returns the number of ordered faults that have not occurred yet.
@@ -385,6 +383,6 @@ impl Emulator {
 fn refused(error: CommentError) -> EmulatorError {
     match error {
         CommentError::Missing(error) => error,
-        CommentError::Blank | CommentError::TooLong => EmulatorError::Refused(error.to_string()),
+        CommentError::Blank | CommentError::TooLong(_) => EmulatorError::Refused(error.to_string()),
     }
 }

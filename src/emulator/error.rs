@@ -4,7 +4,7 @@ use crate::model::PullNumber;
 
 use super::git::EmulatedGitError;
 
-/// Reason that an action on the emulated GitHub failed.
+/// Reason that an action on the emulated forge failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
     /// The text is not `owner/name`.
@@ -13,14 +13,14 @@ pub enum EmulatorError {
     )]
     BadRepoName(String),
     /// No repository with this name exists.
-    #[error("the emulated GitHub has no repository `{0}`; create it first")]
+    #[error("the emulated forge has no repository `{0}`; create it first")]
     NoRepo(String),
     /// A repository with this name exists already.
-    #[error("the emulated GitHub already has a repository `{0}`")]
+    #[error("the emulated forge already has a repository `{0}`")]
     RepoExists(String),
     /// The directory is left from an earlier world. Records are kept in memory only, so that world cannot be
     /// continued.
-    #[error("{0} was left by an earlier emulated GitHub; remove it or name another directory")]
+    #[error("{0} was left by an earlier emulator; remove it or name another directory")]
     DirectoryInUse(std::path::PathBuf),
     /// The repository has no pull request with this number.
     #[error("`{0}` has no pull request #{1}")]
@@ -37,8 +37,8 @@ pub enum EmulatorError {
     /// The branch or pull request number is not well-formed.
     #[error(transparent)]
     BadRef(#[from] crate::model::InvalidRef),
-    /// GitHub would not allow the action, for this reason.
-    #[error("GitHub would refuse: {0}")]
+    /// A forge would not allow the action, for this reason.
+    #[error("a forge would refuse: {0}")]
     Refused(String),
     /// Head and base of the pull request conflict.
     #[error("{0}#{1} has conflicts with its base branch and cannot be merged")]
@@ -47,7 +47,7 @@ pub enum EmulatorError {
     #[error(transparent)]
     Git(#[from] EmulatedGitError),
     /// The port or the directory cannot be used.
-    #[error("cannot start the emulated GitHub: {0}")]
+    #[error("cannot start the emulated forge: {0}")]
     Start(#[source] std::io::Error),
     /// The public key of the App is invalid.
     #[error("the public key of the emulated GitHub App is not an RSA key in PEM form: {0}")]

@@ -27,7 +27,8 @@ impl Emulator {
 
     /// Returns the current data of a pull request.
     pub fn pull(&self, repo: &str, number: PullNumber) -> Result<EmulatedPull, EmulatorError> {
-        Ok(self.shared.world.state().repo(repo)?.pull(number)?.clone())
+        let state = self.shared.world.state();
+        Ok(EmulatedPull::clone(state.repo(repo)?.pull(number)?))
     }
 
     /// Returns the reactions to a comment: the login, and the kind (`eyes`).
@@ -63,7 +64,7 @@ impl Emulator {
 
     /// Returns the number of requests that are left of the 5000 of this hour.
     pub fn requests_left(&self) -> u64 {
-        self.shared.limits.left()
+        self.shared.github.limits.left()
     }
 
     /// Returns all webhooks, oldest first, sent or held; of the sent ones the newest 4096.

@@ -1,4 +1,4 @@
-//! Emulates GitHub on loopback: repositories, pull requests, comments, statuses and users, with the protocol of
+//! Emulates a forge on loopback: repositories, pull requests, comments, statuses and users, with the protocol of
 //! GitHub.
 //!
 //! `lockkeeper demo` needs a forge to show the whole path of a comment on any machine. The tests need one that
@@ -6,10 +6,21 @@
 //! GitHub would refuse, with the same answer. A test compares every answer with GitHub's published OpenAPI
 //! description.
 //!
-//! - `world`: the data and the rules; `git`: the real bare repositories below it.
-//! - `github`, the wire: REST below `/api/v3` (as GitHub Enterprise Server), smart-HTTP git, Git LFS, and a page per pull
-//!   request.
-//! - `hooks`: signed webhooks; `faults`: bad days; `record`: the exchanges with clients.
+//! - `world`: the data, the rules and the events, in the words of no forge; `git`: the real bare repositories below it.
+//! - `github`: the wire of GitHub. It answers REST, git and Git LFS requests, and builds the webhooks of events.
+//! - `hooks`: the queue of webhooks; `faults`: bad days; `record`: the exchanges with clients; `lines`: connections
+//!   that can be cut. They are the same for every wire.
+//!
+//! `world` and `git` import no wire, and only a wire knows the words and JSON of its forge. The wire of another forge
+//! is a folder beside `github`. It provides:
+//! - its `Conventions` for the world, such as the maximum length of a comment,
+//! - a function that serves requests: it reads the records, calls the world's actions, and passes their events to
+//!   `publish_later`,
+//! - a function that builds the signed webhook for a `WorldEvent`,
+//! - a struct for state that only its forge has, such as tokens and rate limits.
+//!
+//! `EmulatorState` holds this struct. Tests and the demo keep using [`Emulator`], because its actions change the
+//! world.
 //!
 //! Some features are left out on purpose: check runs, rulesets, comments in reviews, labels, GraphQL, tags, uploads
 //! of LFS, permissions below the level of a repository, redirects of git, pull requests that count as merged because
@@ -22,32 +33,29 @@ mod git;
 mod github;
 mod hooks;
 mod inspect;
+mod lines;
 mod options;
 mod record;
-
 mod world;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
-use octocrab::jsonwebtoken::DecodingKey;
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::secret::Secret;
-
 pub use error::EmulatorError;
 pub use faults::Fault;
-pub use git::{Change, Comparison, EmulatedGitError, FileChange};
+pub use git::{Change, Comparison, EmulatedGitError, FileChange, FileChangeKind};
 pub use hooks::{Delivering, EmulatedDelivery, RecordedDelivery, SendAttempt};
 pub use options::{AppOptions, Options};
 pub use record::Exchange;
 pub use world::{
-    EmulatedComment, EmulatedPull, MAX_COMMENT_CHARS, NewPull, NewStatus, NewTeam, Protection,
-    Review, ReviewState, Role, ShaStatus, StatusState, Statuses,
+    EmulatedComment, EmulatedPull, NewPull, NewStatus, NewTeam, Protection, Review, ReviewState,
+    Role, ShaStatus, StatusState, Statuses,
 };
 
 use faults::Faults;
+use github::GitHubWire;
 use hooks::Hooks;
 use record::ExchangeLog;
 use world::{EmulatedWorld, WorldEvent};
@@ -66,40 +74,30 @@ struct EmulatorState {
     hooks: Hooks,
     faults: Faults,
     log: ExchangeLog,
-    accounts: Vec<(String, Secret)>,
-    app_key: Option<DecodingKey>,
-    hidden_reads: std::sync::atomic::AtomicU32,
-    requests: AtomicU64,
-    limits: github::RateLimit,
+    github: GitHubWire,
 }
 
 impl EmulatorState {
-    fn new(options: &Options, base_url: &str) -> Result<Self, EmulatorError> {
-        let key = |pem: &str| {
-            DecodingKey::from_rsa_pem(pem.as_bytes())
-                .map_err(|error| EmulatorError::AppKey(error.to_string()))
-        };
-        let app = options.app.as_ref();
-        let (secret, target) = (
-            options.webhook_secret.clone(),
-            options.webhook_target.clone(),
-        );
+    fn new(options: &Options, base_url: String) -> Result<Self, EmulatorError> {
         Ok(Self {
-            world: EmulatedWorld::new(options, base_url.to_owned()),
-            hooks: Hooks::new(base_url, secret, app.map(|app| app.id), target),
+            world: EmulatedWorld::new(options, github::CONVENTIONS),
+            hooks: Hooks::new(options.webhook_target.clone()),
             faults: Faults::default(),
             log: ExchangeLog::default(),
-            accounts: options.accounts.clone(),
-            app_key: app.map(|app| key(&app.public_key_pem)).transpose()?,
-            hidden_reads: 0.into(),
-            requests: 0.into(),
-            limits: github::RateLimit::default(),
+            github: GitHubWire::new(options, base_url)?,
         })
     }
 
-    /// Queues webhooks in the order of the world and sends them in the background, so that no client waits.
-    fn publish_later(self: &Arc<Self>, events: Vec<WorldEvent>) {
-        self.hooks.enqueue(events);
+    /// Queues the webhooks of events in the order of the world.
+    fn enqueue(&self, events: &[WorldEvent]) {
+        for event in events {
+            self.hooks.enqueue(|id| self.github.webhook(id, event));
+        }
+    }
+
+    /// Queues webhooks and sends them in the background, so that no client waits.
+    fn publish_later(self: &Arc<Self>, events: &[WorldEvent]) {
+        self.enqueue(events);
         let shared = Arc::clone(self);
         tokio::spawn(async move { shared.hooks.pump().await });
     }
@@ -115,7 +113,7 @@ impl Emulator {
             .await
             .map_err(EmulatorError::Start)?;
         let address = listener.local_addr().map_err(EmulatorError::Start)?;
-        let shared = Arc::new(EmulatorState::new(&options, &format!("http://{address}"))?);
+        let shared = Arc::new(EmulatorState::new(&options, format!("http://{address}"))?);
         let server = tokio::spawn(github::serve(listener, Arc::clone(&shared)));
         Ok(Self {
             shared,
@@ -125,16 +123,16 @@ impl Emulator {
 
     /// Returns the origin of pages and git: `http://127.0.0.1:PORT`.
     pub fn base_url(&self) -> &str {
-        &self.shared.world.base_url
+        &self.shared.github.base_url
     }
 
     /// Returns the root of the REST API: `http://127.0.0.1:PORT/api/v3`.
     pub fn api_url(&self) -> String {
-        format!("{}/api/v3", self.base_url())
+        self.shared.github.api("")
     }
 
-    async fn publish(&self, events: Vec<WorldEvent>) {
-        self.shared.hooks.enqueue(events);
+    async fn publish(&self, events: &[WorldEvent]) {
+        self.shared.enqueue(events);
         self.shared.hooks.pump().await;
     }
 }

@@ -152,6 +152,20 @@ fn a_wrong_import_is_found_with_its_file_line_and_rule() {
 }
 
 #[test]
+fn the_world_of_the_emulator_knows_no_wire() {
+    let words = ["github::", "serde_json", "axum", "octocrab", "hooks::"];
+    for half in ["world", "git"] {
+        for file in rust_files(&root().join("src/emulator").join(half)) {
+            let text = read(&file);
+            for word in words {
+                let file = shown(&file);
+                assert!(!text.contains(word), "{file} must not use `{word}`");
+            }
+        }
+    }
+}
+
+#[test]
 fn every_test_file_is_reachable_by_a_mod_line() {
     let tests = root().join("tests/it");
     let mut reachable = BTreeSet::new();

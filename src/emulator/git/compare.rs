@@ -6,9 +6,6 @@ use crate::model::CommitSha;
 
 use super::{EmulatedGit, EmulatedGitError, sha};
 
-/// Maximum number of files that GitHub lists for a pull request (GitHub REST: list pull requests files).
-pub const MAX_FILES: usize = 3000;
-
 /// Difference between base and head of a pull request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
@@ -18,15 +15,29 @@ pub struct Comparison {
     pub files: Vec<FileChange>,
 }
 
-/// A changed file as GitHub describes it.
+/// Kind of the change of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileChangeKind {
+    /// The file is new.
+    Added,
+    /// The file has another content.
+    Modified,
+    /// The file was deleted.
+    Removed,
+    /// The file has another path, and perhaps another content.
+    Renamed,
+    /// The file has another mode or type, and the same content.
+    ModeChanged,
+}
+
+/// A file that differs between the merge base and the head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {
     /// Path at the head; for a removed file, its old path.
     pub path: String,
     /// Path at the base of a renamed file.
     pub previous: Option<String>,
-    /// `added`, `modified`, `removed`, `renamed` or `changed` (mode or type only).
-    pub status: &'static str,
+    pub kind: FileChangeKind,
     /// Object id of the content.
     pub blob: String,
     /// Number of added lines.
@@ -114,18 +125,19 @@ fn raw_record(fields: &mut VecDeque<String>) -> Option<FileChange> {
     } else {
         (first, None)
     };
-    let status = match letter.chars().next()? {
-        'A' => "added",
-        'D' => "removed",
-        'R' => "renamed",
-        'M' if old != new => "modified",
-        _ => "changed",
+    let kind = match letter.chars().next()? {
+        'A' => FileChangeKind::Added,
+        'D' => FileChangeKind::Removed,
+        'R' => FileChangeKind::Renamed,
+        'M' if old != new => FileChangeKind::Modified,
+        _ => FileChangeKind::ModeChanged,
     };
-    let blob = if status == "removed" { old } else { new };
+    let is_removed = kind == FileChangeKind::Removed;
+    let blob = if is_removed { old } else { new };
     Some(FileChange {
         path,
         previous,
-        status,
+        kind,
         blob: (*blob).to_owned(),
         additions: 0,
         deletions: 0,
@@ -179,14 +191,14 @@ mod tests {
         let files = files(out.as_bytes()).unwrap();
         let seen: Vec<_> = files
             .iter()
-            .map(|f| (f.status, f.path.as_str(), f.previous.as_deref()))
+            .map(|f| (f.kind, f.path.as_str(), f.previous.as_deref()))
             .collect();
         assert_eq!(
             seen,
             [
-                ("renamed", "new.tf", Some("old.tf")),
-                ("changed", "run", None),
-                ("removed", "gone", None)
+                (FileChangeKind::Renamed, "new.tf", Some("old.tf")),
+                (FileChangeKind::ModeChanged, "run", None),
+                (FileChangeKind::Removed, "gone", None)
             ]
         );
         assert_eq!((files[0].additions, files[0].deletions), (2, 1));

@@ -18,7 +18,7 @@ use tokio::process::Command;
 
 use crate::model::CommitSha;
 
-pub use compare::{Comparison, FileChange, MAX_FILES};
+pub use compare::{Comparison, FileChange, FileChangeKind};
 pub use import::Change;
 pub(super) use import::Import;
 pub(super) use read::{Blob, CommitInfo, Content};
@@ -28,7 +28,7 @@ pub(super) use serve::{CgiAnswer, CgiRequest};
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatedGitError {
     /// The program could not be started, or communication with it failed.
-    #[error("cannot run git: {0}; the emulated GitHub needs git 2.38 or newer on the PATH")]
+    #[error("cannot run git: {0}; the emulator needs git 2.38 or newer on the PATH")]
     Start(#[from] std::io::Error),
     /// The program ended with an error.
     #[error("git {command} failed: {stderr}")]
@@ -74,7 +74,7 @@ const INHERITED: [&str; 8] = [
     "GIT_CONFIG_COUNT",
 ];
 
-/// Configuration with the permissions that GitHub gives its clients, and without automatic repacking.
+/// Configuration with the permissions that forges give their clients, and without automatic repacking.
 const CONFIG: &str = "\
 [core]
 \trepositoryformatversion = 0
@@ -86,22 +86,25 @@ const CONFIG: &str = "\
 \tallowFilter = true
 [http]
 \treceivepack = true
-[receive]
-\thideRefs = refs/pull
 [gc]
 \tauto = 0
 ";
 
 impl EmulatedGit {
-    /// Creates an empty bare repository whose default branch is `main`.
-    pub(super) async fn init(directory: PathBuf) -> Result<Self, EmulatedGitError> {
+    /// Creates an empty bare repository whose default branch is `main`. Clients cannot push the refs below
+    /// `protected_refs`.
+    pub(super) async fn init(
+        directory: PathBuf,
+        protected_refs: &str,
+    ) -> Result<Self, EmulatedGitError> {
         // These entries are all that git needs (gitrepository-layout). A process would take most of the time to
         // create a world.
         for folder in ["objects", "refs/heads"] {
             tokio::fs::create_dir_all(directory.join(folder)).await?;
         }
         tokio::fs::write(directory.join("HEAD"), "ref: refs/heads/main\n").await?;
-        tokio::fs::write(directory.join("config"), CONFIG).await?;
+        let config = format!("{CONFIG}[receive]\n\thideRefs = {protected_refs}\n");
+        tokio::fs::write(directory.join("config"), config).await?;
         Ok(Self { directory })
     }
 

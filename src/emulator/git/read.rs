@@ -24,7 +24,7 @@ pub(in crate::emulator) enum Content {
 }
 
 /// A commit as a push event describes it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::emulator) struct CommitInfo {
     pub(in crate::emulator) sha: String,
     pub(in crate::emulator) tree: String,

@@ -10,17 +10,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::emulator::options::AppOptions;
-use crate::emulator::world::InstallationToken;
 
 use super::auth::Caller;
 use super::errors::{ApiError, read_body};
 use super::paging::Listing;
-use super::views::{self, WireView, permissions};
-use super::{Cx, WireResponse, time};
+use super::views::{self, permissions};
+use super::{Cx, InstallationToken, WireResponse, time};
 
 pub(super) async fn user(State(cx): State<Cx>, caller: Caller) -> WireResponse {
     match caller {
-        Caller::User(login) => Ok(Json(views::public_user(&cx.world, &login)).into_response()),
+        Caller::User(login) => Ok(Json(views::public_user(&cx.github, &login)).into_response()),
         Caller::Anonymous => Err(ApiError::AuthenticationRequired),
         Caller::Installation { .. } | Caller::App => Err(ApiError::NotForIntegrations),
     }
@@ -28,7 +27,7 @@ pub(super) async fn user(State(cx): State<Cx>, caller: Caller) -> WireResponse {
 
 pub(super) async fn app(State(cx): State<Cx>, caller: Caller) -> WireResponse {
     let app = installed(&cx, &caller)?;
-    Ok(Json(views::app(&cx.world, app)).into_response())
+    Ok(Json(views::app(&cx.github, app)).into_response())
 }
 
 pub(super) async fn installations(
@@ -41,7 +40,7 @@ pub(super) async fn installations(
     let owner = state.repos.values().next().map(|repo| repo.owner.clone());
     let list: Vec<Value> = owner
         .iter()
-        .map(|owner| views::installation(&cx.world, app, owner))
+        .map(|owner| views::installation(&cx.github, app, owner))
         .collect();
     Ok(listing.answer(&cx, list))
 }
@@ -54,7 +53,7 @@ pub(super) async fn repo_installation(
     let app = installed(&cx, &caller)?;
     let state = cx.world.state();
     let repo = state.repo(&format!("{owner}/{repo}"))?;
-    Ok(Json(views::installation(&cx.world, app, &repo.owner)).into_response())
+    Ok(Json(views::installation(&cx.github, app, &repo.owner)).into_response())
 }
 
 #[derive(Default, Deserialize)]
@@ -81,8 +80,8 @@ pub(super) async fn access_token(
     let wanted: TokenRequest = read_body(&body)?;
     let repositories = limited_to(&cx, &wanted)?;
     let expires_at = app.clock.now() + TOKEN_LIFE;
-    let mut state = cx.world.state();
-    let token = format!("ghs_emulated{:024}", state.installation_tokens.len() + 1);
+    let mut tokens = cx.github.tokens();
+    let token = format!("ghs_emulated{:024}", tokens.len() + 1);
     let selection = if repositories.is_some() {
         "selected"
     } else {
@@ -95,18 +94,15 @@ pub(super) async fn access_token(
         "repository_selection": selection,
     });
     if let Some(keys) = &repositories {
-        let view = WireView {
-            world: &cx.world,
-            state: &state,
-        };
+        let state = cx.world.state();
         let list: Result<Vec<Value>, _> = keys
             .iter()
-            .map(|key| Ok(views::repo(&view, state.repo(key)?)))
+            .map(|key| Ok(views::repo(&cx.github, state.repo(key)?)))
             .collect();
         answer["repositories"] =
             Value::Array(list.map_err(|error: crate::emulator::EmulatorError| error)?);
     }
-    state.installation_tokens.insert(
+    tokens.insert(
         token,
         InstallationToken {
             expires_at,
@@ -143,5 +139,5 @@ fn limited_to(cx: &Cx, wanted: &TokenRequest) -> Result<Option<Vec<String>>, Api
 
 fn installed<'a>(cx: &'a Cx, caller: &Caller) -> Result<&'a AppOptions, ApiError> {
     caller.must_be_app()?;
-    cx.world.app.as_ref().ok_or(ApiError::NotFound)
+    cx.github.app.as_ref().ok_or(ApiError::NotFound)
 }

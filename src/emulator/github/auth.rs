@@ -103,7 +103,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 
 /// Authenticates the caller, counts the request, and passes it on.
 pub(super) async fn admit(State(cx): State<Cx>, mut request: Request, next: Next) -> Response {
-    let mut window = cx.limits.count(cx.world.now());
+    let mut window = cx.github.limits.count(cx.world.now());
     let condition = Condition::of(&request);
     if window.is_exceeded() {
         return limits::exceeded(window.reset());
@@ -126,7 +126,7 @@ pub(super) async fn admit(State(cx): State<Cx>, mut request: Request, next: Next
     };
     let (mut response, unchanged) = condition.apply(response).await;
     if unchanged {
-        window = cx.limits.take_back(window);
+        window = cx.github.limits.take_back(window);
     }
     window.write(response.headers_mut());
     response.headers_mut().insert(
@@ -155,12 +155,12 @@ pub(super) fn by_basic(cx: &Cx, value: &str) -> Option<Caller> {
 
 fn by_token(cx: &Cx, token: &str) -> Option<Caller> {
     let token = Secret::new(token);
-    if let Some((login, _)) = cx.accounts.iter().find(|(_, known)| *known == token) {
+    if let Some((login, _)) = cx.github.accounts.iter().find(|(_, known)| *known == token) {
         return Some(Caller::User(login.clone()));
     }
-    let app = cx.world.app.as_ref()?;
-    let state = cx.world.state();
-    let found = state.installation_tokens.get(token.expose())?;
+    let app = cx.github.app.as_ref()?;
+    let tokens = cx.github.tokens();
+    let found = tokens.get(token.expose())?;
     let fresh = app.clock.now() < found.expires_at;
     fresh.then(|| Caller::Installation {
         login: app.bot_login(),
@@ -181,7 +181,7 @@ const MAX_LIFE_SECONDS: i64 = 660;
 
 fn by_jwt(cx: &Cx, token: &str) -> Result<Caller, ApiError> {
     let undecodable = ApiError::BadJwt("A JSON web token could not be decoded");
-    let (Some(app), Some(key)) = (&cx.world.app, &cx.app_key) else {
+    let (Some(app), Some(key)) = (&cx.github.app, &cx.github.app_key) else {
         return Err(undecodable);
     };
     let mut rules = Validation::new(Algorithm::RS256);

@@ -11,7 +11,7 @@ use crate::model::BranchName;
 use super::auth::Caller;
 use super::errors::ApiError;
 use super::paging::Listing;
-use super::views::{WireView, branch, protection};
+use super::views::{branch, protection};
 use super::{Cx, WireResponse};
 
 /// `GET …/branches/{branch}`
@@ -33,11 +33,7 @@ pub(super) async fn get(
         .await
         .map_err(EmulatorError::from)?;
     let state = cx.world.state();
-    let view = WireView {
-        world: &cx.world,
-        state: &state,
-    };
-    Ok(Json(branch(&view, state.repo(&key)?, &name, &commit)).into_response())
+    Ok(Json(branch(&cx.github, state.repo(&key)?, &name, &commit)).into_response())
 }
 
 /// `GET …/branches/{branch}/protection`
@@ -50,16 +46,7 @@ pub(super) async fn get_protection(
     let repo = caller.repo(&state, &owner, &repo)?;
     let name = BranchName::new(&name).map_err(|_| ApiError::NotFound)?;
     let rules = repo.protections.get(&name).ok_or(ApiError::NotFound)?;
-    Ok(Json(protection(
-        &WireView {
-            world: &cx.world,
-            state: &state,
-        },
-        repo,
-        &name,
-        rules,
-    ))
-    .into_response())
+    Ok(Json(protection(&cx.github, repo, &name, rules)).into_response())
 }
 
 /// `GET …/rules/branches/{branch}`: always empty, because rulesets are not emulated.

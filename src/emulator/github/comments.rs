@@ -13,7 +13,7 @@ use super::auth::Caller;
 use super::errors::{ApiError, read_body};
 use super::paging::Listing;
 use super::pulls::number;
-use super::views::{WireView, comment, reaction};
+use super::views::{comment, reaction};
 use super::{Cx, WireResponse};
 
 #[derive(Deserialize)]
@@ -49,16 +49,12 @@ pub(super) async fn list(
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     let pull = repo.pull(number(&text)?)?;
-    let view = WireView {
-        world: &cx.world,
-        state: &state,
-    };
     let comments = pull
         .comments
         .iter()
         .filter(|comment| since.is_none_or(|since| comment.updated_at >= since));
     let list: Vec<Value> = comments
-        .map(|one| comment(&view, repo, pull, one))
+        .map(|one| comment(&cx.github, repo, pull, one))
         .collect();
     Ok(listing.answer(&cx, list))
 }
@@ -72,7 +68,7 @@ pub(super) async fn create(
     let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
     let new: NewComment = read_body(&body)?;
     let (posted, event) = cx.world.comment(&key, number(&text)?, &author, &new.body)?;
-    cx.publish_later(vec![event]);
+    cx.publish_later(&[event]);
     show(&cx, &key, posted.id, StatusCode::CREATED)
 }
 
@@ -96,7 +92,7 @@ pub(super) async fn edit(
     let (edited, event) = cx
         .world
         .edit_comment(&key, id(&text)?, &author, &new.body)?;
-    cx.publish_later(vec![event]);
+    cx.publish_later(&[event]);
     show(&cx, &key, edited.id, StatusCode::OK)
 }
 
@@ -107,7 +103,7 @@ pub(super) async fn delete(
 ) -> WireResponse {
     let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
     let event = cx.world.delete_comment(&key, id(&text)?, &author)?;
-    cx.publish_later(vec![event]);
+    cx.publish_later(&[event]);
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -131,22 +127,14 @@ pub(super) async fn react(
     } else {
         StatusCode::OK
     };
-    Ok((status, Json(reaction(&cx.world, &made))).into_response())
+    Ok((status, Json(reaction(&cx.github, &made))).into_response())
 }
 
 fn show(cx: &Cx, key: &str, id: u64, status: StatusCode) -> WireResponse {
     let state = cx.world.state();
     let repo = state.repo(key)?;
     let (pull, found) = repo.comment(id).ok_or(ApiError::NotFound)?;
-    let json = comment(
-        &WireView {
-            world: &cx.world,
-            state: &state,
-        },
-        repo,
-        pull,
-        found,
-    );
+    let json = comment(&cx.github, repo, pull, found);
     let location = json["url"]
         .as_str()
         .and_then(|url| HeaderValue::from_str(url).ok());

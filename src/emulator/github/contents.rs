@@ -12,8 +12,8 @@ use crate::model::CommitSha;
 use super::auth::Caller;
 use super::errors::ApiError;
 use super::paging::Params;
-use super::views::{FileAt, WireView, content_directory, content_file, content_symlink};
-use super::{Cx, WireResponse, statuses};
+use super::views::{FileAt, content_directory, content_file, content_symlink};
+use super::{Cx, GitHubWire, WireResponse, statuses};
 
 pub(super) async fn root(
     cx: State<Cx>,
@@ -52,15 +52,11 @@ pub(super) async fn get(
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
     let state = cx.world.state();
-    let view = WireView {
-        world: &cx.world,
-        state: &state,
-    };
     let place = FileAt {
         repo: state.repo(&key)?,
         name,
     };
-    Ok(answer(&view, &place, content, accept.contains("raw")))
+    Ok(answer(&cx.github, &place, content, accept.contains("raw")))
 }
 
 /// Returns the content at a path. Like GitHub, follows a symbolic link to a file once, and only within the
@@ -113,10 +109,10 @@ fn target_of(link: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-fn answer(view: &WireView<'_>, place: &FileAt<'_>, content: Content, raw: bool) -> Response {
+fn answer(github: &GitHubWire, place: &FileAt<'_>, content: Content, raw: bool) -> Response {
     match content {
         Content::Directory(entries) => {
-            Json(content_directory(view, place, &entries)).into_response()
+            Json(content_directory(github, place, &entries)).into_response()
         }
         Content::File(_, bytes) if raw => (
             [(
@@ -127,10 +123,10 @@ fn answer(view: &WireView<'_>, place: &FileAt<'_>, content: Content, raw: bool) 
         )
             .into_response(),
         Content::File(blob, bytes) if blob.mode == "120000" => {
-            Json(content_symlink(view, place, &blob, &bytes)).into_response()
+            Json(content_symlink(github, place, &blob, &bytes)).into_response()
         }
         Content::File(blob, bytes) => {
-            Json(content_file(view, place, &blob, &bytes)).into_response()
+            Json(content_file(github, place, &blob, &bytes)).into_response()
         }
     }
 }

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::emulator::EmulatorError;
-use crate::emulator::world::{CommentError, MergeError, StatusError};
+use crate::emulator::world::{CommentError, MergeError, MergeRefusal, StatusError};
+use crate::model::MergeMethod;
 
 pub(super) const DOCUMENTATION: &str = "https://docs.github.com/enterprise-server@3.19/rest";
 
@@ -147,7 +148,7 @@ impl From<EmulatorError> for ApiError {
 impl From<MergeError> for ApiError {
     fn from(error: MergeError) -> Self {
         match error {
-            MergeError::NotAllowed(text) => Self::NotNow(text),
+            MergeError::NotAllowed(refusal) => Self::NotNow(merge_refusal(&refusal)),
             MergeError::HeadModified => {
                 Self::Changed("Head branch was modified. Review and try the merge again.")
             }
@@ -156,32 +157,62 @@ impl From<MergeError> for ApiError {
     }
 }
 
+/// Returns the reason that a pull request may not be merged, in GitHub's words.
+fn merge_refusal(refusal: &MergeRefusal) -> String {
+    match refusal {
+        MergeRefusal::Draft => "Pull Request is still a draft".to_owned(),
+        MergeRefusal::NotMergeable => "Pull Request is not mergeable".to_owned(),
+        MergeRefusal::MethodNotAllowed(method) => {
+            let what = match method {
+                MergeMethod::Merge => "Merge commits",
+                MergeMethod::Rebase => "Rebase merges",
+                MergeMethod::Squash => "Squash merges",
+            };
+            format!("{what} are not allowed on this repository.")
+        }
+        MergeRefusal::ApprovalsMissing(count) => {
+            let noun = if *count == 1 {
+                "review is"
+            } else {
+                "reviews are"
+            };
+            format!("At least {count} approving {noun} required by reviewers with write access.")
+        }
+        MergeRefusal::ChecksMissing { contexts, required } => match contexts.as_slice() {
+            [one] => format!("Required status check \"{one}\" is expected."),
+            several => format!(
+                "{} of {required} required status checks are expected.",
+                several.len()
+            ),
+        },
+    }
+}
+
 impl From<CommentError> for ApiError {
     fn from(error: CommentError) -> Self {
-        let message = error.to_string();
-        match error {
-            CommentError::Missing(error) => error.into(),
-            CommentError::Blank | CommentError::TooLong => Self::Invalid {
-                resource: "IssueComment",
-                code: "unprocessable",
-                field: "data",
-                message,
-            },
+        let message = match error {
+            CommentError::Missing(error) => return error.into(),
+            CommentError::Blank => "Body cannot be blank".to_owned(),
+            CommentError::TooLong(max) => format!("Body is too long (maximum is {max} characters)"),
+        };
+        Self::Invalid {
+            resource: "IssueComment",
+            code: "unprocessable",
+            field: "data",
+            message,
         }
     }
 }
 
 impl From<StatusError> for ApiError {
     fn from(error: StatusError) -> Self {
-        let text = error.to_string();
         match error {
-            StatusError::Invalid { field, message } => Self::Invalid {
-                resource: "Status",
-                code: "custom",
-                field,
-                message,
-            },
-            StatusError::NoCommit(_) | StatusError::TooMany => Self::Unprocessable(text),
+            StatusError::NoCommit(sha) => {
+                Self::Unprocessable(format!("No commit found for SHA: {sha}"))
+            }
+            StatusError::TooMany => Self::Unprocessable(
+                "This SHA and context has reached the maximum number of statuses.".to_owned(),
+            ),
             StatusError::Other(error) => error.into(),
         }
     }

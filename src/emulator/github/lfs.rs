@@ -59,7 +59,7 @@ pub(super) async fn batch(
         .unwrap_or_default();
     let place = format!(
         "{}/{}.git/info/lfs/objects",
-        cx.world.base_url, client.repo.key
+        cx.github.base_url, client.repo.key
     );
     let objects = batch.objects.iter().map(|LfsObject { oid, size }| {
         if cx.world.lfs_content(&client.repo.key, oid).is_none() {

@@ -11,10 +11,10 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::Utc;
 
+use crate::emulator::lines::ConnectionHandle;
 use crate::emulator::{Exchange, Fault};
 
 use super::errors::ApiError;
-use super::lines::ConnectionHandle;
 use super::paging::RequestedUri;
 use super::{Cx, ENTERPRISE_VERSION};
 
@@ -69,7 +69,7 @@ pub(super) async fn observe(
     ) {
         line.cut();
     }
-    let number = cx.requests.fetch_add(1, Ordering::Relaxed) + 1;
+    let number = cx.github.answers.fetch_add(1, Ordering::Relaxed) + 1;
     let (mut head, body) = response.into_parts();
     decorate(&mut head.headers, number);
     let mut body = to_bytes(body, usize::MAX).await.unwrap_or_default();

@@ -99,7 +99,7 @@ impl Listing {
     pub(super) fn answer<T: Serialize>(&self, cx: &Cx, items: Vec<T>) -> Response {
         let links = self
             .page()
-            .links(items.len(), &cx.world.base_url, &self.uri, &self.params);
+            .links(items.len(), &cx.github.base_url, &self.uri, &self.params);
         let mut response = Json(self.page().slice(items)).into_response();
         if let Some(links) = links.and_then(|links| HeaderValue::from_str(&links).ok()) {
             response.headers_mut().insert(header::LINK, links);

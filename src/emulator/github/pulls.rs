@@ -6,17 +6,34 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::emulator::git::MAX_FILES;
-use crate::emulator::world::{EmulatedPull, MergePayload, Repo};
-use crate::model::PullNumber;
+use crate::emulator::world::{EmulatedPull, Repo};
+use crate::model::{CommitSha, MergeMethod, PullNumber};
 
 use super::auth::Caller;
 use super::errors::{ApiError, read_body};
 use super::paging::{Listing, Params};
-use super::views::{WireView, changed_file, pull_full, pull_simple};
+use super::views::{changed_file, pull_full, pull_simple};
 use super::{Cx, WireResponse};
+
+/// Maximum number of files that GitHub lists for a pull request (GitHub REST: list pull requests files).
+const MAX_FILES: usize = 3000;
+
+/// Body of a request to merge.
+#[derive(Deserialize)]
+struct MergePayload {
+    /// Head that the pull request must have.
+    #[serde(default)]
+    sha: Option<CommitSha>,
+    #[serde(default = "usual_method")]
+    merge_method: MergeMethod,
+}
+
+const fn usual_method() -> MergeMethod {
+    MergeMethod::Merge
+}
 
 /// Parses a number in a path. Any other text is an unknown resource.
 pub(super) fn number(text: &str) -> Result<PullNumber, ApiError> {
@@ -31,14 +48,15 @@ pub(super) async fn list(
 ) -> WireResponse {
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
-    let view = WireView {
-        world: &cx.world,
-        state: &state,
-    };
     let pulls = sorted(repo, &listing.params)
         .into_iter()
         .filter(|pull| wanted(pull, &listing.params));
-    let list: Vec<Value> = pulls.map(|pull| pull_simple(&view, repo, pull)).collect();
+    let list: Vec<Value> = pulls
+        .map(|pull| {
+            let head = state.head_repo(pull).map(|head| &**head);
+            pull_simple(&cx.github, pull, repo, head)
+        })
+        .collect();
     Ok(listing.answer(&cx, list))
 }
 
@@ -62,7 +80,7 @@ fn wanted(pull: &EmulatedPull, params: &Params) -> bool {
 
 /// Sorts pull requests as the query requests, by default the newest first.
 fn sorted<'a>(repo: &'a Repo, params: &Params) -> Vec<&'a EmulatedPull> {
-    let mut pulls: Vec<&EmulatedPull> = repo.pulls.values().collect();
+    let mut pulls: Vec<&EmulatedPull> = repo.pulls.values().map(|pull| &**pull).collect();
     let key = params.get("sort").map_or("created", String::as_str);
     let ascending = match params.get("direction").map(String::as_str) {
         Some(direction) => direction == "asc",
@@ -88,17 +106,12 @@ pub(super) async fn get(
     caller: Caller,
     Path((owner, repo, text)): Path<(String, String, String)>,
 ) -> WireResponse {
-    let (shown, key) = {
-        let state = cx.world.state();
-        let repo = caller.repo(&state, &owner, &repo)?;
-        let pull = repo.pull(number(&text)?)?;
-        let view = WireView {
-            world: &cx.world,
-            state: &state,
-        };
-        (pull_full(&view, repo, pull), repo.name.key())
-    };
-    cx.world.settle(&key, number(&text)?)?;
+    let state = cx.world.state();
+    let repo = caller.repo(&state, &owner, &repo)?;
+    let pull = repo.pull(number(&text)?)?;
+    let head = state.head_repo(pull).map(|head| &**head);
+    let shown = pull_full(&cx.github, pull, repo, head);
+    cx.github.count_read(pull.id);
     Ok(Json(shown).into_response())
 }
 
@@ -111,13 +124,9 @@ pub(super) async fn files(
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     let pull = repo.pull(number(&text)?)?;
-    let view = WireView {
-        world: &cx.world,
-        state: &state,
-    };
     let files = pull.diff.files.iter().take(MAX_FILES);
     let list: Vec<Value> = files
-        .map(|file| changed_file(&view, repo, pull, file))
+        .map(|file| changed_file(&cx.github, repo, pull, file))
         .collect();
     Ok(listing.answer(&cx, list))
 }
@@ -129,12 +138,13 @@ pub(super) async fn merge(
     body: Bytes,
 ) -> WireResponse {
     let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
-    let ask: MergePayload = read_body(&body)?;
+    let MergePayload { sha, merge_method } = read_body(&body)?;
+    let (by, number) = (&author.login, number(&text)?);
     let (sha, events) = cx
         .world
-        .merge_as_asked(&key, number(&text)?, &author.login, &ask)
+        .merge_if_allowed(&key, number, by, merge_method, sha.as_ref())
         .await?;
-    cx.publish_later(events);
+    cx.publish_later(&events);
     Ok(
         Json(json!({ "sha": sha, "merged": true, "message": "Pull Request successfully merged" }))
             .into_response(),

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::auth::Caller;
 use super::errors::ApiError;
 use super::paging::RequestedUri;
-use super::views::{WireView, full_repo};
+use super::views::full_repo;
 use super::{Cx, WireResponse, of_repos};
 
 pub(super) async fn get(
@@ -21,11 +21,9 @@ pub(super) async fn get(
 ) -> WireResponse {
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
-    let view = WireView {
-        world: &cx.world,
-        state: &state,
-    };
-    Ok(Json(full_repo(&view, repo)).into_response())
+    let parent = repo.parent.as_ref().and_then(|key| state.repos.get(key));
+    let parent = parent.map(|parent| &**parent);
+    Ok(Json(full_repo(&cx.github, repo, parent)).into_response())
 }
 
 /// Serves everything below a repository by the repository's id. GitHub does not document these routes, but redirects
@@ -92,7 +90,7 @@ pub(super) fn moved(cx: &Cx, path: &str, query: Option<&str>) -> Option<Response
     let query = query.map(|query| format!("?{query}")).unwrap_or_default();
     let url = format!(
         "{}/api/v3/repositories/{id}{rest}{query}",
-        cx.world.base_url
+        cx.github.base_url
     );
     let body = json!({ "message": "Moved Permanently", "url": url, "documentation_url": super::errors::DOCUMENTATION });
     Some(

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::auth::Caller;
 use super::paging::Listing;
 use super::pulls::number;
-use super::views::{WireView, permission, review};
+use super::views::{permission, review};
 use super::{Cx, WireResponse};
 
 /// `GET …/pulls/{number}/reviews`, oldest first.
@@ -21,14 +21,10 @@ pub(super) async fn list(
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     let pull = repo.pull(number(&text)?)?;
-    let view = WireView {
-        world: &cx.world,
-        state: &state,
-    };
     let list: Vec<Value> = pull
         .reviews
         .iter()
-        .map(|one| review(&view, repo, pull, one))
+        .map(|one| review(&cx.github, repo, pull, one))
         .collect();
     Ok(listing.answer(&cx, list))
 }
@@ -41,5 +37,5 @@ pub(super) async fn get_permission(
 ) -> WireResponse {
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
-    Ok(Json(permission(&cx.world, repo, &login)).into_response())
+    Ok(Json(permission(&cx.github, repo, &login)).into_response())
 }

@@ -107,7 +107,7 @@ pub(super) async fn receive_pack(
         .await;
     match received {
         Ok((served, events)) => {
-            cx.publish_later(events);
+            cx.publish_later(&events);
             answer(served)
         }
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

@@ -5,17 +5,84 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::emulator::EmulatorError;
-use crate::emulator::world::NewStatus;
+use crate::emulator::world::{NewStatus, StatusState};
 use crate::model::{BranchName, CommitSha};
 
 use super::auth::Caller;
 use super::errors::{ApiError, read_body};
 use super::paging::Listing;
-use super::views::{WireView, combined_status, status};
+use super::views::{combined_status, state_word, status};
 use super::{Cx, WireResponse, branches};
+
+/// Body of a request to set a status.
+#[derive(Deserialize)]
+struct StatusPayload {
+    state: String,
+    context: Option<String>,
+    description: Option<String>,
+    target_url: Option<String>,
+}
+
+const MAX_DESCRIPTION_CHARS: usize = 140;
+const MAX_CONTEXT_CHARS: usize = 255;
+
+impl StatusPayload {
+    /// Checks the fields by GitHub's rules.
+    fn check(self) -> Result<NewStatus, ApiError> {
+        let invalid = |field, message: &str| {
+            Err(ApiError::Invalid {
+                resource: "Status",
+                code: "custom",
+                field,
+                message: message.to_owned(),
+            })
+        };
+        let longer = |text: &Option<String>, max| {
+            text.as_ref().is_some_and(|text| text.chars().count() > max)
+        };
+        let Some(state) = STATES
+            .into_iter()
+            .find(|state| state_word(*state) == self.state)
+        else {
+            return invalid("state", "state is not included in the list");
+        };
+        if longer(&self.description, MAX_DESCRIPTION_CHARS) {
+            return invalid(
+                "description",
+                "description is too long (maximum is 140 characters)",
+            );
+        }
+        if longer(&self.context, MAX_CONTEXT_CHARS) {
+            return invalid("context", "context is too long (maximum is 255 characters)");
+        }
+        match &self.target_url {
+            Some(url)
+                if !url.is_empty()
+                    && !url.starts_with("http://")
+                    && !url.starts_with("https://") =>
+            {
+                invalid("target_url", "target_url must use http(s) scheme")
+            }
+            _ => Ok(NewStatus {
+                state,
+                context: self.context.unwrap_or_else(|| "default".to_owned()),
+                description: self.description,
+                target_url: self.target_url,
+            }),
+        }
+    }
+}
+
+const STATES: [StatusState; 4] = [
+    StatusState::Error,
+    StatusState::Failure,
+    StatusState::Pending,
+    StatusState::Success,
+];
 
 pub(super) async fn create(
     State(cx): State<Cx>,
@@ -24,17 +91,11 @@ pub(super) async fn create(
     body: Bytes,
 ) -> WireResponse {
     let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
-    let new: NewStatus = read_body(&body)?;
-    let made = cx.world.set_status(&key, &sha, &author, new).await?;
+    let new: StatusPayload = read_body(&body)?;
+    let commit = cx.world.commit(&key, &sha).await?;
+    let made = cx.world.set_status(&key, commit, &author, new.check()?)?;
     let state = cx.world.state();
-    let json = status(
-        &WireView {
-            world: &cx.world,
-            state: &state,
-        },
-        state.repo(&key)?,
-        &made,
-    );
+    let json = status(&cx.github, state.repo(&key)?, &made);
     let location = json["url"]
         .as_str()
         .and_then(|url| HeaderValue::from_str(url).ok());
@@ -65,14 +126,10 @@ pub(super) async fn of_commit(
     }
     let state = cx.world.state();
     let repo = state.repo(&key)?;
-    let view = WireView {
-        world: &cx.world,
-        state: &state,
-    };
     let all = repo.statuses_of(&sha);
     if what == "status" {
         return Ok(Json(combined_status(
-            &view,
+            &cx.github,
             repo,
             &sha,
             &all.latest,
@@ -85,7 +142,7 @@ pub(super) async fn of_commit(
         .history
         .iter()
         .rev()
-        .map(|one| status(&view, repo, one))
+        .map(|one| status(&cx.github, repo, one))
         .collect();
     Ok(listing.answer(&cx, list))
 }
@@ -122,6 +179,32 @@ fn revision(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn new(state: &str, description: &str, url: &str) -> StatusPayload {
+        let (description, target_url) = (Some(description.to_owned()), Some(url.to_owned()));
+        StatusPayload {
+            state: state.to_owned(),
+            context: None,
+            description,
+            target_url,
+        }
+    }
+
+    #[test]
+    fn a_status_is_checked_by_githubs_rules() {
+        let good = new("success", &"ü".repeat(140), "https://x").check();
+        assert_eq!(good.unwrap().state, StatusState::Success);
+        for (status, wrong) in [
+            (new("done", "", ""), "state"),
+            (new("success", &"x".repeat(141), ""), "description"),
+            (new("success", "", "ftp://x"), "target_url"),
+        ] {
+            assert!(
+                matches!(status.check(), Err(ApiError::Invalid { field, .. }) if field == wrong),
+                "{wrong}"
+            );
+        }
+    }
 
     #[test]
     fn a_ref_is_a_commit_or_a_branch_and_no_expression() {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::auth::Caller;
 use super::errors::ApiError;
 use super::paging::Listing;
-use super::views::{WireView, membership, team};
+use super::views::{membership, team};
 use super::{Cx, WireResponse};
 
 /// `GET /orgs/{org}/teams`
@@ -21,11 +21,14 @@ pub(super) async fn list(
     may_look(&caller)?;
     let state = cx.world.state();
     let org = state.org(&org).ok_or(ApiError::NotFound)?;
-    let view = WireView {
-        world: &cx.world,
-        state: &state,
-    };
-    let teams: Vec<Value> = state.teams_of(org).map(|one| team(&view, one)).collect();
+    let teams: Vec<Value> = state
+        .teams_of(org)
+        .map(|one| {
+            let parent = one.parent.as_deref();
+            let parent = parent.and_then(|slug| state.team(&one.org, slug));
+            team(&cx.github, one, parent)
+        })
+        .collect();
     Ok(listing.answer(&cx, teams))
 }
 
@@ -39,7 +42,7 @@ pub(super) async fn get_membership(
     let state = cx.world.state();
     let team = state.team(&org, &slug).ok_or(ApiError::NotFound)?;
     let membership_state = state.membership(team, &login).ok_or(ApiError::NotFound)?;
-    Ok(Json(membership(&cx.world, team, &login, membership_state)).into_response())
+    Ok(Json(membership(&cx.github, team, &login, membership_state)).into_response())
 }
 
 /// Admits members of the organisation and its Apps. Everybody with a token counts as a member.

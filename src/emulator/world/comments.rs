@@ -1,21 +1,16 @@
 //! Manages the comments of a pull request.
 
 use chrono::{DateTime, Utc};
-use serde_json::json;
 
 use crate::emulator::EmulatorError;
-use crate::emulator::github::views::{WireView, comment_event};
 use crate::model::PullNumber;
 
-use super::{Author, EmulatedWorld, Reaction, WorldEvent};
-
-/// Maximum length of a comment on GitHub.
-pub const MAX_COMMENT_CHARS: usize = 65_536;
+use super::{Author, EmulatedWorld, Reaction, WorldChange, WorldEvent};
 
 /// A comment on a pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmulatedComment {
-    /// Id of the comment on GitHub.
+    /// Id of the comment.
     pub id: u64,
     /// Login of the author.
     pub author: String,
@@ -25,31 +20,22 @@ pub struct EmulatedComment {
     pub created_at: DateTime<Utc>,
     /// Time of the last edit.
     pub updated_at: DateTime<Utc>,
+    /// True if the author acted through an app.
     pub(in crate::emulator) via_app: bool,
 }
 
-/// Reason that GitHub refuses a comment.
+/// Reason that a comment is refused.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::emulator) enum CommentError {
     /// The text is empty or white space.
-    #[error("Body cannot be blank")]
+    #[error("the comment is blank")]
     Blank,
-    /// The text is longer than [`MAX_COMMENT_CHARS`].
-    #[error("Body is too long (maximum is {MAX_COMMENT_CHARS} characters)")]
-    TooLong,
+    /// The text is longer than the forge allows.
+    #[error("the comment is longer than {0} characters")]
+    TooLong(usize),
     /// The repository, pull request or comment does not exist.
     #[error(transparent)]
     Missing(#[from] EmulatorError),
-}
-
-fn check(body: &str) -> Result<(), CommentError> {
-    if body.trim().is_empty() {
-        return Err(CommentError::Blank);
-    }
-    if body.chars().count() > MAX_COMMENT_CHARS {
-        return Err(CommentError::TooLong);
-    }
-    Ok(())
 }
 
 impl EmulatedWorld {
@@ -63,7 +49,7 @@ impl EmulatedWorld {
     ) -> Result<(EmulatedComment, WorldEvent), CommentError> {
         let now = self.now();
         self.state().repo(repo)?.pull(number)?;
-        check(body)?;
+        self.check_comment(body)?;
         self.change(|state| {
             let comment = EmulatedComment {
                 id: state.next_id(),
@@ -76,15 +62,8 @@ impl EmulatedWorld {
             let pull = state.repo_mut(repo)?.pull_mut(number)?;
             pull.comments.push(comment.clone());
             pull.updated_at = now;
-            let view = WireView { world: self, state };
-            let event = comment_event(
-                &view,
-                state.repo(repo)?,
-                (number, &comment),
-                "created",
-                &by.login,
-                json!({}),
-            );
+            let added = WorldChange::CommentAdded;
+            let event = state.comment_event(repo, (number, &comment), &by.login, added)?;
             Ok((comment, event))
         })
     }
@@ -98,7 +77,7 @@ impl EmulatedWorld {
         body: &str,
     ) -> Result<(EmulatedComment, WorldEvent), CommentError> {
         let (now, number) = (self.now(), self.pull_of_comment(repo, id)?);
-        check(body)?;
+        self.check_comment(body)?;
         self.change(|state| {
             let pull = state.repo_mut(repo)?.pull_mut(number)?;
             let missing = || EmulatorError::NoComment(repo.to_owned(), id);
@@ -107,19 +86,11 @@ impl EmulatedWorld {
                 .iter_mut()
                 .find(|comment| comment.id == id)
                 .ok_or_else(missing)?;
-            let old = std::mem::replace(&mut comment.body, body.to_owned());
+            let old_body = std::mem::replace(&mut comment.body, body.to_owned());
             comment.updated_at = now;
             let comment = comment.clone();
-            let view = WireView { world: self, state };
-            let extra = json!({ "changes": { "body": { "from": old } } });
-            let event = comment_event(
-                &view,
-                state.repo(repo)?,
-                (number, &comment),
-                "edited",
-                &by.login,
-                extra,
-            );
+            let edited = |comment| WorldChange::CommentEdited { comment, old_body };
+            let event = state.comment_event(repo, (number, &comment), &by.login, edited)?;
             Ok((comment, event))
         })
     }
@@ -140,15 +111,8 @@ impl EmulatedWorld {
                 .position(|comment| comment.id == id)
                 .ok_or_else(missing)?;
             let comment = comments.remove(at);
-            let view = WireView { world: self, state };
-            Ok(comment_event(
-                &view,
-                state.repo(repo)?,
-                (number, &comment),
-                "deleted",
-                &by.login,
-                json!({}),
-            ))
+            let deleted = WorldChange::CommentDeleted;
+            state.comment_event(repo, (number, &comment), &by.login, deleted)
         })
     }
 
@@ -180,6 +144,17 @@ impl EmulatedWorld {
             state.repo_mut(repo)?.reactions.push(reaction.clone());
             Ok((reaction, true))
         })
+    }
+
+    fn check_comment(&self, body: &str) -> Result<(), CommentError> {
+        let max = self.conventions.max_comment_chars;
+        if body.trim().is_empty() {
+            return Err(CommentError::Blank);
+        }
+        if body.chars().count() > max {
+            return Err(CommentError::TooLong(max));
+        }
+        Ok(())
     }
 
     fn pull_of_comment(&self, repo: &str, id: u64) -> Result<PullNumber, EmulatorError> {

@@ -1,34 +1,21 @@
 //! Implements the life of a pull request: open, close, reopen, merge, mark as ready, change its base.
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use std::sync::Arc;
 
 use crate::emulator::EmulatorError;
-use crate::emulator::github::views::{WireView, pull_event};
 use crate::model::{BranchName, CommitSha, MergeMethod, PullNumber, PullState};
 
 use super::pushes::PullRefs;
-use super::{EmulatedPull, EmulatedWorld, NewPull, RepoHandle, WorldEvent};
-
-/// Request to merge, as in REST.
-#[derive(Deserialize)]
-pub(in crate::emulator) struct MergePayload {
-    /// Head that the pull request must have.
-    #[serde(default)]
-    sha: Option<CommitSha>,
-    #[serde(default = "usual_method")]
-    merge_method: MergeMethod,
-}
-
-const fn usual_method() -> MergeMethod {
-    MergeMethod::Merge
-}
+use super::{
+    EmulatedPull, EmulatedWorld, MergeRefusal, NewPull, PullSnapshot, RepoHandle, WorldChange,
+    WorldEvent,
+};
 
 /// Reason that a pull request is not merged.
 #[derive(Debug)]
 pub(in crate::emulator) enum MergeError {
-    /// A rule is not met. The text is GitHub's.
-    NotAllowed(String),
+    /// A rule is not met.
+    NotAllowed(MergeRefusal),
     /// The head of the pull request is not the requested one.
     HeadModified,
     /// The world refused the merge.
@@ -121,18 +108,9 @@ impl EmulatedWorld {
                 diff: standing.diff,
                 comments: Vec::new(),
                 reviews: Vec::new(),
-                unsettled: 0,
             };
-            state.repo_mut(repo)?.pulls.insert(number, pull);
-            let view = WireView { world: self, state };
-            Ok(pull_event(
-                &view,
-                state.repo(repo)?,
-                number,
-                "opened",
-                &new.author,
-                json!({}),
-            ))
+            state.repo_mut(repo)?.pulls.insert(number, Arc::new(pull));
+            state.pull_event(repo, number, &new.author, WorldChange::PullOpened)
         })
     }
 
@@ -167,11 +145,12 @@ impl EmulatedWorld {
         })?;
         self.take_head(repo, number, &from, &head).await?;
         let standing = self.stand(repo, number, &pull.base_branch, &head).await?;
-        let event = self.changed(repo, number, by, ("reopened", json!({})), |pull| {
+        let reopen = |pull: &mut EmulatedPull| {
             standing.record(pull);
             (pull.state, pull.closed_at) = (PullState::Open, None);
-        });
-        Ok(vec![event?])
+        };
+        let event = self.change_pull(repo, number, by, reopen, WorldChange::PullReopened)?;
+        Ok(vec![event])
     }
 
     /// Merges with a merge commit on the base branch, regardless of the rules of the branch, and returns the merge
@@ -190,32 +169,33 @@ impl EmulatedWorld {
         self.join(name, &pull, by, MergeMethod::Merge).await
     }
 
-    /// Merges as requested over REST, if all rules are met (GitHub REST: "Merge a pull request"). Returns the new tip
-    /// of the base branch.
-    pub(in crate::emulator) async fn merge_as_asked(
+    /// Merges by a method if all rules are met, and if the head is the expected one. Returns the new tip of the base
+    /// branch.
+    pub(in crate::emulator) async fn merge_if_allowed(
         &self,
         name: &str,
         number: PullNumber,
         by: &str,
-        ask: &MergePayload,
+        method: MergeMethod,
+        expected_head: Option<&CommitSha>,
     ) -> Result<(CommitSha, Vec<WorldEvent>), MergeError> {
         let _gate = self.gate.lock().await;
         let (pull, refusal) = {
             let state = self.state();
             let repo = state.repo(name)?;
             let pull = repo.pull(number)?;
-            (pull.clone(), repo.refusal_to_merge(pull, ask.merge_method))
+            (Arc::clone(pull), repo.refusal_to_merge(pull, method))
         };
         if let Some(refusal) = refusal {
             return Err(MergeError::NotAllowed(refusal));
         }
-        if ask.sha.as_ref().is_some_and(|sha| *sha != pull.head) {
+        if expected_head.is_some_and(|sha| *sha != pull.head) {
             return Err(MergeError::HeadModified);
         }
-        match self.join(name, &pull, by, ask.merge_method).await {
-            Err(EmulatorError::Conflict(..)) => Err(MergeError::NotAllowed(
-                "Pull Request is not mergeable".to_owned(),
-            )),
+        match self.join(name, &pull, by, method).await {
+            Err(EmulatorError::Conflict(..)) => {
+                Err(MergeError::NotAllowed(MergeRefusal::NotMergeable))
+            }
             joined => Ok(joined?),
         }
     }
@@ -250,9 +230,7 @@ impl EmulatedWorld {
         repo.git
             .update_ref(&format!("refs/heads/{}", pull.base_branch), &merged)
             .await?;
-        repo.git
-            .delete_ref(&format!("refs/pull/{number}/merge"))
-            .await?;
+        repo.git.delete_ref(&self.pull_ref(number, "merge")).await?;
         let closed = self.merged(&repo.key, number, by, &merged)?;
         let mut events = vec![closed];
         events.extend(self.after_push(&repo, &before, by).await?);
@@ -267,11 +245,12 @@ impl EmulatedWorld {
         commit: &CommitSha,
     ) -> Result<WorldEvent, EmulatorError> {
         let now = self.now();
-        self.changed(repo, number, by, ("closed", json!({})), |pull| {
+        let merge = |pull: &mut EmulatedPull| {
             (pull.state, pull.closed_at) = (PullState::Merged, Some(now));
             pull.merged_by = Some(by.to_owned());
             pull.merge_commit = Some(commit.clone());
-        })
+        };
+        self.change_pull(repo, number, by, merge, WorldChange::PullClosed)
     }
 
     /// Converts a draft to a pull request that is ready, or the reverse.
@@ -288,18 +267,13 @@ impl EmulatedWorld {
                 "#{number} is {word} already"
             )));
         }
-        let action = if draft {
-            "converted_to_draft"
+        let marked = if draft {
+            WorldChange::PullMarkedDraft
         } else {
-            "ready_for_review"
+            WorldChange::PullMarkedReady
         };
-        Ok(vec![self.changed(
-            repo,
-            number,
-            by,
-            (action, json!({})),
-            |pull| pull.draft = draft,
-        )?])
+        let mark = |pull: &mut EmulatedPull| pull.draft = draft;
+        Ok(vec![self.change_pull(repo, number, by, mark, marked)?])
     }
 
     /// Changes the base branch of the pull request.
@@ -314,18 +288,18 @@ impl EmulatedWorld {
         let pull = self.must_be(repo, number, PullState::Open)?;
         let base = BranchName::new(base)?;
         let standing = self.stand(repo, number, &base, &pull.head).await?;
-        let from = json!({ "base": { "ref": { "from": pull.base_branch }, "sha": { "from": pull.base } } });
-        let event = self.changed(
-            repo,
-            number,
-            by,
-            ("edited", json!({ "changes": from })),
-            |pull| {
-                standing.record(pull);
-                pull.base_branch = base;
-            },
-        );
-        Ok(vec![event?])
+        let (old_branch, old_base) = (pull.base_branch.clone(), pull.base.clone());
+        let change_base = |pull: &mut EmulatedPull| {
+            standing.record(pull);
+            pull.base_branch = base;
+        };
+        let changed = |pull| WorldChange::PullBaseChanged {
+            pull,
+            old_branch,
+            old_base,
+        };
+        let event = self.change_pull(repo, number, by, change_base, changed)?;
+        Ok(vec![event])
     }
 
     fn must_be(
@@ -333,8 +307,8 @@ impl EmulatedWorld {
         repo: &str,
         number: PullNumber,
         state: PullState,
-    ) -> Result<EmulatedPull, EmulatorError> {
-        let pull = self.state().repo(repo)?.pull(number)?.clone();
+    ) -> Result<Arc<EmulatedPull>, EmulatorError> {
+        let pull = Arc::clone(self.state().repo(repo)?.pull(number)?);
         if pull.state == state {
             return Ok(pull);
         }
@@ -344,28 +318,21 @@ impl EmulatedWorld {
         )))
     }
 
-    fn changed(
+    /// Changes a pull request and returns the event of the change.
+    pub(super) fn change_pull(
         &self,
         repo: &str,
         number: PullNumber,
         by: &str,
-        (action, extra): (&str, Value),
         change: impl FnOnce(&mut EmulatedPull),
+        event: impl FnOnce(PullSnapshot) -> WorldChange,
     ) -> Result<WorldEvent, EmulatorError> {
         let now = self.now();
         self.change(|state| {
             let pull = state.repo_mut(repo)?.pull_mut(number)?;
             change(pull);
             pull.updated_at = now;
-            let view = WireView { world: self, state };
-            Ok(pull_event(
-                &view,
-                state.repo(repo)?,
-                number,
-                action,
-                by,
-                extra,
-            ))
+            state.pull_event(repo, number, by, event)
         })
     }
 }

@@ -10,7 +10,7 @@ pub(in crate::emulator) struct FullName {
 }
 
 impl FullName {
-    /// Checks `owner/name` by GitHub's rules; the parts become directory names.
+    /// Checks `owner/name`; the parts become directory names.
     pub(in crate::emulator) fn parse(text: &str) -> Result<Self, EmulatorError> {
         let fine = |part: &str| {
             !part.is_empty()

@@ -1,4 +1,4 @@
-//! Implements protected branches, with GitHub's classic rules.
+//! Implements protected branches: required statuses and approvals.
 
 use crate::emulator::EmulatorError;
 use crate::model::{BranchName, MergeMethod, PullNumber};
@@ -93,85 +93,61 @@ impl EmulatedWorld {
             Ok(())
         })
     }
+}
 
-    /// Lets the next `reads` reads of a pull request answer that its mergeability is not known yet.
-    pub(in crate::emulator) fn unsettle(
-        &self,
-        repo: &str,
-        number: PullNumber,
-        reads: u32,
-    ) -> Result<(), EmulatorError> {
-        self.change(|world| {
-            world.repo_mut(repo)?.pull_mut(number)?.unsettled = reads;
-            Ok(())
-        })
-    }
-
-    /// Counts one read of a pull request whose mergeability is not known yet.
-    pub(in crate::emulator) fn settle(
-        &self,
-        repo: &str,
-        number: PullNumber,
-    ) -> Result<(), EmulatorError> {
-        if self.state().repo(repo)?.pull(number)?.unsettled == 0 {
-            return Ok(());
-        }
-        self.change(|world| {
-            world.repo_mut(repo)?.pull_mut(number)?.unsettled -= 1;
-            Ok(())
-        })
-    }
+/// Reason that a pull request may not be merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::emulator) enum MergeRefusal {
+    /// The pull request is a draft.
+    Draft,
+    /// The pull request is not open, has conflicts, or is in an archived repository.
+    NotMergeable,
+    /// The repository does not allow this method.
+    MethodNotAllowed(MergeMethod),
+    /// Required statuses are not a success.
+    ChecksMissing {
+        /// Contexts of those statuses.
+        contexts: Vec<String>,
+        /// Number of all required statuses.
+        required: usize,
+    },
+    /// Fewer people than this number approved, or somebody requested changes.
+    ApprovalsMissing(u32),
 }
 
 impl Repo {
-    /// Returns the reason that a pull request cannot be merged by a method, in GitHub's words.
+    /// Returns the reason that a pull request may not be merged by a method; `None` if it may.
     pub(super) fn refusal_to_merge(
         &self,
         pull: &EmulatedPull,
         method: MergeMethod,
-    ) -> Option<String> {
+    ) -> Option<MergeRefusal> {
         if pull.is_open() && pull.draft {
-            return Some("Pull Request is still a draft".to_owned());
+            return Some(MergeRefusal::Draft);
         }
         if !pull.is_open() || pull.merge_commit.is_none() || self.archived {
-            return Some("Pull Request is not mergeable".to_owned());
+            return Some(MergeRefusal::NotMergeable);
         }
         if !self.merge_methods.contains(&method) {
-            let what = match method {
-                MergeMethod::Merge => "Merge commits",
-                MergeMethod::Rebase => "Rebase merges",
-                MergeMethod::Squash => "Squash merges",
-            };
-            return Some(format!("{what} are not allowed on this repository."));
+            return Some(MergeRefusal::MethodNotAllowed(method));
         }
         let rules = self
             .protections
             .get(&pull.base_branch)
             .filter(|_| self.blocks(pull))?;
-        let open: Vec<&String> = rules
+        let contexts: Vec<String> = rules
             .checks
             .iter()
             .filter(|context| !self.passed(pull, context))
+            .cloned()
             .collect();
-        Some(match open.as_slice() {
-            [] => {
-                let count = rules.approvals.unwrap_or_default();
-                let noun = if count == 1 {
-                    "review is"
-                } else {
-                    "reviews are"
-                };
-                format!(
-                    "At least {count} approving {noun} required by reviewers with write access."
-                )
-            }
-            [one] => format!("Required status check \"{one}\" is expected."),
-            several => format!(
-                "{} of {} required status checks are expected.",
-                several.len(),
-                rules.checks.len()
-            ),
-        })
+        if contexts.is_empty() {
+            return Some(MergeRefusal::ApprovalsMissing(
+                rules.approvals.unwrap_or_default(),
+            ));
+        }
+        let required = rules.checks.len();
+        Some(MergeRefusal::ChecksMissing { contexts, required })
     }
 
     fn passed(&self, pull: &EmulatedPull, context: &str) -> bool {

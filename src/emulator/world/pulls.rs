@@ -1,13 +1,13 @@
-//! Defines a pull request as GitHub stores it.
+//! Defines pull requests, and the data to open one.
 
 use chrono::{DateTime, Utc};
 
 use crate::emulator::git::Comparison;
 use crate::model::{BranchName, CommitSha, PullNumber, PullState};
 
-use super::{EmulatedComment, Repo, Review, StatusState};
+use super::{EmulatedComment, Review};
 
-/// A pull request of the emulated GitHub.
+/// A pull request of the emulated forge.
 #[derive(Clone, Debug)]
 pub struct EmulatedPull {
     /// Number within the repository.
@@ -49,8 +49,6 @@ pub struct EmulatedPull {
     pub comments: Vec<EmulatedComment>,
     /// Reviews, the oldest first.
     pub reviews: Vec<Review>,
-    /// Number of reads that still answer that the mergeability is not known yet.
-    pub(super) unsettled: u32,
     pub(in crate::emulator) id: u64,
 }
 
@@ -62,33 +60,6 @@ impl EmulatedPull {
 
     pub(super) fn comes_from(&self, repo: &str, branch: &BranchName) -> bool {
         self.head_repo == repo && self.head_branch == *branch
-    }
-
-    /// Returns true if GitHub knows the mergeability of the pull request.
-    pub(in crate::emulator) fn is_settled(&self) -> bool {
-        self.is_open() && self.unsettled == 0
-    }
-
-    /// Returns GitHub's word for the mergeability of the pull request.
-    pub(in crate::emulator) fn mergeable_state(&self, repo: &Repo) -> &'static str {
-        if !self.is_settled() {
-            return "unknown";
-        }
-        if self.merge_commit.is_none() {
-            return "dirty";
-        }
-        if self.draft {
-            return "draft";
-        }
-        if repo.blocks(self) {
-            return "blocked";
-        }
-        let all_well = repo
-            .statuses_of(&self.head)
-            .latest
-            .iter()
-            .all(|status| status.state == StatusState::Success);
-        if all_well { "clean" } else { "unstable" }
     }
 }
 

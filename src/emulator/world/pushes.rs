@@ -2,14 +2,14 @@
 //! branches.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::emulator::EmulatorError;
 use crate::emulator::git::{Comparison, EmulatedGit};
-use crate::emulator::github::views::{PushFacts, WireView, pull_event, push_event};
 use crate::model::{BranchName, CommitSha, PullNumber, PullState};
 
 use super::state::DEFAULT_BRANCH;
-use super::{EmulatedWorld, RepoHandle, WorldEvent};
+use super::{BranchPush, EmulatedWorld, RepoHandle, WorldChange, WorldEvent};
 
 /// A branch that moved.
 pub(super) struct MovedBranch {
@@ -98,9 +98,10 @@ impl EmulatedWorld {
                 .filter(|_| moved.branch.as_str() != DEFAULT_BRANCH));
             commits = repo.git.log(known, after).await?;
             // The head commit is the newest of the new commits; it is read separately if there are none.
-            if commits.is_empty() {
-                head = Some(repo.git.commit(after.as_str()).await?);
-            }
+            head = match commits.last() {
+                Some(newest) => Some(newest.clone()),
+                None => Some(repo.git.commit(after.as_str()).await?),
+            };
             if let Some(before) = &moved.before {
                 forced = !repo.git.is_ancestor(before, after).await?;
             }
@@ -108,23 +109,21 @@ impl EmulatedWorld {
         let now = self.now();
         self.change(|state| {
             state.repo_mut(&repo.key)?.pushed_at = now;
-            let view = WireView { world: self, state };
-            let (before, after) = (moved.before.as_ref(), moved.after.as_ref());
-            let facts = PushFacts {
-                branch: &moved.branch,
-                before,
-                after,
+            let push = BranchPush {
+                branch: moved.branch.clone(),
+                before: moved.before.clone(),
+                after: moved.after.clone(),
                 forced,
-                commits: &commits,
-                head: head.as_ref().or(commits.last()),
+                commits,
+                head,
             };
-            Ok(push_event(&view, state.repo(&repo.key)?, &facts, pusher))
+            state.repository_event(&repo.key, pusher, WorldChange::Pushed(push))
         })
     }
 
     fn pulls_from(&self, repo: &str, branch: &BranchName) -> Vec<(String, PullNumber)> {
         let state = self.state();
-        let of_repo = |(key, base): (&String, &super::Repo)| -> Vec<(String, PullNumber)> {
+        let of_repo = |(key, base): (&String, &Arc<super::Repo>)| -> Vec<(String, PullNumber)> {
             let from = base
                 .open_pulls()
                 .filter(|pull| pull.comes_from(repo, branch));
@@ -133,7 +132,7 @@ impl EmulatedWorld {
         state.repos.iter().flat_map(of_repo).collect()
     }
 
-    /// Updates the head of a pull request, or closes the pull request if the branch was deleted, as on GitHub.
+    /// Updates the head of a pull request, or closes the pull request if the branch was deleted.
     async fn head_moved(
         &self,
         from: &RepoHandle,
@@ -147,25 +146,16 @@ impl EmulatedWorld {
         let branch = self.state().repo(base)?.pull(number)?.base_branch.clone();
         self.take_head(base, number, from, after).await?;
         let standing = self.stand(base, number, &branch, after).await?;
-        let now = self.now();
-        self.change(|state| {
-            let pull = state.repo_mut(base)?.pull_mut(number)?;
-            standing.record(pull);
-            pull.updated_at = now;
-            let view = WireView { world: self, state };
-            let extra = serde_json::json!({ "before": before, "after": after });
-            Ok(pull_event(
-                &view,
-                state.repo(base)?,
-                number,
-                "synchronize",
-                by,
-                extra,
-            ))
-        })
+        let (before, after) = (before.clone(), after.clone());
+        let updated = |pull| WorldChange::PullUpdated {
+            pull,
+            before,
+            after,
+        };
+        self.change_pull(base, number, by, |pull| standing.record(pull), updated)
     }
 
-    /// Updates the trial merges of the pull requests into a branch; GitHub sends no event for that.
+    /// Updates the trial merges of the pull requests into a branch. That is no event.
     async fn base_moved(
         &self,
         repo: &RepoHandle,
@@ -200,7 +190,7 @@ impl EmulatedWorld {
         Ok(())
     }
 
-    /// Copies the head of a pull request from its repository to `refs/pull/N/head`.
+    /// Copies the head of a pull request from its repository to a ref of the pull request.
     pub(super) async fn take_head(
         &self,
         repo: &str,
@@ -208,7 +198,7 @@ impl EmulatedWorld {
         from: &RepoHandle,
         head: &CommitSha,
     ) -> Result<(), EmulatorError> {
-        let into = format!("refs/pull/{number}/head");
+        let into = self.pull_ref(number, "head");
         Ok(self
             .repo_handle(repo)?
             .git
@@ -216,7 +206,7 @@ impl EmulatedWorld {
             .await?)
     }
 
-    /// Tries the merge of a copied head for `refs/pull/N/merge`, and compares head and base.
+    /// Tries the merge of a copied head, for another ref of the pull request, and compares head and base.
     pub(super) async fn stand(
         &self,
         repo: &str,
@@ -232,7 +222,7 @@ impl EmulatedWorld {
         let merge = git
             .merge(&base, head, &by, &format!("Merge {head} into {base}"))
             .await?;
-        let trial = format!("refs/pull/{number}/merge");
+        let trial = self.pull_ref(number, "merge");
         match &merge {
             Some(merge) => git.update_ref(&trial, merge).await?,
             None => git.delete_ref(&trial).await?,
@@ -254,19 +244,10 @@ impl EmulatedWorld {
         by: &str,
     ) -> Result<WorldEvent, EmulatorError> {
         let now = self.now();
-        self.change(|state| {
-            let pull = state.repo_mut(repo)?.pull_mut(number)?;
-            (pull.state, pull.closed_at, pull.updated_at) = (PullState::Closed, Some(now), now);
-            let view = WireView { world: self, state };
-            Ok(pull_event(
-                &view,
-                state.repo(repo)?,
-                number,
-                "closed",
-                by,
-                serde_json::json!({}),
-            ))
-        })
+        let close = |pull: &mut super::EmulatedPull| {
+            (pull.state, pull.closed_at) = (PullState::Closed, Some(now));
+        };
+        self.change_pull(repo, number, by, close, WorldChange::PullClosed)
     }
 }
 

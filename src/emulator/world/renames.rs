@@ -1,11 +1,11 @@
 //! Renames, transfers, archives and deletes repositories.
 
-use serde_json::{Value, json};
+use std::sync::Arc;
 
 use crate::emulator::EmulatorError;
-use crate::emulator::github::views::{WireView, repository_event};
+use crate::model::PullNumber;
 
-use super::{EmulatedWorld, FullName, User, UserKind, WorldEvent};
+use super::{EmulatedWorld, FullName, User, UserKind, WorldChange, WorldEvent, WorldState};
 
 impl EmulatedWorld {
     /// Gives a repository another name, or another owner, or both. Requests with the old name are redirected.
@@ -31,36 +31,24 @@ impl EmulatedWorld {
                 .repos
                 .remove(&handle.key)
                 .ok_or_else(|| EmulatorError::NoRepo(old.to_owned()))?;
-            let before = std::mem::replace(&mut repo.name, new.clone());
+            let renamed = Arc::make_mut(&mut repo);
+            let old_name = std::mem::replace(&mut renamed.name, new.clone());
             let owner = User {
                 login: new.owner.clone(),
                 kind: UserKind::Organization,
             };
-            let old_owner = std::mem::replace(&mut repo.owner, owner);
-            let id = repo.id;
+            let old_owner = std::mem::replace(&mut renamed.owner, owner);
             state.moved.remove(&new.key());
             if new.key() != handle.key {
-                state.moved.insert(handle.key.clone(), id);
+                state.moved.insert(handle.key.clone(), repo.id);
             }
             state.repos.insert(new.key(), repo);
-            for pull in state
-                .repos
-                .values_mut()
-                .flat_map(|repo| repo.pulls.values_mut())
-            {
-                if pull.head_repo == handle.key {
-                    pull.head_repo = new.key();
-                }
-            }
-            let (action, changes) = changes(&before, &old_owner, &new);
-            let view = WireView { world: self, state };
-            Ok(vec![repository_event(
-                &view,
-                state.repo(&new.key())?,
-                action,
-                by,
-                json!({ "changes": changes }),
-            )])
+            state.rename_heads(&handle.key, &new.key());
+            let change = WorldChange::RepositoryRenamed {
+                old_name,
+                old_owner,
+            };
+            Ok(vec![state.repository_event(&new.key(), by, change)?])
         })
     }
 
@@ -74,12 +62,10 @@ impl EmulatedWorld {
         let handle = self.repo_handle(name)?;
         std::fs::remove_dir_all(handle.git.directory()).map_err(EmulatorError::Start)?;
         self.change(|state| {
-            let view = WireView { world: self, state };
-            let event = repository_event(&view, state.repo(&handle.key)?, "deleted", by, json!({}));
-            let gone = state.repos.remove(&handle.key);
-            state
-                .moved
-                .retain(|_, id| gone.as_ref().is_none_or(|gone| gone.id != *id));
+            let deleted = WorldChange::RepositoryDeleted;
+            let event = state.repository_event(&handle.key, by, deleted)?;
+            state.repos.remove(&handle.key);
+            state.moved.retain(|_, id| *id != event.repo.id);
             Ok(vec![event])
         })
     }
@@ -92,35 +78,27 @@ impl EmulatedWorld {
     ) -> Result<Vec<WorldEvent>, EmulatorError> {
         self.change(|state| {
             state.repo_mut(name)?.archived = true;
-            let view = WireView { world: self, state };
-            Ok(vec![repository_event(
-                &view,
-                state.repo(name)?,
-                "archived",
-                by,
-                json!({}),
-            )])
+            let archived = WorldChange::RepositoryArchived;
+            Ok(vec![state.repository_event(name, by, archived)?])
         })
     }
 }
 
-/// Describes a rename for the webhook. GitHub reports another owner as a transfer, even if the name changes too.
-fn changes(before: &FullName, owner: &User, now: &FullName) -> (&'static str, Value) {
-    if before.owner.eq_ignore_ascii_case(&now.owner) {
-        return (
-            "renamed",
-            json!({ "repository": { "name": { "from": before.name } } }),
-        );
+impl WorldState {
+    /// Gives pull requests from a repository the new name of that repository.
+    fn rename_heads(&mut self, old: &str, new: &str) {
+        for repo in self.repos.values_mut() {
+            let from: Vec<PullNumber> = repo
+                .pulls
+                .values()
+                .filter(|pull| pull.head_repo == old)
+                .map(|pull| pull.number)
+                .collect();
+            for number in from {
+                if let Some(pull) = Arc::make_mut(repo).pulls.get_mut(&number) {
+                    new.clone_into(&mut Arc::make_mut(pull).head_repo);
+                }
+            }
+        }
     }
-    let kind = if owner.kind == UserKind::Organization {
-        "organization"
-    } else {
-        "user"
-    };
-    let mut changes =
-        json!({ "owner": { "from": { kind: { "login": owner.login, "id": owner.id() } } } });
-    if before.name != now.name {
-        changes["repository"] = json!({ "name": { "from": before.name } });
-    }
-    ("transferred", changes)
 }

@@ -77,7 +77,7 @@ impl EmulatedWorld {
         if directory.exists() {
             return Err(EmulatorError::DirectoryInUse(directory));
         }
-        Ok(EmulatedGit::init(directory).await?)
+        Ok(EmulatedGit::init(directory, self.conventions.pull_refs).await?)
     }
 
     /// Returns the key and the git directory of a repository.
@@ -122,7 +122,7 @@ impl EmulatedWorld {
     /// Returns the author of the open pull request from this branch, else the developer.
     fn author_of_branch(&self, repo: &str, branch: &BranchName) -> String {
         let state = self.state();
-        let mut pulls = state.repos.values().flat_map(super::Repo::open_pulls);
+        let mut pulls = state.repos.values().flat_map(|repo| repo.open_pulls());
         let pull = pulls.find(|pull| pull.comes_from(repo, branch));
         pull.map_or_else(|| self.developer.clone(), |pull| pull.author.clone())
     }

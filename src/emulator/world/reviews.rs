@@ -1,4 +1,4 @@
-//! Implements reviews of a pull request, with GitHub's rules.
+//! Implements reviews of a pull request.
 
 use chrono::{DateTime, Utc};
 
@@ -20,22 +20,10 @@ pub enum ReviewState {
     Dismissed,
 }
 
-impl ReviewState {
-    /// Returns the state as GitHub spells it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Approved => "APPROVED",
-            Self::ChangesRequested => "CHANGES_REQUESTED",
-            Self::Commented => "COMMENTED",
-            Self::Dismissed => "DISMISSED",
-        }
-    }
-}
-
 /// Review of a pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Review {
-    /// Id of the review on GitHub.
+    /// Id of the review.
     pub id: u64,
     /// Login of the reviewer.
     pub author: String,

@@ -25,27 +25,6 @@ pub enum Role {
 }
 
 impl Role {
-    /// Returns the role as GitHub spells it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Read => "read",
-            Self::Triage => "triage",
-            Self::Write => "write",
-            Self::Maintain => "maintain",
-            Self::Admin => "admin",
-        }
-    }
-
-    /// Returns the base role that GitHub shows where it only shows the original roles.
-    pub(in crate::emulator) const fn base(self) -> Self {
-        match self {
-            Self::Triage => Self::Read,
-            Self::Maintain => Self::Write,
-            Self::None | Self::Read | Self::Write | Self::Admin => self,
-        }
-    }
-
     /// Returns true if the role includes another one.
     pub(in crate::emulator) const fn has(self, other: Self) -> bool {
         self as u8 >= other as u8

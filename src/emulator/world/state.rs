@@ -1,6 +1,7 @@
-//! Defines the records of the emulated GitHub.
+//! Defines the records of the world. Events share them; a change copies a record that an event still holds.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
@@ -12,25 +13,15 @@ use super::{
     EmulatedComment, EmulatedPull, FullName, Protection, Role, ShaStatus, Team, User, UserKind,
 };
 
-/// All data of the emulated GitHub except git.
+/// All data of the world except git.
 #[derive(Default)]
 pub(in crate::emulator) struct WorldState {
     /// Repositories, by key ([`FullName::key`]).
-    pub(in crate::emulator) repos: BTreeMap<String, Repo>,
-    /// Tokens of installations, by their text.
-    pub(in crate::emulator) installation_tokens: HashMap<String, InstallationToken>,
+    pub(in crate::emulator) repos: BTreeMap<String, Arc<Repo>>,
     /// Former names of repositories: id of the repository by key.
     pub(in crate::emulator) moved: BTreeMap<String, u64>,
     pub(super) teams: Vec<Team>,
     last_id: u64,
-}
-
-/// Token of the App's installation.
-#[derive(Clone, Debug)]
-pub(in crate::emulator) struct InstallationToken {
-    pub(in crate::emulator) expires_at: DateTime<Utc>,
-    /// Keys of the repositories that the token is limited to.
-    pub(in crate::emulator) repositories: Option<Vec<String>>,
 }
 
 /// Records of one repository.
@@ -43,7 +34,7 @@ pub(in crate::emulator) struct Repo {
     pub(in crate::emulator) parent: Option<String>,
     pub(in crate::emulator) created_at: DateTime<Utc>,
     pub(in crate::emulator) pushed_at: DateTime<Utc>,
-    pub(in crate::emulator) pulls: BTreeMap<PullNumber, EmulatedPull>,
+    pub(in crate::emulator) pulls: BTreeMap<PullNumber, Arc<EmulatedPull>>,
     /// Statuses of commits, the oldest first.
     pub(in crate::emulator) statuses: Vec<ShaStatus>,
     pub(in crate::emulator) reactions: Vec<Reaction>,
@@ -82,7 +73,7 @@ impl WorldState {
         self.last_id
     }
 
-    pub(in crate::emulator) fn repo(&self, name: &str) -> Result<&Repo, EmulatorError> {
+    pub(in crate::emulator) fn repo(&self, name: &str) -> Result<&Arc<Repo>, EmulatorError> {
         self.repos
             .get(&name.to_ascii_lowercase())
             .ok_or_else(|| EmulatorError::NoRepo(name.to_owned()))
@@ -91,13 +82,14 @@ impl WorldState {
     pub(super) fn repo_mut(&mut self, name: &str) -> Result<&mut Repo, EmulatorError> {
         self.repos
             .get_mut(&name.to_ascii_lowercase())
+            .map(Arc::make_mut)
             .ok_or_else(|| EmulatorError::NoRepo(name.to_owned()))
     }
 
     /// Adds an empty repository.
     pub(super) fn add_repo(&mut self, name: &FullName, parent: Option<String>, now: DateTime<Utc>) {
         let kind = if parent.is_some() {
-            UserKind::User
+            UserKind::Person
         } else {
             UserKind::Organization
         };
@@ -126,12 +118,17 @@ impl WorldState {
             merge_methods: MergeMethod::ALL.to_vec(),
         };
         self.moved.remove(&name.key());
-        self.repos.insert(name.key(), repo);
+        self.repos.insert(name.key(), Arc::new(repo));
     }
 
     /// Returns the repository with an id.
-    pub(in crate::emulator) fn repo_by_id(&self, id: u64) -> Option<&Repo> {
+    pub(in crate::emulator) fn repo_by_id(&self, id: u64) -> Option<&Arc<Repo>> {
         self.repos.values().find(|repo| repo.id == id)
+    }
+
+    /// Returns the repository of a pull request's head; `None` if it was deleted.
+    pub(in crate::emulator) fn head_repo(&self, pull: &EmulatedPull) -> Option<&Arc<Repo>> {
+        self.repos.get(&pull.head_repo)
     }
 }
 
@@ -139,7 +136,7 @@ impl Repo {
     pub(in crate::emulator) fn pull(
         &self,
         number: PullNumber,
-    ) -> Result<&EmulatedPull, EmulatorError> {
+    ) -> Result<&Arc<EmulatedPull>, EmulatorError> {
         self.pulls
             .get(&number)
             .ok_or_else(|| EmulatorError::NoPull(self.name.to_string(), number))
@@ -150,7 +147,10 @@ impl Repo {
         number: PullNumber,
     ) -> Result<&mut EmulatedPull, EmulatorError> {
         let missing = EmulatorError::NoPull(self.name.to_string(), number);
-        self.pulls.get_mut(&number).ok_or(missing)
+        self.pulls
+            .get_mut(&number)
+            .map(Arc::make_mut)
+            .ok_or(missing)
     }
 
     pub(super) fn next_number(&self) -> PullNumber {
@@ -165,13 +165,13 @@ impl Repo {
     pub(in crate::emulator) fn comment(
         &self,
         id: u64,
-    ) -> Option<(&EmulatedPull, &EmulatedComment)> {
+    ) -> Option<(&Arc<EmulatedPull>, &EmulatedComment)> {
         self.pulls
             .values()
             .find_map(|pull| Some((pull, pull.comments.iter().find(|comment| comment.id == id)?)))
     }
 
-    pub(in crate::emulator) fn open_pulls(&self) -> impl Iterator<Item = &EmulatedPull> {
+    pub(in crate::emulator) fn open_pulls(&self) -> impl Iterator<Item = &Arc<EmulatedPull>> {
         self.pulls.values().filter(|pull| pull.is_open())
     }
 }

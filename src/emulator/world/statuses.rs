@@ -1,4 +1,4 @@
-//! Implements commit statuses, with GitHub's rules.
+//! Implements the statuses of commits.
 
 use chrono::{DateTime, Utc};
 
@@ -8,8 +8,7 @@ use crate::model::CommitSha;
 use super::{Author, EmulatedWorld, Repo};
 
 /// State of a status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusState {
     /// The check itself failed.
     Error,
@@ -22,7 +21,7 @@ pub enum StatusState {
 }
 
 impl StatusState {
-    /// Returns the state as GitHub spells it.
+    /// Returns the state as a word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -31,18 +30,12 @@ impl StatusState {
             Self::Success => "success",
         }
     }
-
-    fn parse(text: &str) -> Option<Self> {
-        [Self::Error, Self::Failure, Self::Pending, Self::Success]
-            .into_iter()
-            .find(|state| state.as_str() == text)
-    }
 }
 
 /// Status of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShaStatus {
-    /// Id of the status on GitHub.
+    /// Id of the status.
     pub id: u64,
     /// Commit that the status belongs to.
     pub sha: CommitSha,
@@ -75,88 +68,39 @@ impl Statuses {
     }
 }
 
-/// Status to set, as in the request.
-#[derive(Clone, Debug, serde::Deserialize)]
+/// Data of a status to set on a commit.
+#[derive(Clone, Debug)]
 pub struct NewStatus {
-    /// One of the four states, as text.
-    pub state: String,
-    /// Name of the status, `default` if absent.
-    pub context: Option<String>,
+    pub state: StatusState,
+    /// Name of the status.
+    pub context: String,
     /// Description in one line for people.
     pub description: Option<String>,
     /// Web page with details.
     pub target_url: Option<String>,
 }
 
-/// Reason that GitHub refuses a status.
+/// Reason that a status is refused.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::emulator) enum StatusError {
-    /// A field breaks a rule.
-    #[error("{message}")]
-    Invalid {
-        field: &'static str,
-        message: String,
-    },
     /// The repository does not contain the commit.
-    #[error("No commit found for SHA: {0}")]
+    #[error("there is no commit {0}")]
     NoCommit(String),
-    /// The commit has 1000 statuses of this context already.
-    #[error("This SHA and context has reached the maximum number of statuses.")]
+    /// The commit has as many statuses of this context as the forge allows.
+    #[error("the commit has too many statuses of this context")]
     TooMany,
     /// The repository does not exist, or git failed.
     #[error(transparent)]
     Other(#[from] EmulatorError),
 }
 
-const MAX_DESCRIPTION_CHARS: usize = 140;
-const MAX_CONTEXT_CHARS: usize = 255;
-const MAX_PER_CONTEXT: usize = 1000;
-
-impl NewStatus {
-    fn check(&self) -> Result<StatusState, StatusError> {
-        let invalid = |field, message: &str| {
-            Err(StatusError::Invalid {
-                field,
-                message: message.to_owned(),
-            })
-        };
-        let longer = |text: &Option<String>, max| {
-            text.as_ref().is_some_and(|text| text.chars().count() > max)
-        };
-        let Some(state) = StatusState::parse(&self.state) else {
-            return invalid("state", "state is not included in the list");
-        };
-        if longer(&self.description, MAX_DESCRIPTION_CHARS) {
-            return invalid(
-                "description",
-                "description is too long (maximum is 140 characters)",
-            );
-        }
-        if longer(&self.context, MAX_CONTEXT_CHARS) {
-            return invalid("context", "context is too long (maximum is 255 characters)");
-        }
-        match &self.target_url {
-            Some(url)
-                if !url.is_empty()
-                    && !url.starts_with("http://")
-                    && !url.starts_with("https://") =>
-            {
-                invalid("target_url", "target_url must use http(s) scheme")
-            }
-            _ => Ok(state),
-        }
-    }
-}
-
 impl EmulatedWorld {
-    /// Sets a status on a commit.
-    pub(in crate::emulator) async fn set_status(
+    /// Returns the commit with this id, if the repository contains it.
+    pub(in crate::emulator) async fn commit(
         &self,
         repo: &str,
         sha: &str,
-        by: &Author,
-        new: NewStatus,
-    ) -> Result<ShaStatus, StatusError> {
+    ) -> Result<CommitSha, StatusError> {
         let git = self.repo_handle(repo)?.git;
         let unknown = || StatusError::NoCommit(sha.to_owned());
         let commit = CommitSha::new(sha).map_err(|_| unknown())?;
@@ -167,20 +111,34 @@ impl EmulatedWorld {
                 .map_err(EmulatorError::from)?
                 .ok_or_else(unknown)?;
         }
-        let state = new.check()?;
+        Ok(commit)
+    }
+
+    /// Sets a status on a commit of the repository.
+    pub(in crate::emulator) fn set_status(
+        &self,
+        repo: &str,
+        commit: CommitSha,
+        by: &Author,
+        new: NewStatus,
+    ) -> Result<ShaStatus, StatusError> {
         let now = self.now();
+        let max = self.conventions.max_statuses_of_context;
         self.change(|world| {
-            let context = new.context.unwrap_or_else(|| "default".to_owned());
+            let NewStatus {
+                state,
+                context,
+                description,
+                target_url,
+            } = new;
             let id = world.next_id();
             let repo = world.repo_mut(repo)?;
             let same = |status: &&ShaStatus| {
                 status.sha == commit && status.context.eq_ignore_ascii_case(&context)
             };
-            if repo.statuses.iter().filter(same).count() >= MAX_PER_CONTEXT {
+            if repo.statuses.iter().filter(same).count() >= max {
                 return Err(StatusError::TooMany);
             }
-            let (description, target_url) = (new.description, new.target_url);
-            let creator = by.login.clone();
             let status = ShaStatus {
                 id,
                 sha: commit,
@@ -188,7 +146,7 @@ impl EmulatedWorld {
                 state,
                 description,
                 target_url,
-                creator,
+                creator: by.login.clone(),
                 created_at: now,
             };
             repo.statuses.push(status.clone());
@@ -222,38 +180,5 @@ impl Repo {
             }
         }
         Statuses { latest, history }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn new(state: &str, description: &str, url: &str) -> NewStatus {
-        let (description, target_url) = (Some(description.to_owned()), Some(url.to_owned()));
-        NewStatus {
-            state: state.to_owned(),
-            context: None,
-            description,
-            target_url,
-        }
-    }
-
-    #[test]
-    fn a_status_is_checked_by_githubs_rules() {
-        assert!(matches!(
-            new("success", &"ü".repeat(140), "https://x").check(),
-            Ok(StatusState::Success)
-        ));
-        for (status, wrong) in [
-            (new("done", "", ""), "state"),
-            (new("success", &"x".repeat(141), ""), "description"),
-            (new("success", "", "ftp://x"), "target_url"),
-        ] {
-            assert!(
-                matches!(status.check(), Err(StatusError::Invalid { field, .. }) if field == wrong),
-                "{wrong}"
-            );
-        }
     }
 }

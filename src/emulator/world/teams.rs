@@ -1,5 +1,5 @@
-//! Implements teams of organisations, which form trees. GitHub counts the members of a team's child teams as its own
-//! (GitHub REST: "Get team membership for a user").
+//! Implements teams of organisations, which form trees. The members of a team's child teams count as its own (GitHub
+//! REST: "Get team membership for a user").
 
 use std::collections::BTreeMap;
 

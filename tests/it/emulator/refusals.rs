@@ -188,7 +188,7 @@ async fn a_directory_of_an_earlier_world_is_not_taken_over() {
     let second = Emulator::start(options).await.unwrap();
     let refusal = second.create_repo(REPO, &[]).await.unwrap_err().to_string();
     assert!(refusal.ends_with(
-        "infra.git was left by an earlier emulated GitHub; remove it or name another directory"
+        "infra.git was left by an earlier emulator; remove it or name another directory"
     ));
     let mistake = second.create_repo("infra", &[]).await.unwrap_err();
     insta::assert_snapshot!(mistake, @"`infra` is not a repository name: expected `owner/name` of letters, digits, `.`, `-` and `_`");
@@ -202,17 +202,17 @@ async fn the_world_refuses_what_github_would_not_allow() {
         .github
         .open_pull(REPO, NewPull::from_branch("feature"))
         .await;
-    insta::assert_snapshot!(again.unwrap_err(), @"GitHub would refuse: #1 from feature into main is already open");
+    insta::assert_snapshot!(again.unwrap_err(), @"a forge would refuse: #1 from feature into main is already open");
     let from_main = rig
         .github
         .open_pull(REPO, NewPull::from_branch("main"))
         .await;
-    insta::assert_snapshot!(from_main.unwrap_err(), @"GitHub would refuse: no commits between main and main");
+    insta::assert_snapshot!(from_main.unwrap_err(), @"a forge would refuse: no commits between main and main");
     rig.github
         .convert_to_draft(REPO, number, "alice")
         .await
         .unwrap();
-    insta::assert_snapshot!(rig.github.merge(REPO, number, "alice").await.unwrap_err(), @"GitHub would refuse: #1 is a draft");
+    insta::assert_snapshot!(rig.github.merge(REPO, number, "alice").await.unwrap_err(), @"a forge would refuse: #1 is a draft");
     rig.github.close(REPO, number, "alice").await.unwrap();
-    insta::assert_snapshot!(rig.github.close(REPO, number, "alice").await.unwrap_err(), @"GitHub would refuse: #1 is closed, not open");
+    insta::assert_snapshot!(rig.github.close(REPO, number, "alice").await.unwrap_err(), @"a forge would refuse: #1 is closed, not open");
 }

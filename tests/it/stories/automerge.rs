@@ -2,7 +2,7 @@
 //! requirements are met.
 
 use insta::assert_snapshot;
-use lockkeeper::emulator::{Change, Fault, NewStatus, Protection};
+use lockkeeper::emulator::{Change, Fault, NewStatus, Protection, StatusState};
 use lockkeeper::model::{MergeMethod, ProjectKey, PullNumber, PullRef, PullState};
 use lockkeeper::queue::Tick;
 use lockkeeper::store::{ImportBatch, ImportMode, ImportStatus, ImportStatuses};
@@ -569,8 +569,8 @@ async fn github_refuses_with_its_reason_and_the_way_out(backend: Backend) {
     );
     let head = bot.github.pull(REPO, pull).unwrap().head;
     let status = NewStatus {
-        state: "success".to_owned(),
-        context: Some("ci".to_owned()),
+        state: StatusState::Success,
+        context: "ci".to_owned(),
         description: None,
         target_url: None,
     };

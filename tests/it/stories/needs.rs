@@ -1,7 +1,7 @@
 //! Stories about requirements of plans and applies, and about results that comments do not show.
 
 use insta::assert_snapshot;
-use lockkeeper::emulator::{Fault, NewPull, NewStatus, Protection, Role};
+use lockkeeper::emulator::{Fault, NewPull, NewStatus, Protection, Role, StatusState};
 use lockkeeper::model::PullNumber;
 
 use crate::stories::{APP, NETWORK};
@@ -124,12 +124,12 @@ async fn whoever_asks_for_changes_is_named_until_somebody_approves(backend: Back
 const MERGEABLE: &str = r#""apply_requirements": ["mergeable"]"#;
 
 /// Sets a status of another program on the head commit.
-async fn check(bot: &Bot, pull: PullNumber, context: &str, state: &str) {
+async fn check(bot: &Bot, pull: PullNumber, context: &str, state: StatusState) {
     let head = bot.github.pull(REPO, pull).unwrap().head;
     let (description, target_url) = (None, None);
     let status = NewStatus {
-        state: state.to_owned(),
-        context: Some(context.to_owned()),
+        state,
+        context: context.to_owned(),
         description,
         target_url,
     };
@@ -144,7 +144,7 @@ async fn an_apply_waits_for_the_checks_that_the_branch_requires(backend: Backend
     bot.heard(pull);
     let rules = Protection::of_checks(&["ci/test", "ci/lint", "lockkeeper/plan"]).with_approvals(1);
     bot.github.protect(REPO, "main", rules).unwrap();
-    check(&bot, pull, "ci/test", "failure").await;
+    check(&bot, pull, "ci/test", StatusState::Failure).await;
     bot.github.set_role(REPO, "eve", Role::Read).unwrap();
     bot.approve(pull, "eve");
     assert_snapshot!(refused(&mut bot, pull).await, @"
@@ -166,8 +166,8 @@ async fn an_apply_waits_for_the_checks_that_the_branch_requires(backend: Backend
 
     <sub>Commit `85684520` · 0 s</sub>
     ");
-    check(&bot, pull, "ci/test", "success").await;
-    check(&bot, pull, "ci/lint", "success").await;
+    check(&bot, pull, "ci/test", StatusState::Success).await;
+    check(&bot, pull, "ci/lint", StatusState::Success).await;
     bot.approve(pull, "bob");
     applied(&mut bot, pull).await;
     bot.end(&[NET_LOCK]).await;
@@ -189,7 +189,7 @@ async fn an_apply_does_not_wait_for_its_own_status(backend: Backend) {
         .find(|line| line.starts_with("**Apply refused**"))
         .unwrap();
     assert_snapshot!(line, @"**Apply refused**: `mergeable` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and the pull request cannot be merged: the required check `ci/test` has not been set.");
-    check(&bot, pull, "ci/test", "success").await;
+    check(&bot, pull, "ci/test", StatusState::Success).await;
     applied(&mut bot, pull).await;
     bot.end(&[NET_LOCK]).await;
 }

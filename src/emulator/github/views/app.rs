@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
+use crate::emulator::github::GitHubWire;
 use crate::emulator::options::AppOptions;
-use crate::emulator::world::{EmulatedWorld, User, UserKind};
+use crate::emulator::world::{User, UserKind};
 
 use super::node_id;
-use super::user::account;
+use super::user::{account, account_type};
 
 /// Time of the App's registration, before anything else.
 const REGISTERED: &str = "2020-01-01T00:00:00Z";
@@ -29,7 +30,7 @@ fn events() -> Value {
 }
 
 /// Builds the JSON of the App.
-pub(in crate::emulator::github) fn app(world: &EmulatedWorld, app: &AppOptions) -> Value {
+pub(in crate::emulator::github) fn app(github: &GitHubWire, app: &AppOptions) -> Value {
     let owner = User {
         login: app.slug.clone(),
         kind: UserKind::Organization,
@@ -38,11 +39,11 @@ pub(in crate::emulator::github) fn app(world: &EmulatedWorld, app: &AppOptions) 
         "id": app.id,
         "slug": app.slug,
         "node_id": node_id("App", app.id),
-        "owner": account(world, &owner),
+        "owner": account(github, &owner),
         "name": app.slug,
         "description": null,
-        "external_url": world.html(""),
-        "html_url": world.html(&format!("/apps/{}", app.slug)),
+        "external_url": github.html(""),
+        "html_url": github.html(&format!("/apps/{}", app.slug)),
         "created_at": REGISTERED,
         "updated_at": REGISTERED,
         "permissions": permissions(),
@@ -52,22 +53,22 @@ pub(in crate::emulator::github) fn app(world: &EmulatedWorld, app: &AppOptions) 
 
 /// Builds the JSON of the App's installation on an account.
 pub(in crate::emulator::github) fn installation(
-    world: &EmulatedWorld,
+    github: &GitHubWire,
     app: &AppOptions,
     owner: &User,
 ) -> Value {
     let id = app.installation;
     json!({
         "id": id,
-        "account": account(world, owner),
+        "account": account(github, owner),
         "repository_selection": "all",
-        "access_tokens_url": world.api(&format!("/app/installations/{id}/access_tokens")),
-        "repositories_url": world.api("/installation/repositories"),
-        "html_url": world.html(&format!("/organizations/{}/settings/installations/{id}", owner.login)),
+        "access_tokens_url": github.api(&format!("/app/installations/{id}/access_tokens")),
+        "repositories_url": github.api("/installation/repositories"),
+        "html_url": github.html(&format!("/organizations/{}/settings/installations/{id}", owner.login)),
         "app_id": app.id,
         "app_slug": app.slug,
         "target_id": owner.id(),
-        "target_type": owner.kind.as_str(),
+        "target_type": account_type(owner.kind),
         "permissions": permissions(),
         "events": events(),
         "created_at": REGISTERED,

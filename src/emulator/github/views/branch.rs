@@ -3,27 +3,26 @@
 use serde_json::{Value, json};
 
 use crate::emulator::git::CommitInfo;
+use crate::emulator::github::GitHubWire;
 use crate::emulator::world::{Protection, Repo};
 use crate::model::BranchName;
 
-use super::{WireView, node_id};
+use super::node_id;
 
 /// Builds the JSON of a single branch. Every caller may see the required checks of its protection.
 pub(in crate::emulator::github) fn branch(
-    view: &WireView<'_>,
+    github: &GitHubWire,
     repo: &Repo,
     name: &BranchName,
     tip: &CommitInfo,
 ) -> Value {
-    let own = view
-        .world
-        .api(&format!("/repos/{}/branches/{name}", repo.name));
+    let own = github.api(&format!("/repos/{}/branches/{name}", repo.name));
     let rules = repo.protections.get(name);
     let checks = rules.map(|rules| rules.checks.clone()).unwrap_or_default();
     json!({
         "name": name,
-        "commit": commit(view, repo, tip),
-        "_links": { "self": own, "html": view.world.html(&format!("/{}/tree/{name}", repo.name)) },
+        "commit": commit(github, repo, tip),
+        "_links": { "self": own, "html": github.html(&format!("/{}/tree/{name}", repo.name)) },
         "protected": rules.is_some(),
         "protection": {
             "enabled": rules.is_some(),
@@ -44,20 +43,15 @@ fn app_less(checks: &[String]) -> Vec<Value> {
         .collect()
 }
 
-fn commit(view: &WireView<'_>, repo: &Repo, commit: &CommitInfo) -> Value {
-    let own = view
-        .world
-        .api(&format!("/repos/{}/commits/{}", repo.name, commit.sha));
-    let git = |what: &str, sha: &str| {
-        view.world
-            .api(&format!("/repos/{}/git/{what}/{sha}", repo.name))
-    };
+fn commit(github: &GitHubWire, repo: &Repo, commit: &CommitInfo) -> Value {
+    let own = github.api(&format!("/repos/{}/commits/{}", repo.name, commit.sha));
+    let git = |what: &str, sha: &str| github.api(&format!("/repos/{}/git/{what}/{sha}", repo.name));
     let person = |(name, email): &(String, String)| json!({ "name": name, "email": email, "date": commit.date });
     json!({
         "sha": commit.sha,
         "node_id": node_id("Commit", 1),
         "url": own,
-        "html_url": view.world.html(&format!("/{}/commit/{}", repo.name, commit.sha)),
+        "html_url": github.html(&format!("/{}/commit/{}", repo.name, commit.sha)),
         "comments_url": format!("{own}/comments"),
         "commit": {
             "url": git("commits", &commit.sha),
@@ -75,14 +69,12 @@ fn commit(view: &WireView<'_>, repo: &Repo, commit: &CommitInfo) -> Value {
 
 /// Builds the JSON of a branch's protection.
 pub(in crate::emulator::github) fn protection(
-    view: &WireView<'_>,
+    github: &GitHubWire,
     repo: &Repo,
     name: &BranchName,
     rules: &Protection,
 ) -> Value {
-    let own = view
-        .world
-        .api(&format!("/repos/{}/branches/{name}/protection", repo.name));
+    let own = github.api(&format!("/repos/{}/branches/{name}/protection", repo.name));
     let on = |enabled: bool| json!({ "enabled": enabled });
     let mut all = json!({
         "url": own,

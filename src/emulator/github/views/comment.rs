@@ -2,41 +2,38 @@
 
 use serde_json::{Value, json};
 
-use crate::emulator::github::time;
-use crate::emulator::world::{EmulatedComment, EmulatedPull, EmulatedWorld, Reaction, Repo};
+use crate::emulator::github::{GitHubWire, time};
+use crate::emulator::world::{EmulatedComment, EmulatedPull, Reaction, Repo};
 
+use super::node_id;
 use super::pull::association;
 use super::user::user;
-use super::{WireView, node_id};
 
 /// Builds the JSON of a comment on a pull request.
 pub(in crate::emulator::github) fn comment(
-    view: &WireView<'_>,
+    github: &GitHubWire,
     repo: &Repo,
     pull: &EmulatedPull,
     comment: &EmulatedComment,
 ) -> Value {
     let (name, number, id) = (&repo.name, pull.number, comment.id);
-    let own = view
-        .world
-        .api(&format!("/repos/{name}/issues/comments/{id}"));
+    let own = github.api(&format!("/repos/{name}/issues/comments/{id}"));
     let reactions = repo
         .reactions
         .iter()
         .filter(|reaction| reaction.comment == id);
-    let via = view
-        .world
+    let via = github
         .app
         .as_ref()
         .filter(|_| comment.via_app)
-        .map(|app| super::app(view.world, app));
+        .map(|app| super::app(github, app));
     json!({
         "url": own,
-        "html_url": view.world.html(&format!("/{name}/pull/{number}#issuecomment-{id}")),
-        "issue_url": view.world.api(&format!("/repos/{name}/issues/{number}")),
+        "html_url": github.html(&format!("/{name}/pull/{number}#issuecomment-{id}")),
+        "issue_url": github.api(&format!("/repos/{name}/issues/{number}")),
         "id": id,
         "node_id": node_id("IssueComment", id),
-        "user": user(view.world, &comment.author),
+        "user": user(github, &comment.author),
         "created_at": time(comment.created_at),
         "updated_at": time(comment.updated_at),
         "author_association": association(repo, &comment.author),
@@ -69,11 +66,11 @@ pub(super) fn rollup<'a>(of: &str, reactions: impl Iterator<Item = &'a Reaction>
 }
 
 /// Builds the JSON of a reaction to a comment.
-pub(in crate::emulator::github) fn reaction(world: &EmulatedWorld, reaction: &Reaction) -> Value {
+pub(in crate::emulator::github) fn reaction(github: &GitHubWire, reaction: &Reaction) -> Value {
     json!({
         "id": reaction.id,
         "node_id": node_id("Reaction", reaction.id),
-        "user": user(world, &reaction.login),
+        "user": user(github, &reaction.login),
         "content": reaction.content,
         "created_at": time(reaction.at),
     })

@@ -6,9 +6,10 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use crate::emulator::git::Blob;
+use crate::emulator::github::GitHubWire;
 use crate::emulator::world::Repo;
 
-use super::{WireView, merged};
+use super::merged;
 
 /// Repository and requested ref of a file.
 pub(in crate::emulator::github) struct FileAt<'a> {
@@ -31,7 +32,7 @@ pub(super) fn encoded(path: &str) -> String {
     utf8_percent_encode(path, RESERVED).to_string()
 }
 
-fn entry(view: &WireView<'_>, place: &FileAt<'_>, blob: &Blob) -> Value {
+fn entry(github: &GitHubWire, place: &FileAt<'_>, blob: &Blob) -> Value {
     let (name, at, path) = (&place.repo.name, place.name, encoded(&blob.path));
     let kind = match blob.mode.as_str() {
         "040000" => "dir",
@@ -44,19 +45,13 @@ fn entry(view: &WireView<'_>, place: &FileAt<'_>, blob: &Blob) -> Value {
     } else {
         ("blobs", "blob")
     };
-    let own = view.world.api(&format!(
+    let own = github.api(&format!(
         "/repos/{name}/contents/{path}?ref={}",
         encoded(at)
     ));
-    let git = view
-        .world
-        .api(&format!("/repos/{name}/git/{git}/{}", blob.sha));
-    let page = view
-        .world
-        .html(&format!("/{name}/{page}/{}/{path}", encoded(at)));
-    let raw = view
-        .world
-        .html(&format!("/raw/{name}/{}/{path}", encoded(at)));
+    let git = github.api(&format!("/repos/{name}/git/{git}/{}", blob.sha));
+    let page = github.html(&format!("/{name}/{page}/{}/{path}", encoded(at)));
+    let raw = github.html(&format!("/raw/{name}/{}/{path}", encoded(at)));
     json!({
         "type": kind,
         "name": blob.path.rsplit('/').next(),
@@ -73,19 +68,19 @@ fn entry(view: &WireView<'_>, place: &FileAt<'_>, blob: &Blob) -> Value {
 
 /// Builds the JSON of the entries of a directory.
 pub(in crate::emulator::github) fn content_directory(
-    view: &WireView<'_>,
+    github: &GitHubWire,
     place: &FileAt<'_>,
     entries: &[Blob],
 ) -> Value {
     entries
         .iter()
-        .map(|blob| entry(view, place, blob))
+        .map(|blob| entry(github, place, blob))
         .collect()
 }
 
 /// Builds the JSON of a file with its content in base64, in lines of 60 characters.
 pub(in crate::emulator::github) fn content_file(
-    view: &WireView<'_>,
+    github: &GitHubWire,
     place: &FileAt<'_>,
     blob: &Blob,
     bytes: &[u8],
@@ -98,20 +93,20 @@ pub(in crate::emulator::github) fn content_file(
         .collect();
     let content: String = lines.iter().flat_map(|line| [*line, "\n"]).collect();
     merged(
-        entry(view, place, blob),
+        entry(github, place, blob),
         json!({ "encoding": "base64", "content": content }),
     )
 }
 
 /// Builds the JSON of a symbolic link without a file at its target.
 pub(in crate::emulator::github) fn content_symlink(
-    view: &WireView<'_>,
+    github: &GitHubWire,
     place: &FileAt<'_>,
     blob: &Blob,
     bytes: &[u8],
 ) -> Value {
     merged(
-        entry(view, place, blob),
+        entry(github, place, blob),
         json!({ "target": String::from_utf8_lossy(bytes) }),
     )
 }

@@ -1,73 +1,107 @@
-//! Builds payloads of `pull_request` and `issue_comment` webhooks.
+//! Builds the payloads of webhooks from the events of the world.
 
 use serde_json::{Value, json};
 
-use crate::emulator::github::time;
-use crate::emulator::world::{EmulatedComment, EmulatedPull, Repo, WorldEvent};
-use crate::model::PullNumber;
+use crate::emulator::github::{GitHubWire, time};
+use crate::emulator::world::{
+    CommentSnapshot, EmulatedPull, FullName, PullSnapshot, Repo, User, UserKind, WorldChange,
+    WorldEvent,
+};
 
 use super::comment::{comment, rollup};
 use super::pull::{association, merged_at, open_or_closed, pull_full};
+use super::push::push_payload;
 use super::repo::repo;
 use super::user::{organization, user};
-use super::{WireView, merged, node_id};
+use super::{merged, node_id};
 
 /// Builds the fields that end every payload: repository, organisation, installation, sender.
-pub(super) fn frame(view: &WireView<'_>, of: &Repo, repository: &Value, sender: &str) -> Value {
-    let mut frame = json!({ "repository": repository, "sender": user(view.world, sender) });
-    if let Some(organization) = organization(view.world, &of.owner) {
+pub(super) fn frame(github: &GitHubWire, of: &Repo, repository: &Value, sender: &str) -> Value {
+    let mut frame = json!({ "repository": repository, "sender": user(github, sender) });
+    if let Some(organization) = organization(github, &of.owner) {
         frame["organization"] = organization;
     }
-    if let Some(app) = &view.world.app {
+    if let Some(app) = &github.app {
         let node = node_id("IntegrationInstallation", app.installation);
         frame["installation"] = json!({ "id": app.installation, "node_id": node });
     }
     frame
 }
 
-/// Builds a `pull_request` event. `extra` has the fields that only some actions have.
-pub(in crate::emulator) fn pull_event(
-    view: &WireView<'_>,
-    of: &Repo,
-    number: PullNumber,
-    action: &str,
-    sender: &str,
-    extra: Value,
-) -> WorldEvent {
-    let mut body = json!({ "action": action, "number": number });
-    if let Some(pull) = of.pulls.get(&number) {
-        body["pull_request"] = shown(view, of, pull, action);
-    }
-    let body = merged(
-        merged(body, extra),
-        frame(view, of, &repo(view, of), sender),
-    );
-    WorldEvent {
-        name: "pull_request",
-        repo: of.id,
-        body,
+/// Returns the name and the payload of the webhook that GitHub sends for an event of the world.
+pub(in crate::emulator::github) fn payload(
+    github: &GitHubWire,
+    event: &WorldEvent,
+) -> (&'static str, Value) {
+    let pulls = |action, pull, extra| {
+        let payload = pull_payload(github, event, action, pull, extra);
+        ("pull_request", payload)
+    };
+    let comments = |action, comment, extra| {
+        let payload = comment_payload(github, event, action, comment, extra);
+        ("issue_comment", payload)
+    };
+    let repositories = |action, extra| {
+        let payload = merged(json!({ "action": action }), extra);
+        ("repository", framed(github, event, payload))
+    };
+    match &event.change {
+        WorldChange::PullOpened(pull) => pulls("opened", pull, json!({})),
+        WorldChange::PullReopened(pull) => pulls("reopened", pull, json!({})),
+        WorldChange::PullClosed(pull) => pulls("closed", pull, json!({})),
+        WorldChange::PullMarkedReady(pull) => pulls("ready_for_review", pull, json!({})),
+        WorldChange::PullMarkedDraft(pull) => pulls("converted_to_draft", pull, json!({})),
+        WorldChange::PullUpdated {
+            pull,
+            before,
+            after,
+        } => {
+            let extra = json!({ "before": before, "after": after });
+            pulls("synchronize", pull, extra)
+        }
+        WorldChange::PullBaseChanged {
+            pull,
+            old_branch,
+            old_base,
+        } => {
+            let from = json!({ "ref": { "from": old_branch }, "sha": { "from": old_base } });
+            pulls("edited", pull, json!({ "changes": { "base": from } }))
+        }
+        WorldChange::CommentAdded(comment) => comments("created", comment, json!({})),
+        WorldChange::CommentDeleted(comment) => comments("deleted", comment, json!({})),
+        WorldChange::CommentEdited { comment, old_body } => {
+            let extra = json!({ "changes": { "body": { "from": old_body } } });
+            comments("edited", comment, extra)
+        }
+        WorldChange::Pushed(push) => ("push", push_payload(github, event, push)),
+        WorldChange::RepositoryRenamed {
+            old_name,
+            old_owner,
+        } => {
+            let (action, changes) = rename(old_name, old_owner, &event.repo.name);
+            repositories(action, json!({ "changes": changes }))
+        }
+        WorldChange::RepositoryArchived => repositories("archived", json!({})),
+        WorldChange::RepositoryDeleted => repositories("deleted", json!({})),
     }
 }
 
-/// Builds a `repository` event. `extra` has the fields that only some actions have.
-pub(in crate::emulator) fn repository_event(
-    view: &WireView<'_>,
-    of: &Repo,
-    action: &str,
-    sender: &str,
-    extra: Value,
-) -> WorldEvent {
-    let body = merged(json!({ "action": action }), extra);
-    WorldEvent {
-        name: "repository",
-        repo: of.id,
-        body: merged(body, frame(view, of, &repo(view, of), sender)),
-    }
+/// Adds the fields that end most payloads.
+fn framed(github: &GitHubWire, event: &WorldEvent, payload: Value) -> Value {
+    let repository = repo(github, &event.repo);
+    merged(payload, frame(github, &event.repo, &repository, &event.by))
 }
 
-/// Builds the JSON of the pull request in an event. GitHub sends some events before it has tried the merge.
-fn shown(view: &WireView<'_>, of: &Repo, pull: &EmulatedPull, action: &str) -> Value {
-    let mut shown = pull_full(view, of, pull);
+/// Builds the payload of a `pull_request` webhook. `extra` has the fields that only some actions have.
+fn pull_payload(
+    github: &GitHubWire,
+    event: &WorldEvent,
+    action: &str,
+    PullSnapshot { pull, head_repo }: &PullSnapshot,
+    extra: Value,
+) -> Value {
+    let mut shown = pull_full(github, pull, &event.repo, head_repo.as_deref());
+    // GitHub sends some events before it has tried the merge.
     if matches!(action, "opened" | "reopened" | "synchronize" | "edited") {
         let untried =
             json!({ "mergeable": null, "rebaseable": null, "mergeable_state": "unknown" });
@@ -76,42 +110,53 @@ fn shown(view: &WireView<'_>, of: &Repo, pull: &EmulatedPull, action: &str) -> V
     if action == "opened" {
         shown["merge_commit_sha"] = Value::Null;
     }
-    shown
+    let payload = json!({ "action": action, "number": pull.number, "pull_request": shown });
+    framed(github, event, merged(payload, extra))
 }
 
-/// Builds an `issue_comment` event for a comment on a pull request.
-pub(in crate::emulator) fn comment_event(
-    view: &WireView<'_>,
-    of: &Repo,
-    (number, one): (PullNumber, &EmulatedComment),
+/// Builds the payload of an `issue_comment` webhook. `extra` has the fields that only some actions have.
+fn comment_payload(
+    github: &GitHubWire,
+    event: &WorldEvent,
     action: &str,
-    sender: &str,
+    CommentSnapshot { pull, comment: one }: &CommentSnapshot,
     extra: Value,
-) -> WorldEvent {
-    let mut body = json!({ "action": action });
-    if let Some(pull) = of.pulls.get(&number) {
-        body["issue"] = issue(view, of, pull);
-        body["comment"] = comment(view, of, pull, one);
+) -> Value {
+    let payload = json!({
+        "action": action,
+        "issue": issue(github, &event.repo, pull),
+        "comment": comment(github, &event.repo, pull, one),
+    });
+    framed(github, event, merged(payload, extra))
+}
+
+/// Describes a rename. GitHub reports another owner as a transfer, even if the name changes too.
+fn rename(old_name: &FullName, old_owner: &User, name: &FullName) -> (&'static str, Value) {
+    let from = json!({ "name": { "from": old_name.name } });
+    if old_name.owner.eq_ignore_ascii_case(&name.owner) {
+        return ("renamed", json!({ "repository": from }));
     }
-    let body = merged(
-        merged(body, extra),
-        frame(view, of, &repo(view, of), sender),
-    );
-    WorldEvent {
-        name: "issue_comment",
-        repo: of.id,
-        body,
+    let kind = if old_owner.kind == UserKind::Organization {
+        "organization"
+    } else {
+        "user"
+    };
+    let owner = json!({ kind: { "login": old_owner.login, "id": old_owner.id() } });
+    let mut changes = json!({ "owner": { "from": owner } });
+    if old_name.name != name.name {
+        changes["repository"] = from;
     }
+    ("transferred", changes)
 }
 
 /// Builds the JSON of a pull request in its older role as an issue.
-fn issue(view: &WireView<'_>, of: &Repo, pull: &EmulatedPull) -> Value {
+fn issue(github: &GitHubWire, of: &Repo, pull: &EmulatedPull) -> Value {
     let (name, number) = (&of.name, pull.number);
-    let own = view.world.api(&format!("/repos/{name}/issues/{number}"));
-    let page = view.world.html(&format!("/{name}/pull/{number}"));
+    let own = github.api(&format!("/repos/{name}/issues/{number}"));
+    let page = github.html(&format!("/{name}/pull/{number}"));
     json!({
         "url": own,
-        "repository_url": view.world.api(&format!("/repos/{name}")),
+        "repository_url": github.api(&format!("/repos/{name}")),
         "labels_url": format!("{own}/labels{{/name}}"),
         "comments_url": format!("{own}/comments"),
         "events_url": format!("{own}/events"),
@@ -120,7 +165,7 @@ fn issue(view: &WireView<'_>, of: &Repo, pull: &EmulatedPull) -> Value {
         "node_id": node_id("PullRequest", pull.id),
         "number": number,
         "title": pull.title,
-        "user": user(view.world, &pull.author),
+        "user": user(github, &pull.author),
         "labels": [],
         "state": open_or_closed(pull),
         "state_reason": null,
@@ -140,7 +185,7 @@ fn issue(view: &WireView<'_>, of: &Repo, pull: &EmulatedPull) -> Value {
         "timeline_url": format!("{own}/timeline"),
         "performed_via_github_app": null,
         "pull_request": {
-            "url": view.world.api(&format!("/repos/{name}/pulls/{number}")),
+            "url": github.api(&format!("/repos/{name}/pulls/{number}")),
             "html_url": page,
             "diff_url": format!("{page}.diff"),
             "patch_url": format!("{page}.patch"),

@@ -2,32 +2,33 @@
 
 use serde_json::{Value, json};
 
-use crate::emulator::git::FileChange;
-use crate::emulator::github::time;
-use crate::emulator::world::{EmulatedPull, Repo, User};
+use crate::emulator::git::{FileChange, FileChangeKind};
+use crate::emulator::github::{GitHubWire, time};
+use crate::emulator::world::{EmulatedPull, Repo, StatusState, UserKind};
 use crate::model::{BranchName, CommitSha, PullState};
 
 use super::repo::repo;
-use super::user::{account, user};
-use super::{WireView, merged, node_id};
+use super::user::{account, account_of, user};
+use super::{merged, node_id};
 
 /// Builds the JSON of a pull request as an item of a list.
 pub(in crate::emulator::github) fn pull_simple(
-    view: &WireView<'_>,
-    base: &Repo,
+    github: &GitHubWire,
     pull: &EmulatedPull,
+    base: &Repo,
+    head: Option<&Repo>,
 ) -> Value {
-    merged(links(view, base, pull), facts(view, base, pull))
+    merged(links(github, base, pull), facts(github, pull, base, head))
 }
 
-fn links(view: &WireView<'_>, base: &Repo, pull: &EmulatedPull) -> Value {
+fn links(github: &GitHubWire, base: &Repo, pull: &EmulatedPull) -> Value {
     let (name, number) = (&base.name, pull.number);
-    let api = |rest: String| view.world.api(&format!("/repos/{name}{rest}"));
+    let api = |rest: String| github.api(&format!("/repos/{name}{rest}"));
     let (own, issue) = (
         api(format!("/pulls/{number}")),
         api(format!("/issues/{number}")),
     );
-    let page = view.world.html(&format!("/{name}/pull/{number}"));
+    let page = github.html(&format!("/{name}/pull/{number}"));
     let statuses = api(format!("/statuses/{}", pull.head));
     let review_comment = api("/pulls/comments{/number}".to_owned());
     json!({
@@ -54,8 +55,7 @@ fn links(view: &WireView<'_>, base: &Repo, pull: &EmulatedPull) -> Value {
     })
 }
 
-fn facts(view: &WireView<'_>, base: &Repo, pull: &EmulatedPull) -> Value {
-    let head = view.state.repo(&pull.head_repo).ok();
+fn facts(github: &GitHubWire, pull: &EmulatedPull, base: &Repo, head: Option<&Repo>) -> Value {
     json!({
         "id": pull.id,
         "node_id": node_id("PullRequest", pull.id),
@@ -63,7 +63,7 @@ fn facts(view: &WireView<'_>, base: &Repo, pull: &EmulatedPull) -> Value {
         "state": open_or_closed(pull),
         "locked": false,
         "title": pull.title,
-        "user": user(view.world, &pull.author),
+        "user": user(github, &pull.author),
         "body": pull.body,
         "created_at": time(pull.created_at),
         "updated_at": time(pull.updated_at),
@@ -74,22 +74,22 @@ fn facts(view: &WireView<'_>, base: &Repo, pull: &EmulatedPull) -> Value {
         "assignees": [],
         "requested_reviewers": [],
         "requested_teams": [],
-        "labels": pull.labels.iter().zip(1..).map(|(name, n)| label(view, base, name, n)).collect::<Value>(),
+        "labels": pull.labels.iter().zip(1..).map(|(name, n)| label(github, base, name, n)).collect::<Value>(),
         "milestone": null,
         "draft": pull.draft,
-        "head": end(view, head, &pull.head_branch, &pull.head),
-        "base": end(view, Some(base), &pull.base_branch, &pull.base),
+        "head": end(github, head, &pull.head_branch, &pull.head),
+        "base": end(github, Some(base), &pull.base_branch, &pull.base),
         "author_association": association(base, &pull.author),
         "auto_merge": null,
         "active_lock_reason": null,
     })
 }
 
-fn label(view: &WireView<'_>, base: &Repo, name: &str, number: u64) -> Value {
+fn label(github: &GitHubWire, base: &Repo, name: &str, number: u64) -> Value {
     json!({
         "id": number,
         "node_id": node_id("Label", number),
-        "url": view.world.api(&format!("/repos/{}/labels/{name}", base.name)),
+        "url": github.api(&format!("/repos/{}/labels/{name}", base.name)),
         "name": name,
         "description": null,
         "color": "ededed",
@@ -110,42 +110,48 @@ pub(super) fn merged_at(pull: &EmulatedPull) -> Option<String> {
 }
 
 /// Builds the JSON of the head or the base.
-fn end(view: &WireView<'_>, of: Option<&Repo>, branch: &BranchName, sha: &CommitSha) -> Value {
+fn end(github: &GitHubWire, of: Option<&Repo>, branch: &BranchName, sha: &CommitSha) -> Value {
     let owner = of.map(|repo| &repo.owner);
     json!({
         "label": format!("{}:{branch}", owner.map_or("unknown", |owner| owner.login.as_str())),
         "ref": branch,
         "sha": sha,
-        "user": owner.map(|owner| account(view.world, owner)),
-        "repo": of.map(|of| repo(view, of)),
+        "user": owner.map(|owner| account(github, owner)),
+        "repo": of.map(|of| repo(github, of)),
     })
 }
 
 /// Returns the association of an account with the repository. Bots have none on GitHub; accounts that may write are
 /// members here.
 pub(super) fn association(repo: &Repo, login: &str) -> &'static str {
-    match User::new(login).kind.as_str() {
-        "Bot" => "NONE",
-        _ if repo.name.owner.eq_ignore_ascii_case(login) => "OWNER",
-        _ if repo.lets_write(login) => "MEMBER",
-        _ => "NONE",
+    if account_of(login).kind == UserKind::Bot {
+        "NONE"
+    } else if repo.name.owner.eq_ignore_ascii_case(login) {
+        "OWNER"
+    } else if repo.lets_write(login) {
+        "MEMBER"
+    } else {
+        "NONE"
     }
 }
 
 /// Builds the JSON of a single pull request.
 pub(in crate::emulator::github) fn pull_full(
-    view: &WireView<'_>,
-    base: &Repo,
+    github: &GitHubWire,
     pull: &EmulatedPull,
+    base: &Repo,
+    head: Option<&Repo>,
 ) -> Value {
     let files = &pull.diff.files;
-    let mergeable = pull.is_settled().then_some(pull.merge_commit.is_some());
+    let mergeable = github
+        .knows_mergeability(pull)
+        .then_some(pull.merge_commit.is_some());
     let more = json!({
         "merged": pull.state == PullState::Merged,
         "mergeable": mergeable,
         "rebaseable": mergeable,
-        "mergeable_state": pull.mergeable_state(base),
-        "merged_by": pull.merged_by.as_deref().map(|login| user(view.world, login)),
+        "mergeable_state": mergeable_state(github, base, pull),
+        "merged_by": pull.merged_by.as_deref().map(|login| user(github, login)),
         "comments": pull.comments.len(),
         "review_comments": 0,
         "maintainer_can_modify": false,
@@ -154,12 +160,45 @@ pub(in crate::emulator::github) fn pull_full(
         "deletions": files.iter().map(|file| file.deletions).sum::<u64>(),
         "changed_files": files.len(),
     });
-    merged(pull_simple(view, base, pull), more)
+    merged(pull_simple(github, pull, base, head), more)
+}
+
+/// Returns GitHub's word for the mergeability of a pull request.
+fn mergeable_state(github: &GitHubWire, base: &Repo, pull: &EmulatedPull) -> &'static str {
+    if !github.knows_mergeability(pull) {
+        return "unknown";
+    }
+    if pull.merge_commit.is_none() {
+        return "dirty";
+    }
+    if pull.draft {
+        return "draft";
+    }
+    if base.blocks(pull) {
+        return "blocked";
+    }
+    let all_well = base
+        .statuses_of(&pull.head)
+        .latest
+        .iter()
+        .all(|status| status.state == StatusState::Success);
+    if all_well { "clean" } else { "unstable" }
+}
+
+/// Returns GitHub's word for the change of a file.
+fn file_status(change: FileChangeKind) -> &'static str {
+    match change {
+        FileChangeKind::Added => "added",
+        FileChangeKind::Modified => "modified",
+        FileChangeKind::Removed => "removed",
+        FileChangeKind::Renamed => "renamed",
+        FileChangeKind::ModeChanged => "changed",
+    }
 }
 
 /// Builds the JSON of a file that a pull request changes.
 pub(in crate::emulator::github) fn changed_file(
-    view: &WireView<'_>,
+    github: &GitHubWire,
     base: &Repo,
     pull: &EmulatedPull,
     file: &FileChange,
@@ -169,13 +208,13 @@ pub(in crate::emulator::github) fn changed_file(
     let mut shown = json!({
         "sha": file.blob,
         "filename": file.path,
-        "status": file.status,
+        "status": file_status(file.kind),
         "additions": file.additions,
         "deletions": file.deletions,
         "changes": file.additions + file.deletions,
-        "blob_url": view.world.html(&format!("/{name}/blob/{sha}/{path}")),
-        "raw_url": view.world.html(&format!("/{name}/raw/{sha}/{path}")),
-        "contents_url": view.world.api(&format!("/repos/{name}/contents/{path}?ref={sha}")),
+        "blob_url": github.html(&format!("/{name}/blob/{sha}/{path}")),
+        "raw_url": github.html(&format!("/{name}/raw/{sha}/{path}")),
+        "contents_url": github.api(&format!("/repos/{name}/contents/{path}?ref={sha}")),
     });
     if let Some(patch) = &file.patch {
         shown["patch"] = json!(patch);

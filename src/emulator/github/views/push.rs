@@ -1,55 +1,40 @@
-//! Builds payloads of `push` webhooks.
+//! Builds the payload of a `push` webhook.
 
 use serde_json::{Value, json};
 
 use crate::emulator::git::CommitInfo;
-use crate::emulator::world::{Repo, User, WorldEvent};
-use crate::model::{BranchName, CommitSha};
+use crate::emulator::github::GitHubWire;
+use crate::emulator::world::{BranchPush, WorldEvent};
+use crate::model::CommitSha;
 
 use super::event::frame;
+use super::merged;
 use super::repo::pushed_repo;
-use super::{WireView, merged};
+use super::user::email;
 
-/// A branch that moved, with its new commits.
-pub(in crate::emulator) struct PushFacts<'a> {
-    pub(in crate::emulator) branch: &'a BranchName,
-    pub(in crate::emulator) before: Option<&'a CommitSha>,
-    pub(in crate::emulator) after: Option<&'a CommitSha>,
-    pub(in crate::emulator) forced: bool,
-    pub(in crate::emulator) commits: &'a [CommitInfo],
-    pub(in crate::emulator) head: Option<&'a CommitInfo>,
-}
-
-/// Builds a `push` event.
-pub(in crate::emulator) fn push_event(
-    view: &WireView<'_>,
-    of: &Repo,
-    facts: &PushFacts<'_>,
-    pusher: &str,
-) -> WorldEvent {
+/// Builds the payload of a `push` webhook.
+pub(super) fn push_payload(github: &GitHubWire, event: &WorldEvent, push: &BranchPush) -> Value {
+    let (of, pusher) = (&event.repo, &event.by);
     let none = "0".repeat(40);
     let id = |sha: Option<&CommitSha>| sha.map_or_else(|| none.clone(), ToString::to_string);
-    let (before, after) = (id(facts.before), id(facts.after));
-    let page = view.world.html(&format!("/{}", of.name));
+    let (before, after) = (id(push.before.as_ref()), id(push.after.as_ref()));
+    let page = github.html(&format!("/{}", of.name));
     let show = |one: &CommitInfo| commit(&page, one);
-    let body = json!({
-        "ref": format!("refs/heads/{}", facts.branch),
+    let payload = json!({
+        "ref": format!("refs/heads/{}", push.branch),
         "before": before,
         "after": after,
-        "created": facts.before.is_none(),
-        "deleted": facts.after.is_none(),
-        "forced": facts.forced,
+        "created": push.before.is_none(),
+        "deleted": push.after.is_none(),
+        "forced": push.forced,
         "base_ref": null,
         "compare": format!("{page}/compare/{}...{}", &before[..12], &after[..12]),
-        "commits": facts.commits.iter().map(show).collect::<Vec<_>>(),
-        "head_commit": facts.head.map(show),
-        "pusher": { "name": pusher, "email": User::new(pusher).email() },
+        "commits": push.commits.iter().map(show).collect::<Vec<_>>(),
+        "head_commit": push.head.as_ref().map(show),
+        "pusher": { "name": pusher, "email": email(pusher) },
     });
-    WorldEvent {
-        name: "push",
-        repo: of.id,
-        body: merged(body, frame(view, of, &pushed_repo(view, of), pusher)),
-    }
+    let repository = pushed_repo(github, of);
+    merged(payload, frame(github, of, &repository, pusher))
 }
 
 fn commit(page: &str, one: &CommitInfo) -> Value {

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::emulator::github::time;
+use crate::emulator::github::{GitHubWire, time};
 use crate::emulator::world::{Repo, UserKind};
 use crate::model::MergeMethod;
 
-use super::user::{account, organization};
-use super::{WireView, merged, node_id};
+use super::user::{account, email, organization};
+use super::{merged, node_id};
 
 /// Links below the repository's own URL: name of the field, and appended path.
 const LINKS: [(&str, &str); 37] = [
@@ -54,22 +54,22 @@ const LINKS: [(&str, &str); 37] = [
 ];
 
 /// Builds the JSON of a repository as part of pull requests and events.
-pub(in crate::emulator::github) fn repo(view: &WireView<'_>, repo: &Repo) -> Value {
+pub(in crate::emulator::github) fn repo(github: &GitHubWire, repo: &Repo) -> Value {
     let name = &repo.name;
-    let api = view.world.api(&format!("/repos/{name}"));
+    let api = github.api(&format!("/repos/{name}"));
     let links: Map<String, Value> = LINKS
         .iter()
         .map(|(field, rest)| ((*field).to_owned(), json!(format!("{api}{rest}"))))
         .collect();
-    let page = view.world.html(&format!("/{name}"));
-    let host = view.world.base_url.trim_start_matches("http://");
+    let page = github.html(&format!("/{name}"));
+    let host = github.base_url.trim_start_matches("http://");
     let facts = json!({
         "id": repo.id,
         "node_id": node_id("Repository", repo.id),
         "name": name.name,
         "full_name": name.to_string(),
         "private": !repo.public,
-        "owner": account(view.world, &repo.owner),
+        "owner": account(github, &repo.owner),
         "html_url": page,
         "description": null,
         "fork": repo.parent.is_some(),
@@ -117,10 +117,14 @@ fn settings(repo: &Repo) -> Value {
     })
 }
 
-/// Builds the answer to `GET /repos/{owner}/{repo}`.
-pub(in crate::emulator::github) fn full_repo(view: &WireView<'_>, one: &Repo) -> Value {
+/// Builds the answer to `GET /repos/{owner}/{repo}`. A fork has a parent, unless that was deleted.
+pub(in crate::emulator::github) fn full_repo(
+    github: &GitHubWire,
+    one: &Repo,
+    parent: Option<&Repo>,
+) -> Value {
     let mut full = merged(
-        repo(view, one),
+        repo(github, one),
         json!({
             "permissions": { "admin": false, "maintain": false, "push": true, "triage": true, "pull": true },
             "allow_squash_merge": one.merge_methods.contains(&MergeMethod::Squash),
@@ -134,25 +138,21 @@ pub(in crate::emulator::github) fn full_repo(view: &WireView<'_>, one: &Repo) ->
         }),
     );
     if one.owner.kind == UserKind::Organization {
-        full["organization"] = account(view.world, &one.owner);
+        full["organization"] = account(github, &one.owner);
     }
-    if let Some(parent) = one
-        .parent
-        .as_ref()
-        .and_then(|key| view.state.repo(key).ok())
-    {
-        full["parent"] = repo(view, parent);
-        full["source"] = repo(view, parent);
+    if let Some(parent) = parent {
+        full["parent"] = repo(github, parent);
+        full["source"] = repo(github, parent);
     }
     full
 }
 
 /// Builds the JSON of a repository in a push event. It has times as numbers, and differs in a few more fields.
-pub(super) fn pushed_repo(view: &WireView<'_>, one: &Repo) -> Value {
+pub(super) fn pushed_repo(github: &GitHubWire, one: &Repo) -> Value {
     let mut shown = merged(
-        repo(view, one),
+        repo(github, one),
         json!({
-            "url": view.world.html(&format!("/{}", one.name)),
+            "url": github.html(&format!("/{}", one.name)),
             "created_at": one.created_at.timestamp(),
             "pushed_at": one.pushed_at.timestamp(),
             "stargazers": 0,
@@ -160,8 +160,8 @@ pub(super) fn pushed_repo(view: &WireView<'_>, one: &Repo) -> Value {
         }),
     );
     shown["owner"]["name"] = json!(one.owner.login);
-    shown["owner"]["email"] = json!(one.owner.email());
-    if organization(view.world, &one.owner).is_some() {
+    shown["owner"]["email"] = json!(email(&one.owner.login));
+    if organization(github, &one.owner).is_some() {
         shown["organization"] = json!(one.owner.login);
     }
     shown

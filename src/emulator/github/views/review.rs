@@ -2,33 +2,31 @@
 
 use serde_json::{Value, json};
 
-use crate::emulator::github::time;
-use crate::emulator::world::{EmulatedPull, EmulatedWorld, Repo, Review, Role};
+use crate::emulator::github::{GitHubWire, time};
+use crate::emulator::world::{EmulatedPull, Repo, Review, ReviewState, Role};
 
 use super::pull::association;
 use super::user::user;
-use super::{WireView, merged, node_id};
+use super::{merged, node_id};
 
 /// Builds the JSON of a review in a list.
 pub(in crate::emulator::github) fn review(
-    view: &WireView<'_>,
+    github: &GitHubWire,
     repo: &Repo,
     pull: &EmulatedPull,
     review: &Review,
 ) -> Value {
-    let own = view.world.html(&format!(
+    let own = github.html(&format!(
         "/{}/pull/{}#pullrequestreview-{}",
         repo.name, pull.number, review.id
     ));
-    let of = view
-        .world
-        .api(&format!("/repos/{}/pulls/{}", repo.name, pull.number));
+    let of = github.api(&format!("/repos/{}/pulls/{}", repo.name, pull.number));
     json!({
         "id": review.id,
         "node_id": node_id("PullRequestReview", review.id),
-        "user": user(view.world, &review.author),
+        "user": user(github, &review.author),
         "body": "",
-        "state": review.state.as_str(),
+        "state": verdict(review.state),
         "html_url": own,
         "pull_request_url": of,
         "_links": { "html": { "href": own }, "pull_request": { "href": of } },
@@ -40,7 +38,7 @@ pub(in crate::emulator::github) fn review(
 
 /// Builds the JSON of an account's permission in a repository.
 pub(in crate::emulator::github) fn permission(
-    world: &EmulatedWorld,
+    github: &GitHubWire,
     repo: &Repo,
     login: &str,
 ) -> Value {
@@ -53,8 +51,39 @@ pub(in crate::emulator::github) fn permission(
         "admin": role.has(Role::Admin),
     });
     let who = merged(
-        user(world, login),
-        json!({ "role_name": role.as_str(), "permissions": permissions }),
+        user(github, login),
+        json!({ "role_name": role_name(role), "permissions": permissions }),
     );
-    json!({ "permission": role.base().as_str(), "role_name": role.as_str(), "user": who })
+    json!({ "permission": role_name(base_role(role)), "role_name": role_name(role), "user": who })
+}
+
+/// Returns GitHub's word for the verdict of a review.
+fn verdict(state: ReviewState) -> &'static str {
+    match state {
+        ReviewState::Approved => "APPROVED",
+        ReviewState::ChangesRequested => "CHANGES_REQUESTED",
+        ReviewState::Commented => "COMMENTED",
+        ReviewState::Dismissed => "DISMISSED",
+    }
+}
+
+/// Returns GitHub's word for a role.
+fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::None => "none",
+        Role::Read => "read",
+        Role::Triage => "triage",
+        Role::Write => "write",
+        Role::Maintain => "maintain",
+        Role::Admin => "admin",
+    }
+}
+
+/// Returns the role that GitHub shows where it only shows its original roles.
+fn base_role(role: Role) -> Role {
+    match role {
+        Role::Triage => Role::Read,
+        Role::Maintain => Role::Write,
+        Role::None | Role::Read | Role::Write | Role::Admin => role,
+    }
 }

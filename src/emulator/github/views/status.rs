@@ -3,21 +3,21 @@
 use serde_json::{Value, json};
 
 use crate::emulator::github::paging::PageRequest;
-use crate::emulator::github::time;
-use crate::emulator::world::{Repo, ShaStatus, StatusState, User};
+use crate::emulator::github::{GitHubWire, time};
+use crate::emulator::world::{Repo, ShaStatus, StatusState, user_id};
 use crate::model::CommitSha;
 
 use super::repo::repo;
 use super::user::user;
-use super::{WireView, merged, node_id};
+use super::{merged, node_id};
 
-fn simple(view: &WireView<'_>, repo: &Repo, status: &ShaStatus) -> Value {
+fn simple(github: &GitHubWire, repo: &Repo, status: &ShaStatus) -> Value {
     json!({
-        "url": view.world.api(&format!("/repos/{}/statuses/{}", repo.name, status.sha)),
-        "avatar_url": view.world.html(&format!("/avatars/u/{}?", User::new(&status.creator).id())),
+        "url": github.api(&format!("/repos/{}/statuses/{}", repo.name, status.sha)),
+        "avatar_url": github.html(&format!("/avatars/u/{}?", user_id(&status.creator))),
         "id": status.id,
         "node_id": node_id("StatusContext", status.id),
-        "state": status.state,
+        "state": state_word(status.state),
         "description": status.description,
         "target_url": status.target_url.as_ref().filter(|url| !url.is_empty()),
         "context": status.context,
@@ -28,35 +28,45 @@ fn simple(view: &WireView<'_>, repo: &Repo, status: &ShaStatus) -> Value {
 
 /// Builds the JSON of a status of a commit.
 pub(in crate::emulator::github) fn status(
-    view: &WireView<'_>,
+    github: &GitHubWire,
     repo: &Repo,
     status: &ShaStatus,
 ) -> Value {
     merged(
-        simple(view, repo, status),
-        json!({ "creator": user(view.world, &status.creator) }),
+        simple(github, repo, status),
+        json!({ "creator": user(github, &status.creator) }),
     )
 }
 
 /// Builds the JSON of a commit's statuses, the newest of each context, with the combined state.
 pub(in crate::emulator::github) fn combined_status(
-    view: &WireView<'_>,
+    github: &GitHubWire,
     of: &Repo,
     sha: &CommitSha,
     latest: &[ShaStatus],
     page: PageRequest,
 ) -> Value {
-    let commit = view.world.api(&format!("/repos/{}/commits/{sha}", of.name));
-    let statuses: Vec<Value> = latest.iter().map(|one| simple(view, of, one)).collect();
+    let commit = github.api(&format!("/repos/{}/commits/{sha}", of.name));
+    let statuses: Vec<Value> = latest.iter().map(|one| simple(github, of, one)).collect();
     json!({
-        "state": combined(latest),
+        "state": state_word(combined(latest)),
         "statuses": page.slice(statuses),
         "sha": sha,
         "total_count": latest.len(),
-        "repository": repo(view, of),
+        "repository": repo(github, of),
         "commit_url": commit,
         "url": format!("{commit}/status"),
     })
+}
+
+/// Returns GitHub's word for the state of a status.
+pub(in crate::emulator::github) fn state_word(state: StatusState) -> &'static str {
+    match state {
+        StatusState::Error => "error",
+        StatusState::Failure => "failure",
+        StatusState::Pending => "pending",
+        StatusState::Success => "success",
+    }
 }
 
 /// Returns failure if any status failed, pending if any is pending or there are none, else success.

@@ -2,32 +2,33 @@
 
 use serde_json::{Value, json};
 
-use crate::emulator::world::{EmulatedWorld, MembershipState, Team, User, UserKind};
+use crate::emulator::github::GitHubWire;
+use crate::emulator::world::{MembershipState, Team, user_id};
 
-use super::{WireView, merged, node_id};
+use super::{merged, node_id};
 
 /// Builds the JSON of a team in a list.
-pub(in crate::emulator::github) fn team(view: &WireView<'_>, team: &Team) -> Value {
-    let parent = team
-        .parent
-        .as_deref()
-        .and_then(|slug| view.state.team(&team.org, slug));
-    let parent = parent.map(|parent| simple(view.world, parent));
+pub(in crate::emulator::github) fn team(
+    github: &GitHubWire,
+    team: &Team,
+    parent: Option<&Team>,
+) -> Value {
+    let parent = parent.map(|parent| simple(github, parent));
     let permissions =
         json!({ "pull": true, "triage": false, "push": false, "maintain": false, "admin": false });
     merged(
-        simple(view.world, team),
+        simple(github, team),
         json!({ "permissions": permissions, "parent": parent }),
     )
 }
 
-fn simple(world: &EmulatedWorld, team: &Team) -> Value {
-    let own = address(world, team);
+fn simple(github: &GitHubWire, team: &Team) -> Value {
+    let own = address(github, team);
     json!({
         "id": team.id,
         "node_id": node_id("Team", team.id),
         "url": own,
-        "html_url": world.html(&format!("/orgs/{}/teams/{}", team.org, team.slug)),
+        "html_url": github.html(&format!("/orgs/{}/teams/{}", team.org, team.slug)),
         "name": team.name,
         "slug": team.slug,
         "description": null,
@@ -43,7 +44,7 @@ fn simple(world: &EmulatedWorld, team: &Team) -> Value {
 
 /// Builds the JSON of a membership in a team.
 pub(in crate::emulator::github) fn membership(
-    world: &EmulatedWorld,
+    github: &GitHubWire,
     team: &Team,
     login: &str,
     state: MembershipState,
@@ -54,17 +55,13 @@ pub(in crate::emulator::github) fn membership(
     };
     // The brackets of a bot's login are not allowed in a URL.
     let segment = login.replace('[', "%5B").replace(']', "%5D");
-    json!({ "url": format!("{}/memberships/{segment}", address(world, team)), "role": "member", "state": state })
+    json!({ "url": format!("{}/memberships/{segment}", address(github, team)), "role": "member", "state": state })
 }
 
-fn address(world: &EmulatedWorld, team: &Team) -> String {
-    world.api(&format!("/organizations/{}/team/{}", org_id(team), team.id))
+fn address(github: &GitHubWire, team: &Team) -> String {
+    github.api(&format!("/organizations/{}/team/{}", org_id(team), team.id))
 }
 
 fn org_id(team: &Team) -> u64 {
-    User {
-        login: team.org.clone(),
-        kind: UserKind::Organization,
-    }
-    .id()
+    user_id(&team.org)
 }

@@ -2,29 +2,58 @@
 
 use serde_json::{Value, json};
 
-use crate::emulator::world::{EmulatedWorld, User, UserKind};
+use crate::emulator::github::GitHubWire;
+use crate::emulator::world::{User, UserKind, user_id};
 
 use super::{merged, node_id};
 
+/// Returns the account with this login: of an app if the login ends in `[bot]`, else of a person.
+pub(super) fn account_of(login: &str) -> User {
+    let kind = if login.ends_with("[bot]") {
+        UserKind::Bot
+    } else {
+        UserKind::Person
+    };
+    User {
+        login: login.to_owned(),
+        kind,
+    }
+}
+
+/// Returns the mail address of an account in commits. Its host is fixed, because commit ids must not depend on the
+/// port.
+pub(in crate::emulator::github) fn email(login: &str) -> String {
+    format!("{}+{login}@users.noreply.github.com", user_id(login))
+}
+
+/// Returns GitHub's word for the kind of an account.
+pub(super) fn account_type(kind: UserKind) -> &'static str {
+    match kind {
+        UserKind::Person => "User",
+        UserKind::Bot => "Bot",
+        UserKind::Organization => "Organization",
+    }
+}
+
 /// Builds the short form of an account, which is part of many answers.
-pub(super) fn user(world: &EmulatedWorld, login: &str) -> Value {
-    account(world, &User::new(login))
+pub(super) fn user(github: &GitHubWire, login: &str) -> Value {
+    account(github, &account_of(login))
 }
 
 /// Builds the short form of an account of a known kind.
-pub(super) fn account(world: &EmulatedWorld, user: &User) -> Value {
+pub(super) fn account(github: &GitHubWire, user: &User) -> Value {
     let (login, id) = (&user.login, user.id());
     // The brackets of a bot's login are not allowed in a URL.
     let segment = login.replace('[', "%5B").replace(']', "%5D");
-    let api = |rest: &str| world.api(&format!("/users/{segment}{rest}"));
+    let api = |rest: &str| github.api(&format!("/users/{segment}{rest}"));
     json!({
         "login": login,
         "id": id,
         "node_id": node_id("User", id),
-        "avatar_url": world.html(&format!("/avatars/u/{id}?")),
+        "avatar_url": github.html(&format!("/avatars/u/{id}?")),
         "gravatar_id": "",
         "url": api(""),
-        "html_url": page(world, user),
+        "html_url": page(github, user),
         "followers_url": api("/followers"),
         "following_url": api("/following{/other_user}"),
         "gists_url": api("/gists{/gist_id}"),
@@ -34,20 +63,20 @@ pub(super) fn account(world: &EmulatedWorld, user: &User) -> Value {
         "repos_url": api("/repos"),
         "events_url": api("/events{/privacy}"),
         "received_events_url": api("/received_events"),
-        "type": user.kind.as_str(),
+        "type": account_type(user.kind),
         "site_admin": false,
     })
 }
 
-fn page(world: &EmulatedWorld, user: &User) -> String {
+fn page(github: &GitHubWire, user: &User) -> String {
     match user.kind {
-        UserKind::Bot => world.html(&format!("/apps/{}", user.login.trim_end_matches("[bot]"))),
-        UserKind::User | UserKind::Organization => world.html(&format!("/{}", user.login)),
+        UserKind::Bot => github.html(&format!("/apps/{}", user.login.trim_end_matches("[bot]"))),
+        UserKind::Person | UserKind::Organization => github.html(&format!("/{}", user.login)),
     }
 }
 
 /// Builds the answer to `GET /user`.
-pub(in crate::emulator::github) fn public_user(world: &EmulatedWorld, login: &str) -> Value {
+pub(in crate::emulator::github) fn public_user(github: &GitHubWire, login: &str) -> Value {
     let more = json!({
         "name": null,
         "company": null,
@@ -65,16 +94,16 @@ pub(in crate::emulator::github) fn public_user(world: &EmulatedWorld, login: &st
         "updated_at": "2020-01-01T00:00:00Z",
         "user_view_type": "public",
     });
-    merged(user(world, login), more)
+    merged(user(github, login), more)
 }
 
 /// Builds the organisation of an event, if the owner of the repository is one.
-pub(super) fn organization(world: &EmulatedWorld, owner: &User) -> Option<Value> {
+pub(super) fn organization(github: &GitHubWire, owner: &User) -> Option<Value> {
     if owner.kind != UserKind::Organization {
         return None;
     }
     let (login, id) = (&owner.login, owner.id());
-    let api = |rest: &str| world.api(&format!("/orgs/{login}{rest}"));
+    let api = |rest: &str| github.api(&format!("/orgs/{login}{rest}"));
     Some(json!({
         "login": login,
         "id": id,
@@ -86,7 +115,7 @@ pub(super) fn organization(world: &EmulatedWorld, owner: &User) -> Option<Value>
         "issues_url": api("/issues"),
         "members_url": api("/members{/member}"),
         "public_members_url": api("/public_members{/member}"),
-        "avatar_url": world.html(&format!("/avatars/u/{id}?")),
+        "avatar_url": github.html(&format!("/avatars/u/{id}?")),
         "description": "",
     }))
 }

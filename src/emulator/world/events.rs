@@ -146,3 +146,23 @@ impl WorldState {
         self.repository_event(repo, by, change(CommentSnapshot { pull, comment }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+
+    #[test]
+    fn an_event_shows_the_records_as_they_were() {
+        let mut state = WorldState::default();
+        let name = FullName::parse("acme/infra").unwrap();
+        state.add_repo(&name, None, DateTime::UNIX_EPOCH);
+        let event = state
+            .repository_event("acme/infra", "alice", WorldChange::RepositoryArchived)
+            .unwrap();
+        state.repo_mut("acme/infra").unwrap().public = true;
+        assert!(state.repo("acme/infra").unwrap().public);
+        assert!(!event.repo.public);
+    }
+}

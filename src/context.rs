@@ -24,14 +24,12 @@ use crate::command::{ExtraArgs, Grammar};
 use crate::config::access::{TeamAuthz, TeamRules, WebRules};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{ConfigSource, LockPolicy, RepoRules, ServerRepos};
-use crate::config::server::{
-    AutomergeConfig, Commenters, Labels, Periods, RepoAllowlist, Retention,
-};
+use crate::config::server::{Commenters, IdleStatuses, Periods, RepoAllowlist, Retention};
 use crate::config::size::ByteSize;
 use crate::discovery::{self, ModuleGraph};
 use crate::leases::Leases;
 use crate::locks::AuditFiles;
-use crate::model::{CommandId, Distribution, ForgeHosts, ProjectKey, RepoId};
+use crate::model::{CommandId, Distribution, ForgeHosts, MergeMethod, ProjectKey, RepoId};
 use crate::queue::{RunPool, RunningJob, WakeUp};
 use crate::render;
 use crate::secret::Secret;
@@ -195,9 +193,12 @@ pub struct Settings {
     /// True if a change of a pull request leads to a plan.
     pub autoplan: bool,
     /// Labels of pull requests that prevent commands.
-    pub labels: Labels,
-    /// Merging after applies, unless the repository configures it.
-    pub automerge: AutomergeConfig,
+    pub no_autoplan_label: Option<String>,
+    pub no_unlock_label: Option<String>,
+    pub no_automerge_label: Option<String>,
+    /// True if pull requests are merged after applies, unless the repository configures it.
+    pub automerge: bool,
+    pub merge_method: Option<MergeMethod>,
     /// True if commands in repositories that are not served get no reply.
     pub silence_allowlist: bool,
     /// True if commands on pull requests from forks get no reply.
@@ -327,18 +328,6 @@ impl SeenRepositories {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.len() < Self::MAX && seen.insert(repo.clone())
     }
-}
-
-/// Effect of a plan that concerns no project on the statuses of the commit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IdleStatuses {
-    /// Sets the statuses to success.
-    #[default]
-    Always,
-    /// Sets the statuses only if a person requested the plan (`--silence-vcs-status-no-plans`).
-    IfAsked,
-    /// Sets no statuses, and never sets combined statuses to pending (`--silence-vcs-status-no-projects`).
-    Never,
 }
 
 /// Module graphs by the id of a tree: the same files always give the same graph.

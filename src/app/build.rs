@@ -19,10 +19,10 @@ use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, BotNames, CommandName, ExtraArgs, Grammar};
 use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{
-    self, CommentConfig, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig, SecretSource,
-    ServerConfig, SilenceConfig, StrategySetting, TerraformConfig,
+    self, CommentConfig, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig, RunConfig, SecretSource,
+    ServerConfig, StrategySetting, TerraformConfig,
 };
-use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
+use crate::context::{Ctx, Live, Services, Settings, Stops};
 use crate::discovery;
 use crate::features::audit;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
@@ -155,7 +155,7 @@ pub async fn build_on(
         credentials,
         audit,
         memberships: Memberships::default(),
-        pool: pool(&config.terraform),
+        pool: pool(&config.runs),
         hub: OutputHub::default(),
         nudge: WakeUp::default(),
         mirror_nudge: WakeUp::default(),
@@ -167,7 +167,7 @@ pub async fn build_on(
         interrupt: CancellationToken::new(),
         live: Live::new(
             settings(config, parts.clock.now())?,
-            config.locking.file.clone(),
+            config.repo_rules.file.clone(),
             parts.clock.now(),
         ),
         clock: parts.clock,
@@ -197,11 +197,9 @@ fn checkouts(config: &ServerConfig, mirrors: sync::SyncerDependencies) -> (Synce
     (syncer, checkouts)
 }
 
-fn pool(terraform: &TerraformConfig) -> RunPool {
-    let per_repo = terraform
-        .parallel_per_repo
-        .map_or(usize::MAX, NonZeroUsize::get);
-    RunPool::new(terraform.parallel.get(), per_repo)
+fn pool(runs: &RunConfig) -> RunPool {
+    let per_repo = runs.parallel_per_repo.map_or(usize::MAX, NonZeroUsize::get);
+    RunPool::new(runs.parallel.get(), per_repo)
 }
 
 fn contents(config: &ServerConfig) -> CheckoutContents {
@@ -354,7 +352,7 @@ fn terraform(
         profiles: setups.profiles,
         supervisor: Supervisor {
             exe: parts.exe.clone(),
-            grace: config.terraform.shutdown_grace,
+            grace: config.runs.shutdown_grace,
             pulse,
         },
         scratch: scratch(data_dir),
@@ -403,10 +401,10 @@ fn settings(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<Setting
         commenters: config.permissions.commenters,
         web_rules: config.permissions.web.clone(),
         web_accounts: Arc::new(web_accounts(config, now)?),
-        repos: Arc::clone(&config.locking.repos),
+        repos: Arc::clone(&config.repo_rules.repos),
         sighted: Arc::default(),
         modules: Arc::default(),
-        team_authz: config.locking.repos.team_authz.clone(),
+        team_authz: config.repo_rules.repos.team_authz.clone(),
         lock_queue: config.locking.queue,
         webhook_secrets: config.webhooks.secrets.clone(),
         grammar: grammar(config),
@@ -428,12 +426,15 @@ fn settings(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<Setting
         allow_forks: config.repos.allow_forks,
         autoplan: config.planning.autoplan,
         fail_on_pre_hook: config.planning.fail_on_pre_hook,
-        labels: config.planning.labels.clone(),
+        no_autoplan_label: config.planning.no_autoplan_label.clone(),
+        no_unlock_label: config.comments.no_unlock_label.clone(),
+        no_automerge_label: config.planning.no_automerge_label.clone(),
         automerge: config.planning.automerge,
+        merge_method: config.planning.merge_method,
         silence_allowlist: comments.silence.allowlist_errors,
         silence_forks: comments.silence.fork_errors,
         silence_no_projects: comments.silence.no_projects,
-        statuses: idle_statuses(comments.silence),
+        statuses: comments.silence.idle_statuses(),
         untracked_files: config.planning.untracked_files,
         discovery: discovery::SearchSettings {
             regexp: comments.regexp,
@@ -445,23 +446,15 @@ fn settings(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<Setting
         var_file_dirs: comments.var_file_dirs.clone(),
         disk_quota: config.storage.disk_quota,
         sync_parallel: config.sync.parallel,
-        run_timeout: config.terraform.run_timeout,
+        run_timeout: config.runs.timeout,
         retention: config.retention,
         periods: config.periods,
         forges: ForgeHosts::with([config.github.host.clone()]),
         without_effect: config.without_effect.clone(),
         limits: limits(comments),
-        config_source: config.locking.config_source.clone(),
+        config_source: config.repo_rules.config_source.clone(),
         style: style(config),
     })
-}
-
-fn idle_statuses(silence: SilenceConfig) -> IdleStatuses {
-    match (silence.status_no_projects, silence.status_no_plans) {
-        (true, _) => IdleStatuses::Never,
-        (false, true) => IdleStatuses::IfAsked,
-        (false, false) => IdleStatuses::Always,
-    }
 }
 
 fn limits(comments: &CommentConfig) -> render::Limits {
@@ -475,7 +468,7 @@ fn limits(comments: &CommentConfig) -> render::Limits {
 }
 
 fn style(config: &ServerConfig) -> render::ReportStyle {
-    let look = config.comments.look;
+    let look = &config.comments.look;
     render::ReportStyle {
         fold: !look.disable_folding,
         hide_unchanged: look.hide_unchanged,

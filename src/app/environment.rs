@@ -39,8 +39,8 @@ impl Environments {
         }
         Self::pick(
             &all,
-            &config.terraform.environment,
-            config.locking.repos.environment_profiles(),
+            &config.runs.environment,
+            config.repo_rules.repos.environment_profiles(),
         )
     }
 

@@ -50,7 +50,7 @@ pub async fn serve(config: ServerConfig, surroundings: ProcessFacts) -> anyhow::
     server.close();
     tokio::select! {
         () = server.drained() => {}
-        why = impatience(&mut signals, config.terraform.shutdown_grace) => {
+        why = impatience(&mut signals, config.runs.shutdown_grace) => {
             warn!(runs = server.runs(), "{why}: runs are interrupted");
             server.interrupt();
         }

@@ -205,7 +205,7 @@ pub(crate) mod tests {
                                               checked out completely (docs/repositories.md).
               --checkout-submodules           Check out submodules and their submodules, if they are on the
         ");
-        for setting in crate::config::server::SETTINGS {
+        for setting in crate::config::server::SETTINGS.iter() {
             assert!(
                 out.contains(&format!("--{}", setting.flag)),
                 "--{}",

@@ -10,7 +10,7 @@ use super::wiped;
 use crate::app::{self, ProcessFacts};
 use crate::config::read_text;
 use crate::config::server::{
-    RawSettings, SETTINGS, ServerConfig, ServerRepos, StartupProblem, StartupWarning,
+    RawSettings, SETTINGS, ServerConfig, ServerRepos, Setting, StartupProblem, StartupWarning,
 };
 use crate::kit::term::{ExitResult, ExitStatus, Terminal, block_on, settings_file};
 use crate::telemetry;
@@ -95,28 +95,21 @@ fn read_file(path: &Path, most: usize) -> std::io::Result<String> {
     read_text(std::fs::File::open(path)?, most)
 }
 
-/// Settings that name a file which must exist at startup.
-const FILES: [&str; 4] = [
-    "gh-token-file",
-    "gh-app-key-file",
-    "ssl-cert-file",
-    "ssl-key-file",
-];
-
+/// Returns a problem for each file that must exist at the start and cannot be read.
 fn missing_files(raw: &RawSettings) -> Vec<StartupProblem> {
-    FILES
+    SETTINGS
         .iter()
-        .filter_map(|flag| missing_file(raw, flag))
+        .filter(|setting| setting.must_exist)
+        .filter_map(|setting| missing_file(raw, setting))
         .collect()
 }
 
-fn missing_file(raw: &RawSettings, flag: &'static str) -> Option<StartupProblem> {
-    let setting = SETTINGS.iter().find(|setting| setting.flag == flag)?;
+fn missing_file(raw: &RawSettings, setting: &Setting) -> Option<StartupProblem> {
     let path = raw.absolute(raw.given(setting)?.text.trim());
     let reason = unreadable(&path)?;
     let what = format!("`{}` cannot be read: {reason}", path.display());
     Some(StartupProblem::with(
-        flag,
+        setting.flag,
         what,
         "check the path, and check that the user account of the server can read the file",
     ))

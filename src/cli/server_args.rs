@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn help_names_every_setting_and_no_other_flag() {
         let help = help();
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter() {
             assert!(
                 help.contains(&format!("--{} ", setting.flag))
                     || help.contains(&format!("--{}\n", setting.flag))

@@ -126,12 +126,12 @@ pub(in crate::handlers) fn other_branch(
 fn label(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
     let has = |label: &Option<String>| label.clone().filter(|label| pull.has_label(label));
     if by_itself {
-        let label = has(&ctx.settings.labels.no_autoplan)?;
+        let label = has(&ctx.settings.no_autoplan_label)?;
         return Some(Reply::silent_for(format!(
             "label: the pull request is labelled `{label}` (--disable-autoplan-label)"
         )));
     }
-    let label = has(&ctx.settings.labels.no_unlock).filter(|_| row.kind == CommandKind::Unlock)?;
+    let label = has(&ctx.settings.no_unlock_label).filter(|_| row.kind == CommandKind::Unlock)?;
     let message = format!(
         "this pull request is labelled `{}` (`--disable-unlock-label`).",
         shown(&label)

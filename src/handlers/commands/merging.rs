@@ -146,7 +146,7 @@ pub(super) fn method_without_merge(
 fn is_on(cx: &CommandCx<'_>, policies: &PlanPolicies) -> bool {
     let says = |policies: &Policies| {
         let own = policies.config().and_then(|config| config.automerge);
-        !policies.is_unread() && own.unwrap_or(cx.ctx.settings.automerge.enabled)
+        !policies.is_unread() && own.unwrap_or(cx.ctx.settings.automerge)
     };
     says(&policies.policies) && policies.others.values().all(|policies| says(policies))
 }
@@ -162,8 +162,7 @@ async fn plans(cx: &CommandCx<'_>) -> Result<Vec<PlanRecord>, sqlx::Error> {
 /// Returns the label of the pull request that prevents a merge.
 fn label_in_the_way<'a>(ctx: &'a Ctx, pull: &Pull) -> Option<&'a str> {
     ctx.settings
-        .labels
-        .no_automerge
+        .no_automerge_label
         .as_deref()
         .filter(|label| pull.has_label(label))
 }
@@ -522,10 +521,7 @@ async fn send(
         ctx.settings.executable
     );
     let allowed = ctx.forge.merge_methods(&job.pull.repo, via).await?;
-    let method = match (
-        job.method.or(ctx.settings.automerge.method),
-        allowed.first(),
-    ) {
+    let method = match (job.method.or(ctx.settings.merge_method), allowed.first()) {
         (Some(method), _) if allowed.contains(&method) => method,
         (None, Some(first)) => *first,
         (Some(method), _) => {

@@ -19,7 +19,7 @@ use super::stop::Stop;
 use super::{CommandCx, needs, permission, turn};
 use crate::command::{CommandName, CommandTarget, PlanCommand};
 use crate::config::access::Action;
-use crate::context::IdleStatuses;
+use crate::config::server::IdleStatuses;
 use crate::discovery::Project;
 use crate::discovery::terragrunt::Unresolved;
 use crate::errors::describe_error;

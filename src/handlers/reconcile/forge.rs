@@ -11,7 +11,7 @@ use crate::vcs::ForgeFeatures;
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let uses = ForgeFeatures {
         teams: !ctx.settings.team_rules.is_empty(),
-        merging: ctx.settings.automerge.enabled,
+        merging: ctx.settings.automerge,
     };
     let missing = ctx.forge.missing(uses).await?;
     if !missing.is_empty() {

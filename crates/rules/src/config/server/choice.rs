@@ -7,6 +7,15 @@ macro_rules! choice {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         $vis enum $name { $($(#[$vmeta])* $variant,)+ }
 
+        impl $name {
+            /// All words, in the order of the help.
+            pub const WORDS: &'static [&'static str] = &[$($text),+];
+        }
+
+        $crate::config::server::section::setting_value! {
+            $name: |reader, flag| $crate::config::server::section::chosen(reader, flag);
+        }
+
         impl std::str::FromStr for $name {
             type Err = ();
 

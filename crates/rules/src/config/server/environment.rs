@@ -100,22 +100,23 @@ impl PassEnvironment {
             },
         }
     }
+}
 
-    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let mut names = |flag| {
-            let names = reader.list(flag);
-            let mut result = Ok(());
-            for name in &names {
-                if let Some(problem) = problem_with(flag, name) {
-                    result = Err(reader.record(problem));
-                }
+/// Reads the lists of variables.
+pub(super) fn read_pass_environment(reader: &mut SettingReader<'_>) -> ReadResult<PassEnvironment> {
+    let mut names = |flag| {
+        let names = reader.list(flag);
+        let mut result = Ok(());
+        for name in &names {
+            if let Some(problem) = problem_with(flag, name) {
+                result = Err(reader.record(problem));
             }
-            result.map(|()| names)
-        };
-        let (more, plan) = (names("pass-environment"), names("pass-environment-plan"));
-        let apply = names("pass-environment-apply");
-        Ok(Self::new(more?).of_stages(plan?, apply?))
-    }
+        }
+        result.map(|()| names)
+    };
+    let (more, plan) = (names("pass-environment"), names("pass-environment-plan"));
+    let apply = names("pass-environment-apply");
+    Ok(PassEnvironment::new(more?).of_stages(plan?, apply?))
 }
 
 fn problem_with(flag: &'static str, name: &str) -> Option<StartupProblem> {

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use super::SETTINGS;
 use super::absent::{ABSENT, UnsupportedFlag};
 use super::problems::{StartupProblem, StartupWarning};
 use super::setting::{Setting, ValueKind};
 use super::strangers::nearest_flag;
-use super::table::SETTINGS;
 use crate::config::yaml::{self, FilePosition, Located, YamlNode, YamlValue, shown};
 
 /// Content of a settings file.

@@ -8,6 +8,7 @@ use url::Url;
 use super::problems::{StartupProblem, StartupProblems, StartupWarning};
 use super::raw::RawSettings;
 use super::reader::{ProblemRecorded, ReadResult, SettingReader};
+use super::section::section;
 use crate::model::{ForgeHosts, HostName};
 use crate::secret::Secret;
 
@@ -43,24 +44,52 @@ pub enum GithubAuth {
     },
 }
 
-/// Address of a GitHub, and the credentials for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GithubConfig {
-    /// Host in the ids of repositories.
-    pub host: HostName,
-    /// Root of the REST API, ends with a slash.
-    pub api_url: Url,
-    /// Credentials of Lockkeeper at GitHub.
-    pub auth: GithubAuth,
-    /// Pause between two writes. `None` stands for the pause that the host requests. No flag sets it: only fakes of
-    /// GitHub need it.
-    pub write_pause: Option<Duration>,
+section! {
+    /// Address of a GitHub, and the credentials for it.
+    pub struct GithubConfig in Github {
+        /// Credentials of Lockkeeper at GitHub.
+        pub auth: GithubAuth = read_auth from {
+            /// Account to act as, together with --gh-token or --gh-token-file.
+            text("gh-user", "NAME"),
+
+            /// Personal access token of that account.
+            secret("gh-token", "TOKEN"),
+
+            /// File with the token; read again for each use.
+            path("gh-token-file", "FILE").must_exist().hidden_from_runs("the token"),
+
+            /// GitHub App to act as, together with --gh-app-key or --gh-app-key-file.
+            number("gh-app-id", "NUMBER", 0, u64::MAX),
+
+            /// Private key of the App.
+            secret("gh-app-key", "PEM"),
+
+            /// File with the private key of the App.
+            path("gh-app-key-file", "FILE").must_exist().hidden_from_runs("the key of the App"),
+
+            /// Installation of the App for events that do not name one.
+            number("gh-app-installation-id", "NUMBER", 0, u64::MAX).or_derived("the only installation"),
+
+            /// Name of the App in URLs, to recognize its own comments.
+            text("gh-app-slug", "NAME").or_derived("requested from GitHub"),
+        },
+
+        /// Host of GitHub or GitHub Enterprise.
+        pub host: HostName = text("gh-hostname", "HOST").or("github.com") => read_host,
+
+        /// URL of the REST API.
+        pub api_url: Url = text("gh-api-url", "URL").or_derived("derived from --gh-hostname") => read_api_url,
+
+        /// Pause between two writes. `None` stands for the pause that the host requests. No flag sets it: only fakes of
+        /// GitHub need it.
+        pub write_pause: Option<Duration> = None,
+    }
 }
 
 /// Returns the hosts that are forges with these settings, for commands that need no other setting of the server.
 pub fn forge_hosts(raw: &RawSettings) -> Result<ForgeHosts, StartupProblems> {
     let mut reader = SettingReader::new(raw, Vec::new());
-    let host = read_host(&mut reader);
+    let host = read_host(&mut reader, "gh-hostname");
     match (host, StartupProblems::of(reader.finish().0)) {
         (Ok(host), None) => Ok(ForgeHosts::with([host])),
         (_, Some(errors)) => Err(errors),
@@ -69,28 +98,15 @@ pub fn forge_hosts(raw: &RawSettings) -> Result<ForgeHosts, StartupProblems> {
 }
 
 impl GithubConfig {
-    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let host = read_host(reader);
-        let api_url = read_api_url(reader);
-        let auth = read_auth(reader);
-        let host = host?;
-        let api_url = api_url?.map_or_else(|| default_api_url(&host), Ok);
-        let api_url = api_url.map_err(|problem| reader.record(problem))?;
-        Ok(Self {
-            host,
-            api_url,
-            auth: auth?,
-            write_pause: None,
-        })
+    /// Returns the hosts that are forges.
+    pub fn forge_hosts(&self) -> ForgeHosts {
+        ForgeHosts::with([self.host.clone()])
     }
 }
 
-fn read_host(reader: &mut SettingReader<'_>) -> ReadResult<HostName> {
-    let host = reader.parsed(
-        "gh-hostname",
-        parse_host,
-        "write only the name, such as `github.example.com`",
-    )?;
+fn read_host(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<HostName> {
+    let fix = "write only the name, such as `github.example.com`";
+    let host = reader.parsed(flag, parse_host, fix)?;
     Ok(host.expect("the host has a default"))
 }
 
@@ -98,16 +114,17 @@ fn parse_host(text: &str) -> Result<HostName, String> {
     HostName::new(text).map_err(|_| format!("`{text}` is not a valid host name"))
 }
 
-fn read_api_url(reader: &mut SettingReader<'_>) -> ReadResult<Option<Url>> {
+/// Reads the URL of the REST API; it ends with a slash.
+fn read_api_url(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<Url> {
     let fix = "write a URL such as `https://github.example.com/api/v3`";
-    let url = reader.parsed("gh-api-url", web_url, fix)?;
-    if let Some(url) = url
-        .as_ref()
-        .filter(|url| url.scheme() == "http" && !is_loopback(url))
-    {
+    let Some(url) = reader.parsed(flag, web_url, fix)? else {
+        let host = read_host(reader, "gh-hostname")?;
+        return default_api_url(&host).map_err(|problem| reader.record(problem));
+    };
+    if url.scheme() == "http" && !is_loopback(&url) {
         let host = url.host_str().unwrap_or_default();
         reader.warn(StartupWarning::with(
-            "gh-api-url",
+            flag,
             format!("credentials are sent to {host} without encryption"),
         ));
     }
@@ -257,37 +274,43 @@ fn read_app_auth(
     }
 }
 
-/// Secrets that prove that a webhook comes from GitHub.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebhookConfig {
-    /// Secrets that may have signed a webhook. Empty only if the administrator allows unsigned webhooks.
-    pub secrets: Vec<Secret>,
+section! {
+    /// Secrets that prove that a webhook comes from GitHub.
+    pub struct WebhookConfig in Webhooks {
+        /// Secrets that may have signed a webhook. Empty only if the administrator allows unsigned webhooks.
+        pub secrets: Vec<Secret> = read_webhook_secrets from {
+            /// Secret that GitHub signs webhooks with, at least 16 characters. To change it, give the old and the
+            /// new secret: repeat the flag, or write one per line in the variable.
+            secrets("gh-webhook-secret", "SECRET"),
+
+            /// Start without a webhook secret. Everyone who can reach the server can then send it commands.
+            switch("allow-unsigned-webhooks"),
+        },
+    }
 }
 
-impl WebhookConfig {
-    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let secrets = reader.secrets("gh-webhook-secret");
-        let lengths: Vec<ReadResult<()>> = secrets
-            .iter()
-            .map(|secret| reader.long_enough("gh-webhook-secret", secret))
-            .collect();
-        lengths.into_iter().collect::<ReadResult<()>>()?;
-        let unsigned = reader.switch("allow-unsigned-webhooks")?;
-        match (secrets.is_empty(), unsigned) {
-            (false, false) => {}
-            (true, true) => reader.warn(StartupWarning::with(
-                "allow-unsigned-webhooks",
-                "webhooks are not verified: everyone who can reach the server can send it commands",
-            )),
-            (true, false) => Err(no_secret(reader))?,
-            (false, true) => reader.refuse(
-                "allow-unsigned-webhooks",
-                "set, although there is a webhook secret",
-                "remove it; with a secret, every webhook must be signed",
-            )?,
-        }
-        Ok(Self { secrets })
+fn read_webhook_secrets(reader: &mut SettingReader<'_>) -> ReadResult<Vec<Secret>> {
+    let secrets = reader.secrets("gh-webhook-secret");
+    let lengths: Vec<ReadResult<()>> = secrets
+        .iter()
+        .map(|secret| reader.long_enough("gh-webhook-secret", secret))
+        .collect();
+    lengths.into_iter().collect::<ReadResult<()>>()?;
+    let unsigned = reader.switch("allow-unsigned-webhooks")?;
+    match (secrets.is_empty(), unsigned) {
+        (false, false) => {}
+        (true, true) => reader.warn(StartupWarning::with(
+            "allow-unsigned-webhooks",
+            "webhooks are not verified: everyone who can reach the server can send it commands",
+        )),
+        (true, false) => Err(no_secret(reader))?,
+        (false, true) => reader.refuse(
+            "allow-unsigned-webhooks",
+            "set, although there is a webhook secret",
+            "remove it; with a secret, every webhook must be signed",
+        )?,
     }
+    Ok(secrets)
 }
 
 fn no_secret(reader: &mut SettingReader<'_>) -> ProblemRecorded {

@@ -1,26 +1,28 @@
-//! Settings for the log.
+//! Settings for the operation of the server: its log, and the settings that are read before all others.
 
 use std::str::FromStr;
 
-use super::reader::{ReadResult, SettingReader};
+use super::section::section;
+use super::setting::Compat;
 
-/// Level and format of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoggingConfig {
-    /// Level of the least important messages in the log.
-    pub level: LogLevel,
-    /// Format of a log line.
-    pub format: LogFormat,
-}
+section! {
+    /// Level and format of the log.
+    pub struct LoggingConfig in Operation {
+        given to caller {
+            /// YAML file with settings; its keys are the names of the flags. Flags and variables override it.
+            path("config", "FILE").hidden_from_runs("the settings"),
+        }
 
-impl LoggingConfig {
-    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let level = reader.choice("log-level");
-        let format = reader.choice("log-format");
-        Ok(Self {
-            level: level?.expect("the level has a default"),
-            format: format?.expect("the format has a default"),
-        })
+        /// Minimum level of logged messages.
+        pub level: LogLevel = choice("log-level", "LEVEL", &["debug", "info", "warn", "error"]).or("info"),
+
+        /// Format of the log: lines for people, or one JSON object per line.
+        pub format: LogFormat = choice("log-format", "FORMAT", &["text", "json"]).or("text"),
+
+        given to reader {
+            /// Use the defaults of Atlantis that carry a name (command word, status name, data dir, user name).
+            choice("compat", "PRODUCT", &[Compat::ATLANTIS]),
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Configuration of the server: turns flags and variables into [`ServerConfig`], or into a list of all problems.
 //!
-//! One table ([`SETTINGS`]) lists the settings. `cli/` derives the command line from it and reads the environment.
-//! The texts arrive here as [`RawSettings`], and each section reads its own settings. A section reports an invalid
-//! value and continues, so that people see all problems at once.
+//! Each setting is declared once, in the section that it belongs to (see [`section`]): the field, the flag, the default
+//! and the help. [`SETTINGS`] lists the settings of all sections. `cli/` derives the command line from it and reads the
+//! environment. The texts arrive here as [`RawSettings`], and each section reads its own settings. A section reports
+//! an invalid value and continues, so that people see all problems at once.
 
 mod absent;
 mod allowlist;
@@ -17,22 +18,26 @@ mod locking;
 mod logging;
 mod periods;
 mod permissions;
+mod planning;
 mod problems;
 mod proxies;
 mod raw;
 mod reader;
+#[cfg(test)]
 mod readme;
 #[cfg(test)]
 mod reference;
+mod repo_rules;
 mod repos;
 mod retention;
+mod runs;
 mod sandbox;
 mod search;
+mod section;
 mod setting;
 mod storage;
 mod strangers;
 mod sync;
-mod table;
 mod terraform;
 #[cfg(test)]
 mod tests;
@@ -42,70 +47,107 @@ pub use super::access::TeamAuthz;
 pub use super::repos::ServerRepos;
 pub use absent::{ABSENT, AbsentReason, UnsupportedFlag};
 pub use allowlist::{InvalidAllowlist, RepoAllowlist};
-pub use comments::{CommentConfig, LookConfig, SilenceConfig};
+pub use comments::{CommentConfig, IdleStatuses, LookConfig, SilenceConfig};
 pub use environment::{PassEnvironment, RunStage};
 pub use file::SettingsFile;
 pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig, forge_hosts};
 pub use hosts::{InvalidWebHost, WebHosts};
-pub use locking::{LockingConfig, RepoFile, ReposFile};
+pub use locking::LockingConfig;
 pub use logging::{LogFormat, LogLevel, LoggingConfig};
 pub use periods::Periods;
 pub use permissions::{Commenters, PermissionConfig};
+pub use planning::{PlanningConfig, ServerAutodiscover};
 pub use problems::{StartupProblem, StartupProblems, StartupWarning};
 pub use proxies::{InvalidNetwork, TrustedProxies};
 pub use raw::{GivenValue, RawSettings, SettingSource};
-pub use readme::{flags_page, important_flags};
-pub use repos::{
-    AutomergeConfig, Labels, PlanningConfig, ServedReposConfig, ServerAutodiscover, StrategySetting,
-};
+pub use repo_rules::{RepoFile, RepoRulesConfig, ReposFile};
+pub use repos::{ServedReposConfig, StrategySetting};
 pub use retention::Retention;
+pub use runs::RunConfig;
 pub use sandbox::{OwnPath, SandboxConfig, SandboxKind};
 pub use search::SearchConfig;
-pub use setting::{Compat, Fallback, PREFIXES, Setting, SettingGroup, ValueKind, variable};
+pub use setting::{
+    Compat, Fallback, PREFIXES, RunAccess, Setting, SettingGroup, ValueKind, variable,
+};
 pub use storage::{Database, PlanFiles, StorageConfig};
 pub use strangers::unknown_flag;
 pub use sync::SyncConfig;
-pub use table::SETTINGS;
 pub use terraform::{MirrorUrl, Mirrors, TerraformConfig};
 pub use web::{TlsFiles, WebAccess, WebConfig};
 
-use reader::{ReadResult, SettingReader};
+use std::sync::LazyLock;
 
-/// All settings of the server, checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerConfig {
-    /// Repositories and pulls to serve.
-    pub repos: ServedReposConfig,
-    /// Address of GitHub, and the credentials of Lockkeeper there.
-    pub github: GithubConfig,
-    /// Secrets that prove that a webhook comes from GitHub.
-    pub webhooks: WebhookConfig,
-    /// Settings of the web server.
-    pub web: WebConfig,
-    /// Places for data: database, mirrors, plan files.
-    pub storage: StorageConfig,
-    /// Times after which old data is removed.
-    pub retention: Retention,
-    /// Limits for the sync of mirrors.
-    pub sync: SyncConfig,
-    /// Periods of the reconcilers.
-    pub periods: Periods,
-    /// Rules about permitted actions.
-    pub permissions: PermissionConfig,
-    /// Settings for commands in comments, and for the replies.
-    pub comments: CommentConfig,
-    /// Settings for automatic plans.
-    pub planning: PlanningConfig,
-    /// Settings for locks, and the rules for single repositories.
-    pub locking: LockingConfig,
-    /// Programs that run the code, and their limits.
-    pub terraform: TerraformConfig,
-    /// Boundary between runs and the server.
-    pub sandbox: SandboxConfig,
-    /// Level and format of the log.
-    pub logging: LoggingConfig,
-    /// Settings that are accepted without effect, one sentence each.
-    pub without_effect: Vec<String>,
+use reader::{ReadResult, SettingReader};
+use section::{Section, section};
+
+/// All settings, in the order in which they are shown.
+pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(ServerConfig::settings);
+
+/// Returns the setting of a flag.
+fn setting(flag: &str) -> &'static Setting {
+    SETTINGS
+        .iter()
+        .find(|setting| setting.flag == flag)
+        .expect("the caller names the flag of a setting")
+}
+
+section! {
+    /// All settings of the server, checked.
+    pub struct ServerConfig in Operation {
+        /// Settings that are accepted without effect, one sentence each.
+        pub without_effect: Vec<String> = read_strangers from {},
+
+        /// Repositories and pulls to serve.
+        pub repos: ServedReposConfig = section,
+
+        /// Rules for single repositories.
+        pub repo_rules: RepoRulesConfig = section,
+
+        /// Address of GitHub, and the credentials of Lockkeeper there.
+        pub github: GithubConfig = section,
+
+        /// Secrets that prove that a webhook comes from GitHub.
+        pub webhooks: WebhookConfig = section,
+
+        /// Settings of the web server.
+        pub web: WebConfig = section,
+
+        /// Places for data: database, mirrors, plan files.
+        pub storage: StorageConfig = section,
+
+        /// Limits for the sync of mirrors.
+        pub sync: SyncConfig = section,
+
+        /// Times after which old data is removed.
+        pub retention: Retention = section,
+
+        /// Periods of the reconcilers.
+        pub periods: Periods = section,
+
+        /// Rules about permitted actions.
+        pub permissions: PermissionConfig = section,
+
+        /// Settings for commands in comments, and for the replies.
+        pub comments: CommentConfig = section,
+
+        /// Settings for automatic plans, and for merges.
+        pub planning: PlanningConfig = section,
+
+        /// Settings for locks, and for their queues.
+        pub locking: LockingConfig = section,
+
+        /// Programs that run the code.
+        pub terraform: TerraformConfig = section,
+
+        /// Boundary between runs and the server.
+        pub sandbox: SandboxConfig = section,
+
+        /// Limits of runs, and their variables.
+        pub runs: RunConfig = section,
+
+        /// Level and format of the log.
+        pub logging: LoggingConfig = section,
+    }
 }
 
 impl ServerConfig {
@@ -116,61 +158,18 @@ impl ServerConfig {
         found: Vec<StartupProblem>,
     ) -> Result<(Self, Vec<StartupWarning>), StartupProblems> {
         let mut reader = SettingReader::new(raw, found);
-        strangers::check(&mut reader);
         let config = Self::read(&mut reader);
         let (problems, warnings) = reader.finish();
         match (config, StartupProblems::of(problems)) {
-            (Ok(config), None) => {
-                let idle = warnings
-                    .iter()
-                    .filter(|warning| warning.is_without_effect())
-                    .map(ToString::to_string);
-                Ok((
-                    Self {
-                        without_effect: idle.collect(),
-                        ..config
-                    },
-                    warnings,
-                ))
-            }
+            (Ok(config), None) => Ok((config, warnings)),
             (_, Some(errors)) => Err(errors),
             (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),
         }
     }
+}
 
-    fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let repos = ServedReposConfig::read(reader);
-        let github = GithubConfig::read(reader);
-        let webhooks = WebhookConfig::read(reader);
-        let web = WebConfig::read(reader);
-        let storage = StorageConfig::read(reader);
-        let retention = Retention::read(reader);
-        let sync = SyncConfig::read(reader);
-        let periods = Periods::read(reader);
-        let permissions = PermissionConfig::read(reader);
-        let comments = CommentConfig::read(reader);
-        let planning = PlanningConfig::read(reader);
-        let locking = LockingConfig::read(reader);
-        let terraform = TerraformConfig::read(reader);
-        let sandbox = SandboxConfig::read(reader);
-        let logging = LoggingConfig::read(reader);
-        Ok(Self {
-            repos: repos?,
-            github: github?,
-            webhooks: webhooks?,
-            web: web?,
-            storage: storage?,
-            retention: retention?,
-            sync: sync?,
-            periods: periods?,
-            permissions: permissions?,
-            comments: comments?,
-            planning: planning?,
-            locking: locking?,
-            terraform: terraform?,
-            sandbox: sandbox?,
-            logging: logging?,
-            without_effect: Vec::new(),
-        })
-    }
+/// Checks the flags and variables that are not settings, and returns a sentence about each that has no effect.
+fn read_strangers(reader: &mut SettingReader<'_>) -> ReadResult<Vec<String>> {
+    strangers::check(reader);
+    Ok(reader.without_effect())
 }

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use super::reader::{ReadResult, SettingReader};
+use super::section::section;
 
-/// Time between two runs of a reconciler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Periods {
-    /// Time between two removals of claims that nothing refers to.
-    pub claims: Duration,
+section! {
+    /// Time between two runs of a reconciler.
+    #[derive(Copy)]
+    pub struct Periods in Storage {
+        /// Interval at which unused claims on repositories are removed (docs/ownership.md).
+        pub claims: Duration = time("claims-gc-interval").or("10m"),
+    }
 }
 
 impl Periods {
@@ -16,10 +18,4 @@ impl Periods {
     pub const DEFAULT: Self = Self {
         claims: Duration::from_mins(10),
     };
-
-    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        Ok(Self {
-            claims: reader.duration("claims-gc-interval")?,
-        })
-    }
 }

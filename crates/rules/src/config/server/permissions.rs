@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::choice::choice;
 use super::problems::{StartupProblem, StartupWarning};
 use super::reader::{ReadResult, SettingReader};
+use super::section::{chosen, section};
 use crate::config::access::{TeamRules, WebRules};
 
 choice! {
@@ -17,37 +18,42 @@ choice! {
     }
 }
 
-/// Rules about permitted actions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PermissionConfig {
-    /// Commands that each team of the forge may use.
-    pub teams: TeamRules,
-    /// Authors of commands, if there is no list of teams.
-    pub commenters: Commenters,
-    /// Actions that are permitted on the pages and in the API.
-    pub web: WebRules,
-    /// The file of accounts that are limited to owners; absolute.
-    pub accounts: Option<PathBuf>,
-}
+section! {
+    /// Rules about permitted actions.
+    pub struct PermissionConfig in Permissions {
+        /// Commands that teams may use, as team:command; `*` stands for all teams or commands. A team is the slug
+        /// of a team in the organisation that owns the repository, and includes the members of its child teams. Not
+        /// set: --allow-commenters decides.
+        pub teams: TeamRules = list("gh-team-allowlist", "LIST") => read_teams,
 
-impl PermissionConfig {
-    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let teams = read_teams(reader);
-        let commenters =
-            read_commenters(reader, teams.as_ref().is_ok_and(|teams| !teams.is_empty()));
-        let web = read_web(reader);
-        let accounts = read_accounts(reader);
-        Ok(Self {
-            teams: teams?,
-            commenters: commenters?,
-            web: web?,
-            accounts: accounts?,
-        })
+        /// People who may use commands in comments if neither --gh-team-allowlist nor `team_authz` decides:
+        /// `writers`, people with write access to the repository on GitHub; or `everyone` who can comment, which is
+        /// refused in public repositories.
+        pub commenters: Commenters = choice("allow-commenters", "WHO", Commenters::WORDS).or("writers") => read_commenters,
+
+        /// Actions that are permitted on the pages and in the API.
+        pub web: WebRules = read_web from {
+            /// Actions that are allowed on the pages, and for scripts with their password: `discard` (release an
+            /// unused lock with its plans), `unlock_any` (release a lock by force, or hand it over), `apply_lock`,
+            /// `lease`, `sync`, `owners` (change owners, applications and credentials) …, `all` or `none`. Without
+            /// --web-basic-auth, the default is `none`.
+            list("web-allow", "LIST").or("all"),
+
+            /// Without --web-basic-auth: allow everyone who can reach the server to use the actions of --web-allow.
+            /// Only `discard`, `unlock_any`, `apply_lock`, `sync` and `cancel` are possible.
+            switch("allow-anonymous-web"),
+        },
+
+        /// File with accounts of the pages and the API for some owners only, one per line, as in `user=kim
+        /// owners=net,dns allow=plan,apply password=…`. They see only the data of these owners, and can use only
+        /// the actions in `allow`, by default none (docs/ownership.md). --web-username stays the account for the
+        /// whole server.
+        pub accounts: Option<PathBuf> =
+            path("web-accounts-file", "FILE").hidden_from_runs("the accounts") => read_accounts,
     }
 }
 
-fn read_teams(reader: &mut SettingReader<'_>) -> ReadResult<TeamRules> {
-    let flag = "gh-team-allowlist";
+fn read_teams(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<TeamRules> {
     let problems = match TeamRules::new(&reader.list(flag)) {
         Ok(rules) => return Ok(rules),
         Err(problems) => problems,
@@ -63,9 +69,9 @@ fn read_teams(reader: &mut SettingReader<'_>) -> ReadResult<TeamRules> {
 }
 
 /// Reads the authors of commands. A list of teams decides alone, so `everyone` beside it would have no effect.
-fn read_commenters(reader: &mut SettingReader<'_>, has_list: bool) -> ReadResult<Commenters> {
-    let flag = "allow-commenters";
-    match reader.choice(flag)?.expect("the setting has a default") {
+fn read_commenters(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<Commenters> {
+    let has_list = read_teams(reader, "gh-team-allowlist").is_ok_and(|teams| !teams.is_empty());
+    match chosen(reader, flag)? {
         Commenters::Everyone if has_list => reader.refuse(
             flag,
             "`everyone`, but --gh-team-allowlist already decides who may use which command",
@@ -148,8 +154,10 @@ fn quoted(rules: &WebRules) -> String {
 
 /// Reads the file of accounts. It needs a password for the pages, because a visitor without one reaches the whole
 /// server.
-fn read_accounts(reader: &mut SettingReader<'_>) -> ReadResult<Option<PathBuf>> {
-    let flag = "web-accounts-file";
+fn read_accounts(
+    reader: &mut SettingReader<'_>,
+    flag: &'static str,
+) -> ReadResult<Option<PathBuf>> {
     match (reader.path(flag), reader.switch("web-basic-auth")) {
         (Some(_), Ok(false)) => reader.refuse(
             flag,

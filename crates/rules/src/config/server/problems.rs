@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::raw::{GivenValue, RawSettings, SettingSource};
+use super::setting;
 use super::setting::Setting;
-use super::table::setting;
 
 /// A problem that keeps the server from starting.
 #[derive(Clone, Debug, PartialEq, Eq)]

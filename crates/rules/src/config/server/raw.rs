@@ -129,13 +129,7 @@ mod tests {
     use super::*;
     use crate::config::server::setting::SettingGroup;
 
-    const PORT: Setting = Setting::new(
-        SettingGroup::Web,
-        "port",
-        "N",
-        ValueKind::Number(0, 65535),
-        "",
-    );
+    const PORT: Setting = Setting::number(SettingGroup::Web, "", "port", "N", 0, 65535);
 
     fn raw(flags: &[&str], variables: &[(&str, &str)]) -> RawSettings {
         let flags = flags.iter().map(|&text| text.to_owned()).collect();

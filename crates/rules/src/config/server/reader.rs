@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::problems::{StartupProblem, StartupWarning};
 use super::raw::{GivenValue, RawSettings, SettingSource};
+use super::setting;
 use super::setting::{Compat, Setting, ValueKind};
-use super::table::setting;
 use crate::config::duration::parse_duration;
 use crate::config::size::ByteSize;
 use crate::secret::Secret;
@@ -82,17 +82,33 @@ impl<'a> SettingReader<'a> {
         (self.problems, self.warnings)
     }
 
+    /// Returns a sentence about each setting that was found to have no effect.
+    pub fn without_effect(&self) -> Vec<String> {
+        let warnings = self.warnings.iter();
+        warnings
+            .filter(|warning| warning.is_without_effect())
+            .map(ToString::to_string)
+            .collect()
+    }
+
     #[cfg(test)]
     pub fn asked(&self) -> &BTreeSet<&'static str> {
         &self.asked
     }
 
+    /// Records a warning, once. So a function may read the setting of another function again.
     pub fn warn(&mut self, warning: StartupWarning) {
-        self.warnings.push(warning);
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
     }
 
+    /// Records a problem, once. So a function may read the setting of another function again.
     pub fn record(&mut self, problem: StartupProblem) -> ProblemRecorded {
-        self.problems.push(problem.placed(self.raw));
+        let problem = problem.placed(self.raw);
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
         ProblemRecorded
     }
 
@@ -218,6 +234,12 @@ impl<'a> SettingReader<'a> {
 
     pub fn path(&mut self, flag: &'static str) -> Option<PathBuf> {
         self.text(flag).map(|text| self.raw.absolute(&text))
+    }
+
+    /// Reads a list of paths, and makes them absolute.
+    pub fn paths(&mut self, flag: &'static str) -> Vec<PathBuf> {
+        let paths = self.list(flag);
+        paths.iter().map(|path| self.raw.absolute(path)).collect()
     }
 
     /// Reads a secret. Warns if the command line has it.

@@ -1,9 +1,9 @@
 //! Generates the tables of settings in the documentation from [`super::table`] and [`super::absent`]: the most
 //! important settings for the README, and all settings for `docs/flags.md`.
 
+use super::SETTINGS;
 use super::absent::{ABSENT, AbsentReason, UnsupportedFlag};
 use super::setting::{Fallback, Setting, SettingGroup, ValueKind};
-use super::table::SETTINGS;
 
 /// Settings that most servers need, in the order of the README.
 const IMPORTANT: [&str; 18] = [

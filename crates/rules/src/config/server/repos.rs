@@ -1,11 +1,10 @@
-//! Settings for the repositories and pulls to serve, and for automatic plans.
+//! Settings for the repositories and pulls to serve.
 
 use super::allowlist::RepoAllowlist;
 use super::choice::choice;
 use super::reader::{ReadResult, SettingReader};
+use super::section::section;
 use crate::config::MirrorFilter;
-use crate::config::repo::Patterns;
-use crate::model::MergeMethod;
 
 choice! {
     /// Commit that is planned.
@@ -17,72 +16,48 @@ choice! {
     }
 }
 
-choice! {
-    /// Search for projects that the repository's configuration does not list (reference 3.5).
-    pub enum ServerAutodiscover {
-        /// Searches only if the configuration lists no project.
-        Auto = "auto",
-        /// Searches in every repository.
-        Enabled = "enabled",
-        /// Never searches for projects.
-        Disabled = "disabled",
-    }
-}
+section! {
+    /// Repositories and pulls to serve, and their checkouts.
+    pub struct ServedReposConfig in Repositories {
+        /// Rules that select the repositories.
+        pub allowlist: RepoAllowlist = read_allowlist from {
+            /// Repositories to serve, as host/owner/name; `*` matches anything, `!` in front excludes. Required.
+            list("repo-allowlist", "LIST"),
 
-/// Repositories and pulls to serve, and their checkouts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a switch of its own on the command line"
-)]
-pub struct ServedReposConfig {
-    /// Rules that select the repositories.
-    pub allowlist: RepoAllowlist,
-    /// True if pulls from forks are served.
-    pub allow_forks: bool,
-    /// True if draft pulls are planned automatically.
-    pub allow_drafts: bool,
-    /// Commit that is planned.
-    pub checkout: StrategySetting,
-    /// Content that new mirrors leave at the forge until it is needed. `None`: mirrors fetch everything.
-    pub mirror_filter: Option<MirrorFilter>,
-    /// True if checkouts contain only the directories that their projects need.
-    pub sparse: bool,
-    /// True if submodules are checked out.
-    pub submodules: bool,
-    /// True if the content of Git LFS files is checked out.
-    pub lfs: bool,
-    /// True if `init` may read private modules of the forge.
-    pub module_access: bool,
-}
+            /// Serve only repositories that an owner has claimed (docs/ownership.md); refuse deliveries for others.
+            switch("require-claims"),
+        },
 
-impl ServedReposConfig {
-    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let allowlist = read_allowlist(reader);
-        let require_claims = reader.switch("require-claims");
-        let allow_forks = reader.switch("allow-fork-prs");
-        let allow_drafts = reader.switch("allow-draft-prs");
-        let checkout = reader.choice("checkout-strategy");
-        let mirror_filter = reader.parsed(
-            "mirror-filter",
-            str::parse,
-            "write `blob:none` or `blob:limit=1m`, or remove the setting for complete mirrors",
-        );
-        let sparse = reader.switch("sparse-checkout");
-        let submodules = reader.switch("checkout-submodules");
-        let lfs = reader.switch("checkout-lfs");
-        let module_access = reader.switch("write-git-creds");
-        Ok(Self {
-            allowlist: allowlist?.demanding_claims(require_claims?),
-            allow_forks: allow_forks?,
-            allow_drafts: allow_drafts?,
-            checkout: checkout?.expect("the strategy has a default"),
-            mirror_filter: mirror_filter?,
-            sparse: sparse?,
-            submodules: submodules?,
-            lfs: lfs?,
-            module_access: module_access?,
-        })
+        /// Also serve pull requests from forks. Anybody can then run code on the server.
+        pub allow_forks: bool = switch("allow-fork-prs"),
+
+        /// Also plan draft pull requests automatically.
+        pub allow_drafts: bool = switch("allow-draft-prs"),
+
+        /// Commit to plan: the head of the pull request (branch), or its merge into the base branch (merge). The
+        /// head lacks newer commits of the base branch, and its plan would undo their changes.
+        pub checkout: StrategySetting =
+            choice("checkout-strategy", "STRATEGY", StrategySetting::WORDS).or_with_compat("merge", "branch"),
+
+        /// Files that new mirrors do not fetch until they are needed: all files with `blob:none`, files of 1 MiB or
+        /// more with `blob:limit=1m`. Not set: mirrors are complete.
+        pub mirror_filter: Option<MirrorFilter> = text("mirror-filter", "FILTER") => read_mirror_filter,
+
+        /// Check out only the directories of the projects and the code that they use, such as modules. Repositories
+        /// with hooks are checked out completely (docs/repositories.md).
+        pub sparse: bool = switch("sparse-checkout"),
+
+        /// Check out submodules and their submodules, if they are on the same forge and --repo-allowlist allows
+        /// them.
+        pub submodules: bool = switch("checkout-submodules"),
+
+        /// Check out the content of files kept with Git LFS. Needs the program git-lfs.
+        pub lfs: bool = switch("checkout-lfs"),
+
+        /// Let the `init` of runs read private modules of the forge over https
+        /// (docs/credentials.md#private-modules). No file is written. Everyone who can request a plan can read what
+        /// these credentials can read.
+        pub module_access: bool = switch("write-git-creds"),
     }
 }
 
@@ -90,137 +65,21 @@ const ALLOWLIST_EXAMPLE: &str = "name the repositories to serve, such as `github
 
 fn read_allowlist(reader: &mut SettingReader<'_>) -> ReadResult<RepoAllowlist> {
     let entries = reader.list("repo-allowlist");
-    if entries.is_empty() {
-        return reader.refuse("repo-allowlist", "missing", ALLOWLIST_EXAMPLE);
-    }
-    match RepoAllowlist::new(&entries) {
-        Ok(allowlist) => Ok(allowlist),
-        Err(reason) => reader.refuse("repo-allowlist", reason.to_string(), ALLOWLIST_EXAMPLE),
-    }
-}
-
-/// Settings for automatic plans, and for the selection of projects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a switch of its own on the command line"
-)]
-pub struct PlanningConfig {
-    /// True if events plan automatically.
-    pub autoplan: bool,
-    /// True if a command fails when a hook before it fails.
-    pub fail_on_pre_hook: bool,
-    /// Patterns as in `.dockerignore`, in order. The folder of a matching file is a project to plan.
-    pub autoplan_files: Vec<String>,
-    /// Search for projects that no configuration lists.
-    pub autodiscover: ServerAutodiscover,
-    /// Patterns of the files whose directories are read for the modules they use. `None`: a change of a module plans
-    /// no project that uses it.
-    pub module_files: Option<Vec<String>>,
-    /// True if commands may name only projects and directories that the pull changes.
-    pub restrict_file_list: bool,
-    /// Maximum number of projects of one command.
-    pub max_projects: usize,
-    /// True if files that no commit has count as changed.
-    pub untracked_files: bool,
-    /// Labels that prevent actions on a pull.
-    pub labels: Labels,
-    /// Settings for merges after applies.
-    pub automerge: AutomergeConfig,
-}
-
-/// Labels that prevent actions on a pull. `None`: no label prevents the action.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels {
-    /// Label that prevents automatic plans.
-    pub no_autoplan: Option<String>,
-    /// Label that prevents `unlock` by comment.
-    pub no_unlock: Option<String>,
-    /// Label that prevents merges by Lockkeeper.
-    pub no_automerge: Option<String>,
-}
-
-/// Settings for merges of pulls after their applies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AutomergeConfig {
-    /// True if pulls are merged unless their repository decides otherwise.
-    pub enabled: bool,
-    /// Method of the merge. `None` stands for the first method that the repository allows.
-    pub method: Option<MergeMethod>,
-}
-
-impl AutomergeConfig {
-    fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let (enabled, method) = (
-            reader.switch("automerge"),
-            reader.choice("automerge-method"),
-        );
-        Ok(Self {
-            enabled: enabled?,
-            method: method?,
-        })
-    }
-}
-
-impl PlanningConfig {
-    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let disabled = reader.switch("disable-autoplan");
-        let fail_on_pre_hook = reader.switch("fail-on-pre-workflow-hook-error");
-        let files = read_patterns(reader, "autoplan-file-list");
-        let autodiscover = reader.choice("autodiscover-mode");
-        let labels = Labels {
-            no_autoplan: reader.text("disable-autoplan-label"),
-            no_unlock: reader.text("disable-unlock-label"),
-            no_automerge: reader.text("disable-automerge-label"),
-        };
-        let automerge = AutomergeConfig::read(reader);
-        let modules = reader.switch("autoplan-modules");
-        let module_files = read_patterns(reader, "autoplan-modules-from-projects");
-        let restrict_file_list = reader.switch("restrict-file-list");
-        let max_projects = reader.number::<usize>("max-projects");
-        let untracked_files = reader.switch("include-git-untracked-files");
-        let files = files?;
-        Ok(Self {
-            autoplan: !disabled?,
-            fail_on_pre_hook: fail_on_pre_hook?,
-            module_files: module_files_of(modules?, module_files?, &files),
-            autoplan_files: files,
-            autodiscover: autodiscover?.expect("the mode has a default"),
-            restrict_file_list: restrict_file_list?,
-            max_projects: max_projects?.expect("the number has a default"),
-            untracked_files: untracked_files?,
-            labels,
-            automerge: automerge?,
-        })
-    }
-}
-
-/// Returns the patterns of files that use modules. Naming patterns switches the feature on, as in Atlantis.
-fn module_files_of(
-    switch: bool,
-    named: Vec<String>,
-    autoplan_files: &[String],
-) -> Option<Vec<String>> {
-    if named.is_empty() {
-        switch.then(|| autoplan_files.to_vec())
+    let allowlist = if entries.is_empty() {
+        reader.refuse("repo-allowlist", "missing", ALLOWLIST_EXAMPLE)
     } else {
-        Some(named)
-    }
+        RepoAllowlist::new(&entries).or_else(|reason| {
+            reader.refuse("repo-allowlist", reason.to_string(), ALLOWLIST_EXAMPLE)
+        })
+    };
+    let require_claims = reader.switch("require-claims");
+    Ok(allowlist?.demanding_claims(require_claims?))
 }
 
-/// Reads patterns of files. Reports every invalid pattern now, before a search for projects needs it.
-fn read_patterns(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<Vec<String>> {
-    const FIX: &str = "write patterns as in .dockerignore, such as `**/*.tf`, separated by commas";
-    let patterns = reader.list(flag);
-    let mut result = Ok(());
-    for pattern in &patterns {
-        if let Err(reason) = Patterns::new([pattern.as_str()]) {
-            result = reader.refuse(
-                flag,
-                format!("`{pattern}` is not a valid pattern: {reason}"),
-                FIX,
-            );
-        }
-    }
-    result.map(|()| patterns)
+fn read_mirror_filter(
+    reader: &mut SettingReader<'_>,
+    flag: &'static str,
+) -> ReadResult<Option<MirrorFilter>> {
+    let fix = "write `blob:none` or `blob:limit=1m`, or remove the setting for complete mirrors";
+    reader.parsed(flag, str::parse, fix)
 }

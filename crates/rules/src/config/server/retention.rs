@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::reader::{ReadResult, SettingReader};
+use super::section::section;
 use crate::config::duration::parse_duration;
 
 /// Minimum time for deliveries. GitHub offers them for redelivery for three days. A delivery that was removed earlier
@@ -11,23 +12,16 @@ const SHORTEST: Duration = Duration::from_hours(4 * 24);
 /// Word for data that is never removed.
 const FOREVER: &str = "forever";
 
-/// Times after which old data is removed. `None`: the data is never removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retention {
-    /// Time after which webhook deliveries are removed.
-    pub deliveries: Option<Duration>,
-    /// Time after which commands, their runs and their output are removed.
-    pub runs: Option<Duration>,
-}
+section! {
+    /// Times after which old data is removed. `None`: the data is never removed.
+    #[derive(Copy)]
+    pub struct Retention in Storage {
+        /// Time after which webhook deliveries are removed; at least 4d, or `forever`.
+        pub deliveries: Option<Duration> = time("keep-deliveries").or("30d") => read_time,
 
-impl Retention {
-    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let deliveries = read_time(reader, "keep-deliveries");
-        let runs = read_time(reader, "keep-runs");
-        Ok(Self {
-            deliveries: deliveries?,
-            runs: runs?,
-        })
+        /// Time after which commands, their runs and their output are removed, unless the plans of an open pull
+        /// request need them; at least 4d, or `forever`.
+        pub runs: Option<Duration> = time("keep-runs").or("90d") => read_time,
     }
 }
 

@@ -1,11 +1,12 @@
 //! Settings that decide which projects are planned, read without the rest of the configuration. A command on another
 //! machine uses them to show the plans of the server, without the secrets of the server.
 
-use super::locking::{RepoFile, read_config_source};
+use super::planning::PlanningConfig;
 use super::problems::StartupProblems;
 use super::raw::RawSettings;
 use super::reader::{ReadResult, SettingReader};
-use super::repos::PlanningConfig;
+use super::repo_rules::{RepoFile, read_config_source};
+use super::section::Section as _;
 use super::terraform::TerraformConfig;
 use crate::config::repos::ConfigSource;
 
@@ -56,7 +57,7 @@ impl SearchConfig {
         let planning = PlanningConfig::read(reader);
         let terraform = TerraformConfig::read(reader);
         let repo_file = RepoFile::read(reader);
-        let config_source = read_config_source(reader);
+        let config_source = read_config_source(reader, "repo-config-source");
         let locking_is_off = reader.switch("disable-repo-locking");
         Ok(Self {
             planning: planning?,

@@ -1,4 +1,4 @@
-//! Describes a setting: one row of the table in [`super::table`].
+//! Describes one setting of the server.
 
 /// Groups in which help and documentation show the settings, so that nobody has to look through all of them at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,16 +129,33 @@ pub struct Setting {
     pub group: SettingGroup,
     /// Description in one line.
     pub help: &'static str,
+    /// Access of runs to the file or folder that the setting names. Only settings of the kind [`ValueKind::Path`] have
+    /// it.
+    pub in_runs: Option<RunAccess>,
+    /// True if the server does not start without the file that the setting names.
+    pub must_exist: bool,
 }
 
+/// Access of runs to a file or folder of the server, and a description of its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunAccess {
+    /// No access at all: it contains secrets.
+    None(&'static str),
+    /// Reading only: the server relies on it.
+    Read(&'static str),
+    /// The access that runs have to all other files.
+    AsOthers,
+}
+
+/// Constructors and methods for the entries of a section (see [`super::section`]). Each constructor makes a setting of
+/// one kind, without default and aliases.
 impl Setting {
-    /// Creates a setting without default and aliases.
-    pub const fn new(
+    const fn new(
         group: SettingGroup,
+        help: &'static str,
         flag: &'static str,
         value_name: &'static str,
         kind: ValueKind,
-        help: &'static str,
     ) -> Self {
         Self {
             flag,
@@ -148,12 +165,97 @@ impl Setting {
             default: Fallback::Unset,
             group,
             help,
+            in_runs: None,
+            must_exist: false,
         }
     }
 
+    /// Creates a setting that takes any text.
+    pub const fn text(
+        group: SettingGroup,
+        help: &'static str,
+        flag: &'static str,
+        value_name: &'static str,
+    ) -> Self {
+        Self::new(group, help, flag, value_name, ValueKind::Text)
+    }
+
+    /// Creates a setting whose value is never shown.
+    pub const fn secret(
+        group: SettingGroup,
+        help: &'static str,
+        flag: &'static str,
+        value_name: &'static str,
+    ) -> Self {
+        Self::new(group, help, flag, value_name, ValueKind::Secret)
+    }
+
+    /// Creates a setting that takes several secrets.
+    pub const fn secrets(
+        group: SettingGroup,
+        help: &'static str,
+        flag: &'static str,
+        value_name: &'static str,
+    ) -> Self {
+        Self::new(group, help, flag, value_name, ValueKind::Secrets)
+    }
+
+    /// Creates a setting that takes texts separated by commas.
+    pub const fn list(
+        group: SettingGroup,
+        help: &'static str,
+        flag: &'static str,
+        value_name: &'static str,
+    ) -> Self {
+        Self::new(group, help, flag, value_name, ValueKind::List)
+    }
+
     /// Creates a setting that is on or off, and off by default.
-    pub const fn switch(group: SettingGroup, flag: &'static str, help: &'static str) -> Self {
-        Self::new(group, flag, "BOOL", ValueKind::Switch, help).or("false")
+    pub const fn switch(group: SettingGroup, help: &'static str, flag: &'static str) -> Self {
+        Self::new(group, help, flag, "BOOL", ValueKind::Switch).or("false")
+    }
+
+    /// Creates a setting that takes a whole number from `min` to `max`.
+    pub const fn number(
+        group: SettingGroup,
+        help: &'static str,
+        flag: &'static str,
+        value_name: &'static str,
+        min: u64,
+        max: u64,
+    ) -> Self {
+        Self::new(group, help, flag, value_name, ValueKind::Number(min, max))
+    }
+
+    /// Creates a setting that takes a duration.
+    pub const fn time(group: SettingGroup, help: &'static str, flag: &'static str) -> Self {
+        Self::new(group, help, flag, "TIME", ValueKind::Duration)
+    }
+
+    /// Creates a setting that takes an amount of bytes.
+    pub const fn size(group: SettingGroup, help: &'static str, flag: &'static str) -> Self {
+        Self::new(group, help, flag, "SIZE", ValueKind::Size)
+    }
+
+    /// Creates a setting that names a file or folder.
+    pub const fn path(
+        group: SettingGroup,
+        help: &'static str,
+        flag: &'static str,
+        value_name: &'static str,
+    ) -> Self {
+        Self::new(group, help, flag, value_name, ValueKind::Path)
+    }
+
+    /// Creates a setting that takes one of these words.
+    pub const fn choice(
+        group: SettingGroup,
+        help: &'static str,
+        flag: &'static str,
+        value_name: &'static str,
+        words: &'static [&'static str],
+    ) -> Self {
+        Self::new(group, help, flag, value_name, ValueKind::Choice(words))
     }
 
     /// Sets a default that is the same in every mode.
@@ -181,6 +283,34 @@ impl Setting {
     #[must_use]
     pub const fn also(mut self, aliases: &'static [&'static str]) -> Self {
         self.aliases = aliases;
+        self
+    }
+
+    /// Keeps runs from reading the file or folder. `what` describes its content, as in `the token`.
+    #[must_use]
+    pub const fn hidden_from_runs(mut self, what: &'static str) -> Self {
+        self.in_runs = Some(RunAccess::None(what));
+        self
+    }
+
+    /// Keeps runs from changing the file or folder. `what` describes its content, as in `the certificate`.
+    #[must_use]
+    pub const fn fixed_in_runs(mut self, what: &'static str) -> Self {
+        self.in_runs = Some(RunAccess::Read(what));
+        self
+    }
+
+    /// Leaves the access of runs to the file or folder to the administrator, as for the folders of `PATH`.
+    #[must_use]
+    pub const fn as_other_files_in_runs(mut self) -> Self {
+        self.in_runs = Some(RunAccess::AsOthers);
+        self
+    }
+
+    /// Keeps the server from starting without the file.
+    #[must_use]
+    pub const fn must_exist(mut self) -> Self {
+        self.must_exist = true;
         self
     }
 
@@ -230,20 +360,19 @@ pub enum Compat {
     Atlantis,
 }
 
+impl Compat {
+    /// Word for the defaults of Atlantis.
+    pub const ATLANTIS: &'static str = "atlantis";
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_variable_is_read_under_our_name_first() {
-        let setting = Setting::new(
-            SettingGroup::Web,
-            "atlantis-url",
-            "URL",
-            ValueKind::Text,
-            "",
-        )
-        .also(&["public-url"]);
+        let setting =
+            Setting::text(SettingGroup::Web, "", "atlantis-url", "URL").also(&["public-url"]);
         let names: Vec<String> = setting.variables().collect();
         assert_eq!(
             names,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::problems::StartupProblems;
 use super::raw::RawSettings;
 use super::reader::{ReadResult, SettingReader};
+use super::section::{Section as _, section};
 use crate::config::size::ByteSize;
 use crate::config::variables::PGPASSWORD;
 use crate::secret::Secret;
@@ -30,22 +31,44 @@ pub enum PlanFiles {
     },
 }
 
-/// Places for the data of the server: database, mirrors, plan files.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StorageConfig {
-    /// Folder of mirrors, checkouts and the built-in database; absolute.
-    pub data_dir: PathBuf,
-    /// Database of the server.
-    pub database: Database,
-    /// Place of plan files.
-    pub plan_files: PlanFiles,
-    /// File with the keys that encrypt credentials; absolute.
-    pub encryption_keys: Option<PathBuf>,
-    /// File to which checkpoints of the audit log are appended; absolute.
-    pub audit_checkpoints: Option<PathBuf>,
-    /// Maximum disk space of mirrors, checkouts, packages of providers and downloaded programs. `None` stands for no
-    /// limit.
-    pub disk_quota: Option<ByteSize>,
+section! {
+    /// Places for the data of the server: database, mirrors, plan files.
+    pub struct StorageConfig in Storage {
+        /// Folder for mirrors, checkouts and the built-in database.
+        pub data_dir: PathBuf = path("data-dir", "FOLDER")
+            .or_with_compat("~/.lockkeeper", "~/.atlantis")
+            .hidden_from_runs("the data directory") => read_data_dir,
+
+        /// Database: postgres://user:password@host/name, or sqlite:FILE. Several servers can share one PostgreSQL
+        /// database.
+        pub database: Database =
+            secret("database-url", "URL").or_derived("sqlite:<data dir>/lockkeeper.db") => read_database,
+
+        /// Place of plan files.
+        pub plan_files: PlanFiles = read_plan_files from {
+            /// Folder for plan files; servers with one database can share it.
+            path("share-plan-dir", "FOLDER")
+                .or_derived("<data dir>/plans; with PostgreSQL the database")
+                .hidden_from_runs("the plan files"),
+
+            /// Maximum size in MiB of a plan file in the database; larger ones need --share-plan-dir.
+            number("plan-size-limit", "MIB", 1, 512).or("64"),
+        },
+
+        /// File with keys for the stored credentials of repositories, one per line. The first key encrypts, all
+        /// keys decrypt. `lockkeeper credentials keygen` prints a line. Not set: credentials cannot be stored.
+        pub encryption_keys: Option<PathBuf> = path("encryption-key-file", "FILE").hidden_from_runs("the keys"),
+
+        /// File to which each signed checkpoint of the audit log is appended as one line; it is opened again each
+        /// time. Copy it to another machine to prove later that the log is complete. Not set: checkpoints are in
+        /// the log of the server, and the last one is in the data directory.
+        pub audit_checkpoints: Option<PathBuf> =
+            path("audit-checkpoint-file", "FILE").fixed_in_runs("the checkpoints of the audit log"),
+
+        /// Maximum disk space for mirrors, checkouts, packages of providers and downloaded programs, such as 20GiB.
+        /// The least recently used data is removed first. Not set: no limit.
+        pub disk_quota: Option<ByteSize> = size("disk-quota"),
+    }
 }
 
 impl StorageConfig {
@@ -59,65 +82,49 @@ impl StorageConfig {
             (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),
         }
     }
-
-    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let data_dir = read_data_dir(reader);
-        let database = read_database(reader);
-        let plan_dir = reader.path("share-plan-dir");
-        let limit = reader
-            .number::<u64>("plan-size-limit")
-            .map(|mebibytes| mebibytes.unwrap_or_default() << 20);
-        let encryption_keys = reader.path("encryption-key-file");
-        let audit_checkpoints = reader.path("audit-checkpoint-file");
-        let disk_quota = reader.size("disk-quota");
-        let (data_dir, limit) = (data_dir?, limit?);
-        let database =
-            database?.unwrap_or_else(|| Database::Sqlite(data_dir.join("lockkeeper.db")));
-        let plan_files = match (plan_dir, &database) {
-            (Some(dir), _) => PlanFiles::Directory(dir),
-            (None, Database::Sqlite(_)) => PlanFiles::Directory(data_dir.join("plans")),
-            // Servers that share a database need not share a disk.
-            (None, Database::Postgres(_)) => PlanFiles::Database { limit },
-        };
-        Ok(Self {
-            data_dir,
-            database,
-            plan_files,
-            encryption_keys,
-            audit_checkpoints,
-            disk_quota: disk_quota?,
-        })
-    }
 }
 
-fn read_data_dir(reader: &mut SettingReader<'_>) -> ReadResult<PathBuf> {
-    let text = reader.text("data-dir").expect("the folder has a default");
+fn read_data_dir(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<PathBuf> {
+    let text = reader.text(flag).expect("the folder has a default");
     if text.starts_with('~') && reader.raw().home.is_none() {
         let what = format!("`{text}` needs a home folder, but this account has none");
-        return reader.refuse(
-            "data-dir",
-            what,
-            "write the full path of a folder, or set HOME",
-        );
+        return reader.refuse(flag, what, "write the full path of a folder, or set HOME");
     }
     Ok(reader.raw().absolute(&text))
 }
 
-fn read_database(reader: &mut SettingReader<'_>) -> ReadResult<Option<Database>> {
-    let Some(url) = reader.hidden("database-url") else {
-        return Ok(None);
+fn read_database(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<Database> {
+    let Some(url) = reader.hidden(flag) else {
+        let data_dir = read_data_dir(reader, "data-dir")?;
+        return Ok(Database::Sqlite(data_dir.join("lockkeeper.db")));
     };
     match parse_database(&url, reader.raw()) {
         Ok(Database::Postgres(url)) => {
-            reader.warn_of_secret_flag("database-url");
-            Ok(Some(Database::Postgres(url)))
+            reader.warn_of_secret_flag(flag);
+            Ok(Database::Postgres(url))
         }
-        Ok(sqlite) => Ok(Some(sqlite)),
+        Ok(sqlite) => Ok(sqlite),
         Err(what) => reader.refuse(
-            "database-url",
+            flag,
             what,
             "write postgres://user:password@host/name, or sqlite:/path/to/file",
         ),
+    }
+}
+
+fn read_plan_files(reader: &mut SettingReader<'_>) -> ReadResult<PlanFiles> {
+    let mebibytes = reader.number::<u64>("plan-size-limit");
+    let dir = reader.path("share-plan-dir");
+    let limit = mebibytes?.unwrap_or_default() << 20;
+    let database = read_database(reader, "database-url")?;
+    match (dir, database) {
+        (Some(dir), _) => Ok(PlanFiles::Directory(dir)),
+        (None, Database::Sqlite(_)) => {
+            let data_dir = read_data_dir(reader, "data-dir")?;
+            Ok(PlanFiles::Directory(data_dir.join("plans")))
+        }
+        // Servers that share a database need not share a disk.
+        (None, Database::Postgres(_)) => Ok(PlanFiles::Database { limit }),
     }
 }
 

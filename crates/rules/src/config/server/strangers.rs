@@ -1,13 +1,13 @@
 //! Checks flags and variables that are not in the table of settings: unknown ones, and those of Atlantis that this
 //! version does not have.
 
+use super::SETTINGS;
 use super::absent::{ABSENT, AbsentReason, UnsupportedFlag};
 use super::kinds::malformed;
 use super::problems::{StartupProblem, StartupWarning};
 use super::raw::{GivenValue, RawSettings, SettingSource, is_service_link};
 use super::reader::{SettingReader, parse_switch};
 use super::setting::{PREFIXES, Setting, ValueKind, variable};
-use super::table::SETTINGS;
 
 /// Returns the problem for an unknown flag. `name` is without dashes.
 pub fn unknown_flag(name: &str) -> StartupProblem {

@@ -3,38 +3,37 @@
 use std::time::Duration;
 
 use super::reader::{ReadResult, SettingReader};
+use super::section::section;
 use crate::config::duration::parse_duration;
 
 /// Minimum duration of a lease. It gives a live holder time to renew, so that a short delay does not cost it the
 /// mirror.
 const SHORTEST: Duration = Duration::from_mins(1);
 
-const HAS_DEFAULT: &str = "every setting of these has a default";
+section! {
+    /// Limits for the sync of mirrors.
+    pub struct SyncConfig in Storage {
+        /// Duration of the exclusive lease of a mirror. The server renews the lease while it works. At least 1m.
+        pub lease_timeout: Duration = time("sync-lease-timeout").or("3h") => read_lease_timeout,
 
-/// Limits for the sync of mirrors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SyncConfig {
-    /// Time after which the lease of a mirror expires unless its holder renews it.
-    pub lease_timeout: Duration,
-    /// Maximum number of mirrors that this server syncs at the same time.
-    pub parallel: usize,
-    /// Maximum duration of one exchange of git with the forge.
-    pub fetch_timeout: Duration,
+        /// Maximum number of concurrent mirror syncs on this server. 0: none, and commands fetch what they need.
+        pub parallel: usize = number("sync-parallel", "NUMBER", 0, 64).or("2"),
+
+        /// Time limit for one exchange of git with the forge; a longer one is stopped and retried later. It must
+        /// allow the first fetch of the largest repository. At least 1s.
+        pub fetch_timeout: Duration = time("fetch-timeout").or("30m") => read_fetch_timeout,
+    }
 }
 
-impl SyncConfig {
-    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let fix = "write a time from `1m`, as in `3h`";
-        let time = reader.parsed("sync-lease-timeout", parse_time, fix)?;
-        let parallel = reader.number::<usize>("sync-parallel")?;
-        let fix = "write a time from `1s`, as in `30m`";
-        let fetch = reader.parsed("fetch-timeout", parse_fetch_time, fix)?;
-        Ok(Self {
-            lease_timeout: time.expect(HAS_DEFAULT),
-            parallel: parallel.expect(HAS_DEFAULT),
-            fetch_timeout: fetch.expect(HAS_DEFAULT),
-        })
-    }
+fn read_lease_timeout(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<Duration> {
+    let time = reader.parsed(flag, parse_time, "write a time from `1m`, as in `3h`")?;
+    Ok(time.expect("the lease has a default"))
+}
+
+fn read_fetch_timeout(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<Duration> {
+    let fix = "write a time from `1s`, as in `30m`";
+    let time = reader.parsed(flag, parse_fetch_time, fix)?;
+    Ok(time.expect("the time limit has a default"))
 }
 
 fn parse_fetch_time(text: &str) -> Result<Duration, String> {

@@ -1,71 +1,48 @@
-//! Settings for the programs that run the code: versions, time limits and variables.
+//! Settings for the programs that run the code: versions and downloads.
 
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use semver::Version;
 use url::Url;
 
-use super::environment::PassEnvironment;
 use super::reader::{ReadResult, SettingReader};
+use super::section::section;
 use crate::model::Distribution;
 
-/// Number of parallel runs for `--parallel-pool-size 0`, the default of the table (reference 10).
-const PARALLEL: NonZeroUsize = NonZeroUsize::new(15).expect("15 is not 0");
+section! {
+    /// Programs that run the code.
+    pub struct TerraformConfig in Terraform {
+        /// Program for projects that do not name one.
+        pub distribution: Distribution =
+            choice("default-tf-distribution", "NAME", &["terraform", "opentofu"])
+                .also(&["tf-distribution"])
+                .or("terraform"),
 
-/// Programs that run the code, and their limits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TerraformConfig {
-    /// Program for projects that choose none.
-    pub distribution: Distribution,
-    /// Version for projects that choose none. `None` stands for the program on the `PATH`.
-    pub version: Option<Version>,
-    /// Folder of programs of other versions, named like `terraform1.9.8`; absolute. `None` stands for `bin` in the
-    /// data folder.
-    pub bin_dir: Option<PathBuf>,
-    /// Sources of missing programs. `None`: nothing is downloaded.
-    pub downloads: Option<Mirrors>,
-    /// True if projects share packages of providers.
-    pub provider_cache: bool,
-    /// Time after which a run is stopped.
-    pub run_timeout: Duration,
-    /// Time that a stopping server waits for runs before it interrupts them.
-    pub shutdown_grace: Duration,
-    /// Maximum number of projects that run at the same time.
-    pub parallel: NonZeroUsize,
-    /// Maximum number of these projects in one repository. `None` stands for no lower limit.
-    pub parallel_per_repo: Option<NonZeroUsize>,
-    /// Variables of the server that child processes get.
-    pub environment: PassEnvironment,
-}
+        /// Version for projects that do not name one.
+        pub version: Option<Version> =
+            text("default-tf-version", "VERSION").or_derived("the one on PATH") => read_version,
 
-impl TerraformConfig {
-    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let distribution = reader.choice("default-tf-distribution");
-        let fix = "write a full version, such as `1.9.8`";
-        let version = reader.parsed("default-tf-version", parse_version, fix);
-        let bin_dir = reader.path("tf-bin-dir");
-        let downloads = read_downloads(reader);
-        let provider_cache = reader.switch("use-tf-plugin-cache");
-        let run_timeout = reader.duration("run-timeout");
-        let shutdown_grace = reader.duration("shutdown-grace");
-        let parallel = reader.number::<usize>("parallel-pool-size");
-        let parallel_per_repo = reader.number::<usize>("parallel-repo-size");
-        let environment = PassEnvironment::read(reader);
-        Ok(Self {
-            distribution: distribution?.expect("the program has a default"),
-            version: version?,
-            bin_dir,
-            downloads: downloads?,
-            provider_cache: provider_cache?,
-            run_timeout: run_timeout?,
-            shutdown_grace: shutdown_grace?,
-            parallel: parallel?.and_then(NonZeroUsize::new).unwrap_or(PARALLEL),
-            parallel_per_repo: parallel_per_repo?.and_then(NonZeroUsize::new),
-            environment: environment?,
-        })
+        /// Folder with programs of other versions, named like terraform1.9.8 or tofu1.10.0.
+        pub bin_dir: Option<PathBuf> =
+            path("tf-bin-dir", "FOLDER").or_derived("<data dir>/bin").as_other_files_in_runs(),
+
+        /// Sources of missing programs. `None`: nothing is downloaded.
+        pub downloads: Option<Mirrors> = read_downloads from {
+            /// Download missing versions of Terraform and OpenTofu that projects need into <data dir>/bin, and
+            /// verify the signatures of their publishers.
+            switch("tf-download").or("true"),
+
+            /// Mirror to download Terraform from, laid out like releases.hashicorp.com.
+            text("tf-download-url", "URL").or_derived("https://releases.hashicorp.com"),
+
+            /// Mirror to download OpenTofu from: the list of releases as api.json, and the files of each version in
+            /// a folder such as v1.9.0.
+            text("tofu-download-url", "URL").or_derived("its releases on GitHub"),
+        },
+
+        /// Cache packages of providers in <data dir>/plugin-cache for all projects; safe for concurrent runs.
+        pub provider_cache: bool = switch("use-tf-plugin-cache").or("true"),
     }
 }
 
@@ -110,6 +87,10 @@ fn parse_mirror(text: &str) -> Result<MirrorUrl, &'static str> {
         return Err("the URL is not that of a folder on a web server");
     }
     Ok(MirrorUrl(url))
+}
+
+fn read_version(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<Option<Version>> {
+    reader.parsed(flag, parse_version, "write a full version, such as `1.9.8`")
 }
 
 fn parse_version(text: &str) -> Result<Version, String> {

@@ -99,7 +99,7 @@ fn the_least_that_must_be_set_is_enough() {
         }
     );
     assert_eq!(config.comments.executable_names, ["lockkeeper"]);
-    assert_eq!(config.terraform.run_timeout.as_secs(), 7200);
+    assert_eq!(config.runs.timeout.as_secs(), 7200);
     assert_eq!(config.planning.autoplan_files.len(), 8);
 }
 
@@ -416,7 +416,7 @@ fn the_source_of_the_repositorys_file_is_a_word_or_a_branch() {
     use crate::config::repos::ConfigSource;
     let source = |text| {
         config(&[("repo-config-source", text)])
-            .locking
+            .repo_rules
             .config_source
     };
     let branch = ConfigSource::Branch("release/1".parse().unwrap());
@@ -475,11 +475,22 @@ fn a_command_concerns_a_thousand_projects_at_most_unless_the_operator_says_other
 
 #[test]
 fn switches_of_comments_and_labels_are_off_and_unset_by_default() {
+    let labels = |config: ServerConfig| {
+        [
+            config.planning.no_autoplan_label,
+            config.comments.no_unlock_label,
+            config.planning.no_automerge_label,
+        ]
+    };
+    let look = |is_set| LookConfig {
+        disable_apply_all: is_set,
+        disable_folding: is_set,
+        hide_unchanged: is_set,
+        diff_markdown: is_set,
+    };
     let plain = config(&[]);
-    assert_eq!(
-        (plain.comments.look, plain.planning.labels),
-        (LookConfig::default(), Labels::default())
-    );
+    assert_eq!(plain.comments.look, look(false));
+    assert_eq!(labels(plain), [None, None, None]);
     let flags = [
         "disable-apply-all",
         "disable-markdown-folding",
@@ -487,27 +498,15 @@ fn switches_of_comments_and_labels_are_off_and_unset_by_default() {
         "enable-diff-markdown-format",
     ];
     let all = config(&flags.map(|flag| (flag, "true"))).comments.look;
-    let expected = LookConfig {
-        disable_apply_all: true,
-        disable_folding: true,
-        hide_unchanged: true,
-        diff_markdown: true,
-    };
-    assert_eq!(all, expected);
+    assert_eq!(all, look(true));
     let given = [
         ("disable-autoplan-label", "wip"),
         ("disable-unlock-label", " keep "),
         ("disable-automerge-label", "wait"),
     ];
-    let [no_autoplan, no_unlock, no_automerge] =
-        ["wip", "keep", "wait"].map(|label| Some(label.to_owned()));
     assert_eq!(
-        config(&given).planning.labels,
-        Labels {
-            no_autoplan,
-            no_unlock,
-            no_automerge
-        }
+        labels(config(&given)),
+        ["wip", "keep", "wait"].map(|label| Some(label.to_owned()))
     );
 }
 
@@ -573,7 +572,7 @@ fn repositories_are_configured_by_a_file_or_by_json() {
     assert_snapshot!(old, @"repos.yaml line 2: `repo_locking` is deprecated: write `repo_locks: {mode: disabled}`");
     let policy = |config: &ServerConfig| {
         let rules = config
-            .locking
+            .repo_rules
             .repos
             .rules(&"github.com/acme/infra".parse().unwrap());
         rules
@@ -585,7 +584,7 @@ fn repositories_are_configured_by_a_file_or_by_json() {
     };
     let json = r#"{"repos": [{"id": "/.*/", "repo_locks": {"mode": "on_apply"}}], "team_authz": {"command": "x"}}"#;
     let by_json = config(&[("repo-config-json", json)]);
-    assert!(by_json.locking.repos.team_authz.is_some());
+    assert!(by_json.repo_rules.repos.team_authz.is_some());
     let (without, warnings) = read_with(
         &[("disable-repo-locking", "true"), ("repo-config-json", json)],
         &[],
@@ -773,7 +772,7 @@ fn a_file_of_settings_is_heard_after_flags_and_variables() {
         ]
     );
     assert_eq!(config.logging.level, LogLevel::Debug);
-    assert_eq!(config.terraform.parallel.get(), 15);
+    assert_eq!(config.runs.parallel.get(), 15);
     let GithubAuth::Token { user, .. } = config.github.auth else {
         panic!("a token is set")
     };
@@ -1025,4 +1024,26 @@ fn what_weakens_nothing_is_accepted_without_effect_and_said() {
             .all(|sentence| warnings.lines().any(|line| line == sentence)),
         "{warnings}"
     );
+}
+
+#[test]
+fn every_name_is_used_once() {
+    let mut seen = BTreeSet::new();
+    let names = SETTINGS
+        .iter()
+        .flat_map(|s| std::iter::once(&s.flag).chain(s.aliases));
+    for name in names.chain(ABSENT.iter().map(|absent| &absent.flag)) {
+        assert!(seen.insert(*name), "--{name} exists twice");
+    }
+}
+
+#[test]
+fn help_is_one_sentence_or_more_and_ends_with_a_full_stop() {
+    for setting in SETTINGS.iter() {
+        assert!(
+            setting.help.ends_with('.') && setting.help.len() > 15,
+            "--{}",
+            setting.flag
+        );
+    }
 }

@@ -9,6 +9,7 @@ use super::github::web_url;
 use super::hosts::WebHosts;
 use super::proxies::TrustedProxies;
 use super::reader::{ReadResult, SettingReader};
+use super::section::section;
 use crate::secret::Secret;
 
 /// Access to the pages.
@@ -34,53 +35,63 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// Settings of the web server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebConfig {
-    /// Address and port to listen on; port 0 takes any free one.
-    pub listen: SocketAddr,
-    /// URL at which people reach the server. It ends with a slash; join relative paths to it.
-    pub public_url: Url,
-    /// Access to the pages.
-    pub auth: WebAccess,
-    /// Certificate and key, if the server does TLS itself.
-    pub tls: Option<TlsFiles>,
-    /// Names and addresses that requests may use.
-    pub hosts: WebHosts,
-    /// Proxies that tell the server where a request comes from.
-    pub trusted_proxies: TrustedProxies,
+section! {
+    /// Settings of the web server: its addresses and its users.
+    pub struct WebConfig in Web {
+        /// Address and port to listen on; port 0 takes any free one.
+        pub listen: SocketAddr = read_listen from {
+            /// Port to listen on; 0 takes any free one.
+            number("port", "NUMBER", 0, 65535).or("4141"),
+
+            /// Address to listen on.
+            text("bind-address", "ADDRESS").or("0.0.0.0"),
+        },
+
+        /// URL at which people reach the server. It ends with a slash; join relative paths to it.
+        pub public_url: Url = read_public_url from {
+            /// URL at which people reach this server; it may have a path.
+            text("atlantis-url", "URL")
+                .also(&["public-url"])
+                .or_derived("http://<host name>:<port>; with a certificate https"),
+        },
+
+        /// Access to the pages.
+        pub auth: WebAccess = read_auth from {
+            /// Require --web-username and --web-password for the pages. Without it, pages and API are read-only and
+            /// do not show the output of runs.
+            switch("web-basic-auth"),
+
+            /// User name for the pages.
+            text("web-username", "NAME").or_with_compat("lockkeeper", "atlantis"),
+
+            /// Password for the pages, at least 16 characters; there is no default.
+            secret("web-password", "PASSWORD"),
+        },
+
+        /// Certificate and key, if the server does TLS itself.
+        pub tls: Option<TlsFiles> = read_tls from {
+            /// Certificate chain (PEM) for https, together with --ssl-key-file; read again when it changes.
+            path("ssl-cert-file", "FILE").must_exist().fixed_in_runs("the certificate"),
+
+            /// Private key (PEM) of that certificate.
+            path("ssl-key-file", "FILE").must_exist().hidden_from_runs("the private key"),
+        },
+
+        /// Additional host names and addresses of the pages and the API, such as `lockkeeper.internal`. Those of
+        /// --atlantis-url and of the listener are known. Requests for other hosts are answered with 421.
+        pub hosts: WebHosts = list("web-hosts", "NAMES") => read_hosts,
+
+        /// Proxies whose `X-Forwarded-For` is trusted for the address of the client, as in `10.0.0.0/8,::1`. The
+        /// audit log contains that address. Not set: the address of the connection. Other clients can have 64
+        /// connections at most.
+        pub trusted_proxies: TrustedProxies = list("trusted-proxies", "NETWORKS") => read_proxies,
+    }
 }
 
 impl WebConfig {
-    pub(super) fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        let listen = read_listen(reader);
-        let given_url = reader.parsed(
-            "atlantis-url",
-            web_url,
-            "write the URL people use, such as `https://locks.example.com`",
-        );
-        let auth = read_auth(reader);
-        let tls = read_tls(reader);
-        let trusted_proxies = read_proxies(reader);
-        let hosts = reader.list("web-hosts");
-        let (listen, given_url) = (listen?, given_url?);
-        let public_url = match given_url {
-            Some(url) => url,
-            None => default_url(reader, listen.port(), matches!(tls, Ok(Some(_))))?,
-        };
-        let hosts = WebHosts::new(&public_url, listen, &hosts).or_else(|problem| {
-            let fix =
-                "write names or addresses without a port, such as `lockkeeper.internal`, separated by commas";
-            reader.refuse("web-hosts", problem.to_string(), fix)
-        });
-        Ok(Self {
-            listen,
-            public_url,
-            auth: auth?,
-            tls: tls?,
-            hosts: hosts?,
-            trusted_proxies: trusted_proxies?,
-        })
+    /// Returns the URL at which people reach the server, without a slash at the end.
+    pub fn base_url(&self) -> &str {
+        self.public_url.as_str().trim_end_matches('/')
     }
 }
 
@@ -121,6 +132,16 @@ fn read_tls(reader: &mut SettingReader<'_>) -> ReadResult<Option<TlsFiles>> {
     }
 }
 
+fn read_public_url(reader: &mut SettingReader<'_>) -> ReadResult<Url> {
+    let fix = "write the URL people use, such as `https://locks.example.com`";
+    if let Some(url) = reader.parsed("atlantis-url", web_url, fix)? {
+        return Ok(url);
+    }
+    let port = read_listen(reader)?.port();
+    let is_tls = matches!(read_tls(reader), Ok(Some(_)));
+    default_url(reader, port, is_tls)
+}
+
 /// Returns `http://<host name>:<port>` (reference 10.1), with `https` if there is a certificate.
 fn default_url(reader: &mut SettingReader<'_>, port: u16, is_tls: bool) -> ReadResult<Url> {
     let host = match reader.raw().hostname.as_str() {
@@ -138,8 +159,15 @@ fn default_url(reader: &mut SettingReader<'_>, port: u16, is_tls: bool) -> ReadR
     }
 }
 
-fn read_proxies(reader: &mut SettingReader<'_>) -> ReadResult<TrustedProxies> {
-    let flag = "trusted-proxies";
+fn read_hosts(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<WebHosts> {
+    let (listen, public_url) = (read_listen(reader)?, read_public_url(reader)?);
+    WebHosts::new(&public_url, listen, &reader.list(flag)).or_else(|problem| {
+        let fix = "write names or addresses without a port, such as `lockkeeper.internal`, separated by commas";
+        reader.refuse(flag, problem.to_string(), fix)
+    })
+}
+
+fn read_proxies(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<TrustedProxies> {
     let fix = "write addresses, or networks such as `10.0.0.0/8`, separated by commas";
     TrustedProxies::new(&reader.list(flag))
         .or_else(|problem| reader.refuse(flag, problem.to_string(), fix))

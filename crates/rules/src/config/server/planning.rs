@@ -1,0 +1,107 @@
+//! Settings for automatic plans, and for the selection of projects.
+
+use super::choice::choice;
+use super::reader::{ReadResult, SettingReader};
+use super::section::{section, unless_set};
+use crate::config::repo::Patterns;
+use crate::model::MergeMethod;
+
+choice! {
+    /// Search for projects that the repository's configuration does not list (reference 3.5).
+    pub enum ServerAutodiscover {
+        /// Searches only if the configuration lists no project.
+        Auto = "auto",
+        /// Searches in every repository.
+        Enabled = "enabled",
+        /// Never searches for projects.
+        Disabled = "disabled",
+    }
+}
+
+section! {
+    /// Settings for automatic plans, for the selection of projects, and for merges after applies.
+    pub struct PlanningConfig in Planning {
+        /// Plan only when a comment requests it.
+        pub autoplan: bool = switch("disable-autoplan") => unless_set,
+
+        /// Refuse a plan or an apply if a hook before it fails.
+        pub fail_on_pre_hook: bool = switch("fail-on-pre-workflow-hook-error"),
+
+        /// Label of pull requests that are planned only when a comment requests it.
+        pub no_autoplan_label: Option<String> = text("disable-autoplan-label", "LABEL"),
+
+        /// Merge a pull request after an apply if all its projects are applied or have no changes
+        /// (docs/configuration.md). `automerge` in the file of a repository wins.
+        pub automerge: bool = switch("automerge"),
+
+        /// Merge method of --automerge. `apply --auto-merge-method` wins.
+        pub merge_method: Option<MergeMethod> =
+            choice("automerge-method", "METHOD", &["merge", "rebase", "squash"])
+                .or_derived("the first of these that the repository allows"),
+
+        /// Label of pull requests that Lockkeeper does not merge.
+        pub no_automerge_label: Option<String> = text("disable-automerge-label", "LABEL"),
+
+        /// Files whose changes make a folder a project to plan (patterns as in .dockerignore).
+        pub autoplan_files: Vec<String> =
+            list("autoplan-file-list", "LIST").or(AUTOPLAN_FILES) => read_patterns,
+
+        /// Find projects that the repository's configuration does not list; auto: only if it lists none.
+        pub autodiscover: ServerAutodiscover =
+            choice("autodiscover-mode", "MODE", ServerAutodiscover::WORDS).or("auto"),
+
+        /// Patterns of the files whose directories are read for the modules they use. `None`: a change of a module
+        /// plans no project that uses it.
+        pub module_files: Option<Vec<String>> = read_module_files from {
+            /// Plan the projects that use a changed module (a directory that others name as a local `source`).
+            switch("autoplan-modules"),
+
+            /// Files whose directories are read to find the modules that they use; enables --autoplan-modules.
+            list("autoplan-modules-from-projects", "LIST").or_derived("--autoplan-file-list"),
+        },
+
+        /// Limit `plan -d` and `plan -p` to projects that the pull request changes; refuse them otherwise.
+        pub restrict_file_list: bool = switch("restrict-file-list"),
+
+        /// Maximum number of projects of one command; a command with more projects is refused.
+        pub max_projects: usize = number("max-projects", "NUMBER", 1, 10_000).or("1000"),
+
+        /// Treat files that hooks create in the checkout as changed, unless the repository ignores them.
+        pub untracked_files: bool = switch("include-git-untracked-files"),
+    }
+}
+
+/// Files of Terraform, OpenTofu and Terragrunt.
+const AUTOPLAN_FILES: &str = "**/*.tf,**/*.tf.json,**/*.tfvars,**/*.tfvars.json,**/*.tofu,**/*.tofu.json,\
+                              **/terragrunt.hcl,**/.terraform.lock.hcl";
+
+/// Reads the patterns of files that use modules. Naming patterns switches the feature on, as in Atlantis.
+fn read_module_files(reader: &mut SettingReader<'_>) -> ReadResult<Option<Vec<String>>> {
+    let switch = reader.switch("autoplan-modules");
+    let named = read_patterns(reader, "autoplan-modules-from-projects")?;
+    if !named.is_empty() {
+        return switch.map(|_| Some(named));
+    }
+    if switch? {
+        read_patterns(reader, "autoplan-file-list").map(Some)
+    } else {
+        Ok(None)
+    }
+}
+
+/// Reads patterns of files. Reports every invalid pattern now, before a search for projects needs it.
+fn read_patterns(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<Vec<String>> {
+    const FIX: &str = "write patterns as in .dockerignore, such as `**/*.tf`, separated by commas";
+    let patterns = reader.list(flag);
+    let mut result = Ok(());
+    for pattern in &patterns {
+        if let Err(reason) = Patterns::new([pattern.as_str()]) {
+            result = reader.refuse(
+                flag,
+                format!("`{pattern}` is not a valid pattern: {reason}"),
+                FIX,
+            );
+        }
+    }
+    result.map(|()| patterns)
+}

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 
 use super::accounts::web_accounts;
@@ -16,22 +15,17 @@ use super::environment::{Environments, Setups};
 use super::sandbox::{self, Boundaries};
 use crate::claims::CredentialStore;
 use crate::clock::{Clock, Ids};
-use crate::command::{BlockedArgs, BotNames, CommandName, ExtraArgs, Grammar};
-use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{
-    self, CommentConfig, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig, RunConfig, SecretSource,
-    ServerConfig, StrategySetting, TerraformConfig,
+    GithubAuth, MirrorUrl, PlanFiles, RunConfig, SecretSource, ServerConfig,
 };
 use crate::context::{Ctx, Live, Services, Settings, Stops};
-use crate::discovery;
 use crate::features::audit;
-use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
+use crate::git::{Git, GitSettings};
 use crate::kit::term::database::database_url;
 use crate::leases::{Leases, SharedGates};
-use crate::model::{CommandKind, DataDirId, ForgeHosts, RunUser};
+use crate::model::{DataDirId, RunUser};
 use crate::process::{LeaseHeartbeat, Supervisor};
 use crate::queue::{LEASE, RunPool, WakeUp};
-use crate::render;
 use crate::seal::keyring;
 use crate::secret::Secret;
 use crate::store::Store;
@@ -40,8 +34,8 @@ use crate::telemetry::{Metrics, Panics};
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{
-    Artifacts, CheckoutContents, Checkouts, ChildEnvironment, DownloadSettings, Downloads,
-    MirrorLeases, OutputHub, ProviderCache, Sources, Terraform, Tools, TrustedKeys,
+    Artifacts, Checkouts, ChildEnvironment, DownloadSettings, Downloads, MirrorLeases, OutputHub,
+    ProviderCache, Sources, Terraform, Tools, TrustedKeys,
 };
 
 /// Inputs of the services that do not come from the configuration.
@@ -166,8 +160,7 @@ pub async fn build_on(
         closing,
         interrupt: CancellationToken::new(),
         live: Live::new(
-            settings(config, parts.clock.now())?,
-            config.repo_rules.file.clone(),
+            Settings::new(config.clone(), web_accounts(config, parts.clock.now())?),
             parts.clock.now(),
         ),
         clock: parts.clock,
@@ -193,23 +186,13 @@ fn checkouts(config: &ServerConfig, mirrors: sync::SyncerDependencies) -> (Synce
         mirrors.lease_time,
     );
     let syncer = Syncer::new(mirrors);
-    let checkouts = Checkouts::new(git, contents(config), clock, leases, syncer.clone());
+    let checkouts = Checkouts::new(git, (&config.repos).into(), clock, leases, syncer.clone());
     (syncer, checkouts)
 }
 
 fn pool(runs: &RunConfig) -> RunPool {
     let per_repo = runs.parallel_per_repo.map_or(usize::MAX, NonZeroUsize::get);
     RunPool::new(runs.parallel.get(), per_repo)
-}
-
-fn contents(config: &ServerConfig) -> CheckoutContents {
-    let (strategy, repos) = (strategy(config), &config.repos);
-    CheckoutContents {
-        strategy,
-        sparse: repos.sparse,
-        submodules: repos.submodules,
-        lfs: repos.lfs,
-    }
 }
 
 /// Makes a directory that only this account can open, because it will hold code, plans and the database.
@@ -383,160 +366,6 @@ fn tools(
     let downloads =
         downloads.context("cannot download programs (--tf-download=false turns downloads off)")?;
     Ok(Tools::with_downloads(&dirs, environment, downloads))
-}
-
-fn strategy(config: &ServerConfig) -> Strategy {
-    match config.repos.checkout {
-        StrategySetting::Branch => Strategy::Branch,
-        StrategySetting::Merge => Strategy::Merge,
-    }
-}
-
-fn settings(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<Settings> {
-    let comments = &config.comments;
-    Ok(Settings {
-        allowlist: config.repos.allowlist.clone(),
-        module_access: config.repos.module_access,
-        team_rules: config.permissions.teams.clone(),
-        commenters: config.permissions.commenters,
-        web_rules: config.permissions.web.clone(),
-        web_accounts: Arc::new(web_accounts(config, now)?),
-        repos: Arc::clone(&config.repo_rules.repos),
-        sighted: Arc::default(),
-        modules: Arc::default(),
-        team_authz: config.repo_rules.repos.team_authz.clone(),
-        lock_queue: config.locking.queue,
-        webhook_secrets: config.webhooks.secrets.clone(),
-        grammar: grammar(config),
-        executable: comments
-            .executable_names
-            .first()
-            .cloned()
-            .unwrap_or_else(|| "lockkeeper".to_owned()),
-        status_name: comments.status_name.clone(),
-        ignored_status_names: comments.ignored_status_names.clone(),
-        public_url: config
-            .web
-            .public_url
-            .as_str()
-            .trim_end_matches('/')
-            .to_owned(),
-        reaction: comments.reaction.clone(),
-        allow_drafts: config.repos.allow_drafts,
-        allow_forks: config.repos.allow_forks,
-        autoplan: config.planning.autoplan,
-        fail_on_pre_hook: config.planning.fail_on_pre_hook,
-        no_autoplan_label: config.planning.no_autoplan_label.clone(),
-        no_unlock_label: config.comments.no_unlock_label.clone(),
-        no_automerge_label: config.planning.no_automerge_label.clone(),
-        automerge: config.planning.automerge,
-        merge_method: config.planning.merge_method,
-        silence_allowlist: comments.silence.allowlist_errors,
-        silence_forks: comments.silence.fork_errors,
-        silence_no_projects: comments.silence.no_projects,
-        statuses: comments.silence.idle_statuses(),
-        untracked_files: config.planning.untracked_files,
-        discovery: discovery::SearchSettings {
-            regexp: comments.regexp,
-            ..discovery_settings(&config.planning, &config.terraform)?
-        },
-        distribution: config.terraform.distribution,
-        default_version: config.terraform.version.clone(),
-        extra_args: extra_args(comments),
-        var_file_dirs: comments.var_file_dirs.clone(),
-        disk_quota: config.storage.disk_quota,
-        sync_parallel: config.sync.parallel,
-        run_timeout: config.runs.timeout,
-        retention: config.retention,
-        periods: config.periods,
-        forges: ForgeHosts::with([config.github.host.clone()]),
-        without_effect: config.without_effect.clone(),
-        limits: limits(comments),
-        config_source: config.repo_rules.config_source.clone(),
-        style: style(config),
-    })
-}
-
-fn limits(comments: &CommentConfig) -> render::Limits {
-    let most = comments
-        .max_comments
-        .map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX));
-    render::Limits {
-        comments: most,
-        ..render::Limits::default()
-    }
-}
-
-fn style(config: &ServerConfig) -> render::ReportStyle {
-    let look = &config.comments.look;
-    render::ReportStyle {
-        fold: !look.disable_folding,
-        hide_unchanged: look.hide_unchanged,
-        diff: if look.diff_markdown {
-            render::DiffStyle::Everything
-        } else {
-            render::DiffStyle::default()
-        },
-        offer_apply: config.comments.allowed.contains(&CommandKind::Apply),
-        offer_apply_all: !look.disable_apply_all,
-        ..render::ReportStyle::default()
-    }
-}
-
-fn extra_args(comments: &CommentConfig) -> ExtraArgs {
-    ExtraArgs::new(
-        BlockedArgs::new(&comments.blocked_extra_args),
-        comments.added_extra_args.clone(),
-    )
-}
-
-fn grammar(config: &ServerConfig) -> Grammar {
-    let comments = &config.comments;
-    let login = match &config.github.auth {
-        GithubAuth::Token { user, .. } => Some(user.clone()),
-        GithubAuth::App { slug, .. } => slug.as_ref().map(|slug| format!("{slug}[bot]")),
-    };
-    let names = |kind: &CommandKind| match kind {
-        CommandKind::Plan | CommandKind::Autoplan => CommandName::Plan,
-        CommandKind::Apply => CommandName::Apply,
-        CommandKind::Unlock => CommandName::Unlock,
-        CommandKind::Cancel => CommandName::Cancel,
-        CommandKind::Explain => CommandName::Explain,
-        CommandKind::Version => CommandName::Version,
-        CommandKind::Import => CommandName::Import,
-        CommandKind::StateRm => CommandName::State,
-        CommandKind::Help => CommandName::Help,
-    };
-    let allowed: Vec<CommandName> = comments.allowed.iter().map(names).collect();
-    Grammar::new(BotNames::new(&comments.executable_names, login.as_deref()))
-        .with_allowed(&allowed)
-        .with_extra_args(extra_args(comments))
-        .with_regexp(comments.regexp)
-}
-
-/// Derives the settings of project discovery from the flags, except for `--enable-regexp-cmd`.
-pub fn discovery_settings(
-    planning: &PlanningConfig,
-    terraform: &TerraformConfig,
-) -> anyhow::Result<discovery::SearchSettings> {
-    let patterns = |flag, list: &[String]| Patterns::from_flag(&list.join(",")).context(flag);
-    let modules = planning.module_files.as_ref();
-    let mode = match planning.autodiscover {
-        server::ServerAutodiscover::Auto => AutodiscoverMode::Auto,
-        server::ServerAutodiscover::Enabled => AutodiscoverMode::Enabled,
-        server::ServerAutodiscover::Disabled => AutodiscoverMode::Disabled,
-    };
-    Ok(discovery::SearchSettings {
-        mode,
-        file_list: patterns("--autoplan-file-list", &planning.autoplan_files)?,
-        modules: modules
-            .map(|files| patterns("--autoplan-modules-from-projects", files))
-            .transpose()?,
-        restrict: planning.restrict_file_list,
-        max_projects: planning.max_projects,
-        distribution: terraform.distribution,
-        ..discovery::SearchSettings::default()
-    })
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod tls;
 mod web;
 
 pub(crate) use build::own_dir;
-pub use build::{ServiceInputs, build, build_on, discovery_settings};
+pub use build::{ServiceInputs, build, build_on};
 pub use replica::Replica;
 pub use serve::{Signals, serve};
 pub use server::{ProcessFacts, Server};

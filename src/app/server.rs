@@ -97,7 +97,7 @@ impl Server {
             .keeping_away_runs(peers)
             .serve(listener, ended.clone());
         web::tell_use(config);
-        info!(%address, replica = %replica.name(), url = replica.ctx.settings.public_url, "Lockkeeper is ready");
+        info!(%address, replica = %replica.name(), url = replica.ctx.settings.web.base_url(), "Lockkeeper is ready");
         Ok(Self {
             workers: loops::start(&replica, &closing, &ended),
             _web: AbortOnDropHandle::new(tokio::spawn(web)),

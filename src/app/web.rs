@@ -34,7 +34,7 @@ pub async fn router(
         hosts: config.web.hosts.clone(),
         accounts: Arc::clone(&ctx.settings.web_accounts),
         trusted_proxies: config.web.trusted_proxies.clone(),
-        executable: ctx.settings.executable.clone(),
+        executable: ctx.settings.comments.executable().to_owned(),
         giving: Arc::new(GiveLock(Arc::clone(ctx))),
         cancel: Arc::new(WebCancel(Arc::clone(ctx))),
         credentials: ctx.credentials.clone(),
@@ -44,7 +44,7 @@ pub async fn router(
         metrics: ctx.metrics.clone(),
         keep_runs: ctx.settings.retention.runs,
         periods: ctx.settings.periods,
-        forges: ctx.settings.forges.clone(),
+        forges: ctx.settings.github.forge_hosts(),
         mirror_nudge: ctx.mirror_nudge.clone(),
         repo_config: {
             let ctx = Arc::clone(ctx);

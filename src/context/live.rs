@@ -11,7 +11,6 @@ use chrono::{DateTime, Utc};
 use super::Settings;
 use super::file_state::{FileCheck, FileState, ReloadResult};
 use crate::config::repos::ServerRepos;
-use crate::config::server::ReposFile;
 
 /// Holder of the current settings.
 pub struct Live(RwLock<LiveState>);
@@ -20,19 +19,16 @@ struct LiveState {
     settings: Arc<Settings>,
     /// State of the file; `None` if no file is read again.
     file: Option<FileState>,
-    /// Value of `--disable-repo-locking`, which stays in effect for every content of the file.
-    without_locking: bool,
 }
 
 impl Live {
-    /// Starts with settings made at `now`, and the file they were made from.
-    pub fn new(settings: Settings, file: Option<ReposFile>, now: DateTime<Utc>) -> Self {
-        let without_locking = file.as_ref().is_some_and(|file| file.without_locking);
+    /// Starts with settings made at `now`.
+    pub fn new(settings: Settings, now: DateTime<Utc>) -> Self {
+        let file = settings.repo_rules.file.clone();
         let file = file.map(|file| FileState::new(file.path, file.digest, now));
         Self(RwLock::new(LiveState {
             settings: Arc::new(settings),
             file,
-            without_locking,
         }))
     }
 
@@ -72,9 +68,7 @@ impl Live {
         };
         let path = file.path.clone();
         let settings = &state.settings;
-        match file.offer(found, now, |text| {
-            parse(text, &path, state.without_locking, &settings.repos)
-        }) {
+        match file.offer(found, now, |text| parse(text, &path, settings)) {
             ReloadResult::Took(repos) => {
                 let warnings = repos.warnings();
                 state.settings = Arc::new(state.settings.with_repos(repos));
@@ -85,12 +79,8 @@ impl Live {
     }
 }
 
-fn parse(
-    text: &str,
-    path: &Path,
-    without_locking: bool,
-    before: &ServerRepos,
-) -> Result<ServerRepos, String> {
+fn parse(text: &str, path: &Path, settings: &Settings) -> Result<ServerRepos, String> {
+    let before = &settings.repo_rules.repos;
     let repos = ServerRepos::parse(&path.display().to_string(), text)
         .map_err(|errors| errors.to_string())?;
     if repos.environment_profiles() != before.environment_profiles() {
@@ -100,7 +90,8 @@ fn parse(
                 .to_owned(),
         );
     }
-    Ok(if without_locking {
+    // The switch stays in effect for every content of the file.
+    Ok(if settings.locking.is_off {
         repos.without_locking()
     } else {
         repos

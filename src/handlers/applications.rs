@@ -379,7 +379,7 @@ pub(super) async fn registered(
             UserText::new(message, []),
         ));
     }
-    if !ctx.settings.allowlist.allows(&at.repo) {
+    if !ctx.settings.repos.allowlist.allows(&at.repo) {
         let message = format!(
             "this server does not serve `{}` (`--repo-allowlist`).",
             at.repo

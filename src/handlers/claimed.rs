@@ -26,7 +26,7 @@ pub(crate) enum Service {
 /// Determines whether the server works for a repository at this moment. A claim that cannot be looked up is an error,
 /// and nothing is served then (P6).
 pub(crate) async fn service(ctx: &Ctx, repo: &RepoId) -> Result<Service, sqlx::Error> {
-    if !ctx.settings.allowlist.allows(repo) {
+    if !ctx.settings.repos.allowlist.allows(repo) {
         return Ok(Service::NotAllowlisted);
     }
     Ok(if is_claimed(ctx, repo).await? {
@@ -38,7 +38,8 @@ pub(crate) async fn service(ctx: &Ctx, repo: &RepoId) -> Result<Service, sqlx::E
 
 /// Returns true if somebody has claimed a repository, or if it needs no claim.
 pub(super) async fn is_claimed(ctx: &Ctx, repo: &RepoId) -> Result<bool, sqlx::Error> {
-    Ok(!ctx.settings.allowlist.demands_claims() || ctx.store.claim_owner_of(repo).await?.is_some())
+    Ok(!ctx.settings.repos.allowlist.demands_claims()
+        || ctx.store.claim_owner_of(repo).await?.is_some())
 }
 
 /// Builds the refusal for a repository that nobody has claimed.
@@ -46,7 +47,7 @@ pub(super) fn refusal(ctx: &Ctx, repo: &RepoId) -> CommandRefusal {
     CommandRefusal::unclaimed(
         repo,
         &address(repo),
-        &format!("{}/claims", ctx.settings.public_url),
+        &format!("{}/claims", ctx.settings.web.base_url()),
     )
 }
 
@@ -66,7 +67,9 @@ pub(super) struct UnclaimedNotice<'a> {
 
 /// Notifies the pull request who can help, the first time that something on it is refused.
 pub(super) async fn tell_once(ctx: &Ctx, told: UnclaimedNotice<'_>) -> Result<(), JobError> {
-    if ctx.settings.silence_allowlist || ctx.store.command_told_unclaimed(told.pull).await? {
+    if ctx.settings.comments.silence.allowlist_errors
+        || ctx.store.command_told_unclaimed(told.pull).await?
+    {
         return Ok(());
     }
     let kind = CommandKind::Help;

@@ -147,7 +147,7 @@ pub(crate) async fn is_settled(
 
 /// Returns true if rows of a repository are stored, or may be stored later.
 async fn concerns_us(ctx: &Ctx, told: &ForgeRepo) -> Result<bool, sqlx::Error> {
-    let served = |repo: &RepoId| ctx.settings.allowlist.allows(repo);
+    let served = |repo: &RepoId| ctx.settings.repos.allowlist.allows(repo);
     if served(&told.repo) || told.was.as_ref().is_some_and(served) {
         return Ok(true);
     }
@@ -161,7 +161,7 @@ async fn concerns_us(ctx: &Ctx, told: &ForgeRepo) -> Result<bool, sqlx::Error> {
 /// Records a repository that a delivery names. Without webhook secrets anybody could have sent the delivery. Then
 /// only an answer of the forge creates the record.
 async fn note(ctx: &Ctx, told: &ForgeRepo) -> Result<bool, sqlx::Error> {
-    Ok(!ctx.settings.webhook_secrets.is_empty() && ctx.store.repository_note(told).await?)
+    Ok(!ctx.settings.webhooks.secrets.is_empty() && ctx.store.repository_note(told).await?)
 }
 
 /// Moves all rows of a repository to its current name. `also` is another name that leads to it.
@@ -233,7 +233,7 @@ async fn rename(
             if rows > 0 {
                 info!(%old, %new, id = now.id, rows, "A repository was renamed; its records were moved");
             }
-            if !ctx.settings.allowlist.allows(new) && rows > 0 {
+            if !ctx.settings.repos.allowlist.allows(new) && rows > 0 {
                 warn!(
                     %old, %new,
                     "A repository was renamed, and its new name is not on the allowlist. Lockkeeper does not serve it \

@@ -157,7 +157,7 @@ fn page_text(ctx: &Ctx, report: &Report) -> String {
             project.silenced = false;
         }
     }
-    let bodies = render::comments(&report, &ctx.settings.limits)
+    let bodies = render::comments(&report, &ctx.settings.comment_limits())
         .into_iter()
         .map(|comment| comment.body);
     let text = bodies.collect::<Vec<_>>().join("\n\n");
@@ -209,12 +209,12 @@ pub(crate) fn notice(
         id,
         pull: pull.subject,
         head: None,
-        executable: ctx.settings.executable.clone(),
+        executable: ctx.settings.comments.executable().to_owned(),
         duration: None,
         url: None,
         operands: Vec::new(),
         extra_args: Vec::new(),
-        style: ctx.settings.style.clone(),
+        style: ctx.settings.report_style(),
         notes: Vec::new(),
         behind: None,
         body,
@@ -254,7 +254,7 @@ pub(crate) fn posts(
         marker: comment.marker,
         since,
     };
-    render::comments(report, &ctx.settings.limits)
+    render::comments(report, &ctx.settings.comment_limits())
         .into_iter()
         .map(post)
         .collect()

@@ -234,12 +234,12 @@ fn is_search(spec: &CommandSpec) -> bool {
 }
 
 fn combined(ctx: &Ctx, kind: RunKind, (state, text): (CommitState, String)) -> CommitStatus {
-    let context = status::context(&ctx.settings.status_name, kind);
+    let context = status::context(&ctx.settings.comments.status_name, kind);
     status::status(
         context,
         state,
         &text,
-        Some(format!("{}/", ctx.settings.public_url)),
+        Some(format!("{}/", ctx.settings.web.base_url())),
     )
 }
 
@@ -258,7 +258,7 @@ pub(super) fn unasked(ctx: &Ctx) -> CommitStatus {
     combined(
         ctx,
         RunKind::Plan,
-        status::unasked(&ctx.settings.executable),
+        status::unasked(ctx.settings.comments.executable()),
     )
 }
 
@@ -280,7 +280,7 @@ pub(super) fn of_project(
     run: RunId,
     (state, text): (CommitState, String),
 ) -> CommitStatus {
-    let context = status::project_context(&ctx.settings.status_name, kind, project);
+    let context = status::project_context(&ctx.settings.comments.status_name, kind, project);
     status::status(context, state, &text, Some(ctx.settings.run_url(run)))
 }
 

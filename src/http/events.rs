@@ -85,7 +85,7 @@ fn begin(
         count(ctx, "unreadable");
         refuse(StatusCode::BAD_REQUEST, &error.to_string())
     })?;
-    let secrets = &ctx.settings.webhook_secrets;
+    let secrets = &ctx.settings.webhooks.secrets;
     if secrets.is_empty() {
         return Ok((delivery, None));
     }
@@ -169,7 +169,7 @@ async fn store(
         body,
     };
     let (news, is_allowed) = (event.news(), |repo: &RepoId| {
-        ctx.settings.allowlist.allows(repo)
+        ctx.settings.repos.allowlist.allows(repo)
     });
     // An app may see repositories that this server does not serve.
     let allowed = if news.is_empty() {

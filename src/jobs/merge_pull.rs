@@ -76,7 +76,7 @@ impl Job<Ctx> for MergePull {
         let row = ctx.store.command_get(self.command).await?;
         let hint = format!(
             "Comment `{} apply` to try again, or merge it manually.",
-            ctx.settings.executable
+            ctx.settings.comments.executable()
         );
         let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
         // Errors of the database and the like belong only in the log, which has them.

@@ -16,6 +16,7 @@ use super::state_lock;
 use super::uses::{CheckoutUses, PullInUse};
 use crate::clock::Clock;
 use crate::config::needs::BaseGap;
+use crate::config::server::{ServedReposConfig, StrategySetting};
 use crate::config::{NotUtf8, text_of};
 use crate::git::{
     BaseCommit, BranchChanges, Checkout, CheckoutRequest, CheckoutStrategy, DirError, DiskPart,
@@ -128,6 +129,21 @@ pub struct CheckoutContents {
     pub submodules: bool,
     /// True if LFS content is checked out (`--checkout-lfs`).
     pub lfs: bool,
+}
+
+impl From<&ServedReposConfig> for CheckoutContents {
+    fn from(repos: &ServedReposConfig) -> Self {
+        let strategy = match repos.checkout {
+            StrategySetting::Branch => CheckoutStrategy::Branch,
+            StrategySetting::Merge => CheckoutStrategy::Merge,
+        };
+        Self {
+            strategy,
+            sparse: repos.sparse,
+            submodules: repos.submodules,
+            lfs: repos.lfs,
+        }
+    }
 }
 
 /// The mirrors and checkouts of this replica.

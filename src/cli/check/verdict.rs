@@ -1,6 +1,5 @@
 //! The result of a check: the errors in the files, or what would be planned.
 
-use crate::app::discovery_settings;
 use crate::config::repo::{self, RepoConfig, YamlErrors};
 use crate::config::repos::{ConfigSource, Decided, Decider, RepoRules, ServerRepos};
 use crate::config::server::SearchConfig;
@@ -180,7 +179,7 @@ impl CheckVerdict {
         // Only the person who runs the check waits for it.
         let settings = SearchSettings {
             max_projects: usize::MAX,
-            ..discovery_settings(&config.planning, &config.terraform)?
+            ..SearchSettings::new(&config.planning, &config.terraform)
         };
         let read = |file: &RepoPath| self.local.text(file).ok();
         let graph = settings

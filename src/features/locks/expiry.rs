@@ -34,7 +34,7 @@ struct ExpiringLocks {
 /// Checks every lock that could be near its time limit.
 async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let mut found = TickResult::default();
-    let Some(shortest) = ctx.settings.repos.shortest_ttl() else {
+    let Some(shortest) = ctx.settings.repo_rules.repos.shortest_ttl() else {
         return Ok(found);
     };
     let now = ctx.clock.now();

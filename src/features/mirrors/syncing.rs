@@ -29,8 +29,8 @@ async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
         ctx.checkouts.follow_name(&old, &now).await;
     }
     let wants = SyncSettings {
-        allowlist: ctx.settings.allowlist.clone(),
-        parallel: ctx.settings.sync_parallel,
+        allowlist: ctx.settings.repos.allowlist.clone(),
+        parallel: ctx.settings.sync.parallel,
     };
     let SyncRound {
         looked_at,

@@ -165,7 +165,7 @@ pub async fn check_fork(
 
 /// Returns true if the administrator has rules for people of the forge. If not, the forge decides.
 pub fn has_rules(ctx: &Ctx) -> bool {
-    ctx.settings.team_authz.is_some() || !ctx.settings.team_rules.is_empty()
+    ctx.settings.repo_rules.repos.team_authz.is_some() || !ctx.settings.permissions.teams.is_empty()
 }
 
 /// Returns whether the pages should offer an action. Unlike [`check`], it is about people in general, and records
@@ -173,7 +173,7 @@ pub fn has_rules(ctx: &Ctx) -> bool {
 pub fn offers(ctx: &Ctx, who: &Identity, action: Action) -> bool {
     match who {
         Identity::Web(name) | Identity::Api(name) => web::offers(
-            &ctx.settings.web_rules,
+            &ctx.settings.permissions.web,
             &ctx.settings.web_accounts.now(),
             name,
             action,
@@ -190,17 +190,20 @@ async fn decide(
     action: Action,
     on: &Resource<'_>,
 ) -> Result<Decision, AuthzError> {
-    match (who, &ctx.settings.team_authz) {
+    match (who, &ctx.settings.repo_rules.repos.team_authz) {
         (Identity::Cli(_) | Identity::System(_), _) => Ok(Decision::Granted),
         (Identity::Web(_) | Identity::Api(_), _) => {
-            let (rules, accounts) = (&ctx.settings.web_rules, ctx.settings.web_accounts.now());
+            let (rules, accounts) = (
+                &ctx.settings.permissions.web,
+                ctx.settings.web_accounts.now(),
+            );
             web::by_web(&ctx.store, rules, &accounts, who, action, on).await
         }
         (Identity::Commenter(_) | Identity::Pusher(_), Some(program)) => {
             program::by_program(ctx, program, who, action, on).await
         }
         (Identity::Commenter(_) | Identity::Pusher(_), None)
-            if ctx.settings.team_rules.is_empty() =>
+            if ctx.settings.permissions.teams.is_empty() =>
         {
             writers::by_permission(ctx, who, action, on).await
         }

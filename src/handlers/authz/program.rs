@@ -69,7 +69,7 @@ async fn teams_of(
     login: &str,
 ) -> Result<Vec<String>, ForgeError> {
     let (forge, now) = (&*ctx.forge, ctx.clock.now());
-    let candidates = match ctx.settings.team_rules.teams() {
+    let candidates = match ctx.settings.permissions.teams.teams() {
         teams if teams.is_empty() => ctx.memberships.list(forge, now, at, MOST_TEAMS).await?,
         teams => teams.into_iter().map(str::to_owned).collect(),
     };

@@ -13,7 +13,7 @@ pub(super) async fn by_teams(
     action: Action,
     on: &Resource<'_>,
 ) -> Result<Decision, AuthzError> {
-    let rules = &ctx.settings.team_rules;
+    let rules = &ctx.settings.permissions.teams;
     let Some(at) = on.repo() else {
         return Ok(not_from_the_forge(who, action));
     };
@@ -42,7 +42,8 @@ async fn others<'a>(
     let mut own = Vec::new();
     for team in ctx
         .settings
-        .team_rules
+        .permissions
+        .teams
         .teams()
         .into_iter()
         .filter(|team| !giving.contains(team))

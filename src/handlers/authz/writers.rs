@@ -109,7 +109,7 @@ async fn ask(
 /// Returns true if everybody may give commands. `--allow-commenters=everyone` is never in effect if the whole world
 /// can comment. A repository of unknown visibility counts as public.
 async fn everybody_may(ctx: &Ctx, at: (&RepoId, Installation)) -> Result<bool, ForgeError> {
-    match ctx.settings.commenters {
+    match ctx.settings.permissions.commenters {
         Commenters::Writers => Ok(false),
         Commenters::Everyone => match ctx
             .memberships
@@ -148,14 +148,18 @@ fn denial(
     Denial {
         who: who.clone(),
         action,
-        rule: rule(ctx.settings.commenters, &format!("`{action}`"), repo),
+        rule: rule(
+            ctx.settings.permissions.commenters,
+            &format!("`{action}`"),
+            repo,
+        ),
         actual: actual(&name, answer),
         who_can: ways_out(&name, answer),
     }
 }
 
 fn denial_of_fork(ctx: &Ctx, repo: &RepoId, login: &str, answer: &PermissionAnswer) -> Denial {
-    let executable = &ctx.settings.executable;
+    let executable = ctx.settings.comments.executable();
     let mut who_can = vec![format!(
         "Somebody with write access to the repository can review the code and comment `{executable} plan`."
     )];
@@ -163,7 +167,11 @@ fn denial_of_fork(ctx: &Ctx, repo: &RepoId, login: &str, answer: &PermissionAnsw
     Denial {
         who: Identity::Pusher(login.to_owned()),
         action: Action::Plan,
-        rule: rule(ctx.settings.commenters, "plans of code from a fork", repo),
+        rule: rule(
+            ctx.settings.permissions.commenters,
+            "plans of code from a fork",
+            repo,
+        ),
         actual: actual(&quoted(login), answer),
         who_can,
     }

@@ -302,7 +302,7 @@ pub(super) fn refusal(ctx: &Ctx, rules: &RepoRules, error: &anyhow::Error) -> Op
 fn wanted(ctx: &Ctx, rules: &RepoRules) -> ConfigSource {
     let of_entry = rules.config_source().map(|source| source.value.clone());
     of_entry
-        .or_else(|| ctx.settings.config_source.clone())
+        .or_else(|| ctx.settings.repo_rules.config_source.clone())
         .unwrap_or(match ctx.checkouts.strategy() {
             CheckoutStrategy::Branch => ConfigSource::PullHead,
             CheckoutStrategy::Merge => ConfigSource::MergeResult,

@@ -48,10 +48,10 @@ async fn unclaimed(
 }
 
 fn fork(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
-    if !pull.is_fork() || ctx.settings.allow_forks || row.kind == CommandKind::Unlock {
+    if !pull.is_fork() || ctx.settings.repos.allow_forks || row.kind == CommandKind::Unlock {
         return None;
     }
-    if ctx.settings.silence_forks {
+    if ctx.settings.comments.silence.fork_errors {
         return Some(Reply::silent(CommandOutcome::Refused));
     }
     Some(Reply::new(Body::Refused(CommandRefusal::fork(
@@ -126,12 +126,13 @@ pub(in crate::handlers) fn other_branch(
 fn label(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
     let has = |label: &Option<String>| label.clone().filter(|label| pull.has_label(label));
     if by_itself {
-        let label = has(&ctx.settings.no_autoplan_label)?;
+        let label = has(&ctx.settings.planning.no_autoplan_label)?;
         return Some(Reply::silent_for(format!(
             "label: the pull request is labelled `{label}` (--disable-autoplan-label)"
         )));
     }
-    let label = has(&ctx.settings.no_unlock_label).filter(|_| row.kind == CommandKind::Unlock)?;
+    let label =
+        has(&ctx.settings.comments.no_unlock_label).filter(|_| row.kind == CommandKind::Unlock)?;
     let message = format!(
         "this pull request is labelled `{}` (`--disable-unlock-label`).",
         shown(&label)
@@ -146,6 +147,6 @@ fn label(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Re
 /// Refuses automatic plans of drafts. A pull request can become a draft between the event and now. A plan that
 /// somebody's comment waits for is still made.
 fn draft(ctx: &Ctx, pull: &Pull, by_itself: bool) -> Option<Reply> {
-    let refuse = by_itself && pull.draft && !ctx.settings.allow_drafts;
+    let refuse = by_itself && pull.draft && !ctx.settings.repos.allow_drafts;
     refuse.then(|| Reply::silent(CommandOutcome::Refused))
 }

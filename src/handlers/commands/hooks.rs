@@ -115,7 +115,7 @@ pub(super) async fn before(
         HookTime::Before,
     )
     .await?;
-    if let Some(failed) = failed.filter(|_| cx.ctx.settings.fail_on_pre_hook) {
+    if let Some(failed) = failed.filter(|_| cx.ctx.settings.planning.fail_on_pre_hook) {
         return Err(Stop::Reply(failed.into_reply()));
     }
     cx.hooks.get_or_init(|| site);
@@ -270,7 +270,7 @@ async fn carry_out(
         },
         output: &output,
         stop: &cx.stop,
-        timeout: cx.ctx.settings.run_timeout,
+        timeout: cx.ctx.settings.runs.timeout,
     };
     let _in_use = cx.ctx.checkouts.begin_run(&cx.pull.at.repo).await;
     let ended = cx.ctx.terraform.hook(hook, &place).await;
@@ -300,6 +300,6 @@ fn status_of(
     when: HookTime,
     (state, line): (CommitState, String),
 ) -> CommitStatus {
-    let context = status::hook_context(&cx.ctx.settings.status_name, when.word(), called);
+    let context = status::hook_context(&cx.ctx.settings.comments.status_name, when.word(), called);
     status::status(context, state, &line, Some(cx.ctx.settings.run_url(id)))
 }

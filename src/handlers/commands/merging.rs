@@ -94,7 +94,7 @@ pub(super) async fn after_apply(
         return Ok(note(format!("Not merged yet: {}", reasons(left).join(" "))));
     }
     if let Some(label) = label_in_the_way(cx.ctx, cx.pull) {
-        let word = &cx.ctx.settings.executable;
+        let word = cx.ctx.settings.comments.executable();
         return Ok(note(format!(
             "Not merged, because the pull request has the label `{label}`. Remove it and comment `{word} apply` again, or merge \
              by hand."
@@ -146,7 +146,7 @@ pub(super) fn method_without_merge(
 fn is_on(cx: &CommandCx<'_>, policies: &PlanPolicies) -> bool {
     let says = |policies: &Policies| {
         let own = policies.config().and_then(|config| config.automerge);
-        !policies.is_unread() && own.unwrap_or(cx.ctx.settings.automerge)
+        !policies.is_unread() && own.unwrap_or(cx.ctx.settings.planning.automerge)
     };
     says(&policies.policies) && policies.others.values().all(|policies| says(policies))
 }
@@ -162,6 +162,7 @@ async fn plans(cx: &CommandCx<'_>) -> Result<Vec<PlanRecord>, sqlx::Error> {
 /// Returns the label of the pull request that prevents a merge.
 fn label_in_the_way<'a>(ctx: &'a Ctx, pull: &Pull) -> Option<&'a str> {
     ctx.settings
+        .planning
         .no_automerge_label
         .as_deref()
         .filter(|label| pull.has_label(label))
@@ -278,7 +279,7 @@ pub async fn merge(
             );
             let way_out = format!(
                 "Comment `{} apply` to try again, or merge by hand.",
-                ctx.settings.executable
+                ctx.settings.comments.executable()
             );
             MergeResult::Refused(UserText::new(message, [way_out]))
         });
@@ -325,7 +326,7 @@ async fn statuses_are_missing(ctx: &Ctx, job: &MergePull) -> Result<bool, sqlx::
 
 /// Returns why the pull request must not be merged, according to the database and the forge.
 async fn refusal(cx: &CommandCx<'_>, job: &MergePull) -> Result<Option<UserText>, JobError> {
-    let word = &cx.ctx.settings.executable;
+    let word = cx.ctx.settings.comments.executable();
     if let Some(why) = refusal_by_pull(cx.ctx, cx.pull, job) {
         return Ok(Some(why));
     }
@@ -350,7 +351,7 @@ async fn refusal(cx: &CommandCx<'_>, job: &MergePull) -> Result<Option<UserText>
 
 /// Returns why the pull request must not be merged, according to its state on the forge.
 fn refusal_by_pull(ctx: &Ctx, pull: &Pull, job: &MergePull) -> Option<UserText> {
-    let word = &ctx.settings.executable;
+    let word = ctx.settings.comments.executable();
     if pull.head != job.head {
         let message = format!(
             "commit `{}` was applied, and the newest commit of the pull request is `{}` now.",
@@ -401,7 +402,7 @@ async fn unplanned(
     if hooks::any_before(cx, &cx.ctx.settings.rules(&cx.pull.at.repo)) {
         let hint = format!(
             "Comment `{} plan`, and apply what is left; or merge by hand.",
-            cx.ctx.settings.executable
+            cx.ctx.settings.comments.executable()
         );
         let message = "the newest commit of the pull request has no plan of all projects, so it is unknown whether \
                        all of them are applied.";
@@ -518,10 +519,13 @@ async fn send(
     let (ctx, via, host) = (cx.ctx, cx.row.installation, job.pull.repo.host());
     let try_again = format!(
         "Then comment `{} apply` again, or merge by hand.",
-        ctx.settings.executable
+        ctx.settings.comments.executable()
     );
     let allowed = ctx.forge.merge_methods(&job.pull.repo, via).await?;
-    let method = match (job.method.or(ctx.settings.merge_method), allowed.first()) {
+    let method = match (
+        job.method.or(ctx.settings.planning.merge_method),
+        allowed.first(),
+    ) {
         (Some(method), _) if allowed.contains(&method) => method,
         (None, Some(first)) => *first,
         (Some(method), _) => {
@@ -632,7 +636,7 @@ fn not_allowed(
     };
     let message =
         format!("the repository does not allow the method `{method}` (`{by}`); it allows {names}.");
-    let word = &cx.ctx.settings.executable;
+    let word = cx.ctx.settings.comments.executable();
     let choose = match allowed.first() {
         Some(other) => {
             format!("Comment `{word} apply --auto-merge-method {other}`, or merge by hand.")

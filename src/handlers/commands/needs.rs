@@ -47,9 +47,9 @@ impl Findings {
     ) -> Result<Mergeability, ForgeError> {
         let settings = &cx.ctx.settings;
         let aside = IgnoredStatuses {
-            name: &settings.status_name,
+            name: &settings.comments.status_name,
             kinds: yet_to_come(kind),
-            others: &settings.ignored_status_names,
+            others: &settings.comments.ignored_status_names,
         };
         let ask = cx
             .ctx
@@ -299,8 +299,8 @@ impl RequirementQuestion<'_> {
         let words = SentenceNames {
             author: &cx.pull.author,
             base: cx.pull.base_branch.as_str(),
-            executable: &settings.executable,
-            status_name: &settings.status_name,
+            executable: settings.comments.executable(),
+            status_name: &settings.comments.status_name,
         };
         let unmet = needs::unmet(demands, &planned.head, facts, &words);
         (!unmet.is_empty()).then(|| text(self.left, unmet))

@@ -43,7 +43,7 @@ pub(super) async fn check(
     }
     let reply = Reply::silent_for(format!("{REASON}: {}", denial.message()));
     // People with write access can request the plan, so they should see that it waits for them.
-    if pull.is_fork() && !authz::has_rules(ctx) && !ctx.settings.silence_forks {
+    if pull.is_fork() && !authz::has_rules(ctx) && !ctx.settings.comments.silence.fork_errors {
         return Ok(Some(
             reply.with_statuses(&pull.head, vec![statuses::unasked(ctx)]),
         ));
@@ -107,7 +107,7 @@ pub(super) async fn check_project(
     action: Action,
     project: &ProjectKey,
 ) -> Result<Option<UserText>, JobError> {
-    if cx.ctx.settings.team_authz.is_none() {
+    if cx.ctx.settings.repo_rules.repos.team_authz.is_none() {
         return Ok(None);
     }
     let args = CommandSpec::from_json(&cx.row.spec)

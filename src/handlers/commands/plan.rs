@@ -110,7 +110,7 @@ async fn run(
     command: &PlanCommand,
     wanted: &ProjectSelection<'_>,
 ) -> Result<Reply, JobError> {
-    let when = cx.ctx.settings.statuses;
+    let when = cx.ctx.settings.comments.silence.idle_statuses();
     let is_asked = !wanted.is_automatic();
     let pending = || statuses::pending(cx.ctx, RunKind::Plan);
     cx.start(if may_be_idle(when, is_asked) {
@@ -257,7 +257,7 @@ async fn take_locks(
         .filter(|project| !denied.contains_key(&project.key));
     let wishes: Vec<LockRequest> = granted.filter_map(wish).collect();
     // People who request a run of an application do not expect one hours later.
-    let in_line = cx.ctx.settings.lock_queue && !cx.pull.at.subject.is_application();
+    let in_line = cx.ctx.settings.locking.queue && !cx.pull.at.subject.is_application();
     let all = locks::take_all(
         &cx.ctx.store,
         &cx.pull.at,
@@ -333,7 +333,12 @@ async fn answer(
     } else {
         NewestRuns::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?
     };
-    if reports.is_empty() && !may_be_idle(cx.ctx.settings.statuses, !order.wanted.is_automatic()) {
+    if reports.is_empty()
+        && !may_be_idle(
+            cx.ctx.settings.comments.silence.idle_statuses(),
+            !order.wanted.is_automatic(),
+        )
+    {
         // Statuses that an earlier plan has set must not stay when they are not true any more.
         let runs = cx
             .ctx
@@ -358,10 +363,10 @@ fn told(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &PlanRequest<'_>
     let reply = match reports.is_empty() {
         false => Reply::new(Body::Projects(reports)),
         // Silence would say that no projects are concerned, which nobody knows.
-        true if !order.not_known.is_empty() && !cx.ctx.settings.silence_no_projects => {
+        true if !order.not_known.is_empty() && !cx.ctx.settings.comments.silence.no_projects => {
             return Reply::new(Body::NoProjects(Some(none_known(cx, order.not_known))));
         }
-        true if order.wanted.is_automatic() || cx.ctx.settings.silence_no_projects => {
+        true if order.wanted.is_automatic() || cx.ctx.settings.comments.silence.no_projects => {
             Reply::silent(CommandOutcome::Success)
         }
         true => Reply::new(Body::NoProjects(None)),
@@ -396,7 +401,7 @@ fn may_be_more(not_known: &[Unresolved]) -> Option<String> {
 }
 
 fn none_known(cx: &CommandCx<'_>, not_known: &[Unresolved]) -> UserText {
-    let word = &cx.ctx.settings.executable;
+    let word = cx.ctx.settings.comments.executable();
     let message = "No file that this pull request changes is known to belong to a project. The change may still \
                    concern Terragrunt units, because some of their inputs cannot be determined without running \
                    Terragrunt:";

@@ -99,7 +99,8 @@ pub(super) fn argument_refusal(
 ) -> Option<Reply> {
     let refused = ctx
         .settings
-        .extra_args
+        .comments
+        .extra_args()
         .check(command, extra, operands)
         .err();
     let refusal = |refused: RefusedArg| {
@@ -117,7 +118,11 @@ pub(super) fn argument_of_other_tool(
     extra: &[String],
     tool: Distribution,
 ) -> Option<String> {
-    let (argument, only) = ctx.settings.extra_args.of_other_tool(extra, tool)?;
+    let (argument, only) = ctx
+        .settings
+        .comments
+        .extra_args()
+        .of_other_tool(extra, tool)?;
     let argument = argument.replace('`', "'");
     Some(format!(
         "only {} supports the argument `{argument}`, and this project uses {}",
@@ -131,6 +136,7 @@ pub(super) fn argument_of_other_tool(
 fn var_file_refusal(ctx: &Ctx, extra: &[String]) -> Option<Reply> {
     let allowed = |file: &&str| {
         !ctx.settings
+            .comments
             .var_file_dirs
             .iter()
             .any(|dir| lies_below(dir, Path::new(file)))
@@ -401,7 +407,10 @@ impl Work {
         project: &ProjectKey,
         extra: &[String],
     ) -> Result<(), RunError> {
-        let (allowed, tool) = (&cx.ctx.settings.extra_args, self.distribution(cx, project));
+        let (allowed, tool) = (
+            &cx.ctx.settings.comments.extra_args(),
+            self.distribution(cx, project),
+        );
         let refused = allowed
             .check(CommandName::Plan, extra, &[])
             .err()
@@ -478,7 +487,9 @@ impl Work {
         self.policies(project)
             .project(project)
             .distribution
-            .map_or(cx.ctx.settings.distribution, |decided| decided.value)
+            .map_or(cx.ctx.settings.terraform.distribution, |decided| {
+                decided.value
+            })
     }
 
     /// Collects the version constraints of a project: from the administrator, the configuration, and the code on the
@@ -498,7 +509,7 @@ impl Work {
             distribution,
             project: rules.version,
             code: code.unwrap_or_default(),
-            default: cx.ctx.settings.default_version.clone(),
+            default: cx.ctx.settings.terraform.version.clone(),
         }
     }
 
@@ -556,7 +567,7 @@ pub(super) fn grouped<T>(
 /// Returns the access of the built-in `init` to private modules, if the administrator enabled it. The author of the
 /// code decides which repositories are read, so a pull request from a fork never gets the access.
 async fn module_access(cx: &CommandCx<'_>) -> Result<Option<ModuleAccess>, CheckoutError> {
-    if !cx.ctx.settings.module_access || cx.pull.is_fork() {
+    if !cx.ctx.settings.repos.module_access || cx.pull.is_fork() {
         return Ok(None);
     }
     let (forge, repo) = (&cx.ctx.forge, &cx.pull.at.repo);
@@ -642,7 +653,7 @@ impl Site {
             given,
             output,
             stop: &cx.stop,
-            timeout: cx.ctx.settings.run_timeout,
+            timeout: cx.ctx.settings.runs.timeout,
         }
     }
 }

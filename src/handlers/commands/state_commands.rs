@@ -222,7 +222,7 @@ async fn discarded(
 }
 
 fn no_projects(cx: &CommandCx<'_>) -> Reply {
-    if cx.ctx.settings.silence_no_projects {
+    if cx.ctx.settings.comments.silence.no_projects {
         Reply::silent(CommandOutcome::Success)
     } else {
         Reply::new(Body::NoProjects(None))

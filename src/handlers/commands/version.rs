@@ -86,10 +86,10 @@ async fn planned(cx: &CommandCx<'_>) -> Result<Vec<ProjectKey>, JobError> {
 }
 
 fn no_projects(cx: &CommandCx<'_>) -> Reply {
-    if cx.ctx.settings.silence_no_projects {
+    if cx.ctx.settings.comments.silence.no_projects {
         return Reply::silent(CommandOutcome::Success);
     }
-    let word = &cx.ctx.settings.executable;
+    let word = cx.ctx.settings.comments.executable();
     let hint = format!("Plan first, or name a project: `{word} version -d DIR`.");
     Reply::new(Body::NoProjects(Some(UserText::new(
         "No project of this pull request has a plan.",

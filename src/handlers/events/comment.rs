@@ -33,7 +33,7 @@ pub(super) async fn handle(
         )
         .await?;
     }
-    let spec = match ctx.settings.grammar.read(&event.body) {
+    let spec = match ctx.settings.grammar().read(&event.body) {
         CommentReading::Ignored(why) => return Ok(DeliveryEnd::ignored(why.to_string())),
         CommentReading::Command(command) => CommandSpec::Command(command),
         CommentReading::Mistake(mistake) => CommandSpec::Mistake(mistake.markdown().to_owned()),
@@ -44,7 +44,7 @@ pub(super) async fn handle(
             Ok(DeliveryEnd::handled())
         }
         Service::NotAllowlisted => {
-            if !ctx.settings.silence_allowlist {
+            if !ctx.settings.comments.silence.allowlist_errors {
                 create(ctx, delivery, event, &CommandSpec::NotServed).await?;
             }
             Ok(DeliveryEnd::not_served())
@@ -72,7 +72,7 @@ pub(super) async fn handle(
 /// ends with a hidden line. So no two Lockkeepers answer each other forever, even if the forge does not report our
 /// own name or both serve the repository.
 async fn is_own(ctx: &Ctx, event: &CommentEvent) -> bool {
-    if ctx.settings.grammar.is_own(&event.author) {
+    if ctx.settings.grammar().is_own(&event.author) {
         return true;
     }
     ctx.forge
@@ -113,7 +113,12 @@ async fn create(
 /// runs.
 fn reaction(ctx: &Ctx, event: &CommentEvent, spec: &CommandSpec) -> Option<NewJob> {
     let is_accepted = matches!(spec, CommandSpec::Command(_));
-    let content = ctx.settings.reaction.clone().filter(|_| is_accepted)?;
+    let content = ctx
+        .settings
+        .comments
+        .reaction
+        .clone()
+        .filter(|_| is_accepted)?;
     let (repo, installation) = (event.pull.repo.clone(), event.installation);
     Some(
         AddReaction {

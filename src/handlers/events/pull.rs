@@ -216,7 +216,7 @@ async fn take_up(
 }
 
 fn asks_for_nothing(ctx: &Ctx, event: &PullEvent) -> Option<String> {
-    if !ctx.settings.autoplan {
+    if !ctx.settings.planning.autoplan {
         return Some("automatic plans are disabled (--disable-autoplan)".to_owned());
     }
     if let Some(why) = event
@@ -226,7 +226,7 @@ fn asks_for_nothing(ctx: &Ctx, event: &PullEvent) -> Option<String> {
     {
         return Some(why);
     }
-    let is_draft = event.draft && !ctx.settings.allow_drafts;
+    let is_draft = event.draft && !ctx.settings.repos.allow_drafts;
     is_draft.then(|| "the pull request is a draft (--allow-draft-prs is not set)".to_owned())
 }
 

@@ -10,8 +10,8 @@ use crate::vcs::ForgeFeatures;
 /// Asks the forge. It has nothing to fix: each problem is the error of this tick.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let uses = ForgeFeatures {
-        teams: !ctx.settings.team_rules.is_empty(),
-        merging: ctx.settings.automerge,
+        teams: !ctx.settings.permissions.teams.is_empty(),
+        merging: ctx.settings.planning.automerge,
     };
     let missing = ctx.forge.missing(uses).await?;
     if !missing.is_empty() {

@@ -49,6 +49,7 @@ pub use why::ProjectReason;
 
 use crate::config::repo::{DirGlob, RepoConfig};
 use crate::config::repos::Decider;
+use crate::config::server::{AUTOPLAN_FILES, PlanningConfig, TerraformConfig};
 use crate::model::{BranchName, ChangedFile, Distribution, ProjectKey, RepoPath};
 
 /// Input of the search for projects.
@@ -118,12 +119,22 @@ pub struct SearchSettings {
 }
 
 impl SearchSettings {
-    /// Default of `--autoplan-file-list` (reference 10.1).
-    pub const DEFAULT_FILE_LIST: &str = "**/*.tf,**/*.tf.json,**/*.tfvars,**/*.tfvars.json,**/*.tofu,**/*.tofu.json,\
-                                         **/terragrunt.hcl,**/.terraform.lock.hcl";
-
     /// Default of `--max-projects`: more than any comment could show.
     pub const DEFAULT_MAX_PROJECTS: usize = 1_000;
+
+    /// Selects the settings of the server that matter for a search. Regular expressions (`--enable-regexp-cmd`) are
+    /// off.
+    pub fn new(planning: &PlanningConfig, terraform: &TerraformConfig) -> Self {
+        Self {
+            mode: planning.autodiscover,
+            file_list: planning.autoplan_files.clone(),
+            modules: planning.module_files.clone(),
+            restrict: planning.restrict_file_list,
+            max_projects: planning.max_projects,
+            distribution: terraform.distribution,
+            regexp: false,
+        }
+    }
 
     fn check_count(&self, found: usize) -> Result<(), LimitExceeded> {
         let allowed = self.max_projects;
@@ -136,9 +147,8 @@ impl SearchSettings {
 }
 
 /// Default list of files, compiled once.
-static DEFAULT_FILE_LIST: LazyLock<Patterns> = LazyLock::new(|| {
-    Patterns::from_flag(SearchSettings::DEFAULT_FILE_LIST).expect("the default list is valid")
-});
+static DEFAULT_FILE_LIST: LazyLock<Patterns> =
+    LazyLock::new(|| Patterns::from_flag(AUTOPLAN_FILES).expect("the default list is valid"));
 
 impl Default for SearchSettings {
     fn default() -> Self {

@@ -505,8 +505,8 @@ fn defaults_are_those_of_the_flags() {
         setting.default_text(Compat::None).unwrap()
     };
     assert_eq!(
-        SearchSettings::DEFAULT_FILE_LIST,
-        flag("autoplan-file-list")
+        SearchSettings::default().file_list,
+        Patterns::from_flag(flag("autoplan-file-list")).unwrap()
     );
     assert_eq!(
         SearchSettings::DEFAULT_MAX_PROJECTS.to_string(),

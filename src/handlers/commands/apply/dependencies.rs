@@ -51,7 +51,7 @@ fn planned_at_this_commit(state: PlanState) -> Option<&'static str> {
 }
 
 fn text(cx: &CommandCx<'_>, names: &[ProjectName], waits: &[String]) -> UserText {
-    let word = &cx.ctx.settings.executable;
+    let word = cx.ctx.settings.comments.executable();
     let message = format!(
         "this project depends on {}, and {}. Nothing was applied.",
         if names.len() == 1 {

@@ -251,11 +251,11 @@ async fn refused_by_hook(cx: &CommandCx<'_>, refusal: Reply) -> Result<Reply, Jo
 
 /// Checks `--disable-apply-all` (reference 10.2): an apply has to name its target.
 fn forbids_all(cx: &CommandCx<'_>, command: &ApplyCommand) -> bool {
-    !cx.ctx.settings.style.offer_apply_all && !command.target.is_targeted()
+    cx.ctx.settings.comments.look.disable_apply_all && !command.target.is_targeted()
 }
 
 fn no_apply_all(cx: &CommandCx<'_>) -> Reply {
-    let word = &cx.ctx.settings.executable;
+    let word = cx.ctx.settings.comments.executable();
     Reply::refused(
         "apply_all_disabled",
         "on this server, an apply must name its project (`--disable-apply-all`).".to_owned(),

@@ -56,7 +56,7 @@ pub(in crate::handlers::commands) async fn plans(
         return Err(Stop::Reply(waits));
     }
     if wanted.is_empty() {
-        let word = &cx.ctx.settings.executable;
+        let word = cx.ctx.settings.comments.executable();
         let what = if target.is_targeted() {
             "there is no plan of that project"
         } else {
@@ -122,7 +122,7 @@ async fn named(
         .filter_map(|plan| plan.project.name.as_ref())
         .collect();
     let names: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
-    let regexp = cx.ctx.settings.discovery.regexp;
+    let regexp = cx.ctx.settings.comments.regexp;
     let is_of_pull =
         |plan: &&PlanRecord| plan.head == cx.pull.head && plan.base_branch == cx.pull.base_branch;
     let says = recorded.iter().find(is_of_pull).or(recorded.first());

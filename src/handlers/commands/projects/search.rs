@@ -72,8 +72,11 @@ pub(in crate::handlers::commands) async fn explain(
 ) -> Result<(PlanExplanation, Vec<ConfigWarning>), Stop> {
     let settings = &cx.ctx.settings;
     let (rules, target) = (settings.rules(&cx.pull.at.repo), to_discovery(target));
-    let tool = ExplainedTool::of_server(settings.distribution, settings.default_version.clone());
-    let autoplan = settings.autoplan;
+    let tool = ExplainedTool::of_server(
+        settings.terraform.distribution,
+        settings.terraform.version.clone(),
+    );
+    let autoplan = settings.planning.autoplan;
     let find = move |input: &Input<'_>| {
         let question = ExplainInput {
             input,
@@ -109,7 +112,7 @@ async fn look<T: Send + 'static>(
     let is_kept = cx.row.kind.runs() == Some(RunKind::Plan)
         && may_be_written(cx, work.policies.of_operator());
     let (ground, graph) = ground(cx, &work, view, reading).await?;
-    let settings = cx.ctx.settings.discovery.clone();
+    let settings = cx.ctx.settings.discovery();
     let found = tokio::task::spawn_blocking(move || ground.search(find, &settings, graph)).await;
     let found = found
         .context("the search for projects failed")
@@ -301,7 +304,11 @@ impl GeneratedFiles {
                 .await
                 .map_err(JobError::retry)
         };
-        let changed = list(cx.ctx.settings.untracked_files, IgnoredFiles::LeftOut).await?;
+        let changed = list(
+            cx.ctx.settings.planning.untracked_files,
+            IgnoredFiles::LeftOut,
+        )
+        .await?;
         let has_hooks = hooks::any_before(cx, work.policies.of_operator());
         let all = if has_hooks {
             list(true, IgnoredFiles::Listed).await?
@@ -336,7 +343,7 @@ impl Graph {
         commit: &CommitSha,
         made: &TreeFiles,
     ) -> Result<Self, JobError> {
-        if cx.ctx.settings.discovery.modules.is_none() {
+        if cx.ctx.settings.planning.module_files.is_none() {
             return Ok(Self::NotWanted);
         }
         // Hooks may also have changed files that are part of the tree.

@@ -75,7 +75,7 @@ impl Work {
         workspace: &WorkspaceName,
     ) -> Result<Extent, CheckoutError> {
         let rules = self.policies.of_operator();
-        let is_of_search = cx.ctx.settings.untracked_files || hooks::any(cx, rules);
+        let is_of_search = cx.ctx.settings.planning.untracked_files || hooks::any(cx, rules);
         if !cx.ctx.checkouts.is_sparse() || (workspace.is_default() && is_of_search) {
             return Ok(Extent::Whole);
         }

@@ -22,7 +22,7 @@ pub(super) struct SubmodulePolicy<'a> {
 #[async_trait]
 impl SubmoduleRules for SubmodulePolicy<'_> {
     async fn admission(&self, repo: &RepoId, by_owner: bool) -> SubmoduleAdmission {
-        if !self.ctx.settings.allowlist.allows(repo) {
+        if !self.ctx.settings.repos.allowlist.allows(repo) {
             return SubmoduleAdmission::Refused(not_allowed(repo));
         }
         if by_owner {
@@ -48,7 +48,7 @@ impl SubmodulePolicy<'_> {
         let Self { ctx, parent } = self;
         let own = ctx.store.claim_owner_of(parent).await?;
         Ok(match ctx.store.claim_owner_of(repo).await? {
-            None if ctx.settings.allowlist.demands_claims() => {
+            None if ctx.settings.repos.allowlist.demands_claims() => {
                 SubmoduleAdmission::Refused(unclaimed(repo, own.as_ref()))
             }
             Some(owner) if own.as_ref() != Some(&owner) => {

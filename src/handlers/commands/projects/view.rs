@@ -29,7 +29,9 @@ pub(super) enum SearchFiles {
 impl SearchFiles {
     /// Returns true if nothing is checked out for the search.
     pub fn is_of_commit(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
-        cx.ctx.checkouts.is_sparse() && !cx.ctx.settings.untracked_files && !hooks::any(cx, rules)
+        cx.ctx.checkouts.is_sparse()
+            && !cx.ctx.settings.planning.untracked_files
+            && !hooks::any(cx, rules)
     }
 
     pub async fn of(cx: &CommandCx<'_>, work: &Work) -> Result<Self, CheckoutError> {

@@ -45,7 +45,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
         }
     }
     found += idle_packages(ctx, &mut remover).await?;
-    if let Some(quota) = ctx.settings.disk_quota {
+    if let Some(quota) = ctx.settings.storage.disk_quota {
         found += keep_to(ctx, quota).await?;
     }
     Ok(found)

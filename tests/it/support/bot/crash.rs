@@ -74,7 +74,9 @@ impl Bot {
         self.replicas += 1;
         let (mut ctx, name) = services(&self.db, &self.flags, self.replicas).await;
         let ctx_mut = Arc::get_mut(&mut ctx).expect("nobody else has it yet");
-        ctx_mut.change_settings(|settings| settings.team_authz = Some(program));
+        ctx_mut.change_settings(|settings| {
+            Arc::make_mut(&mut settings.repo_rules.repos).team_authz = Some(program);
+        });
         self.replica = Arc::new(Replica::new(ctx, &name));
     }
 

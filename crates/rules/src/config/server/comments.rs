@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::problems::{StartupProblem, StartupWarning};
 use super::reader::{ReadResult, SettingReader};
 use super::section::{section, unless_zero};
-use crate::command::AddedArg;
+use crate::command::{AddedArg, BlockedArgs, ExtraArgs};
 use crate::model::CommandKind;
 
 /// Commands of this version that can be switched on and off.
@@ -114,6 +114,14 @@ section! {
 }
 
 impl CommentConfig {
+    /// Returns the arguments that comments may pass to Terraform.
+    pub fn extra_args(&self) -> ExtraArgs {
+        ExtraArgs::new(
+            BlockedArgs::new(&self.blocked_extra_args),
+            self.added_extra_args.clone(),
+        )
+    }
+
     /// Returns the name of the program in hints.
     pub fn executable(&self) -> &str {
         self.executable_names

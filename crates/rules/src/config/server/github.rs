@@ -44,6 +44,16 @@ pub enum GithubAuth {
     },
 }
 
+impl GithubAuth {
+    /// Returns the login of Lockkeeper's own comments, if it is known.
+    pub fn login(&self) -> Option<String> {
+        match self {
+            Self::Token { user, .. } => Some(user.clone()),
+            Self::App { slug, .. } => slug.as_ref().map(|slug| format!("{slug}[bot]")),
+        }
+    }
+}
+
 section! {
     /// Address of a GitHub, and the credentials for it.
     pub struct GithubConfig in Github {

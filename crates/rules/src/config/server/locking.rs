@@ -1,4 +1,4 @@
-//! Settings for locks.
+//! Settings for locks and for their queues.
 
 use super::problems::StartupWarning;
 use super::reader::{ReadResult, SettingReader};

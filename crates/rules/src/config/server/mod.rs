@@ -56,7 +56,7 @@ pub use locking::LockingConfig;
 pub use logging::{LogFormat, LogLevel, LoggingConfig};
 pub use periods::Periods;
 pub use permissions::{Commenters, PermissionConfig};
-pub use planning::{PlanningConfig, ServerAutodiscover};
+pub use planning::{AUTOPLAN_FILES, PlanningConfig};
 pub use problems::{StartupProblem, StartupProblems, StartupWarning};
 pub use proxies::{InvalidNetwork, TrustedProxies};
 pub use raw::{GivenValue, RawSettings, SettingSource};
@@ -79,6 +79,9 @@ use std::sync::LazyLock;
 
 use reader::{ReadResult, SettingReader};
 use section::{Section, section};
+
+use crate::command::{BotNames, CommandName, Grammar};
+use crate::model::CommandKind;
 
 /// All settings, in the order in which they are shown.
 pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(ServerConfig::settings);
@@ -165,6 +168,34 @@ impl ServerConfig {
             (_, Some(errors)) => Err(errors),
             (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),
         }
+    }
+}
+
+impl ServerConfig {
+    /// Returns the grammar of commands in comments.
+    pub fn grammar(&self) -> Grammar {
+        let comments = &self.comments;
+        let allowed: Vec<CommandName> = comments.allowed.iter().copied().map(name_of).collect();
+        let login = self.github.auth.login();
+        Grammar::new(BotNames::new(&comments.executable_names, login.as_deref()))
+            .with_allowed(&allowed)
+            .with_extra_args(comments.extra_args())
+            .with_regexp(comments.regexp)
+    }
+}
+
+/// Returns the name of a command in comments.
+fn name_of(kind: CommandKind) -> CommandName {
+    match kind {
+        CommandKind::Plan | CommandKind::Autoplan => CommandName::Plan,
+        CommandKind::Apply => CommandName::Apply,
+        CommandKind::Unlock => CommandName::Unlock,
+        CommandKind::Cancel => CommandName::Cancel,
+        CommandKind::Explain => CommandName::Explain,
+        CommandKind::Version => CommandName::Version,
+        CommandKind::Import => CommandName::Import,
+        CommandKind::StateRm => CommandName::State,
+        CommandKind::Help => CommandName::Help,
     }
 }
 

@@ -1,22 +1,10 @@
 //! Settings for automatic plans, and for the selection of projects.
 
-use super::choice::choice;
-use super::reader::{ReadResult, SettingReader};
+use super::problems::StartupProblem;
+use super::reader::{ProblemRecorded, ReadResult, SettingReader};
 use super::section::{section, unless_set};
-use crate::config::repo::Patterns;
+use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::model::MergeMethod;
-
-choice! {
-    /// Search for projects that the repository's configuration does not list (reference 3.5).
-    pub enum ServerAutodiscover {
-        /// Searches only if the configuration lists no project.
-        Auto = "auto",
-        /// Searches in every repository.
-        Enabled = "enabled",
-        /// Never searches for projects.
-        Disabled = "disabled",
-    }
-}
 
 section! {
     /// Settings for automatic plans, for the selection of projects, and for merges after applies.
@@ -43,16 +31,16 @@ section! {
         pub no_automerge_label: Option<String> = text("disable-automerge-label", "LABEL"),
 
         /// Files whose changes make a folder a project to plan (patterns as in .dockerignore).
-        pub autoplan_files: Vec<String> =
+        pub autoplan_files: Patterns =
             list("autoplan-file-list", "LIST").or(AUTOPLAN_FILES) => read_patterns,
 
         /// Find projects that the repository's configuration does not list; auto: only if it lists none.
-        pub autodiscover: ServerAutodiscover =
-            choice("autodiscover-mode", "MODE", ServerAutodiscover::WORDS).or("auto"),
+        pub autodiscover: AutodiscoverMode =
+            choice("autodiscover-mode", "MODE", &["auto", "enabled", "disabled"]).or("auto"),
 
         /// Patterns of the files whose directories are read for the modules they use. `None`: a change of a module
         /// plans no project that uses it.
-        pub module_files: Option<Vec<String>> = read_module_files from {
+        pub module_files: Option<Patterns> = read_module_files from {
             /// Plan the projects that use a changed module (a directory that others name as a local `source`).
             switch("autoplan-modules"),
 
@@ -71,37 +59,34 @@ section! {
     }
 }
 
-/// Files of Terraform, OpenTofu and Terragrunt.
-const AUTOPLAN_FILES: &str = "**/*.tf,**/*.tf.json,**/*.tfvars,**/*.tfvars.json,**/*.tofu,**/*.tofu.json,\
+/// Files of Terraform, OpenTofu and Terragrunt: the default of `--autoplan-file-list` (reference 10.1).
+pub const AUTOPLAN_FILES: &str = "**/*.tf,**/*.tf.json,**/*.tfvars,**/*.tfvars.json,**/*.tofu,**/*.tofu.json,\
                               **/terragrunt.hcl,**/.terraform.lock.hcl";
 
 /// Reads the patterns of files that use modules. Naming patterns switches the feature on, as in Atlantis.
-fn read_module_files(reader: &mut SettingReader<'_>) -> ReadResult<Option<Vec<String>>> {
+fn read_module_files(reader: &mut SettingReader<'_>) -> ReadResult<Option<Patterns>> {
     let switch = reader.switch("autoplan-modules");
     let named = read_patterns(reader, "autoplan-modules-from-projects")?;
-    if !named.is_empty() {
-        return switch.map(|_| Some(named));
-    }
-    if switch? {
+    let is_on = switch?;
+    if named.texts().next().is_some() {
+        Ok(Some(named))
+    } else if is_on {
         read_patterns(reader, "autoplan-file-list").map(Some)
     } else {
         Ok(None)
     }
 }
 
-/// Reads patterns of files. Reports every invalid pattern now, before a search for projects needs it.
-fn read_patterns(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<Vec<String>> {
+/// Reads patterns of files. Reports every invalid pattern.
+fn read_patterns(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<Patterns> {
     const FIX: &str = "write patterns as in .dockerignore, such as `**/*.tf`, separated by commas";
     let patterns = reader.list(flag);
-    let mut result = Ok(());
     for pattern in &patterns {
         if let Err(reason) = Patterns::new([pattern.as_str()]) {
-            result = reader.refuse(
-                flag,
-                format!("`{pattern}` is not a valid pattern: {reason}"),
-                FIX,
-            );
+            let what = format!("`{pattern}` is not a valid pattern: {reason}");
+            reader.record(StartupProblem::with(flag, what, FIX));
         }
     }
-    result.map(|()| patterns)
+    // Every invalid pattern has been reported.
+    Patterns::new(patterns.iter().map(String::as_str)).map_err(|_| ProblemRecorded)
 }

@@ -1,9 +1,10 @@
-//! Generates the tables of settings in the documentation from [`super::table`] and [`super::absent`]: the most
-//! important settings for the README, and all settings for `docs/flags.md`.
+//! Generates the tables of settings in the documentation, and compares them: the most important settings for the
+//! README, and all settings for `docs/flags.md`.
 
 use super::SETTINGS;
 use super::absent::{ABSENT, AbsentReason, UnsupportedFlag};
 use super::setting::{Fallback, Setting, SettingGroup, ValueKind};
+use crate::config::generated_docs::{compare, compare_block};
 
 /// Settings that most servers need, in the order of the README.
 const IMPORTANT: [&str; 18] = [
@@ -28,7 +29,7 @@ const IMPORTANT: [&str; 18] = [
 ];
 
 /// Returns the lines between `<!-- flags:begin -->` and `<!-- flags:end -->` in the README.
-pub fn important_flags() -> String {
+fn important_flags() -> String {
     let find = |flag| SETTINGS.iter().find(|setting| setting.flag == flag);
     let rows: Vec<String> = IMPORTANT
         .into_iter()
@@ -51,7 +52,7 @@ fn short_row(setting: &Setting) -> String {
 }
 
 /// Returns the text of `docs/flags.md`.
-pub fn flags_page() -> String {
+fn flags_page() -> String {
     let mut out = HEAD.to_owned();
     for group in SettingGroup::ALL {
         let rows: Vec<String> = SETTINGS
@@ -187,34 +188,28 @@ fn escaped(text: &str) -> String {
     text.replace('<', "&lt;").replace('|', "\\|")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::generated_docs::{compare, compare_block};
+#[test]
+fn the_table_in_the_readme_is_the_table_of_settings() {
+    compare_block("README.md", "flags", &important_flags());
+}
 
-    #[test]
-    fn the_table_in_the_readme_is_the_table_of_settings() {
-        compare_block("README.md", "flags", &important_flags());
-    }
+#[test]
+fn the_page_of_flags_is_the_table_of_settings() {
+    compare("docs/flags.md", &flags_page());
+}
 
-    #[test]
-    fn the_page_of_flags_is_the_table_of_settings() {
-        compare("docs/flags.md", &flags_page());
-    }
-
-    #[test]
-    fn every_flag_is_on_the_page_once() {
-        let page = flags_page();
-        let flags = SETTINGS
-            .iter()
-            .map(|setting| setting.flag)
-            .chain(ABSENT.iter().map(|absent| absent.flag));
-        for flag in flags {
-            assert_eq!(
-                page.matches(&format!("\n| `--{flag}`")).count(),
-                1,
-                "--{flag}"
-            );
-        }
+#[test]
+fn every_flag_is_on_the_page_once() {
+    let page = flags_page();
+    let flags = SETTINGS
+        .iter()
+        .map(|setting| setting.flag)
+        .chain(ABSENT.iter().map(|absent| absent.flag));
+    for flag in flags {
+        assert_eq!(
+            page.matches(&format!("\n| `--{flag}`")).count(),
+            1,
+            "--{flag}"
+        );
     }
 }

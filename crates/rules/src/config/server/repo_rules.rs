@@ -42,8 +42,6 @@ pub struct ReposFile {
     pub path: PathBuf,
     /// Digest of the file's text.
     pub digest: Sha256Digest,
-    /// `--disable-repo-locking`.
-    pub without_locking: bool,
 }
 
 /// Reads the source of repositories' own files, for repositories whose entry names none.
@@ -56,7 +54,6 @@ pub(super) fn read_config_source(
 }
 
 fn read_file(reader: &mut SettingReader<'_>) -> ReadResult<Option<ReposFile>> {
-    let without_locking = read_lock_switch(reader, "disable-repo-locking")?;
     let text = reader.raw().files.get("repo-config");
     let read = (reader.path("repo-config"), text);
     let (Some(path), Some(Ok(text))) = read else {
@@ -65,7 +62,6 @@ fn read_file(reader: &mut SettingReader<'_>) -> ReadResult<Option<ReposFile>> {
     Ok(Some(ReposFile {
         path,
         digest: Sha256Digest::of(text.as_bytes()),
-        without_locking,
     }))
 }
 

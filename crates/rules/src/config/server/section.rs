@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::logging::{LogFormat, LogLevel};
 use super::reader::{ReadResult, SettingReader};
 use super::setting::Setting;
+use crate::config::repo::AutodiscoverMode;
 use crate::config::size::ByteSize;
 use crate::model::{Distribution, MergeMethod};
 
@@ -219,6 +220,7 @@ setting_value! {
     LogLevel: |reader, flag| chosen(reader, flag);
     LogFormat: |reader, flag| chosen(reader, flag);
     Distribution: |reader, flag| chosen(reader, flag);
+    AutodiscoverMode: |reader, flag| chosen(reader, flag);
     Option<MergeMethod>: |reader, flag| reader.choice(flag);
 }
 

@@ -7,6 +7,7 @@ use insta::assert_snapshot;
 
 use super::reader::SettingReader;
 use super::*;
+use crate::config::repo::Patterns;
 use crate::model::CommandKind;
 use crate::secret::Secret;
 
@@ -100,7 +101,7 @@ fn the_least_that_must_be_set_is_enough() {
     );
     assert_eq!(config.comments.executable_names, ["lockkeeper"]);
     assert_eq!(config.runs.timeout.as_secs(), 7200);
-    assert_eq!(config.planning.autoplan_files.len(), 8);
+    assert_eq!(config.planning.autoplan_files.texts().count(), 8);
 }
 
 #[test]
@@ -437,8 +438,12 @@ fn every_wrong_pattern_is_told_with_its_flag_and_what_dockerignore_allows_is_acc
         ("autoplan-file-list", "x{.tf, !a/**,[^a]*.tf"),
         ("autoplan-modules-from-projects", "{a"),
     ]);
-    assert_eq!(fine.planning.autoplan_files, ["x{.tf", "!a/**", "[^a]*.tf"]);
-    assert_eq!(fine.planning.module_files, Some(vec!["{a".to_owned()]));
+    let patterns = |texts: &[&str]| Patterns::new(texts.iter().copied()).unwrap();
+    assert_eq!(
+        fine.planning.autoplan_files,
+        patterns(&["x{.tf", "!a/**", "[^a]*.tf"])
+    );
+    assert_eq!(fine.planning.module_files, Some(patterns(&["{a"])));
     let flags = [
         ("autoplan-file-list", "**/*.tf,[a-],!,b\\"),
         ("autoplan-modules-from-projects", "[z-a]"),

@@ -1,0 +1,229 @@
+//! Holds the settings that are in effect: the configuration of the server, and values that depend on it.
+
+use std::collections::{HashSet, VecDeque};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chrono::TimeDelta;
+use tracing::warn;
+
+use super::LiveAccounts;
+use crate::config::repo::RepoConfig;
+use crate::config::repos::{LockPolicy, RepoRules, ServerRepos};
+use crate::config::server::ServerConfig;
+use crate::discovery::{ModuleGraph, SearchSettings};
+use crate::model::{ApplicationId, CommandKind, LockId, ProjectKey, RepoId, RunId};
+use crate::render;
+
+/// Settings of the administrator that are in effect. They dereference to the sections of the configuration, so a
+/// setting is read as `settings.comments.status_name`.
+#[derive(Clone)]
+pub struct Settings {
+    /// The configuration of the server, with the current content of the file of `--repo-config`.
+    server: Arc<ServerConfig>,
+    /// Accounts that are limited to owners on the pages and in the API. They always follow the current content of
+    /// their file.
+    pub web_accounts: Arc<LiveAccounts>,
+    /// Module graphs of the repositories that were searched last.
+    pub modules: Arc<ModuleGraphs>,
+    /// Repositories for which near misses of patterns have been logged.
+    sighted: Arc<SeenRepositories>,
+}
+
+impl Deref for Settings {
+    type Target = ServerConfig;
+
+    fn deref(&self) -> &ServerConfig {
+        &self.server
+    }
+}
+
+impl DerefMut for Settings {
+    fn deref_mut(&mut self) -> &mut ServerConfig {
+        Arc::make_mut(&mut self.server)
+    }
+}
+
+impl Settings {
+    /// Puts a configuration into effect, with the accounts that its file names.
+    pub fn new(server: ServerConfig, web_accounts: LiveAccounts) -> Self {
+        Self {
+            server: Arc::new(server),
+            web_accounts: Arc::new(web_accounts),
+            modules: Arc::default(),
+            sighted: Arc::default(),
+        }
+    }
+
+    /// Returns the rules that derive projects from changed files.
+    pub fn discovery(&self) -> SearchSettings {
+        SearchSettings {
+            regexp: self.comments.regexp,
+            ..SearchSettings::new(&self.planning, &self.terraform)
+        }
+    }
+
+    /// Returns these settings with another content of the file of `--repo-config`.
+    pub(super) fn with_repos(&self, repos: ServerRepos) -> Self {
+        let mut settings = Self {
+            sighted: Arc::default(),
+            ..self.clone()
+        };
+        settings.repo_rules.repos = Arc::new(repos);
+        settings
+    }
+
+    /// Lists everything in the server's configuration that is accepted and has no effect, one sentence each.
+    pub fn without_effect(&self) -> Vec<String> {
+        let (file, remarks) = self.repo_rules.repos.without_effect();
+        let of_file = remarks
+            .iter()
+            .map(|remark| format!("{file} line {}: {remark}", remark.line));
+        self.without_effect.iter().cloned().chain(of_file).collect()
+    }
+
+    /// Returns the style of comments on pull requests.
+    pub fn report_style(&self) -> render::ReportStyle {
+        let look = &self.comments.look;
+        render::ReportStyle {
+            fold: !look.disable_folding,
+            hide_unchanged: look.hide_unchanged,
+            diff: if look.diff_markdown {
+                render::DiffStyle::Everything
+            } else {
+                render::DiffStyle::default()
+            },
+            offer_apply: self.comments.allowed.contains(&CommandKind::Apply),
+            offer_apply_all: !look.disable_apply_all,
+            ..render::ReportStyle::default()
+        }
+    }
+
+    /// Returns the limits on the size of posted comments.
+    pub fn comment_limits(&self) -> render::Limits {
+        let most = self.comments.max_comments;
+        render::Limits {
+            comments: most.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX)),
+            ..render::Limits::default()
+        }
+    }
+
+    /// Returns the page of a run.
+    pub fn run_url(&self, run: RunId) -> String {
+        format!("{}/jobs/{run}", self.web.base_url())
+    }
+
+    /// Returns the page of an application.
+    pub fn application_url(&self, application: ApplicationId) -> String {
+        format!("{}/apps/{application}", self.web.base_url())
+    }
+
+    /// Returns the page of apply locks.
+    pub fn apply_locks_url(&self) -> String {
+        format!("{}/apply-locks", self.web.base_url())
+    }
+
+    /// Returns the page of a lock.
+    pub fn lock_url(&self, lock: LockId) -> String {
+        format!("{}/locks/{lock}", self.web.base_url())
+    }
+
+    /// Returns the rules of the administrator for a repository. The first time a repository is seen, the function
+    /// logs entries that Atlantis would apply to it and Lockkeeper does not.
+    pub fn rules(&self, repo: &RepoId) -> RepoRules {
+        let rules = self.repo_rules.repos.rules(repo);
+        if !rules.near_misses().is_empty() && self.sighted.first_time(repo) {
+            for entry in rules.near_misses() {
+                warn!(
+                    %repo,
+                    "The id in {entry} matches only a part of `{repo}`, so the entry does not apply to it: an \
+                     expression must match the whole id. To match it, write `.*` before or after the expression"
+                );
+            }
+        }
+        rules
+    }
+
+    /// Returns how long a lock of a repository may be idle. `None`: as long as its pull request is open.
+    pub fn lock_ttl(&self, repo: &RepoId) -> Option<TimeDelta> {
+        self.rules(repo)
+            .ttl()
+            .and_then(|ttl| TimeDelta::from_std(ttl).ok())
+    }
+
+    /// Returns the policy for the lock of a project; `config` is the file of the repository, if it has one.
+    pub fn lock_policy(
+        &self,
+        repo: &RepoId,
+        config: Option<&RepoConfig>,
+        project: &ProjectKey,
+    ) -> LockPolicy {
+        self.rules(repo).lock_policy(config, project)
+    }
+}
+
+/// Repositories that this process has seen.
+#[derive(Debug, Default)]
+pub struct SeenRepositories(Mutex<HashSet<RepoId>>);
+
+impl SeenRepositories {
+    /// Maximum number of remembered repositories. Further ones are never seen for the first time.
+    const MAX: usize = 10_000;
+
+    /// Returns true the first time it is called for a repository.
+    fn first_time(&self, repo: &RepoId) -> bool {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.len() < Self::MAX && seen.insert(repo.clone())
+    }
+}
+
+/// Module graphs by the id of a tree: the same files always give the same graph.
+#[derive(Debug, Default)]
+pub struct ModuleGraphs(Mutex<VecDeque<(String, Arc<ModuleGraph>)>>);
+
+impl ModuleGraphs {
+    /// Maximum number of kept graphs; those used last are kept.
+    const MAX: usize = 32;
+
+    /// Returns the graph of a tree, if it is kept.
+    pub fn get(&self, tree: &str) -> Option<Arc<ModuleGraph>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = kept.iter().position(|(id, _)| id == tree)?;
+        let found = kept.remove(at)?;
+        let graph = Arc::clone(&found.1);
+        kept.push_front(found);
+        Some(graph)
+    }
+
+    /// Keeps the graph of a tree.
+    pub fn keep(&self, tree: String, graph: &Arc<ModuleGraph>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|(id, _)| *id != tree);
+        kept.push_front((tree, Arc::clone(graph)));
+        kept.truncate(Self::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_module_graphs_used_last_are_kept() {
+        let graphs = ModuleGraphs::default();
+        for n in 0..=ModuleGraphs::MAX {
+            graphs.keep(n.to_string(), &Arc::default());
+            assert!(graphs.get("0").is_some(), "{n}");
+        }
+        assert!(graphs.get("1").is_none() && graphs.get("2").is_some());
+    }
+
+    #[test]
+    fn a_repository_is_seen_for_the_first_time_once() {
+        let sighted = SeenRepositories::default();
+        let [infra, labs]: [RepoId; 2] =
+            ["github.com/acme/infra", "github.com/acme/labs"].map(|id| id.parse().unwrap());
+        let answers = [&infra, &infra, &labs, &infra].map(|repo| sighted.first_time(repo));
+        assert_eq!(answers, [true, false, true, false]);
+    }
+}

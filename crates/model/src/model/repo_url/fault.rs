@@ -3,6 +3,7 @@
 use percent_encoding::percent_decode_str;
 
 use super::RepoUrl;
+use super::kinds;
 
 /// Error for a text that is not the address of a repository. Safe to show: secrets in the text are left out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -97,28 +98,6 @@ pub enum RepoUrlFault {
 /// Maximum number of characters that an error repeats.
 const SHOWN_CHARS: usize = 120;
 
-/// Prefixes of the forges' tokens, in lower case.
-const TOKENS: &[&str] = &[
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "ghr_",
-    "github_pat_",
-    "glpat-",
-    "gloas-",
-    "gldt-",
-    "glrt-",
-    "glcbt-",
-    "glptt-",
-    "glft-",
-    "glsoat-",
-    "atatt",
-    "atctt",
-    "atbb",
-    "atoat",
-];
-
 /// Returns true if a user name is more likely a token. An address needs no user name, so an error does little harm.
 pub(super) fn is_token(user: &str) -> bool {
     has_token(user)
@@ -130,7 +109,7 @@ pub(super) fn is_token(user: &str) -> bool {
 pub(super) fn has_token(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '-'));
-    words.any(|word| word.len() >= 12 && TOKENS.iter().any(|token| word.starts_with(token)))
+    words.any(|word| word.len() >= 12 && kinds::tokens().any(|token| word.starts_with(token)))
 }
 
 /// Returns true if a text may reveal a secret: a user other than `git`, a query, or a word that looks like a token.

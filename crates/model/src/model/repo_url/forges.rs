@@ -1,33 +1,12 @@
-//! Known hosts: the forges, their second names, and the shape of their addresses.
+//! Finds the forge of an address, and the place of the repository there. Knows no single forge: their rules are in
+//! [`kinds`](super::kinds).
 
 use std::collections::BTreeSet;
 
 use super::fault::RepoUrlFault;
+use super::kinds;
 use super::spelling::{AddressParts, AddressProtocol, check_segment};
 use crate::model::repo::{HostName, RepoId};
-
-const AZURE: &str = "dev.azure.com";
-const AZURE_SHAPE: &str = "https://dev.azure.com/organisation/project/_git/name";
-
-/// Public forges. All of them compare names without regard to case.
-const PUBLIC: &[&str] = &[
-    "github.com",
-    "gitlab.com",
-    "bitbucket.org",
-    AZURE,
-    "codeberg.org",
-    "gitea.com",
-];
-
-/// Second names of forges, for networks that block most outgoing ports.
-const SECOND_NAMES: &[(&str, &str)] = &[
-    ("www.github.com", "github.com"),
-    ("ssh.github.com", "github.com"),
-    ("www.gitlab.com", "gitlab.com"),
-    ("altssh.gitlab.com", "gitlab.com"),
-    ("www.bitbucket.org", "bitbucket.org"),
-    ("altssh.bitbucket.org", "bitbucket.org"),
-];
 
 /// Hosts that are forges: the public ones and those that the server works for. On these, the case of a path has no
 /// meaning, and every port of `ssh` belongs to the forge.
@@ -53,8 +32,10 @@ impl ForgeHosts {
     }
 
     pub(super) fn place(&self, spelling: &AddressParts) -> Result<RepoLocation, RepoUrlFault> {
-        if let Some(place) = azure(spelling)? {
-            return Ok(place);
+        for form in kinds::own_forms() {
+            if let Some(place) = (form.locate)(spelling)? {
+                return Ok(place);
+            }
         }
         let host = self.host(spelling)?;
         let folds = self.is_forge(&host);
@@ -68,10 +49,7 @@ impl ForgeHosts {
     }
 
     fn host(&self, spelling: &AddressParts) -> Result<String, RepoUrlFault> {
-        let second = SECOND_NAMES
-            .iter()
-            .find(|(second, _)| *second == spelling.host);
-        let name = second.map_or(spelling.host.as_str(), |(_, first)| *first);
+        let name = kinds::first_name(&spelling.host).unwrap_or(&spelling.host);
         match (spelling.way, spelling.port) {
             (AddressProtocol::Web, Some(port)) => Ok(format!("{name}:{port}")),
             (AddressProtocol::Web, None) => Ok(name.to_owned()),
@@ -104,9 +82,9 @@ impl ForgeHosts {
     }
 }
 
-/// Returns true for public forges. GitHub's enterprise clouds have a host name each.
+/// Returns true for the hosts of public forges.
 fn is_public(host: &str) -> bool {
-    PUBLIC.contains(&host) || host.ends_with(".ghe.com")
+    kinds::KINDS.iter().any(|kind| kind.has_host(host))
 }
 
 /// Returns true if a forge, perhaps with a port, is on the machine of this name.
@@ -118,7 +96,7 @@ fn is_on(forge: &str, name: &str) -> bool {
 
 /// Lower-cases the segments, and checks them again. Some capital letters outside of ASCII have small ones in ASCII,
 /// so the result can be invalid.
-fn folded(segments: &[String]) -> Result<Vec<String>, RepoUrlFault> {
+pub(super) fn folded(segments: &[String]) -> Result<Vec<String>, RepoUrlFault> {
     let fold = |segment: &String| {
         let folded = segment.to_lowercase();
         check_segment(&folded).map(|()| folded)
@@ -127,7 +105,7 @@ fn folded(segments: &[String]) -> Result<Vec<String>, RepoUrlFault> {
 }
 
 /// Removes `.git` from the end, because Git serves `name` and `name.git` as one.
-fn strip_git(segments: &mut [String]) -> Result<(), RepoUrlFault> {
+pub(super) fn strip_git(segments: &mut [String]) -> Result<(), RepoUrlFault> {
     let Some(name) = segments.last_mut() else {
         return Err(RepoUrlFault::EmptyPart);
     };
@@ -141,80 +119,29 @@ fn strip_git(segments: &mut [String]) -> Result<(), RepoUrlFault> {
     }
 }
 
-fn check_shape(host: &str, parts: usize) -> Result<(), RepoUrlFault> {
-    let (fits, shape) = match host {
-        "gitlab.com" => (parts >= 2, "https://gitlab.com/group/name"),
-        "github.com" => (parts == 2, "https://github.com/owner/name"),
-        "bitbucket.org" => (parts == 2, "https://bitbucket.org/workspace/name"),
-        "codeberg.org" => (parts == 2, "https://codeberg.org/owner/name"),
-        "gitea.com" => (parts == 2, "https://gitea.com/owner/name"),
-        _ => (true, ""),
-    };
-    if fits {
-        Ok(())
-    } else {
-        Err(RepoUrlFault::Shape(shape))
-    }
-}
-
-/// Reads an address of Azure DevOps, which has one form per protocol, and older forms with the organisation as a
-/// host.
-fn azure(spelling: &AddressParts) -> Result<Option<RepoLocation>, RepoUrlFault> {
-    if spelling.way == AddressProtocol::Web && spelling.port.is_some() {
-        return Ok(None);
-    }
-    let mut parts = folded(&spelling.segments)?;
-    let organisation = spelling
-        .host
-        .strip_suffix(".visualstudio.com")
-        .filter(|name| *name != "vs-ssh");
-    match (spelling.host.as_str(), organisation) {
-        (AZURE | "ssh.dev.azure.com" | "vs-ssh.visualstudio.com", _) => {}
-        (_, Some(organisation)) if !organisation.contains('.') => {
-            check_segment(organisation)?;
-            parts.insert(0, organisation.to_owned());
+fn check_shape(host: &str, segments: usize) -> Result<(), RepoUrlFault> {
+    match kinds::shape_on(host) {
+        Some(shape) if !shape.segments.contains(&segments) => {
+            Err(RepoUrlFault::Shape(shape.example))
         }
-        _ => return Ok(None),
+        Some(_) | None => Ok(()),
     }
-    strip_git(&mut parts)?;
-    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    let (organisation, project, name) = match parts[..] {
-        ["v3", organisation, project, name] if spelling.way == AddressProtocol::Shell => {
-            (organisation, project, name)
-        }
-        [organisation, project, "_git" | "_ssh", name]
-        | [
-            organisation,
-            "defaultcollection",
-            project,
-            "_git" | "_ssh",
-            name,
-        ] => (organisation, project, name),
-        [organisation, "_git" | "_ssh", name] => (organisation, name, name),
-        _ => return Err(RepoUrlFault::Shape(AZURE_SHAPE)),
-    };
-    let segments = [organisation, project, "_git", name]
-        .map(str::to_owned)
-        .to_vec();
-    Ok(Some(RepoLocation {
-        host: AZURE.to_owned(),
-        segments,
-    }))
 }
 
 /// Returns the path of a repository's address.
 pub(super) fn path_of(repo: &RepoId) -> String {
-    match (repo.host().as_str(), repo.full_name().rsplit_once('/')) {
-        (AZURE, Some((owner, name))) => format!("{owner}/_git/{name}"),
-        _ => repo.full_name().to_owned(),
+    let host = repo.host().as_str();
+    let form = kinds::own_forms().find(|form| form.host == host);
+    match (form, repo.full_name().rsplit_once('/')) {
+        (Some(form), Some((owner, name))) => (form.path_of)(owner, name),
+        (_, _) => repo.full_name().to_owned(),
     }
 }
 
 /// Returns the name of a repository from the path of its address.
 pub(super) fn name_of(host: &str, path: &str) -> String {
-    if host == AZURE {
-        path.replacen("/_git/", "/", 1)
-    } else {
-        path.to_owned()
+    match kinds::own_forms().find(|form| form.host == host) {
+        Some(form) => (form.name_of)(path),
+        None => path.to_owned(),
     }
 }

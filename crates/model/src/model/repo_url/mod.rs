@@ -22,9 +22,12 @@
 //!
 //! The normal form does not distinguish `host:path` from `ssh://host/path`. These are two directories to a bare SSH
 //! server, and the same repository to every forge.
+//!
+//! The rules of one kind of forge are in one file of [`kinds`].
 
 mod fault;
 mod forges;
+mod kinds;
 mod spelling;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,8 @@ use sha2::Sha256;
 use uuid::Uuid;
 
 /// A comment on a pull request.
-const RECORDED: &str = include_str!("../tests/fixtures/github/issue_comment.created_on_pull.json");
+const RECORDED: &str =
+    include_str!("../src/vcs/github/webhook/recordings/issue_comment.created_on_pull.json");
 
 /// Text of the comments. Most comments that people write contain no command.
 const TEXT: &str =

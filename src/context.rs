@@ -26,7 +26,7 @@ use crate::queue::{RunPool, RunningJob, WakeUp};
 use crate::store::Store;
 use crate::sync::Syncer;
 use crate::telemetry::{Metrics, Panics};
-use crate::vcs::{Forge, Memberships};
+use crate::vcs::{Forge, Memberships, Webhooks};
 use crate::workflow::{Artifacts, Checkouts, OutputHub, Terraform};
 
 /// Context of handlers and jobs: the database, the settings and the services of one replica.
@@ -91,6 +91,8 @@ pub struct Services {
     /// Source of new identifiers.
     pub ids: Arc<dyn Ids>,
     pub forge: Arc<dyn Forge>,
+    /// Webhooks of the configured forges.
+    pub webhooks: Webhooks,
     /// Credentials that owners stored for their repositories.
     pub credentials: CredentialStore,
     /// Location of the key and the last checkpoint of the audit log.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::accounts::web_accounts;
 use super::environment::{Environments, Setups};
 use super::sandbox::{self, Boundaries};
+use super::webhooks::webhooks;
 use crate::claims::CredentialStore;
 use crate::clock::{Clock, Ids};
 use crate::config::server::{
@@ -165,6 +166,7 @@ pub async fn build_on(
         ),
         clock: parts.clock,
         ids: parts.ids,
+        webhooks: webhooks(config, forge.host()),
         forge,
     };
     Ok(Arc::new(Ctx::new(store, services)))

@@ -14,6 +14,7 @@ mod serve;
 mod server;
 mod tls;
 mod web;
+mod webhooks;
 
 pub(crate) use build::own_dir;
 pub use build::{ServiceInputs, build, build_on};

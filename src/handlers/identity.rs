@@ -161,7 +161,7 @@ async fn concerns_us(ctx: &Ctx, told: &ForgeRepo) -> Result<bool, sqlx::Error> {
 /// Records a repository that a delivery names. Without webhook secrets anybody could have sent the delivery. Then
 /// only an answer of the forge creates the record.
 async fn note(ctx: &Ctx, told: &ForgeRepo) -> Result<bool, sqlx::Error> {
-    Ok(!ctx.settings.webhooks.secrets.is_empty() && ctx.store.repository_note(told).await?)
+    Ok(ctx.webhooks.are_signed(told.repo.host()) && ctx.store.repository_note(told).await?)
 }
 
 /// Moves all rows of a repository to its current name. `also` is another name that leads to it.

@@ -3,7 +3,7 @@
 //! - *bounded*: the memory of all bodies together stays below [`DeliveryLimits::in_flight`]. A body counts with the memory that
 //!   is reserved for it, which grows with the received bytes; an announced length reserves nothing.
 //! - *small ones do not wait*: the first [`FIRST`] bytes of every body have their own memory, so that a few large
-//!   bodies that arrive slowly delay no other delivery. GitHub's deliveries are rarely larger.
+//!   bodies that arrive slowly delay no other delivery. Deliveries are rarely larger.
 //! - *nobody waits forever*: the bytes, and the room for them, come within [`DeliveryLimits::time`], or the delivery is refused.
 
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use crate::telemetry::{Metric, Metrics};
-use crate::vcs::github::webhook::SignatureCheck;
+use crate::vcs::SenderCheck;
 
-/// GitHub REST: webhook payloads are capped at 25 MB.
+/// Maximum size of a body in bytes. GitHub, whose payloads are the largest, caps them at 25 MB.
 pub const MAX_BODY_BYTES: usize = 25 * 1024 * 1024;
 
 /// Number of bytes of each body for which there is always room.
@@ -44,7 +44,7 @@ impl Default for DeliveryLimits {
 /// Reason why a body was not received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BodyRefusal {
-    /// The body is larger than GitHub sends.
+    /// The body is larger than a forge sends.
     #[error("the body is larger than 25 MiB")]
     TooLarge,
     /// The sender was too slow.
@@ -97,11 +97,11 @@ impl BodyReader {
         }
     }
 
-    /// Receives a body, and computes its signature at the same time.
+    /// Receives a body, and passes each piece to the check of its sender.
     pub async fn receive(
         &self,
         body: Body,
-        mut check: Option<&mut SignatureCheck>,
+        mut check: Option<&mut (dyn SenderCheck + 'static)>,
     ) -> Result<ReceivedBody, BodyRefusal> {
         let deadline = Instant::now() + self.limits.time;
         let announced = body.size_hint();

@@ -8,6 +8,7 @@ mod listing;
 mod memberships;
 mod permit;
 mod ssh;
+mod webhook;
 
 use std::sync::Arc;
 
@@ -26,6 +27,9 @@ pub use listing::{ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
 pub use memberships::{KEPT, Memberships};
 pub use permit::{Permit, WritePermit};
 pub use ssh::SshLogin;
+pub use webhook::{
+    DeliveryHeader, ForgeKind, ParsedDelivery, SenderCheck, WebhookError, WebhookSource, Webhooks,
+};
 
 /// Credentials of the forge to use: the GitHub App installation of the event, if any.
 pub type Installation = Option<u64>;

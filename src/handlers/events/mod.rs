@@ -1,9 +1,11 @@
-//! Handles events, each kind in a file of its own.
+//! Accepts deliveries, and handles their events, each kind in a file of its own.
 
+mod accept;
 mod closed;
 mod comment;
 mod pull;
 
+pub use accept::{DeliveryReceipt, accept};
 pub(super) use closed::close_pull;
 pub(super) use pull::found;
 
@@ -60,7 +62,7 @@ pub async fn handle(
 ) -> Result<DeliveryEnd, JobError> {
     match event {
         Event::Ignored { reason } => Ok(DeliveryEnd::ignored(reason.clone())),
-        // The webhook endpoint has stored it for every server, or noted that it concerns no served repository.
+        // `accept` has stored it for every server, or noted that it concerns no served repository.
         Event::Repositories { .. } => Ok(DeliveryEnd::handled()),
         Event::Comment(event) => comment::handle(ctx, delivery, event).await,
         Event::Pull(event) => pull_event(ctx, delivery, event).await,

@@ -1,8 +1,8 @@
 //! Connects to GitHub: github.com, GitHub Enterprise Cloud with data residency (`*.ghe.com`) and GitHub Enterprise
 //! Server.
 //!
-//! [`webhook`] contains the pure functions of the webhook endpoint: they check signatures and parse deliveries.
-//! [`client`] is the REST API behind [`super::Forge`]. Only these modules know GitHub's field names.
+//! [`webhook`] recognises, verifies and parses deliveries, behind [`super::WebhookSource`]. [`client`] is the REST API
+//! behind [`super::Forge`]. Only these modules know GitHub's field names.
 
 pub mod client;
 pub mod webhook;
@@ -10,3 +10,4 @@ pub mod webhook;
 pub use client::{
     GitHub, GitHubAuth, GitHubEndpoints, GitHubSetupError, InvalidEndpoint, Timeouts, TokenSource,
 };
+pub use webhook::GitHubWebhook;

@@ -155,6 +155,19 @@ async fn a_payload_that_cannot_be_read_is_refused_and_the_log_says_where(backend
         )
         .await,
         answer_with_log(&bot, Parcel::new("", "issue_comment", &help(901))).await,
+        answer_with_log(
+            &bot,
+            Parcel::new("d-1", "issue_comment", &help(901)).without("x-github-event"),
+        )
+        .await,
+        answer_with_log(
+            &bot,
+            Parcel::new("d-1", "Note Hook", &help(901))
+                .without("x-github-delivery")
+                .without("x-github-event")
+                .with("x-gitlab-event", "Note Hook"),
+        )
+        .await,
     ];
     assert_snapshot!(told.join("\n"), @r#"
     400 Bad Request: the payload cannot be read: at `pull_request.number`: invalid type: string "one", expected i64 at line 1 column 49
@@ -170,6 +183,10 @@ async fn a_payload_that_cannot_be_read_is_refused_and_the_log_says_where(backend
     log:  WARN lockkeeper::http::events: Refused a delivery that cannot be read delivery="d-1" event="issue_comment" error=the Content-Type `text/xml` is neither application/json nor application/x-www-form-urlencoded
 
     400 Bad Request: the header X-GitHub-Delivery is empty or too long, or has characters that GitHub does not use
+    log: 
+    400 Bad Request: the header X-GitHub-Event is missing
+    log: 
+    400 Bad Request: the headers are not those of a configured forge. This server accepts webhooks of GitHub (github.test)
     log:
     "#);
     assert_eq!(bot.deliveries().await, before);
@@ -369,7 +386,10 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
 /// Returns every recorded payload with its name and event, signed again. The repository in the payloads gets this
 /// identifier.
 fn recorded(repository: u64) -> Vec<(String, String, Parcel)> {
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/github");
+    let dir = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/src/vcs/github/webhook/recordings"
+    );
     let mut paths: Vec<_> = std::fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().path())

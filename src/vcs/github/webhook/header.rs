@@ -2,19 +2,17 @@
 
 use axum::http::HeaderMap;
 
+use crate::vcs::DeliveryHeader;
+
+/// Header with the identifier of a delivery.
+pub const DELIVERY_ID: &str = "X-GitHub-Delivery";
+/// Header with the name of the event, such as `pull_request` or `issue_comment`.
+pub const EVENT: &str = "X-GitHub-Event";
+
 /// Maximum length of a delivery identifier; GitHub sends 36 characters.
 const MAX_ID: usize = 128;
 /// Maximum length of an event name; GitHub's longest has about 40 characters.
 const MAX_EVENT: usize = 100;
-
-/// Headers of a delivery, which are read before its body.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeliveryHeader {
-    /// Identifier from GitHub (`X-GitHub-Delivery`); a redelivery carries the same one (P2).
-    pub id: String,
-    /// Name of the event (`X-GitHub-Event`), such as `pull_request` or `issue_comment`.
-    pub event: String,
-}
 
 /// Reason why the headers are not those of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,11 +25,15 @@ pub enum BadHeader {
     Malformed(&'static str),
 }
 
-/// Reads `X-GitHub-Delivery` and `X-GitHub-Event`.
-pub fn delivery(headers: &HeaderMap) -> Result<DeliveryHeader, BadHeader> {
-    let id = word(headers, "X-GitHub-Delivery", MAX_ID)?;
-    let event = word(headers, "X-GitHub-Event", MAX_EVENT)?;
-    Ok(DeliveryHeader { id, event })
+/// Reads `X-GitHub-Delivery` and `X-GitHub-Event`. Returns `None` if both are missing, because then GitHub has not sent
+/// the delivery.
+pub(super) fn delivery(headers: &HeaderMap) -> Option<Result<DeliveryHeader, BadHeader>> {
+    let is_ours = headers.contains_key(DELIVERY_ID) || headers.contains_key(EVENT);
+    is_ours.then(|| {
+        let id = word(headers, DELIVERY_ID, MAX_ID)?;
+        let event = word(headers, EVENT, MAX_EVENT)?;
+        Ok(DeliveryHeader { id, event })
+    })
 }
 
 fn word(headers: &HeaderMap, name: &'static str, max: usize) -> Result<String, BadHeader> {
@@ -50,8 +52,8 @@ mod tests {
 
     fn headers(id: &str, event: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        headers.insert("X-GitHub-Delivery", id.parse().unwrap());
-        headers.insert("X-GitHub-Event", event.parse().unwrap());
+        headers.insert(DELIVERY_ID, id.parse().unwrap());
+        headers.insert(EVENT, event.parse().unwrap());
         headers
     }
 
@@ -61,6 +63,7 @@ mod tests {
             "72d3162e-cc78-11e3-81ab-4c9367dc0958",
             "issue_comment",
         ))
+        .unwrap()
         .unwrap();
         assert_eq!(
             (read.id.as_str(), read.event.as_str()),
@@ -70,21 +73,33 @@ mod tests {
 
     #[test]
     fn missing_and_odd_headers_are_named() {
-        assert_eq!(
-            delivery(&HeaderMap::new()),
-            Err(BadHeader::Missing("X-GitHub-Delivery"))
-        );
+        for (dropped, kept) in [(DELIVERY_ID, EVENT), (EVENT, DELIVERY_ID)] {
+            let mut headers = headers("1", "push");
+            headers.remove(dropped);
+            assert_eq!(
+                delivery(&headers),
+                Some(Err(BadHeader::Missing(dropped))),
+                "only {kept}"
+            );
+        }
         for id in ["", "a b", "a\tb", &"x".repeat(MAX_ID + 1)] {
             assert_eq!(
                 delivery(&headers(id, "push")),
-                Err(BadHeader::Malformed("X-GitHub-Delivery")),
+                Some(Err(BadHeader::Malformed(DELIVERY_ID))),
                 "{id:?}"
             );
         }
         let long = "x".repeat(MAX_EVENT + 1);
         assert_eq!(
             delivery(&headers("1", &long)),
-            Err(BadHeader::Malformed("X-GitHub-Event"))
+            Some(Err(BadHeader::Malformed(EVENT)))
         );
+    }
+
+    #[test]
+    fn a_delivery_without_these_headers_is_of_another_forge() {
+        let mut headers = HeaderMap::new();
+        headers.insert("X-Gitlab-Event", "Note Hook".parse().unwrap());
+        assert_eq!(delivery(&headers), None);
     }
 }

@@ -1,12 +1,87 @@
-//! Reads webhook deliveries of GitHub without any I/O: checks that GitHub really sent them, identifies the delivery,
-//! and parses its meaning (reference 2.2).
+//! The webhook of GitHub: checks that GitHub really sent a delivery, identifies it, and parses its meaning (reference
+//! 2.2). Nothing here has side effects.
+//!
+//! | File | Content |
+//! |--|--|
+//! | `mod.rs` | the webhook of one host as a [`WebhookSource`] |
+//! | `header.rs` | the headers that identify a delivery |
+//! | `signature.rs` | the signature, checked while the body arrives |
+//! | `payload.rs` | events of pull requests and comments |
+//! | `repositories.rs` | events of whole repositories |
+//! | `shape.rs` | the fields of the payloads |
+//! | `recorded.rs`, `recordings/` | tests with recorded deliveries |
 
 mod header;
 mod payload;
+#[cfg(test)]
+mod recorded;
 mod repositories;
 mod shape;
 mod signature;
 
-pub use header::{BadHeader, DeliveryHeader, delivery};
-pub use payload::{PayloadError, identities, parse};
-pub use signature::{BadSignature, SignatureCheck};
+use axum::http::HeaderMap;
+
+pub use header::{BadHeader, DELIVERY_ID, EVENT};
+pub use payload::PayloadError;
+pub use signature::{BadSignature, SIGNATURE, SignatureCheck, sign};
+
+use crate::model::HostName;
+use crate::secret::Secret;
+use crate::vcs::{
+    DeliveryHeader, ForgeKind, ParsedDelivery, SenderCheck, WebhookError, WebhookSource,
+};
+
+/// Webhook of one GitHub.
+pub struct GitHubWebhook {
+    host: HostName,
+    secrets: Vec<Secret>,
+}
+
+impl GitHubWebhook {
+    /// Creates the webhook of a host. Any of the secrets may sign a delivery. Without secrets, unsigned deliveries
+    /// are accepted.
+    pub fn new(host: HostName, secrets: Vec<Secret>) -> Self {
+        Self { host, secrets }
+    }
+}
+
+impl WebhookSource for GitHubWebhook {
+    fn kind(&self) -> ForgeKind {
+        ForgeKind {
+            name: "github",
+            title: "GitHub",
+        }
+    }
+
+    fn host(&self) -> &HostName {
+        &self.host
+    }
+
+    fn is_signed(&self) -> bool {
+        !self.secrets.is_empty()
+    }
+
+    fn recognise(&self, headers: &HeaderMap) -> Option<Result<DeliveryHeader, WebhookError>> {
+        header::delivery(headers).map(|delivery| Ok(delivery?))
+    }
+
+    fn begin_check(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Option<Box<dyn SenderCheck>>, WebhookError> {
+        if self.secrets.is_empty() {
+            return Ok(None);
+        }
+        let check = SignatureCheck::begin(headers, &self.secrets)?;
+        Ok(Some(Box::new(check)))
+    }
+
+    fn parse(
+        &self,
+        delivery: &DeliveryHeader,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<ParsedDelivery, WebhookError> {
+        Ok(payload::parse(&delivery.event, headers, body, &self.host)?)
+    }
+}

@@ -6,13 +6,15 @@ use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use serde::de::DeserializeOwned;
 
-use super::header::{BadHeader, delivery};
 use super::repositories;
-use super::shape::{ActionFields, CommentPayload, PullPayload, WebhookInstallation, WebhookUser};
-use crate::model::{
-    BranchName, CommentEvent, CommitSha, Event, ForgeRepo, HostName, PullAction, PullEvent,
-    PullRef, RepoId, Subject,
+use super::shape::{
+    ActionFields, CommentPayload, EditChanges, PullPayload, WebhookInstallation, WebhookUser,
 };
+use crate::model::{
+    BranchName, CommentEvent, CommitSha, Event, HostName, PullAction, PullEvent, PullRef, RepoId,
+    Subject,
+};
+use crate::vcs::ParsedDelivery;
 
 /// Maximum length of a comment in bytes: GitHub allows 65,536 characters of at most four bytes.
 const MAX_COMMENT: usize = 65_536 * 4;
@@ -24,9 +26,6 @@ const DELETED_USER: &str = "ghost";
 /// Reason why a delivery is not understood; the place is given as a JSON path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
-    /// The headers are not those of a delivery.
-    #[error(transparent)]
-    Header(#[from] BadHeader),
     /// The content type is neither of the two that GitHub can send.
     #[error(
         "the Content-Type `{0}` is neither application/json nor application/x-www-form-urlencoded"
@@ -47,79 +46,72 @@ pub enum PayloadError {
 
 /// Converts a delivery to an event; `host` is the name under which its repositories are known. Deliveries that
 /// request nothing become [`Event::Ignored`] with the reason, and their body may have any shape.
-pub fn parse(headers: &HeaderMap, body: &[u8], host: &HostName) -> Result<Event, PayloadError> {
-    match delivery(headers)?.event.as_str() {
+pub(super) fn parse(
+    event: &str,
+    headers: &HeaderMap,
+    body: &[u8],
+    host: &HostName,
+) -> Result<ParsedDelivery, PayloadError> {
+    match event {
         "pull_request" => pull_request(&json(headers, body)?, host),
         "issue_comment" => issue_comment(&json(headers, body)?, host),
-        "push" | "repository" => repositories::changed(&read(&json(headers, body)?)?, host),
-        "installation_repositories" => repositories::granted(read(&json(headers, body)?)?, host),
-        "installation" => repositories::installed(read(&json(headers, body)?)?, host),
-        "ping" => Ok(ignored(
+        "push" => repositories::pushed(&read(&json(headers, body)?)?, host),
+        "repository" => repositories::changed(&read(&json(headers, body)?)?, host),
+        "installation_repositories" => repositories::granted(&read(&json(headers, body)?)?, host),
+        "installation" => repositories::installed(&read(&json(headers, body)?)?, host),
+        "ping" => Ok(nameless(ignored(
             "a ping: GitHub only checks that the webhook is reachable",
-        )),
-        other => Ok(ignored(format!("events of type `{other}` are not used"))),
+        ))),
+        other => Ok(nameless(ignored(format!(
+            "events of type `{other}` are not used"
+        )))),
     }
 }
 
-/// Returns the repositories that a delivery names with their identifiers. Returns none if the body cannot be read, an
-/// error that [`parse`] reports.
-pub fn identities(headers: &HeaderMap, body: &[u8], host: &HostName) -> Vec<ForgeRepo> {
-    let (Ok(header), Ok(json)) = (delivery(headers), json(headers, body)) else {
-        return Vec::new();
+fn pull_request(json: &[u8], host: &HostName) -> Result<ParsedDelivery, PayloadError> {
+    let payload: PullPayload = match read(json) {
+        Ok(payload) => payload,
+        Err(error) => {
+            return requesting_nothing(json, error, |acted| {
+                used_action(acted.action.as_deref(), acted.changes.as_ref()).err()
+            });
+        }
     };
-    match header.event.as_str() {
-        "pull_request"
-        | "issue_comment"
-        | "push"
-        | "installation_repositories"
-        | "installation" => read(&json)
-            .map(|payload| repositories::named(payload, host))
-            .unwrap_or_default(),
-        "repository" => read(&json)
-            .ok()
-            .and_then(|payload| repositories::renamed(&payload, host))
-            .into_iter()
-            .collect(),
-        _ => Vec::new(),
-    }
-}
-
-fn pull_request(json: &[u8], host: &HostName) -> Result<Event, PayloadError> {
-    let action = match used_action(&read(json)?) {
-        Ok(action) => action,
-        Err(reason) => return Ok(ignored(reason)),
+    let repositories = repositories::identified([&payload.repository], host);
+    let event = match used_action(payload.action.as_deref(), payload.changes.as_ref()) {
+        Err(reason) => ignored(reason),
+        Ok(action) => Event::Pull(PullEvent {
+            pull: pull_ref(
+                host,
+                &payload.repository.full_name,
+                ("pull_request.number", payload.pull_request.number),
+            )?,
+            action,
+            draft: payload.pull_request.draft.unwrap_or(false),
+            // Invalid values here do not refuse a delivery, because the forge provides them again when they matter.
+            head: payload
+                .pull_request
+                .head
+                .and_then(|end| CommitSha::new(&end.sha?).ok()),
+            base_branch: payload
+                .pull_request
+                .base
+                .and_then(|end| BranchName::new(&end.branch?).ok()),
+            sender: login(payload.sender.as_ref(), "sender.login")?,
+            installation: payload.installation.map(|WebhookInstallation { id }| id),
+        }),
     };
-    let payload: PullPayload = read(json)?;
-    Ok(Event::Pull(PullEvent {
-        pull: pull_ref(
-            host,
-            &payload.repository.full_name,
-            ("pull_request.number", payload.pull_request.number),
-        )?,
-        action,
-        draft: payload.pull_request.draft.unwrap_or(false),
-        // Invalid values here do not refuse a delivery, because the forge provides them again when they matter.
-        head: payload
-            .pull_request
-            .head
-            .and_then(|end| CommitSha::new(&end.sha?).ok()),
-        base_branch: payload
-            .pull_request
-            .base
-            .and_then(|end| BranchName::new(&end.branch?).ok()),
-        sender: login(payload.sender.as_ref(), "sender.login")?,
-        installation: payload.installation.map(|WebhookInstallation { id }| id),
-    }))
+    Ok(ParsedDelivery {
+        event,
+        repositories,
+    })
 }
 
 /// Returns the action if it requests something, or else the reason why not. Unlike reference 2.2, a reopened pull and
 /// another base branch count: an apply would no longer match the earlier plans.
-fn used_action(acted: &ActionFields) -> Result<PullAction, String> {
-    let base_changed = acted
-        .changes
-        .as_ref()
-        .is_some_and(|changes| changes.base.is_some());
-    match acted.action.as_deref().unwrap_or_default() {
+fn used_action(action: Option<&str>, changes: Option<&EditChanges>) -> Result<PullAction, String> {
+    let base_changed = changes.is_some_and(|changes| changes.base.is_some());
+    match action.unwrap_or_default() {
         "opened" => Ok(PullAction::Opened),
         "reopened" => Ok(PullAction::Reopened),
         "ready_for_review" => Ok(PullAction::ReadyForReview),
@@ -139,34 +131,40 @@ fn used_action(acted: &ActionFields) -> Result<PullAction, String> {
     }
 }
 
-fn issue_comment(json: &[u8], host: &HostName) -> Result<Event, PayloadError> {
-    let acted: ActionFields = read(json)?;
-    match acted.action.as_deref().unwrap_or_default() {
-        "created" => {}
-        "edited" => {
-            return Ok(ignored(
-                "edited comments are not read again. Write a new comment",
-            ));
+fn issue_comment(json: &[u8], host: &HostName) -> Result<ParsedDelivery, PayloadError> {
+    let payload: CommentPayload = match read(json) {
+        Ok(payload) => payload,
+        Err(error) => {
+            return requesting_nothing(json, error, |acted| {
+                let issue = acted.issue.as_ref();
+                let is_on_pull = issue.is_some_and(|issue| issue.pull_request.is_some());
+                unused_comment(acted.action.as_deref(), is_on_pull)
+            });
         }
-        "deleted" => {
-            return Ok(ignored(
-                "a comment was deleted. Its command stays in effect",
-            ));
-        }
-        other => {
-            return Ok(ignored(format!(
-                "the action `{}` of a comment is not used",
-                cut(other)
-            )));
-        }
-    }
-    let on_pull = acted
-        .issue
-        .is_some_and(|issue| issue.pull_request.is_some());
-    if on_pull {
-        comment(read(json)?, host)
-    } else {
-        Ok(ignored("the comment is on an issue, not on a pull request"))
+    };
+    let repositories = repositories::identified([&payload.repository], host);
+    let is_on_pull = payload.issue.pull_request.is_some();
+    let event = match unused_comment(payload.action.as_deref(), is_on_pull) {
+        Some(reason) => ignored(reason),
+        None => comment(payload, host)?,
+    };
+    Ok(ParsedDelivery {
+        event,
+        repositories,
+    })
+}
+
+/// Returns the reason why a comment requests nothing, unless it may have a command.
+fn unused_comment(action: Option<&str>, is_on_pull: bool) -> Option<String> {
+    match action.unwrap_or_default() {
+        "created" if is_on_pull => None,
+        "created" => Some("the comment is on an issue, not on a pull request".to_owned()),
+        "edited" => Some("edited comments are not read again. Write a new comment".to_owned()),
+        "deleted" => Some("a comment was deleted. Its command stays in effect".to_owned()),
+        other => Some(format!(
+            "the action `{}` of a comment is not used",
+            cut(other)
+        )),
     }
 }
 
@@ -191,6 +189,19 @@ fn comment(payload: CommentPayload, host: &HostName) -> Result<Event, PayloadErr
         author_is_bot: user.and_then(|user| user.kind.as_deref()) == Some("Bot"),
         installation: payload.installation.map(|WebhookInstallation { id }| id),
     }))
+}
+
+/// Ignores a payload without a needed field if it requests nothing, or else returns the error. GitHub sends no such
+/// payload, so only these are parsed a second time.
+fn requesting_nothing(
+    json: &[u8],
+    error: PayloadError,
+    unused: impl FnOnce(&ActionFields) -> Option<String>,
+) -> Result<ParsedDelivery, PayloadError> {
+    match unused(&read(json)?) {
+        Some(reason) => Ok(nameless(ignored(reason))),
+        None => Err(error),
+    }
 }
 
 fn pull_ref(
@@ -288,6 +299,14 @@ pub(super) fn ignored(reason: impl Into<String>) -> Event {
     }
 }
 
+/// Returns the delivery of an event that names no repository.
+fn nameless(event: Event) -> ParsedDelivery {
+    ParsedDelivery {
+        event,
+        repositories: Vec::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -297,10 +316,9 @@ mod tests {
 
     fn parse_as(event: &str, content_type: &str, body: &[u8]) -> Result<Event, PayloadError> {
         let mut headers = HeaderMap::new();
-        headers.insert("X-GitHub-Delivery", "1".parse().unwrap());
-        headers.insert("X-GitHub-Event", event.parse().unwrap());
         headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
-        parse(&headers, body, &HostName::new("github.com").unwrap())
+        parse(event, &headers, body, &HostName::new("github.com").unwrap())
+            .map(|parsed| parsed.event)
     }
 
     fn parse_json(event: &str, body: &Value) -> Result<Event, PayloadError> {
@@ -400,10 +418,6 @@ mod tests {
             text(parse_as("pull_request", "application/x-www-form-urlencoded", b"a=1")),
             @"the form has no field `payload`"
         );
-        insta::assert_snapshot!(
-            text(parse(&HeaderMap::new(), b"", &HostName::new("github.com").unwrap())),
-            @"the header X-GitHub-Delivery is missing"
-        );
     }
 
     #[test]
@@ -437,6 +451,9 @@ mod tests {
         for (event, body) in [
             ("star", json!([])),
             ("pull_request", json!({"action": "labeled"})),
+            ("pull_request", json!({"action": "edited", "repository": 1})),
+            ("issue_comment", json!({"action": "edited", "issue": null})),
+            ("issue_comment", json!({"action": "created", "issue": {}})),
             ("ping", json!(1)),
         ] {
             assert!(

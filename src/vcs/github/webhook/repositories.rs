@@ -2,12 +2,34 @@
 
 use super::payload::{PayloadError, ignored, repo_id};
 use super::shape::{
-    GrantPayload, InstallPayload, NamingPayload, Repository, RepositoryPayload, WebhookInstallation,
+    GrantPayload, InstallPayload, Repository, RepositoryPayload, WebhookInstallation,
 };
 use crate::model::{Event, ForgeRepo, HostName, RepoId, RepositoryEventKind, RepositoryNews};
+use crate::vcs::ParsedDelivery;
 
-/// Converts a `push` or `repository` delivery; `push` has no action.
-pub(super) fn changed(payload: &RepositoryPayload, host: &HostName) -> Result<Event, PayloadError> {
+/// Converts a `push` delivery.
+pub(super) fn pushed(
+    payload: &RepositoryPayload,
+    host: &HostName,
+) -> Result<ParsedDelivery, PayloadError> {
+    Ok(ParsedDelivery {
+        event: news_of(payload, host)?,
+        repositories: identified([&payload.repository], host),
+    })
+}
+
+/// Converts a `repository` delivery.
+pub(super) fn changed(
+    payload: &RepositoryPayload,
+    host: &HostName,
+) -> Result<ParsedDelivery, PayloadError> {
+    Ok(ParsedDelivery {
+        event: news_of(payload, host)?,
+        repositories: renamed(payload, host).into_iter().collect(),
+    })
+}
+
+fn news_of(payload: &RepositoryPayload, host: &HostName) -> Result<Event, PayloadError> {
     let kind = kind_of(payload.action.as_deref());
     let repo = repo_id(host, &payload.repository.full_name)?;
     let installation = installation(payload.installation.as_ref());
@@ -20,19 +42,19 @@ pub(super) fn changed(payload: &RepositoryPayload, host: &HostName) -> Result<Ev
     })
 }
 
-/// Returns the repositories that a payload names with their identifiers.
-pub(super) fn named(payload: NamingPayload, host: &HostName) -> Vec<ForgeRepo> {
-    let all = payload
-        .repository
+/// Returns the repositories that have an identifier and a valid name.
+pub(super) fn identified<'a>(
+    repos: impl IntoIterator<Item = &'a Repository>,
+    host: &HostName,
+) -> Vec<ForgeRepo> {
+    repos
         .into_iter()
-        .chain(payload.repositories_added)
-        .chain(payload.repositories);
-    all.filter_map(|one| Some(ForgeRepo::new(one.id?, repo_id(host, &one.full_name).ok()?)))
+        .filter_map(|one| Some(ForgeRepo::new(one.id?, repo_id(host, &one.full_name).ok()?)))
         .collect()
 }
 
 /// Returns the repository of a `repository` event, with its previous name if its name or owner has changed.
-pub(super) fn renamed(payload: &RepositoryPayload, host: &HostName) -> Option<ForgeRepo> {
+fn renamed(payload: &RepositoryPayload, host: &HostName) -> Option<ForgeRepo> {
     let repo = repo_id(host, &payload.repository.full_name).ok()?;
     let is_renamed = kind_of(payload.action.as_deref()) == RepositoryEventKind::Renamed;
     let was = old_name(payload, &repo)
@@ -78,67 +100,82 @@ fn old_name(payload: &RepositoryPayload, now: &RepoId) -> Option<String> {
 }
 
 /// Converts a change of the App's access: a repository that it may no longer see counts as deleted.
-pub(super) fn granted(payload: GrantPayload, host: &HostName) -> Result<Event, PayloadError> {
+pub(super) fn granted(
+    payload: &GrantPayload,
+    host: &HostName,
+) -> Result<ParsedDelivery, PayloadError> {
     let via = payload.installation.as_ref();
     let added = all(
-        payload.repositories_added,
+        &payload.repositories_added,
         RepositoryEventKind::Changed,
         via,
         host,
     )?;
     let removed = all(
-        payload.repositories_removed,
+        &payload.repositories_removed,
         RepositoryEventKind::Deleted,
         via,
         host,
     )?;
     let news = [added, removed].concat();
-    if news.is_empty() {
-        return Ok(ignored(
-            "the app did not gain or lose access to a repository",
-        ));
-    }
-    Ok(Event::Repositories { news })
+    let event = if news.is_empty() {
+        ignored("the app did not gain or lose access to a repository")
+    } else {
+        Event::Repositories { news }
+    };
+    Ok(ParsedDelivery {
+        event,
+        repositories: identified(&payload.repositories_added, host),
+    })
 }
 
 /// Converts an installation or removal of the App, with all repositories that it may see.
-pub(super) fn installed(payload: InstallPayload, host: &HostName) -> Result<Event, PayloadError> {
+pub(super) fn installed(
+    payload: &InstallPayload,
+    host: &HostName,
+) -> Result<ParsedDelivery, PayloadError> {
     let kind = match payload.action.as_deref() {
-        Some("created" | "unsuspend" | "new_permissions_accepted") => RepositoryEventKind::Changed,
-        Some("deleted" | "suspend") => RepositoryEventKind::Deleted,
-        Some(_) | None => {
-            return Ok(ignored(
-                "this change of the app's installation does not concern a repository",
-            ));
+        Some("created" | "unsuspend" | "new_permissions_accepted") => {
+            Some(RepositoryEventKind::Changed)
         }
+        Some("deleted" | "suspend") => Some(RepositoryEventKind::Deleted),
+        Some(_) | None => None,
     };
-    let news = all(
-        payload.repositories,
-        kind,
-        payload.installation.as_ref(),
-        host,
-    )?;
-    if news.is_empty() {
-        return Ok(ignored("the app's installation names no repository"));
-    }
-    Ok(Event::Repositories { news })
+    let event = match kind {
+        None => ignored("this change of the app's installation does not concern a repository"),
+        Some(_) if payload.repositories.is_empty() => {
+            ignored("the app's installation names no repository")
+        }
+        Some(kind) => Event::Repositories {
+            news: all(
+                &payload.repositories,
+                kind,
+                payload.installation.as_ref(),
+                host,
+            )?,
+        },
+    };
+    Ok(ParsedDelivery {
+        event,
+        repositories: identified(&payload.repositories, host),
+    })
 }
 
 fn all(
-    repos: Vec<Repository>,
+    repos: &[Repository],
     kind: RepositoryEventKind,
     via: Option<&WebhookInstallation>,
     host: &HostName,
 ) -> Result<Vec<RepositoryNews>, PayloadError> {
     let installation = installation(via);
-    let one = |repo: Repository| {
+    let one = |repo: &Repository| {
         Ok(RepositoryNews {
             repo: repo_id(host, &repo.full_name)?,
             kind,
             installation,
         })
     };
-    repos.into_iter().map(one).collect()
+    repos.iter().map(one).collect()
 }
 
 fn installation(given: Option<&WebhookInstallation>) -> Option<u64> {
@@ -147,14 +184,24 @@ fn installation(given: Option<&WebhookInstallation>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderMap;
     use serde_json::{Value, json};
 
+    use super::super::payload::parse;
     use super::*;
 
-    fn told(event: Result<Event, PayloadError>) -> Vec<String> {
+    fn told(parsed: Result<ParsedDelivery, PayloadError>) -> Vec<String> {
         let word =
             |news: RepositoryNews| format!("{} {} {:?}", news.kind, news.repo, news.installation);
-        event.unwrap().news().into_iter().map(word).collect()
+        parsed.unwrap().event.news().into_iter().map(word).collect()
+    }
+
+    fn named(parsed: &ParsedDelivery) -> Vec<String> {
+        parsed
+            .repositories
+            .iter()
+            .map(|named| format!("{} {}", named.id, named.repo))
+            .collect()
     }
 
     fn changed_by(body: Value) -> Vec<String> {
@@ -214,20 +261,48 @@ mod tests {
     }
 
     #[test]
-    fn every_payload_names_its_repository_by_its_identifier() {
-        let body = json!({
-            "repository": {"id": 5, "full_name": "Acme/Infra"}, "sender": {"login": "x"},
-            "repositories_added": [{"id": 6, "full_name": "acme/new"}, {"full_name": "acme/without"}],
-        });
-        let told = named(
-            serde_json::from_value(body).unwrap(),
-            &HostName::new("github.com").unwrap(),
+    fn every_payload_names_its_repositories_by_their_identifiers() {
+        let host = HostName::new("github.com").unwrap();
+        let parsed = |event: &str, body: Value| {
+            let body = body.to_string();
+            named(&parse(event, &HeaderMap::new(), body.as_bytes(), &host).unwrap())
+        };
+        let repository = json!({"id": 5, "full_name": "Acme/Infra"});
+        let infra = ["5 github.com/acme/infra"];
+        assert_eq!(
+            parsed("push", json!({"repository": repository.clone()})),
+            infra
         );
-        let told: Vec<String> = told
-            .iter()
-            .map(|told| format!("{} {}", told.id, told.repo))
-            .collect();
-        assert_eq!(told, ["5 github.com/acme/infra", "6 github.com/acme/new"]);
+        for action in ["opened", "labeled"] {
+            let body = json!({
+                "action": action, "repository": repository.clone(), "pull_request": {"number": 1},
+            });
+            assert_eq!(parsed("pull_request", body), infra, "{action}");
+        }
+        for action in ["created", "deleted"] {
+            let body = json!({
+                "action": action, "repository": repository.clone(),
+                "issue": {"number": 1, "pull_request": {}}, "comment": {"id": 7},
+            });
+            assert_eq!(parsed("issue_comment", body), infra, "{action}");
+        }
+        let added = json!([{"id": 6, "full_name": "acme/new"}, {"full_name": "acme/without"}]);
+        assert_eq!(
+            parsed(
+                "installation_repositories",
+                json!({"repositories_added": added.clone()})
+            ),
+            ["6 github.com/acme/new"]
+        );
+        for action in ["created", "renamed"] {
+            let body = json!({"action": action, "repositories": added.clone()});
+            let named = parsed("installation", body);
+            assert_eq!(named, ["6 github.com/acme/new"], "{action}");
+        }
+        for (action, named) in [("publicized", infra.as_slice()), ("deleted", &[])] {
+            let body = json!({"action": action, "repository": repository.clone()});
+            assert_eq!(parsed("repository", body), named, "{action}");
+        }
     }
 
     #[test]
@@ -237,7 +312,7 @@ mod tests {
             "repositories_removed": [{"full_name": "acme/old"}], "installation": {"id": 7},
         });
         let host = HostName::new("github.com").unwrap();
-        let granted_by = |body: Value| granted(serde_json::from_value(body).unwrap(), &host);
+        let granted_by = |body: Value| granted(&serde_json::from_value(body).unwrap(), &host);
         assert_eq!(
             told(granted_by(body)),
             [
@@ -250,7 +325,7 @@ mod tests {
                 json!([{"id": 1, "full_name": "Acme/Infra"}, {"id": 2, "full_name": "acme/labs"}]);
             let body =
                 json!({"action": action, "repositories": repositories, "installation": {"id": 7}});
-            told(installed(serde_json::from_value(body).unwrap(), &host))
+            told(installed(&serde_json::from_value(body).unwrap(), &host))
         };
         assert_eq!(
             installed_by("created"),
@@ -264,7 +339,10 @@ mod tests {
             "deleted github.com/acme/labs Some(7)"
         );
         assert_eq!(installed_by("renamed"), [""; 0]);
-        assert!(matches!(granted_by(json!({})), Ok(Event::Ignored { .. })));
+        assert!(matches!(
+            granted_by(json!({})).unwrap().event,
+            Event::Ignored { .. }
+        ));
         assert!(granted_by(json!({"repositories_added": [{"full_name": "x"}]})).is_err());
     }
 }

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// Fields that every payload with actions has.
+/// Fields that decide whether a payload requests something.
 #[derive(Deserialize)]
 pub(super) struct ActionFields {
     #[serde(default)]
@@ -34,6 +34,10 @@ pub(super) struct MaybePull {
 /// Payload of a `pull_request` event.
 #[derive(Deserialize)]
 pub(super) struct PullPayload {
+    #[serde(default)]
+    pub action: Option<String>,
+    #[serde(default)]
+    pub changes: Option<EditChanges>,
     pub pull_request: PullPart,
     pub repository: Repository,
     #[serde(default)]
@@ -65,6 +69,8 @@ pub(super) struct PullEnd {
 /// Payload of an `issue_comment` event.
 #[derive(Deserialize)]
 pub(super) struct CommentPayload {
+    #[serde(default)]
+    pub action: Option<String>,
     pub issue: NumberedPull,
     pub comment: WebhookComment,
     pub repository: Repository,
@@ -75,6 +81,8 @@ pub(super) struct CommentPayload {
 #[derive(Deserialize)]
 pub(super) struct NumberedPull {
     pub number: i64,
+    #[serde(default)]
+    pub pull_request: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -91,17 +99,6 @@ pub(super) struct Repository {
     #[serde(default)]
     pub id: Option<u64>,
     pub full_name: String,
-}
-
-/// Fields by which payloads name repositories.
-#[derive(Deserialize)]
-pub(super) struct NamingPayload {
-    #[serde(default)]
-    pub repository: Option<Repository>,
-    #[serde(default)]
-    pub repositories_added: Vec<Repository>,
-    #[serde(default)]
-    pub repositories: Vec<Repository>,
 }
 
 /// Payload of a `push` or `repository` event.

@@ -5,9 +5,10 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::secret::Secret;
+use crate::vcs::{SenderCheck, WebhookError};
 
 /// Header with the signature GitHub recommends.
-const SIGNATURE: &str = "x-hub-signature-256";
+pub const SIGNATURE: &str = "x-hub-signature-256";
 /// Header with the SHA-1 signature that GitHub still sends beside it.
 const OUTDATED_SIGNATURE: &str = "x-hub-signature";
 
@@ -63,15 +64,8 @@ impl SignatureCheck {
         })
     }
 
-    /// Hashes the next bytes of the body.
-    pub fn update(&mut self, bytes: &[u8]) {
-        for mac in &mut self.macs {
-            mac.update(bytes);
-        }
-    }
-
     /// Compares the signature after the whole body was hashed.
-    pub fn finish(self) -> Result<(), BadSignature> {
+    fn compare(self) -> Result<(), BadSignature> {
         let Self { claimed, macs } = self;
         if macs
             .into_iter()
@@ -80,6 +74,18 @@ impl SignatureCheck {
             return Ok(());
         }
         Err(BadSignature::Mismatch)
+    }
+}
+
+impl SenderCheck for SignatureCheck {
+    fn update(&mut self, bytes: &[u8]) {
+        for mac in &mut self.macs {
+            mac.update(bytes);
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), WebhookError> {
+        Ok(self.compare()?)
     }
 }
 
@@ -104,6 +110,13 @@ fn nothing_sent(headers: &HeaderMap) -> BadSignature {
     } else {
         BadSignature::Missing
     }
+}
+
+/// Signs a body as GitHub does, and returns the value of `X-Hub-Signature-256`.
+pub fn sign(secret: &Secret, body: &[u8]) -> String {
+    let mut mac = mac(secret);
+    mac.update(body);
+    format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
 }
 
 fn mac(secret: &Secret) -> Hmac<Sha256> {
@@ -141,17 +154,12 @@ mod tests {
         let (first, rest) = body.split_at(body.len() / 2);
         check.update(first);
         check.update(rest);
-        check.finish()
-    }
-
-    fn signed(secret: &str, body: &[u8]) -> String {
-        let mut mac = mac(&Secret::new(secret));
-        mac.update(body);
-        format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
+        check.compare()
     }
 
     #[test]
     fn the_example_of_the_documentation_is_accepted() {
+        assert_eq!(sign(&Secret::new(SECRET), BODY), SIGNED);
         assert_eq!(
             verify(&headers(&[(SIGNATURE, SIGNED)]), BODY, &secrets(&[SECRET])),
             Ok(())
@@ -255,7 +263,7 @@ mod tests {
         fn what_was_signed_passes_and_one_other_byte_does_not(
             body in prop::collection::vec(any::<u8>(), 1..200), at in any::<prop::sample::Index>(), secret in "[!-~]{1,80}",
         ) {
-            let headers = headers(&[(SIGNATURE, &signed(&secret, &body))]);
+            let headers = headers(&[(SIGNATURE, &sign(&Secret::new(&secret), &body))]);
             prop_assert_eq!(verify(&headers, &body, &secrets(&[&secret])), Ok(()));
             let mut other = body.clone();
             other[at.index(body.len())] ^= 1;

@@ -59,9 +59,13 @@ impl Parcel {
     }
 
     /// Removes the signature of the delivery.
-    pub fn unsigned(mut self) -> Self {
-        self.headers
-            .retain(|(name, _)| name != "x-hub-signature-256");
+    pub fn unsigned(self) -> Self {
+        self.without("x-hub-signature-256")
+    }
+
+    /// Removes a header of the delivery.
+    pub fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|(other, _)| other != name);
         self
     }
 

@@ -11,26 +11,21 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::Client;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
-use sha2::Sha256;
 
 use crate::clock::{Ids, RandomIds};
 use crate::config::server::{RawSettings, SETTINGS};
 use crate::kit::term::{ExitResult, ExitStatus, Terminal, block_on, environment};
 use crate::secret::Secret;
+use crate::vcs::github::webhook::{DELIVERY_ID, EVENT, SIGNATURE, sign};
 
 /// Maximum size of a recording in bytes; GitHub sends 25 MB at most.
 const LARGEST_FILE: u64 = 64 << 20;
 
 const DEADLINE: Duration = Duration::from_secs(30);
-
-const DELIVERY_ID: &str = "x-github-delivery";
-const EVENT: &str = "x-github-event";
-const SIGNATURE: &str = "x-hub-signature-256";
 
 /// Headers of the recorded connection, and its signature.
 const NOT_REPLAYED: [&str; 8] = [
@@ -217,14 +212,6 @@ impl ReplayedDelivery {
     }
 }
 
-/// Computes `sha256=…` as GitHub sends it in `X-Hub-Signature-256`.
-fn sign(secret: &Secret, body: &[u8]) -> String {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes())
-        .expect("HMAC takes keys of any length");
-    mac.update(body);
-    format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
-}
-
 /// HTTP client for the deliveries, with their target and secret.
 struct Sender {
     client: Client,
@@ -292,14 +279,6 @@ mod tests {
     use crate::clock::CountingIds;
 
     #[test]
-    fn the_signature_is_the_one_of_githubs_example() {
-        // GitHub documents this pair for testing webhook receivers.
-        let secret = Secret::new("It's a Secret to Everybody");
-        let expected = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
-        assert_eq!(sign(&secret, b"Hello, World!"), expected);
-    }
-
-    #[test]
     fn recordings_are_one_or_many() {
         let one = r#"{"headers": {"X-GitHub-Event": "ping"}, "body": {"zen": "x"}}"#;
         assert_eq!(parse_recording(one).unwrap()[0].title(), "ping ?");
@@ -321,7 +300,7 @@ mod tests {
         assert_eq!(delivery.bytes(), b"{ }");
         let headers = delivery.header_map(None, b"{ }").unwrap();
         let names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
-        assert_eq!(names, ["content-type", DELIVERY_ID]);
+        assert_eq!(names, ["content-type", "x-github-delivery"]);
         assert_eq!(headers[DELIVERY_ID], "00000000-0000-7000-8000-000000000001");
     }
 

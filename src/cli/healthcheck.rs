@@ -5,31 +5,33 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use clap::{Arg, ArgMatches, Command};
 
 use crate::config::server::{RawSettings, SETTINGS};
-use crate::kit::term::{ExitResult, ExitStatus, Terminal, block_on, environment, settings_file};
+use crate::kit::term::{
+    ExitResult, ExitStatus, SubcommandArgs, Terminal, block_on, environment, settings_file,
+};
 
 /// Time limit of the request; a slower server is not healthy.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-pub(super) fn command() -> Command {
-    let url = Arg::new("url").long("url").value_name("URL");
-    Command::new("healthcheck")
-        .about("Check that the server on this machine is alive")
-        .arg(url.help(
-            "URL to request [default: /healthz at LOCKKEEPER_BIND_ADDRESS and LOCKKEEPER_PORT]",
-        ))
+/// Check that the server on this machine is alive
+#[derive(clap::Parser)]
+pub(super) struct HealthcheckArgs {
+    /// URL to request [default: /healthz at `LOCKKEEPER_BIND_ADDRESS` and `LOCKKEEPER_PORT`]
+    #[arg(long)]
+    url: Option<String>,
 }
 
-pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let url = match matches.get_one::<String>("url") {
-        Some(url) => url.clone(),
-        None => local_url(&settings_file::add(environment::read()?).0),
-    };
-    block_on(ask(&url))??;
-    terminal.line(format_args!("{url}: the server is alive"))?;
-    Ok(ExitStatus::Success)
+impl SubcommandArgs for HealthcheckArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        let url = match self.url {
+            Some(url) => url,
+            None => local_url(&settings_file::add(environment::read()?).0),
+        };
+        block_on(ask(&url))??;
+        terminal.line(format_args!("{url}: the server is alive"))?;
+        Ok(ExitStatus::Success)
+    }
 }
 
 async fn ask(url: &str) -> anyhow::Result<()> {

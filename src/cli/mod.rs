@@ -26,37 +26,13 @@ use crate::kit::term::{ExitStatus, Subcommand, Terminal};
 
 /// Subcommands that belong to no feature, in the order of the help. The first two run a server.
 const SUBCOMMANDS: &[Subcommand] = &[
-    Subcommand {
-        name: "server",
-        command: server::command,
-        run: server::run,
-    },
-    Subcommand {
-        name: "demo",
-        command: demo::command,
-        run: demo::run,
-    },
-    check::SUBCOMMAND,
-    Subcommand {
-        name: "replay",
-        command: replay::command,
-        run: replay::run,
-    },
-    Subcommand {
-        name: "import",
-        command: import::command,
-        run: import::run,
-    },
-    Subcommand {
-        name: "healthcheck",
-        command: healthcheck::command,
-        run: healthcheck::run,
-    },
-    Subcommand {
-        name: "version",
-        command: version::command,
-        run: version::run,
-    },
+    Subcommand::of::<server::ServerWords>("server"),
+    Subcommand::of::<demo::DemoArgs>("demo"),
+    Subcommand::of::<check::CheckArgs>("check"),
+    Subcommand::of::<replay::ReplayArgs>("replay"),
+    Subcommand::of::<import::ImportArgs>("import"),
+    Subcommand::of::<healthcheck::HealthcheckArgs>("healthcheck"),
+    Subcommand::of::<version::VersionArgs>("version"),
 ];
 
 /// All subcommands: those that run a server, those of features, and the others.
@@ -86,10 +62,10 @@ fn run_on(args: Vec<OsString>, terminal: &mut Terminal<'_>) -> ExitStatus {
     };
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
     let subcommand = subcommands().find(|subcommand| subcommand.name == name);
-    let run = subcommand
+    subcommand
         .expect("clap knows only the subcommands of the table")
-        .run;
-    run(matches, terminal).unwrap_or_else(|error| terminal.failed(&error))
+        .run(matches, terminal)
+        .unwrap_or_else(|error| terminal.failed(&error))
 }
 
 fn command() -> Command {
@@ -99,7 +75,7 @@ fn command() -> Command {
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .term_width(100)
-        .subcommands(subcommands().map(|subcommand| (subcommand.command)()))
+        .subcommands(subcommands().map(Subcommand::command))
 }
 
 #[cfg(test)]

@@ -6,11 +6,10 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use clap::{Arg, ArgAction, ArgMatches, Command};
 use reqwest::Client;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
@@ -18,7 +17,7 @@ use serde_json::Value;
 
 use crate::clock::{Ids, RandomIds};
 use crate::config::server::{RawSettings, SETTINGS};
-use crate::kit::term::{ExitResult, ExitStatus, Terminal, block_on, environment};
+use crate::kit::term::{ExitResult, ExitStatus, SubcommandArgs, Terminal, block_on, environment};
 use crate::secret::Secret;
 use crate::vcs::github::webhook::{DELIVERY_ID, EVENT, SIGNATURE, sign};
 
@@ -39,66 +38,50 @@ const NOT_REPLAYED: [&str; 8] = [
     "expect",
 ];
 
-pub(super) fn command() -> Command {
-    Command::new("replay")
-        .about("Send recorded webhooks to a server again")
-        .arg(
-            Arg::new("file")
-                .value_name("FILE")
-                .required(true)
-                .action(ArgAction::Append)
-                .num_args(1..)
-                .help("Recording: {\"headers\": {...}, \"body\": {...}} or an array of these"),
-        )
-        .arg(
-            Arg::new("url")
-                .long("url")
-                .value_name("URL")
-                .default_value("http://127.0.0.1:4141/events")
-                .help("URL that receives them"),
-        )
-        .arg(
-            Arg::new("secret")
-                .long("secret")
-                .value_name("SECRET")
-                .help("Webhook secret to sign with [default: first line of LOCKKEEPER_GH_WEBHOOK_SECRET]"),
-        )
-        .arg(
-            Arg::new("new-delivery-ids")
-                .long("new-delivery-ids")
-                .action(ArgAction::SetTrue)
-                .help("Give each delivery a new id; without a new id, the server ignores a repeated delivery"),
-        )
+/// Send recorded webhooks to a server again
+#[derive(clap::Parser)]
+pub(super) struct ReplayArgs {
+    /// Recording: {"headers": {...}, "body": {...}} or an array of these
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// URL that receives them
+    #[arg(long, default_value = "http://127.0.0.1:4141/events")]
+    url: String,
+    /// Webhook secret to sign with [default: first line of `LOCKKEEPER_GH_WEBHOOK_SECRET`]
+    #[arg(long)]
+    secret: Option<String>,
+    /// Give each delivery a new id; without a new id, the server ignores a repeated delivery
+    #[arg(long)]
+    new_delivery_ids: bool,
 }
 
-pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let mut deliveries = Vec::new();
-    for file in matches.get_many::<String>("file").into_iter().flatten() {
-        deliveries
-            .extend(read_file(Path::new(file)).with_context(|| format!("cannot replay {file}"))?);
-    }
-    if matches.get_flag("new-delivery-ids") {
-        for delivery in &mut deliveries {
-            delivery.renew_id(&RandomIds);
+impl SubcommandArgs for ReplayArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        let mut deliveries = Vec::new();
+        for file in &self.files {
+            let read = read_file(file);
+            deliveries.extend(read.with_context(|| format!("cannot replay {}", file.display()))?);
         }
+        if self.new_delivery_ids {
+            for delivery in &mut deliveries {
+                delivery.renew_id(&RandomIds);
+            }
+        }
+        let sender = Sender {
+            client: Client::builder()
+                .timeout(DEADLINE)
+                .no_proxy()
+                .build()
+                .context("cannot create an HTTP client")?,
+            url: self.url,
+            secret: secret(self.secret, &environment::read()?),
+        };
+        block_on(sender.send_all(&deliveries, terminal))?
     }
-    let sender = Sender {
-        client: Client::builder()
-            .timeout(DEADLINE)
-            .no_proxy()
-            .build()
-            .context("cannot create an HTTP client")?,
-        url: matches
-            .get_one::<String>("url")
-            .expect("the URL has a default")
-            .clone(),
-        secret: secret(matches.get_one::<String>("secret"), &environment::read()?),
-    };
-    block_on(sender.send_all(&deliveries, terminal))?
 }
 
 /// Returns the flag, or else the first secret of the variable.
-fn secret(flag: Option<&String>, raw: &RawSettings) -> Option<Secret> {
+fn secret(flag: Option<String>, raw: &RawSettings) -> Option<Secret> {
     let setting = SETTINGS
         .iter()
         .find(|setting| setting.flag == "gh-webhook-secret");
@@ -107,7 +90,7 @@ fn secret(flag: Option<&String>, raw: &RawSettings) -> Option<Secret> {
             .and_then(|setting| raw.given(setting))
             .map(|given| given.text.to_owned())
     };
-    let text = flag.cloned().or_else(variable)?;
+    let text = flag.or_else(variable)?;
     text.lines()
         .map(Secret::new)
         .find(|secret| !secret.is_empty())

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use clap::{Arg, ArgMatches, Command};
 use tracing::warn;
 
 use super::server_args::{ServerArgs, help};
@@ -12,30 +11,25 @@ use crate::config::read_text;
 use crate::config::server::{
     RawSettings, SETTINGS, ServerConfig, ServerRepos, Setting, StartupProblem, StartupWarning,
 };
-use crate::kit::term::{ExitResult, ExitStatus, Terminal, block_on, settings_file};
+use crate::kit::term::{ExitResult, ExitStatus, SubcommandArgs, Terminal, block_on, settings_file};
 use crate::telemetry;
 
-/// Accepts every word unchanged; [`ServerArgs`] parses them.
-pub(super) fn command() -> Command {
-    let words = Arg::new(WORDS)
-        .num_args(0..)
-        .trailing_var_arg(true)
-        .allow_hyphen_values(true);
-    Command::new("server")
-        .about("Receive webhooks and run the requested commands")
-        .disable_help_flag(true)
-        .arg(words)
+/// Receive webhooks and run the requested commands
+#[derive(clap::Parser)]
+#[command(disable_help_flag = true)]
+pub(super) struct ServerWords {
+    /// All words, unchanged; `ServerArgs` parses them
+    #[arg(value_name = "FLAGS", num_args = 0.., trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
 }
 
-const WORDS: &str = "FLAGS";
+impl SubcommandArgs for ServerWords {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        run(self.words, terminal)
+    }
+}
 
-pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let words: Vec<String> = matches
-        .get_many::<String>(WORDS)
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect();
+fn run(words: Vec<String>, terminal: &mut Terminal<'_>) -> ExitResult {
     if ServerArgs::parse(words.iter().cloned()).wants_help {
         return Ok(terminal.shown(&help()));
     }

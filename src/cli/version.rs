@@ -1,16 +1,16 @@
 //! `lockkeeper version`.
 
-use clap::{ArgMatches, Command};
+use crate::kit::term::{ExitResult, ExitStatus, SubcommandArgs, Terminal};
 
-use crate::kit::term::{ExitResult, ExitStatus, Terminal};
+/// Show the version of this program
+#[derive(clap::Parser)]
+pub(super) struct VersionArgs;
 
-pub(super) fn command() -> Command {
-    Command::new("version").about("Show the version")
-}
-
-pub(super) fn run(_: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    terminal.line(format_args!("lockkeeper {}", version()))?;
-    Ok(ExitStatus::Success)
+impl SubcommandArgs for VersionArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        terminal.line(format_args!("lockkeeper {}", version()))?;
+        Ok(ExitStatus::Success)
+    }
 }
 
 /// Returns `0.2.0`, followed by the commit if `LOCKKEEPER_COMMIT` was set for the build.

@@ -7,17 +7,18 @@ mod origin;
 mod text;
 mod verdict;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{ArgMatches, Command, FromArgMatches};
 
 use super::ink::TerminalStyle;
 use super::{server, server_args};
 use crate::config::repos::ServerRepos;
-use crate::config::server::{RawSettings, SETTINGS, SearchConfig, ValueKind};
+use crate::config::server::{RawSettings, SETTINGS, SearchConfig, Setting, ValueKind};
 use crate::kit::term::{
-    ExitResult, ExitStatus, Subcommand, Terminal, Usage, block_on, environment,
+    ExitResult, ExitStatus, SubcommandArgs, Terminal, Usage, block_on, environment,
 };
 use crate::model::{BranchName, RepoId};
 
@@ -28,129 +29,128 @@ use verdict::{CheckRequest, CheckVerdict};
 /// Maximum width of readable lists.
 const WIDEST: usize = 120;
 
-pub(super) const SUBCOMMAND: Subcommand = Subcommand {
-    name: "check",
-    command,
-    run,
-};
-
-fn command() -> Command {
-    let value = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name(value).help(help)
-    };
-    let switch = |name: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .action(ArgAction::SetTrue)
-            .help(help)
-    };
-    Command::new("check")
-        .about("Check the local configuration, and show what would be planned and why")
-        .long_about(
-            "Validates the configuration of the repository and of the server, and shows what a pull request with the \
-             changes of this working tree would plan. It lists every planned project with the rule and the pattern that \
-             selected it, its settings and where each of them comes from. For every other project it gives the reason. \
-             Nothing is run.\n\nSettings of the server are read from the flags below, or from the same environment \
-             variables as for the server (LOCKKEEPER_AUTODISCOVER_MODE, then ATLANTIS_AUTODISCOVER_MODE).\n\nExit codes: 0 \
-             no problems, 1 a file has errors, 2 the command line is wrong or something cannot be read.",
-        )
-        .arg(Arg::new("dir").value_name("DIR").default_value(".").help("Directory of the repository, or a directory in it"))
-        .args([
-            value("base", "REV", "Revision to compare with [default: origin/HEAD, else main or master]"),
-            value("base-branch", "NAME", "Base branch of the pull request [default: the branch of --base]")
-                .value_parser(value_parser!(BranchName)),
-            value("repo", "HOST/OWNER/NAME", "Name of the repository on the server [default: from the URL of origin]")
-                .value_parser(value_parser!(RepoId)),
-            switch("all", "Do not shorten lists; if there is no revision to compare with, treat all files as changed"),
-            switch("json", "Print JSON for programs (docs/check.md)"),
-        ])
-        .next_help_heading("Settings of the server")
-        .args(settings())
+/// Check the local configuration, and show what would be planned and why
+///
+/// Validates the configuration of the repository and of the server, and shows what a pull request with the changes of
+/// this working tree would plan. It lists every planned project with the rule and the pattern that selected it, its
+/// settings and where each of them comes from. For every other project it gives the reason. Nothing is run.
+///
+/// Settings of the server are read from the flags below, or from the same environment variables as for the server
+/// (`LOCKKEEPER_AUTODISCOVER_MODE`, then `ATLANTIS_AUTODISCOVER_MODE`).
+///
+/// Exit codes: 0 no problems, 1 a file has errors, 2 the command line is wrong or something cannot be read.
+#[derive(clap::Parser)]
+pub(super) struct CheckArgs {
+    /// Directory of the repository, or a directory in it
+    #[arg(default_value = ".")]
+    dir: String,
+    /// Revision to compare with [default: origin/HEAD, else main or master]
+    #[arg(long, value_name = "REV")]
+    base: Option<String>,
+    /// Base branch of the pull request [default: the branch of --base]
+    #[arg(long, value_name = "NAME")]
+    base_branch: Option<BranchName>,
+    /// Name of the repository on the server [default: from the URL of origin]
+    #[arg(long, value_name = "HOST/OWNER/NAME")]
+    repo: Option<RepoId>,
+    /// Do not shorten lists; if there is no revision to compare with, treat all files as changed
+    #[arg(long)]
+    all: bool,
+    /// Print JSON for programs (docs/check.md)
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    search: SearchFlags,
 }
 
-/// Server flags that decide what is planned.
-fn settings() -> impl Iterator<Item = Arg> {
-    let counts = |flag: &str| SearchConfig::FLAGS.contains(&flag);
-    SETTINGS
-        .iter()
-        .filter(move |setting| counts(setting.flag))
-        .map(|setting| server_args::arg(setting).help_heading("Settings of the server"))
-}
+/// Flags of the server that decide what is planned, by name, with their values. The table of settings declares them.
+struct SearchFlags(BTreeMap<String, Vec<String>>);
 
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let raw = server::with_files(raw(matches)?);
-    let config = SearchConfig::from_raw(&raw).map_err(Usage::new)?;
-    let verdict = match block_on(look(matches, &raw, &config)).flatten() {
-        Ok(verdict) => verdict,
-        Err(error) => return Ok(terminal.usage(&format!("error: {error:#}\n"))),
-    };
-    let printed = if matches.get_flag("json") {
-        terminal
-            .line(serde_json::to_string_pretty(&json::of(&verdict)).context("cannot write JSON")?)
-    } else {
-        let no_color = raw.variables.get("NO_COLOR").map(String::as_str);
-        text::print(
-            &verdict,
-            matches.get_flag("all"),
-            &TerminalStyle::of_stdout(no_color, WIDEST),
-            terminal,
-        )
-    };
-    match printed {
-        // The reader closed the pipe, as `head` does.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-        printed => printed?,
+impl SearchFlags {
+    const HEADING: &str = "Settings of the server";
+
+    fn settings() -> impl Iterator<Item = &'static Setting> {
+        let counts = |setting: &&Setting| SearchConfig::FLAGS.contains(&setting.flag);
+        SETTINGS.iter().filter(counts)
     }
-    Ok(if verdict.problems.is_empty() {
-        ExitStatus::Success
-    } else {
-        ExitStatus::Failure
-    })
 }
 
-/// Returns the server settings that the command line and the environment contain.
-fn raw(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
-    let mut raw = environment::read()?;
-    for setting in SETTINGS
-        .iter()
-        .filter(|setting| SearchConfig::FLAGS.contains(&setting.flag))
-    {
-        let given: Vec<String> = if setting.kind == ValueKind::Switch {
-            matches
-                .get_flag(setting.flag)
-                .then(|| "true".to_owned())
-                .into_iter()
-                .collect()
-        } else {
-            matches
-                .get_many::<String>(setting.flag)
-                .into_iter()
-                .flatten()
-                .cloned()
-                .collect()
-        };
-        if !given.is_empty() {
-            raw.flags.insert(setting.flag.to_owned(), given);
+impl clap::Args for SearchFlags {
+    fn augment_args(command: Command) -> Command {
+        let flag = |setting| server_args::arg(setting).help_heading(Self::HEADING);
+        command.args(Self::settings().map(flag))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SearchFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = BTreeMap::new();
+        for setting in Self::settings() {
+            let values: Vec<String> = if setting.kind == ValueKind::Switch {
+                let is_on = matches.get_flag(setting.flag);
+                is_on.then(|| "true".to_owned()).into_iter().collect()
+            } else {
+                let values = matches.get_many::<String>(setting.flag);
+                values.into_iter().flatten().cloned().collect()
+            };
+            if !values.is_empty() {
+                flags.insert(setting.flag.to_owned(), values);
+            }
         }
+        Ok(Self(flags))
     }
-    Ok(raw)
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl SubcommandArgs for CheckArgs {
+    fn run(mut self, terminal: &mut Terminal<'_>) -> ExitResult {
+        let mut raw = environment::read()?;
+        raw.flags.append(&mut self.search.0);
+        let raw = server::with_files(raw);
+        let config = SearchConfig::from_raw(&raw).map_err(Usage::new)?;
+        let verdict = match block_on(look(&self, &raw, &config)).flatten() {
+            Ok(verdict) => verdict,
+            Err(error) => return Ok(terminal.usage(&format!("error: {error:#}\n"))),
+        };
+        let printed = if self.json {
+            let json = serde_json::to_string_pretty(&json::of(&verdict));
+            terminal.line(json.context("cannot write JSON")?)
+        } else {
+            let no_color = raw.variables.get("NO_COLOR").map(String::as_str);
+            let style = TerminalStyle::of_stdout(no_color, WIDEST);
+            text::print(&verdict, self.all, &style, terminal)
+        };
+        match printed {
+            // The reader closed the pipe, as `head` does.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            printed => printed?,
+        }
+        Ok(if verdict.problems.is_empty() {
+            ExitStatus::Success
+        } else {
+            ExitStatus::Failure
+        })
+    }
 }
 
 async fn look(
-    matches: &ArgMatches,
+    args: &CheckArgs,
     raw: &RawSettings,
     config: &SearchConfig,
 ) -> anyhow::Result<CheckVerdict> {
-    let dir = raw.absolute(matches.get_one::<String>("dir").expect("it has a default"));
-    let base = matches.get_one::<String>("base").map(String::as_str);
-    let local = look_around(&dir, base, raw, matches.get_flag("all")).await?;
-    let repo = match matches.get_one::<RepoId>("repo") {
-        Some(repo) => repo.clone(),
-        None => local.repo(),
-    };
+    let dir = raw.absolute(&args.dir);
+    let local = look_around(&dir, args.base.as_deref(), raw, args.all).await?;
     let asked = CheckRequest {
-        repo,
-        branch: matches.get_one("base-branch").cloned(),
+        repo: args.repo.clone().unwrap_or_else(|| local.repo()),
+        branch: args.base_branch.clone(),
     };
     verdict::reach(local, &asked, config)
 }

@@ -19,11 +19,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-
 use crate::app::Signals;
 use crate::config::server::RawSettings;
-use crate::kit::term::{ExitResult, ExitStatus, Terminal, block_on, environment};
+use crate::kit::term::{ExitResult, ExitStatus, SubcommandArgs, Terminal, block_on, environment};
 use crate::model::PullNumber;
 use crate::telemetry;
 use folder::Folder;
@@ -35,45 +33,30 @@ use stage::{DemoStage, Props};
 /// Number of lines of the log that are shown after a failure.
 const LOG_LINES: usize = 25;
 
-pub(super) fn command() -> Command {
-    let switch = |name, help| {
-        Arg::new(name)
-            .long(name)
-            .action(ArgAction::SetTrue)
-            .help(help)
-    };
-    let value = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
-    Command::new("demo")
-        .about("Play a story with real Terraform and an emulated GitHub on this machine")
-        .arg(switch(
-            "exit",
-            "Exit after the story; exit code 0 only if every step succeeded",
-        ))
-        .arg(
-            value(
-                "port",
-                "NUMBER",
-                "Port of the server [default: any free port]",
-            )
-            .value_parser(value_parser!(u16)),
-        )
-        .arg(
-            value(
-                "data-dir",
-                "FOLDER",
-                "New folder for all files [default: a temporary folder]",
-            )
-            .value_parser(value_parser!(PathBuf)),
-        )
-        .arg(
-            value(
-                "terraform",
-                "PROGRAM",
-                "Terraform or OpenTofu [default: found on the PATH]",
-            )
-            .value_parser(value_parser!(PathBuf)),
-        )
-        .arg(switch("verbose", "Show the server's log on standard error"))
+/// Play a story with real Terraform and an emulated GitHub on this machine
+#[derive(clap::Parser)]
+pub(super) struct DemoArgs {
+    /// Exit after the story; exit code 0 only if every step succeeded
+    #[arg(long)]
+    exit: bool,
+    /// Port of the server [default: any free port]
+    #[arg(long, value_name = "NUMBER")]
+    port: Option<u16>,
+    /// New folder for all files [default: a temporary folder]
+    #[arg(long, value_name = "FOLDER")]
+    data_dir: Option<PathBuf>,
+    /// Terraform or OpenTofu [default: found on the PATH]
+    #[arg(long, value_name = "PROGRAM")]
+    terraform: Option<PathBuf>,
+    /// Show the server's log on standard error
+    #[arg(long)]
+    verbose: bool,
+}
+
+impl SubcommandArgs for DemoArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        block_on(demo(&self, terminal))?
+    }
 }
 
 /// Result of the story.
@@ -83,11 +66,7 @@ enum Ending {
     Stopped,
 }
 
-pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    block_on(demo(matches, terminal))?
-}
-
-async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
+async fn demo(args: &DemoArgs, terminal: &mut Terminal<'_>) -> ExitResult {
     let mut signals = Signals::new()?;
     let raw = environment::read()?;
     let mut page = Transcript::new(
@@ -97,17 +76,14 @@ async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
             TerminalStyle::PROSE,
         ),
     );
-    let mut folder = Folder::open(args.get_one::<PathBuf>("data-dir").map(PathBuf::as_path))?;
+    let mut folder = Folder::open(args.data_dir.as_deref())?;
     // A subscriber that is already installed in this process is good enough.
-    drop(telemetry::init_file(
-        folder.open_log()?,
-        args.get_flag("verbose"),
-    ));
+    drop(telemetry::init_file(folder.open_log()?, args.verbose));
     let stage = tokio::select! {
         stage = set(args, raw, &folder, &mut page) => stage?,
         () = signals.next() => return Ok(ExitStatus::Failure),
     };
-    let ending = perform(&stage, &mut page, &mut signals, args.get_flag("exit")).await;
+    let ending = perform(&stage, &mut page, &mut signals, args.exit).await;
     tokio::select! {
         () = stage.strike() => {}
         () = signals.next() => {}
@@ -126,15 +102,14 @@ async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
 
 /// Finds and prints the prerequisites, and starts everything.
 async fn set(
-    args: &ArgMatches,
+    args: &DemoArgs,
     raw: RawSettings,
     folder: &Folder,
     page: &mut Transcript<'_, '_>,
 ) -> anyhow::Result<DemoStage> {
     let variables = terraform::environment(&raw.variables);
-    let named = args.get_one::<PathBuf>("terraform").map(PathBuf::as_path);
     let terraform = terraform::find(
-        named,
+        args.terraform.as_deref(),
         &raw.working_dir,
         &variables,
         folder.server().join("bin"),
@@ -146,7 +121,7 @@ async fn set(
         terraform.tool.version
     );
     let program = terraform.tool.program.display().to_string();
-    let port = args.get_one::<u16>("port").copied().unwrap_or_default();
+    let port = args.port.unwrap_or_default();
     let stage = DemoStage::set(
         folder,
         Props {

@@ -11,111 +11,96 @@ mod takeover;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 
 use crate::atlantis::AtlantisRecords;
 use crate::atlantis::redis::RedisUrl;
 use crate::clock::{Clock, RandomIds, SystemClock};
 use crate::config::server::{RawSettings, StorageConfig};
 use crate::kit::term::database::database_url;
-use crate::kit::term::{ExitResult, ExitStatus, Terminal, Usage, block_on, database};
+use crate::kit::term::{
+    DatabaseFlags, ExitResult, ExitStatus, SubcommandArgs, Terminal, Usage, block_on,
+};
 use crate::model::HostName;
 use crate::store::{DatabaseUrl, ImportMode, Store};
 use source::ImportSource;
 use takeover::takeover;
 
-pub(super) fn command() -> Command {
-    let atlantis = Command::new("atlantis")
-        .about("Import locks, pull requests and the apply lock of an Atlantis")
-        .long_about(
-            "Imports the locks, the open pull requests and the apply lock of an Atlantis.\n\nWithout --write, it only \
-             shows what it would import. It never changes existing data of Lockkeeper, and it only reads Atlantis' \
-             database. You can safely repeat it. Exit code 1: something could not be imported.",
-        )
-        .args(sources())
-        .group(ArgGroup::new("source").args(["boltdb", "redis", "redis-url-file"]).required(true))
-        .arg(
-            Arg::new("host")
-                .long("host")
-                .value_name("HOST")
-                .help("Forge of the repositories whose records do not name one, such as github.com"),
-        )
-        .arg(switch("write", "Write to Lockkeeper's database; without it, nothing is changed"))
-        .arg(switch("json", "Print the report as JSON"))
-        .args(database::flags());
-    Command::new("import")
-        .about("Import the locks of another tool")
-        .subcommand_required(true)
-        .disable_help_subcommand(true)
-        .subcommand(atlantis)
+/// Import the locks of another tool
+#[derive(clap::Parser)]
+pub(super) enum ImportArgs {
+    /// Import locks, open pull requests and the apply lock of an Atlantis
+    ///
+    /// Without --write, it only shows what it would import. It never changes existing data of Lockkeeper, and it only
+    /// reads Atlantis' database. You can safely repeat it.
+    ///
+    /// Exit code 1: something could not be imported.
+    Atlantis(AtlantisArgs),
 }
 
-fn sources() -> [Arg; 3] {
-    [
-        Arg::new("boltdb").long("boltdb").value_name("FILE").help(
-            "Atlantis' database file, or the data directory with `atlantis.db` in it; stop Atlantis first",
-        ),
-        Arg::new("redis").long("redis").value_name("URL").help(
-            "Atlantis' Redis, as redis://host:6379/0, or rediss:// for TLS; if the URL has no user and password, they are \
-             read from LOCKKEEPER_REDIS_USERNAME and LOCKKEEPER_REDIS_PASSWORD, then from ATLANTIS_X",
-        ),
-        Arg::new("redis-url-file")
-            .long("redis-url-file")
-            .value_name("FILE")
-            .help("File with the URL of Atlantis' Redis, password included"),
-    ]
-}
-
-fn switch(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .action(ArgAction::SetTrue)
-        .help(help)
-}
-
-pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let (_, matches) = matches.subcommand().expect("clap demands a subcommand");
-    let text = |name: &str| matches.get_one::<String>(name).cloned();
-    let raw = database::settings(matches)?;
-    let storage = StorageConfig::from_raw(&raw).map_err(Usage::new)?;
-    let host = text("host")
-        .map(|host| host.parse::<HostName>())
-        .transpose();
-    let host = host.map_err(|error| Usage::new(format_args!("--host: {error}")))?;
-    let wanted = ImportRequest {
-        host,
-        write: matches.get_flag("write"),
-        json: matches.get_flag("json"),
-    };
-    let source = ImportSource::of(text("boltdb"), text("redis"), text("redis-url-file"), &raw)?;
-    if text("redis").is_some_and(|url| url.parse::<RedisUrl>().is_ok_and(|url| url.has_password()))
-    {
-        terminal
-            .note("warning: other users of this machine can see the password on the command line; use a variable or a file instead");
-    }
-    block_on(import(&source, &storage, &wanted, terminal))?
-}
-
-struct ImportRequest {
+/// Arguments of `lockkeeper import atlantis`.
+#[derive(clap::Args)]
+pub(super) struct AtlantisArgs {
+    #[command(flatten)]
+    source: SourceFlags,
+    /// Forge of the repositories whose records do not name one, such as github.com
+    #[arg(long)]
     host: Option<HostName>,
+    /// Write to Lockkeeper's database; without it, nothing is changed
+    #[arg(long)]
     write: bool,
+    /// Print the report as JSON
+    #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    database: DatabaseFlags,
+}
+
+/// Location of Atlantis' records. Exactly one flag is required.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct SourceFlags {
+    /// Atlantis' database file, or the data directory with `atlantis.db` in it; stop Atlantis first
+    #[arg(long, value_name = "FILE")]
+    boltdb: Option<String>,
+    /// Atlantis' Redis, as redis://host:6379/0, or rediss:// for TLS; if the URL has no user and password, they are read
+    /// from `LOCKKEEPER_REDIS_USERNAME` and `LOCKKEEPER_REDIS_PASSWORD`, then from `ATLANTIS_X`
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
+    /// File with the URL of Atlantis' Redis, password included
+    #[arg(long, value_name = "FILE")]
+    redis_url_file: Option<String>,
+}
+
+impl SubcommandArgs for ImportArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        let Self::Atlantis(args) = self;
+        let raw = args.database.settings()?;
+        let storage = StorageConfig::from_raw(&raw).map_err(Usage::new)?;
+        let source = ImportSource::of(&args.source, &raw)?;
+        if let Some(Ok(url)) = args.source.redis.as_deref().map(str::parse::<RedisUrl>)
+            && url.has_password()
+        {
+            terminal
+                .note("warning: other users of this machine can see the password on the command line; use a variable or a file instead");
+        }
+        block_on(import(&source, &storage, &args, terminal))?
+    }
 }
 
 async fn import(
     source: &ImportSource,
     storage: &StorageConfig,
-    wanted: &ImportRequest,
+    args: &AtlantisArgs,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     let contents = source
         .read()
         .await
         .with_context(|| format!("cannot import {source}"))?;
-    let found = AtlantisRecords::understand(&contents, wanted.host.as_ref(), SystemClock.now());
+    let found = AtlantisRecords::understand(&contents, args.host.as_ref(), SystemClock.now());
     let url = database_url(&storage.database)?;
-    let target = ImportTarget::open(&url, storage, wanted.write).await?;
-    let mode = if wanted.write {
+    let target = ImportTarget::open(&url, storage, args.write).await?;
+    let mode = if args.write {
         ImportMode::Write
     } else {
         ImportMode::Trial
@@ -130,7 +115,7 @@ async fn import(
     } else {
         url.to_string()
     };
-    if wanted.json {
+    if args.json {
         terminal.line(
             serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?,
         )?;

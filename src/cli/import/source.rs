@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 
-use super::variable;
+use super::{SourceFlags, variable};
 use crate::atlantis::redis::RedisUrl;
 use crate::atlantis::{self, Contents};
 use crate::config::server::RawSettings;
@@ -31,20 +31,15 @@ impl fmt::Display for ImportSource {
 
 impl ImportSource {
     /// Selects the source from the flags. At least one flag is required.
-    pub fn of(
-        file: Option<String>,
-        redis: Option<String>,
-        redis_file: Option<String>,
-        raw: &RawSettings,
-    ) -> anyhow::Result<Self> {
-        if let Some(file) = file {
-            let file = raw.absolute(&file);
+    pub fn of(flags: &SourceFlags, raw: &RawSettings) -> anyhow::Result<Self> {
+        if let Some(file) = &flags.boltdb {
+            let file = raw.absolute(file);
             let in_dir = file.join("atlantis.db");
             return Ok(Self::File(if file.is_dir() { in_dir } else { file }));
         }
-        let url = match (redis, redis_file) {
-            (Some(url), _) => RedisUrl::from_secret(&Secret::new(&url)).context("--redis")?,
-            (None, Some(file)) => RedisUrl::from_secret(&read_url(&raw.absolute(&file))?)
+        let url = match (&flags.redis, &flags.redis_url_file) {
+            (Some(url), _) => RedisUrl::from_secret(&Secret::new(url)).context("--redis")?,
+            (None, Some(file)) => RedisUrl::from_secret(&read_url(&raw.absolute(file))?)
                 .with_context(|| format!("--redis-url-file {file}"))?,
             (None, None) => {
                 bail!(

@@ -3,202 +3,247 @@
 mod runs;
 
 use anyhow::Context as _;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
 use crate::claims::{application_add, application_change, application_remove};
-use crate::features::owners::cli::{
-    AdminSession, PART, cause, flags, in_admin_session, json_arg, may_go_on, owner, owner_arg,
-};
+use crate::features::owners::cli::{AdminFlags, AdminSession, OwnerFlag, PART, cause, may_go_on};
 use crate::handlers::applications::ApplicationAction;
-use crate::kit::term::{ExitResult, ExitStatus, Subcommand, Terminal, safe, time};
+use crate::kit::term::{
+    ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, block_on, safe, time,
+};
 use crate::model::{ApplicationFields, ApplicationId, ApplicationProblem, OwnerName, Rights};
 use crate::store::Application;
 
-pub(super) const SUBCOMMAND: Subcommand = Subcommand {
-    name: "apps",
-    command,
-    run,
-};
-
-fn command() -> Command {
-    let add = Command::new("add")
-        .about("Register a project, and claim its repository for its owner")
-        .long_about(
-            "Registers a project and claims its repository.\n\nExit code 1: another owner has claimed the repository, the \
-             same project is already registered, or the owner has too many. The message says which, and nothing was changed.",
-        )
-        .arg(owner_arg().required(true).help("Owner of the project"))
-        .args(field_args())
-        .arg(json_arg())
-        .mut_arg("url", |arg| arg.required(true))
-        .mut_arg("branch", |arg| arg.required(true));
-    let change = Command::new("change")
-        .about("Change a registered project; values that are not given stay unchanged")
-        .arg(id_arg())
-        .args(field_args())
-        .arg(json_arg());
-    let list = Command::new("list")
-        .about("Show registered projects")
-        .arg(owner_arg())
-        .arg(json_arg());
-    let remove = Command::new("remove")
-        .about(
-            "Remove a registered project, and the claim on its repository if nothing else needs it",
-        )
-        .arg(id_arg())
-        .arg(json_arg());
-    Command::new("apps")
-        .about("Register, change, show, plan, apply, cancel and remove projects of owners")
-        .subcommand_required(true)
-        .disable_help_subcommand(true)
-        .subcommands([add, change, list].map(|command| command.args(flags())))
-        .subcommands(at_work().map(|command| command.args(flags())))
-        .subcommand(remove.args(flags()))
+/// Register, change, show, plan, apply, cancel and remove projects of owners
+#[derive(clap::Parser)]
+pub(super) enum ApplicationsArgs {
+    /// Register a project, and claim its repository for its owner
+    ///
+    /// Exit code 1: another owner has claimed the repository, the same project is already registered, or the owner has
+    /// too many. The message says which, and nothing was changed.
+    Add {
+        /// Owner of the project
+        #[arg(long, value_name = "NAME")]
+        owner: OwnerName,
+        /// Address of the repository, in any form
+        #[arg(long)]
+        url: String,
+        /// Branch that is planned and applied
+        #[arg(long, value_name = "NAME")]
+        branch: String,
+        #[command(flatten)]
+        fields: ApplicationFlags,
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        server: AdminFlags,
+    },
+    /// Change a registered project; values that are not given stay unchanged
+    Change {
+        /// Address of the repository, in any form
+        #[arg(long)]
+        url: Option<String>,
+        /// Branch that is planned and applied
+        #[arg(long, value_name = "NAME")]
+        branch: Option<String>,
+        #[command(flatten)]
+        fields: ApplicationFlags,
+        #[command(flatten)]
+        app: ApplicationArg,
+    },
+    /// Show the registered projects
+    List {
+        #[command(flatten)]
+        filter: OwnerFlag,
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        server: AdminFlags,
+    },
+    /// Show a registered project and its newest runs
+    Show {
+        #[command(flatten)]
+        app: ApplicationArg,
+    },
+    /// Plan a registered project, as it is on its branch
+    ///
+    /// Queues a plan of the project, which a running server starts. `show` shows the result.
+    ///
+    /// Exit code 1: nothing was queued; the message says why.
+    Plan {
+        #[command(flatten)]
+        app: ApplicationArg,
+    },
+    /// Apply the last plan of a registered project
+    ///
+    /// Queues an apply of exactly the last plan, which a running server starts. If the branch has changed since the
+    /// plan, nothing is applied. `show` shows the result.
+    ///
+    /// Exit code 1: nothing was queued; the message says why.
+    Apply {
+        #[command(flatten)]
+        app: ApplicationArg,
+    },
+    /// Cancel the queued or running run of a registered project
+    ///
+    /// Asks the run of the project to stop. A running server ends it: a queued run does not begin, and a running plan is
+    /// interrupted. A running apply is only interrupted with --force, because that can leave the infrastructure half
+    /// changed. `show` shows the result.
+    ///
+    /// Exit code 1: nothing was changed; the message says why.
+    Cancel {
+        /// Also interrupt a running apply
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        app: ApplicationArg,
+    },
+    /// Discard the last plan of a registered project, and release its lock
+    Discard {
+        #[command(flatten)]
+        app: ApplicationArg,
+    },
+    /// Remove a registered project, and the claim on its repository if nothing else needs it
+    Remove {
+        #[command(flatten)]
+        app: ApplicationArg,
+    },
 }
 
-fn at_work() -> [Command; 5] {
-    let plan = Command::new("plan")
-        .about("Plan a registered project, as it is on its branch")
-        .long_about(
-            "Queues a plan of the project, which a running server starts. `show` shows the result.\n\nExit code 1: nothing was \
-             queued; the message says why.",
-        )
-        .arg(id_arg())
-        .arg(json_arg());
-    let apply = Command::new("apply")
-        .about("Apply the last plan of a registered project")
-        .long_about(
-            "Queues an apply of exactly the last plan, which a running server starts. If the branch has changed since the \
-             plan, nothing is applied. `show` shows the result.\n\nExit code 1: nothing was queued; the message says why.",
-        )
-        .arg(id_arg())
-        .arg(json_arg());
-    let cancel = Command::new("cancel")
-        .about("Cancel the queued or running run of a registered project")
-        .long_about(
-            "Asks the run of the project to stop. A running server ends it: a queued run does not begin, and a running plan is \
-             interrupted. A running apply is only interrupted with --force, because that can leave the infrastructure half \
-             changed. `show` shows the result.\n\nExit code 1: nothing was changed; the message says why.",
-        )
-        .arg(id_arg())
-        .arg(Arg::new("force").long("force").action(ArgAction::SetTrue).help("Also interrupt a running apply"))
-        .arg(json_arg());
-    let discard = Command::new("discard")
-        .about("Discard the last plan of a registered project, and release its lock")
-        .arg(id_arg())
-        .arg(json_arg());
-    let show = Command::new("show")
-        .about("Show a registered project and its newest runs")
-        .arg(id_arg())
-        .arg(json_arg());
-    [show, plan, apply, cancel, discard]
+/// Registered project that a subcommand is about, with the flags of every such subcommand.
+#[derive(clap::Args)]
+pub(super) struct ApplicationArg {
+    /// Identifier, as `list` shows it
+    id: ApplicationId,
+    #[command(flatten)]
+    format: OutputFormat,
+    #[command(flatten)]
+    server: AdminFlags,
 }
 
-fn field_args() -> [Arg; 6] {
-    let text = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name(value).help(help)
-    };
-    [
-        text("url", "URL", "Address of the repository, in any form"),
-        text("branch", "NAME", "Branch"),
-        text("dir", "PATH", "Directory; the default is the root"),
-        text("workspace", "NAME", "Workspace; the default is `default`"),
-        text("name", "NAME", "Name of the project; empty for none"),
-        Arg::new("any-branch")
-            .long("any-branch")
-            .value_name("BOOL")
-            .value_parser(value_parser!(bool))
-            .help("Allow a branch that is not the default branch of the repository"),
-    ]
+/// Fields of a registered project that are never required.
+#[derive(clap::Args)]
+pub(super) struct ApplicationFlags {
+    /// Directory; the default is the root
+    #[arg(long, value_name = "PATH")]
+    dir: Option<String>,
+    /// Workspace; the default is `default`
+    #[arg(long, value_name = "NAME")]
+    workspace: Option<String>,
+    /// Name of the project; empty for none
+    #[arg(long)]
+    name: Option<String>,
+    /// Allow a branch that is not the default branch of the repository
+    #[arg(long, value_name = "BOOL")]
+    any_branch: Option<bool>,
 }
 
-fn id_arg() -> Arg {
-    Arg::new("id")
-        .value_name("ID")
-        .required(true)
-        .value_parser(value_parser!(ApplicationId))
-        .help("Identifier, as `list` shows it")
-}
-
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let (command, matches) = matches.subcommand().expect("clap demands a subcommand");
-    in_admin_session(matches, terminal, async |session, terminal| match command {
-        "add" => run_add(session, matches, terminal).await,
-        "change" => run_change(session, matches, terminal).await,
-        "list" => run_list(session, matches, terminal).await,
-        "show" => runs::show(session, matches, terminal).await,
-        "plan" => runs::ask(session, ApplicationAction::Plan, matches, terminal).await,
-        "apply" => runs::ask(session, ApplicationAction::Apply, matches, terminal).await,
-        "cancel" => runs::cancel(session, matches, terminal).await,
-        "discard" => runs::discard(session, matches, terminal).await,
-        _ => run_remove(session, matches, terminal).await,
-    })
-}
-
-fn fields(matches: &ArgMatches) -> ApplicationFields<'_> {
-    let given = |name: &str| matches.get_one::<String>(name).map(String::as_str);
-    ApplicationFields {
-        url: given("url"),
-        branch: given("branch"),
-        dir: given("dir"),
-        workspace: given("workspace"),
-        name: given("name"),
-        any_branch: matches.get_one("any-branch").copied(),
+impl ApplicationFlags {
+    fn with<'a>(
+        &'a self,
+        url: Option<&'a String>,
+        branch: Option<&'a String>,
+    ) -> ApplicationFields<'a> {
+        ApplicationFields {
+            url: url.map(String::as_str),
+            branch: branch.map(String::as_str),
+            dir: self.dir.as_deref(),
+            workspace: self.workspace.as_deref(),
+            name: self.name.as_deref(),
+            any_branch: self.any_branch,
+        }
     }
 }
 
-async fn run_add(
+impl SubcommandArgs for ApplicationsArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        block_on(async {
+            match self {
+                Self::Add {
+                    owner,
+                    url,
+                    branch,
+                    fields,
+                    format,
+                    server,
+                } => {
+                    let fields = fields.with(Some(&url), Some(&branch));
+                    add(&server.open().await?, &owner, fields, format, terminal).await
+                }
+                Self::Change {
+                    url,
+                    branch,
+                    fields,
+                    app,
+                } => {
+                    let fields = fields.with(url.as_ref(), branch.as_ref());
+                    change(&app.server.open().await?, &app, fields, terminal).await
+                }
+                Self::List {
+                    filter,
+                    format,
+                    server,
+                } => list(&server.open().await?, &filter, format, terminal).await,
+                Self::Show { app } => runs::show(&app.server.open().await?, &app, terminal).await,
+                Self::Plan { app } => {
+                    let (session, action) = (app.server.open().await?, ApplicationAction::Plan);
+                    runs::ask(&session, action, &app, terminal).await
+                }
+                Self::Apply { app } => {
+                    let (session, action) = (app.server.open().await?, ApplicationAction::Apply);
+                    runs::ask(&session, action, &app, terminal).await
+                }
+                Self::Cancel { force, app } => {
+                    runs::cancel(&app.server.open().await?, &app, force, terminal).await
+                }
+                Self::Discard { app } => {
+                    runs::discard(&app.server.open().await?, &app, terminal).await
+                }
+                Self::Remove { app } => remove(&app.server.open().await?, &app, terminal).await,
+            }
+        })?
+    }
+}
+
+async fn add(
     session: &AdminSession,
-    matches: &ArgMatches,
+    owner: &OwnerName,
+    fields: ApplicationFields<'_>,
+    format: OutputFormat,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let owner: &OwnerName = matches.get_one("owner").expect("clap demands it");
-    let spec = match fields(matches).spec(&session.forges) {
+    let spec = match fields.spec(&session.forges) {
         Ok(spec) => spec,
         Err(problems) => return Ok(terminal.usage(&wrong(&problems))),
     };
     let saved = application_add(&session.store, owner, &spec, (Rights::Whole, &cause())).await;
-    ended(
-        saved
-            .context("the application could not be added")?
-            .or_why(),
-        matches,
-        terminal,
-    )
+    let saved = saved.context("the application could not be added")?;
+    ended(saved.or_why(), format, terminal)
 }
 
-async fn run_change(
+async fn change(
     session: &AdminSession,
-    matches: &ArgMatches,
+    app: &ApplicationArg,
+    fields: ApplicationFields<'_>,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let change = match fields(matches).change(&session.forges) {
+    let change = match fields.change(&session.forges) {
         Ok(change) => change,
         Err(problems) => return Ok(terminal.usage(&wrong(&problems))),
     };
-    let saved = application_change(
-        &session.store,
-        id(matches),
-        &change,
-        (Rights::Whole, &cause()),
-    )
-    .await;
-    ended(
-        saved
-            .context("the application could not be changed")?
-            .or_why(),
-        matches,
-        terminal,
-    )
+    let rights = (Rights::Whole, &cause());
+    let saved = application_change(&session.store, app.id, &change, rights).await;
+    let saved = saved.context("the application could not be changed")?;
+    ended(saved.or_why(), app.format, terminal)
 }
 
-async fn run_list(
+async fn list(
     session: &AdminSession,
-    matches: &ArgMatches,
+    filter: &OwnerFlag,
+    format: OutputFormat,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let (owner, as_json) = (owner(session, matches).await?, matches.get_flag("json"));
+    let owner = filter.find(session).await?;
     let (mut after, mut is_empty) = (None, true);
     loop {
         let part = session
@@ -207,7 +252,7 @@ async fn run_list(
             .await
             .context("the applications could not be read")?;
         for app in &part {
-            show(app, as_json, terminal)?;
+            show(app, format, terminal)?;
         }
         is_empty &= part.is_empty();
         if !may_go_on(&part) {
@@ -215,35 +260,29 @@ async fn run_list(
         }
         after = part.last().map(|app| app.id);
     }
-    if is_empty && !as_json {
+    if is_empty && !format.is_json() {
         terminal.line("No projects are registered.")?;
     }
     Ok(ExitStatus::Success)
 }
 
-async fn run_remove(
+async fn remove(
     session: &AdminSession,
-    matches: &ArgMatches,
+    app: &ApplicationArg,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let id = id(matches);
-    let removed = application_remove(&session.store, id, &cause())
-        .await
-        .context("the application could not be removed")?;
-    ended(removed.or_why(), matches, terminal)
+    let removed = application_remove(&session.store, app.id, &cause()).await;
+    let removed = removed.context("the application could not be removed")?;
+    ended(removed.or_why(), app.format, terminal)
 }
 
-pub(super) fn id(matches: &ArgMatches) -> ApplicationId {
-    *matches.get_one("id").expect("clap demands it")
-}
-
-pub(super) fn ended(
+fn ended(
     saved: Result<Application, String>,
-    matches: &ArgMatches,
+    format: OutputFormat,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     match saved {
-        Ok(app) => show(&app, matches.get_flag("json"), terminal).map(|()| ExitStatus::Success),
+        Ok(app) => show(&app, format, terminal).map(|()| ExitStatus::Success),
         Err(why) => {
             terminal.note(safe(&format!("error: nothing was changed. {why}")));
             Ok(ExitStatus::Failure)
@@ -258,13 +297,12 @@ fn wrong(problems: &[ApplicationProblem]) -> String {
     lines.collect::<Vec<_>>().concat()
 }
 
-fn show(app: &Application, as_json: bool, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {
-    let line = if as_json {
-        as_object(app).to_string()
-    } else {
-        as_text(app)
-    };
-    Ok(terminal.line(line)?)
+fn show(
+    app: &Application,
+    format: OutputFormat,
+    terminal: &mut Terminal<'_>,
+) -> anyhow::Result<()> {
+    Ok(format.print(terminal, || as_object(app), || as_text(app))?)
 }
 
 pub(super) fn as_text(app: &Application) -> String {

@@ -19,11 +19,12 @@ pub(crate) use actions::{register, unclaimed};
 pub(crate) use api::removed_or_why;
 
 use super::Feature;
+use crate::kit::term::Subcommand;
 use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
-    subcommands: &[cli::SUBCOMMAND],
+    subcommands: &[Subcommand::of::<cli::ApplicationsArgs>("apps")],
     reconcilers: &[],
 };
 

@@ -1,8 +1,8 @@
 //! `lockkeeper apply-lock (list | set | clear)`: sets and ends apply locks.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
-use chrono::{DateTime, Utc};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::input::{ApplyLockFields, ApplyLockProblem, NewApplyLock};
 use super::store::SetApplyLock;
@@ -10,157 +10,155 @@ use super::view::ApplyLockView;
 use crate::clock::{Clock, SystemClock};
 use crate::config::parse_duration;
 use crate::kit::term::{
-    ExitResult, ExitStatus, Subcommand, Terminal, actor, block_on, database, safe,
+    DatabaseFlags, ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, actor, block_on,
+    safe,
 };
-use crate::model::{ApplyLock, ApplyLockId, ApplyScope, Cause, minute};
+use crate::model::{ApplyLock, ApplyLockId, Cause, minute};
 use crate::store::{Result, Store};
 
-pub(super) fn command() -> Command {
-    let list = Command::new("list").about("Show the apply locks").arg(
-        Arg::new("json")
-            .long("json")
-            .action(ArgAction::SetTrue)
-            .help("As JSON, an apply lock per line"),
-    );
-    let set = Command::new("set")
-        .about("Stop applies")
-        .long_about(
-            "Stops applies everywhere, in one repository (--repo), or in one directory of it and everything below it \
-             (--repo and --dir). A running apply continues to its end.\n\nExit code 1: these applies are already stopped; \
-             the message says by whom.",
-        )
-        .arg(text("reason", "TEXT", "Reason, shown to people whose applies are stopped").required(true))
-        .args(scope_args())
-        .arg(text("until", "TIME", "Time at which the lock expires, as in 2026-12-24T18:00Z (UTC if no zone is given)"))
-        .arg(text("for", "TIME", "Time after which the lock expires, as in 90m, 12h or 3d").conflicts_with("until"));
-    let clear = Command::new("clear")
-        .about("Allow applies again")
-        .long_about(
-            "Ends the apply lock with exactly this scope: the whole server, one repository (--repo), or one directory (--repo \
-             and --dir). Other apply locks stay.\n\nExit code 1: there is no such apply lock.",
-        )
-        .args(scope_args())
-        .arg(
-            text("id", "ID", "Identifier, as `list --json` shows it")
-                .value_parser(value_parser!(ApplyLockId))
-                .conflicts_with("repo"),
-        );
-    Command::new("apply-lock")
-        .about("Stop applies, and allow them again")
-        .subcommand_required(true)
-        .disable_help_subcommand(true)
-        .subcommands([list, set, clear].map(|command| command.args(database::flags())))
+/// Stop applies, and allow them again
+#[derive(clap::Parser)]
+pub(super) enum ApplyLockArgs {
+    /// Show the apply locks
+    List {
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Stop applies
+    ///
+    /// Applies stop everywhere, in one repository (--repo), or in one directory of it and everything below it (--repo
+    /// and --dir). A running apply continues to its end.
+    ///
+    /// Exit code 1: these applies are already stopped; the message says by whom.
+    Set {
+        #[command(flatten)]
+        lock: ApplyLockFlags,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Allow applies again
+    ///
+    /// Ends the apply lock with exactly this scope: the whole server, one repository (--repo), or one directory (--repo
+    /// and --dir). Other apply locks stay.
+    ///
+    /// Exit code 1: there is no such apply lock.
+    Clear {
+        #[command(flatten)]
+        scope: ScopeFlags,
+        /// Identifier, as `list --json` shows it
+        #[arg(long, conflicts_with = "repo")]
+        id: Option<ApplyLockId>,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
 }
 
-fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name(value).help(help)
+/// Scope of an apply lock; without any flag, the whole server.
+#[derive(clap::Args)]
+pub(super) struct ScopeFlags {
+    /// Only this repository, as in github.com/acme/infra
+    #[arg(long, value_name = "HOST/OWNER/NAME", value_parser = given)]
+    repo: Option<String>,
+    /// Only this directory of the repository, and everything below it
+    #[arg(long, value_name = "PATH", requires = "repo", value_parser = given)]
+    dir: Option<String>,
 }
 
-fn scope_args() -> [Arg; 2] {
-    [
-        text(
-            "repo",
-            "HOST/OWNER/NAME",
-            "Only this repository, as in github.com/acme/infra",
-        ),
-        text(
-            "dir",
-            "PATH",
-            "Only this directory of the repository, and everything below it",
-        )
-        .requires("repo"),
-    ]
+/// New apply lock. [`ApplyLockFields`] reads its texts, as it does for pages and the API.
+#[derive(clap::Args)]
+pub(super) struct ApplyLockFlags {
+    /// Reason, shown to people whose applies are stopped
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    #[command(flatten)]
+    scope: ScopeFlags,
+    /// Time at which the lock expires, as in 2026-12-24T18:00Z (UTC if no zone is given)
+    #[arg(long, value_name = "TIME", value_parser = given)]
+    until: Option<String>,
+    /// Time after which the lock expires, as in 90m, 12h or 3d
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with = "until")]
+    duration: Option<Duration>,
 }
 
-pub(super) const SUBCOMMAND: Subcommand = Subcommand {
-    name: "apply-lock",
-    command,
-    run,
-};
-
-/// Request, read before anything is opened.
-enum ApplyLockRequest {
-    List { as_json: bool },
-    Set(NewApplyLock),
-    Clear(ApplyScope),
-    ClearOne(ApplyLockId),
-}
-
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
-    let storage = database::storage(matches)?;
-    let wanted = match wanted(name, matches) {
-        Ok(wanted) => wanted,
-        Err(problems) => return Ok(terminal.usage(&problems)),
-    };
-    block_on(async {
-        let store = database::open(&storage).await?;
-        match wanted {
-            ApplyLockRequest::List { as_json } => list(&store, as_json, terminal).await,
-            ApplyLockRequest::Set(wish) => set(&store, &wish, terminal).await,
-            ApplyLockRequest::Clear(scope) => {
-                let ended = store.apply_lock_clear(&scope, &cause()).await;
-                cleared(
-                    ended,
-                    &format!("no apply lock has exactly this scope: {scope}"),
-                    terminal,
-                )
-            }
-            ApplyLockRequest::ClearOne(id) => {
-                let ended = store.apply_lock_clear_one(id, &cause()).await;
-                cleared(ended, &format!("no apply lock has the id {id}"), terminal)
-            }
-        }
-    })?
-}
-
-fn wanted(name: &str, matches: &ArgMatches) -> Result<ApplyLockRequest, String> {
-    let given = |name: &str| {
-        let value = matches.try_get_one::<String>(name).ok().flatten();
-        value.map(String::as_str).unwrap_or_default()
-    };
-    let fields = ApplyLockFields {
-        repo: given("repo"),
-        dir: given("dir"),
-        reason: given("reason"),
-        until: given("until"),
-    };
-    // An empty value is probably an unset variable of a script, which must not widen the scope.
-    let is_empty = |name: &str| {
-        let value = matches.try_get_one::<String>(name).ok().flatten();
-        value.is_some_and(|value| value.trim().is_empty())
-    };
-    if let Some(name) = ["repo", "dir", "until", "for"]
-        .into_iter()
-        .find(|name| is_empty(name))
-    {
-        return Err(format!(
-            "error: --{name} has no value: give a value, or leave the flag out\n"
-        ));
+/// Parses a text that is not empty. An empty value is probably an unset variable of a script, which must not widen the
+/// scope.
+fn given(text: &str) -> Result<String, &'static str> {
+    if text.trim().is_empty() {
+        Err("it is empty: give a value, or leave the flag out")
+    } else {
+        Ok(text.to_owned())
     }
-    Ok(match name {
-        "list" => ApplyLockRequest::List {
-            as_json: matches.get_flag("json"),
-        },
-        "clear" if matches.contains_id("id") => {
-            ApplyLockRequest::ClearOne(*matches.get_one("id").expect("it was given"))
-        }
-        "clear" => ApplyLockRequest::Clear(fields.scope().map_err(|problems| shown(&problems))?),
-        _ => {
-            let wish = fields.wish().map_err(|problems| shown(&problems))?;
-            let ends_at = ends_after(given("for"), SystemClock.now())?.or(wish.ends_at);
-            ApplyLockRequest::Set(NewApplyLock { ends_at, ..wish })
-        }
-    })
 }
 
-fn ends_after(text: &str, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, String> {
-    if text.is_empty() {
-        return Ok(None);
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| format!("{error}: write 90m, 12h or 3d"))
+}
+
+impl SubcommandArgs for ApplyLockArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        block_on(async {
+            match self {
+                Self::List { format, database } => {
+                    list(&database.open().await?, format, terminal).await
+                }
+                Self::Set { lock, database } => match lock.read() {
+                    Ok(lock) => set(&database.open().await?, &lock, terminal).await,
+                    Err(problems) => Ok(terminal.usage(&shown(&problems))),
+                },
+                Self::Clear {
+                    id: Some(id),
+                    database,
+                    ..
+                } => {
+                    let store = database.open().await?;
+                    let ended = store.apply_lock_clear_one(id, &cause()).await;
+                    let none = format!("no apply lock has the id {id}");
+                    cleared(ended, &none, terminal)
+                }
+                Self::Clear {
+                    scope,
+                    id: None,
+                    database,
+                } => match scope.fields().scope() {
+                    Ok(scope) => {
+                        let store = database.open().await?;
+                        let ended = store.apply_lock_clear(&scope, &cause()).await;
+                        let none = format!("no apply lock has exactly this scope: {scope}");
+                        cleared(ended, &none, terminal)
+                    }
+                    Err(problems) => Ok(terminal.usage(&shown(&problems))),
+                },
+            }
+        })?
     }
-    let time = parse_duration(text)
-        .map_err(|error| format!("error: --for: {error}: write 90m, 12h or 3d\n"))?;
-    Ok(Some(now + time))
+}
+
+impl ScopeFlags {
+    fn fields(&self) -> ApplyLockFields<'_> {
+        ApplyLockFields {
+            repo: self.repo.as_deref().unwrap_or_default(),
+            dir: self.dir.as_deref().unwrap_or_default(),
+            ..ApplyLockFields::default()
+        }
+    }
+}
+
+impl ApplyLockFlags {
+    fn read(&self) -> Result<NewApplyLock, Vec<ApplyLockProblem>> {
+        let fields = ApplyLockFields {
+            reason: &self.reason,
+            until: self.until.as_deref().unwrap_or_default(),
+            ..self.scope.fields()
+        };
+        let lock = fields.wish()?;
+        let after = self.duration.map(|time| SystemClock.now() + time);
+        Ok(NewApplyLock {
+            ends_at: after.or(lock.ends_at),
+            ..lock
+        })
+    }
 }
 
 fn shown(problems: &[ApplyLockProblem]) -> String {
@@ -170,27 +168,24 @@ fn shown(problems: &[ApplyLockProblem]) -> String {
     lines.collect::<Vec<_>>().concat()
 }
 
-async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> ExitResult {
+async fn list(store: &Store, format: OutputFormat, terminal: &mut Terminal<'_>) -> ExitResult {
     let locks = store
         .apply_lock_list()
         .await
         .context("the apply locks could not be read")?;
-    if locks.is_empty() && !as_json {
+    if locks.is_empty() && !format.is_json() {
         terminal.line("Applies are not stopped anywhere.")?;
     }
     for lock in &locks {
-        if as_json {
-            terminal.line(serde_json::to_string(&ApplyLockView::from(lock))?)?;
-        } else {
-            terminal.line(line(lock))?;
-        }
+        let json = serde_json::to_string(&ApplyLockView::from(lock))?;
+        format.print(terminal, || json, || line(lock))?;
     }
     Ok(ExitStatus::Success)
 }
 
-async fn set(store: &Store, wish: &NewApplyLock, terminal: &mut Terminal<'_>) -> ExitResult {
+async fn set(store: &Store, lock: &NewApplyLock, terminal: &mut Terminal<'_>) -> ExitResult {
     let set = store
-        .apply_lock_set(&wish.scope, wish.ends_at, &wish.cause(actor()))
+        .apply_lock_set(&lock.scope, lock.ends_at, &lock.cause(actor()))
         .await;
     match set.context("the apply lock could not be set")? {
         SetApplyLock::Set(lock) => {
@@ -205,7 +200,7 @@ async fn set(store: &Store, wish: &NewApplyLock, terminal: &mut Terminal<'_>) ->
             Ok(ExitStatus::Failure)
         }
         SetApplyLock::Over(now) => {
-            let problem = wish.ends_at.map(|end| ApplyLockProblem::over(end, now));
+            let problem = lock.ends_at.map(|end| ApplyLockProblem::over(end, now));
             Ok(terminal.usage(&shown(problem.as_slice())))
         }
         SetApplyLock::TooMany(most) => {
@@ -389,7 +384,7 @@ mod tests {
             ),
             (
                 &["set", "--reason", "x", "--repo", ""],
-                "error: --repo has no value",
+                "'--repo <HOST/OWNER/NAME>': it is empty",
             ),
             (
                 &["set", "--reason", "x", "--until", "2020-01-01T00:00Z"],
@@ -397,7 +392,7 @@ mod tests {
             ),
             (
                 &["set", "--reason", "x", "--for", "soon"],
-                "error: --for: `soon` is not a duration: write 90m",
+                "'--for <TIME>': `soon` is not a duration: write 90m",
             ),
             (
                 &[

@@ -36,11 +36,12 @@ pub(crate) use switch::{notice, of_dashboard};
 pub(crate) use view::ApplyLockView;
 
 use super::Feature;
+use crate::kit::term::Subcommand;
 use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
-    subcommands: &[cli::SUBCOMMAND],
+    subcommands: &[Subcommand::of::<cli::ApplyLockArgs>("apply-lock")],
     reconcilers: &[expiry::RECONCILER],
 };
 

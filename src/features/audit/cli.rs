@@ -4,104 +4,104 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use chrono::{DateTime, NaiveDate, Utc};
-use clap::{Arg, ArgMatches, Command, value_parser};
 
 use super::{files, view};
-use crate::config::server::{RawSettings, StorageConfig};
+use crate::config::server::StorageConfig;
 use crate::kit::term::{
-    ExitResult, ExitStatus, Subcommand, Terminal, Usage, block_on, database, safe, time,
+    DatabaseFlags, ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, Usage, block_on,
+    database, safe, time,
 };
 use crate::locks::{AuditFiles, AuditVerdict, KnownLogState, WholeLog, prune_log, verify};
 use crate::model::{LockEvent, Sha256Digest};
 use crate::seal::{PublicKey, keyring};
 use crate::store::Store;
 
-/// Flags of the server for the files that prove the log.
-const FLAGS: [(&str, &str); 2] = [
-    (
-        "encryption-key-file",
-        "Keys of the server, as for `lockkeeper server`",
-    ),
-    (
-        "audit-checkpoint-file",
-        "File of exported checkpoints, as for `lockkeeper server`, or a copy of it",
-    ),
-];
-
-pub(super) fn command() -> Command {
-    let verify = Command::new("verify")
-        .about("Prove that no event was changed or removed, or name the first such event")
-        .long_about(
-            "Reads the whole log and checks that each event continues the one before it. Also checks that the log contains \
-             the events that were signed in checkpoints: those in the database, the last one in the data directory, and \
-             those in --audit-checkpoint-file. A copy of that file from another machine proves that nothing was cut off the \
-             end. So does --contains with the hash of the newest event, which this command prints.\n\nExit code 1: the log \
-             is broken, or the hash is not in it.",
-        )
-        .arg(
-            Arg::new("public-key")
-                .long("public-key")
-                .value_name("KEY")
-                .action(clap::ArgAction::Append)
-                .value_parser(value_parser!(PublicKey))
-                .help("Key that may sign, as `audit key` printed it; the default is the keys in the database"),
-        )
-        .arg(
-            Arg::new("contains")
-                .long("contains")
-                .value_name("HASH")
-                .value_parser(value_parser!(Sha256Digest))
-                .help("Hash that was printed earlier, which must still be in the log"),
-        );
-    let key =
-        Command::new("key").about("Show the public keys that sign the checkpoints of the log");
-    let list = Command::new("list")
-        .about("Show the newest events")
-        .arg(
-            Arg::new("limit")
-                .long("limit")
-                .value_name("NUMBER")
-                .default_value("50")
-                .value_parser(value_parser!(i64).range(1..=100_000))
-                .help("Maximum number of events"),
-        )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(clap::ArgAction::SetTrue)
-                .help("As JSON, an event per line"),
-        );
-    let prune = Command::new("prune")
-        .about("Remove old events, and leave a seal that the other events continue")
-        .arg(
-            Arg::new("before")
-                .long("before")
-                .value_name("DATE")
-                .required(true)
-                .value_parser(date)
-                .help("Remove events from before this day, as in 2026-01-31 (UTC)"),
-        );
-    Command::new("audit")
-        .about("Show, verify and prune the audit log")
-        .subcommand_required(true)
-        .disable_help_subcommand(true)
-        .subcommands(
-            [verify, key, list, prune].map(|command| command.args(database::flags()).args(flags())),
-        )
+/// Show, verify and prune the audit log
+#[derive(clap::Parser)]
+pub(super) enum AuditArgs {
+    /// Prove that no event was changed or removed, or name the first such event
+    ///
+    /// Reads the whole log and checks that each event continues the one before it. Also checks that the log contains the
+    /// events that were signed in checkpoints: those in the database, the last one in the data directory, and those in
+    /// --audit-checkpoint-file. A copy of that file from another machine proves that nothing was cut off the end. So
+    /// does --contains with the hash of the newest event, which this command prints.
+    ///
+    /// Exit code 1: the log is broken, or the hash is not in it.
+    Verify {
+        /// Key that may sign, as `audit key` printed it; the default is the keys in the database
+        #[arg(long = "public-key", value_name = "KEY")]
+        public_keys: Option<Vec<PublicKey>>,
+        /// Hash that was printed earlier, which must still be in the log
+        #[arg(long, value_name = "HASH")]
+        contains: Option<Sha256Digest>,
+        #[command(flatten)]
+        log: AuditLogFlags,
+    },
+    /// Show the public keys that sign the checkpoints of the log
+    Key {
+        #[command(flatten)]
+        log: AuditLogFlags,
+    },
+    /// Show the newest events
+    List {
+        /// Maximum number of events
+        #[arg(
+            long,
+            value_name = "NUMBER",
+            default_value = "50",
+            value_parser = clap::value_parser!(i64).range(1..=100_000)
+        )]
+        limit: i64,
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        log: AuditLogFlags,
+    },
+    /// Remove old events, and leave a seal that the other events continue
+    Prune {
+        /// Remove events from before this day, as in 2026-01-31 (UTC)
+        #[arg(long, value_name = "DATE", value_parser = date)]
+        before: DateTime<Utc>,
+        #[command(flatten)]
+        log: AuditLogFlags,
+    },
 }
 
-fn flags() -> [Arg; 2] {
-    FLAGS.map(|(flag, help)| Arg::new(flag).long(flag).value_name("FILE").help(help))
+/// Flags of the server for the database and for the files that prove the log.
+#[derive(clap::Args)]
+pub(super) struct AuditLogFlags {
+    #[command(flatten)]
+    database: DatabaseFlags,
+    /// Keys of the server, as for `lockkeeper server`
+    #[arg(long, value_name = "FILE")]
+    encryption_key_file: Option<String>,
+    /// File of exported checkpoints, as for `lockkeeper server`, or a copy of it
+    #[arg(long, value_name = "FILE")]
+    audit_checkpoint_file: Option<String>,
 }
 
-fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
-    let mut raw = database::settings(matches)?;
-    for (flag, _) in FLAGS {
-        let given = matches.get_one::<String>(flag).cloned();
-        raw.flags
-            .extend(given.map(|value| (flag.to_owned(), vec![value])));
+impl AuditLogFlags {
+    /// Opens the database, which must exist.
+    async fn open(&self) -> anyhow::Result<(Store, StorageConfig)> {
+        let raw = self.database.settings_with([
+            ("encryption-key-file", self.encryption_key_file.as_ref()),
+            ("audit-checkpoint-file", self.audit_checkpoint_file.as_ref()),
+        ])?;
+        let storage = StorageConfig::from_raw(&raw).map_err(Usage::new)?;
+        Ok((database::open(&storage).await?, storage))
     }
-    Ok(raw)
+
+    /// Opens the database, and the files with keys and checkpoints.
+    async fn open_with_files(&self) -> anyhow::Result<(Store, AuditFiles)> {
+        let (store, storage) = self.open().await?;
+        let keys = storage
+            .encryption_keys
+            .as_deref()
+            .map(keyring)
+            .transpose()?;
+        let files = files(&storage, keys.map(Arc::new))?;
+        Ok((store, files))
+    }
 }
 
 fn date(text: &str) -> Result<DateTime<Utc>, String> {
@@ -111,57 +111,46 @@ fn date(text: &str) -> Result<DateTime<Utc>, String> {
     Ok(day.and_time(chrono::NaiveTime::MIN).and_utc())
 }
 
-pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
-    let storage = StorageConfig::from_raw(&settings(matches)?).map_err(Usage::new)?;
-    block_on(async {
-        let store = database::open(&storage).await?;
-        let open = || {
-            let keys = storage
-                .encryption_keys
-                .as_deref()
-                .map(keyring)
-                .transpose()?
-                .map(Arc::new);
-            files(&storage, keys)
-        };
-        match name {
-            "verify" => run_verify(&store, &open()?, matches, terminal).await,
-            "key" => run_key(&store, &open()?, terminal).await,
-            "list" => run_list(&store, matches, terminal).await,
-            _ => {
-                run_prune(
-                    &store,
-                    &open()?,
-                    *matches.get_one("before").expect("clap demands it"),
-                    terminal,
-                )
-                .await
+impl SubcommandArgs for AuditArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        block_on(async {
+            match self {
+                Self::Verify {
+                    public_keys,
+                    contains,
+                    log,
+                } => {
+                    let (store, files) = log.open_with_files().await?;
+                    let evidence = KnownLogState {
+                        checkpoints: files.checkpoints()?,
+                        keys: public_keys,
+                    };
+                    run_verify(&store, &files, &evidence, contains.as_ref(), terminal).await
+                }
+                Self::Key { log } => {
+                    let (store, files) = log.open_with_files().await?;
+                    run_key(&store, &files, terminal).await
+                }
+                Self::List { limit, format, log } => {
+                    run_list(&log.open().await?.0, limit, format, terminal).await
+                }
+                Self::Prune { before, log } => {
+                    let (store, files) = log.open_with_files().await?;
+                    run_prune(&store, &files, before, terminal).await
+                }
             }
-        }
-    })?
+        })?
+    }
 }
-
-pub(super) const SUBCOMMAND: Subcommand = Subcommand {
-    name: "audit",
-    command,
-    run,
-};
 
 async fn run_verify(
     store: &Store,
     files: &AuditFiles,
-    matches: &ArgMatches,
+    evidence: &KnownLogState,
+    contains: Option<&Sha256Digest>,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let keys = matches
-        .get_many::<PublicKey>("public-key")
-        .map(|keys| keys.copied().collect::<Vec<_>>());
-    let evidence = KnownLogState {
-        checkpoints: files.checkpoints()?,
-        keys,
-    };
-    match verify(store, &evidence, matches.get_one("contains"))
+    match verify(store, evidence, contains)
         .await
         .context("the log could not be read")?
     {
@@ -175,7 +164,7 @@ async fn run_verify(
                 "The log is intact: {} events{before}. The newest has the hash {}.",
                 whole.events, whole.head
             ))?;
-            for line in about_signature(store, files, &evidence, &whole).await {
+            for line in about_signature(store, files, evidence, &whole).await {
                 terminal.line(line)?;
             }
             if !whole.known {
@@ -267,18 +256,18 @@ async fn run_key(store: &Store, files: &AuditFiles, terminal: &mut Terminal<'_>)
     Ok(ExitStatus::Success)
 }
 
-async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let limit = *matches.get_one("limit").expect("it has a default");
+async fn run_list(
+    store: &Store,
+    limit: i64,
+    format: OutputFormat,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
     let events = store
         .lock_event_list(limit)
         .await
         .context("the log could not be read")?;
     for event in events.iter().rev() {
-        if matches.get_flag("json") {
-            terminal.line(view(event))?;
-        } else {
-            terminal.line(as_text(event))?;
-        }
+        format.print(terminal, || view(event), || as_text(event))?;
     }
     Ok(ExitStatus::Success)
 }

@@ -26,6 +26,7 @@ pub(crate) use view::view;
 
 use super::Feature;
 use crate::config::server::StorageConfig;
+use crate::kit::term::Subcommand;
 use crate::kit::term::database::database_url;
 use crate::kit::web::{RouteAccess, Routes, WebState};
 use crate::locks::AuditFiles;
@@ -34,7 +35,7 @@ use crate::seal::Keyring;
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
-    subcommands: &[cli::SUBCOMMAND],
+    subcommands: &[Subcommand::of::<cli::AuditArgs>("audit")],
     reconcilers: &[sealing::RECONCILER, verifying::RECONCILER],
 };
 

@@ -10,100 +10,75 @@ mod value;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use clap::ArgMatches;
 
-use self::flags::{CredentialRequest, command};
+pub(super) use self::flags::CredentialsArgs;
+use self::value::CredentialSource;
 use crate::claims::{ChangeCredential, CredentialError, CredentialStore};
-use crate::clock::{Clock as _, RandomIds, SystemClock};
-use crate::config::server::{RawSettings, StorageConfig, forge_hosts};
+use crate::clock::{Clock as _, SystemClock};
 use crate::kit::term::{
-    ExitResult, ExitStatus, Subcommand, Terminal, Usage, actor, block_on, database,
+    ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, Usage, actor, block_on,
 };
 use crate::locks::reseal_audit_keys;
 use crate::model::{Cause, CredentialId, OwnerName, RepoUrl, Rights};
-use crate::seal::{KEY_BYTES, KeyName, key_line, keyring};
+use crate::seal::{KEY_BYTES, KeyName, Keyring, key_line};
 use crate::store::Store;
-
-pub(super) const SUBCOMMAND: Subcommand = Subcommand {
-    name: "credentials",
-    command,
-    run,
-};
 
 /// Number of credentials that are read at once.
 const PART: i64 = 500;
 
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
-    if name == "keygen" {
-        return keygen(matches, terminal);
-    }
-    let raw = settings(matches)?;
-    let read = StorageConfig::from_raw(&raw).and_then(|storage| Ok((storage, forge_hosts(&raw)?)));
-    let (storage, forges) = read.map_err(Usage::new)?;
-    let given = CredentialRequest::read(name, matches, &forges).map_err(Usage::new)?;
-    block_on(async {
-        let store = database::open(&storage).await?;
-        let keys = storage
-            .encryption_keys
-            .as_deref()
-            .map(keyring)
-            .transpose()?
-            .map(Arc::new);
-        let credentials = CredentialStore::new(store.clone(), Arc::new(RandomIds), keys.clone());
-        let as_json = matches.get_flag("json");
-        match given {
-            CredentialRequest::Add { owner, url, value } => {
-                let access = value.read()?;
-                let kept = credentials
-                    .add(&owner, &url, &access, (Rights::Whole, &cause()))
-                    .await;
-                told(kept.map(|kept| kept.id), &store, "Kept", as_json, terminal).await
-            }
-            CredentialRequest::Change { id, url, value } => {
-                let access = value.map(value::CredentialSource::read).transpose()?;
-                let kept = credentials
-                    .change(
-                        id,
-                        ChangeCredential { url, access },
-                        (Rights::Whole, &cause()),
-                    )
-                    .await;
-                told(
-                    kept.map(|kept| kept.id),
-                    &store,
-                    "Changed",
-                    as_json,
-                    terminal,
-                )
-                .await
-            }
-            CredentialRequest::List { owner, url } => {
-                list(&store, owner.as_ref(), url.as_ref(), as_json, terminal).await
-            }
-            CredentialRequest::Remove { id } => remove(&store, id, as_json, terminal).await,
-            CredentialRequest::Rotate => {
-                if let Some(keys) = &keys {
-                    // The key of the audit log is encrypted in the same way.
-                    reseal_audit_keys(&store, keys).await.context(
-                        "the key of the audit log could not be encrypted with the first key",
-                    )?;
+impl SubcommandArgs for CredentialsArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        block_on(async {
+            match self {
+                Self::Add {
+                    owner,
+                    url,
+                    kind,
+                    value,
+                    server,
+                } => {
+                    let settings = server.settings()?;
+                    let url = settings.repo(&url)?;
+                    let source = CredentialSource::of(kind, value).map_err(Usage::new)?;
+                    let session = settings.open().await?;
+                    session.add(&owner, &url, source, terminal).await
                 }
-                rotate(&credentials, as_json, terminal).await
+                Self::Change {
+                    id,
+                    url,
+                    kind,
+                    value,
+                    server,
+                } => {
+                    let settings = server.settings()?;
+                    let url = url.map(|url| settings.repo(&url)).transpose()?;
+                    let source = CredentialSource::of_change(kind, value).map_err(Usage::new)?;
+                    if url.is_none() && source.is_none() {
+                        let problem =
+                            "no change was requested: set --url, or --kind and the new value";
+                        return Err(Usage::new(problem).into());
+                    }
+                    let session = settings.open().await?;
+                    session.change(id, url, source, terminal).await
+                }
+                Self::List { owner, url, server } => {
+                    let settings = server.settings()?;
+                    let url = url.map(|url| settings.repo(&url)).transpose()?;
+                    let session = settings.open().await?;
+                    session.list(owner.as_ref(), url.as_ref(), terminal).await
+                }
+                Self::Remove { id, server } => {
+                    let session = server.settings()?.open().await?;
+                    session.remove(id, terminal).await
+                }
+                Self::Rotate { server } => {
+                    let session = server.settings()?.open().await?;
+                    session.rotate(terminal).await
+                }
+                Self::Keygen { name } => keygen(name, terminal),
             }
-        }
-    })?
-}
-
-/// Reads the settings from the environment, the flags and the settings file, with the keys and the host of the forge.
-fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
-    let mut raw = database::settings(matches)?;
-    for flag in [flags::KEY_FILE, flags::HOST] {
-        let given = matches.get_one::<String>(flag).cloned();
-        raw.flags
-            .extend(given.map(|value| (flag.to_owned(), vec![value])));
+        })?
     }
-    Ok(raw)
 }
 
 fn cause() -> Cause {
@@ -111,16 +86,11 @@ fn cause() -> Cause {
 }
 
 /// Prints a new line for the file of keys.
-fn keygen(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let name = match matches.get_one::<KeyName>("name") {
-        Some(name) => name.clone(),
-        None => SystemClock
-            .now()
-            .format("%Y-%m-%d")
-            .to_string()
-            .parse()
-            .expect("a date is a name"),
-    };
+fn keygen(name: Option<KeyName>, terminal: &mut Terminal<'_>) -> ExitResult {
+    let name = name.unwrap_or_else(|| {
+        let today = SystemClock.now().format("%Y-%m-%d").to_string();
+        today.parse().expect("a date is a name")
+    });
     let key = secrecy::zeroize::Zeroizing::new(rand::random::<[u8; KEY_BYTES]>());
     terminal.line(key_line(&name, &key).expose())?;
     terminal.note(
@@ -131,147 +101,172 @@ fn keygen(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
     Ok(ExitStatus::Success)
 }
 
-/// Prints the result of adding or changing a credential.
-async fn told(
-    kept: Result<CredentialId, CredentialError>,
-    store: &Store,
-    deed: &str,
-    as_json: bool,
-    terminal: &mut Terminal<'_>,
-) -> ExitResult {
-    let id = match kept {
-        Ok(id) => id,
-        Err(CredentialError::Store(error)) => {
-            return Err(error).context("the credential was not stored");
-        }
-        Err(error) => {
-            terminal.note(format_args!("error: {error}"));
-            return Ok(ExitStatus::Failure);
-        }
-    };
-    let row = store
-        .credential_get(id)
-        .await
-        .context("the credential cannot be read back")?;
-    let Some(row) = row else {
-        return Ok(ExitStatus::Success);
-    };
-    if as_json {
-        terminal.line(show::json_line(&row))?;
-    } else {
-        terminal.line(format_args!("{deed} {}", show::line(&row)))?;
-    }
-    Ok(ExitStatus::Success)
+/// Database, keys and format of the output of these commands.
+struct CredentialSession {
+    credentials: CredentialStore,
+    store: Store,
+    keys: Option<Arc<Keyring>>,
+    format: OutputFormat,
 }
 
-async fn list(
-    store: &Store,
-    owner: Option<&OwnerName>,
-    url: Option<&RepoUrl>,
-    as_json: bool,
-    terminal: &mut Terminal<'_>,
-) -> ExitResult {
-    let owner = match owner {
-        Some(name) => match store
-            .owner_get(name)
-            .await
-            .context("the owner cannot be read")?
-        {
-            Some(owner) => Some(owner.id),
-            None => return none(as_json, terminal),
-        },
-        None => None,
-    };
-    let mut after = None;
-    loop {
-        let part = store
-            .credential_list(owner, url, after, PART)
-            .await
-            .context("the credentials cannot be read")?;
-        let Some(last) = part.last() else {
-            return if after.is_none() {
-                none(as_json, terminal)
-            } else {
-                Ok(ExitStatus::Success)
-            };
+impl CredentialSession {
+    async fn add(
+        &self,
+        owner: &OwnerName,
+        url: &RepoUrl,
+        source: CredentialSource,
+        terminal: &mut Terminal<'_>,
+    ) -> ExitResult {
+        let access = source.read()?;
+        let rights = (Rights::Whole, &cause());
+        let kept = self.credentials.add(owner, url, &access, rights).await;
+        self.told(kept.map(|kept| kept.id), "Kept", terminal).await
+    }
+
+    async fn change(
+        &self,
+        id: CredentialId,
+        url: Option<RepoUrl>,
+        source: Option<CredentialSource>,
+        terminal: &mut Terminal<'_>,
+    ) -> ExitResult {
+        let access = source.map(CredentialSource::read).transpose()?;
+        let (change, rights) = (ChangeCredential { url, access }, (Rights::Whole, &cause()));
+        let kept = self.credentials.change(id, change, rights).await;
+        let id = kept.map(|kept| kept.id);
+        self.told(id, "Changed", terminal).await
+    }
+
+    /// Prints the result of adding or changing a credential.
+    async fn told(
+        &self,
+        kept: Result<CredentialId, CredentialError>,
+        deed: &str,
+        terminal: &mut Terminal<'_>,
+    ) -> ExitResult {
+        let id = match kept {
+            Ok(id) => id,
+            Err(CredentialError::Store(error)) => {
+                return Err(error).context("the credential was not stored");
+            }
+            Err(error) => {
+                terminal.note(format_args!("error: {error}"));
+                return Ok(ExitStatus::Failure);
+            }
         };
-        after = Some(last.id);
-        for row in &part {
-            if as_json {
-                terminal.line(show::json_line(row))?;
-            } else {
-                terminal.line(show::line(row))?;
+        let row = self
+            .store
+            .credential_get(id)
+            .await
+            .context("the credential cannot be read back")?;
+        if let Some(row) = row {
+            let text = || format!("{deed} {}", show::line(&row));
+            self.format
+                .print(terminal, || show::json_line(&row), text)?;
+        }
+        Ok(ExitStatus::Success)
+    }
+
+    async fn list(
+        &self,
+        owner: Option<&OwnerName>,
+        url: Option<&RepoUrl>,
+        terminal: &mut Terminal<'_>,
+    ) -> ExitResult {
+        let owner = match owner {
+            Some(name) => match self
+                .store
+                .owner_get(name)
+                .await
+                .context("the owner cannot be read")?
+            {
+                Some(owner) => Some(owner.id),
+                None => return self.none(terminal),
+            },
+            None => None,
+        };
+        let mut after = None;
+        loop {
+            let part = self
+                .store
+                .credential_list(owner, url, after, PART)
+                .await
+                .context("the credentials cannot be read")?;
+            let Some(last) = part.last() else {
+                return if after.is_none() {
+                    self.none(terminal)
+                } else {
+                    Ok(ExitStatus::Success)
+                };
+            };
+            after = Some(last.id);
+            for row in &part {
+                self.format
+                    .print(terminal, || show::json_line(row), || show::line(row))?;
             }
         }
     }
-}
 
-fn none(as_json: bool, terminal: &mut Terminal<'_>) -> ExitResult {
-    if !as_json {
-        terminal.line("No credentials found.")?;
-    }
-    Ok(ExitStatus::Success)
-}
-
-async fn remove(
-    store: &Store,
-    id: CredentialId,
-    as_json: bool,
-    terminal: &mut Terminal<'_>,
-) -> ExitResult {
-    let Some(row) = store
-        .credential_remove(id, &cause())
-        .await
-        .context("the credential was not removed")?
-    else {
-        terminal.note(format_args!("error: {}", CredentialError::NotThere(id)));
-        return Ok(ExitStatus::Failure);
-    };
-    if as_json {
-        terminal.line(show::json_line(&row))?;
-    } else {
-        terminal.line(format_args!("Removed {}", show::line(&row)))?;
-    }
-    Ok(ExitStatus::Success)
-}
-
-async fn rotate(
-    credentials: &CredentialStore,
-    as_json: bool,
-    terminal: &mut Terminal<'_>,
-) -> ExitResult {
-    let rotation = credentials
-        .rotate(|done| terminal.note(format_args!("{done} …")))
-        .await;
-    let rotation = match rotation {
-        Ok(rotation) => rotation,
-        Err(CredentialError::Store(error)) => {
-            return Err(error).context("not all credentials were encrypted with the first key");
+    fn none(&self, terminal: &mut Terminal<'_>) -> ExitResult {
+        if !self.format.is_json() {
+            terminal.line("No credentials found.")?;
         }
-        Err(error) => {
-            terminal.note(format_args!("error: {error}"));
+        Ok(ExitStatus::Success)
+    }
+
+    async fn remove(&self, id: CredentialId, terminal: &mut Terminal<'_>) -> ExitResult {
+        let Some(row) = self
+            .store
+            .credential_remove(id, &cause())
+            .await
+            .context("the credential was not removed")?
+        else {
+            terminal.note(format_args!("error: {}", CredentialError::NotThere(id)));
             return Ok(ExitStatus::Failure);
+        };
+        let text = || format!("Removed {}", show::line(&row));
+        self.format
+            .print(terminal, || show::json_line(&row), text)?;
+        Ok(ExitStatus::Success)
+    }
+
+    async fn rotate(&self, terminal: &mut Terminal<'_>) -> ExitResult {
+        if let Some(keys) = &self.keys {
+            // The key of the audit log is encrypted in the same way.
+            reseal_audit_keys(&self.store, keys)
+                .await
+                .context("the key of the audit log could not be encrypted with the first key")?;
         }
-    };
-    for (id, reason) in &rotation.named {
-        terminal.note(format_args!(
-            "error: the credential {id} cannot be read: {reason}"
-        ));
+        let rotation = self
+            .credentials
+            .rotate(|done| terminal.note(format_args!("{done} …")))
+            .await;
+        let rotation = match rotation {
+            Ok(rotation) => rotation,
+            Err(CredentialError::Store(error)) => {
+                return Err(error).context("not all credentials were encrypted with the first key");
+            }
+            Err(error) => {
+                terminal.note(format_args!("error: {error}"));
+                return Ok(ExitStatus::Failure);
+            }
+        };
+        for (id, reason) in &rotation.named {
+            terminal.note(format_args!(
+                "error: the credential {id} cannot be read: {reason}"
+            ));
+        }
+        let key = self.credentials.first_key();
+        let key = key.map(ToString::to_string).unwrap_or_default();
+        let json = || show::json_rotation(&key, &rotation);
+        self.format
+            .print(terminal, json, || show::rotation(&key, &rotation))?;
+        Ok(if rotation.is_complete() {
+            ExitStatus::Success
+        } else {
+            ExitStatus::Failure
+        })
     }
-    let key = credentials
-        .first_key()
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    if as_json {
-        terminal.line(show::json_rotation(&key, &rotation))?;
-    } else {
-        terminal.line(show::rotation(&key, &rotation))?;
-    }
-    Ok(if rotation.is_complete() {
-        ExitStatus::Success
-    } else {
-        ExitStatus::Failure
-    })
 }
 
 #[cfg(test)]

@@ -12,11 +12,12 @@ mod cli;
 use std::sync::Arc;
 
 use super::Feature;
+use crate::kit::term::Subcommand;
 use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
-    subcommands: &[cli::SUBCOMMAND],
+    subcommands: &[Subcommand::of::<cli::CredentialsArgs>("credentials")],
     reconcilers: &[],
 };
 

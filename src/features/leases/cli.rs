@@ -1,84 +1,80 @@
 //! `lockkeeper leases (list | release)`: work that only one server at a time may do.
 
 use anyhow::Context as _;
-use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::view::view;
 use crate::kit::term::{
-    ExitResult, ExitStatus, Subcommand, Terminal, actor, block_on, database, reason as read_reason,
-    safe,
+    DatabaseFlags, ExitResult, ExitStatus, OutputFormat, ReasonFlag, SubcommandArgs, Terminal,
+    actor, block_on, safe,
 };
 use crate::leases::LeaseKey;
-use crate::model::{Cause, Reason, minute};
+use crate::model::{Cause, minute};
 use crate::store::{FreeLease, Lease, LeaseRow, ReplicaState, Store};
 
-pub(super) fn command() -> Command {
-    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue);
-    let list = Command::new("list")
-        .about("Show the work that only one server at a time may do")
-        .arg(json().help("As JSON, a lease per line"));
-    let release = Command::new("release")
-        .about("Release a lease of a server")
-        .long_about(
-            "Releases a lease manually, and adds that to the audit log. If the server that holds it is gone, the lease is free \
-             at once. A running server is asked to stop the work, so that no other server begins it at the same time. The \
-             lease is free when that server has stopped, after a minute at most.\n\nExit code 1: nobody holds this lease.",
-        )
-        .arg(Arg::new("key").value_name("KEY").required(true).help("As `list` shows it"))
-        .arg(
-            Arg::new("reason")
-                .long("reason")
-                .value_name("TEXT")
-                .required(true)
-                .help("Reason, for the audit log"),
-        )
-        .arg(
-            Arg::new("holder").long("holder").value_name("HOLDER").help("Release it only if this is the holder, as `list` shows it"),
-        )
-        .arg(json().help("As JSON"));
-    Command::new("leases")
-        .about("Show leases, and release one")
-        .subcommand_required(true)
-        .disable_help_subcommand(true)
-        .subcommands([list, release].map(|command| command.args(database::flags())))
+/// Show leases, and release one
+#[derive(clap::Parser)]
+pub(super) enum LeasesArgs {
+    /// Show the work that only one server at a time may do
+    List {
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Release a lease of a server
+    ///
+    /// The audit log shows that it was released manually. If the server that holds the lease is gone, the lease is free
+    /// at once. A running server is asked to stop the work, so that no other server begins it at the same time. The
+    /// lease is free when that server has stopped, after a minute at most.
+    ///
+    /// Exit code 1: nobody holds this lease.
+    Release {
+        #[command(flatten)]
+        lease: LeaseRelease,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
 }
 
-pub(super) const SUBCOMMAND: Subcommand = Subcommand {
-    name: "leases",
-    command,
-    run,
-};
+/// Lease to release, and the reason for it.
+#[derive(clap::Args)]
+pub(super) struct LeaseRelease {
+    /// As `list` shows it
+    key: String,
+    #[command(flatten)]
+    reason: ReasonFlag,
+    /// Release it only if this is the holder, as `list` shows it
+    #[arg(long)]
+    holder: Option<String>,
+    #[command(flatten)]
+    format: OutputFormat,
+}
 
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
-    let storage = database::storage(matches)?;
-    if name == "list" {
-        let as_json = matches.get_flag("json");
-        return block_on(async {
-            list(&database::open(&storage).await?, as_json, terminal).await
-        })?;
+impl SubcommandArgs for LeasesArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        block_on(async {
+            match self {
+                Self::List { format, database } => {
+                    list(&database.open().await?, format, terminal).await
+                }
+                Self::Release { lease, database } => {
+                    release(&database.open().await?, &lease, terminal).await
+                }
+            }
+        })?
     }
-    let reason = matches
-        .get_one::<String>("reason")
-        .expect("clap demands it");
-    let reason = read_reason(reason)?;
-    block_on(async { release(&database::open(&storage).await?, matches, &reason, terminal).await })?
 }
 
-async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> ExitResult {
+async fn list(store: &Store, format: OutputFormat, terminal: &mut Terminal<'_>) -> ExitResult {
     let leases = store
         .lease_list()
         .await
         .context("the leases could not be read")?;
-    if leases.is_empty() && !as_json {
+    if leases.is_empty() && !format.is_json() {
         terminal.line("No lease is held.")?;
     }
     for row in &leases {
-        if as_json {
-            terminal.line(view(row))?;
-        } else {
-            terminal.line(line(row))?;
-        }
+        format.print(terminal, || view(row), || line(row))?;
     }
     if leases.len() >= usize::from(Store::LEASES_LISTED) {
         terminal.note(format_args!(
@@ -89,23 +85,11 @@ async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Exit
     Ok(ExitStatus::Success)
 }
 
-async fn release(
-    store: &Store,
-    matches: &ArgMatches,
-    reason: &Reason,
-    terminal: &mut Terminal<'_>,
-) -> ExitResult {
-    let key = matches.get_one::<String>("key").expect("clap demands it");
-    let holder = matches.get_one::<String>("holder");
-    let (holder, repo) = (holder.map(String::as_str), LeaseKey::of_text(key).repo());
-    let freed = store
-        .lease_free(
-            key,
-            holder,
-            repo.as_ref(),
-            &Cause::new(actor(), reason.as_str()),
-        )
-        .await;
+async fn release(store: &Store, args: &LeaseRelease, terminal: &mut Terminal<'_>) -> ExitResult {
+    let (key, holder) = (&args.key, args.holder.as_deref());
+    let repo = LeaseKey::of_text(key).repo();
+    let cause = Cause::new(actor(), args.reason.reason.as_str());
+    let freed = store.lease_free(key, holder, repo.as_ref(), &cause).await;
     let (state, lease) = match freed.context("the lease could not be released")? {
         FreeLease::Freed(lease) => ("free", lease),
         FreeLease::Told(lease) | FreeLease::AlreadyTold(lease) => ("stopping", lease),
@@ -115,16 +99,13 @@ async fn release(
             return Ok(ExitStatus::Failure);
         }
     };
-    if matches.get_flag("json") {
-        let mut told = view(&LeaseRow {
-            lease,
-            replica: None,
-        });
-        told["state"] = state.into();
-        terminal.line(told)?;
-    } else {
-        terminal.line(safe(&released(state == "free", &lease)))?;
-    }
+    let text = safe(&released(state == "free", &lease));
+    let mut json = view(&LeaseRow {
+        lease,
+        replica: None,
+    });
+    json["state"] = state.into();
+    args.format.print(terminal, || json, || text)?;
     Ok(ExitStatus::Success)
 }
 
@@ -319,7 +300,11 @@ mod tests {
         let (exit, said) = leases(&dir, &["release", KEY, "--reason", " "]);
         assert_eq!(
             (exit, said.as_str()),
-            (ExitStatus::Usage, "error: --reason: Give a short reason\n")
+            (
+                ExitStatus::Usage,
+                "error: invalid value ' ' for '--reason <TEXT>': it is empty: give a short reason\n\n\
+                 For more information, try '--help'.\n"
+            )
         );
     }
 }

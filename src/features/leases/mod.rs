@@ -21,11 +21,12 @@ pub(crate) use page::{LeaseLine, notice};
 pub(crate) use view::view;
 
 use super::Feature;
+use crate::kit::term::Subcommand;
 use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
-    subcommands: &[cli::SUBCOMMAND],
+    subcommands: &[Subcommand::of::<cli::LeasesArgs>("leases")],
     reconcilers: &[],
 };
 

@@ -6,97 +6,119 @@
 mod show;
 
 use anyhow::{Context as _, bail};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::view::{LockDetails, LockFactsJson, LockJson};
 use crate::clock::{Clock, RandomIds, SystemClock};
 use crate::handlers::locks::{KeptLockReason, explain, give};
-use crate::kit::term::{ExitResult, ExitStatus, Subcommand, Terminal, actor, block_on, database};
+use crate::kit::term::{
+    DatabaseFlags, ExitResult, ExitStatus, SubcommandArgs, Terminal, actor, block_on, reason,
+};
 use crate::locks::{HandOver, HandOverOutcome};
 use crate::model::{CommandId, Lock, LockId, LockName, Reason, RepoId, Subject};
 use crate::store::Store;
 
 /// Word that starts commands in comments, unless another one is configured.
 const EXECUTABLE: &str = "lockkeeper";
-const HOW_IDS_ARE_WRITTEN: &str = "Identifier, or [host/]owner/repo/path/workspace";
 
-pub(super) const SUBCOMMAND: Subcommand = Subcommand {
-    name: "locks",
-    command,
-    run,
-};
-
-fn command() -> Command {
-    let json = || {
-        Arg::new("json")
-            .long("json")
-            .action(ArgAction::SetTrue)
-            .help("As JSON")
-    };
-    let id = || {
-        Arg::new("id")
-            .value_name("ID")
-            .required(true)
-            .help(HOW_IDS_ARE_WRITTEN)
-    };
-    let list = Command::new("list")
-        .about("Show every lock")
-        .arg(json())
-        .arg(
-            Arg::new("repo")
-                .long("repo")
-                .value_name("REPO")
-                .value_parser(value_parser!(String))
-                .help("Only locks of this repository, as [host/]owner/repo"),
-        );
-    let show = Command::new("show")
-        .about("Show a lock: its holder, its use, its queue and its history")
-        .args([id(), json()]);
-    let release = Command::new("release")
-        .about("Release a lock; the first pull request in the queue gets it")
-        .long_about(
-            "Releases a lock and discards the plans under it. The first pull request in the queue gets the lock.\n\nRefused \
-             while a command of the pull request works under it, and if something was applied under it that is not merged. \
-             --force releases it in spite of both, but never while an apply is running. The server posts a comment on both \
-             pull requests, as soon as it runs.",
-        )
-        .arg(id())
-        .args(how());
-    let hand_over = Command::new("hand-over")
-        .about("Hand a lock over to a queued pull request, regardless of its place")
-        .arg(id())
-        .arg(
-            Arg::new("to")
-                .long("to")
-                .value_name("PULL")
-                .required(true)
-                .value_parser(pull_number)
-                .help("Number of the pull request that gets the lock"),
-        )
-        .args(how());
-    Command::new("locks")
-        .about("Show locks, release them, and hand them over")
-        .subcommand_required(true)
-        .disable_help_subcommand(true)
-        .subcommands(
-            [list, show, release, hand_over].map(|command| command.args(database::flags())),
-        )
+/// Show locks, release them, and hand them over
+#[derive(clap::Parser)]
+pub(super) enum LocksArgs {
+    /// Show every lock that is held
+    List {
+        /// As one JSON document
+        #[arg(long)]
+        json: bool,
+        /// Only locks of this repository, as [host/]owner/repo
+        #[arg(long)]
+        repo: Option<String>,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Show a lock: its holder, its use, its queue and its history
+    Show {
+        #[command(flatten)]
+        lock: LockArg,
+        /// As one JSON document
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Release a lock; the first pull request in the queue gets it
+    ///
+    /// The plans under the lock are discarded.
+    ///
+    /// Refused while a command of the pull request works under it, and if something was applied under it that is not
+    /// merged. --force releases it in spite of both, but never while an apply is running. The server posts a comment on
+    /// both pull requests, as soon as it runs.
+    Release {
+        #[command(flatten)]
+        lock: LockArg,
+        #[command(flatten)]
+        how: ReleaseFlags,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Hand a lock over to a queued pull request, regardless of its place
+    HandOver {
+        #[command(flatten)]
+        lock: LockArg,
+        /// Number of the pull request that gets the lock
+        #[arg(long, value_name = "PULL", value_parser = pull_number)]
+        to: Subject,
+        #[command(flatten)]
+        how: ReleaseFlags,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
 }
 
-fn how() -> [Arg; 2] {
-    [
-        Arg::new("reason")
-            .long("reason")
-            .value_name("TEXT")
-            .value_parser(reason)
-            .help("Reason, for both pull requests and the audit log"),
-        Arg::new("force")
-            .long("force")
-            .action(ArgAction::SetTrue)
-            .help(
-                "Release it even if it is in use or something was applied under it; needs --reason",
-            ),
-    ]
+/// Lock that a subcommand is about.
+#[derive(clap::Args)]
+pub(super) struct LockArg {
+    /// Identifier of the lock, or [host/]owner/repo/path/workspace
+    id: String,
+}
+
+/// Reason and force, with which a lock is taken from a pull request.
+#[derive(clap::Args)]
+pub(super) struct ReleaseFlags {
+    /// Reason, for both pull requests and the audit log
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    reason: Option<Reason>,
+    /// Release it even if it is in use or something was applied under it; needs --reason
+    #[arg(long)]
+    force: bool,
+}
+
+impl SubcommandArgs for LocksArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        block_on(async {
+            match self {
+                Self::List {
+                    json,
+                    repo,
+                    database,
+                } => list(&database.open().await?, repo.as_deref(), json, terminal).await,
+                Self::Show {
+                    lock,
+                    json,
+                    database,
+                } => show(&database.open().await?, &lock, json, terminal).await,
+                Self::Release {
+                    lock,
+                    how,
+                    database,
+                } => release(&database.open().await?, &lock, None, how, terminal).await,
+                Self::HandOver {
+                    lock,
+                    to,
+                    how,
+                    database,
+                } => release(&database.open().await?, &lock, Some(to), how, terminal).await,
+            }
+        })?
+    }
 }
 
 fn pull_number(text: &str) -> Result<Subject, String> {
@@ -111,37 +133,20 @@ fn pull_number(text: &str) -> Result<Subject, String> {
         .ok_or_else(|| "it is not the number of a pull request, such as 12".to_owned())
 }
 
-fn reason(text: &str) -> Result<Reason, String> {
-    match Reason::read(text) {
-        Ok(Some(reason)) => Ok(reason),
-        Ok(None) => Err("it is empty: give a short reason".to_owned()),
-        Err(problem) => Err(problem.to_string()),
-    }
-}
-
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
-    let storage = database::storage(matches)?;
-    block_on(async {
-        let store = database::open(&storage).await?;
-        match name {
-            "list" => run_list(&store, matches, terminal).await,
-            "show" => run_show(&store, matches, terminal).await,
-            "release" => run_give(&store, matches, None, terminal).await,
-            _ => run_give(&store, matches, matches.get_one("to").copied(), terminal).await,
-        }
-    })?
-}
-
-async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
+async fn list(
+    store: &Store,
+    repo: Option<&str>,
+    as_json: bool,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
     let mut locks = store
         .lock_list()
         .await
         .context("the locks could not be read")?;
-    if let Some(repo) = matches.get_one::<String>("repo") {
+    if let Some(repo) = repo {
         locks.retain(|lock| is_of(&lock.key.repo, repo));
     }
-    if matches.get_flag("json") {
+    if as_json {
         let locks: Vec<LockJson> = locks.iter().map(LockJson::from).collect();
         terminal.line(
             serde_json::to_string_pretty(&locks)
@@ -163,12 +168,17 @@ fn is_of(repo: &RepoId, asked: &str) -> bool {
     asked == repo.full_name() || asked == repo.to_string()
 }
 
-async fn run_show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let lock = find(store, matches).await?;
+async fn show(
+    store: &Store,
+    lock: &LockArg,
+    as_json: bool,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
+    let lock = lock.find(store).await?;
     let facts = LockDetails::read(store, lock)
         .await
         .context("the lock could not be read")?;
-    if matches.get_flag("json") {
+    if as_json {
         let json = LockFactsJson::from(&facts);
         terminal.line(
             serde_json::to_string_pretty(&json).context("the lock could not be written as JSON")?,
@@ -181,49 +191,55 @@ async fn run_show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'
     Ok(ExitStatus::Success)
 }
 
-/// Finds the one lock that the arguments name.
-async fn find(store: &Store, matches: &ArgMatches) -> anyhow::Result<Lock> {
-    let asked: &String = matches.get_one("id").expect("clap demands it");
-    let nobody = || {
-        format!("there is no lock {asked:?}: `lockkeeper locks list` lists the locks that are held")
-    };
-    if let Ok(id) = asked.parse::<LockId>() {
-        return store
-            .lock_get(id)
-            .await
-            .context("the locks could not be read")?
-            .with_context(nobody);
-    }
-    let name: LockName = asked.parse().with_context(nobody)?;
-    let called = store
-        .lock_list_called(&name)
-        .await
-        .context("the locks could not be read")?;
-    match name.choose(called) {
-        Ok(found) => found.with_context(nobody),
-        Err(both) => {
-            let ids =
-                [both.0, both.1].map(|lock| format!("{} on {}", lock.id, lock.key.repo.host()));
-            bail!(
-                "more than one lock has the name {asked:?}. Use the identifier of one of them: {}",
-                ids.join(", ")
+impl LockArg {
+    /// Finds the one lock that the argument names.
+    async fn find(&self, store: &Store) -> anyhow::Result<Lock> {
+        let asked = &self.id;
+        let nobody = || {
+            format!(
+                "there is no lock {asked:?}: `lockkeeper locks list` lists the locks that are held"
             )
+        };
+        if let Ok(id) = asked.parse::<LockId>() {
+            return store
+                .lock_get(id)
+                .await
+                .context("the locks could not be read")?
+                .with_context(nobody);
+        }
+        let name: LockName = asked.parse().with_context(nobody)?;
+        let called = store
+            .lock_list_called(&name)
+            .await
+            .context("the locks could not be read")?;
+        match name.choose(called) {
+            Ok(found) => found.with_context(nobody),
+            Err(both) => {
+                let ids =
+                    [both.0, both.1].map(|lock| format!("{} on {}", lock.id, lock.key.repo.host()));
+                bail!(
+                    "more than one lock has the name {asked:?}. Use the identifier of one of them: {}",
+                    ids.join(", ")
+                )
+            }
         }
     }
 }
 
-async fn run_give(
+/// Releases a lock, or hands it over to the pull request `to`.
+async fn release(
     store: &Store,
-    matches: &ArgMatches,
+    lock: &LockArg,
     to: Option<Subject>,
+    how: ReleaseFlags,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let lock = find(store, matches).await?;
+    let lock = lock.find(store).await?;
     let giving = HandOver {
         lock: lock.id,
         to,
-        force: matches.get_flag("force"),
-        reason: matches.get_one::<Reason>("reason").cloned(),
+        force: how.force,
+        reason: how.reason,
         actor: actor(),
         remote: None,
     };

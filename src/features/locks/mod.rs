@@ -26,11 +26,12 @@ use std::sync::Arc;
 pub(crate) use view::LockJson;
 
 use super::Feature;
+use crate::kit::term::Subcommand;
 use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
-    subcommands: &[cli::SUBCOMMAND],
+    subcommands: &[Subcommand::of::<cli::LocksArgs>("locks")],
     reconcilers: &[expiry::RECONCILER],
 };
 

@@ -2,12 +2,12 @@
 
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::view::view;
 use crate::kit::term::{
-    ExitResult, ExitStatus, Subcommand, Terminal, actor, block_on, database, reason as read_reason,
-    safe,
+    DatabaseFlags, ExitResult, ExitStatus, OutputFormat, ReasonFlag, SubcommandArgs, Terminal,
+    actor, block_on, safe,
 };
 use crate::model::{Cause, OwnerName, Reason, RepoId, SyncState, minute};
 use crate::store::{MirrorQuery, MirrorRow, MirrorSearch, Store};
@@ -15,132 +15,134 @@ use crate::store::{MirrorQuery, MirrorRow, MirrorSearch, Store};
 /// Maximum number of disks that one repository is listed on.
 const DISKS: i64 = 1000;
 
-pub(super) fn command() -> Command {
-    let json = || {
-        Arg::new("json")
-            .long("json")
-            .action(ArgAction::SetTrue)
-            .help("As JSON, a mirror per line")
-    };
-    let repo = || {
-        let repo = Arg::new("repo")
-            .value_name("REPO")
-            .required(true)
-            .value_parser(value_parser!(RepoId));
-        repo.help("With its host, as in github.com/acme/infra")
-    };
-    let states = || SyncState::ALL.iter().map(|state| state.as_str());
-    let owner = Arg::new("owner")
-        .long("owner")
-        .value_name("NAME")
-        .value_parser(value_parser!(OwnerName));
-    let list = Command::new("list")
-        .about("Show the mirrors on every disk, failing mirrors first")
-        .arg(owner.help("Only repositories that this owner has claimed"))
-        .arg(
-            Arg::new("search")
-                .value_name("TEXT")
-                .help("Only repositories whose name contains this text"),
-        )
-        .arg(
-            Arg::new("state")
-                .long("state")
-                .value_name("STATE")
-                .value_parser(states().collect::<Vec<_>>())
-                .help("Only mirrors in this state"),
-        )
-        .arg(
-            Arg::new("limit")
-                .long("limit")
-                .value_name("NUMBER")
-                .default_value("1000")
-                .value_parser(value_parser!(i64).range(1..=100_000))
-                .help("Maximum number of mirrors"),
-        )
-        .arg(json());
-    let show = Command::new("show")
-        .about("Show all facts about the mirrors of a repository")
-        .arg(repo())
-        .arg(json());
-    let sync = Command::new("sync")
-        .about("Sync the mirrors of a repository now")
-        .long_about(
-            "Every server syncs its mirror of the repository as soon as it can, even if the mirror waits after a failure, and \
-             creates one if it has none. A server that does not serve the repository (--repo-allowlist) ignores the request. \
-             The lists show who requested the sync and why until it has succeeded, and the audit log keeps both.\n\nExit \
-             code 1: no server has used the database yet.",
-        )
-        .arg(repo())
-        .arg(
-            Arg::new("reason").long("reason").value_name("TEXT").required(true).help("Reason, for the lists and the audit log"),
-        );
-    Command::new("repos")
-        .about("Show the mirrors of repositories, and sync them")
-        .subcommand_required(true)
-        .disable_help_subcommand(true)
-        .subcommands([list, show, sync].map(|command| command.args(database::flags())))
+/// Show the mirrors of repositories, and sync them
+#[derive(clap::Parser)]
+pub(super) enum MirrorsArgs {
+    /// Show the mirrors on every disk, failing mirrors first
+    List {
+        #[command(flatten)]
+        filter: MirrorFilterArgs,
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Show all facts about the mirrors of a repository
+    Show {
+        #[command(flatten)]
+        repo: RepoArg,
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Sync the mirrors of a repository now
+    ///
+    /// Every server syncs its mirror of the repository as soon as it can, even if the mirror waits after a failure, and
+    /// creates one if it has none. A server that does not serve the repository (--repo-allowlist) ignores the request.
+    /// The lists show who requested the sync and why until it has succeeded, and the audit log keeps both.
+    ///
+    /// Exit code 1: no server has used the database yet.
+    Sync {
+        #[command(flatten)]
+        repo: RepoArg,
+        #[command(flatten)]
+        reason: ReasonFlag,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
 }
 
-pub(super) const SUBCOMMAND: Subcommand = Subcommand {
-    name: "repos",
-    command,
-    run,
-};
-
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
-    let storage = database::storage(matches)?;
-    let reason = match name {
-        "sync" => Some(read_reason(text(matches, "reason"))?),
-        _ => None,
-    };
-    block_on(async {
-        let store = database::open(&storage).await?;
-        match (name, reason) {
-            (_, Some(reason)) => sync(&store, repo(matches), &reason, terminal).await,
-            ("list", None) => list(&store, matches, terminal).await,
-            (_, None) => show(&store, matches, terminal).await,
-        }
-    })?
+/// Mirrors that are listed.
+#[derive(clap::Args)]
+pub(super) struct MirrorFilterArgs {
+    /// Only repositories that this owner has claimed
+    #[arg(long, value_name = "NAME")]
+    owner: Option<OwnerName>,
+    /// Only repositories whose name contains this text
+    #[arg(value_name = "TEXT")]
+    search: Option<String>,
+    /// Only mirrors in this state
+    #[arg(long, value_parser = sync_state())]
+    state: Option<SyncState>,
+    /// Maximum number of mirrors
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "1000",
+        value_parser = clap::value_parser!(i64).range(1..=100_000)
+    )]
+    limit: i64,
 }
 
-fn text<'a>(matches: &'a ArgMatches, name: &str) -> &'a str {
-    matches
-        .try_get_one::<String>(name)
-        .ok()
-        .flatten()
-        .map_or("", String::as_str)
+/// Repository that a subcommand is about.
+#[derive(clap::Args)]
+pub(super) struct RepoArg {
+    /// With its host, as in github.com/acme/infra
+    repo: RepoId,
 }
 
-fn repo(matches: &ArgMatches) -> &RepoId {
-    matches.get_one("repo").expect("clap demands it")
+fn sync_state() -> impl TypedValueParser<Value = SyncState> {
+    let words = SyncState::ALL.iter().map(|state| state.as_str());
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<SyncState>())
 }
 
-async fn list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let state: Option<SyncState> = text(matches, "state").parse().ok();
-    let limit = *matches.get_one("limit").expect("it has a default");
-    let repos = match matches.get_one::<OwnerName>("owner") {
+impl SubcommandArgs for MirrorsArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        block_on(async {
+            match self {
+                Self::List {
+                    filter,
+                    format,
+                    database,
+                } => list(&database.open().await?, &filter, format, terminal).await,
+                Self::Show {
+                    repo,
+                    format,
+                    database,
+                } => show(&database.open().await?, &repo.repo, format, terminal).await,
+                Self::Sync {
+                    repo,
+                    reason,
+                    database,
+                } => {
+                    sync(
+                        &database.open().await?,
+                        &repo.repo,
+                        &reason.reason,
+                        terminal,
+                    )
+                    .await
+                }
+            }
+        })?
+    }
+}
+
+async fn list(
+    store: &Store,
+    filter: &MirrorFilterArgs,
+    format: OutputFormat,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
+    let repos = match &filter.owner {
         Some(name) => Some(claimed_by(store, name).await?),
         None => None,
     };
-    let wish = MirrorSearch {
-        state,
-        text: text(matches, "search"),
+    let search = MirrorSearch {
+        state: filter.state,
+        text: filter.search.as_deref().unwrap_or_default(),
         repos: repos.as_deref(),
         skip: 0,
-        limit,
+        limit: filter.limit,
     };
-    let found = store.mirror_search(wish).await;
+    let found = store.mirror_search(search).await;
     let found = found.context("the mirrors could not be read")?;
     for row in &found.rows {
-        if matches.get_flag("json") {
-            terminal.line(view(row))?;
-        } else {
-            terminal.line(safe(&line(row)))?;
-        }
+        format.print(terminal, || view(row), || safe(&line(row)))?;
     }
     let shown = i64::try_from(found.rows.len()).unwrap_or(i64::MAX);
-    if found.count == 0 && !matches.get_flag("json") {
+    if found.count == 0 && !format.is_json() {
         terminal.line("No mirrors found.")?;
     } else if found.count > shown {
         terminal.note(format_args!(
@@ -166,8 +168,12 @@ async fn claimed_by(store: &Store, name: &OwnerName) -> anyhow::Result<Vec<RepoI
         .context("the claims could not be read")
 }
 
-async fn show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let repo = repo(matches);
+async fn show(
+    store: &Store,
+    repo: &RepoId,
+    format: OutputFormat,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
     let query = MirrorQuery {
         repo: Some(repo.clone()),
         ..MirrorQuery::default()
@@ -177,13 +183,7 @@ async fn show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
         .await
         .context("the mirrors could not be read")?;
     for row in &rows {
-        if matches.get_flag("json") {
-            terminal.line(view(row))?;
-            continue;
-        }
-        for line in details(row) {
-            terminal.line(safe(&line))?;
-        }
+        format.print(terminal, || view(row), || safe_lines(&details(row)))?;
     }
     if rows.is_empty() {
         Ok(unknown(repo, terminal))
@@ -219,6 +219,11 @@ async fn sync(
             Ok(ExitStatus::Success)
         }
     }
+}
+
+fn safe_lines(lines: &[String]) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| safe(line)).collect();
+    lines.join("\n")
 }
 
 fn unknown(repo: &RepoId, terminal: &mut Terminal<'_>) -> ExitStatus {

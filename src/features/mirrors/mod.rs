@@ -20,11 +20,12 @@ mod view;
 use std::sync::Arc;
 
 use super::Feature;
+use crate::kit::term::Subcommand;
 use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
-    subcommands: &[cli::SUBCOMMAND],
+    subcommands: &[Subcommand::of::<cli::MirrorsArgs>("repos")],
     reconcilers: &[syncing::RECONCILER],
 };
 

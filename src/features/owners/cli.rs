@@ -4,71 +4,67 @@ mod claims;
 mod list;
 
 use anyhow::Context as _;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
 use crate::claims::too_many_owners;
 use crate::config::server::{StorageConfig, forge_hosts};
 use crate::kit::term::{
-    ExitResult, ExitStatus, Subcommand, Terminal, Usage, actor, block_on, database, safe, time,
+    DatabaseFlags, ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, Usage, actor,
+    block_on, database, safe, time,
 };
 use crate::model::{Cause, ForgeHosts, OwnerName};
 use crate::store::{CreateOwner, DeleteOwner, Owner, Store};
 
-pub(super) const OWNERS: Subcommand = Subcommand {
-    name: "owners",
-    command,
-    run,
-};
-pub(super) use claims::CLAIMS;
-pub(crate) use list::{PART, may_go_on, owner, owner_arg};
+pub(super) use claims::ClaimsArgs;
+pub(crate) use list::{OwnerFlag, PART, may_go_on};
 
-fn command() -> Command {
-    let add = Command::new("add")
-        .about("Add an owner")
-        .arg(name_arg())
-        .arg(json_arg());
-    let list = Command::new("list")
-        .about("Show all owners")
-        .arg(json_arg());
-    let remove = Command::new("remove")
-        .about("Remove an owner that has no applications and no credentials")
-        .long_about(
-            "Removes an owner.\n\nExit code 1: no owner has this name, or the owner still has applications or credentials. \
-             Remove these first.",
-        )
-        .arg(name_arg())
-        .arg(json_arg());
-    Command::new("owners")
-        .about("Add, show and remove owners: the teams or tenants of a server")
-        .subcommand_required(true)
-        .disable_help_subcommand(true)
-        .subcommands([add, list, remove].map(|command| command.args(flags())))
+/// Add, show and remove owners: the teams or tenants of a server
+#[derive(clap::Parser)]
+pub(super) enum OwnersArgs {
+    /// Add an owner: a team or a tenant
+    Add {
+        #[command(flatten)]
+        owner: OwnerArg,
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        server: AdminFlags,
+    },
+    /// Show the names of all owners
+    List {
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        server: AdminFlags,
+    },
+    /// Remove an owner that has no applications and no credentials
+    ///
+    /// Exit code 1: no owner has this name, or the owner still has applications or credentials. Remove these first.
+    Remove {
+        #[command(flatten)]
+        owner: OwnerArg,
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        server: AdminFlags,
+    },
 }
 
-fn name_arg() -> Arg {
-    Arg::new("name")
-        .value_name("NAME")
-        .required(true)
-        .value_parser(value_parser!(OwnerName))
-        .help("Name of the owner")
+/// Owner that a subcommand is about.
+#[derive(clap::Args)]
+pub(super) struct OwnerArg {
+    /// Name of the owner
+    name: OwnerName,
 }
 
-pub(crate) fn json_arg() -> Arg {
-    Arg::new("json")
-        .long("json")
-        .action(ArgAction::SetTrue)
-        .help("As JSON, an object per line")
-}
-
-/// Returns the flags for the database and for the host of the forge.
-pub(crate) fn flags() -> Vec<Arg> {
-    let host = "Host of the forge, as for `lockkeeper server`: names on it are case-insensitive";
-    let host = Arg::new("gh-hostname")
-        .long("gh-hostname")
-        .value_name("HOST")
-        .help(host);
-    database::flags().into_iter().chain([host]).collect()
+/// Flags for the database and for the host of the forge.
+#[derive(clap::Args)]
+pub(crate) struct AdminFlags {
+    #[command(flatten)]
+    database: DatabaseFlags,
+    /// Host of the forge, as for `lockkeeper server`: names on it are case-insensitive
+    #[arg(long, value_name = "HOST")]
+    gh_hostname: Option<String>,
 }
 
 /// Database and settings of these commands.
@@ -77,51 +73,52 @@ pub(crate) struct AdminSession {
     pub(crate) forges: ForgeHosts,
 }
 
-/// Opens the database and runs a command with it. A wrong setting is reported first.
-pub(crate) fn in_admin_session(
-    matches: &ArgMatches,
-    terminal: &mut Terminal<'_>,
-    work: impl AsyncFnOnce(&AdminSession, &mut Terminal<'_>) -> ExitResult,
-) -> ExitResult {
-    let mut raw = database::settings(matches)?;
-    let host = matches.get_one::<String>("gh-hostname").cloned();
-    raw.flags
-        .extend(host.map(|host| ("gh-hostname".to_owned(), vec![host])));
-    let read = StorageConfig::from_raw(&raw).and_then(|storage| Ok((storage, forge_hosts(&raw)?)));
-    let (storage, forges) = read.map_err(Usage::new)?;
-    block_on(async {
-        let session = AdminSession {
+impl AdminFlags {
+    /// Opens the database. A wrong setting is reported first.
+    pub async fn open(&self) -> anyhow::Result<AdminSession> {
+        let host = ("gh-hostname", self.gh_hostname.as_ref());
+        let raw = self.database.settings_with([host])?;
+        let storage = StorageConfig::from_raw(&raw).map_err(Usage::new)?;
+        let forges = forge_hosts(&raw).map_err(Usage::new)?;
+        Ok(AdminSession {
             store: database::open(&storage).await?,
             forges,
-        };
-        work(&session, terminal).await
-    })?
+        })
+    }
 }
 
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let (command, matches) = matches.subcommand().expect("clap demands a subcommand");
-    let as_json = matches.get_flag("json");
-    in_admin_session(matches, terminal, async |session, terminal| match command {
-        "list" => run_list(&session.store, as_json, terminal).await,
-        "add" => run_add(&session.store, name_of(matches), as_json, terminal).await,
-        _ => run_remove(&session.store, name_of(matches), as_json, terminal).await,
-    })
+impl SubcommandArgs for OwnersArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        block_on(async {
+            match self {
+                Self::Add {
+                    owner,
+                    format,
+                    server,
+                } => run_add(&server.open().await?.store, &owner.name, format, terminal).await,
+                Self::List { format, server } => {
+                    run_list(&server.open().await?.store, format, terminal).await
+                }
+                Self::Remove {
+                    owner,
+                    format,
+                    server,
+                } => run_remove(&server.open().await?.store, &owner.name, format, terminal).await,
+            }
+        })?
+    }
 }
 
-fn name_of(matches: &ArgMatches) -> &OwnerName {
-    matches.get_one("name").expect("clap demands it")
-}
-
-async fn run_list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> ExitResult {
+async fn run_list(store: &Store, format: OutputFormat, terminal: &mut Terminal<'_>) -> ExitResult {
     let owners = store
         .owner_list()
         .await
         .context("the owners could not be read")?;
-    if owners.is_empty() && !as_json {
+    if owners.is_empty() && !format.is_json() {
         terminal.line("There are no owners yet. Add one with `lockkeeper owners add NAME`.")?;
     }
     for owner in &owners {
-        show(owner, as_json, terminal)?;
+        show(owner, format, terminal)?;
     }
     Ok(ExitStatus::Success)
 }
@@ -129,7 +126,7 @@ async fn run_list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> 
 async fn run_add(
     store: &Store,
     name: &OwnerName,
-    as_json: bool,
+    format: OutputFormat,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     match store
@@ -137,9 +134,7 @@ async fn run_add(
         .await
         .context("the owner could not be added")?
     {
-        CreateOwner::Created(owner) => {
-            show(&owner, as_json, terminal).map(|()| ExitStatus::Success)
-        }
+        CreateOwner::Created(owner) => show(&owner, format, terminal).map(|()| ExitStatus::Success),
         CreateOwner::AlreadyThere(owner) => {
             terminal.note(safe(&format!(
                 "error: owner `{name}` already exists, added by {}",
@@ -160,7 +155,7 @@ async fn run_add(
 async fn run_remove(
     store: &Store,
     name: &OwnerName,
-    as_json: bool,
+    format: OutputFormat,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
     match store
@@ -169,7 +164,7 @@ async fn run_remove(
         .context("the owner could not be removed")?
     {
         DeleteOwner::Deleted(owner) => {
-            return show(&owner, as_json, terminal).map(|()| ExitStatus::Success);
+            return show(&owner, format, terminal).map(|()| ExitStatus::Success);
         }
         DeleteOwner::NotThere => {
             terminal.note(format_args!("error: there is no owner `{name}`"));
@@ -190,13 +185,8 @@ async fn run_remove(
     Ok(ExitStatus::Failure)
 }
 
-fn show(owner: &Owner, as_json: bool, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {
-    let line = if as_json {
-        as_object(owner).to_string()
-    } else {
-        as_text(owner)
-    };
-    Ok(terminal.line(line)?)
+fn show(owner: &Owner, format: OutputFormat, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {
+    Ok(format.print(terminal, || as_object(owner), || as_text(owner))?)
 }
 
 fn as_text(owner: &Owner) -> String {

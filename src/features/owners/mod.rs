@@ -21,11 +21,15 @@ pub(crate) use api::{cause, owner_name};
 pub(crate) use claims_api::repo_url;
 
 use super::Feature;
+use crate::kit::term::Subcommand;
 use crate::kit::web::{RouteAccess, Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
-    subcommands: &[cli::OWNERS, cli::CLAIMS],
+    subcommands: &[
+        Subcommand::of::<cli::OwnersArgs>("owners"),
+        Subcommand::of::<cli::ClaimsArgs>("claims"),
+    ],
     reconcilers: &[unused_claims::RECONCILER],
 };
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
-use clap::{Arg, ArgMatches};
 
 use super::{Usage, environment, settings_file};
 use crate::clock::{RandomIds, SystemClock};
@@ -11,56 +10,60 @@ use crate::config::server::{Database, RawSettings, StorageConfig};
 use crate::store::{DatabaseUrl, Store};
 
 /// Flags of the server that locate the database.
-const FLAGS: [(&str, &str, &str); 4] = [
-    (
-        "config",
-        "FILE",
-        "File with settings of the server, as for `lockkeeper server`",
-    ),
-    (
-        "data-dir",
-        "FOLDER",
-        "Data directory of the server, as for `lockkeeper server`",
-    ),
-    (
-        "database-url",
-        "URL",
-        "Database of the server, as for `lockkeeper server`",
-    ),
-    (
-        "compat",
-        "NAME",
-        "Defaults of the server, as for `lockkeeper server`",
-    ),
-];
-
-/// Returns the flags as arguments of a subcommand.
-pub(crate) fn flags() -> [Arg; 4] {
-    FLAGS.map(|(flag, value, help)| Arg::new(flag).long(flag).value_name(value).help(help))
+#[derive(Clone, clap::Args)]
+pub(crate) struct DatabaseFlags {
+    /// File with settings of the server, as for `lockkeeper server`
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
+    /// Data directory of the server, as for `lockkeeper server`
+    #[arg(long, value_name = "FOLDER")]
+    data_dir: Option<String>,
+    /// Database of the server, as for `lockkeeper server`
+    #[arg(long, value_name = "URL")]
+    database_url: Option<String>,
+    /// Defaults of the server, as for `lockkeeper server`
+    #[arg(long, value_name = "NAME")]
+    compat: Option<String>,
 }
 
-/// Reads settings from the environment, these flags and the settings file. The server reads them in the same way.
-pub(crate) fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
-    let mut raw = environment::read()?;
-    for (flag, _, _) in FLAGS {
-        let given = matches.get_one::<String>(flag).cloned();
-        raw.flags
-            .extend(given.map(|value| (flag.to_owned(), vec![value])));
+impl DatabaseFlags {
+    /// Reads settings from the environment, these flags and the settings file. The server reads them in the same way.
+    pub fn settings(&self) -> anyhow::Result<RawSettings> {
+        self.settings_with([])
     }
-    let (raw, problems) = settings_file::add(raw);
-    match problems.first() {
-        // The problem could be the location of the database.
-        Some(problem) => bail!("{problem}"),
-        None => Ok(raw),
+
+    /// Reads settings with more flags of the server, by their names.
+    pub fn settings_with<const N: usize>(
+        &self,
+        more: [(&str, Option<&String>); N],
+    ) -> anyhow::Result<RawSettings> {
+        let located = [
+            ("config", self.config.as_ref()),
+            ("data-dir", self.data_dir.as_ref()),
+            ("database-url", self.database_url.as_ref()),
+            ("compat", self.compat.as_ref()),
+        ];
+        let mut raw = environment::read()?;
+        for (flag, value) in located.into_iter().chain(more) {
+            let given = value.map(|value| (flag.to_owned(), vec![value.clone()]));
+            raw.flags.extend(given);
+        }
+        let (raw, problems) = settings_file::add(raw);
+        match problems.first() {
+            // The problem could be the location of the database.
+            Some(problem) => bail!("{problem}"),
+            None => Ok(raw),
+        }
+    }
+
+    /// Opens the database, which must exist.
+    pub async fn open(&self) -> anyhow::Result<Store> {
+        let storage = StorageConfig::from_raw(&self.settings()?).map_err(Usage::new)?;
+        open(&storage).await
     }
 }
 
-/// Returns the location of the database according to the settings.
-pub(crate) fn storage(matches: &ArgMatches) -> anyhow::Result<StorageConfig> {
-    Ok(StorageConfig::from_raw(&settings(matches)?).map_err(Usage::new)?)
-}
-
-/// Opens the database, which must exist.
+/// Opens the database of these settings, which must exist.
 pub(crate) async fn open(storage: &StorageConfig) -> anyhow::Result<Store> {
     let url = database_url(&storage.database)?;
     let store = Store::open_existing(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await;

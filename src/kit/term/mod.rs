@@ -1,6 +1,7 @@
 //! Everything that subcommands share: their output, their exit codes, the settings they read and the database they
 //! open.
 
+mod args;
 pub(crate) mod database;
 pub(crate) mod environment;
 pub(crate) mod settings_file;
@@ -12,11 +13,13 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 
+pub(crate) use args::{OutputFormat, ReasonFlag, reason};
+pub(crate) use database::DatabaseFlags;
 pub(crate) use terminal::Terminal;
 pub(crate) use text::{safe, time};
 
 use crate::config::access::Identity;
-use crate::model::{Actor, Reason};
+use crate::model::Actor;
 
 /// Result of a subcommand. An error is shown with its causes and means exit code 1.
 pub(crate) type ExitResult = anyhow::Result<ExitStatus>;
@@ -51,22 +54,49 @@ impl Usage {
     }
 }
 
-/// A subcommand with its arguments and its function.
+/// Arguments of a subcommand, with the work that they request. Their doc comments are its help.
+pub(crate) trait SubcommandArgs: clap::Parser {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult;
+}
+
+/// A subcommand of the program, as a value for lists of subcommands.
 pub(crate) struct Subcommand {
     pub name: &'static str,
-    pub command: fn() -> Command,
-    pub run: fn(&ArgMatches, &mut Terminal<'_>) -> ExitResult,
+    command: fn() -> Command,
+    run: fn(&ArgMatches, &mut Terminal<'_>) -> ExitResult,
+}
+
+impl Subcommand {
+    /// Creates the subcommand `lockkeeper NAME` with these arguments.
+    pub const fn of<A: SubcommandArgs>(name: &'static str) -> Self {
+        Self {
+            name,
+            command: A::command,
+            run: |matches, terminal| match A::from_arg_matches(matches) {
+                Ok(args) => args.run(terminal),
+                Err(error) => Ok(terminal.usage(&error.render().to_string())),
+            },
+        }
+    }
+
+    /// Returns the definition for the parser.
+    pub fn command(&self) -> Command {
+        (self.command)()
+            .name(self.name)
+            .disable_help_subcommand(true)
+            // A missing subcommand is an error, and its message is not the whole help.
+            .arg_required_else_help(false)
+    }
+
+    /// Runs the subcommand with the arguments that the parser found.
+    pub fn run(&self, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
+        (self.run)(matches, terminal)
+    }
 }
 
 /// Returns the person who runs the program, for the audit log.
 pub(crate) fn actor() -> Actor {
     Identity::Cli(environment::user()).actor()
-}
-
-/// Reads the reason of a change, which must not be empty.
-pub(crate) fn reason(text: &str) -> Result<Reason, Usage> {
-    let read = Reason::read(text).map_err(|error| Usage::new(format_args!("--reason: {error}")))?;
-    read.ok_or_else(|| Usage::new("--reason: Give a short reason"))
 }
 
 /// Runs a future to its end on a new runtime.

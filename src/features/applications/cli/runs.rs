@@ -2,10 +2,9 @@
 //! run or ask it to stop; a running server does the rest.
 
 use anyhow::Context as _;
-use clap::ArgMatches;
 use serde_json::{Value, json};
 
-use super::{as_object, as_text, id};
+use super::{ApplicationArg, as_object, as_text};
 use crate::features::owners::cli::{AdminSession, cause};
 use crate::handlers::applications::{self, ApplicationAction, busy, queued_or_why};
 use crate::handlers::locks::KeptLockReason;
@@ -20,20 +19,20 @@ const SHOWN: i64 = 20;
 pub(super) async fn ask(
     session: &AdminSession,
     deed: ApplicationAction,
-    matches: &ArgMatches,
+    app: &ApplicationArg,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let id = id(matches);
+    let id = app.id;
     let asked = applications::ask(&session.store, id, deed, &cause().actor).await;
     match queued_or_why(asked.context("the run could not be queued")?) {
-        Ok(command) if matches.get_flag("json") => {
-            terminal.line(json!({ "id": command }).to_string())?;
-            Ok(ExitStatus::Success)
-        }
         Ok(command) => {
-            terminal.line(format!(
-                "The run is queued as {command}. `lockkeeper apps show {id}` shows its result."
-            ))?;
+            let json = || json!({ "id": command });
+            let text = || {
+                format!(
+                    "The run is queued as {command}. `lockkeeper apps show {id}` shows its result."
+                )
+            };
+            app.format.print(terminal, json, text)?;
             Ok(ExitStatus::Success)
         }
         Err(why) => Ok(refused(id, why.as_ref(), terminal)),
@@ -43,46 +42,52 @@ pub(super) async fn ask(
 /// Asks the current run to stop.
 pub(super) async fn cancel(
     session: &AdminSession,
-    matches: &ArgMatches,
+    app: &ApplicationArg,
+    force: bool,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let (id, force) = (id(matches), matches.get_flag("force"));
+    let id = app.id;
     let asked = applications::ask_to_stop(&session.store, id, &cause().actor, force).await;
     match asked.context("the run could not be cancelled")? {
-        Ok(command) if matches.get_flag("json") => terminal.line(json!({ "id": command.id }).to_string())?,
-        Ok(command) => terminal.line(safe(&format!(
-            "{} {} by {} was asked to stop. A running server ends it. `lockkeeper apps show {id}` shows its result.",
-            command.kind, command.id, command.actor.login
-        )))?,
-        Err(why) => return Ok(refused(id, why.as_ref(), terminal)),
+        Ok(command) => {
+            let json = || json!({ "id": command.id });
+            let text = || {
+                safe(&format!(
+                    "{} {} by {} was asked to stop. A running server ends it. `lockkeeper apps show {id}` shows its result.",
+                    command.kind, command.id, command.actor.login
+                ))
+            };
+            app.format.print(terminal, json, text)?;
+            Ok(ExitStatus::Success)
+        }
+        Err(why) => Ok(refused(id, why.as_ref(), terminal)),
     }
-    Ok(ExitStatus::Success)
 }
 
 /// Discards the plan and releases the lock.
 pub(super) async fn discard(
     session: &AdminSession,
-    matches: &ArgMatches,
+    app: &ApplicationArg,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let (id, by) = (id(matches), cause());
+    let (id, by) = (app.id, cause());
     let cause = Cause::new(by.actor, "the plan of the application is discarded");
     let discarded = session.store.application_discard(id, &cause).await;
     match discarded.context("the plan could not be discarded")? {
         DiscardedPlan::Done(locks) => {
             let keys: Vec<String> = locks.iter().map(|lock| lock.key.to_string()).collect();
-            if matches.get_flag("json") {
-                terminal.line(json!({ "released": keys }).to_string())?;
+            let released = if keys.is_empty() {
+                "none".to_owned()
             } else {
-                let given_back = if keys.is_empty() {
-                    "none".to_owned()
-                } else {
-                    keys.join(", ")
-                };
-                terminal.line(safe(&format!(
-                    "The application has no plan to apply now. Released locks: {given_back}."
-                )))?;
-            }
+                keys.join(", ")
+            };
+            let text = || {
+                safe(&format!(
+                    "The application has no plan to apply now. Released locks: {released}."
+                ))
+            };
+            app.format
+                .print(terminal, || json!({ "released": keys }), text)?;
             Ok(ExitStatus::Success)
         }
         DiscardedPlan::NotThere => Ok(refused(id, None, terminal)),
@@ -110,10 +115,10 @@ fn refused(
 /// Shows an application with its runs.
 pub(super) async fn show(
     session: &AdminSession,
-    matches: &ArgMatches,
+    app: &ApplicationArg,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let id = id(matches);
+    let (id, format) = (app.id, app.format);
     let app = session
         .store
         .application_get(id)
@@ -134,7 +139,7 @@ pub(super) async fn show(
             locks: Vec::new(),
         },
     };
-    if matches.get_flag("json") {
+    if format.is_json() {
         let mut object = as_object(&app);
         object["plan"] = json!(found.plan.as_ref().map(plan_object));
         object["locks"] = json!(

@@ -1,193 +1,177 @@
-//! The command line of `lockkeeper credentials`.
+//! The arguments of `lockkeeper credentials`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use super::value::CredentialSource;
+use super::CredentialSession;
+use crate::claims::CredentialStore;
+use crate::clock::RandomIds;
+use crate::config::server::{StorageConfig, forge_hosts};
 use crate::credential::CredentialKind;
-use crate::kit::term::database;
+use crate::kit::term::{DatabaseFlags, OutputFormat, Usage, database};
 use crate::model::{CredentialId, ForgeHosts, OwnerName, RepoUrl};
-use crate::seal::KeyName;
+use crate::seal::{KeyName, keyring};
 
-/// Name of the flag for the key file, as for the server.
-pub(super) const KEY_FILE: &str = "encryption-key-file";
-/// Name of the flag for the host of the forge, as for the server.
-pub(super) const HOST: &str = "gh-hostname";
-
-pub(super) fn command() -> Command {
-    let add = Command::new("add")
-        .about("Store a credential for a repository, and claim the repository for its owner")
-        .long_about(
-            "Stores a token, an installation of a GitHub App or an SSH key for one repository. The secret is read from \
-             --value-file, or from standard input. The owner claims the repository with it.\n\nExit code 1: another owner \
-             has claimed the repository, or the credential cannot be used. The message says why, and nothing was stored.",
-        )
-        .args([text("owner", "NAME", "Owner of the credential").required(true), text("url", "URL", "The repository").required(true)])
-        .args(value_args(true));
-    let change = Command::new("change")
-        .about("Replace a credential, or use it for another repository")
-        .arg(id())
-        .arg(text("url", "URL", "New repository of the credential"))
-        .args(value_args(false));
-    let list = Command::new("list")
-        .about("Show credentials without their secrets")
-        .args([
-            text("owner", "NAME", "Only credentials of this owner"),
-            text("url", "URL", "Only credentials for this repository"),
-        ]);
-    let remove = Command::new("remove")
-        .about("Remove a credential, and the claim if nothing else needs it")
-        .arg(id());
-    let rotate = Command::new("rotate").about("Encrypt all credentials with the first key of the key file").long_about(
-        "Encrypts every credential with the first key of --encryption-key-file, a hundred at a time. You can interrupt it \
-         and run it again, and the servers keep working. Afterwards the older keys are no longer needed.\n\n\
-         Exit code 1: some credentials could not be read, or were changed at the same time. Run it again.",
-    );
-    let keygen = Command::new("keygen")
-        .about("Print a new line for the key file")
-        .arg(
-            text(
-                "name",
-                "NAME",
-                "Name of the key; the default is today's date",
-            )
-            .value_parser(value_parser!(KeyName)),
-        );
-    let on_database =
-        [add, change, list, remove, rotate].map(|command| {
-            command
-            .arg(text(KEY_FILE, "FILE", "Keys to encrypt with, as for `lockkeeper server`"))
-            .arg(text(
-                HOST,
-                "HOST",
-                "Host of the forge, as for `lockkeeper server`: names on it are case-insensitive",
-            ))
-            .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("As JSON"))
-            .args(database::flags())
-        });
-    Command::new("credentials")
-        .about("Add, change and remove credentials of repositories")
-        .subcommand_required(true)
-        .disable_help_subcommand(true)
-        .subcommands(on_database)
-        .subcommand(keygen)
-}
-
-fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name(value).help(help)
-}
-
-fn id() -> Arg {
-    Arg::new("id")
-        .value_name("ID")
-        .required(true)
-        .value_parser(value_parser!(CredentialId))
-        .help("As `list` shows it")
-}
-
-fn value_args(with_default: bool) -> [Arg; 7] {
-    let kind = Arg::new("kind")
-        .long("kind")
-        .value_name("KIND")
-        .value_parser(
-            CredentialKind::ALL
-                .iter()
-                .map(|kind| kind.as_str())
-                .collect::<Vec<_>>(),
-        )
-        .help("token, app (an installation of a GitHub App) or ssh (an SSH key, for git only)");
-    [
-        if with_default {
-            kind.default_value("token")
-        } else {
-            kind
-        },
-        Arg::new("value-file")
-            .long("value-file")
-            .value_name("FILE")
-            .value_parser(value_parser!(PathBuf))
-            .help("File with the token or the private key; the default is standard input"),
-        text(
-            "user",
-            "NAME",
-            "Account of the token, or on the SSH host; usually not needed",
-        ),
-        text("app-id", "NUMBER", "Identifier of the GitHub App").value_parser(value_parser!(u64)),
-        text(
-            "installation-id",
-            "NUMBER",
-            "Identifier of its installation",
-        )
-        .value_parser(value_parser!(u64)),
-        Arg::new("known-hosts")
-            .long("known-hosts")
-            .value_name("FILE")
-            .value_parser(value_parser!(PathBuf))
-            .help("Keys of the SSH host, as in a known_hosts file"),
-        text(
-            "ssh-port",
-            "NUMBER",
-            "Port of the SSH host, if it is not 22",
-        )
-        .value_parser(value_parser!(u16)),
-    ]
-}
-
-/// Request, read before anything is opened.
-pub(super) enum CredentialRequest {
+/// Add, change and remove credentials of repositories
+#[derive(clap::Parser)]
+pub(in crate::features::credentials) enum CredentialsArgs {
+    /// Store a credential for a repository, and claim the repository for its owner
+    ///
+    /// Stores a token, an installation of a GitHub App or an SSH key for one repository. The secret is read from
+    /// --value-file, or from standard input.
+    ///
+    /// Exit code 1: another owner has claimed the repository, or the credential cannot be used. The message says why,
+    /// and nothing was stored.
     Add {
+        /// Owner of the credential
+        #[arg(long, value_name = "NAME")]
         owner: OwnerName,
-        url: RepoUrl,
-        value: CredentialSource,
+        /// Address of the repository
+        #[arg(long)]
+        url: String,
+        /// token, app (an installation of a GitHub App) or ssh (an SSH key, for git only)
+        #[arg(long, value_parser = kind(), default_value = "token")]
+        kind: CredentialKind,
+        #[command(flatten)]
+        value: CredentialFlags,
+        #[command(flatten)]
+        server: CredentialServerFlags,
     },
+    /// Replace a credential, or use it for another repository
     Change {
+        /// As `list` shows it
         id: CredentialId,
-        url: Option<RepoUrl>,
-        value: Option<CredentialSource>,
+        /// New repository of the credential
+        #[arg(long)]
+        url: Option<String>,
+        /// token, app (an installation of a GitHub App) or ssh (an SSH key, for git only)
+        #[arg(long, value_parser = kind())]
+        kind: Option<CredentialKind>,
+        #[command(flatten)]
+        value: CredentialFlags,
+        #[command(flatten)]
+        server: CredentialServerFlags,
     },
+    /// Show credentials without their secrets
     List {
+        /// Only credentials of this owner
+        #[arg(long, value_name = "NAME")]
         owner: Option<OwnerName>,
-        url: Option<RepoUrl>,
+        /// Only credentials for this repository
+        #[arg(long)]
+        url: Option<String>,
+        #[command(flatten)]
+        server: CredentialServerFlags,
     },
+    /// Remove a credential, and the claim if nothing else needs it
     Remove {
+        /// As `list` shows it
         id: CredentialId,
+        #[command(flatten)]
+        server: CredentialServerFlags,
     },
-    Rotate,
+    /// Encrypt all credentials with the first key of the key file
+    ///
+    /// Encrypts every credential with the first key of --encryption-key-file, a hundred at a time. You can interrupt it
+    /// and run it again, and the servers keep working. Afterwards the older keys are no longer needed.
+    ///
+    /// Exit code 1: some credentials could not be read, or were changed at the same time. Run it again.
+    Rotate {
+        #[command(flatten)]
+        server: CredentialServerFlags,
+    },
+    /// Print a new line for the key file
+    Keygen {
+        /// Name of the key; the default is today's date
+        #[arg(long)]
+        name: Option<KeyName>,
+    },
 }
 
-impl CredentialRequest {
-    pub fn read(name: &str, matches: &ArgMatches, forges: &ForgeHosts) -> Result<Self, String> {
-        let given = |name: &str| matches.try_get_one::<String>(name).ok().flatten();
-        let owner = given("owner")
-            .map(|text| OwnerName::new(text).map_err(|error| format!("--owner: {error}")));
-        let url = given("url")
-            .map(|text| RepoUrl::parse_at(text, forges).map_err(|error| format!("--url: {error}")));
-        let (owner, url) = (owner.transpose()?, url.transpose()?);
-        let id = || *matches.get_one("id").expect("clap demands it");
-        Ok(match name {
-            "add" => Self::Add {
-                owner: owner.expect("clap demands it"),
-                url: url.expect("clap demands it"),
-                value: CredentialSource::of(matches)?.expect("the kind has a default"),
-            },
-            "change" => {
-                let value = CredentialSource::of(matches)?;
-                if url.is_none() && value.is_none() {
-                    return Err(
-                        "no change was requested: set --url, or --kind and the new value"
-                            .to_owned(),
-                    );
-                }
-                Self::Change {
-                    id: id(),
-                    url,
-                    value,
-                }
-            }
-            "list" => Self::List { owner, url },
-            "remove" => Self::Remove { id: id() },
-            _ => Self::Rotate,
+/// Parts of the value of a credential. The kind decides which of them are needed.
+#[derive(clap::Args)]
+pub(in crate::features::credentials) struct CredentialFlags {
+    /// File with the token or the private key; the default is standard input
+    #[arg(long, value_name = "FILE")]
+    pub value_file: Option<PathBuf>,
+    /// Account of the token, or on the SSH host; usually not needed
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Identifier of the GitHub App
+    #[arg(long, value_name = "NUMBER")]
+    pub app_id: Option<u64>,
+    /// Identifier of its installation
+    #[arg(long, value_name = "NUMBER")]
+    pub installation_id: Option<u64>,
+    /// Keys of the SSH host, as in a `known_hosts` file
+    #[arg(long, value_name = "FILE")]
+    pub known_hosts: Option<PathBuf>,
+    /// Port of the SSH host, if it is not 22
+    #[arg(long, value_name = "NUMBER")]
+    pub ssh_port: Option<u16>,
+}
+
+/// Flags for the database, the keys and the host of the forge.
+#[derive(clap::Args)]
+pub(in crate::features::credentials) struct CredentialServerFlags {
+    /// Keys to encrypt with, as for `lockkeeper server`
+    #[arg(long, value_name = "FILE")]
+    encryption_key_file: Option<String>,
+    /// Host of the forge, as for `lockkeeper server`: names on it are case-insensitive
+    #[arg(long, value_name = "HOST")]
+    gh_hostname: Option<String>,
+    #[command(flatten)]
+    format: OutputFormat,
+    #[command(flatten)]
+    database: DatabaseFlags,
+}
+
+fn kind() -> impl TypedValueParser<Value = CredentialKind> {
+    let words = CredentialKind::ALL.iter().map(|kind| kind.as_str());
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<CredentialKind>())
+}
+
+impl CredentialServerFlags {
+    /// Reads the settings from the environment, the flags and the settings file.
+    pub(super) fn settings(&self) -> anyhow::Result<CredentialSettings> {
+        let raw = self.database.settings_with([
+            ("encryption-key-file", self.encryption_key_file.as_ref()),
+            ("gh-hostname", self.gh_hostname.as_ref()),
+        ])?;
+        Ok(CredentialSettings {
+            storage: StorageConfig::from_raw(&raw).map_err(Usage::new)?,
+            forges: forge_hosts(&raw).map_err(Usage::new)?,
+            format: self.format,
+        })
+    }
+}
+
+/// Settings of the server that matter for credentials.
+pub(super) struct CredentialSettings {
+    storage: StorageConfig,
+    forges: ForgeHosts,
+    format: OutputFormat,
+}
+
+impl CredentialSettings {
+    /// Reads the address of a repository from `--url`.
+    pub fn repo(&self, url: &str) -> Result<RepoUrl, Usage> {
+        RepoUrl::parse_at(url, &self.forges)
+            .map_err(|error| Usage::new(format_args!("--url: {error}")))
+    }
+
+    /// Opens the database, which must exist.
+    pub async fn open(self) -> anyhow::Result<CredentialSession> {
+        let store = database::open(&self.storage).await?;
+        let keys = self.storage.encryption_keys.as_deref().map(keyring);
+        let keys = keys.transpose()?.map(Arc::new);
+        Ok(CredentialSession {
+            credentials: CredentialStore::new(store.clone(), Arc::new(RandomIds), keys.clone()),
+            store,
+            keys,
+            format: self.format,
         })
     }
 }

@@ -4,9 +4,9 @@ use std::io::{IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use clap::ArgMatches;
 use secrecy::zeroize::Zeroizing;
 
+use super::flags::CredentialFlags;
 use crate::credential::{CredentialKind, GitAccess};
 use crate::secret::Secret;
 
@@ -35,35 +35,28 @@ enum CredentialParts {
 }
 
 impl CredentialSource {
-    /// Reads the flags of a value. `None`: none of them was given.
-    pub fn of(matches: &ArgMatches) -> Result<Option<Self>, String> {
-        const FOR: [(&str, &[CredentialKind]); 5] = [
-            ("user", &[CredentialKind::Token, CredentialKind::Ssh]),
-            ("app-id", &[CredentialKind::App]),
-            ("installation-id", &[CredentialKind::App]),
-            ("known-hosts", &[CredentialKind::Ssh]),
-            ("ssh-port", &[CredentialKind::Ssh]),
-        ];
-        let secret = matches.get_one::<PathBuf>("value-file").cloned();
-        let Some(kind) = matches.get_one::<String>("kind") else {
-            let stray = FOR
-                .iter()
-                .map(|(flag, _)| *flag)
-                .chain(["value-file"])
-                .find(|flag| matches.contains_id(flag));
-            return stray.map_or(Ok(None), |flag| Err(format!("--{flag} needs --kind")));
-        };
-        let kind: CredentialKind = kind.parse()?;
-        if let Some((flag, _)) = FOR
-            .iter()
-            .find(|(flag, kinds)| matches.contains_id(flag) && !kinds.contains(&kind))
-        {
+    /// Reads the flags of a value.
+    pub fn of(kind: CredentialKind, flags: CredentialFlags) -> Result<Self, String> {
+        if let Some((flag, _)) = flags.given().find(|(_, kinds)| !kinds.contains(&kind)) {
             return Err(format!("--{flag} cannot be used with {}", kind.words()));
         }
-        Ok(Some(Self {
-            secret,
-            parts: CredentialParts::of(kind, matches)?,
-        }))
+        Ok(Self {
+            secret: flags.value_file.clone(),
+            parts: CredentialParts::of(kind, flags)?,
+        })
+    }
+
+    /// Reads the flags of a new value. `None`: none of them was given.
+    pub fn of_change(
+        kind: Option<CredentialKind>,
+        flags: CredentialFlags,
+    ) -> Result<Option<Self>, String> {
+        let stray = flags.given().next().map(|(flag, _)| flag);
+        match (kind, stray) {
+            (Some(kind), _) => Self::of(kind, flags).map(Some),
+            (None, Some(flag)) => Err(format!("--{flag} needs --kind")),
+            (None, None) => Ok(None),
+        }
     }
 
     /// Reads the secret from its source.
@@ -97,20 +90,39 @@ impl CredentialSource {
     }
 }
 
+impl CredentialFlags {
+    /// Returns the flags that were given, with the kinds of credentials that have them.
+    fn given(&self) -> impl Iterator<Item = (&'static str, &'static [CredentialKind])> {
+        use CredentialKind::{App, Ssh, Token};
+        let flags: [(_, _, &[CredentialKind]); 6] = [
+            (self.user.is_some(), "user", &[Token, Ssh]),
+            (self.app_id.is_some(), "app-id", &[App]),
+            (self.installation_id.is_some(), "installation-id", &[App]),
+            (self.known_hosts.is_some(), "known-hosts", &[Ssh]),
+            (self.ssh_port.is_some(), "ssh-port", &[Ssh]),
+            (self.value_file.is_some(), "value-file", CredentialKind::ALL),
+        ];
+        flags
+            .into_iter()
+            .filter_map(|(is_given, flag, kinds)| is_given.then_some((flag, kinds)))
+    }
+}
+
 impl CredentialParts {
-    fn of(kind: CredentialKind, matches: &ArgMatches) -> Result<Self, String> {
-        let user = matches.get_one::<String>("user").cloned();
-        let needed = |flag: &str| {
-            let number = matches.get_one::<u64>(flag).copied();
+    fn of(kind: CredentialKind, flags: CredentialFlags) -> Result<Self, String> {
+        let needed = |number: Option<u64>, flag: &str| {
             number.ok_or_else(|| format!("--{flag} is needed for an App installation"))
         };
         Ok(match kind {
-            CredentialKind::Token => Self::Token { user },
-            CredentialKind::App => Self::App { app_id: needed("app-id")?, installation: needed("installation-id")? },
+            CredentialKind::Token => Self::Token { user: flags.user },
+            CredentialKind::App => Self::App {
+                app_id: needed(flags.app_id, "app-id")?,
+                installation: needed(flags.installation_id, "installation-id")?,
+            },
             CredentialKind::Ssh => Self::Ssh {
-                user,
-                port: matches.get_one("ssh-port").copied(),
-                known_hosts: matches.get_one::<PathBuf>("known-hosts").cloned().ok_or(
+                user: flags.user,
+                port: flags.ssh_port,
+                known_hosts: flags.known_hosts.ok_or(
                     "--known-hosts is needed for an SSH key: print the lines with `ssh-keyscan HOST`, and compare them with \
                      the keys that the host publishes",
                 )?,

@@ -1,54 +1,69 @@
 //! `lockkeeper claims (list | show)`: the owners of repositories.
 
 use anyhow::Context as _;
-use clap::{Arg, ArgMatches, Command};
 use serde_json::{Value, json};
 
-use super::list::{PART, may_go_on, owner, owner_arg};
-use super::{AdminSession, flags, in_admin_session, json_arg};
-use crate::kit::term::{ExitResult, ExitStatus, Subcommand, Terminal, safe, time};
+use super::list::{OwnerFlag, PART, may_go_on};
+use super::{AdminFlags, AdminSession};
+use crate::kit::term::{
+    ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, block_on, safe, time,
+};
 use crate::model::RepoUrl;
 use crate::store::Claim;
 
-pub(in crate::features::owners) const CLAIMS: Subcommand = Subcommand {
-    name: "claims",
-    command,
-    run,
-};
-
-fn command() -> Command {
-    let list = Command::new("list")
-        .about("Show all claims")
-        .arg(owner_arg())
-        .arg(json_arg());
-    let show = Command::new("show")
-        .about("Show the owner of a repository")
-        .long_about(
-            "Shows the owner of a repository. You can write its address in any form.\n\nExit code 1: nobody has claimed it.",
-        )
-        .arg(Arg::new("url").value_name("URL").required(true).help("Address of the repository"))
-        .arg(json_arg());
-    Command::new("claims")
-        .about("Show the owners of repositories")
-        .subcommand_required(true)
-        .disable_help_subcommand(true)
-        .subcommands([list, show].map(|command| command.args(flags())))
+/// Show the owners of repositories
+#[derive(clap::Parser)]
+pub(in crate::features::owners) enum ClaimsArgs {
+    /// Show all claims, with their owners
+    List {
+        #[command(flatten)]
+        filter: OwnerFlag,
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        server: AdminFlags,
+    },
+    /// Show the owner of a repository
+    ///
+    /// You can write the address of the repository in any form.
+    ///
+    /// Exit code 1: nobody has claimed it.
+    Show {
+        /// Address of the repository
+        url: String,
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        server: AdminFlags,
+    },
 }
 
-fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> ExitResult {
-    let (command, matches) = matches.subcommand().expect("clap demands a subcommand");
-    in_admin_session(matches, terminal, async |session, terminal| match command {
-        "list" => run_list(session, matches, terminal).await,
-        _ => run_show(session, matches, terminal).await,
-    })
+impl SubcommandArgs for ClaimsArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        block_on(async {
+            match self {
+                Self::List {
+                    filter,
+                    format,
+                    server,
+                } => run_list(&server.open().await?, &filter, format, terminal).await,
+                Self::Show {
+                    url,
+                    format,
+                    server,
+                } => run_show(&server.open().await?, &url, format, terminal).await,
+            }
+        })?
+    }
 }
 
 async fn run_list(
     session: &AdminSession,
-    matches: &ArgMatches,
+    filter: &OwnerFlag,
+    format: OutputFormat,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let (owner, as_json) = (owner(session, matches).await?, matches.get_flag("json"));
+    let owner = filter.find(session).await?;
     let (mut after, mut is_empty) = (None, true);
     loop {
         let part = session
@@ -57,7 +72,7 @@ async fn run_list(
             .await
             .context("the claims could not be read")?;
         for claim in &part {
-            show(claim, as_json, terminal)?;
+            show(claim, format, terminal)?;
         }
         is_empty &= part.is_empty();
         if !may_go_on(&part) {
@@ -65,7 +80,7 @@ async fn run_list(
         }
         after = part.last().map(|claim| claim.url.clone());
     }
-    if is_empty && !as_json {
+    if is_empty && !format.is_json() {
         terminal.line("Nobody has claimed a repository.")?;
     }
     Ok(ExitStatus::Success)
@@ -73,11 +88,11 @@ async fn run_list(
 
 async fn run_show(
     session: &AdminSession,
-    matches: &ArgMatches,
+    url: &str,
+    format: OutputFormat,
     terminal: &mut Terminal<'_>,
 ) -> ExitResult {
-    let asked: &String = matches.get_one("url").expect("clap demands it");
-    let url = match RepoUrl::parse_at(asked, &session.forges) {
+    let url = match RepoUrl::parse_at(url, &session.forges) {
         Ok(url) => url,
         Err(error) => return Ok(terminal.usage(&format!("error: {error}\n"))),
     };
@@ -90,16 +105,11 @@ async fn run_show(
         terminal.note(format_args!("error: nobody has claimed {url}"));
         return Ok(ExitStatus::Failure);
     };
-    show(&claim, matches.get_flag("json"), terminal).map(|()| ExitStatus::Success)
+    show(&claim, format, terminal).map(|()| ExitStatus::Success)
 }
 
-fn show(claim: &Claim, as_json: bool, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {
-    let line = if as_json {
-        as_object(claim).to_string()
-    } else {
-        as_text(claim)
-    };
-    Ok(terminal.line(line)?)
+fn show(claim: &Claim, format: OutputFormat, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {
+    Ok(format.print(terminal, || as_object(claim), || as_text(claim))?)
 }
 
 fn as_text(claim: &Claim) -> String {

@@ -1,7 +1,6 @@
 //! Long lists, read in parts.
 
 use anyhow::Context as _;
-use clap::{Arg, ArgMatches, value_parser};
 
 use super::AdminSession;
 use crate::model::{OwnerId, OwnerName};
@@ -9,31 +8,30 @@ use crate::model::{OwnerId, OwnerName};
 /// Number of rows that are read at once.
 pub(crate) const PART: i64 = 500;
 
-pub(crate) fn owner_arg() -> Arg {
-    Arg::new("owner")
-        .long("owner")
-        .value_name("NAME")
-        .value_parser(value_parser!(OwnerName))
-        .help("Only entries of this owner")
+/// Owner that a list is limited to.
+#[derive(clap::Args)]
+pub(crate) struct OwnerFlag {
+    /// Only entries of this owner
+    #[arg(long, value_name = "NAME")]
+    owner: Option<OwnerName>,
 }
 
-/// Returns the owner that the list is limited to. Fails if no owner has that name.
-pub(crate) async fn owner(
-    session: &AdminSession,
-    matches: &ArgMatches,
-) -> anyhow::Result<Option<OwnerId>> {
-    let Some(name) = matches.get_one::<OwnerName>("owner") else {
-        return Ok(None);
-    };
-    let owner = session
-        .store
-        .owner_get(name)
-        .await
-        .context("the owners could not be read")?;
-    let owner = owner.with_context(|| {
-        format!("there is no owner `{name}`; `lockkeeper owners list` lists all owners")
-    })?;
-    Ok(Some(owner.id))
+impl OwnerFlag {
+    /// Returns the owner that the list is limited to. Fails if no owner has that name.
+    pub async fn find(&self, session: &AdminSession) -> anyhow::Result<Option<OwnerId>> {
+        let Some(name) = &self.owner else {
+            return Ok(None);
+        };
+        let owner = session
+            .store
+            .owner_get(name)
+            .await
+            .context("the owners could not be read")?;
+        let owner = owner.with_context(|| {
+            format!("there is no owner `{name}`; `lockkeeper owners list` lists all owners")
+        })?;
+        Ok(Some(owner.id))
+    }
 }
 
 /// Returns true if there may be more rows than this part.

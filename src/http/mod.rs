@@ -20,6 +20,7 @@ pub use intake::DeliveryLimits;
 
 use crate::context::Ctx;
 use crate::features::{self, operations};
+use crate::kit::web::routes::GuardedRoutes;
 use crate::kit::web::{
     Route, RouteAccess, Routes, WebError, WebState, auth, count, errors, headers, hosts, reach,
     routes, trace,
@@ -57,7 +58,7 @@ fn door_routes() -> Routes<Arc<events::WebhookInput>> {
 fn guarded_routes() -> Routes<Arc<WebState>> {
     features::routes().get(
         "/static/{hash}/{name}",
-        RouteAccess::Facts,
+        RouteAccess::Facts.and_limited(),
         crate::kit::web::templates::file,
     )
 }
@@ -76,16 +77,13 @@ pub fn routes() -> Vec<Route> {
 /// that path, so the routes are at the root and only links carry it (reference 11).
 pub fn router(web: Arc<WebState>) -> Router {
     let Routes { router, table } = guarded_routes();
-    let openness = routes::OpenServerGuard::new(Arc::clone(&web), &table);
+    let routes = GuardedRoutes::new(Arc::clone(&web), &table);
     let guarded = router
         .fallback(|| async { WebError::no_such_page() })
         .method_not_allowed_fallback(|| async { WebError::wrong_method() })
         .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(&web),
-            reach::guard,
-        ))
-        .layer(middleware::from_fn_with_state(openness, routes::guard))
+        .layer(middleware::from_fn_with_state(routes.clone(), reach::guard))
+        .layer(middleware::from_fn_with_state(routes, routes::guard))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&web),
             auth::guard,

@@ -20,7 +20,8 @@ pub(crate) use api::removed_or_why;
 
 use super::Feature;
 use crate::kit::term::Subcommand;
-use crate::kit::web::{RouteAccess, Routes, WebState};
+use crate::kit::web::RouteAccess::Account;
+use crate::kit::web::{Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -30,14 +31,14 @@ pub(super) const FEATURE: Feature = Feature {
 
 fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/apps/{id}", RouteAccess::Account, page::show)
-        .post("/apps/{id}/cancel", RouteAccess::Account, page::stop)
-        .post("/apps/{id}/{deed}", RouteAccess::Account, page::act)
-        .get("/api/apps", RouteAccess::Account, api::list)
-        .post("/api/apps", RouteAccess::Account, api::add)
-        .get("/api/apps/{id}", RouteAccess::Account, api::show)
-        .post("/api/apps/{id}", RouteAccess::Account, api::change)
-        .delete("/api/apps/{id}", RouteAccess::Account, api::remove)
-        .post("/api/apps/{id}/cancel", RouteAccess::Account, api::stop)
-        .post("/api/apps/{id}/{deed}", RouteAccess::Account, api::act)
+        .get("/apps/{id}", Account.and_limited(), page::show)
+        .post("/apps/{id}/cancel", Account.and_limited(), page::stop)
+        .post("/apps/{id}/{deed}", Account.and_limited(), page::act)
+        .get("/api/apps", Account.and_limited(), api::list)
+        .post("/api/apps", Account.and_limited(), api::add)
+        .get("/api/apps/{id}", Account.and_limited(), api::show)
+        .post("/api/apps/{id}", Account.and_limited(), api::change)
+        .delete("/api/apps/{id}", Account.and_limited(), api::remove)
+        .post("/api/apps/{id}/cancel", Account.and_limited(), api::stop)
+        .post("/api/apps/{id}/{deed}", Account.and_limited(), api::act)
 }

@@ -37,7 +37,8 @@ pub(crate) use view::ApplyLockView;
 
 use super::Feature;
 use crate::kit::term::Subcommand;
-use crate::kit::web::{RouteAccess, Routes, WebState};
+use crate::kit::web::RouteAccess::{Account, Change, Facts};
+use crate::kit::web::{Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -47,14 +48,14 @@ pub(super) const FEATURE: Feature = Feature {
 
 fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/apply-locks", RouteAccess::Facts, page::show)
-        .post("/apply-locks", RouteAccess::Change, page::set)
-        .post("/apply-locks/{id}/end", RouteAccess::Change, page::end)
-        .post("/apply-lock/stop", RouteAccess::Change, switch::stop)
-        .post("/apply-lock/allow", RouteAccess::Change, switch::allow)
-        .get("/api/apply-locks", RouteAccess::Facts, api::list)
-        .post("/api/apply-locks", RouteAccess::Account, api::set)
-        .delete("/api/apply-locks/{id}", RouteAccess::Account, api::end)
-        .post("/apply/lock", RouteAccess::Account, api::stop_applies)
-        .delete("/apply/unlock", RouteAccess::Account, api::allow_applies)
+        .get("/apply-locks", Facts.and_limited(), page::show)
+        .post("/apply-locks", Change.and_limited(), page::set)
+        .post("/apply-locks/{id}/end", Change.and_limited(), page::end)
+        .post("/apply-lock/stop", Change, switch::stop)
+        .post("/apply-lock/allow", Change, switch::allow)
+        .get("/api/apply-locks", Facts.and_limited(), api::list)
+        .post("/api/apply-locks", Account.and_limited(), api::set)
+        .delete("/api/apply-locks/{id}", Account.and_limited(), api::end)
+        .post("/apply/lock", Account, api::stop_applies)
+        .delete("/apply/unlock", Account, api::allow_applies)
 }

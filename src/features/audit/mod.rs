@@ -28,7 +28,8 @@ use super::Feature;
 use crate::config::server::StorageConfig;
 use crate::kit::term::Subcommand;
 use crate::kit::term::database::database_url;
-use crate::kit::web::{RouteAccess, Routes, WebState};
+use crate::kit::web::RouteAccess::Account;
+use crate::kit::web::{Routes, WebState};
 use crate::locks::AuditFiles;
 use crate::model::LockEventKind;
 use crate::seal::Keyring;
@@ -41,8 +42,8 @@ pub(super) const FEATURE: Feature = Feature {
 
 fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/audit", RouteAccess::Account, page::show)
-        .get("/api/audit", RouteAccess::Account, api::list)
+        .get("/audit", Account.and_limited(), page::show)
+        .get("/api/audit", Account.and_limited(), api::list)
 }
 
 /// Returns the files with the key and the last checkpoint of the audit log of a server.

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use super::Feature;
 use crate::kit::term::Subcommand;
-use crate::kit::web::{RouteAccess, Routes, WebState};
+use crate::kit::web::RouteAccess::Account;
+use crate::kit::web::{Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -23,9 +24,9 @@ pub(super) const FEATURE: Feature = Feature {
 
 fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/api/credentials", RouteAccess::Account, api::list)
-        .post("/api/credentials", RouteAccess::Account, api::add)
-        .get("/api/credentials/{id}", RouteAccess::Account, api::show)
-        .post("/api/credentials/{id}", RouteAccess::Account, api::change)
-        .delete("/api/credentials/{id}", RouteAccess::Account, api::remove)
+        .get("/api/credentials", Account.and_limited(), api::list)
+        .post("/api/credentials", Account.and_limited(), api::add)
+        .get("/api/credentials/{id}", Account.and_limited(), api::show)
+        .post("/api/credentials/{id}", Account.and_limited(), api::change)
+        .delete("/api/credentials/{id}", Account.and_limited(), api::remove)
 }

@@ -22,7 +22,8 @@ pub(crate) use view::view;
 
 use super::Feature;
 use crate::kit::term::Subcommand;
-use crate::kit::web::{RouteAccess, Routes, WebState};
+use crate::kit::web::RouteAccess::Account;
+use crate::kit::web::{Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -32,12 +33,8 @@ pub(super) const FEATURE: Feature = Feature {
 
 fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .post(
-            "/operations/leases/release",
-            RouteAccess::Account,
-            page::end,
-        )
-        .get("/api/leases", RouteAccess::Account, api::list)
+        .post("/operations/leases/release", Account, page::end)
+        .get("/api/leases", Account.and_limited(), api::list)
         // The name of a repository in the key has slashes.
-        .delete("/api/leases/{*key}", RouteAccess::Account, api::end)
+        .delete("/api/leases/{*key}", Account.and_limited(), api::end)
 }

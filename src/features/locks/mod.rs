@@ -27,7 +27,8 @@ pub(crate) use view::LockJson;
 
 use super::Feature;
 use crate::kit::term::Subcommand;
-use crate::kit::web::{RouteAccess, Routes, WebState};
+use crate::kit::web::RouteAccess::{Account, Change, Facts};
+use crate::kit::web::{Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -37,15 +38,15 @@ pub(super) const FEATURE: Feature = Feature {
 
 fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/", RouteAccess::Facts, dashboard::show)
-        .get("/index.html", RouteAccess::Facts, dashboard::show)
-        .get("/locks", RouteAccess::Facts, dashboard::show)
+        .get("/", Facts.and_limited(), dashboard::show)
+        .get("/index.html", Facts.and_limited(), dashboard::show)
+        .get("/locks", Facts.and_limited(), dashboard::show)
         // The classic name of a lock has slashes, and some proxies decode them.
-        .get("/locks/{*id}", RouteAccess::Facts, page::show)
-        .post("/locks/{*id}", RouteAccess::Change, page::change)
-        .get("/lock", RouteAccess::Facts, page::by_query)
-        .get("/api/locks", RouteAccess::Facts, atlantis::list)
-        .get("/api/locks/{*asked}", RouteAccess::Facts, api::show)
-        .post("/api/locks/{*asked}", RouteAccess::Account, api::change)
-        .delete("/locks", RouteAccess::Account, atlantis::discard)
+        .get("/locks/{*id}", Facts.and_limited(), page::show)
+        .post("/locks/{*id}", Change.and_limited(), page::change)
+        .get("/lock", Facts.and_limited(), page::by_query)
+        .get("/api/locks", Facts.and_limited(), atlantis::list)
+        .get("/api/locks/{*asked}", Facts.and_limited(), api::show)
+        .post("/api/locks/{*asked}", Account.and_limited(), api::change)
+        .delete("/locks", Account.and_limited(), atlantis::discard)
 }

@@ -21,7 +21,8 @@ use std::sync::Arc;
 
 use super::Feature;
 use crate::kit::term::Subcommand;
-use crate::kit::web::{RouteAccess, Routes, WebState};
+use crate::kit::web::RouteAccess::{Account, Change, Facts};
+use crate::kit::web::{Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -31,10 +32,10 @@ pub(super) const FEATURE: Feature = Feature {
 
 fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/repos", RouteAccess::Facts, page::list)
-        .get("/repos/{*repo}", RouteAccess::Facts, page::show)
-        .post("/repos/{*repo}", RouteAccess::Change, page::sync)
-        .get("/api/repos", RouteAccess::Facts, api::list)
-        .get("/api/repos/{*asked}", RouteAccess::Facts, api::show)
-        .post("/api/repos/{*asked}", RouteAccess::Account, api::sync)
+        .get("/repos", Facts.and_limited(), page::list)
+        .get("/repos/{*repo}", Facts.and_limited(), page::show)
+        .post("/repos/{*repo}", Change.and_limited(), page::sync)
+        .get("/api/repos", Facts.and_limited(), api::list)
+        .get("/api/repos/{*asked}", Facts.and_limited(), api::show)
+        .post("/api/repos/{*asked}", Account.and_limited(), api::sync)
 }

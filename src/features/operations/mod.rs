@@ -21,7 +21,8 @@ use std::sync::Arc;
 pub(crate) use health::health_routes;
 
 use super::Feature;
-use crate::kit::web::{RouteAccess, Routes, WebState};
+use crate::kit::web::RouteAccess::{Account, Facts};
+use crate::kit::web::{Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -31,7 +32,7 @@ pub(super) const FEATURE: Feature = Feature {
 
 fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/operations", RouteAccess::Account, page::show)
-        .get("/api/operations", RouteAccess::Account, overview::answer)
-        .get("/metrics", RouteAccess::Facts, metrics::show)
+        .get("/operations", Account, page::show)
+        .get("/api/operations", Account, overview::answer)
+        .get("/metrics", Facts, metrics::show)
 }

@@ -22,7 +22,8 @@ pub(crate) use claims_api::repo_url;
 
 use super::Feature;
 use crate::kit::term::Subcommand;
-use crate::kit::web::{RouteAccess, Routes, WebState};
+use crate::kit::web::RouteAccess::Account;
+use crate::kit::web::{Routes, WebState};
 
 pub(super) const FEATURE: Feature = Feature {
     routes,
@@ -35,19 +36,19 @@ pub(super) const FEATURE: Feature = Feature {
 
 fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/owners", RouteAccess::Account, page::list)
-        .post("/owners", RouteAccess::Account, forms::add)
-        .get("/owners/{name}", RouteAccess::Account, page::show)
-        .post("/owners/{name}/remove", RouteAccess::Account, forms::remove)
-        .post("/owners/{name}/apps", RouteAccess::Account, forms::add_app)
+        .get("/owners", Account.and_limited(), page::list)
+        .post("/owners", Account.and_limited(), forms::add)
+        .get("/owners/{name}", Account.and_limited(), page::show)
+        .post("/owners/{name}/remove", Account, forms::remove)
+        .post("/owners/{name}/apps", Account.and_limited(), forms::add_app)
         .post(
             "/owners/{name}/{things}/{id}/remove",
-            RouteAccess::Account,
+            Account.and_limited(),
             forms::remove_thing,
         )
-        .get("/claims", RouteAccess::Account, page::claims)
-        .get("/api/owners", RouteAccess::Account, api::list)
-        .post("/api/owners", RouteAccess::Account, api::add)
-        .delete("/api/owners/{name}", RouteAccess::Account, api::remove)
-        .get("/api/claims", RouteAccess::Account, claims_api::list)
+        .get("/claims", Account.and_limited(), page::claims)
+        .get("/api/owners", Account.and_limited(), api::list)
+        .post("/api/owners", Account.and_limited(), api::add)
+        .delete("/api/owners/{name}", Account, api::remove)
+        .get("/api/claims", Account.and_limited(), claims_api::list)
 }

@@ -17,7 +17,8 @@ use std::sync::Arc;
 pub(crate) use commands::{CommandLine, RunLink, recent_commands, run_links};
 
 use super::Feature;
-use crate::kit::web::{RouteAccess, Routes, WebState};
+use crate::kit::web::RouteAccess::{Account, Change, Facts};
+use crate::kit::web::{Routes, WebState};
 use crate::model::PlanState;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -28,10 +29,10 @@ pub(super) const FEATURE: Feature = Feature {
 
 fn routes() -> Routes<Arc<WebState>> {
     Routes::new()
-        .get("/jobs/{id}", RouteAccess::Facts, page::show)
-        .post("/jobs/{id}/cancel", RouteAccess::Change, page::cancel)
-        .get("/jobs/{id}/output.txt", RouteAccess::Account, page::plain)
-        .get("/jobs/{id}/events", RouteAccess::Account, stream::events)
+        .get("/jobs/{id}", Facts.and_limited(), page::show)
+        .post("/jobs/{id}/cancel", Change.and_limited(), page::cancel)
+        .get("/jobs/{id}/output.txt", Account.and_limited(), page::plain)
+        .get("/jobs/{id}/events", Account.and_limited(), stream::events)
 }
 
 /// Returns the state of a plan in words.

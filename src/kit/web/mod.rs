@@ -7,7 +7,7 @@
 //! - *read-only unless signed in*: where there is no web user, [`routes`] says of each route whether it shows facts,
 //!   and everything else is refused;
 //! - *by name*: all of these answer only to names of this server ([`hosts`]);
-//! - *limited unless whole*: an account that is limited to owners reaches only the routes that [`reach`] names;
+//! - *limited unless whole*: an account that is limited to owners reaches only the routes that admit it ([`reach`]);
 //! - *no change without intent*: every change goes through [`csrf`];
 //! - *one voice for errors*: a handler returns a [`WebError`]; one layer turns it into a page or JSON with a reference
 //!   that the log knows, and nothing else of the cause leaves the process;
@@ -36,7 +36,6 @@ pub use auth::{WebAuth, WebUser};
 pub use errors::WebError;
 pub use guesses::{ALL_AT_ONCE, ALL_EVERY, FREE, LONGEST_WAIT};
 pub use hosts::LocalAddress;
-pub use reach::LIMITED;
 pub(crate) use routes::Routes;
 pub use routes::{Route, RouteAccess};
 pub use state::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebState};

@@ -1,87 +1,39 @@
 //! Limits accounts to owners: the routes that such an account may use, and the data that it sees there.
 //!
 //! Fail closed, by name:
-//! - *a forgotten route is refused*: the guard lets a limited account only through to the routes in [`LIMITED`]. Each
-//!   of them shows and changes only data of the account's owners. A handler of a route in that list asks [`VisibleScope`]
-//!   before it shows something and [`WebState::permit`] before it changes something;
+//! - *a forgotten route is refused*: the guard lets a limited account only through to the routes whose row in the table
+//!   of routes admits it ([`RouteAccess::and_limited`](super::RouteAccess::and_limited)). Each of them shows and changes
+//!   only data of the account's owners. Its handler asks [`VisibleScope`] before it shows something and
+//!   [`WebState::permit`] before it changes something;
 //! - *one place decides*: both end in `handlers::authz`, which looks up who has claimed the repository.
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::auth::WebUser;
+use super::routes::GuardedRoutes;
 use super::{WebError, WebState};
 use crate::config::access::{AccessScope, WebAccount};
 use crate::handlers::authz::Resource;
 use crate::model::{Concern, OwnerId, OwnerName, RepoId};
 use crate::store::{Owner, OwnerOverview};
 
-/// Routes that support limited accounts, as the router spells them.
-pub const LIMITED: &[&str] = &[
-    "/",
-    "/index.html",
-    "/locks",
-    "/locks/{*id}",
-    "/lock",
-    "/apply-locks",
-    "/apply-locks/{id}/end",
-    "/jobs/{id}",
-    "/jobs/{id}/cancel",
-    "/jobs/{id}/output.txt",
-    "/jobs/{id}/events",
-    "/repos",
-    "/repos/{*repo}",
-    "/owners",
-    "/owners/{name}",
-    "/owners/{name}/apps",
-    "/owners/{name}/{things}/{id}/remove",
-    "/claims",
-    "/audit",
-    "/apps/{id}",
-    "/apps/{id}/cancel",
-    "/apps/{id}/{deed}",
-    "/static/{hash}/{name}",
-    "/api/locks",
-    "/api/locks/{*asked}",
-    "/api/apply-locks",
-    "/api/apply-locks/{id}",
-    "/api/leases",
-    "/api/leases/{*key}",
-    "/api/repos",
-    "/api/repos/{*asked}",
-    "/api/owners",
-    "/api/claims",
-    "/api/audit",
-    "/api/apps",
-    "/api/apps/{id}",
-    "/api/apps/{id}/cancel",
-    "/api/apps/{id}/{deed}",
-    "/api/credentials",
-    "/api/credentials/{id}",
-];
-
-/// Lets a limited account through only to the routes in [`LIMITED`].
+/// Lets a limited account through only to the routes that admit such accounts.
 pub(crate) async fn guard(
-    State(web): State<Arc<WebState>>,
+    State(routes): State<GuardedRoutes>,
     request: Request,
     next: Next,
 ) -> Response {
-    let path = request
-        .extensions()
-        .get::<MatchedPath>()
-        .map(MatchedPath::as_str);
-    // A path without a route shows nothing but that fact.
-    let is_open = path.is_none_or(|path| LIMITED.contains(&path));
-    if is_open {
+    if routes.admits_limited(&request) {
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let seen = match VisibleScope::from_request_parts(&mut parts, &web).await {
-        Ok(sight) => sight.require_access(&Resource::Server).await,
+    let seen = match VisibleScope::from_request_parts(&mut parts, &routes.web).await {
+        Ok(scope) => scope.require_access(&Resource::Server).await,
         Err(failure) => Err(failure),
     };
     match seen {

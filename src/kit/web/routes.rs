@@ -1,8 +1,10 @@
 //! Lists the routes and who is answered on each.
 //!
-//! A route cannot be added without a decision on its access. The router, the guard and the tests are made from the
+//! A route cannot be added without a decision on its access. The router, the guards and the tests are made from the
 //! same rows. If the pages of a server require a password, all routes but [`RouteAccess::Everybody`] need it. The other
 //! kinds of access matter on a server whose pages do not.
+//!
+//! Accounts that are limited to owners are refused, unless the row says [`RouteAccess::and_limited`].
 
 use std::sync::Arc;
 
@@ -32,6 +34,35 @@ pub enum RouteAccess {
     Change,
 }
 
+impl RouteAccess {
+    /// Admits accounts that are limited to owners as well. The handler of such a route asks
+    /// [`VisibleScope`](super::reach::VisibleScope) before it shows something and [`WebState::permit`] before it changes
+    /// something, so it shows and changes only data of the account's owners.
+    pub const fn and_limited(self) -> RouteClients {
+        RouteClients {
+            access: self,
+            limited: true,
+        }
+    }
+}
+
+/// Access to a route, with or without limited accounts.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteClients {
+    access: RouteAccess,
+    limited: bool,
+}
+
+impl From<RouteAccess> for RouteClients {
+    /// Refuses accounts that are limited to owners.
+    fn from(access: RouteAccess) -> Self {
+        Self {
+            access,
+            limited: false,
+        }
+    }
+}
+
 /// A route of the router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
@@ -41,6 +72,8 @@ pub struct Route {
     pub path: &'static str,
     /// Clients that are answered.
     pub access: RouteAccess,
+    /// True if accounts that are limited to owners are answered as well.
+    pub limited: bool,
 }
 
 /// A router, and the table of its routes.
@@ -61,30 +94,30 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     pub fn get<T: 'static>(
         self,
         path: &'static str,
-        access: RouteAccess,
+        clients: impl Into<RouteClients>,
         handler: impl Handler<T, S>,
     ) -> Self {
-        self.with(Method::GET, path, access, routing::get(handler))
+        self.with(Method::GET, path, clients, routing::get(handler))
     }
 
     /// Adds a route for a form or a script.
     pub fn post<T: 'static>(
         self,
         path: &'static str,
-        access: RouteAccess,
+        clients: impl Into<RouteClients>,
         handler: impl Handler<T, S>,
     ) -> Self {
-        self.with(Method::POST, path, access, routing::post(handler))
+        self.with(Method::POST, path, clients, routing::post(handler))
     }
 
     /// Adds a route by which a script removes something.
     pub fn delete<T: 'static>(
         self,
         path: &'static str,
-        access: RouteAccess,
+        clients: impl Into<RouteClients>,
         handler: impl Handler<T, S>,
     ) -> Self {
-        self.with(Method::DELETE, path, access, routing::delete(handler))
+        self.with(Method::DELETE, path, clients, routing::delete(handler))
     }
 
     /// Adds a route with its own layers. `route` answers only `method`.
@@ -92,13 +125,15 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         mut self,
         method: Method,
         path: &'static str,
-        access: RouteAccess,
+        clients: impl Into<RouteClients>,
         route: MethodRouter<S>,
     ) -> Self {
+        let RouteClients { access, limited } = clients.into();
         self.table.push(Route {
             method,
             path,
             access,
+            limited,
         });
         Self {
             router: self.router.route(path, route),
@@ -116,14 +151,14 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     }
 }
 
-/// State of the guard of a server without a password.
+/// State of the guards: the server, and the table of the routes that they guard.
 #[derive(Clone)]
-pub(crate) struct OpenServerGuard {
-    web: Arc<WebState>,
+pub(crate) struct GuardedRoutes {
+    pub web: Arc<WebState>,
     table: Arc<[Route]>,
 }
 
-impl OpenServerGuard {
+impl GuardedRoutes {
     pub fn new(web: Arc<WebState>, table: &[Route]) -> Self {
         Self {
             web,
@@ -131,15 +166,35 @@ impl OpenServerGuard {
         }
     }
 
-    fn access(&self, request: &Request) -> Option<RouteAccess> {
-        let path = request.extensions().get::<MatchedPath>()?;
+    /// Returns the routes with the path of the request.
+    fn with_path(&self, request: &Request) -> impl Iterator<Item = &Route> {
+        let path = request.extensions().get::<MatchedPath>();
+        self.table
+            .iter()
+            .filter(move |route| path.is_some_and(|path| route.path == path.as_str()))
+    }
+
+    fn route(&self, request: &Request) -> Option<&Route> {
         let method = if request.method() == Method::HEAD {
             &Method::GET
         } else {
             request.method()
         };
-        let is_meant = |route: &&Route| route.method == *method && route.path == path.as_str();
-        self.table.iter().find(is_meant).map(|route| route.access)
+        self.with_path(request)
+            .find(|route| route.method == *method)
+    }
+
+    /// Returns true if a limited account may send the request.
+    pub fn admits_limited(&self, request: &Request) -> bool {
+        if request.extensions().get::<MatchedPath>().is_none() {
+            // A path without a route shows nothing but that fact.
+            return true;
+        }
+        match self.route(request) {
+            Some(route) => route.limited,
+            // The answer is that the path has no such method, which an account that may use the path may see.
+            None => self.with_path(request).any(|route| route.limited),
+        }
     }
 
     /// Returns true if people who have not signed in may do nothing.
@@ -153,16 +208,16 @@ impl OpenServerGuard {
 
 /// Refuses requests that need an account, on a server where nobody signs in.
 pub(crate) async fn guard(
-    State(open): State<OpenServerGuard>,
+    State(routes): State<GuardedRoutes>,
     request: Request,
     next: Next,
 ) -> Response {
-    if open.web.auth.is_some() {
+    if routes.web.auth.is_some() {
         return next.run(request).await;
     }
-    match open.access(&request) {
+    match routes.route(&request).map(|route| route.access) {
         Some(RouteAccess::Account) => WebError::account_wanted().into_response(),
-        Some(RouteAccess::Change) if open.lets_nobody_act() => {
+        Some(RouteAccess::Change) if routes.lets_nobody_act() => {
             WebError::only_to_look().into_response()
         }
         // A path without a route shows nothing but that fact.

@@ -7,7 +7,7 @@ use axum::http::{Method, StatusCode, header};
 use hmac::{Hmac, KeyInit, Mac};
 use lockkeeper::config::access::WebRules;
 use lockkeeper::http::{self};
-use lockkeeper::kit::web::{ALL_AT_ONCE, FREE, LIMITED, LocalAddress, Route, RouteAccess};
+use lockkeeper::kit::web::{ALL_AT_ONCE, FREE, LocalAddress, Route, RouteAccess};
 use lockkeeper::model::{ProjectOutcome, RunId};
 use lockkeeper::store::{MirrorQuery, Store};
 use reqwest::Client;
@@ -126,15 +126,16 @@ fn matrix() -> Vec<(Route, Option<RouteAccess>)> {
         } else {
             method.clone()
         };
-        let access = routes
+        let found = routes
             .iter()
-            .find(|route| route.path == path && route.method == asked)
-            .map(|route| route.access);
+            .find(|route| route.path == path && route.method == asked);
+        let access = found.map(|route| route.access);
         (
             Route {
                 method,
                 path,
                 access: access.unwrap_or(RouteAccess::Account),
+                limited: found.is_some_and(|route| route.limited),
             },
             access,
         )
@@ -382,10 +383,7 @@ async fn an_account_of_one_owner_reaches_nothing_of_another_or_of_everybody() {
                 "{cell}"
             );
             assert!(!changes(&route.method) || !is_success(status), "{cell}");
-            if access.is_some()
-                && access != Some(RouteAccess::Everybody)
-                && !LIMITED.contains(&route.path)
-            {
+            if access.is_some() && access != Some(RouteAccess::Everybody) && !route.limited {
                 assert_eq!(status, StatusCode::FORBIDDEN, "{cell}");
             }
         }

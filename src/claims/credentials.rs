@@ -148,7 +148,7 @@ impl CredentialStore {
     pub async fn change(
         &self,
         id: CredentialId,
-        wish: ChangeCredential,
+        change: ChangeCredential,
         by: (Rights, &Cause),
     ) -> Result<StoredCredential, CredentialError> {
         let keys = self.keys()?;
@@ -162,11 +162,11 @@ impl CredentialStore {
             .credential_get(id)
             .await?
             .ok_or(CredentialError::NotThere(id))?;
-        let access = match wish.access {
+        let access = match change.access {
             Some(access) => access,
             None => read(Some(keys), &there)?,
         };
-        let url = wish.url.unwrap_or_else(|| there.url.clone());
+        let url = change.url.unwrap_or_else(|| there.url.clone());
         let public = access.check(&url.host())?;
         let to = binding(id, there.owner, url.as_str(), access.kind());
         let sealed = keys.seal(&access.to_sealed_text(), &to);

@@ -85,16 +85,16 @@ pub async fn take_all(
     store: &Store,
     pull: &PullRef,
     pull_url: &str,
-    wishes: &[LockRequest],
+    requests: &[LockRequest],
     cause: &Cause,
     in_line: bool,
 ) -> Result<TakeAll> {
     let mut all = TakeAll::default();
     let mut missing = Vec::new();
-    for wish in wishes {
+    for request in requests {
         let want = LockAttempt {
-            key: &wish.key,
-            project: &wish.ask.project,
+            key: &request.key,
+            project: &request.ask.project,
             pull,
             pull_url,
             cause,
@@ -102,7 +102,7 @@ pub async fn take_all(
         let took = match store.lock_take(&want).await? {
             TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => TakeOutcome::Held(lock),
             TakeLock::HeldBy(holder) => {
-                missing.push(wish);
+                missing.push(request);
                 TakeOutcome::Refused {
                     holder,
                     why: NotQueued::Off,
@@ -110,7 +110,7 @@ pub async fn take_all(
             }
             TakeLock::PullClosed => TakeOutcome::PullClosed,
         };
-        all.took.insert(wish.ask.project.clone(), took);
+        all.took.insert(request.ask.project.clone(), took);
     }
     if in_line && !missing.is_empty() {
         line_up(store, pull, pull_url, &missing, cause, &mut all).await?;
@@ -128,10 +128,10 @@ async fn line_up(
 ) -> Result<()> {
     let (mut change, _) = LockChange::begin(store, pull, cause).await?;
     let mut wanted: BTreeMap<LockKey, Vec<QueuedPlan>> = BTreeMap::new();
-    for wish in missing {
+    for request in missing {
         let want = LockAttempt {
-            key: &wish.key,
-            project: &wish.ask.project,
+            key: &request.key,
+            project: &request.ask.project,
             pull,
             pull_url,
             cause,
@@ -142,16 +142,16 @@ async fn line_up(
             TakeLock::PullClosed => TakeOutcome::PullClosed,
             TakeLock::HeldBy(holder) => {
                 wanted
-                    .entry(wish.key.clone())
+                    .entry(request.key.clone())
                     .or_default()
-                    .push(wish.ask.clone());
+                    .push(request.ask.clone());
                 TakeOutcome::Refused {
                     holder,
                     why: NotQueued::Off,
                 }
             }
         };
-        all.took.insert(wish.ask.project.clone(), took);
+        all.took.insert(request.ask.project.clone(), took);
     }
     let waiters = change.waiters(&pull.repo).await?;
     if waiters.len() + wanted.len() > MOST_WAITERS {
@@ -163,7 +163,7 @@ async fn line_up(
     let mut lines = lines_of(&locks, &waiters);
     let may_give = |key: &LockKey| !applied.iter().any(|project| key.covers(project));
     let steps = lines.line_up(pull.subject, wanted.keys().cloned().collect(), &may_give);
-    let installation = missing.iter().find_map(|wish| wish.ask.installation);
+    let installation = missing.iter().find_map(|request| request.ask.installation);
     let mut queue = QueueUpdate {
         change,
         pull,
@@ -305,7 +305,7 @@ fn tell_places(
     let given: Vec<LockKey> = all.gave_way.iter().map(|lock| lock.key.clone()).collect();
     let waited = missing
         .iter()
-        .map(|wish| (wish.ask.project.clone(), wish.key.clone()));
+        .map(|request| (request.ask.project.clone(), request.key.clone()));
     let keys: BTreeMap<ProjectKey, LockKey> = waited.collect();
     for (project, took) in &mut all.took {
         let key = match took {

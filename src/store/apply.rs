@@ -43,7 +43,7 @@ impl Store {
         &self,
         plan: &PlanRecord,
         run: RunId,
-        wish: Option<&LockAttempt<'_>>,
+        attempt: Option<&LockAttempt<'_>>,
     ) -> Result<ApplyGate> {
         let mut tx = self.begin().await?;
         self.fence_not_expired_in_tx(&mut tx).await?;
@@ -53,7 +53,7 @@ impl Store {
         if !in_way.is_empty() {
             return Ok(ApplyGate::ApplyLocked(in_way));
         }
-        let (lock, taken) = match self.verify_lock(&mut tx, plan, wish).await? {
+        let (lock, taken) = match self.verify_lock(&mut tx, plan, attempt).await? {
             Ok(verified) => verified,
             Err(refused) => return Ok(refused),
         };
@@ -83,9 +83,9 @@ impl Store {
         &self,
         tx: &mut Tx,
         plan: &PlanRecord,
-        wish: Option<&LockAttempt<'_>>,
+        attempt: Option<&LockAttempt<'_>>,
     ) -> Result<Result<(Option<Lock>, Option<NewLockEvent>), ApplyGate>> {
-        let Some(wish) = wish else {
+        let Some(attempt) = attempt else {
             let open = pull_share_in_tx(tx, &plan.pull).await? == Some(PullState::Open);
             return Ok(if open {
                 Ok((None, None))
@@ -93,9 +93,9 @@ impl Store {
                 Err(ApplyGate::PullClosed)
             });
         };
-        Ok(match self.lock_take_in_tx(tx, wish).await? {
+        Ok(match self.lock_take_in_tx(tx, attempt).await? {
             TakeLock::Taken(lock) => {
-                let event = taken_event(&lock, wish.cause);
+                let event = taken_event(&lock, attempt.cause);
                 Ok((Some(lock), Some(event)))
             }
             TakeLock::AlreadyOurs(lock) => Ok((Some(lock), None)),

@@ -106,18 +106,18 @@ pub(super) const INSERT_HANDED_ON: &str = "INSERT INTO locks (id, repo, dir, wor
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, $12)";
 
 macro_rules! insert_lock {
-    ($store:expr, $wish:expr, $sql:expr, $db:expr) => {
+    ($store:expr, $attempt:expr, $sql:expr, $db:expr) => {
         sqlx::query_as::<_, LockRow>($sql)
             .bind(LockId::next(&*$store.ids))
-            .bind(&$wish.key.repo)
-            .bind(&$wish.key.dir)
-            .bind(&$wish.key.workspace)
-            .bind(scope_column($wish.key))
-            .bind(name_column($wish.project))
-            .bind($wish.pull.subject)
-            .bind(free_text($wish.pull_url))
-            .bind(free_text(&$wish.cause.actor.login))
-            .bind(free_text(&$wish.cause.reason))
+            .bind(&$attempt.key.repo)
+            .bind(&$attempt.key.dir)
+            .bind(&$attempt.key.workspace)
+            .bind(scope_column($attempt.key))
+            .bind(name_column($attempt.project))
+            .bind($attempt.pull.subject)
+            .bind(free_text($attempt.pull_url))
+            .bind(free_text(&$attempt.cause.actor.login))
+            .bind(free_text(&$attempt.cause.reason))
             .bind($store.now())
             .fetch_all($db)
             .await
@@ -176,11 +176,11 @@ const TAKE_TRIES: usize = 16;
 
 impl Store {
     /// Takes the lock of a project for a pull, or returns its holder. Re-entrant for the same pull.
-    pub async fn lock_take(&self, wish: &LockAttempt<'_>) -> Result<TakeLock> {
+    pub async fn lock_take(&self, attempt: &LockAttempt<'_>) -> Result<TakeLock> {
         let mut tx = self.begin().await?;
-        let taken = self.lock_take_in_tx(&mut tx, wish).await?;
+        let taken = self.lock_take_in_tx(&mut tx, attempt).await?;
         if let TakeLock::Taken(lock) = &taken {
-            self.lock_events_in_tx(&mut tx, vec![taken_event(lock, wish.cause)])
+            self.lock_events_in_tx(&mut tx, vec![taken_event(lock, attempt.cause)])
                 .await?;
             tx.commit().await?;
         }
@@ -192,38 +192,42 @@ impl Store {
     pub(super) async fn lock_take_in_tx(
         &self,
         tx: &mut Tx,
-        wish: &LockAttempt<'_>,
+        attempt: &LockAttempt<'_>,
     ) -> Result<TakeLock> {
         for _ in 0..TAKE_TRIES {
             let inserted = match tx {
-                Tx::Sqlite(tx) => insert_lock!(self, wish, take_sql!(""), &mut **tx),
-                Tx::Postgres(tx) => insert_lock!(self, wish, take_sql!(" FOR SHARE"), &mut **tx),
+                Tx::Sqlite(tx) => insert_lock!(self, attempt, take_sql!(""), &mut **tx),
+                Tx::Postgres(tx) => insert_lock!(self, attempt, take_sql!(" FOR SHARE"), &mut **tx),
             };
             if let Some(lock) = inserted? {
                 return Ok(TakeLock::Taken(lock));
             }
-            if pull_share_in_tx(tx, wish.pull).await? != Some(PullState::Open) {
+            if pull_share_in_tx(tx, attempt.pull).await? != Some(PullState::Open) {
                 return Ok(TakeLock::PullClosed);
             }
             let found = on_tx!(tx, db => sqlx::query_as::<_, LockRow>(BY_KEY)
-                .bind(&wish.key.repo).bind(&wish.key.dir).bind(&wish.key.workspace).bind(scope_column(wish.key))
+                .bind(&attempt.key.repo).bind(&attempt.key.dir).bind(&attempt.key.workspace).bind(scope_column(attempt.key))
                 .fetch_all(db))?;
-            if let Some(outcome) = wish.outcome(found.into_iter().map(Lock::from).collect()) {
+            if let Some(outcome) = attempt.outcome(found.into_iter().map(Lock::from).collect()) {
                 return Ok(outcome);
             }
-            if let Some(before) = self.lock_before_in_tx(tx, wish).await? {
+            if let Some(before) = self.lock_before_in_tx(tx, attempt).await? {
                 return Ok(TakeLock::HeldBy(before));
             }
         }
-        Err(wish.contention())
+        Err(attempt.contention())
     }
 
     /// Returns the lock that another pull is queued for, in the same directory and workspace. Where projects have
     /// their own locks, a pull may be queued for the lock of the whole directory while locks in it are free. Nobody
     /// overtakes it.
-    async fn lock_before_in_tx(&self, tx: &mut Tx, wish: &LockAttempt<'_>) -> Result<Option<Lock>> {
+    async fn lock_before_in_tx(
+        &self,
+        tx: &mut Tx,
+        attempt: &LockAttempt<'_>,
+    ) -> Result<Option<Lock>> {
         on_tx!(tx, db => sqlx::query_as::<_, LockRow>(OF_PLACE)
-            .bind(&wish.key.repo).bind(&wish.key.dir).bind(&wish.key.workspace).bind(wish.pull.subject)
+            .bind(&attempt.key.repo).bind(&attempt.key.dir).bind(&attempt.key.workspace).bind(attempt.pull.subject)
             .fetch_optional(db))
         .map(|row| row.map(Lock::from))
     }
@@ -319,8 +323,8 @@ pub(super) async fn lock_of_pull_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Op
 
 impl LockChange<'_> {
     /// Takes a lock as a part of this change.
-    pub(crate) async fn take(&mut self, wish: &LockAttempt<'_>) -> Result<TakeLock> {
-        let taken = self.store.lock_take_in_tx(&mut self.tx, wish).await?;
+    pub(crate) async fn take(&mut self, attempt: &LockAttempt<'_>) -> Result<TakeLock> {
+        let taken = self.store.lock_take_in_tx(&mut self.tx, attempt).await?;
         if let TakeLock::Taken(lock) = &taken {
             self.record(LockEventKind::Taken, &lock.key, &lock.pull);
         }

@@ -52,7 +52,7 @@ impl Store {
         pull: &PullRef,
         project: &ProjectKey,
         run: RunId,
-        wish: Option<&LockAttempt<'_>>,
+        attempt: Option<&LockAttempt<'_>>,
     ) -> Result<StateGate> {
         let mut tx = self.begin().await?;
         self.fence_not_expired_in_tx(&mut tx).await?;
@@ -62,13 +62,13 @@ impl Store {
         if !in_way.is_empty() {
             return Ok(StateGate::ApplyLocked(in_way));
         }
-        let taken = match wish {
+        let taken = match attempt {
             None if pull_share_in_tx(&mut tx, pull).await? != Some(PullState::Open) => {
                 return Ok(StateGate::PullClosed);
             }
             None => None,
-            Some(wish) => match self.lock_take_in_tx(&mut tx, wish).await? {
-                TakeLock::Taken(lock) => Some(taken_event(&lock, wish.cause)),
+            Some(attempt) => match self.lock_take_in_tx(&mut tx, attempt).await? {
+                TakeLock::Taken(lock) => Some(taken_event(&lock, attempt.cause)),
                 TakeLock::AlreadyOurs(_) => None,
                 TakeLock::HeldBy(lock) => return Ok(StateGate::HeldBy(Box::new(lock))),
                 TakeLock::PullClosed => return Ok(StateGate::PullClosed),

@@ -391,7 +391,7 @@ impl SyncerInner {
         drop(place);
     }
 
-    /// Removes an unwanted mirror from the registry. The wish is checked again after its row was read. An event from
+    /// Removes an unwanted mirror from the registry. This is checked again after its row was read. An event from
     /// then on keeps the row, for example when somebody claims the repository and pushes.
     async fn forget(&self, wants: &SyncSettings, repo: &RepoId) -> Result<(), sqlx::Error> {
         let SyncerDependencies { home, store, .. } = &self.parts;

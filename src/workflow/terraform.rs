@@ -161,9 +161,9 @@ impl Terraform {
     pub async fn plan(
         &self,
         place: &ToolContext<'_>,
-        wish: &VersionSources,
+        sources: &VersionSources,
     ) -> Result<PlanMade, RunError> {
-        let tool = self.tool(place, wish).await?;
+        let tool = self.tool(place, sources).await?;
         let scratch = self.scratch()?;
         let setup = self.setup(place, RunStage::Plan)?;
         let mut steps = self.steps(
@@ -194,11 +194,11 @@ impl Terraform {
     async fn tool(
         &self,
         place: &ToolContext<'_>,
-        wish: &VersionSources,
+        sources: &VersionSources,
     ) -> Result<FoundTool, RunError> {
         let (tool, choice) = tokio::select! {
-            chosen = self.tools.choose(wish) => chosen?,
-            () = place.stop.cancelled() => return Err(stopped(wish).into()),
+            chosen = self.tools.choose(sources) => chosen?,
+            () = place.stop.cancelled() => return Err(stopped(sources).into()),
         };
         if choice.by != ChosenBy::Nobody {
             place.output.say(&format!("Using {choice}.")).await;
@@ -237,10 +237,10 @@ impl Terraform {
     pub async fn change_state(
         &self,
         place: &ToolContext<'_>,
-        wish: &VersionSources,
+        sources: &VersionSources,
         stage: &Stage,
     ) -> StateWork {
-        let tool = match self.tool(place, wish).await {
+        let tool = match self.tool(place, sources).await {
             Ok(tool) => tool,
             Err(error) => return StateWork::not_begun(error),
         };
@@ -270,9 +270,9 @@ impl Terraform {
     pub async fn version(
         &self,
         place: &ToolContext<'_>,
-        wish: &VersionSources,
+        sources: &VersionSources,
     ) -> Result<String, RunError> {
-        let tool = self.tool(place, wish).await?;
+        let tool = self.tool(place, sources).await?;
         let scratch = self.scratch()?;
         Ok(self
             .steps(
@@ -348,8 +348,8 @@ impl Terraform {
     }
 }
 
-fn stopped(wish: &VersionSources) -> StepError {
-    let step = StepName::new(&format!("finding {}", wish.distribution.title()), None);
+fn stopped(sources: &VersionSources) -> StepError {
+    let step = StepName::new(&format!("finding {}", sources.distribution.title()), None);
     StepError {
         step,
         why: StepFailure::Stopped { killed: false },

@@ -222,10 +222,10 @@ impl ApplicationBody {
 pub(super) async fn add(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
-    JsonBody(wish): JsonBody<ApplicationBody>,
+    JsonBody(body): JsonBody<ApplicationBody>,
 ) -> Result<(StatusCode, Json<AppJson>), WebError> {
     let who = who.by_script();
-    let owner = owner_name("owner", wish.owner.as_deref().unwrap_or_default());
+    let owner = owner_name("owner", body.owner.as_deref().unwrap_or_default());
     web.permit(
         &who,
         Action::Owners,
@@ -233,7 +233,7 @@ pub(super) async fn add(
     )
     .await?;
     let owner = owner?;
-    let spec = wish
+    let spec = body
         .fields()
         .spec(&web.forges)
         .map_err(|problems| WebError::wrong_application(&problems))?;
@@ -246,11 +246,11 @@ pub(super) async fn change(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(asked): Segment,
-    JsonBody(wish): JsonBody<ApplicationBody>,
+    JsonBody(body): JsonBody<ApplicationBody>,
 ) -> Result<Json<AppJson>, WebError> {
     let who = who.by_script();
     permit_app(&web, &who, Action::Owners, &asked).await?;
-    if wish.owner.is_some() {
+    if body.owner.is_some() {
         let way_out = "Remove the application, and let the other owner add it.";
         return Err(WebError::unusable_field(
             "owner",
@@ -259,7 +259,7 @@ pub(super) async fn change(
         ));
     }
     let app = the_app(&web, &asked).await?;
-    let change = wish
+    let change = body
         .fields()
         .change(&web.forges)
         .map_err(|problems| WebError::wrong_application(&problems))?;

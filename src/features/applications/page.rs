@@ -187,7 +187,7 @@ pub(super) async fn show(
     visitor: Visitor,
     sight: VisibleScope,
     Segment(asked): Segment,
-    LenientQuery(wish): LenientQuery<ApplicationsQuery>,
+    LenientQuery(params): LenientQuery<ApplicationsQuery>,
 ) -> Result<Response, WebError> {
     let app = seen_app(&web, &sight, &asked).await?;
     let found = runs_of(&web, &app).await?;
@@ -198,7 +198,7 @@ pub(super) async fn show(
     visitor.page(
         "app.html",
         &ApplicationsPage {
-            notice: notice(&wish.notice),
+            notice: notice(&params.notice),
             ..ApplicationsPage::new(&app, &found, runs, web.clock.now())
         },
     )

@@ -42,21 +42,21 @@ pub(super) enum StopOutcome {
 /// Stops applies if the user may.
 pub(super) async fn stop(
     web: &WebState,
-    wish: Result<NewApplyLock, Vec<ApplyLockProblem>>,
+    read: Result<NewApplyLock, Vec<ApplyLockProblem>>,
     who: &NetworkRequester,
 ) -> Result<StopOutcome, WebError> {
-    let wish = match wish {
-        Ok(wish) => wish,
+    let new = match read {
+        Ok(new) => new,
         Err(problems) => return Ok(StopOutcome::Wrong(problems)),
     };
-    web.permit(who, Action::ApplyLock, &(&wish.scope).into())
+    web.permit(who, Action::ApplyLock, &(&new.scope).into())
         .await?;
     match web
         .store
         .apply_lock_set(
-            &wish.scope,
-            wish.ends_at,
-            &wish.cause(who.actor()).from_address(who.remote.clone()),
+            &new.scope,
+            new.ends_at,
+            &new.cause(who.actor()).from_address(who.remote.clone()),
         )
         .await?
     {
@@ -66,7 +66,7 @@ pub(super) async fn stop(
         }
         SetApplyLock::AlreadySet(lock) => Ok(StopOutcome::AlreadySet(lock)),
         SetApplyLock::Over(now) => {
-            let problem = wish.ends_at.map(|end| ApplyLockProblem::over(end, now));
+            let problem = new.ends_at.map(|end| ApplyLockProblem::over(end, now));
             Ok(StopOutcome::Wrong(problem.into_iter().collect()))
         }
         SetApplyLock::TooMany(most) => Err(too_many(most)),

@@ -70,7 +70,7 @@ impl ApplyLockBody {
         });
         let empty: Vec<_> = empty.collect();
         if empty.is_empty() {
-            fields.wish()
+            fields.new_lock()
         } else {
             Err(empty)
         }
@@ -81,9 +81,9 @@ impl ApplyLockBody {
 pub(super) async fn set(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
-    JsonBody(wish): JsonBody<ApplyLockBody>,
+    JsonBody(body): JsonBody<ApplyLockBody>,
 ) -> Result<(StatusCode, Json<ApplyLockView>), WebError> {
-    match stop(&web, wish.read(), &who.by_script()).await? {
+    match stop(&web, body.read(), &who.by_script()).await? {
         StopOutcome::Set(lock) => Ok((StatusCode::CREATED, Json((&lock).into()))),
         StopOutcome::AlreadySet(lock) => Err(already_set(&lock)),
         StopOutcome::Wrong(problems) => Err(unusable(&problems)),
@@ -109,12 +109,12 @@ pub(super) async fn stop_applies(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
 ) -> Result<&'static str, WebError> {
-    let wish = ApplyLockFields {
+    let read = ApplyLockFields {
         reason: REASON,
         ..ApplyLockFields::default()
     }
-    .wish();
-    match stop(&web, wish, &who.by_script()).await? {
+    .new_lock();
+    match stop(&web, read, &who.by_script()).await? {
         StopOutcome::Set(_) => Ok("All applies are stopped.\n"),
         StopOutcome::AlreadySet(_) => Ok("All applies were already stopped.\n"),
         StopOutcome::Wrong(problems) => Err(unusable(&problems)),

@@ -152,7 +152,7 @@ impl ApplyLockFlags {
             until: self.until.as_deref().unwrap_or_default(),
             ..self.scope.fields()
         };
-        let lock = fields.wish()?;
+        let lock = fields.new_lock()?;
         let after = self.duration.map(|time| SystemClock.now() + time);
         Ok(NewApplyLock {
             ends_at: after.or(lock.ends_at),

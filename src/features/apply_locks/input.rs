@@ -78,7 +78,7 @@ impl ApplyLockFields<'_> {
     }
 
     /// Returns the request, or all of its problems.
-    pub fn wish(&self) -> Result<NewApplyLock, Vec<ApplyLockProblem>> {
+    pub fn new_lock(&self) -> Result<NewApplyLock, Vec<ApplyLockProblem>> {
         let mut problems = Vec::new();
         let scope = self.scope().map_err(|found| problems.extend(found)).ok();
         let reason = kept(&mut problems, reason(self.reason));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     fn problems(fields: ApplyLockFields<'_>) -> String {
-        let problems = fields.wish().unwrap_err();
+        let problems = fields.new_lock().unwrap_err();
         let lines = problems
             .iter()
             .map(|problem| format!("{}: {}", problem.field, problem.text));
@@ -265,15 +265,15 @@ mod tests {
             "2026-12-24T19:00+01:00",
             "2026-12-24T19:00:00+0100",
         ] {
-            let wish = ApplyLockFields {
+            let lock = ApplyLockFields {
                 reason: "x",
                 until: text,
                 ..ApplyLockFields::default()
             }
-            .wish()
+            .new_lock()
             .unwrap();
             assert_eq!(
-                wish.ends_at.map(minute).as_deref(),
+                lock.ends_at.map(minute).as_deref(),
                 Some("2026-12-24 18:00 UTC"),
                 "{text}"
             );
@@ -286,13 +286,13 @@ mod tests {
             "+12026-12-24T18:00Z",
             "3d",
         ] {
-            let wish = ApplyLockFields {
+            let lock = ApplyLockFields {
                 reason: "x",
                 until: text,
                 ..ApplyLockFields::default()
             }
-            .wish();
-            assert_eq!(wish.unwrap_err()[0].field, ApplyLockField::Until, "{text}");
+            .new_lock();
+            assert_eq!(lock.unwrap_err()[0].field, ApplyLockField::Until, "{text}");
         }
     }
 }

@@ -67,16 +67,16 @@ impl ApplyLockForm {
         }
     }
 
-    fn wish(&self) -> Result<NewApplyLock, Vec<ApplyLockProblem>> {
+    fn new_lock(&self) -> Result<NewApplyLock, Vec<ApplyLockProblem>> {
         let fields = ApplyLockFields {
             repo: &self.repo,
             dir: &self.dir,
             reason: &self.reason,
             until: &self.until,
         };
-        let (read, mut contradictions) = (fields.wish(), self.contradictions());
+        let (read, mut contradictions) = (fields.new_lock(), self.contradictions());
         match read {
-            Ok(wish) if contradictions.is_empty() => Ok(wish),
+            Ok(lock) if contradictions.is_empty() => Ok(lock),
             Ok(_) => Err(contradictions),
             Err(problems) => {
                 contradictions.extend(problems);
@@ -119,7 +119,7 @@ pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
     sight: VisibleScope,
-    LenientQuery(wish): LenientQuery<ApplyLocksQuery>,
+    LenientQuery(params): LenientQuery<ApplyLocksQuery>,
 ) -> Result<Response, WebError> {
     let scope = if sight.owners().is_none() {
         "server"
@@ -133,7 +133,7 @@ pub(super) async fn show(
     page(
         &web,
         (&visitor, &sight),
-        notice(&wish.notice),
+        notice(&params.notice),
         typed,
         FormProblems::default(),
     )
@@ -183,7 +183,7 @@ pub(super) async fn set_or_ask_again(
     form: Confirmed<ApplyLockForm>,
 ) -> Result<Result<ApplyLock, Response>, WebError> {
     let typed = form.fields;
-    let (status, wrong) = match stop(web, typed.wish(), &form.who.at_page()).await? {
+    let (status, wrong) = match stop(web, typed.new_lock(), &form.who.at_page()).await? {
         StopOutcome::Set(lock) => return Ok(Ok(lock)),
         StopOutcome::AlreadySet(lock) => {
             (StatusCode::CONFLICT, FormProblems::whole(set_before(&lock)))

@@ -214,10 +214,10 @@ impl CredentialBody {
 pub(super) async fn add(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
-    JsonBody(wish): JsonBody<CredentialBody>,
+    JsonBody(body): JsonBody<CredentialBody>,
 ) -> Result<(StatusCode, Json<CredentialJson>), WebError> {
     let who = who.by_script();
-    let owner = owner_name("owner", wish.owner.as_deref().unwrap_or_default());
+    let owner = owner_name("owner", body.owner.as_deref().unwrap_or_default());
     web.permit(
         &who,
         Action::Owners,
@@ -225,8 +225,8 @@ pub(super) async fn add(
     )
     .await?;
     let owner = owner?;
-    let url = repo_url(&web, "url", wish.url.as_deref().unwrap_or_default())?;
-    let access = needed("kind", wish.access()?)?;
+    let url = repo_url(&web, "url", body.url.as_deref().unwrap_or_default())?;
+    let access = needed("kind", body.access()?)?;
     let rights = web.rights(&who).await?;
     let kept = match web
         .credentials
@@ -246,11 +246,11 @@ pub(super) async fn change(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(asked): Segment,
-    JsonBody(wish): JsonBody<CredentialBody>,
+    JsonBody(body): JsonBody<CredentialBody>,
 ) -> Result<Json<CredentialJson>, WebError> {
     let who = who.by_script();
     permit_credential(&web, &who, &asked).await?;
-    if wish.owner.is_some() {
+    if body.owner.is_some() {
         let way_out = "Remove the credential, and let the other owner add one.";
         return Err(WebError::unusable_field(
             "owner",
@@ -258,14 +258,14 @@ pub(super) async fn change(
             way_out,
         ));
     }
-    let url = wish
+    let url = body
         .url
         .as_deref()
         .map(|url| repo_url(&web, "url", url))
         .transpose()?;
     let change = ChangeCredential {
         url,
-        access: wish.access()?,
+        access: body.access()?,
     };
     let (id, rights) = (credential_id(&asked)?, web.rights(&who).await?);
     let kept = match web

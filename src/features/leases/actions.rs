@@ -34,15 +34,15 @@ pub(super) async fn seen(
 /// Releases a lease if the user may.
 pub(super) async fn release(
     web: &WebState,
-    wish: Release<'_>,
+    request: Release<'_>,
     who: &NetworkRequester,
 ) -> Result<FreeLease, WebError> {
     let way_out = "Give a short reason for the audit log.";
-    let reason = Reason::read(wish.reason)
+    let reason = Reason::read(request.reason)
         .map_err(|e| WebError::unusable_field("reason", &e.to_string(), way_out))?;
     let reason =
         reason.ok_or_else(|| WebError::unusable_field("reason", "it is empty", way_out))?;
-    let repo = LeaseKey::of_text(wish.key).repo();
+    let repo = LeaseKey::of_text(request.key).repo();
     web.permit(
         who,
         Action::Lease,
@@ -52,7 +52,7 @@ pub(super) async fn release(
     let cause = Cause::new(who.actor(), reason.as_str()).from_address(who.remote.clone());
     let freed = web
         .store
-        .lease_free(wish.key, wish.holder, repo.as_ref(), &cause)
+        .lease_free(request.key, request.holder, repo.as_ref(), &cause)
         .await?;
     if let FreeLease::Freed(lease) | FreeLease::Told(lease) = &freed {
         warn!(

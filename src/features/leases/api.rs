@@ -42,14 +42,14 @@ pub(super) async fn end(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(key): Segment,
-    LenientQuery(wish): LenientQuery<LeaseReleaseQuery>,
+    LenientQuery(params): LenientQuery<LeaseReleaseQuery>,
 ) -> Result<(StatusCode, Json<Value>), WebError> {
-    let wish = Release {
+    let request = Release {
         key: &key,
-        holder: wish.holder.as_deref(),
-        reason: &wish.reason,
+        holder: params.holder.as_deref(),
+        reason: &params.reason,
     };
-    let (status, state, lease) = match release(&web, wish, &who.by_script()).await? {
+    let (status, state, lease) = match release(&web, request, &who.by_script()).await? {
         FreeLease::Freed(lease) => (StatusCode::OK, "free", lease),
         FreeLease::Told(lease) | FreeLease::AlreadyTold(lease) => {
             (StatusCode::ACCEPTED, "stopping", lease)

@@ -89,12 +89,12 @@ pub(super) async fn end(
         holder,
         reason,
     } = &form.fields;
-    let wish = Release {
+    let request = Release {
         key,
         holder: Some(holder),
         reason,
     };
-    let notice = match release(&web, wish, &form.who.at_page()).await? {
+    let notice = match release(&web, request, &form.who.at_page()).await? {
         FreeLease::Freed(_) => "lease-free",
         FreeLease::Told(_) | FreeLease::AlreadyTold(_) => "lease-stopping",
         FreeLease::NotHeld => "lease-gone",

@@ -32,12 +32,12 @@ pub(super) async fn give_lock(
     id: LockId,
     asked: &str,
     who: &NetworkRequester,
-    wish: LockAction,
+    requested: LockAction,
 ) -> Result<HandedOver, WebError> {
     let Some(lock) = web.store.lock_get(id).await? else {
         return Err(WebError::no_such_lock(asked));
     };
-    let LockAction { to, force, reason } = wish;
+    let LockAction { to, force, reason } = requested;
     let giving = HandOver {
         lock: id,
         to,

@@ -81,12 +81,12 @@ pub(super) async fn change(
     };
     let reason = read_reason(&wanted.reason.unwrap_or_default())?;
     let lock = the_lock(&web, &sight, asked).await?;
-    let wish = LockAction {
+    let action = LockAction {
         to,
         force: wanted.force,
         reason,
     };
-    let given = give_lock(&web, lock.id, asked, &who.by_script(), wish).await?;
+    let given = give_lock(&web, lock.id, asked, &who.by_script(), action).await?;
     Ok(Json(Done::from(&given)))
 }
 

@@ -112,11 +112,11 @@ pub(super) async fn discard(
 ) -> Result<&'static str, WebError> {
     let asked = which.id.ok_or_else(|| WebError::query_wanted("id"))?;
     let lock = the_lock(&web, &sight, &asked).await?;
-    let wish = LockAction {
+    let action = LockAction {
         to: None,
         force: true,
         reason: read_reason(BY_A_SCRIPT)?,
     };
-    give_lock(&web, lock.id, &asked, &who.by_script(), wish).await?;
+    give_lock(&web, lock.id, &asked, &who.by_script(), action).await?;
     Ok("The lock was released, and its plans were discarded.\n")
 }

@@ -131,10 +131,10 @@ pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
     sight: VisibleScope,
-    LenientQuery(wish): LenientQuery<DashboardQuery>,
+    LenientQuery(params): LenientQuery<DashboardQuery>,
 ) -> Result<Response, WebError> {
-    let (now, search) = (web.clock.now(), SearchWords::new(&wish.q));
-    let repos = sight.repos(Some(&wish.owner)).await?;
+    let (now, search) = (web.clock.now(), SearchWords::new(&params.q));
+    let repos = sight.repos(Some(&params.owner)).await?;
     let all = match &repos {
         Some(repos) => web.store.lock_list_of_repos(repos).await?,
         None => web.store.lock_list().await?,
@@ -155,16 +155,16 @@ pub(super) async fn show(
                 .map(LockLine::host)
                 .chain(commands.iter().map(CommandLine::host)),
         ),
-        here: here(&web, &wish.q, &wish.owner),
-        notice: Notice::find(&wish.notice).or_else(|| apply_locks::notice(&wish.notice)),
+        here: here(&web, &params.q, &params.owner),
+        notice: Notice::find(&params.notice).or_else(|| apply_locks::notice(&params.notice)),
         other_apply_locks,
         apply_lock,
         locks,
         held: all.len(),
         found: found.len(),
         commands,
-        q: wish.q,
-        owner: shown(wish.owner.trim()),
+        q: params.q,
+        owner: shown(params.owner.trim()),
     };
     visitor.page("home.html", &view)
 }

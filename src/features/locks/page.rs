@@ -240,17 +240,17 @@ pub(super) async fn change(
     let id: LockId = asked.parse().map_err(|_| WebError::no_such_lock(&asked))?;
     let LockForm { to, force, reason } = form.fields;
     let to = read_pull(&to)?;
-    let wish = LockAction {
+    let action = LockAction {
         to,
         force: force == "yes",
         reason: read_reason(&reason)?,
     };
-    let notice = match (to, wish.force) {
+    let notice = match (to, action.force) {
         (Some(_), _) => Notice::HandedOver,
         (None, true) => Notice::TakenAway,
         (None, false) => Notice::Released,
     };
-    give_lock(&web, id, &asked, &form.who.at_page(), wish).await?;
+    give_lock(&web, id, &asked, &form.who.at_page(), action).await?;
     Ok(back(&web, notice))
 }
 

@@ -41,14 +41,14 @@ pub(super) async fn list(
         sight.repos(search.owner.as_deref()).await?,
         search.page.unwrap_or(1).max(1),
     );
-    let wish = MirrorSearch {
+    let search = MirrorSearch {
         state: read_state(&search.state),
         text: search_text(&search.q)?,
         repos: repos.as_deref(),
         skip: i64::from(page - 1) * LISTED,
         limit: LISTED,
     };
-    let found = web.store.mirror_search(wish).await?;
+    let found = web.store.mirror_search(search).await?;
     let next = (found.count > i64::from(page) * LISTED).then_some(i64::from(page) + 1);
     let mirrors: Vec<Value> = found.rows.iter().map(view).collect();
     Ok(Json(
@@ -83,13 +83,13 @@ pub(super) async fn sync(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
     Segment(asked): Segment,
-    JsonBody(wish): JsonBody<MirrorBody>,
+    JsonBody(body): JsonBody<MirrorBody>,
 ) -> Result<(StatusCode, Json<Value>), WebError> {
     let asked = asked
         .strip_suffix("/sync")
         .ok_or_else(WebError::no_such_page)?;
     let repo = read_repo(asked)?;
-    let mirrors = ask(&web, &repo, &wish.reason, &who.by_script()).await?;
+    let mirrors = ask(&web, &repo, &body.reason, &who.by_script()).await?;
     Ok((
         StatusCode::ACCEPTED,
         Json(json!({ "repo": repo, "mirrors": mirrors })),

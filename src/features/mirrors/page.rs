@@ -96,16 +96,16 @@ pub(super) async fn list(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
     sight: VisibleScope,
-    LenientQuery(wish): LenientQuery<MirrorsQuery>,
+    LenientQuery(params): LenientQuery<MirrorsQuery>,
 ) -> Result<Response, WebError> {
     let (now, state, q, owner) = (
         web.clock.now(),
-        read_state(&wish.state),
-        search_text(&wish.q)?,
-        wish.owner.trim(),
+        read_state(&params.state),
+        search_text(&params.q)?,
+        params.owner.trim(),
     );
     let repos = sight.repos(Some(owner)).await?;
-    let page = i64::from(wish.page.unwrap_or(1).max(1));
+    let page = i64::from(params.page.unwrap_or(1).max(1));
     let skip = (page - 1) * SHOWN;
     let search = MirrorSearch {
         state,
@@ -119,7 +119,7 @@ pub(super) async fn list(
     let at = |page: i64| {
         query(&[
             ("q", q),
-            ("state", &wish.state),
+            ("state", &params.state),
             ("owner", owner),
             ("page", &page.to_string()),
         ])
@@ -317,7 +317,7 @@ pub(super) async fn show(
     visitor: Visitor,
     sight: VisibleScope,
     Segment(asked): Segment,
-    LenientQuery(wish): LenientQuery<MirrorsQuery>,
+    LenientQuery(params): LenientQuery<MirrorsQuery>,
 ) -> Result<Response, WebError> {
     let (now, repo) = (web.clock.now(), read_repo(&asked)?);
     let owner = owner_of(&web, &repo).await?;
@@ -326,7 +326,7 @@ pub(super) async fn show(
         .iter()
         .map(|row| MirrorView::new(row, now))
         .collect();
-    let notice = (wish.notice == "asked")
+    let notice = (params.notice == "asked")
         .then_some("Sync requested. Each server starts its own in a moment.");
     let view = Detail {
         repo: repo.to_string(),

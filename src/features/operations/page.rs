@@ -205,10 +205,10 @@ struct OperationLine {
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
     visitor: Visitor,
-    LenientQuery(wish): LenientQuery<OperationsQuery>,
+    LenientQuery(params): LenientQuery<OperationsQuery>,
 ) -> Result<Response, WebError> {
     let view = OperationsPage {
-        notice: notice(&wish.notice),
+        notice: notice(&params.notice),
         ..OperationsPage::new(&Operations::read(&web).await?)
     };
     visitor.page("operations.html", &view)

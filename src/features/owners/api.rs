@@ -91,11 +91,11 @@ pub(super) struct OwnerBody {
 pub(super) async fn add(
     State(web): State<Arc<WebState>>,
     Script(who): Script,
-    JsonBody(wish): JsonBody<OwnerBody>,
+    JsonBody(body): JsonBody<OwnerBody>,
 ) -> Result<(StatusCode, Json<OwnerJson>), WebError> {
     let who = who.by_script();
     web.permit(&who, Action::Owners, &Resource::Server).await?;
-    let name = owner_name("name", &wish.name)?;
+    let name = owner_name("name", &body.name)?;
     let owner = created_or_why(web.store.owner_create(&name, &cause(&who)).await?)?;
     Ok((StatusCode::CREATED, Json(owner.into())))
 }

@@ -177,12 +177,12 @@ async fn register(
     web: &WebState,
     who: &NetworkRequester,
     asked: &str,
-    wish: &NewApp,
+    app: &NewApp,
 ) -> Result<String, WebError> {
     let owner = owner_name(asked)?;
     web.permit(who, Action::Owners, &Resource::Owner(&owner))
         .await?;
-    let spec = wish
+    let spec = app
         .fields()
         .spec(&web.forges)
         .map_err(|problems| WebError::wrong_application(&problems))?;

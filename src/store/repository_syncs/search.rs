@@ -86,15 +86,18 @@ const STATES: [&str; 3] = in_three_ways!(states_sql);
 
 impl Store {
     /// Searches for mirrors, and returns those with problems first.
-    pub async fn mirror_search(&self, wish: MirrorSearch<'_>) -> Result<FoundMirrors> {
-        let state = wish.state.map_or("", |state| state.as_str());
+    pub async fn mirror_search(&self, filter: MirrorSearch<'_>) -> Result<FoundMirrors> {
+        let state = filter.state.map_or("", |state| state.as_str());
         let (repos, pattern) = (
-            wish.repos.map_or_else(String::new, listed),
-            pattern(wish.text),
+            filter.repos.map_or_else(String::new, listed),
+            pattern(filter.text),
         );
-        let (search, count) = (self.way(&SEARCH, wish.repos), self.way(&COUNT, wish.repos));
+        let (search, count) = (
+            self.way(&SEARCH, filter.repos),
+            self.way(&COUNT, filter.repos),
+        );
         let rows = on_pool!(self, db => sqlx::query_as::<_, RepositorySyncColumns>(search)
-            .bind(&repos).bind(state).bind(&pattern).bind(wish.skip).bind(wish.limit).fetch_all(db))?;
+            .bind(&repos).bind(state).bind(&pattern).bind(filter.skip).bind(filter.limit).fetch_all(db))?;
         let count = on_pool!(self, db => sqlx::query_scalar::<_, i64>(count)
             .bind(&repos).bind(state).bind(&pattern).fetch_one(db))?;
         Ok(FoundMirrors {

@@ -149,7 +149,7 @@ mod tests {
         Version::parse(text).unwrap()
     }
 
-    fn wish() -> VersionSources {
+    fn sources() -> VersionSources {
         let by = Decider::Repo {
             file: "atlantis.yaml".to_owned(),
             line: 4,
@@ -167,53 +167,56 @@ mod tests {
 
     #[test]
     fn whoever_comes_first_decides() {
-        let wish = wish();
+        let sources = sources();
         assert!(
-            matches!(wish.need().unwrap(), NeededVersion::Exactly(one, ChosenBy::Project(_)) if *one == version("1.1.0"))
+            matches!(sources.need().unwrap(), NeededVersion::Exactly(one, ChosenBy::Project(_)) if *one == version("1.1.0"))
         );
-        let wish = VersionSources {
+        let sources = VersionSources {
             project: None,
-            ..wish
+            ..sources
         };
-        assert_eq!(wish.need().unwrap(), NeededVersion::Matching(&wish.code));
+        assert_eq!(
+            sources.need().unwrap(),
+            NeededVersion::Matching(&sources.code)
+        );
         let exact = VersionSources {
             code: code("= 1.9.8"),
-            ..wish.clone()
+            ..sources.clone()
         };
         assert!(
             matches!(exact.need().unwrap(), NeededVersion::Exactly(one, ChosenBy::Code(_)) if *one == version("1.9.8"))
         );
         let contradicts = VersionSources {
             code: code("= 1.9.8, < 1.9"),
-            ..wish.clone()
+            ..sources.clone()
         };
         assert_eq!(
             contradicts.need().unwrap(),
             NeededVersion::Matching(&contradicts.code)
         );
-        let wish = VersionSources {
+        let sources = VersionSources {
             code: RequiredVersions::default(),
-            ..wish
+            ..sources
         };
         assert_eq!(
-            wish.need().unwrap(),
+            sources.need().unwrap(),
             NeededVersion::Exactly(&version("1.3.0"), ChosenBy::Flag)
         );
-        let wish = VersionSources {
+        let sources = VersionSources {
             default: None,
-            ..wish
+            ..sources
         };
-        assert_eq!(wish.need().unwrap(), NeededVersion::Whatever);
+        assert_eq!(sources.need().unwrap(), NeededVersion::Whatever);
     }
 
     #[test]
     fn a_constraint_that_cannot_be_read_is_named() {
-        let wish = VersionSources {
+        let sources = VersionSources {
             project: None,
             code: code("newest"),
-            ..wish()
+            ..sources()
         };
-        insta::assert_snapshot!(wish.need().unwrap_err(), @"cannot determine the version to use: line 2 of `versions.tf`: `newest` is not a version constraint: `newest` is not a version; write one such as `1.9.0`");
+        insta::assert_snapshot!(sources.need().unwrap_err(), @"cannot determine the version to use: line 2 of `versions.tf`: `newest` is not a version constraint: `newest` is not a version; write one such as `1.9.0`");
     }
 
     #[test]

@@ -136,10 +136,10 @@ impl Tools {
     /// Chooses the program for a project, with the reason of the choice.
     pub async fn choose(
         &self,
-        wish: &VersionSources,
+        sources: &VersionSources,
     ) -> Result<(FoundTool, VersionChoice), ToolError> {
-        let distribution = wish.distribution;
-        let (tool, by) = match wish.need()? {
+        let distribution = sources.distribution;
+        let (tool, by) = match sources.need()? {
             NeededVersion::Exactly(version, by) => {
                 match (self.find(distribution, Some(version)).await, by) {
                     (Err(error), ChosenBy::Code(demands)) => {

@@ -68,12 +68,12 @@ pub async fn release_lock(world: &World, server: usize, some: usize) {
     let Some(lock) = locks.get(some % locks.len().max(1)) else {
         return;
     };
-    let wish = json!({"force": true, "reason": "somebody has to get on"});
+    let body = json!({"force": true, "reason": "somebody has to get on"});
     if ask(
         world,
         server,
         &format!("/api/locks/{}/release", lock.id),
-        &wish,
+        &body,
     )
     .await
     .is_ok()
@@ -101,13 +101,13 @@ pub async fn hand_lock_over(world: &World, server: usize, some: usize) {
     let Ok(pull) = pull.parse::<i64>() else {
         return;
     };
-    let wish =
+    let body =
         json!({"pull": pull, "force": some.is_multiple_of(2), "reason": "it is more urgent"});
     if ask(
         world,
         server,
         &format!("/api/locks/{}/hand-over", lock.id),
-        &wish,
+        &body,
     )
     .await
     .is_ok()
@@ -149,7 +149,7 @@ pub async fn ask_for_sync(world: &World, server: usize, reason: &str) -> Result<
     .await
 }
 
-async fn ask(world: &World, server: usize, path: &str, wish: &Value) -> Result<(), String> {
+async fn ask(world: &World, server: usize, path: &str, body: &Value) -> Result<(), String> {
     let url = world.post.url(server) + path;
     let request = world
         .post
@@ -158,7 +158,7 @@ async fn ask(world: &World, server: usize, path: &str, wish: &Value) -> Result<(
         .basic_auth(WEB_USER, Some(WEB_PASSWORD))
         .timeout(PATIENCE);
     let answer = request
-        .json(wish)
+        .json(body)
         .send()
         .await
         .map_err(|error| error.to_string())?;

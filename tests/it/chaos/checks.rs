@@ -125,7 +125,7 @@ async fn answers(world: &World) {
         ));
     }
     for letter in world.post.all() {
-        let Some((comment, words)) = wish(&letter, &world.bot) else {
+        let Some((comment, words)) = written_comment(&letter, &world.bot) else {
             continue;
         };
         let found = commands.get(&comment).map_or(&[][..], Vec::as_slice);
@@ -146,7 +146,7 @@ async fn answers(world: &World) {
 }
 
 /// Returns the comment and its text, if a person wrote it.
-fn wish(letter: &Letter, bot: &str) -> Option<(u64, String)> {
+fn written_comment(letter: &Letter, bot: &str) -> Option<(u64, String)> {
     let body = &letter.delivery.recorded.body;
     let is_comment = letter.delivery.event == "issue_comment"
         && letter.delivery.action.as_deref() == Some("created");

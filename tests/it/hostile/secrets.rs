@@ -218,14 +218,14 @@ async fn no_secret_is_in_anything_that_is_written_or_shown() {
 async fn owner(world: &World) {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let repo = json!({"owner": "web", "url": "https://github.test/acme/labs", "kind": "token", "token": OF_OWNER});
-    for (path, wish) in [
+    for (path, body) in [
         ("/api/owners", json!({"name": "web"})),
         ("/api/credentials", repo),
     ] {
         let request = client
             .post(format!("{}{path}", world.server.url()))
             .basic_auth("ops", Some(PASSWORD));
-        let answer = request.json(&wish).send().await.unwrap();
+        let answer = request.json(&body).send().await.unwrap();
         assert!(
             answer.status().is_success(),
             "{path}: {}",

@@ -277,8 +277,8 @@ async fn call(browser: &Browser, method: &str, path: &str, body: &str) -> (Statu
 async fn a_script_stops_a_directory_lists_it_and_allows_it_again() {
     let world = World::new().await;
     let browser = world.browser().await.without_cookie();
-    let wish = json!({ "repo": INFRA, "dir": "network", "reason": "freeze", "until": "2026-03-05T18:00Z" }).to_string();
-    let (status, set) = call(&browser, "POST", "/api/apply-locks", &wish).await;
+    let body = json!({ "repo": INFRA, "dir": "network", "reason": "freeze", "until": "2026-03-05T18:00Z" }).to_string();
+    let (status, set) = call(&browser, "POST", "/api/apply-locks", &body).await;
     assert_eq!(status, StatusCode::CREATED, "{set}");
     let id = set["id"].as_str().unwrap().to_owned();
     insta::assert_json_snapshot!(set, @r#"
@@ -293,7 +293,7 @@ async fn a_script_stops_a_directory_lists_it_and_allows_it_again() {
       "until": "2026-03-05T18:00:00Z"
     }
     "#);
-    let (status, again) = call(&browser, "POST", "/api/apply-locks", &wish).await;
+    let (status, again) = call(&browser, "POST", "/api/apply-locks", &body).await;
     assert_eq!(status, StatusCode::CONFLICT);
     assert!(
         again["error"]
@@ -420,8 +420,8 @@ async fn only_a_script_with_the_password_and_the_right_may_change_something() {
         ),
     ] {
         for (method, path) in [("POST", "/api/apply-locks"), ("DELETE", end.as_str())] {
-            let wish = r#"{"reason": "x", "repo": "github.com/a/b"}"#;
-            let (status, error) = call(browser, method, path, wish).await;
+            let body = r#"{"reason": "x", "repo": "github.com/a/b"}"#;
+            let (status, error) = call(browser, method, path, body).await;
             assert_eq!(status, StatusCode::FORBIDDEN, "{method} {why}");
             assert!(error["error"].as_str().unwrap().contains(why), "{error}");
         }

@@ -125,8 +125,8 @@ fn json_of(answer: &Answer) -> Value {
 async fn a_credential_is_added_changed_and_removed_by_a_script_and_never_shown() {
     let world = world().await;
     let browser = world.browser().await.without_cookie();
-    let wish = json!({"owner": "web", "url": "git@github.com:acme/labs.git", "kind": "token", "token": TOKEN});
-    let added = send(&browser, "POST", "/api/credentials", &wish).await;
+    let body = json!({"owner": "web", "url": "git@github.com:acme/labs.git", "kind": "token", "token": TOKEN});
+    let added = send(&browser, "POST", "/api/credentials", &body).await;
     assert_eq!(added.status, StatusCode::CREATED, "{}", added.body);
     let (id, fingerprint) = (
         json_of(&added)["id"].clone(),
@@ -165,13 +165,13 @@ async fn what_is_wrong_is_named_without_the_secret_and_nothing_is_kept() {
     let world = world().await;
     let browser = world.browser().await.without_cookie();
     let with = |more: Value| {
-        let mut wish = json!({"owner": "web", "url": "https://github.com/acme/labs"});
-        wish.as_object_mut()
+        let mut body = json!({"owner": "web", "url": "https://github.com/acme/labs"});
+        body.as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        wish
+        body
     };
-    for (wish, status, expected) in [
+    for (body, status, expected) in [
         (
             with(json!({"kind": "token", "token": "ghp_short"})),
             422,
@@ -200,7 +200,7 @@ async fn what_is_wrong_is_named_without_the_secret_and_nothing_is_kept() {
             "net",
         ),
     ] {
-        let answer = send(&browser, "POST", "/api/credentials", &wish).await;
+        let answer = send(&browser, "POST", "/api/credentials", &body).await;
         assert_eq!(answer.status.as_u16(), status, "{}", answer.body);
         assert!(
             answer.body.contains(expected) && !answer.body.contains("ghp_"),
@@ -224,9 +224,9 @@ async fn who_may_not_change_owners_may_not_change_credentials() {
     let mut world = world().await;
     world.web_rules = WebRules::new(&["discard"]).unwrap();
     let browser = world.browser().await.without_cookie();
-    let wish = json!({"owner": "web", "url": "https://github.com/acme/labs", "kind": "token", "token": TOKEN});
+    let body = json!({"owner": "web", "url": "https://github.com/acme/labs", "kind": "token", "token": TOKEN});
     assert_eq!(
-        send(&browser, "POST", "/api/credentials", &wish)
+        send(&browser, "POST", "/api/credentials", &body)
             .await
             .status,
         StatusCode::FORBIDDEN

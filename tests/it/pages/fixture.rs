@@ -504,12 +504,12 @@ impl World {
             extra_args: Vec::new(),
             installation: None,
         };
-        let wishes = [LockRequest {
+        let requests = [LockRequest {
             key: LockKey::of(&pull.repo, project),
             ask,
         }];
         let cause = Cause::new(Actor::commenter(asker), "planned by comment");
-        take_all(&self.store, pull, &url, &wishes, &cause, true)
+        take_all(&self.store, pull, &url, &requests, &cause, true)
             .await
             .unwrap();
     }

@@ -47,7 +47,7 @@ async fn a_lock_under_which_an_apply_runs_is_not_given_away() {
         .run(command, RunKind::Apply, &lock.pull, &lock.project)
         .await;
     let cause = Cause::new(Actor::commenter("alice"), "applied");
-    let wish = LockAttempt {
+    let attempt = LockAttempt {
         key: &lock.key,
         project: &lock.project,
         pull: &lock.pull,
@@ -56,7 +56,7 @@ async fn a_lock_under_which_an_apply_runs_is_not_given_away() {
     };
     let gate = world
         .store
-        .apply_begin(&plan, run, Some(&wish))
+        .apply_begin(&plan, run, Some(&attempt))
         .await
         .unwrap();
     assert!(matches!(gate, ApplyGate::Granted(_)), "{gate:?}");

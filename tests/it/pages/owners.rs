@@ -31,7 +31,7 @@ async fn script(world: &World) -> Browser {
     browser
 }
 
-fn wish(owner: &str, url: &str, dir: &str) -> Value {
+fn app_body(owner: &str, url: &str, dir: &str) -> Value {
     json!({ "owner": owner, "url": url, "branch": "main", "dir": dir })
 }
 
@@ -60,7 +60,7 @@ async fn owners_are_added_listed_and_removed() {
         &browser,
         "POST",
         "/api/apps",
-        &wish("net", "https://github.com/acme/infra", "."),
+        &app_body("net", "https://github.com/acme/infra", "."),
     )
     .await;
     let (status, used) = call(&browser, "DELETE", "/api/owners/net", &json!(null)).await;
@@ -138,7 +138,7 @@ async fn an_application_of_a_claimed_repository_is_refused_with_the_name_of_its_
         &browser,
         "POST",
         "/api/apps",
-        &wish("net", "git@github.com:Acme/infra.git", "net/"),
+        &app_body("net", "git@github.com:Acme/infra.git", "net/"),
     )
     .await;
     assert_eq!(status, 201, "{app}");
@@ -155,7 +155,7 @@ async fn an_application_of_a_claimed_repository_is_refused_with_the_name_of_its_
         &browser,
         "POST",
         "/api/apps",
-        &wish("dns", "https://github.com/acme/INFRA/", "dns"),
+        &app_body("dns", "https://github.com/acme/INFRA/", "dns"),
     )
     .await;
     assert_eq!(status, 409);
@@ -197,7 +197,7 @@ async fn an_application_is_changed_field_by_field() {
         &browser,
         "POST",
         "/api/apps",
-        &wish("net", "https://github.com/acme/infra", "net"),
+        &app_body("net", "https://github.com/acme/infra", "net"),
     )
     .await;
     let path = format!("/api/apps/{}", app["id"].as_str().unwrap());
@@ -261,7 +261,7 @@ async fn a_wrong_application_is_answered_with_the_fields_and_never_with_a_secret
             &browser,
             "POST",
             "/api/apps",
-            &wish("nobody", "https://github.com/a/b", ".")
+            &app_body("nobody", "https://github.com/a/b", ".")
         )
         .await
         .0,
@@ -272,7 +272,7 @@ async fn a_wrong_application_is_answered_with_the_fields_and_never_with_a_secret
             &browser,
             "POST",
             "/api/apps",
-            &wish("a b", "https://github.com/a/b", ".")
+            &app_body("a b", "https://github.com/a/b", ".")
         )
         .await
         .0,
@@ -293,7 +293,7 @@ async fn only_a_script_with_the_password_and_the_right_may_change_something() {
         &browser,
         "POST",
         "/api/apps",
-        &wish("net", "https://github.com/acme/infra", "."),
+        &app_body("net", "https://github.com/acme/infra", "."),
     )
     .await;
     let app = format!("/api/apps/{}", app["id"].as_str().unwrap());

@@ -270,13 +270,13 @@ async fn a_sync_is_asked_for_on_every_disk_with_the_reason() {
             format!("{INFRA}: access was given")
         )
     );
-    let wish = MirrorSearch {
+    let search = MirrorSearch {
         state: Some(SyncState::Pending),
         text: "rather-long",
         limit: 9,
         ..Default::default()
     };
-    let rows = world.store.mirror_search(wish).await.unwrap().rows;
+    let rows = world.store.mirror_search(search).await.unwrap().rows;
     assert_eq!(rows.len(), 2);
     assert!(
         rows.iter().all(|row| row.state.is_due(world.clock_now())),

@@ -762,16 +762,16 @@ async fn lists_of_what_is_in_repositories_are_narrowed_to_those_of_an_owner(db: 
     assert!(!commands.is_empty() && commands.iter().all(|command| command.pull == own));
     let runs = store.run_list_recent_of_repos(&repos, 9).await.unwrap();
     assert!(!runs.is_empty() && runs.iter().all(|run| run.pull == own));
-    let wish = MirrorSearch {
+    let search = MirrorSearch {
         repos: Some(&repos),
         limit: 9,
         ..MirrorSearch::default()
     };
-    let mirrors = store.mirror_search(wish).await.unwrap();
+    let mirrors = store.mirror_search(search).await.unwrap();
     assert_eq!((mirrors.count, &mirrors.rows[0].repo), (1, &infra));
     assert_eq!(
         store
-            .mirror_search(MirrorSearch { skip: 1, ..wish })
+            .mirror_search(MirrorSearch { skip: 1, ..search })
             .await
             .unwrap()
             .rows,

@@ -131,14 +131,14 @@ async fn under_a_lease_that_was_lost_nothing_is_written(db: &TestDb) {
     is_lost(store.command_start(asked, None, &[job("status")]).await);
     let wanted = project("c");
     let key = LockKey::of(&one.repo, &wanted);
-    let wish = LockAttempt {
+    let attempt = LockAttempt {
         key: &key,
         project: &wanted,
         pull: &one,
         pull_url: URL,
         cause: by(),
     };
-    is_lost(store.lock_take(&wish).await);
+    is_lost(store.lock_take(&attempt).await);
     let new = NewRun {
         command: asked,
         kind: RunKind::Plan,

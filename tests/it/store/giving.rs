@@ -511,14 +511,14 @@ async fn a_lock_of_one_project_stands_for_itself(db: &TestDb) {
     let lock_of = async |name: &str| {
         let project = named("a", name);
         let key = LockKey::of_project(&one.repo, &project);
-        let wish = lockkeeper::store::LockAttempt {
+        let attempt = lockkeeper::store::LockAttempt {
             key: &key,
             project: &project,
             pull: &one,
             pull_url: "",
             cause: by(),
         };
-        let _took = store.lock_take(&wish).await.unwrap();
+        let _took = store.lock_take(&attempt).await.unwrap();
         store.lock_holder(&key).await.unwrap().unwrap()
     };
     let (x, y) = (lock_of("x").await, lock_of("y").await);

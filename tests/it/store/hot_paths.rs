@@ -525,11 +525,11 @@ async fn lines(db: &TestDb, holder: &PullRef, waiter: &PullRef) {
         extra_args: Vec::new(),
         installation: None,
     };
-    let wish = LockRequest {
+    let request = LockRequest {
         key: lock.key.clone(),
         ask,
     };
-    locks::take_all(store, waiter, URL, &[wish], by(), true)
+    locks::take_all(store, waiter, URL, &[request], by(), true)
         .await
         .unwrap();
     store
@@ -612,14 +612,15 @@ fn new_delivery() -> NewDelivery {
 async fn apply(db: &TestDb, plan: &PlanRecord, key: &LockKey) {
     let store = db.store();
     let run = run(store, RunKind::Apply, &plan.pull, &plan.project).await;
-    let wish = LockAttempt {
+    let attempt = LockAttempt {
         key,
         project: &plan.project,
         pull: &plan.pull,
         pull_url: URL,
         cause: by(),
     };
-    let ApplyGate::Granted(grant) = store.apply_begin(plan, run, Some(&wish)).await.unwrap() else {
+    let ApplyGate::Granted(grant) = store.apply_begin(plan, run, Some(&attempt)).await.unwrap()
+    else {
         panic!("nothing is in the way")
     };
     store

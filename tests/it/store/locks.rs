@@ -46,14 +46,14 @@ async fn a_free_lock_is_taken_and_can_be_read_back_in_every_way(db: &TestDb) {
         named("net", "net~1"),
     );
     let hostile = Cause::new(Actor::commenter(HOSTILE), HOSTILE);
-    let wish = LockAttempt {
+    let attempt = LockAttempt {
         key: &key(&net),
         project: &net,
         pull: &one,
         pull_url: HOSTILE,
         cause: &hostile,
     };
-    let outcome = store.lock_take(&wish).await.unwrap();
+    let outcome = store.lock_take(&attempt).await.unwrap();
     let lock = Lock {
         id: "00000000-0000-7000-8000-000000000001".parse().unwrap(),
         key: key(&net),

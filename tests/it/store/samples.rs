@@ -214,14 +214,14 @@ pub async fn begin_apply_in(
 ) -> Result<ApplyGate, sqlx::Error> {
     let key = LockKey::of(&plan.pull.repo, &plan.project);
     let cause = Cause::new(Actor::commenter("ada"), "applied by `lockkeeper apply`");
-    let wish = LockAttempt {
+    let attempt = LockAttempt {
         key: &key,
         project: &plan.project,
         pull: &plan.pull,
         pull_url: URL,
         cause: &cause,
     };
-    store.apply_begin(plan, run, Some(&wish)).await
+    store.apply_begin(plan, run, Some(&attempt)).await
 }
 
 /// Returns the state of a plan in the database.

@@ -24,7 +24,7 @@ async fn ask(store: &Store, pull: &PullRef, project: &ProjectKey, run: RunId) ->
         LockKey::of(&pull.repo, project),
         Cause::new(Actor::commenter("ada"), "imported by comment"),
     );
-    let wish = LockAttempt {
+    let attempt = LockAttempt {
         key: &key,
         project,
         pull,
@@ -32,7 +32,7 @@ async fn ask(store: &Store, pull: &PullRef, project: &ProjectKey, run: RunId) ->
         cause: &cause,
     };
     store
-        .state_change_begin(pull, project, run, Some(&wish))
+        .state_change_begin(pull, project, run, Some(&attempt))
         .await
         .unwrap()
 }

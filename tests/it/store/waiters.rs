@@ -26,7 +26,7 @@ store_test!(
     many_pulls_that_want_many_locks_all_get_them,
 );
 
-fn wish(key: LockKey, project: &ProjectKey) -> LockRequest {
+fn request(key: LockKey, project: &ProjectKey) -> LockRequest {
     LockRequest {
         key,
         ask: QueuedPlan {
@@ -38,11 +38,11 @@ fn wish(key: LockKey, project: &ProjectKey) -> LockRequest {
 }
 
 pub async fn want(store: &Store, pull: &PullRef, dirs: &[&str]) -> TakeAll {
-    let wishes: Vec<LockRequest> = dirs
+    let requests: Vec<LockRequest> = dirs
         .iter()
-        .map(|dir| wish(LockKey::of(&pull.repo, &project(dir)), &project(dir)))
+        .map(|dir| request(LockKey::of(&pull.repo, &project(dir)), &project(dir)))
         .collect();
-    take_all(store, pull, URL, &wishes, by(), true)
+    take_all(store, pull, URL, &requests, by(), true)
         .await
         .unwrap()
 }
@@ -94,8 +94,11 @@ async fn a_pull_takes_what_it_can_and_waits_for_the_rest(db: &TestDb) {
     );
     let three = open_pull(store, 3).await;
     assert_eq!(told(&want(store, &three, &["a"]).await, "a"), "#1 then 2");
-    let wishes = [wish(LockKey::of(&one.repo, &project("b")), &project("b"))];
-    let off = take_all(store, &three, URL, &wishes, by(), false)
+    let requests = [request(
+        LockKey::of(&one.repo, &project("b")),
+        &project("b"),
+    )];
+    let off = take_all(store, &three, URL, &requests, by(), false)
         .await
         .unwrap();
     assert!(matches!(
@@ -343,7 +346,7 @@ async fn projects_with_locks_of_their_own_wait_each_for_its_own(db: &TestDb) {
     );
     let own = |name: &str| {
         let project = named("a", name);
-        wish(LockKey::of_project(&one.repo, &project), &project)
+        request(LockKey::of_project(&one.repo, &project), &project)
     };
     let both = take_all(store, &one, URL, &[own("x"), own("y")], by(), true)
         .await
@@ -385,8 +388,8 @@ async fn a_lock_of_the_whole_directory_makes_way_for_several_projects(db: &TestD
     taken(store, &one, &project("a")).await;
     for (pull, name) in [(&two, "x"), (&three, "y")] {
         let wanted = named("a", name);
-        let wishes = [wish(LockKey::of_project(&one.repo, &wanted), &wanted)];
-        let all = take_all(store, pull, URL, &wishes, by(), true)
+        let requests = [request(LockKey::of_project(&one.repo, &wanted), &wanted)];
+        let all = take_all(store, pull, URL, &requests, by(), true)
             .await
             .unwrap();
         assert!(

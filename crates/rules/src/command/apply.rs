@@ -68,12 +68,15 @@ fn build(arguments: &Arguments, rules: &WordRules<'_>) -> Result<Command, Comman
     Ok(Command::Apply(ApplyCommand {
         target: CommandTarget::read(arguments, rules)?,
         verbose: arguments.switch(&VERBOSE),
-        merge: merge_wish(arguments, rules)?,
+        merge: merge_options(arguments, rules)?,
         extra_args: arguments.extra_texts(),
     }))
 }
 
-fn merge_wish(arguments: &Arguments, rules: &WordRules<'_>) -> Result<MergeOptions, CommandFault> {
+fn merge_options(
+    arguments: &Arguments,
+    rules: &WordRules<'_>,
+) -> Result<MergeOptions, CommandFault> {
     let never = arguments.switch(&NO_MERGE);
     let Some(word) = arguments.value(&METHOD) else {
         return Ok(if never {

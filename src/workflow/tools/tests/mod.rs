@@ -131,7 +131,7 @@ fn put(dir: &Path, name: &str, script: &[u8]) {
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-fn wish(constraint: &str) -> VersionSources {
+fn sources(constraint: &str) -> VersionSources {
     let text = format!("terraform {{\n  required_version = \"{constraint}\"\n}}\n");
     let files: [RepoPath; 1] = ["versions.tf".parse().unwrap()];
     let code = required_versions(&files, Distribution::Terraform, &|_| Some(text.clone()));
@@ -385,7 +385,7 @@ async fn the_highest_version_that_matches_is_chosen_among_those_here_and_those_t
     install(&dir.path().join("own"), "terraform", "1.5.7");
     let mut choices = Vec::new();
     for constraint in ["~> 1.9.0", ">= 1.9", "< 1.6", "1.8.5", ">= 1.11", "1.2.3"] {
-        let chosen = tools.choose(&wish(constraint)).await;
+        let chosen = tools.choose(&sources(constraint)).await;
         choices
             .push(chosen.map_or_else(|error| error.to_string(), |(_, choice)| choice.to_string()));
     }
@@ -427,7 +427,7 @@ async fn without_a_list_or_a_download_what_is_here_must_do() {
     );
     let (tools, mirror, dir, clock) = world.tools();
     install(&dir.path().join("own"), "terraform1.9.7", "1.9.7");
-    let (tool, _) = tools.choose(&wish("~> 1.9.0")).await.unwrap();
+    let (tool, _) = tools.choose(&sources("~> 1.9.0")).await.unwrap();
     assert_eq!(
         tool.version,
         version("1.9.7"),
@@ -442,12 +442,12 @@ async fn without_a_list_or_a_download_what_is_here_must_do() {
     );
     let (tools, mirror, dir, _) = world.tools();
     let error = tools
-        .choose(&wish("~> 1.9.0"))
+        .choose(&sources("~> 1.9.0"))
         .await
         .unwrap_err()
         .to_string();
     install(&dir.path().join("own"), "terraform1.9.7", "1.9.7");
-    let (tool, _) = tools.choose(&wish("~> 1.9.0")).await.unwrap();
+    let (tool, _) = tools.choose(&sources("~> 1.9.0")).await.unwrap();
     assert_eq!(tool.version, version("1.9.7"));
     insta::assert_snapshot!(error.replace(mirror.url.as_str(), "MIRROR/"), @"no version of Terraform matches the code: line 2 of `versions.tf` says `~> 1.9.0`. This server has none; the list of released versions cannot be read: MIRROR/terraform/index.json is not a list of releases: expected value at line 1 column 1");
 }
@@ -460,7 +460,7 @@ async fn without_leave_to_download_only_what_is_here_counts() {
     let tools = Tools::new(&[dir.path()], ChildEnvironment::default());
     let mut choices = Vec::new();
     for constraint in ["~> 1.9.0", "< 2", "~> 1.5.0", "= 1.4.0", ">= 2", "lots"] {
-        let chosen = tools.choose(&wish(constraint)).await;
+        let chosen = tools.choose(&sources(constraint)).await;
         choices
             .push(chosen.map_or_else(|error| error.to_string(), |(_, choice)| choice.to_string()));
     }
@@ -490,7 +490,7 @@ async fn a_program_that_does_not_say_what_it_is_keeps_no_version_from_being_down
         (tool.program, tool.version),
         (downloaded("1.9.8"), version("1.9.8"))
     );
-    let (tool, _) = tools.choose(&wish("~> 1.9.0")).await.unwrap();
+    let (tool, _) = tools.choose(&sources("~> 1.9.0")).await.unwrap();
     assert_eq!(tool.program, downloaded("1.9.9"));
     let error = tools.find(Distribution::Terraform, None).await.unwrap_err();
     assert!(
@@ -525,7 +525,7 @@ async fn a_program_that_does_not_say_what_it_is_is_named_where_nothing_can_be_do
     let second = error().await;
     assert!(second.contains("BIN/terraform\""), "{second}");
     insta::assert_snapshot!(first, @"Terraform 1.9.8 is required, but the version on this server cannot be determined: `BIN/terraform version` did not print a version: No version is chosen");
-    let (tool, _) = tools.choose(&wish("~> 1.9.0")).await.unwrap();
+    let (tool, _) = tools.choose(&sources("~> 1.9.0")).await.unwrap();
     assert_eq!(tool.version, version("1.9.9"), "those that say it count");
 }
 
@@ -539,7 +539,7 @@ async fn a_program_that_answers_with_text_is_understood() {
     put(dir.path(), "terraform", PLAIN);
     put(dir.path(), "terraform0.12.30", PLAIN);
     let tools = Tools::new(&[dir.path()], ChildEnvironment::default());
-    let (tool, choice) = tools.choose(&wish("~> 0.12.31")).await.unwrap();
+    let (tool, choice) = tools.choose(&sources("~> 0.12.31")).await.unwrap();
     assert_eq!(
         (tool.program, tool.version),
         (dir.path().join("terraform"), version("0.12.31"))

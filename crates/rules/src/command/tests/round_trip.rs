@@ -48,7 +48,7 @@ fn operands(least: usize) -> impl Strategy<Value = Vec<String>> {
     })
 }
 
-fn a_merge_wish() -> impl Strategy<Value = MergeOptions> {
+fn merge_options() -> impl Strategy<Value = MergeOptions> {
     let by = prop::sample::select(MergeMethod::ALL.to_vec()).prop_map(MergeOptions::By);
     prop_oneof![
         Just(MergeOptions::AsConfigured),
@@ -58,7 +58,7 @@ fn a_merge_wish() -> impl Strategy<Value = MergeOptions> {
 }
 
 fn a_command() -> impl Strategy<Value = Command> {
-    let wish = a_merge_wish();
+    let merge = merge_options();
     let set = prop::option::of("[!-~]{1,6}");
     let name = prop::option::of(prop::sample::select(CommandName::ALL.to_vec()))
         .prop_map(|topic| Command::Help(HelpCommand { topic }));
@@ -71,7 +71,7 @@ fn a_command() -> impl Strategy<Value = Command> {
                 extra_args
             }
         )),
-        (located(), wish, extra_args()).prop_map(|((target, verbose), merge, extra_args)| {
+        (located(), merge, extra_args()).prop_map(|((target, verbose), merge, extra_args)| {
             Command::Apply(ApplyCommand {
                 target,
                 verbose,

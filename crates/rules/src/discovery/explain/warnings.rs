@@ -213,7 +213,7 @@ fn requirements(question: &ExplainInput<'_>, config: &RepoConfig) -> Vec<ConfigW
     {
         return Vec::new();
     }
-    let wishes = |project: &ProjectConfig| {
+    let requirements_of = |project: &ProjectConfig| {
         [
             ("plan_requirements", project.plan_requirements.clone()),
             ("apply_requirements", project.apply_requirements.clone()),
@@ -224,9 +224,12 @@ fn requirements(question: &ExplainInput<'_>, config: &RepoConfig) -> Vec<ConfigW
         .projects
         .iter()
         .chain(&config.elsewhere)
-        .flat_map(wishes);
-    let empty = all.filter_map(|(key, wish)| {
-        Some((key, wish.filter(|wish| wish.requirements.is_empty())?.line))
+        .flat_map(requirements_of);
+    let empty = all.filter_map(|(key, needs)| {
+        Some((
+            key,
+            needs.filter(|needs| needs.requirements.is_empty())?.line,
+        ))
     });
     let warning = |(key, line)| {
         ConfigWarning {

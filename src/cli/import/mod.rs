@@ -65,6 +65,10 @@ struct SourceFlags {
     /// Atlantis' Redis, as redis://host:6379/0, or rediss:// for TLS; if the URL has no user and password, they are read
     /// from `LOCKKEEPER_REDIS_USERNAME` and `LOCKKEEPER_REDIS_PASSWORD`, then from `ATLANTIS_X`
     #[arg(long, value_name = "URL")]
+    #[expect(
+        clippy::doc_markdown,
+        reason = "the comment is the help on the command line"
+    )]
     redis: Option<String>,
     /// File with the URL of Atlantis' Redis, password included
     #[arg(long, value_name = "FILE")]

@@ -77,7 +77,7 @@ pub use web::{TlsFiles, WebAccess, WebConfig};
 
 use std::sync::LazyLock;
 
-use reader::{ReadResult, SettingReader};
+use reader::SettingReader;
 use section::{Section, section};
 
 use crate::command::{BotNames, CommandName, Grammar};
@@ -98,7 +98,7 @@ section! {
     /// All settings of the server, checked.
     pub struct ServerConfig in Operation {
         /// Settings that are accepted without effect, one sentence each.
-        pub without_effect: Vec<String> = read_strangers from {},
+        pub without_effect: Vec<String> = computed by check_strangers,
 
         /// Repositories and pulls to serve.
         pub repos: ServedReposConfig = section,
@@ -200,7 +200,7 @@ fn name_of(kind: CommandKind) -> CommandName {
 }
 
 /// Checks the flags and variables that are not settings, and returns a sentence about each that has no effect.
-fn read_strangers(reader: &mut SettingReader<'_>) -> ReadResult<Vec<String>> {
+fn check_strangers(reader: &mut SettingReader<'_>) -> Vec<String> {
     strangers::check(reader);
-    Ok(reader.without_effect())
+    reader.without_effect()
 }

@@ -13,6 +13,7 @@ use crate::model::Sha256Digest;
 
 section! {
     /// The administrator's rules for single repositories.
+    #[expect(clippy::doc_markdown, reason = "the comment of a setting is its help on the command line")]
     pub struct RepoRulesConfig in Repositories {
         /// Source of the repository's file: pull_head, merge_result, base (the base branch) or branch:NAME. With
         /// `base` or a branch, a pull request cannot change its own rules. `repo_config_source` of --repo-config
@@ -31,7 +32,7 @@ section! {
         },
 
         /// File of `--repo-config`, if the rules come from a file.
-        pub file: Option<ReposFile> = read_file from {},
+        pub file: Option<ReposFile> = computed by repos_file,
     }
 }
 
@@ -53,16 +54,16 @@ pub(super) fn read_config_source(
     reader.parsed(flag, str::parse::<ConfigSource>, fix)
 }
 
-fn read_file(reader: &mut SettingReader<'_>) -> ReadResult<Option<ReposFile>> {
+fn repos_file(reader: &mut SettingReader<'_>) -> Option<ReposFile> {
     let text = reader.raw().files.get("repo-config");
     let read = (reader.path("repo-config"), text);
     let (Some(path), Some(Ok(text))) = read else {
-        return Ok(None);
+        return None;
     };
-    Ok(Some(ReposFile {
+    Some(ReposFile {
         path,
         digest: Sha256Digest::of(text.as_bytes()),
-    }))
+    })
 }
 
 fn read_repos(reader: &mut SettingReader<'_>) -> ReadResult<Arc<ServerRepos>> {

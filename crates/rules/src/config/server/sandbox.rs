@@ -49,10 +49,10 @@ section! {
         pub write: Vec<PathBuf> = list("sandbox-write", "LIST"),
 
         /// Files and folders of all settings that no run may read.
-        pub secret: Vec<OwnPath> = read_secret_paths from {},
+        pub secret: Vec<OwnPath> = computed by secret_paths,
 
         /// Files and folders of all settings that no run may change.
-        pub fixed: Vec<OwnPath> = read_fixed_paths from {},
+        pub fixed: Vec<OwnPath> = computed by fixed_paths,
 
         /// User and group of runs, instead of those of the server. The server must be root or have the rights to
         /// change them (docs/security.md).
@@ -78,18 +78,18 @@ fn read_run_as(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult
     reader.parsed(flag, str::parse, fix)
 }
 
-fn read_secret_paths(reader: &mut SettingReader<'_>) -> ReadResult<Vec<OwnPath>> {
-    Ok(own_paths(reader, |access| match access {
+fn secret_paths(reader: &mut SettingReader<'_>) -> Vec<OwnPath> {
+    own_paths(reader, |access| match access {
         RunAccess::None(what) => Some(what),
         RunAccess::Read(_) | RunAccess::AsOthers => None,
-    }))
+    })
 }
 
-fn read_fixed_paths(reader: &mut SettingReader<'_>) -> ReadResult<Vec<OwnPath>> {
-    Ok(own_paths(reader, |access| match access {
+fn fixed_paths(reader: &mut SettingReader<'_>) -> Vec<OwnPath> {
+    own_paths(reader, |access| match access {
         RunAccess::Read(what) => Some(what),
         RunAccess::None(_) | RunAccess::AsOthers => None,
-    }))
+    })
 }
 
 /// Returns the files and folders that settings name, for the settings whose content `describe` describes.

@@ -35,13 +35,14 @@ pub(super) trait Section: Sized {
 /// ```
 ///
 /// The words after `=` are a constructor of [`Setting`] without its first two arguments, and further methods. The type
-/// of the field decides how the value is read: see [`SettingValue`]. There are four other forms of a field:
+/// of the field decides how the value is read: see [`SettingValue`]. There are five other forms of a field:
 ///
 /// - `field: Type = text("flag", "NAME") => parse` reads its setting with `parse(reader, flag)`.
 /// - `field: Type = read_it from { … }` takes several settings, and reads them with `read_it(reader)`. Such a function
 ///   also checks that they fit together.
 /// - `field: Type = section` is another section.
 /// - `field: Type = None` has no setting.
+/// - `field: Type = computed by get_it` follows from other settings: `get_it(reader)`.
 ///
 /// `given to name { … }` declares settings that have no field, because `name` reads them first.
 macro_rules! section {
@@ -71,6 +72,19 @@ macro_rules! section {
             [$($field)* $(#[$doc])+ pub $name: $ty,]
             [$($settings)*]
             [$($read)* $name = |_| Ok(None);]
+            $($rest)*
+        }
+    };
+
+    // A field that follows from other settings.
+    (@next [$($head:tt)*] [$($field:tt)*] [$($settings:tt)*] [$($read:tt)*]
+        $(#[$doc:meta])+ pub $name:ident: $ty:ty = computed by $get:ident, $($rest:tt)*
+    ) => {
+        section! {
+            @next [$($head)*]
+            [$($field)* $(#[$doc])+ pub $name: $ty,]
+            [$($settings)*]
+            [$($read)* $name = |reader| Ok($get(reader));]
             $($rest)*
         }
     };

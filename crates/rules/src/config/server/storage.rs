@@ -33,6 +33,7 @@ pub enum PlanFiles {
 
 section! {
     /// Places for the data of the server: database, mirrors, plan files.
+    #[expect(clippy::doc_markdown, reason = "the comment of a setting is its help on the command line")]
     pub struct StorageConfig in Storage {
         /// Folder for mirrors, checkouts and the built-in database.
         pub data_dir: PathBuf = path("data-dir", "FOLDER")

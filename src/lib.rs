@@ -9,7 +9,6 @@ pub mod claims;
 pub mod cli;
 pub mod context;
 pub mod credential;
-pub mod emulator;
 pub mod features;
 pub mod git;
 pub mod handlers;
@@ -27,5 +26,6 @@ pub mod telemetry;
 pub mod vcs;
 pub mod workflow;
 
+pub use lockkeeper_emulator as emulator;
 pub use lockkeeper_model::{clock, errors, model, secret};
 pub use lockkeeper_rules::{command, config, discovery, render};

@@ -28,7 +28,7 @@ use crate::context::Ctx;
 use crate::handlers::events::{self, DeliveryReceipt};
 use crate::store::{Accepted, NewDelivery};
 use crate::telemetry::Metric;
-use crate::vcs::{DeliveryHeader, WebhookError};
+use crate::vcs::{DeliveryHeader, ForgeKind, WebhookError};
 
 type WebhookResponse = (StatusCode, String);
 
@@ -92,7 +92,7 @@ pub(super) async fn receive(State(door): State<Arc<WebhookInput>>, request: Requ
         body: bytes,
     };
     match events::accept(ctx, &new, parsed).await {
-        Ok(receipt) => stored(ctx, &new, receipt),
+        Ok(receipt) => stored(ctx, source.kind(), &new, receipt),
         Err(error) => {
             warn!(%error, forge.delivery = new.forge_delivery, "Cannot store a delivery");
             count(ctx, "not_kept");
@@ -132,10 +132,15 @@ fn not_received(ctx: &Ctx, delivery: &DeliveryHeader, error: BodyRefusal) -> Res
     response
 }
 
-fn stored(ctx: &Ctx, new: &NewDelivery, receipt: DeliveryReceipt) -> WebhookResponse {
+fn stored(
+    ctx: &Ctx,
+    forge: ForgeKind,
+    new: &NewDelivery,
+    receipt: DeliveryReceipt,
+) -> WebhookResponse {
     let is_new = match receipt.stored {
         Accepted::New(id) => {
-            info!(delivery = %id, forge.delivery = new.forge_delivery, event = new.event, "Accepted a delivery");
+            info!(delivery = %id, forge.kind = forge.name, forge.delivery = new.forge_delivery, event = new.event, "Accepted a delivery");
             true
         }
         Accepted::Duplicate => {

@@ -180,45 +180,45 @@ fn all_mistakes_are_reported_at_once() {
       5. --checkout-strategy (LOCKKEEPER_CHECKOUT_STRATEGY): `rebase` is not one of the choices
          Fix: choose `branch` or `merge`
 
-      6. --gh-hostname (LOCKKEEPER_GH_HOSTNAME): `https://github.com` is not a valid host name
-         Fix: write only the name, such as `github.example.com`
-
-      7. --gh-token (LOCKKEEPER_GH_TOKEN): set, although --gh-token-file is set too
-         Fix: keep one of the two
-
-      8. --port (LOCKKEEPER_PORT): `ninety` is not a number in the allowed range
-         Fix: write a whole number from 0 to 65535
-
-      9. --bind-address (LOCKKEEPER_BIND_ADDRESS): `everywhere` is not an IP address
-         Fix: write an IP address such as `127.0.0.1` or `::`
-
-     10. --atlantis-url (LOCKKEEPER_ATLANTIS_URL): `ftp://x` does not begin with http:// or https://
-         Fix: write the URL people use, such as `https://locks.example.com`
-
-     11. --web-basic-auth (LOCKKEEPER_WEB_BASIC_AUTH): not set, but a user name or password for the pages is set, which would have no effect
-         Fix: set --web-basic-auth, or remove --web-username and --web-password
-
-     12. --database-url (LOCKKEEPER_DATABASE_URL): the URL is for an unsupported kind of database
-         Fix: write postgres://user:password@host/name, or sqlite:/path/to/file
-
-     13. --executable-name (LOCKKEEPER_EXECUTABLE_NAME): `two words` cannot begin a command
-         Fix: use words of letters, digits, `-`, `_` and `.`
-
-     14. --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): the command `destroy` does not exist
-         Fix: choose from plan, apply, unlock, cancel, explain, version, import, state, or `all`
-
-     15. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a valid pattern: `[` is not closed by `]`
-         Fix: write patterns as in .dockerignore, such as `**/*.tf`, separated by commas
-
-     16. --repo-config-json:1:19: `github.com/acme/*` is neither a repository nor a regular expression between slashes
+      6. --repo-config-json:1:19: `github.com/acme/*` is neither a repository nor a regular expression between slashes
          {"repos": [{"id": "github.com/acme/*", "workflw": 1}]}
                            ^^^^^^^^^^^^^^^^^^^
          Fix: write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
 
-     17. --repo-config-json:1:40: `workflw` is not a key of an entry of `repos`
+      7. --repo-config-json:1:40: `workflw` is not a key of an entry of `repos`
          {"repos": [{"id": "github.com/acme/*", "workflw": 1}]}
                                                 ^^^^^^^^^
          Fix: did you mean `workflow`?
+
+      8. --gh-token (LOCKKEEPER_GH_TOKEN): set, although --gh-token-file is set too
+         Fix: keep one of the two
+
+      9. --gh-hostname (LOCKKEEPER_GH_HOSTNAME): `https://github.com` is not a valid host name
+         Fix: write only the name, such as `github.example.com`
+
+     10. --port (LOCKKEEPER_PORT): `ninety` is not a number in the allowed range
+         Fix: write a whole number from 0 to 65535
+
+     11. --bind-address (LOCKKEEPER_BIND_ADDRESS): `everywhere` is not an IP address
+         Fix: write an IP address such as `127.0.0.1` or `::`
+
+     12. --atlantis-url (LOCKKEEPER_ATLANTIS_URL): `ftp://x` does not begin with http:// or https://
+         Fix: write the URL people use, such as `https://locks.example.com`
+
+     13. --web-basic-auth (LOCKKEEPER_WEB_BASIC_AUTH): not set, but a user name or password for the pages is set, which would have no effect
+         Fix: set --web-basic-auth, or remove --web-username and --web-password
+
+     14. --database-url (LOCKKEEPER_DATABASE_URL): the URL is for an unsupported kind of database
+         Fix: write postgres://user:password@host/name, or sqlite:/path/to/file
+
+     15. --executable-name (LOCKKEEPER_EXECUTABLE_NAME): `two words` cannot begin a command
+         Fix: use words of letters, digits, `-`, `_` and `.`
+
+     16. --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): the command `destroy` does not exist
+         Fix: choose from plan, apply, unlock, cancel, explain, version, import, state, or `all`
+
+     17. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a valid pattern: `[` is not closed by `]`
+         Fix: write patterns as in .dockerignore, such as `**/*.tf`, separated by commas
 
      18. --default-tf-version (LOCKKEEPER_DEFAULT_TF_VERSION): `1.9` is not a version
          Fix: write a full version, such as `1.9.8`

@@ -129,7 +129,7 @@ pub(crate) mod tests {
           replay       Send recorded webhooks to a server again
           import       Import the locks of another tool
           healthcheck  Check that the server on this machine is alive
-          version      Show the version
+          version      Show the version of this program
 
         Options:
           -h, --help     Print help

@@ -79,8 +79,8 @@ fn flags_page() -> String {
 const HEAD: &str = "\
 # Settings of the server
 
-<!-- Generated from the tables in src/config/server; a test compares them. To write it again:
-     LOCKKEEPER_WRITE_DOCS=1 cargo test --lib config::server::readme -->
+<!-- Generated from the settings in crates/rules/src/config/server; a test compares them. To write it again:
+     LOCKKEEPER_WRITE_DOCS=1 cargo test -p lockkeeper-rules config::server::readme -->
 
 You can set each setting with a flag of `lockkeeper server`, with an environment variable, or in the YAML file that
 `--config` names. Its key in the file is the name of the flag. A flag wins over a variable, and a variable over the file.

@@ -19,7 +19,7 @@ use crate::model::{
 use crate::queue::Job;
 use crate::render::UserText;
 use crate::store::{Application, AskedRun, CommandRow, NewCommand, Result, Store};
-use crate::vcs::{ForgeError, Installation};
+use crate::vcs::ForgeError;
 use crate::workflow::CheckoutError;
 
 /// Action on an application.
@@ -80,7 +80,6 @@ pub async fn ask(
         comment: None,
         delivery: None,
         actor: actor.clone(),
-        installation: None,
         spec: deed.spec(application).to_json(),
     };
     let job = |command: CommandId, new: &NewCommand| {
@@ -238,17 +237,13 @@ pub(super) enum UnknownState {
 }
 
 /// Fetches the current state of a pull request from its forge. The state of an application is that of its branch.
-pub(super) async fn pull_now(
-    ctx: &Ctx,
-    at: &PullRef,
-    via: Installation,
-) -> std::result::Result<Pull, UnknownState> {
+pub(super) async fn pull_now(ctx: &Ctx, at: &PullRef) -> std::result::Result<Pull, UnknownState> {
     if !at.subject.is_application() {
-        return Ok(ctx.forge.pull(at, via).await?);
+        return Ok(ctx.forge.pull(at).await?);
     }
     let application = registered(ctx, at).await?;
     let branch = &application.spec.branch;
-    let facts = ctx.forge.repository(&at.repo, via).await?;
+    let facts = ctx.forge.repository(&at.repo).await?;
     if facts.at.repo != at.repo {
         let (what, repo) = (
             format!("the repository {}", at.repo.full_name()),
@@ -269,7 +264,7 @@ pub(super) async fn pull_now(
     }
     let head = ctx
         .checkouts
-        .fetch_tip(&*ctx.forge, at, branch, via)
+        .fetch_tip(&*ctx.forge, at, branch)
         .await?
         .ok_or_else(|| {
             let message = format!("the branch `{branch}` is not in the repository.");
@@ -337,7 +332,7 @@ pub async fn default_branch(
             message,
         });
     }
-    let facts = ctx.forge.repository(repo, None).await?;
+    let facts = ctx.forge.repository(repo).await?;
     if facts.at.repo == *repo {
         return Ok(facts.default_branch);
     }

@@ -3,11 +3,10 @@
 use crate::context::Ctx;
 use crate::handlers::CommandSpec;
 use crate::jobs::RunCommand;
-use crate::model::{Actor, CommandKind, DeliveryId, PullRef, RepoId, RepoUrl};
+use crate::model::{Actor, CommandKind, CommentId, DeliveryId, PullRef, RepoId, RepoUrl};
 use crate::queue::{Job, JobError};
 use crate::render::CommandRefusal;
 use crate::store::{CreateCommand, NewCommand};
-use crate::vcs::Installation;
 
 /// Note of a delivery about a repository that nobody has claimed.
 pub(crate) const UNCLAIMED: &str = "nobody has claimed the repository (--require-claims)";
@@ -60,9 +59,8 @@ pub(super) fn address(repo: &RepoId) -> String {
 pub(super) struct UnclaimedNotice<'a> {
     pub delivery: DeliveryId,
     pub pull: &'a PullRef,
-    pub comment: Option<u64>,
+    pub comment: Option<CommentId>,
     pub actor: Actor,
-    pub via: Installation,
 }
 
 /// Notifies the pull request who can help, the first time that something on it is refused.
@@ -79,7 +77,6 @@ pub(super) async fn tell_once(ctx: &Ctx, told: UnclaimedNotice<'_>) -> Result<()
         comment: told.comment,
         delivery: Some(told.delivery),
         actor: told.actor,
-        installation: told.via,
         spec: CommandSpec::Unclaimed.to_json(),
     };
     let job = |command| {

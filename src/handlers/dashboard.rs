@@ -7,7 +7,6 @@ use crate::locks::{HandOver, HandOverOutcome};
 use crate::model::{Actor, CommandId, CommandKind};
 use crate::render::Body;
 use crate::store::Cancelled;
-use crate::vcs::Installation;
 
 /// Takes a lock from its pull request, and stops the running plans that this interrupts.
 pub async fn give_lock(ctx: &Ctx, giving: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
@@ -37,7 +36,7 @@ pub async fn cancel_command(
 }
 
 /// Builds the comments for a pull request that lost a lock.
-pub fn loss(ctx: &Ctx, told: &NotifyLockLoss, installation: Installation) -> Vec<PostComment> {
+pub fn loss(ctx: &Ctx, told: &NotifyLockLoss) -> Vec<PostComment> {
     let report = reply::notice(
         ctx,
         CommandKind::Unlock,
@@ -45,5 +44,5 @@ pub fn loss(ctx: &Ctx, told: &NotifyLockLoss, installation: Installation) -> Vec
         &told.pull,
         Body::LockLost(told.lost.clone()),
     );
-    reply::posts(ctx, &report, &told.pull, installation, told.since)
+    reply::posts(ctx, &report, &told.pull, told.since)
 }

@@ -15,20 +15,11 @@ use crate::context::Ctx;
 use crate::model::{Actor, Cause, ForgeRepo, JobId, Origin, Pull, RepoId};
 use crate::queue::JobError;
 use crate::store::{KnownRepository, Rename, Renamed};
-use crate::vcs::{ForgeError, Installation, RepoFacts};
+use crate::vcs::{ForgeError, RepoFacts};
 
 /// Maximum number of repositories of one delivery that are compared with the records. The App may get access to
 /// thousands at once, and their own events report the others.
 const MOST_OF_A_DELIVERY: usize = 500;
-
-/// Origin of a request for a repository.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RepositoryRequester {
-    /// Installation of the forge's app.
-    pub via: Installation,
-    /// Job that asks: nothing moves while another job works on the repository.
-    pub within: Option<JobId>,
-}
 
 /// Returns the repositories of a delivery whose records differ from it. Repositories without a record get one.
 pub(crate) async fn unsettled(
@@ -53,19 +44,20 @@ pub(crate) async fn unsettled(
 }
 
 /// Updates the records of a repository that a delivery names, after the forge was asked. Returns its current name.
+/// Nothing moves while another job than `within` works on the repository.
 pub(crate) async fn settle(
     ctx: &Ctx,
     told: &ForgeRepo,
-    by: RepositoryRequester,
+    within: Option<JobId>,
 ) -> Result<RepoId, JobError> {
     if !concerns_us(ctx, told).await? {
         return Ok(told.repo.clone());
     }
     let before = ctx.store.repository_name(told.repo.host(), told.id).await?;
     match ctx.store.repository_known(told).await? {
-        KnownRepository::Differs => match whereabouts(ctx, told, before.as_ref(), by).await? {
+        KnownRepository::Differs => match whereabouts(ctx, told, before.as_ref()).await? {
             Some(facts) => {
-                arrange(ctx, &facts.at, None, by).await?;
+                arrange(ctx, &facts.at, None, within).await?;
                 if before.is_none() && facts.at.id != told.id {
                     let at = &facts.at.repo;
                     return Err(JobError::fail(anyhow!(
@@ -89,9 +81,9 @@ pub(crate) async fn settle(
         .as_ref()
         .filter(|was| before.as_ref() != Some(*was))
     {
-        let there = found(ctx.forge.repository(was, by.via).await)?;
+        let there = found(ctx.forge.repository(was).await)?;
         if let Some(facts) = there.filter(|facts| facts.at.id == told.id) {
-            arrange(ctx, &facts.at, Some(was), by).await?;
+            arrange(ctx, &facts.at, Some(was), within).await?;
         }
     }
     if ctx.store.repository_known(told).await? == KnownRepository::New {
@@ -107,22 +99,17 @@ async fn whereabouts(
     ctx: &Ctx,
     told: &ForgeRepo,
     before: Option<&RepoId>,
-    by: RepositoryRequester,
 ) -> Result<Option<RepoFacts>, JobError> {
     found(match before {
-        Some(name) => ctx.forge.repository_by_id(told.id, name, by.via).await,
-        None => ctx.forge.repository(&told.repo, by.via).await,
+        Some(name) => ctx.forge.repository_by_id(told.id, name).await,
+        None => ctx.forge.repository(&told.repo).await,
     })
 }
 
 /// Follows a redirect of the forge from one name to another: everything under the old name moves.
-pub(crate) async fn look(
-    ctx: &Ctx,
-    repo: &RepoId,
-    by: RepositoryRequester,
-) -> Result<(), JobError> {
-    match found(ctx.forge.repository(repo, by.via).await)? {
-        Some(facts) => arrange(ctx, &facts.at, Some(repo), by).await,
+pub(crate) async fn look(ctx: &Ctx, repo: &RepoId, within: Option<JobId>) -> Result<(), JobError> {
+    match found(ctx.forge.repository(repo).await)? {
+        Some(facts) => arrange(ctx, &facts.at, Some(repo), within).await,
         None => Ok(()),
     }
 }
@@ -132,7 +119,7 @@ pub(crate) async fn look(
 pub(crate) async fn is_settled(
     ctx: &Ctx,
     pull: &Pull,
-    by: RepositoryRequester,
+    within: Option<JobId>,
 ) -> Result<bool, JobError> {
     let Some(id) = pull.repo_id else {
         return Ok(true);
@@ -141,7 +128,7 @@ pub(crate) async fn is_settled(
     match ctx.store.repository_known(&told).await? {
         KnownRepository::Same => Ok(true),
         KnownRepository::New => Ok(ctx.store.repository_note(&told).await?),
-        KnownRepository::Differs => arrange(ctx, &told, None, by).await.map(|()| false),
+        KnownRepository::Differs => arrange(ctx, &told, None, within).await.map(|()| false),
     }
 }
 
@@ -169,17 +156,22 @@ async fn arrange(
     ctx: &Ctx,
     now: &ForgeRepo,
     also: Option<&RepoId>,
-    by: RepositoryRequester,
+    within: Option<JobId>,
 ) -> Result<(), JobError> {
     match ctx.store.repository_id(&now.repo).await? {
         Some(other) if other != now.id => {
             // Boxed, because the future is large and can recurse.
-            Box::pin(displace(ctx, &ForgeRepo::new(other, now.repo.clone()), by)).await?;
+            Box::pin(displace(
+                ctx,
+                &ForgeRepo::new(other, now.repo.clone()),
+                within,
+            ))
+            .await?;
         }
         Some(_) | None => {}
     }
     match ctx.store.repository_name(now.repo.host(), now.id).await? {
-        Some(name) if name != now.repo => rename(ctx, now, &name, by).await?,
+        Some(name) if name != now.repo => rename(ctx, now, &name, within).await?,
         Some(_) => {}
         None => {
             ctx.store.repository_note(now).await?;
@@ -190,19 +182,19 @@ async fn arrange(
     };
     match ctx.store.repository_id(also).await? {
         Some(other) if other != now.id => Ok(()),
-        Some(_) | None => rename(ctx, now, also, by).await,
+        Some(_) | None => rename(ctx, now, also, within).await,
     }
 }
 
 /// Moves a repository away from a name that another one has now. It continues under its own current name, if it still
 /// exists.
-async fn displace(ctx: &Ctx, old: &ForgeRepo, by: RepositoryRequester) -> Result<(), JobError> {
-    let elsewhere = found(ctx.forge.repository_by_id(old.id, &old.repo, by.via).await)?;
+async fn displace(ctx: &Ctx, old: &ForgeRepo, within: Option<JobId>) -> Result<(), JobError> {
+    let elsewhere = found(ctx.forge.repository_by_id(old.id, &old.repo).await)?;
     let aside = ForgeRepo::new(old.id, old.displaced());
-    rename(ctx, &aside, &old.repo, by).await?;
+    rename(ctx, &aside, &old.repo, within).await?;
     match elsewhere {
         // At the moment of a rename the forge may still report the old name. The next event will correct it.
-        Some(facts) if facts.at.repo != old.repo => arrange(ctx, &facts.at, None, by).await,
+        Some(facts) if facts.at.repo != old.repo => arrange(ctx, &facts.at, None, within).await,
         Some(_) => Ok(()),
         None => {
             warn!(repo = %old.repo, id = old.id, kept_as = %aside.repo, "A repository is gone, and another one has its name");
@@ -215,7 +207,7 @@ async fn rename(
     ctx: &Ctx,
     now: &ForgeRepo,
     old: &RepoId,
-    by: RepositoryRequester,
+    within: Option<JobId>,
 ) -> Result<(), JobError> {
     let new = &now.repo;
     let reason = "the forge reports the new name";
@@ -225,7 +217,7 @@ async fn rename(
         old,
         new,
         cause: &cause,
-        within: by.within,
+        within,
     };
     let reseal = |credential: &_, url: &_| ctx.credentials.resealed_for(credential, url);
     match ctx.store.repository_rename(&rename, reseal).await? {

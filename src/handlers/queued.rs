@@ -12,7 +12,6 @@ use crate::model::{
 use crate::queue::Job;
 use crate::render::status;
 use crate::store::{Result, RunRow};
-use crate::vcs::Installation;
 
 /// Maximum number of queued pull requests with current statuses. Those behind them get new statuses when they come
 /// nearer.
@@ -59,8 +58,7 @@ pub(super) async fn tell(ctx: &Ctx, key: &LockKey) -> Result<()> {
             &(CommitState::Pending, format!("{line}.")),
         )
         .await?;
-        let via = ctx.store.command_installation(pull).await?;
-        push(ctx, pull, head, via, statuses).await?;
+        push(ctx, pull, head, statuses).await?;
     }
     Ok(())
 }
@@ -78,12 +76,7 @@ pub(super) async fn left(
 }
 
 /// Sets the same statuses if no running command can set them.
-pub(super) async fn tell_left(
-    ctx: &Ctx,
-    pull: &PullRef,
-    via: Installation,
-    projects: &[ProjectKey],
-) -> Result<()> {
+pub(super) async fn tell_left(ctx: &Ctx, pull: &PullRef, projects: &[ProjectKey]) -> Result<()> {
     if projects.is_empty() || pull.subject.is_application() {
         return Ok(());
     }
@@ -93,7 +86,7 @@ pub(super) async fn tell_left(
     };
     let head = known.at.head;
     let statuses = left(ctx, pull, &head, |project| projects.contains(project)).await?;
-    push(ctx, pull, &head, via, statuses).await
+    push(ctx, pull, &head, statuses).await
 }
 
 /// Returns the statuses of projects whose newest run waits, and the combined status.
@@ -122,19 +115,12 @@ async fn push(
     ctx: &Ctx,
     pull: &PullRef,
     head: &CommitSha,
-    installation: Installation,
     statuses: Vec<CommitStatus>,
 ) -> Result<()> {
     for status in statuses {
-        let (repo, commit) = (pull.repo.clone(), head.clone());
-        let job = SetStatus {
-            repo,
-            installation,
-            commit,
-            status,
-            promised: None,
-        };
-        ctx.store.job_push(&job.to_new()).await?;
+        if let Some(job) = SetStatus::of_pull(pull, head, status) {
+            ctx.store.job_push(&job.to_new()).await?;
+        }
     }
     ctx.nudge.nudge();
     Ok(())

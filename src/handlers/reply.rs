@@ -13,7 +13,6 @@ use crate::model::{
 use crate::queue::Job;
 use crate::render::{self, Body, CommandRefusal, Report, ReportStyle, UserText};
 use crate::store::{CommandRow, FinishedCommand, NewJob};
-use crate::vcs::Installation;
 
 /// Reply of a handler, which ends the command.
 pub(crate) struct Reply {
@@ -119,7 +118,7 @@ impl Reply {
                 let jobs = if report.is_silenced() {
                     Vec::new()
                 } else {
-                    comments(ctx, &report, &row.pull, row.installation, row.created_at)
+                    comments(ctx, &report, &row.pull, row.created_at)
                 };
                 let result = row
                     .pull
@@ -226,10 +225,9 @@ pub(crate) fn comments(
     ctx: &Ctx,
     report: &Report,
     pull: &PullRef,
-    installation: Installation,
     since: DateTime<Utc>,
 ) -> Vec<NewJob> {
-    posts(ctx, report, pull, installation, since)
+    posts(ctx, report, pull, since)
         .iter()
         .map(Job::to_new)
         .collect()
@@ -241,7 +239,6 @@ pub(crate) fn posts(
     ctx: &Ctx,
     report: &Report,
     pull: &PullRef,
-    installation: Installation,
     since: DateTime<Utc>,
 ) -> Vec<PostComment> {
     if pull.subject.is_application() {
@@ -249,7 +246,6 @@ pub(crate) fn posts(
     }
     let post = |comment: render::Comment| PostComment {
         pull: pull.clone(),
-        installation,
         body: comment.body,
         marker: comment.marker,
         since,
@@ -286,18 +282,6 @@ fn set_status(
     status: CommitStatus,
     promised: Option<CommandId>,
 ) -> Option<NewJob> {
-    if row.pull.subject.is_application() {
-        return None;
-    }
-    let (repo, installation, commit) = (row.pull.repo.clone(), row.installation, head.clone());
-    Some(
-        SetStatus {
-            repo,
-            installation,
-            commit,
-            status,
-            promised,
-        }
-        .to_new(),
-    )
+    let job = SetStatus::of_pull(&row.pull, head, status)?;
+    Some(SetStatus { promised, ..job }.to_new())
 }

@@ -28,7 +28,7 @@ use crate::context::Ctx;
 use crate::handlers::events::{self, DeliveryReceipt};
 use crate::store::{Accepted, NewDelivery};
 use crate::telemetry::Metric;
-use crate::vcs::{DeliveryHeader, ForgeKind, WebhookError};
+use crate::vcs::{DeliveryHeader, WebhookError};
 
 type WebhookResponse = (StatusCode, String);
 
@@ -70,9 +70,7 @@ pub(super) async fn receive(State(door): State<Arc<WebhookInput>>, request: Requ
         Ok(received) => received,
         Err(error) => return not_received(ctx, &delivery, error),
     };
-    if let Some(check) = check
-        && let Err(error) = check.finish()
-    {
+    if let Some(Err(error)) = check.map(|check| check.finish()) {
         return bad_signature(ctx, &delivery, &error).into_response();
     }
     let parsed = match source.parse(&delivery, headers, &bytes) {
@@ -84,6 +82,7 @@ pub(super) async fn receive(State(door): State<Arc<WebhookInput>>, request: Requ
             return refuse(StatusCode::BAD_REQUEST, &why).into_response();
         }
     };
+    ctx.forge.learn(headers, &bytes);
     let new = NewDelivery {
         host: source.host().clone(),
         forge_delivery: delivery.id,
@@ -92,7 +91,7 @@ pub(super) async fn receive(State(door): State<Arc<WebhookInput>>, request: Requ
         body: bytes,
     };
     match events::accept(ctx, &new, parsed).await {
-        Ok(receipt) => stored(ctx, source.kind(), &new, receipt),
+        Ok(receipt) => stored(ctx, &new, receipt),
         Err(error) => {
             warn!(%error, forge.delivery = new.forge_delivery, "Cannot store a delivery");
             count(ctx, "not_kept");
@@ -132,15 +131,10 @@ fn not_received(ctx: &Ctx, delivery: &DeliveryHeader, error: BodyRefusal) -> Res
     response
 }
 
-fn stored(
-    ctx: &Ctx,
-    forge: ForgeKind,
-    new: &NewDelivery,
-    receipt: DeliveryReceipt,
-) -> WebhookResponse {
+fn stored(ctx: &Ctx, new: &NewDelivery, receipt: DeliveryReceipt) -> WebhookResponse {
     let is_new = match receipt.stored {
         Accepted::New(id) => {
-            info!(delivery = %id, forge.kind = forge.name, forge.delivery = new.forge_delivery, event = new.event, "Accepted a delivery");
+            info!(delivery = %id, forge.delivery = new.forge_delivery, event = new.event, "Accepted a delivery");
             true
         }
         Accepted::Duplicate => {

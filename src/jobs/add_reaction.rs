@@ -7,21 +7,26 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use crate::context::Ctx;
-use crate::model::RepoId;
+use crate::model::{CommentId, PullRef, RepoId, Subject};
 use crate::queue::{Job, JobError, RunningJob};
-use crate::vcs::{ForgeError, Installation};
+use crate::vcs::ForgeError;
 
 /// A reaction to add.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddReaction {
     /// Repository of the comment.
     pub repo: RepoId,
-    /// Installation of the forge's app that sends the request.
-    pub installation: Installation,
+    /// Pull of the comment. A job of version 0.2.0 has none, and its only forge, GitHub, needs none.
+    #[serde(default = "unknown_pull")]
+    pub number: Subject,
     /// Identifier of the comment on the forge.
-    pub comment: u64,
+    pub comment: CommentId,
     /// Reaction, in the forge's words: `eyes`.
     pub content: String,
+}
+
+fn unknown_pull() -> Subject {
+    Subject::pull(0)
 }
 
 #[async_trait]
@@ -37,9 +42,13 @@ impl Job<Ctx> for AddReaction {
     }
 
     async fn run(&self, ctx: &Ctx, _attempt: &RunningJob) -> Result<(), JobError> {
+        let at = PullRef {
+            repo: self.repo.clone(),
+            subject: self.number,
+        };
         match ctx
             .forge
-            .comment_react(&self.repo, self.installation, self.comment, &self.content)
+            .comment_react(&at, &self.comment, &self.content)
             .await
         {
             Ok(()) => Ok(()),
@@ -50,7 +59,7 @@ impl Job<Ctx> for AddReaction {
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
-        warn!(repo = %self.repo, comment = self.comment, error = error.message(), "Could not add a reaction");
+        warn!(repo = %self.repo, comment = %self.comment, error = error.message(), "Could not add a reaction");
         Ok(())
     }
 }

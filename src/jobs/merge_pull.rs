@@ -63,7 +63,7 @@ impl Job<Ctx> for MergePull {
                 ctx.store.job_push(&job).await?;
             }
             MergeResult::Refused(why) => {
-                for post in commands::not_merged(ctx, self, Some(&row), why) {
+                for post in commands::not_merged(ctx, self, why) {
                     post.run(ctx, attempt).await?;
                 }
             }
@@ -73,7 +73,6 @@ impl Job<Ctx> for MergePull {
 
     async fn gave_up(&self, ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         warn!(pull = %self.pull, error = error.message(), "Could not merge a pull request");
-        let row = ctx.store.command_get(self.command).await?;
         let hint = format!(
             "Comment `{} apply` to try again, or merge it manually.",
             ctx.settings.comments.executable()
@@ -91,7 +90,7 @@ impl Job<Ctx> for MergePull {
         let message = of_forge.or_else(of_git);
         let message = message.unwrap_or_else(|| "an internal error occurred.".to_owned());
         let why = UserText::new(message, [hint]);
-        for post in commands::not_merged(ctx, self, row.as_ref(), why) {
+        for post in commands::not_merged(ctx, self, why) {
             ctx.store.job_push(&post.to_new()).await?;
         }
         Ok(())

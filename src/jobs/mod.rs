@@ -35,7 +35,7 @@ pub use take_turn::OfferLock;
 pub use tell_loss::NotifyLockLoss;
 
 use crate::context::Ctx;
-use crate::handlers::identity::{self, RepositoryRequester};
+use crate::handlers::identity;
 use crate::model::RepoId;
 use crate::process::LeaseHeartbeat;
 use crate::queue::{Job, JobError, Runner, RunningJob};
@@ -155,11 +155,7 @@ impl Jobs {
         let Some(repo) = moved(&error) else {
             return error;
         };
-        let by = RepositoryRequester {
-            via: None,
-            within: Some(attempt.lease.id),
-        };
-        match identity::look(&self.0.under(attempt), &repo, by).await {
+        match identity::look(&self.0.under(attempt), &repo, Some(attempt.lease.id)).await {
             Ok(()) => {
                 let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
                 // The job has the new name now. If it has not, endless retries would not help.

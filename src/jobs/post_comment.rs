@@ -13,7 +13,6 @@ use super::{ATTEMPTS_WHILE_AWAY, RemoveDuplicates, patient, write_permit};
 use crate::context::Ctx;
 use crate::model::PullRef;
 use crate::queue::{Job, JobError, RunningJob};
-use crate::vcs::Installation;
 
 /// Maximum lag of the forge's clock behind ours.
 const SKEW: TimeDelta = TimeDelta::minutes(10);
@@ -23,8 +22,6 @@ const SKEW: TimeDelta = TimeDelta::minutes(10);
 pub struct PostComment {
     /// Pull to comment on.
     pub pull: PullRef,
-    /// Installation of the forge's app that sends the request.
-    pub installation: Installation,
     /// Markdown of the comment.
     pub body: String,
     /// Part of the hidden last line of the body. No other comment has it there.
@@ -37,15 +34,10 @@ impl PostComment {
     async fn post(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
         let posted = ctx
             .forge
-            .comment_post(
-                &self.pull,
-                self.installation,
-                &self.body,
-                &write_permit(ctx),
-            )
+            .comment_post(&self.pull, &self.body, &write_permit(ctx))
             .await;
         let comment = posted.map_err(|error| patient(error.into(), attempt))?;
-        info!(pull = %self.pull, comment, "Posted a comment");
+        info!(pull = %self.pull, %comment, "Posted a comment");
         Ok(())
     }
 
@@ -54,19 +46,18 @@ impl PostComment {
         let (pull, since) = (self.pull.clone(), self.since - SKEW);
         let duplicates = RemoveDuplicates {
             pull,
-            installation: self.installation,
             marker: self.marker.clone(),
             since,
             looks: 0,
         };
         let found = ctx
             .forge
-            .comment_find(&self.pull, self.installation, &self.marker, since)
+            .comment_find(&self.pull, &self.marker, since)
             .await;
         let found = found.map_err(|error| patient(error.into(), attempt))?;
         match found.first() {
             Some(comment) => {
-                info!(pull = %self.pull, comment, "The comment had been posted before");
+                info!(pull = %self.pull, %comment, "The comment had been posted before");
                 duplicates.keep_first(ctx, &found).await?;
             }
             None => self.post(ctx, attempt).await?,

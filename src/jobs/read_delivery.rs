@@ -10,7 +10,7 @@ use super::{ATTEMPTS_WHILE_AWAY, patient};
 use crate::context::Ctx;
 use crate::handlers::claimed::{self, Service};
 use crate::handlers::events;
-use crate::handlers::identity::{self, RepositoryRequester};
+use crate::handlers::identity;
 use crate::model::{DeliveryId, Event, ForgeRepo};
 use crate::queue::{Job, JobError, RunningJob};
 use crate::store::DeliveryState;
@@ -41,16 +41,7 @@ impl ReadDelivery {
         {
             return Ok(self.event.clone());
         }
-        let via = self.event.installation();
-        let name = identity::settle(
-            ctx,
-            told,
-            RepositoryRequester {
-                via,
-                within: Some(attempt.lease.id),
-            },
-        )
-        .await?;
+        let name = identity::settle(ctx, told, Some(attempt.lease.id)).await?;
         let event = self.event.clone().in_repo(&name);
         for news in event.news() {
             if claimed::service(ctx, &news.repo).await? == Service::Served {

@@ -9,18 +9,15 @@ use tracing::{info, warn};
 
 use super::{ATTEMPTS_WHILE_REFUSED, look_again, write_permit};
 use crate::context::Ctx;
-use crate::model::PullRef;
+use crate::model::{CommentId, PullRef};
 use crate::queue::{Job, JobError, RunningJob};
 use crate::store::NewJob;
-use crate::vcs::Installation;
 
 /// A comment that may exist twice.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoveDuplicates {
     /// Pull of the comment.
     pub pull: PullRef,
-    /// Installation of the forge's app that sends the request.
-    pub installation: Installation,
     /// Marker of the comment, see [`super::PostComment::marker`].
     pub marker: String,
     /// Earliest time of the comment, by the clock of the forge.
@@ -36,19 +33,14 @@ impl RemoveDuplicates {
     }
 
     /// Deletes all but the first of the comments, because people have read and answered the first.
-    pub(super) async fn keep_first(&self, ctx: &Ctx, found: &[u64]) -> Result<(), JobError> {
+    pub(super) async fn keep_first(&self, ctx: &Ctx, found: &[CommentId]) -> Result<(), JobError> {
         for later in found.iter().skip(1) {
             let deleted = ctx
                 .forge
-                .comment_delete(
-                    &self.pull.repo,
-                    self.installation,
-                    *later,
-                    &write_permit(ctx),
-                )
+                .comment_delete(&self.pull, later, &write_permit(ctx))
                 .await;
             deleted?;
-            info!(pull = %self.pull, comment = later, "Deleted a duplicate comment");
+            info!(pull = %self.pull, comment = %later, "Deleted a duplicate comment");
         }
         Ok(())
     }
@@ -69,7 +61,7 @@ impl Job<Ctx> for RemoveDuplicates {
     async fn run(&self, ctx: &Ctx, _attempt: &RunningJob) -> Result<(), JobError> {
         let found = ctx
             .forge
-            .comment_find(&self.pull, self.installation, &self.marker, self.since)
+            .comment_find(&self.pull, &self.marker, self.since)
             .await;
         self.keep_first(ctx, &found?).await?;
         let next = Self {

@@ -10,20 +10,16 @@ use tracing::warn;
 
 use super::{ATTEMPTS_WHILE_AWAY, RepeatStatus, patient, write_permit};
 use crate::context::Ctx;
-use crate::model::{CommandId, CommitSha, CommitStatus, RepoId};
+use crate::model::{CommandId, CommitSha, CommitStatus, PullRef, RepoId, StatusTarget, Subject};
 use crate::queue::{Job, JobError, RunningJob};
 use crate::store::PendingStatus;
-use crate::vcs::Installation;
 
 /// A status to set.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SetStatus {
-    /// Repository of the commit.
-    pub repo: RepoId,
-    /// Installation of the forge's app that sends the request.
-    pub installation: Installation,
     /// Commit that gets the status.
-    pub commit: CommitSha,
+    #[serde(flatten)]
+    pub target: StatusTarget,
     /// Status that the commit gets.
     pub status: CommitStatus,
     /// Command that will end a pending status. `None` means that the status may stay pending.
@@ -37,22 +33,36 @@ impl SetStatus {
         format!("status:{repo}@{commit}:{context}")
     }
 
+    /// Creates the job for a commit of a pull. Applications have no statuses.
+    pub fn of_pull(pull: &PullRef, commit: &CommitSha, status: CommitStatus) -> Option<Self> {
+        let Subject::Pull(number) = pull.subject else {
+            return None;
+        };
+        let target = StatusTarget {
+            repo: pull.repo.clone(),
+            pull: Some(number),
+            commit: commit.clone(),
+        };
+        Some(Self {
+            target,
+            status,
+            promised: None,
+        })
+    }
+
     /// Records a status that is pending and must not stay so, or removes that record.
     async fn note(&self, ctx: &Ctx) -> Result<(), sqlx::Error> {
+        let StatusTarget { repo, commit, .. } = &self.target;
         let context = self.status.context.as_str();
         let Some(command) = self.promised else {
-            return ctx
-                .store
-                .status_settle(&self.repo, &self.commit, context)
-                .await;
+            return ctx.store.status_settle(repo, commit, context).await;
         };
-        let (repo, head, context) = (self.repo.clone(), self.commit.clone(), context.to_owned());
+        let (repo, head, context) = (repo.clone(), commit.clone(), context.to_owned());
         let status = PendingStatus {
             repo,
             head,
             context,
             command,
-            installation: self.installation,
         };
         ctx.store.status_promise(&status).await
     }
@@ -66,7 +76,8 @@ impl Job<Ctx> for SetStatus {
     const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_AWAY;
 
     fn lane(&self) -> String {
-        Self::lane_of(&self.repo, &self.commit, self.status.context.as_str())
+        let StatusTarget { repo, commit, .. } = &self.target;
+        Self::lane_of(repo, commit, self.status.context.as_str())
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
@@ -74,13 +85,7 @@ impl Job<Ctx> for SetStatus {
         let permit = write_permit(ctx);
         let set = ctx
             .forge
-            .status_set(
-                &self.repo,
-                self.installation,
-                &self.commit,
-                &self.status,
-                &permit,
-            )
+            .status_set(&self.target, &self.status, &permit)
             .await;
         set.map_err(|error| patient(error.into(), attempt))?;
         self.note(ctx).await?;
@@ -98,7 +103,7 @@ impl Job<Ctx> for SetStatus {
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
-        warn!(repo = %self.repo, context = %self.status.context, error = error.message(), "Could not set a status");
+        warn!(repo = %self.target.repo, context = %self.status.context, error = error.message(), "Could not set a status");
         Ok(())
     }
 }

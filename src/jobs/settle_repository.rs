@@ -9,18 +9,15 @@ use tracing::warn;
 use super::{ATTEMPTS_WHILE_AWAY, patient};
 use crate::context::Ctx;
 use crate::handlers::claimed::{self, Service};
-use crate::handlers::identity::{self, RepositoryRequester};
+use crate::handlers::identity;
 use crate::model::{ForgeRepo, RepositoryEventKind, RepositoryNews};
 use crate::queue::{Job, JobError, RunningJob};
-use crate::vcs::Installation;
 
 /// A repository as a delivery named it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SettleRepository {
     /// Repository in the words of the delivery.
     pub told: ForgeRepo,
-    /// Installation of the forge's app that sent the delivery.
-    pub installation: Installation,
 }
 
 #[async_trait]
@@ -35,18 +32,13 @@ impl Job<Ctx> for SettleRepository {
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
-        let by = RepositoryRequester {
-            via: self.installation,
-            within: Some(attempt.lease.id),
-        };
-        let repo = identity::settle(ctx, &self.told, by)
+        let repo = identity::settle(ctx, &self.told, Some(attempt.lease.id))
             .await
             .map_err(|error| patient(error, attempt))?;
         if claimed::service(ctx, &repo).await? == Service::Served {
             let news = RepositoryNews {
                 repo,
                 kind: RepositoryEventKind::Changed,
-                installation: self.installation,
             };
             ctx.store.repository_event_append(&news).await?;
             ctx.mirror_nudge.nudge();

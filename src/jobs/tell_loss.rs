@@ -39,8 +39,7 @@ impl Job<Ctx> for NotifyLockLoss {
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
-        let installation = ctx.store.command_installation(&self.pull).await?;
-        for post in dashboard::loss(ctx, self, installation) {
+        for post in dashboard::loss(ctx, self) {
             post.run(ctx, attempt).await?;
         }
         Ok(())

@@ -17,8 +17,6 @@ pub struct QueuedPlan {
     pub project: ProjectKey,
     /// Arguments for `terraform plan`.
     pub extra_args: Vec<String>,
-    /// Installation of the forge's app through which the request came.
-    pub installation: Option<u64>,
 }
 
 /// A lock that a command needs.
@@ -163,7 +161,6 @@ async fn line_up(
     let mut lines = lines_of(&locks, &waiters);
     let may_give = |key: &LockKey| !applied.iter().any(|project| key.covers(project));
     let steps = lines.line_up(pull.subject, wanted.keys().cloned().collect(), &may_give);
-    let installation = missing.iter().find_map(|request| request.ask.installation);
     let mut queue = QueueUpdate {
         change,
         pull,
@@ -171,7 +168,6 @@ async fn line_up(
         wanted,
         locks,
         waiters,
-        installation,
     };
     for step in &steps {
         queue.act(step, all).await?;
@@ -211,7 +207,6 @@ struct QueueUpdate<'a> {
     wanted: BTreeMap<LockKey, Vec<QueuedPlan>>,
     locks: Vec<Lock>,
     waiters: Vec<WaiterRow>,
-    installation: Option<u64>,
 }
 
 impl QueueUpdate<'_> {
@@ -248,7 +243,6 @@ impl QueueUpdate<'_> {
                 let asks = [QueuedPlan {
                     project: lock.project.clone(),
                     extra_args: Vec::new(),
-                    installation: self.installation,
                 }];
                 all.gave_way.push(lock);
                 self.join(key, &asks).await

@@ -8,8 +8,8 @@ use super::{
     LockChange, NewJob, Result, StopKind, StopRequest, Store, Tx, execute, free_text, on_pool,
 };
 use crate::model::{
-    Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Lock, Origin,
-    PullRef, RepoId, Subject, text_enum,
+    Actor, Cause, CommandId, CommandKind, CommandOutcome, CommentId, CommitSha, DeliveryId, Lock,
+    Origin, PullRef, RepoId, Subject, text_enum,
 };
 
 text_enum! {
@@ -31,13 +31,11 @@ pub struct NewCommand {
     /// Pull that the command is for.
     pub pull: PullRef,
     /// Comment that requests the command. The same comment leads to only one command (P2).
-    pub comment: Option<u64>,
+    pub comment: Option<CommentId>,
     /// Delivery that led to the command. A delivery that is read again leads to no second command (P2).
     pub delivery: Option<DeliveryId>,
     /// Person or program that requests the command.
     pub actor: Actor,
-    /// Installation of the forge's app through which the request came.
-    pub installation: Option<u64>,
     /// The parsed command as JSON.
     pub spec: String,
 }
@@ -69,8 +67,6 @@ pub struct CommandRow {
     pub title: Option<String>,
     /// Person or program that requested the command, and the way it was requested.
     pub actor: Actor,
-    /// Installation of the forge's app through which the request came.
-    pub installation: Option<u64>,
     /// The parsed command as JSON.
     pub spec: String,
     /// Head commit that the command works on, once known.
@@ -104,7 +100,7 @@ pub struct FinishedCommand {
 macro_rules! select_sql {
     ($($rest:literal),+) => {
         concat!(
-            "SELECT c.id, c.kind, c.repo, c.pull, p.url AS pull_url, p.title, c.actor, c.origin, c.installation, c.spec, c.head, ",
+            "SELECT c.id, c.kind, c.repo, c.pull, p.url AS pull_url, p.title, c.actor, c.origin, c.spec, c.head, ",
             "c.state, c.outcome, c.reason, c.stop_kind, c.stop_reason, c.created_at, c.finished_at FROM commands c ",
             "LEFT JOIN pulls p ON p.repo = c.repo AND p.number = c.pull ",
             $($rest),+
@@ -114,9 +110,6 @@ macro_rules! select_sql {
 
 pub(super) use select_sql;
 
-/// Installation of the forge's app in the newest command of the pull that has one.
-const INSTALLATION: &str = "SELECT installation FROM commands WHERE repo = $1 AND pull = $2 AND installation IS NOT NULL \
-     ORDER BY created_at DESC, id DESC LIMIT 1";
 const BY_ID: &str = select_sql!("WHERE c.id = $1");
 const RECENT: &str = select_sql!("ORDER BY c.created_at DESC, c.id DESC LIMIT $1");
 const RECENT_OF_REPOS: [&str; 2] = [
@@ -138,14 +131,6 @@ impl Store {
             .bind(&pull.repo).bind(pull.subject).fetch_one(db))?;
         Ok(told > 0)
     }
-
-    /// Returns the installation of the forge's app through which the newest request on a pull came.
-    pub async fn command_installation(&self, pull: &PullRef) -> Result<Option<u64>> {
-        let found = on_pool!(self, db => sqlx::query_scalar::<_, i64>(INSTALLATION)
-            .bind(&pull.repo).bind(pull.subject).fetch_optional(db))?;
-        Ok(found.map(i64::cast_unsigned))
-    }
-
     /// Stores a command and its jobs in one transaction. `jobs` receives the command's identifier.
     pub async fn command_create(
         &self,
@@ -182,17 +167,16 @@ impl Store {
         let created_at = self.skew_in_tx(tx).await?.of(self.now());
         execute!(
             tx,
-            "INSERT INTO commands (id, kind, repo, pull, comment, delivery, actor, origin, installation, spec, state, \
-             created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'queued', $11) ON CONFLICT DO NOTHING",
+            "INSERT INTO commands (id, kind, repo, pull, comment, delivery, actor, origin, spec, state, \
+             created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10) ON CONFLICT DO NOTHING",
             id,
             new.kind,
             &new.pull.repo,
             new.pull.subject,
-            new.comment.map(u64::cast_signed),
+            new.comment.as_ref().map(CommentId::number),
             new.delivery,
             free_text(&new.actor.login),
             new.actor.origin,
-            new.installation.map(u64::cast_signed),
             free_text(&new.spec),
             created_at,
         )
@@ -340,7 +324,6 @@ pub(super) struct CommandColumns {
     title: Option<String>,
     actor: String,
     origin: Origin,
-    installation: Option<i64>,
     spec: String,
     head: Option<CommitSha>,
     state: CommandState,
@@ -367,7 +350,6 @@ impl From<CommandColumns> for CommandRow {
                 login: row.actor,
                 origin: row.origin,
             },
-            installation: row.installation.map(i64::cast_unsigned),
             spec: row.spec,
             head: row.head,
             state: row.state,

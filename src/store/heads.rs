@@ -22,8 +22,8 @@ pub struct KnownHead {
 /// Source of a head.
 #[derive(Clone, Copy, Debug)]
 pub enum HeadNews<'a> {
-    /// An event with a head, and the installation of the forge's app that it came through.
-    Told(Option<&'a PullHead>, Option<u64>),
+    /// Head that an event named, if it named one.
+    Told(Option<&'a PullHead>),
     /// Answer of the forge to a request.
     Found {
         /// Head that was known before the request. If another one is known by now, an event was faster.
@@ -80,11 +80,11 @@ impl Store {
         news: HeadNews<'_>,
     ) -> Result<bool> {
         match news {
-            HeadNews::Told(at, installation) => {
+            HeadNews::Told(at) => {
                 if let Some(at) = at {
                     told_in_tx(tx, pull, at).await?;
                 }
-                repo_told_in_tx(tx, &pull.repo, installation, self.now()).await?;
+                repo_told_in_tx(tx, &pull.repo, self.now()).await?;
                 Ok(true)
             }
             HeadNews::Found { known: None, at } => {

@@ -19,15 +19,13 @@ pub struct PendingStatus {
     pub context: String,
     /// Command that has to end the status.
     pub command: CommandId,
-    /// Installation of the forge's app through which the status was set.
-    pub installation: Option<u64>,
 }
 
-const KEEP: &str = "INSERT INTO pending_statuses (repo, head, context, command, installation, set_at) \
-     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (repo, head, context) DO UPDATE SET command = excluded.command, \
-     installation = excluded.installation, set_at = excluded.set_at";
+const KEEP: &str = "INSERT INTO pending_statuses (repo, head, context, command, set_at) \
+     VALUES ($1, $2, $3, $4, $5) ON CONFLICT (repo, head, context) DO UPDATE SET command = excluded.command, \
+     set_at = excluded.set_at";
 /// Selects statuses that were left behind. The lane is that of the job that sets statuses.
-const LEFT: &str = "SELECT repo, head, context, command, installation FROM pending_statuses \
+const LEFT: &str = "SELECT repo, head, context, command FROM pending_statuses \
      WHERE NOT EXISTS (SELECT 1 FROM commands c WHERE c.id = pending_statuses.command AND c.state <> 'finished') \
      AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.state IN ('queued', 'running') \
      AND j.lane = 'status:' || pending_statuses.repo || '@' || head || ':' || context) \
@@ -46,7 +44,6 @@ impl Store {
             &status.head,
             free_text(&status.context),
             status.command,
-            status.installation.map(u64::cast_signed),
             self.now(),
         )?;
         tx.commit().await
@@ -125,7 +122,6 @@ struct PendingStatusColumns {
     head: CommitSha,
     context: String,
     command: CommandId,
-    installation: Option<i64>,
 }
 
 impl From<PendingStatusColumns> for PendingStatus {
@@ -135,7 +131,6 @@ impl From<PendingStatusColumns> for PendingStatus {
             head: row.head,
             context: row.context,
             command: row.command,
-            installation: row.installation.map(i64::cast_unsigned),
         }
     }
 }

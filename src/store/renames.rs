@@ -301,7 +301,6 @@ impl Store {
         let news = RepositoryNews {
             repo: new.clone(),
             kind: RepositoryEventKind::Renamed,
-            installation: None,
         };
         let news = if rows > 0 && is_proper(new) {
             vec![news]

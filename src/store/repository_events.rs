@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::news::{News, announce_in_tx};
-use super::repository_syncs::{installation_in_tx, know_in_tx};
+use super::repository_syncs::know_in_tx;
 use super::{Result, Store, Tx, execute, on_pool, on_tx};
 use crate::model::{DataDirId, MirrorEvent, RepoId, RepositoryEventKind, RepositoryNews};
 
@@ -22,7 +22,7 @@ use crate::model::{DataDirId, MirrorEvent, RepoId, RepositoryEventKind, Reposito
 pub struct RepositoryEvent {
     /// Number of the event; later events have larger ones.
     pub seq: i64,
-    /// Repository, kind and installation of the event.
+    /// Repository and kind of the event.
     pub event: RepositoryNews,
     /// Time when the event was stored, by the clock of the judge.
     pub at: DateTime<Utc>,
@@ -41,19 +41,19 @@ pub enum EventWalk {
 /// Interval at which a cursor without new events is touched, to show that its data directory is still in use.
 const SIGN_OF_LIFE: TimeDelta = TimeDelta::minutes(10);
 
-const APPEND: &str =
-    "INSERT INTO repository_events (repo, kind, installation, at) VALUES ($1, $2, $3, $4)";
-const AFTER: &str = "SELECT seq, repo, kind, installation, at FROM repository_events WHERE seq > $1 ORDER BY seq LIMIT $2";
+const APPEND: &str = "INSERT INTO repository_events (repo, kind, at) VALUES ($1, $2, $3)";
+const AFTER: &str =
+    "SELECT seq, repo, kind, at FROM repository_events WHERE seq > $1 ORDER BY seq LIMIT $2";
 /// Adds a row for each known repository. A data directory with a cursor has rows for all repositories whose events
 /// were removed since, so none is missing here. A repository may be known only by mirrors that were all removed to
 /// make room. Its new row is then marked as removed, too, until somebody uses it.
-const BEGIN: &str = "INSERT INTO repository_syncs (replica, repo, installation, revision, state, pending_at, retry_count, \
+const BEGIN: &str = "INSERT INTO repository_syncs (replica, repo, revision, state, pending_at, retry_count, \
      verification, verification_retry_count, created_at, evicted_at) \
-     SELECT $1, known.repo, MAX(known.installation), 0, 'pending', $2, 0, 'unknown', 0, $2, \
+     SELECT $1, known.repo, 0, 'pending', $2, 0, 'unknown', 0, $2, \
      CASE WHEN COUNT(known.evicted_at) = COUNT(*) THEN MAX(known.evicted_at) END FROM (\
-     SELECT repo, installation, evicted_at FROM repository_syncs \
-     UNION ALL SELECT repo, installation, NULL FROM watched_repos \
-     UNION ALL SELECT repo, installation, NULL FROM repository_events) AS known \
+     SELECT repo, evicted_at FROM repository_syncs \
+     UNION ALL SELECT repo, NULL FROM watched_repos \
+     UNION ALL SELECT repo, NULL FROM repository_events) AS known \
      WHERE TRUE GROUP BY known.repo ON CONFLICT (replica, repo) DO NOTHING";
 const PRUNE: &str = "DELETE FROM repository_events WHERE seq IN (SELECT seq FROM repository_events WHERE at < $1 \
      AND seq <= COALESCE((SELECT MIN(seq) FROM repository_event_cursors), 9223372036854775807) ORDER BY seq LIMIT $2)";
@@ -80,8 +80,7 @@ impl Store {
         append_hold_in_tx(tx).await?;
         let at = self.skew_in_tx(tx).await?.of(self.now());
         for news in news {
-            let installation = news.installation.map(u64::cast_signed);
-            execute!(&mut *tx, APPEND, &news.repo, news.kind, installation, at)?;
+            execute!(&mut *tx, APPEND, &news.repo, news.kind, at)?;
         }
         Ok(())
     }
@@ -171,20 +170,16 @@ impl Store {
         told: EventSummary,
     ) -> Result<()> {
         let EventSummary {
-            installation,
             is_there,
             is_only_there,
         } = told;
-        let is_new = is_there && know_in_tx(tx, home, repo, installation, self.now()).await?;
+        let is_new = is_there && know_in_tx(tx, home, repo, self.now()).await?;
         if !(is_new && is_only_there) {
             let _changed = self
                 .mirror_change_in_tx(tx, home, repo, &MirrorEvent::Updated { at: self.now() })
                 .await?;
         }
-        match installation {
-            Some(installation) => installation_in_tx(tx, home, repo, installation).await,
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     async fn alive(&self, home: &DataDirId) -> Result<()> {
@@ -239,8 +234,6 @@ impl Store {
 /// Summary of several events of one repository.
 #[derive(Clone, Copy)]
 struct EventSummary {
-    /// Newest installation of the forge's app.
-    installation: Option<u64>,
     /// True if the repository existed at any of the events.
     is_there: bool,
     /// True if the events say only that the repository exists.
@@ -252,12 +245,10 @@ fn by_repo(events: &[RepositoryEvent]) -> BTreeMap<&RepoId, EventSummary> {
     let mut repos = BTreeMap::new();
     for RepositoryEvent { event, .. } in events {
         let nothing = EventSummary {
-            installation: None,
             is_there: false,
             is_only_there: true,
         };
         let told: &mut EventSummary = repos.entry(&event.repo).or_insert(nothing);
-        told.installation = event.installation.or(told.installation);
         match event.kind {
             RepositoryEventKind::Deleted => {}
             RepositoryEventKind::Changed => told.is_there = true,
@@ -288,17 +279,14 @@ struct RepositoryEventColumns {
     seq: i64,
     repo: RepoId,
     kind: RepositoryEventKind,
-    installation: Option<i64>,
     at: DateTime<Utc>,
 }
 
 impl From<RepositoryEventColumns> for RepositoryEvent {
     fn from(row: RepositoryEventColumns) -> Self {
-        let installation = row.installation.map(i64::cast_unsigned);
         let event = RepositoryNews {
             repo: row.repo,
             kind: row.kind,
-            installation,
         };
         Self {
             seq: row.seq,

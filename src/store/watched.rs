@@ -9,8 +9,6 @@ use crate::model::RepoId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedRepo {
     pub repo: RepoId,
-    /// Installation of the forge's app through which the newest event came.
-    pub installation: Option<u64>,
     /// Time since when the repository is known. An earlier change is no missed event.
     pub known_at: DateTime<Utc>,
     /// Earliest time of the next read.
@@ -30,17 +28,16 @@ pub struct ForgePage {
     pub content: String,
 }
 
-const DISCOVER: &str = "INSERT INTO watched_repos (repo, installation, known_at, due_at, failures) \
-     SELECT p.repo, CAST(NULL AS BIGINT), MIN(p.updated_at), $1, 0 FROM pulls p \
+const DISCOVER: &str = "INSERT INTO watched_repos (repo, known_at, due_at, failures) \
+     SELECT p.repo, MIN(p.updated_at), $1, 0 FROM pulls p \
      WHERE NOT EXISTS (SELECT 1 FROM watched_repos w WHERE w.repo = p.repo) GROUP BY p.repo \
      ON CONFLICT (repo) DO NOTHING";
 /// Updates a repository after an event. Most events change nothing, and must not lock the row.
-const TOLD: &str = "INSERT INTO watched_repos (repo, installation, known_at, due_at, failures) \
-     SELECT $1, $2, $3, $3, 0 WHERE NOT EXISTS (SELECT 1 FROM watched_repos WHERE repo = $1 AND failures = 0 \
-     AND ($2 IS NULL OR installation = $2)) ON CONFLICT (repo) DO UPDATE SET failures = 0, \
-     installation = COALESCE(excluded.installation, watched_repos.installation), \
+const TOLD: &str = "INSERT INTO watched_repos (repo, known_at, due_at, failures) \
+     SELECT $1, $2, $2, 0 WHERE NOT EXISTS (SELECT 1 FROM watched_repos WHERE repo = $1 AND failures = 0) \
+     ON CONFLICT (repo) DO UPDATE SET failures = 0, \
      due_at = CASE WHEN watched_repos.failures > 0 THEN excluded.due_at ELSE watched_repos.due_at END";
-const DUE: &str = "SELECT repo, installation, known_at, due_at, failures FROM watched_repos WHERE due_at <= $1 \
+const DUE: &str = "SELECT repo, known_at, due_at, failures FROM watched_repos WHERE due_at <= $1 \
      ORDER BY due_at, repo LIMIT $2";
 
 impl Store {
@@ -83,12 +80,12 @@ impl Store {
         tx.commit().await
     }
 
-    /// Stores that a repository could not be read. The right installation has to be found again.
+    /// Stores that a repository could not be read.
     pub async fn watched_failed(&self, repo: &RepoId, due_at: DateTime<Utc>) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(
             &mut tx,
-            "UPDATE watched_repos SET failures = failures + 1, installation = NULL, due_at = $1 WHERE repo = $2",
+            "UPDATE watched_repos SET failures = failures + 1, due_at = $1 WHERE repo = $2",
             kept_time(due_at),
             repo,
         )?;
@@ -130,19 +127,13 @@ impl Store {
 }
 
 /// Watches a repository from now on, after an event of it.
-pub(super) async fn repo_told_in_tx(
-    tx: &mut Tx,
-    repo: &RepoId,
-    installation: Option<u64>,
-    now: DateTime<Utc>,
-) -> Result<()> {
-    execute!(tx, TOLD, repo, installation.map(u64::cast_signed), now).map(drop)
+pub(super) async fn repo_told_in_tx(tx: &mut Tx, repo: &RepoId, now: DateTime<Utc>) -> Result<()> {
+    execute!(tx, TOLD, repo, now).map(drop)
 }
 
 #[derive(sqlx::FromRow)]
 struct WatchedColumns {
     repo: RepoId,
-    installation: Option<i64>,
     known_at: DateTime<Utc>,
     due_at: DateTime<Utc>,
     failures: i64,
@@ -152,7 +143,6 @@ impl From<WatchedColumns> for WatchedRepo {
     fn from(row: WatchedColumns) -> Self {
         Self {
             repo: row.repo,
-            installation: row.installation.map(i64::cast_unsigned),
             known_at: row.known_at,
             due_at: row.due_at,
             failures: row.failures,

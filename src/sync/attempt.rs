@@ -1,5 +1,7 @@
 //! Makes one attempt to sync one mirror under its exclusive lease: starts, fetches, verifies, and records the result.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::{error, info, warn};
 
@@ -10,8 +12,7 @@ use super::{SyncerDependencies, SyncerInner};
 use crate::git::{Mirror, RefList, RefName, RefSelection, RefusedRef, Remote};
 use crate::leases::{LeaseAttempt, LeaseKey, LeaseOutcome};
 use crate::model::{
-    AttemptLease, FailureKind, MirrorEvent, MirrorState, PullNumber, PullRef, RepoId, SyncFacts,
-    SyncFailure,
+    AttemptLease, FailureKind, MirrorEvent, MirrorState, PullRef, RepoId, SyncFacts, SyncFailure,
 };
 use crate::store::{MirrorChange, MirrorRow};
 use crate::telemetry::Metric;
@@ -116,6 +117,7 @@ impl SyncerInner {
             clock,
             closing,
             metrics,
+            forge,
             ..
         } = &self.parts;
         let (holder, begun) = (lease.holder.clone(), clock.now());
@@ -152,6 +154,9 @@ impl SyncerInner {
             }
             Err(failure) => {
                 let (kind, message) = (failure.kind, failure.message.clone());
+                if kind.needs_somebody() {
+                    forge.renew_access(repo);
+                }
                 warn!(%repo, %kind, message, fix = kind.fix(), "Could not sync a mirror");
                 (
                     MirrorEvent::Failed {
@@ -176,7 +181,7 @@ impl SyncerInner {
         let SyncerDependencies { git, forge, .. } = &self.parts;
         let credentials = || async {
             forge
-                .git_credentials(&row.repo, row.installation)
+                .git_credentials(&row.repo)
                 .await
                 .map_err(|error| of_forge(&error))
         };
@@ -228,19 +233,19 @@ impl SyncerInner {
                 &format!("cannot list the open pull requests: {error}"),
             )
         })?;
-        let name = |number: PullNumber| {
-            RefName::new(&forge.pull_head_ref(&PullRef {
+        let mut pulls = BTreeSet::new();
+        for head in heads {
+            let at = PullRef {
                 repo: repo.clone(),
-                subject: number.into(),
-            }))
-            .ok()
-        };
+                subject: head.number.into(),
+            };
+            let source = forge.head_source(&at).await;
+            let name = source.map_err(|error| of_forge(&error))?.ref_in(repo);
+            pulls.extend(name.and_then(|name| RefName::new(&name).ok()));
+        }
         Ok(RefSelection {
             branches: true,
-            pulls: heads
-                .into_iter()
-                .filter_map(|head| name(head.number))
-                .collect(),
+            pulls,
         })
     }
 

@@ -215,12 +215,12 @@ impl Syncer {
 
     /// Records that a command uses a mirror. The mirror is registered from now on, and one that was removed to make
     /// room is due again. A failure to record this does not fail the command.
-    pub async fn used(&self, repo: &RepoId, installation: Option<u64>) {
+    pub async fn used(&self, repo: &RepoId) {
         let SyncerDependencies {
             store, home, clock, ..
         } = &self.0.parts;
         let noted = async {
-            store.mirror_know(home, repo, installation).await?;
+            store.mirror_know(home, repo).await?;
             store
                 .mirror_change(home, repo, &MirrorEvent::Used { at: clock.now() })
                 .await
@@ -341,7 +341,7 @@ impl SyncerInner {
         wanted.sort();
         wanted.dedup();
         for repo in store.mirror_list_unknown(home, wanted).await? {
-            if wants.includes(store, &repo).await? && store.mirror_know(home, &repo, None).await? {
+            if wants.includes(store, &repo).await? && store.mirror_know(home, &repo).await? {
                 info!(%repo, "A repository will get a mirror when no other work is left");
             }
         }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Forge, ForgeError, Installation};
+use super::{Forge, ForgeError};
 use crate::model::{HostName, RepoId};
 
 /// Lifetime of an answer. A person who was just added to a team, or removed from it, waits no longer than this.
@@ -38,7 +38,7 @@ impl Memberships {
         &self,
         forge: &dyn Forge,
         now: DateTime<Utc>,
-        (repo, via): (&RepoId, Installation),
+        repo: &RepoId,
         team: &str,
         login: &str,
     ) -> Result<bool, ForgeError> {
@@ -46,7 +46,7 @@ impl Memberships {
         if let Some(known) = self.members.get(&key, now) {
             return Ok(known);
         }
-        let answer = forge.team_has(repo, via, team, login).await?;
+        let answer = forge.team_has(repo, team, login).await?;
         self.members.put(key, answer, now);
         Ok(answer)
     }
@@ -56,14 +56,14 @@ impl Memberships {
         &self,
         forge: &dyn Forge,
         now: DateTime<Utc>,
-        (repo, via): (&RepoId, Installation),
+        repo: &RepoId,
         most: usize,
     ) -> Result<Vec<String>, ForgeError> {
         let key = owner(repo);
         if let Some(known) = self.lists.get(&key, now) {
             return Ok(known);
         }
-        let answer = forge.team_list(repo, via, most).await?;
+        let answer = forge.team_list(repo, most).await?;
         self.lists.put(key, answer.clone(), now);
         Ok(answer)
     }
@@ -75,7 +75,7 @@ impl Memberships {
         &self,
         forge: &dyn Forge,
         now: DateTime<Utc>,
-        (repo, via): (&RepoId, Installation),
+        repo: &RepoId,
         login: &str,
         fresh: bool,
     ) -> Result<bool, ForgeError> {
@@ -83,7 +83,7 @@ impl Memberships {
         if let Some(known) = self.writers.get(&key, now).filter(|_| !fresh) {
             return Ok(known);
         }
-        let answer = forge.may_write(repo, via, login).await?;
+        let answer = forge.may_write(repo, login).await?;
         self.writers.put(key, answer, now);
         Ok(answer)
     }
@@ -93,12 +93,12 @@ impl Memberships {
         &self,
         forge: &dyn Forge,
         now: DateTime<Utc>,
-        (repo, via): (&RepoId, Installation),
+        repo: &RepoId,
     ) -> Result<bool, ForgeError> {
         if let Some(known) = self.public.get(repo, now) {
             return Ok(known);
         }
-        let answer = forge.is_public(repo, via).await?;
+        let answer = forge.is_public(repo).await?;
         self.public.put(repo.clone(), answer, now);
         Ok(answer)
     }

@@ -13,11 +13,12 @@ mod webhook;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use axum::http::HeaderMap;
 use chrono::{DateTime, Utc};
 
 use crate::model::{
-    Approval, BranchName, CommitSha, CommitStatus, ForgeRepo, HostName, IgnoredStatuses,
-    MergeMethod, Mergeability, Pull, PullRef, RepoId,
+    Approval, BranchName, CommentId, CommitSha, CommitStatus, ForgeRepo, HostName, IgnoredStatuses,
+    MergeMethod, Mergeability, Pull, PullRef, RepoId, StatusTarget,
 };
 use crate::secret::Secret;
 
@@ -30,9 +31,6 @@ pub use ssh::SshLogin;
 pub use webhook::{
     DeliveryHeader, ForgeKind, ParsedDelivery, SenderCheck, WebhookError, WebhookSource, Webhooks,
 };
-
-/// Credentials of the forge to use: the GitHub App installation of the event, if any.
-pub type Installation = Option<u64>;
 
 /// Error of a forge operation. The implementation of the forge classifies it, because it knows the causes best.
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +113,28 @@ pub enum MergeAnswer {
     HeadMoved,
 }
 
+/// Place where git finds the head of a pull.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeadSource {
+    /// A ref in the repository of the pull, such as `refs/pull/12/head`.
+    Ref(String),
+    /// A branch of the repository of the pull or of a fork.
+    Branch { repo: RepoId, branch: BranchName },
+}
+
+impl HeadSource {
+    /// Returns the ref that a fetch from a repository brings the head with. A branch of a fork has none there. Its
+    /// commit can only be fetched by its id.
+    pub fn ref_in(&self, repo: &RepoId) -> Option<String> {
+        match self {
+            Self::Ref(name) => Some(name.clone()),
+            Self::Branch { repo: own, branch } => {
+                (own == repo).then(|| format!("refs/heads/{branch}"))
+            }
+        }
+    }
+}
+
 /// Credentials for git: user name and password over HTTP, valid for some minutes at least, or a key for SSH.
 #[derive(Clone, Debug)]
 pub struct GitCredentials {
@@ -172,73 +192,53 @@ pub trait Forge: Send + Sync + 'static {
     /// `the scope repo`. An error means that the forge refuses the credentials or does not answer.
     async fn missing(&self, uses: ForgeFeatures) -> Result<Vec<String>, ForgeError>;
 
+    /// Learns from a delivery how to reach the repositories that it names. The caller has checked the sender.
+    fn learn(&self, headers: &HeaderMap, body: &[u8]);
+
+    /// Looks up again how to reach a repository before the next request, because the credentials for it did not work.
+    fn renew_access(&self, repo: &RepoId);
+
     /// Returns the current state of a pull at the forge.
-    async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError>;
+    async fn pull(&self, at: &PullRef) -> Result<Pull, ForgeError>;
 
     /// Returns the repository with this name, even if its name has changed since.
-    async fn repository(&self, repo: &RepoId, via: Installation) -> Result<RepoFacts, ForgeError>;
+    async fn repository(&self, repo: &RepoId) -> Result<RepoFacts, ForgeError>;
 
     /// Returns the repository with an identifier. The request uses the credentials for `known_as`.
-    async fn repository_by_id(
-        &self,
-        id: u64,
-        known_as: &RepoId,
-        via: Installation,
-    ) -> Result<RepoFacts, ForgeError>;
+    async fn repository_by_id(&self, id: u64, known_as: &RepoId) -> Result<RepoFacts, ForgeError>;
 
     /// Returns true if an existing repository has a branch.
-    async fn has_branch(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-        branch: &BranchName,
-    ) -> Result<bool, ForgeError>;
+    async fn has_branch(&self, repo: &RepoId, branch: &BranchName) -> Result<bool, ForgeError>;
 
     /// Returns a page of the open pulls of a repository, oldest first. If nothing has changed since the answer with
     /// the given tag, the forge only reports that.
-    async fn open_pulls(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-        page: PageAsk<'_>,
-    ) -> Result<OpenPulls, ForgeError>;
+    async fn open_pulls(&self, repo: &RepoId, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError>;
 
     /// Returns the approval of a pull from its current reviews.
-    async fn approval(&self, at: &PullRef, via: Installation) -> Result<Approval, ForgeError>;
+    async fn approval(&self, at: &PullRef) -> Result<Approval, ForgeError>;
 
     /// Returns true if an account may write to a repository. An account that does not exist may not.
-    async fn may_write(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-        login: &str,
-    ) -> Result<bool, ForgeError>;
+    async fn may_write(&self, repo: &RepoId, login: &str) -> Result<bool, ForgeError>;
 
     /// Returns true if everybody may read a repository, or if the forge does not tell.
-    async fn is_public(&self, repo: &RepoId, via: Installation) -> Result<bool, ForgeError>;
+    async fn is_public(&self, repo: &RepoId) -> Result<bool, ForgeError>;
 
     /// Returns whether the forge would let a pull be merged now. Statuses in `aside` do not count as obstacles,
     /// provided that the forge reports all its other conditions.
     async fn mergeability(
         &self,
         at: &PullRef,
-        via: Installation,
         aside: &IgnoredStatuses<'_>,
     ) -> Result<Mergeability, ForgeError>;
 
     /// Returns the merge methods of a repository, as far as the forge reports them.
-    async fn merge_methods(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-    ) -> Result<Vec<MergeMethod>, ForgeError>;
+    async fn merge_methods(&self, repo: &RepoId) -> Result<Vec<MergeMethod>, ForgeError>;
 
     /// Merges a pull, but only at exactly this head. Never retries: after an [`ForgeError::Unavailable`] it is unknown
     /// whether the request had an effect. Use [`Self::pull`] to find out.
     async fn merge(
         &self,
         at: &PullRef,
-        via: Installation,
         head: &CommitSha,
         method: MergeMethod,
         permit: &WritePermit,
@@ -249,17 +249,15 @@ pub trait Forge: Send + Sync + 'static {
     async fn comment_post(
         &self,
         at: &PullRef,
-        via: Installation,
         body: &str,
         permit: &WritePermit,
-    ) -> Result<u64, ForgeError>;
+    ) -> Result<CommentId, ForgeError>;
 
     /// Deletes a comment of the bot; a missing comment is no error.
     async fn comment_delete(
         &self,
-        repo: &RepoId,
-        via: Installation,
-        comment: u64,
+        at: &PullRef,
+        comment: &CommentId,
         permit: &WritePermit,
     ) -> Result<(), ForgeError>;
 
@@ -268,26 +266,22 @@ pub trait Forge: Send + Sync + 'static {
     async fn comment_find(
         &self,
         at: &PullRef,
-        via: Installation,
         marker: &str,
         since: DateTime<Utc>,
-    ) -> Result<Vec<u64>, ForgeError>;
+    ) -> Result<Vec<CommentId>, ForgeError>;
 
     /// Reacts to a comment with a reaction in the forge's own words (`eyes`). A repetition is harmless.
     async fn comment_react(
         &self,
-        repo: &RepoId,
-        via: Installation,
-        comment: u64,
+        at: &PullRef,
+        comment: &CommentId,
         content: &str,
     ) -> Result<(), ForgeError>;
 
     /// Sets a status on a commit. A repetition is harmless, a late request is not.
     async fn status_set(
         &self,
-        repo: &RepoId,
-        via: Installation,
-        commit: &CommitSha,
+        on: &StatusTarget,
         status: &CommitStatus,
         permit: &WritePermit,
     ) -> Result<(), ForgeError>;
@@ -295,42 +289,24 @@ pub trait Forge: Send + Sync + 'static {
     /// Returns true if an account belongs to a team, or to one below it, of the organisation that owns the
     /// repository. A team that does not exist, or that the credentials may not see, has no members. An invitation
     /// that was not accepted yet does not count.
-    async fn team_has(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-        team: &str,
-        login: &str,
-    ) -> Result<bool, ForgeError>;
+    async fn team_has(&self, repo: &RepoId, team: &str, login: &str) -> Result<bool, ForgeError>;
 
     /// Returns the slugs of the teams of the organisation that owns the repository, as far as the credentials may see
     /// them. A repository of a person has none. More than `most` of them are [`ForgeError::Rejected`].
-    async fn team_list(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-        most: usize,
-    ) -> Result<Vec<String>, ForgeError>;
+    async fn team_list(&self, repo: &RepoId, most: usize) -> Result<Vec<String>, ForgeError>;
 
     /// Returns the URL for `git fetch`, without credentials.
     fn clone_url(&self, repo: &RepoId) -> String;
 
-    /// Returns the ref under which the forge offers the head of a pull: `refs/pull/12/head`.
-    fn pull_head_ref(&self, at: &PullRef) -> String;
+    /// Returns where git finds the head of a pull.
+    async fn head_source(&self, at: &PullRef) -> Result<HeadSource, ForgeError>;
 
     /// Returns fresh credentials for [`Self::clone_url`].
-    async fn git_credentials(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-    ) -> Result<GitCredentials, ForgeError>;
+    async fn git_credentials(&self, repo: &RepoId) -> Result<GitCredentials, ForgeError>;
 
     /// Returns fresh credentials for code of other repositories on the forge that this repository's code refers to.
     /// Returns `None` if the only credentials are for this repository alone. If the forge can limit the credentials,
     /// they only allow reads.
-    async fn module_credentials(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-    ) -> Result<Option<GitCredentials>, ForgeError>;
+    async fn module_credentials(&self, repo: &RepoId)
+    -> Result<Option<GitCredentials>, ForgeError>;
 }

@@ -3,7 +3,7 @@
 use super::{CheckoutError, Checkouts, Source};
 use crate::git::{Checkout, GitError, LfsFile, Mirror, Remote, Submodule, SubmoduleRules};
 use crate::model::{CommitSha, RepoId};
-use crate::vcs::{Forge, Installation};
+use crate::vcs::Forge;
 
 /// Submodules and LFS content that were fetched for a checkout.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +23,6 @@ impl Checkouts {
         &self,
         forge: &dyn Forge,
         source: &Source,
-        via: Installation,
         rules: &dyn SubmoduleRules,
     ) -> Result<CheckoutParts, CheckoutError> {
         if !self.contents.submodules && !self.contents.lfs {
@@ -35,7 +34,7 @@ impl Checkouts {
             return Ok(CheckoutParts::default());
         }
         let _gate = self.syncer.gate(repo).await;
-        let credentials = forge.git_credentials(repo, via).await?;
+        let credentials = forge.git_credentials(repo).await?;
         let held = self
             .leases
             .obtain(

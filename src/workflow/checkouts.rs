@@ -29,7 +29,7 @@ use crate::model::{
 };
 use crate::render::StateLock;
 use crate::sync::{FetchTicket, Syncer};
-use crate::vcs::{Forge, ForgeError, Installation};
+use crate::vcs::{Forge, ForgeError};
 
 /// Commits of a pull request that a checkout is made from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -181,14 +181,9 @@ impl Checkouts {
     }
 
     /// Updates the mirror to the head and the base branch of a pull request.
-    pub async fn fetch(
-        &self,
-        forge: &dyn Forge,
-        pull: &Pull,
-        via: Installation,
-    ) -> Result<Source, CheckoutError> {
+    pub async fn fetch(&self, forge: &dyn Forge, pull: &Pull) -> Result<Source, CheckoutError> {
         if pull.at.subject.is_application() {
-            return self.fetch_application(forge, pull, via).await;
+            return self.fetch_application(forge, pull).await;
         }
         let base_ref = RefName::branch(&pull.base_branch);
         let fetched = self
@@ -197,7 +192,6 @@ impl Checkouts {
                 &pull.at,
                 Some(&pull.head),
                 std::slice::from_ref(&base_ref),
-                via,
             )
             .await?;
         let base = fetched.commit_of(&base_ref).cloned();
@@ -218,7 +212,6 @@ impl Checkouts {
         &self,
         forge: &dyn Forge,
         pull: &Pull,
-        via: Installation,
     ) -> Result<Source, CheckoutError> {
         let (at, head, base) = (pull.at.clone(), pull.head.clone(), pull.head.clone());
         if !self
@@ -233,7 +226,6 @@ impl Checkouts {
                 &at,
                 Some(&head),
                 &[RefName::branch(&pull.base_branch)],
-                via,
             )
             .await?;
         }
@@ -252,11 +244,10 @@ impl Checkouts {
         forge: &dyn Forge,
         at: &PullRef,
         branch: &BranchName,
-        via: Installation,
     ) -> Result<Option<CommitSha>, CheckoutError> {
         let name = RefName::branch(branch);
         let fetched = self
-            .fetch_commit(forge, at, None, std::slice::from_ref(&name), via)
+            .fetch_commit(forge, at, None, std::slice::from_ref(&name))
             .await?;
         Ok(fetched.commit_of(&name).cloned())
     }
@@ -292,7 +283,6 @@ impl Checkouts {
         forge: &dyn Forge,
         source: &Source,
         branch: &BranchName,
-        via: Installation,
     ) -> Result<Option<CommitSha>, CheckoutError> {
         let name = RefName::branch(branch);
         let fetched = self
@@ -301,7 +291,6 @@ impl Checkouts {
                 &source.pull,
                 Some(&source.head),
                 std::slice::from_ref(&name),
-                via,
             )
             .await?;
         Ok(fetched.commit_of(&name).cloned())
@@ -325,10 +314,9 @@ impl Checkouts {
         &self,
         forge: &dyn Forge,
         plan: &PlanRecord,
-        via: Installation,
     ) -> Result<Source, CheckoutError> {
         let source = Source::of_plan(plan);
-        self.fetch_source(forge, &source, via).await?;
+        self.fetch_source(forge, &source).await?;
         Ok(source)
     }
 
@@ -337,7 +325,6 @@ impl Checkouts {
         &self,
         forge: &dyn Forge,
         source: &Source,
-        via: Installation,
     ) -> Result<(), CheckoutError> {
         let mirror = self.git.mirror(&source.pull.repo);
         self.check_mirror(&source.pull.repo)?;
@@ -346,13 +333,13 @@ impl Checkouts {
         if mirror.is_damaged() || !mirror.has_commits(&commits).await.unwrap_or(false) {
             for commit in commits {
                 if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
-                    self.fetch_commit(forge, &source.pull, Some(commit), &[], via)
+                    self.fetch_commit(forge, &source.pull, Some(commit), &[])
                         .await?;
                 }
             }
         }
         if mirror.is_partial() {
-            let credentials = forge.git_credentials(&source.pull.repo, via).await?;
+            let credentials = forge.git_credentials(&source.pull.repo).await?;
             let url = forge.clone_url(&source.pull.repo);
             let remote = Remote {
                 url: &url,
@@ -383,13 +370,17 @@ impl Checkouts {
         at: &PullRef,
         commit: Option<&CommitSha>,
         refs: &[RefName],
-        via: Installation,
     ) -> Result<Fetched, CheckoutError> {
         self.check_mirror(&at.repo)?;
         let (is_pull, needed) = (!at.subject.is_application(), refs);
-        let pull_ref = is_pull
-            .then(|| RefName::new(&forge.pull_head_ref(at)).ok())
-            .flatten();
+        let pull_ref = if is_pull {
+            let source = forge.head_source(at).await?;
+            source
+                .ref_in(&at.repo)
+                .and_then(|name| RefName::new(&name).ok())
+        } else {
+            None
+        };
         let refs: Vec<RefName> = refs.iter().cloned().chain(pull_ref).collect();
         let ticket = self.syncer.enter(&at.repo, &refs);
         let _gate = self.syncer.gate(&at.repo).await;
@@ -399,7 +390,7 @@ impl Checkouts {
                 return Ok(fetched);
             };
             if self.git.mirror(&at.repo).has_commit(commit).await? {
-                self.syncer.used(&at.repo, via).await;
+                self.syncer.used(&at.repo).await;
                 return Ok(Fetched {
                     wanted: Head::Present,
                     ..fetched
@@ -407,8 +398,8 @@ impl Checkouts {
             }
         }
         // The future is large, and every caller's future would contain it.
-        let fetched = Box::pin(self.fetch_for_all(forge, at, commit, &ticket, via)).await?;
-        self.syncer.used(&at.repo, via).await;
+        let fetched = Box::pin(self.fetch_for_all(forge, at, commit, &ticket)).await?;
+        self.syncer.used(&at.repo).await;
         let refused = |name: &dyn std::fmt::Display, why: &String| {
             GitError::Fsck {
                 doing: format!("fetch {name} of {}", at.repo),
@@ -439,9 +430,8 @@ impl Checkouts {
         at: &PullRef,
         commit: Option<&CommitSha>,
         ticket: &FetchTicket,
-        via: Installation,
     ) -> Result<Fetched, CheckoutError> {
-        let credentials = forge.git_credentials(&at.repo, via).await?;
+        let credentials = forge.git_credentials(&at.repo).await?;
         let held = self
             .leases
             .obtain(&at.repo, &format!("fetch for {at}"))
@@ -464,6 +454,9 @@ impl Checkouts {
             });
         };
         ticket.finish(&included, &fetched);
+        if fetched.is_err() {
+            forge.renew_access(&at.repo);
+        }
         Ok(fetched?)
     }
 

@@ -75,7 +75,6 @@ async fn permit(
                 action,
                 &Resource::Unseen {
                     pull: &at,
-                    via: None,
                     args: &[],
                 },
             )

@@ -160,5 +160,5 @@ fn tell(ctx: &Ctx, pull: &PullRef, body: Body) -> Vec<NewJob> {
         pull,
         body,
     );
-    reply::comments(ctx, &report, pull, None, ctx.clock.now())
+    reply::comments(ctx, &report, pull, ctx.clock.now())
 }

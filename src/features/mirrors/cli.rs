@@ -368,7 +368,7 @@ mod tests {
             let [infra, labs]: [RepoId; 2] =
                 ["github.com/acme/infra", "github.com/acme/labs"].map(|repo| repo.parse().unwrap());
             for repo in [&infra, &labs] {
-                assert!(store.mirror_know(&home, repo, None).await.unwrap());
+                assert!(store.mirror_know(&home, repo).await.unwrap());
             }
             let holder = "one/1".to_owned();
             let lease = AttemptLease {

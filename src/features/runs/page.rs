@@ -201,7 +201,6 @@ pub(super) async fn cancel(
         action,
         &Resource::Unseen {
             pull: &run.pull,
-            via: None,
             args: &[],
         },
     )

@@ -150,7 +150,7 @@ pub async fn check_fork(
     if has_rules(ctx) {
         return Ok(Decision::Granted);
     }
-    let decision = writers::by_authors(ctx, who, asked.pull, asked.via).await?;
+    let decision = writers::by_authors(ctx, who, asked.pull).await?;
     record(
         ctx,
         who,

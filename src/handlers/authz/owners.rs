@@ -69,7 +69,7 @@ pub async fn within(
             format!("this belongs to {}", quoted(owner.as_str())),
             Some((*owner).clone()),
         ),
-        (_, Some((repo, _))) => {
+        (_, Some(repo)) => {
             // A repository without an address in normal form cannot be claimed either.
             let owner = match RepoUrl::of(repo) {
                 Ok(url) => store.claim_owner(&url).await?,

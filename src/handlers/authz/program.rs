@@ -19,7 +19,7 @@ use crate::context::Ctx;
 use crate::errors::describe_error;
 use crate::model::{ProjectName, RepoId};
 use crate::process::{CallOutput, Cmd, ProcessError};
-use crate::vcs::{ForgeError, Installation};
+use crate::vcs::ForgeError;
 
 /// Time limit of the program, because somebody waits for the answer.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -40,10 +40,10 @@ pub(super) async fn by_program(
     action: Action,
     on: &Resource<'_>,
 ) -> Result<Decision, AuthzError> {
-    let Some((repo, via)) = on.repo() else {
+    let Some(repo) = on.repo() else {
         return Ok(not_from_the_forge(who, action));
     };
-    let teams = teams_of(ctx, (repo, via), who.name()).await?;
+    let teams = teams_of(ctx, repo, who.name()).await?;
     let teams = teams.iter().map(|team| format!("{}/{team}", repo.owner()));
     let cmd = Cmd::new(&program.command)
         .args(&program.args)
@@ -63,11 +63,7 @@ pub(super) async fn by_program(
 
 /// Returns the teams to pass to the program: those teams of the allowlist that this person is in. Without a list, all
 /// teams of the person.
-async fn teams_of(
-    ctx: &Ctx,
-    at: (&RepoId, Installation),
-    login: &str,
-) -> Result<Vec<String>, ForgeError> {
+async fn teams_of(ctx: &Ctx, at: &RepoId, login: &str) -> Result<Vec<String>, ForgeError> {
     let (forge, now) = (&*ctx.forge, ctx.clock.now());
     let candidates = match ctx.settings.permissions.teams.teams() {
         teams if teams.is_empty() => ctx.memberships.list(forge, now, at, MOST_TEAMS).await?,

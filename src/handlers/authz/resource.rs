@@ -6,14 +6,11 @@ use crate::model::{
     ApplyScope, BranchName, Concern, Lock, LockKey, OwnerName, ProjectKey, Pull, PullRef, RepoId,
     RepoUrl,
 };
-use crate::vcs::Installation;
 
 /// A command on a pull request that the forge was asked about.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedCommand<'a> {
     pub pull: &'a Pull,
-    /// Installation that gives access to the forge.
-    pub via: Installation,
     /// Arguments of the command ([`crate::command::Command::comment_args`]).
     pub args: &'a [String],
 }
@@ -58,8 +55,6 @@ pub enum Resource<'a> {
     /// A command on a pull request, decided without asking the forge about the pull request.
     Unseen {
         pull: &'a PullRef,
-        /// Installation that gives access to the forge.
-        via: Installation,
         /// Arguments of the command ([`crate::command::Command::comment_args`]).
         args: &'a [String],
     },
@@ -96,14 +91,14 @@ impl<'a> Resource<'a> {
 }
 
 impl Resource<'_> {
-    /// Returns the repository of the resource, and the installation for its forge; `None` for the whole server.
-    pub fn repo(&self) -> Option<(&RepoId, Installation)> {
+    /// Returns the repository of the resource; `None` for the whole server.
+    pub fn repo(&self) -> Option<&RepoId> {
         match self {
-            Self::Pull(asked) | Self::Project(asked, _) => Some((&asked.pull.at.repo, asked.via)),
-            Self::Unseen { pull, via, .. } => Some((&pull.repo, *via)),
-            Self::Lock(lock) => Some((&lock.key.repo, None)),
-            Self::Applies(scope) => scope.repo().map(|repo| (repo, None)),
-            Self::Repository(repo) => Some((*repo, None)),
+            Self::Pull(asked) | Self::Project(asked, _) => Some(&asked.pull.at.repo),
+            Self::Unseen { pull, .. } => Some(&pull.repo),
+            Self::Lock(lock) => Some(&lock.key.repo),
+            Self::Applies(scope) => scope.repo(),
+            Self::Repository(repo) => Some(repo),
             Self::Owner(_) | Self::Reserved(_) | Self::Server => None,
         }
     }

@@ -4,7 +4,7 @@ use super::{AuthzError, Decision, Denial, Resource, listed, not_from_the_forge, 
 use crate::config::access::{Action, Grantees, Identity};
 use crate::context::Ctx;
 use crate::model::RepoId;
-use crate::vcs::{ForgeError, Installation, KEPT};
+use crate::vcs::{ForgeError, KEPT};
 
 /// Decides by the allowlist entries for the teams of this person.
 pub(super) async fn by_teams(
@@ -27,18 +27,13 @@ pub(super) async fn by_teams(
     }
     let own = others(ctx, at, &giving, who).await;
     Ok(Decision::Denied(Box::new(denial(
-        who, action, at.0, &giving, &own,
+        who, action, at, &giving, &own,
     ))))
 }
 
 /// Lists the other teams on the list that this person is in, as far as the forge says. They only explain the denial,
 /// which stands without them.
-async fn others<'a>(
-    ctx: &'a Ctx,
-    at: (&RepoId, Installation),
-    giving: &[&str],
-    who: &Identity,
-) -> Vec<&'a str> {
+async fn others<'a>(ctx: &'a Ctx, at: &RepoId, giving: &[&str], who: &Identity) -> Vec<&'a str> {
     let mut own = Vec::new();
     for team in ctx
         .settings
@@ -57,12 +52,7 @@ async fn others<'a>(
     own
 }
 
-async fn is_in(
-    ctx: &Ctx,
-    at: (&RepoId, Installation),
-    team: &str,
-    who: &Identity,
-) -> Result<bool, ForgeError> {
+async fn is_in(ctx: &Ctx, at: &RepoId, team: &str, who: &Identity) -> Result<bool, ForgeError> {
     ctx.memberships
         .has(&*ctx.forge, ctx.clock.now(), at, team, who.name())
         .await

@@ -6,7 +6,7 @@ use crate::config::access::{Action, Identity};
 use crate::config::server::Commenters;
 use crate::context::Ctx;
 use crate::model::{Pull, RepoId};
-use crate::vcs::{ForgeError, Installation};
+use crate::vcs::ForgeError;
 
 /// Decides by the permission that the forge reports for this person.
 pub(super) async fn by_permission(
@@ -19,7 +19,7 @@ pub(super) async fn by_permission(
         return Ok(not_from_the_forge(who, action));
     };
     if let (Identity::Pusher(_), Some(pull)) = (who, on.seen()) {
-        return by_authors(ctx, who, pull, at.1).await;
+        return by_authors(ctx, who, pull).await;
     }
     if everybody_may(ctx, at).await? {
         return Ok(Decision::Granted);
@@ -28,7 +28,7 @@ pub(super) async fn by_permission(
     Ok(if answer == PermissionAnswer::Yes {
         Decision::Granted
     } else {
-        Decision::Denied(Box::new(denial(ctx, who, action, at.0, &answer)))
+        Decision::Denied(Box::new(denial(ctx, who, action, at, &answer)))
     })
 }
 
@@ -39,9 +39,8 @@ pub(super) async fn by_authors(
     ctx: &Ctx,
     who: &Identity,
     pull: &Pull,
-    via: Installation,
 ) -> Result<Decision, AuthzError> {
-    let at = (&pull.at.repo, via);
+    let at = &pull.at.repo;
     if !pull.is_fork() || everybody_may(ctx, at).await? {
         return Ok(Decision::Granted);
     }
@@ -63,7 +62,7 @@ pub(super) async fn by_authors(
         let answer = ask(ctx, at, login, false).await?;
         if answer != PermissionAnswer::Yes {
             return Ok(Decision::Denied(Box::new(denial_of_fork(
-                ctx, at.0, login, &answer,
+                ctx, at, login, &answer,
             ))));
         }
     }
@@ -82,7 +81,7 @@ enum PermissionAnswer {
 /// Asks the forge. Temporary errors go to the caller, which waits or gives up.
 async fn ask(
     ctx: &Ctx,
-    at: (&RepoId, Installation),
+    at: &RepoId,
     login: &str,
     fresh: bool,
 ) -> Result<PermissionAnswer, ForgeError> {
@@ -108,7 +107,7 @@ async fn ask(
 
 /// Returns true if everybody may give commands. `--allow-commenters=everyone` is never in effect if the whole world
 /// can comment. A repository of unknown visibility counts as public.
-async fn everybody_may(ctx: &Ctx, at: (&RepoId, Installation)) -> Result<bool, ForgeError> {
+async fn everybody_may(ctx: &Ctx, at: &RepoId) -> Result<bool, ForgeError> {
     match ctx.settings.permissions.commenters {
         Commenters::Writers => Ok(false),
         Commenters::Everyone => match ctx

@@ -268,11 +268,7 @@ pub(super) async fn of_plan(
             .transpose()?;
         return Ok(said.map(|said| said.config));
     }
-    let source = cx
-        .ctx
-        .checkouts
-        .fetch_plan(&*cx.ctx.forge, plan, cx.row.installation)
-        .await?;
+    let source = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan).await?;
     let origin = origin(cx, &wanted(cx.ctx, rules), &source, false).await?;
     let reading = ConfigReading::new(rules, &plan.base_branch, origin);
     Ok(reading.read_commit(cx).await?.map(|said| said.config))
@@ -356,7 +352,7 @@ async fn origin(
             let tip = cx
                 .ctx
                 .checkouts
-                .fetch_branch(&*cx.ctx.forge, source, branch, cx.row.installation)
+                .fetch_branch(&*cx.ctx.forge, source, branch)
                 .await?;
             let commit = tip.ok_or_else(|| {
                 UnknownConfig::Wrong(format!(

@@ -284,7 +284,7 @@ pub async fn merge(
             MergeResult::Refused(UserText::new(message, [way_out]))
         });
     }
-    let pull = ctx.forge.pull(&job.pull, row.installation).await?;
+    let pull = ctx.forge.pull(&job.pull).await?;
     if pull.state != PullState::Open {
         info!(pull = %job.pull, state = %pull.state, "The pull request is not open any more, so it is not merged");
         return Ok(MergeResult::Done);
@@ -494,12 +494,7 @@ async fn unmet(
         if demands.is_empty() {
             continue;
         }
-        let source = match cx
-            .ctx
-            .checkouts
-            .fetch_plan(&*cx.ctx.forge, plan, cx.row.installation)
-            .await
-        {
+        let source = match cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan).await {
             Ok(source) => source,
             Err(error) => return Err(JobError::retry(error)),
         };
@@ -516,12 +511,12 @@ async fn send(
     job: &MergePull,
     permit: &WritePermit,
 ) -> Result<MergeResult, JobError> {
-    let (ctx, via, host) = (cx.ctx, cx.row.installation, job.pull.repo.host());
+    let (ctx, host) = (cx.ctx, job.pull.repo.host());
     let try_again = format!(
         "Then comment `{} apply` again, or merge by hand.",
         ctx.settings.comments.executable()
     );
-    let allowed = ctx.forge.merge_methods(&job.pull.repo, via).await?;
+    let allowed = ctx.forge.merge_methods(&job.pull.repo).await?;
     let method = match (
         job.method.or(ctx.settings.planning.merge_method),
         allowed.first(),
@@ -547,7 +542,7 @@ async fn send(
         ))
     };
     // The checks above took time, and GitHub only gets the commit that it may merge.
-    let now = ctx.forge.pull(&job.pull, via).await?;
+    let now = ctx.forge.pull(&job.pull).await?;
     if now.state != PullState::Open {
         return Ok(MergeResult::Done);
     }
@@ -564,11 +559,7 @@ async fn send(
             ["Plan and apply it for that branch.".to_owned()],
         )));
     }
-    match ctx
-        .forge
-        .merge(&job.pull, via, &job.head, method, permit)
-        .await
-    {
+    match ctx.forge.merge(&job.pull, &job.head, method, permit).await {
         Ok(MergeAnswer::Merged) => {
             info!(pull = %job.pull, head = %job.head, %method, "Merged a pull request after its apply");
             Ok(MergeResult::Done)
@@ -657,13 +648,7 @@ fn sentence(said: &str) -> String {
 }
 
 /// Builds the comments that say why a pull request is not merged.
-pub fn not_merged(
-    ctx: &Ctx,
-    job: &MergePull,
-    row: Option<&CommandRow>,
-    why: UserText,
-) -> Vec<PostComment> {
-    let via = row.and_then(|row| row.installation);
+pub fn not_merged(ctx: &Ctx, job: &MergePull, why: UserText) -> Vec<PostComment> {
     let report = reply::notice(
         ctx,
         CommandKind::Apply,
@@ -675,5 +660,5 @@ pub fn not_merged(
         head: Some(job.head.clone()),
         ..report
     };
-    reply::posts(ctx, &report, &job.pull, via, job.since)
+    reply::posts(ctx, &report, &job.pull, job.since)
 }

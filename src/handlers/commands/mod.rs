@@ -51,7 +51,7 @@ use super::reply::{self, Reply};
 use super::statuses;
 use crate::command::Command;
 use crate::context::Ctx;
-use crate::handlers::identity::{self, RepositoryRequester};
+use crate::handlers::identity;
 use crate::handlers::tally;
 use crate::model::{
     Cause, CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId,
@@ -388,7 +388,7 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &RunningJob) -> Result<WorkR
     };
     if pull.state != PullState::Open && row.kind != CommandKind::Unlock {
         // Nothing of a closed pull request stays locked, even if no event about its end arrived (P7).
-        close_pull(ctx, &pull, row.installation, &row.actor).await?;
+        close_pull(ctx, &pull, &row.actor).await?;
     }
     let refusal = match guards::check(ctx, row, &pull).await? {
         Some(refusal) => Some(refusal),
@@ -564,13 +564,9 @@ async fn act(cx: &CommandCx<'_>, spec: &CommandSpec) -> Result<Reply, Stop> {
 
 /// Fetches the current state of the pull request, or of the branch of an application. The forge may not find a new pull request for a moment, so the function retries.
 async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &RunningJob) -> Result<Pull, Stop> {
-    match pull_now(ctx, &row.pull, row.installation).await {
+    match pull_now(ctx, &row.pull).await {
         Ok(pull) => {
-            let by = RepositoryRequester {
-                via: row.installation,
-                within: Some(attempt.lease.id),
-            };
-            if identity::is_settled(ctx, &pull, by).await? {
+            if identity::is_settled(ctx, &pull, Some(attempt.lease.id)).await? {
                 return Ok(pull);
             }
             let error = anyhow!(

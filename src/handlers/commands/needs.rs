@@ -35,7 +35,7 @@ pub(super) struct Findings {
 impl Findings {
     /// Returns who approved the pull request of the command.
     pub async fn approval(&self, cx: &CommandCx<'_>) -> Result<Approval, ForgeError> {
-        let ask = cx.ctx.forge.approval(&cx.pull.at, cx.row.installation);
+        let ask = cx.ctx.forge.approval(&cx.pull.at);
         self.approval.get(&*cx.ctx.clock, ask).await
     }
 
@@ -51,10 +51,7 @@ impl Findings {
             kinds: yet_to_come(kind),
             others: &settings.comments.ignored_status_names,
         };
-        let ask = cx
-            .ctx
-            .forge
-            .mergeability(&cx.pull.at, cx.row.installation, &aside);
+        let ask = cx.ctx.forge.mergeability(&cx.pull.at, &aside);
         self.mergeability.get(&*cx.ctx.clock, ask).await
     }
 
@@ -72,7 +69,7 @@ impl Findings {
                 planned.clone()
             }
             RunKind::Apply => {
-                let ask = checkouts.fetch(&*cx.ctx.forge, cx.pull, cx.row.installation);
+                let ask = checkouts.fetch(&*cx.ctx.forge, cx.pull);
                 self.newest.get(&*cx.ctx.clock, ask).await?
             }
         };

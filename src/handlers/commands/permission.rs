@@ -24,11 +24,7 @@ pub(super) async fn check(
     spec: &CommandSpec,
 ) -> Result<Option<Reply>, JobError> {
     let args = args_of(spec);
-    let asked = AskedCommand {
-        pull,
-        via: row.installation,
-        args: &args,
-    };
+    let asked = AskedCommand { pull, args: &args };
     let decision = match decide(ctx, row, spec, &Resource::Pull(asked)).await? {
         Decision::Granted if is_of_fork_unasked(row, pull, spec) => {
             authz::check_fork(ctx, &Identity::of_actor(&row.actor), asked).await?
@@ -60,7 +56,6 @@ pub(super) async fn check_unseen(
     let args = args_of(spec);
     let on = Resource::Unseen {
         pull: &row.pull,
-        via: row.installation,
         args: &args,
     };
     Ok(match decide(ctx, row, spec, &on).await? {
@@ -116,7 +111,6 @@ pub(super) async fn check_project(
     let on = Resource::Project(
         AskedCommand {
             pull: cx.pull,
-            via: cx.row.installation,
             args: &args,
         },
         project,

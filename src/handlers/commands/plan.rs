@@ -241,7 +241,6 @@ async fn take_locks(
             .extra_args(project)
             .unwrap_or(&command.extra_args)
             .to_vec(),
-        installation: cx.row.installation,
     };
     let wish = |project: &Project| {
         let policy = work.policy(&project.key);

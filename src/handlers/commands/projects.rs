@@ -305,11 +305,11 @@ impl Work {
             return Ok(Arc::clone(checkout));
         }
         *slot = None;
-        let (ctx, via) = (cx.ctx, cx.row.installation);
+        let ctx = cx.ctx;
         let checkout = match self.prepare(cx, source, workspace).await {
             Err(CheckoutError::Git(error)) if ctx.checkouts.has_lost(source).await => {
                 info!(%error, "Fetching the commits again, because the mirror was replaced");
-                ctx.checkouts.fetch_source(&*ctx.forge, source, via).await?;
+                ctx.checkouts.fetch_source(&*ctx.forge, source).await?;
                 self.prepare(cx, source, workspace).await?
             }
             prepared => prepared?,
@@ -327,13 +327,13 @@ impl Work {
         workspace: &WorkspaceName,
     ) -> Result<Checkout, CheckoutError> {
         let extent = self.extent(cx, source, workspace).await?;
-        let (ctx, via) = (cx.ctx, cx.row.installation);
+        let ctx = cx.ctx;
         let rules = submodules::SubmodulePolicy {
             ctx,
             parent: &source.pull.repo,
         };
         // Boxed, because the future is large, and everything that plans awaits it.
-        let parts = Box::pin(ctx.checkouts.bring_parts(&*ctx.forge, source, via, &rules)).await?;
+        let parts = Box::pin(ctx.checkouts.bring_parts(&*ctx.forge, source, &rules)).await?;
         ctx.checkouts
             .prepare(source, workspace, &extent, &parts)
             .await
@@ -571,7 +571,7 @@ async fn module_access(cx: &CommandCx<'_>) -> Result<Option<ModuleAccess>, Check
         return Ok(None);
     }
     let (forge, repo) = (&cx.ctx.forge, &cx.pull.at.repo);
-    let credentials = forge.module_credentials(repo, cx.row.installation).await?;
+    let credentials = forge.module_credentials(repo).await?;
     let url = Url::parse(&forge.clone_url(repo)).ok();
     Ok(credentials
         .zip(url)

@@ -41,7 +41,6 @@ fn command(pull: &PullRef, turns: &[(Lock, String)]) -> Option<NewCommand> {
         .filter_map(|(_, asks)| ask_list(asks).ok())
         .flatten()
         .collect();
-    let installation = asks.iter().find_map(|ask| ask.installation);
     let reasons: BTreeSet<String> = turns.iter().map(|(lock, _)| lock.reason.clone()).collect();
     let spec = CommandSpec::Turn(HandedLocks {
         asks,
@@ -56,7 +55,6 @@ fn command(pull: &PullRef, turns: &[(Lock, String)]) -> Option<NewCommand> {
             login: first.holder.clone(),
             origin: Origin::Queue,
         },
-        installation,
         spec: spec.to_json(),
     })
 }
@@ -88,9 +86,8 @@ pub async fn give_up_turn(ctx: &Ctx, pull: &PullRef, error: &str) -> anyhow::Res
     for ask in &asks {
         ctx.store.plan_drop(pull, &ask.project, &cause).await?;
     }
-    let installation = asks.iter().find_map(|ask| ask.installation);
     let projects: Vec<ProjectKey> = asks.into_iter().map(|ask| ask.project).collect();
-    Ok(queued::tell_left(ctx, pull, installation, &projects).await?)
+    Ok(queued::tell_left(ctx, pull, &projects).await?)
 }
 
 /// Lists the projects of a command whose locks were handed over to the pull request. That happened in this turn, or
@@ -136,5 +133,5 @@ pub(super) async fn pass_on(
     for project in &projects {
         ctx.store.plan_drop(&row.pull, project, &cause).await?;
     }
-    Ok(queued::tell_left(ctx, &row.pull, row.installation, &projects).await?)
+    Ok(queued::tell_left(ctx, &row.pull, &projects).await?)
 }

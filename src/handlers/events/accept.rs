@@ -69,11 +69,10 @@ async fn store(
         Event::Repositories { .. } if news.is_empty() && unsettled.is_empty() => {
             ctx.store.delivery_ignore(new, unserved).await
         }
-        event @ Event::Repositories { .. } => {
-            let installation = event.installation();
+        Event::Repositories { .. } => {
             let jobs = unsettled
                 .into_iter()
-                .map(|told| SettleRepository { told, installation }.to_new());
+                .map(|told| SettleRepository { told }.to_new());
             ctx.store
                 .delivery_note(new, &news, &jobs.collect::<Vec<_>>())
                 .await

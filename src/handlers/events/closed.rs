@@ -10,21 +10,14 @@ use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, Pull, PullEvent, 
 use crate::queue::{Job, JobError};
 use crate::render::{Body, Released, Report};
 use crate::store::NewJob;
-use crate::vcs::Installation;
 
 pub(super) async fn handle(ctx: &Ctx, event: &PullEvent) -> Result<DeliveryEnd, JobError> {
     // The event may be late, so only the current state on the forge counts.
-    let pull = ctx.forge.pull(&event.pull, event.installation).await?;
+    let pull = ctx.forge.pull(&event.pull).await?;
     if pull.state == PullState::Open {
         return Ok(DeliveryEnd::ignored("the pull request is open again"));
     }
-    close_pull(
-        ctx,
-        &pull,
-        event.installation,
-        &Actor::of_pull(&event.sender),
-    )
-    .await?;
+    close_pull(ctx, &pull, &Actor::of_pull(&event.sender)).await?;
     Ok(DeliveryEnd::handled())
 }
 
@@ -33,10 +26,9 @@ pub(super) async fn handle(ctx: &Ctx, event: &PullEvent) -> Result<DeliveryEnd, 
 pub(in crate::handlers) async fn close_pull(
     ctx: &Ctx,
     pull: &Pull,
-    via: Installation,
     by: &Actor,
 ) -> Result<(), JobError> {
-    let outbox = |freed: &[Lock]| notices(ctx, pull, via, freed);
+    let outbox = |freed: &[Lock]| notices(ctx, pull, freed);
     let cause = Cause::new(by.clone(), format!("the pull request is {}", pull.state));
     let waited = ctx.store.waiter_list_of_pull(&pull.at).await?;
     let freed = ctx
@@ -63,7 +55,7 @@ pub(in crate::handlers) async fn close_pull(
     Ok(())
 }
 
-fn notices(ctx: &Ctx, pull: &Pull, via: Installation, freed: &[Lock]) -> Vec<NewJob> {
+fn notices(ctx: &Ctx, pull: &Pull, freed: &[Lock]) -> Vec<NewJob> {
     if freed.is_empty() {
         return Vec::new();
     }
@@ -80,5 +72,5 @@ fn notices(ctx: &Ctx, pull: &Pull, via: Installation, freed: &[Lock]) -> Vec<New
         head: Some(pull.head.clone()),
         ..reply::notice(ctx, CommandKind::Unlock, id, &pull.at, body)
     };
-    reply::comments(ctx, &report, &pull.at, via, ctx.clock.now())
+    reply::comments(ctx, &report, &pull.at, ctx.clock.now())
 }

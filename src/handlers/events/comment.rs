@@ -50,7 +50,7 @@ pub(super) async fn handle(
             Ok(DeliveryEnd::not_served())
         }
         Service::Unclaimed => {
-            let (pull, comment, via) = (&event.pull, Some(event.comment), event.installation);
+            let (pull, comment) = (&event.pull, Some(event.comment.clone()));
             let actor = Actor::commenter(&event.author);
             claimed::tell_once(
                 ctx,
@@ -59,7 +59,6 @@ pub(super) async fn handle(
                     pull,
                     comment,
                     actor,
-                    via,
                 },
             )
             .await?;
@@ -91,10 +90,9 @@ async fn create(
     let new = NewCommand {
         kind: kind_of(spec),
         pull: event.pull.clone(),
-        comment: Some(event.comment),
+        comment: Some(event.comment.clone()),
         delivery: Some(delivery),
         actor: Actor::commenter(&event.author),
-        installation: event.installation,
         spec: spec.to_json(),
     };
     let jobs = |command| {
@@ -119,12 +117,11 @@ fn reaction(ctx: &Ctx, event: &CommentEvent, spec: &CommandSpec) -> Option<NewJo
         .reaction
         .clone()
         .filter(|_| is_accepted)?;
-    let (repo, installation) = (event.pull.repo.clone(), event.installation);
     Some(
         AddReaction {
-            repo,
-            installation,
-            comment: event.comment,
+            repo: event.pull.repo.clone(),
+            number: event.pull.subject,
+            comment: event.comment.clone(),
             content,
         }
         .to_new(),

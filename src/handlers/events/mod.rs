@@ -81,11 +81,7 @@ async fn pull_event(
             closed::handle(ctx, event).await
         }
         (Service::Unclaimed, _) => {
-            let (pull, via, actor) = (
-                &event.pull,
-                event.installation,
-                Actor::of_pull(&event.sender),
-            );
+            let (pull, actor) = (&event.pull, Actor::of_pull(&event.sender));
             claimed::tell_once(
                 ctx,
                 UnclaimedNotice {
@@ -93,7 +89,6 @@ async fn pull_event(
                     pull,
                     comment: None,
                     actor,
-                    via,
                 },
             )
             .await?;

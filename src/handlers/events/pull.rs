@@ -17,7 +17,6 @@ use crate::model::{
 };
 use crate::queue::{Job, JobError};
 use crate::store::{CreateCommand, HeadNews, KnownHead, NewCommand};
-use crate::vcs::Installation;
 
 /// Maximum delay of an event. GitHub offers deliveries for redelivery for three days, so an event can arrive this
 /// late after the reconciler found its change.
@@ -53,7 +52,7 @@ pub(super) async fn handle(
         }
     };
     let at = event.standing();
-    let news = HeadNews::Told(at.as_ref(), event.installation);
+    let news = HeadNews::Told(at.as_ref());
     Ok(match take_up(ctx, Some(delivery), &event, news).await? {
         PullUpdate::Planned | PullUpdate::Known => DeliveryEnd::handled(),
         PullUpdate::Ignored(why) => DeliveryEnd::ignored(why),
@@ -66,7 +65,6 @@ pub(in crate::handlers) async fn found(
     ctx: &Ctx,
     pull: &Pull,
     known: Option<&PullHead>,
-    via: Installation,
 ) -> Result<bool, JobError> {
     let at = pull.standing();
     let news = HeadNews::Found { known, at: &at };
@@ -77,11 +75,7 @@ pub(in crate::handlers) async fn found(
     // The mirrors have missed the event as well.
     let (repo, kind) = (pull.at.repo.clone(), RepositoryEventKind::Found);
     ctx.store
-        .repository_event_append(&RepositoryNews {
-            repo,
-            kind,
-            installation: via,
-        })
+        .repository_event_append(&RepositoryNews { repo, kind })
         .await?;
     let event = PullEvent {
         pull: pull.at.clone(),
@@ -91,7 +85,6 @@ pub(in crate::handlers) async fn found(
         base_branch: Some(at.base_branch.clone()),
         // The author of the push is unknown, but the author of the pull request is known.
         sender: pull.author.clone(),
-        installation: via,
     };
     Ok(matches!(
         take_up(ctx, None, &event, news).await?,
@@ -136,7 +129,7 @@ async fn still_news(ctx: &Ctx, event: &PullEvent) -> Result<EventValue, JobError
     if known.as_ref() == Some(&told) {
         return Ok(found());
     }
-    let pull = ctx.forge.pull(&event.pull, event.installation).await?;
+    let pull = ctx.forge.pull(&event.pull).await?;
     if pull.state != PullState::Open {
         return Ok(EventValue::Late(format!(
             "the pull request is {}",
@@ -191,7 +184,6 @@ async fn take_up(
         comment: None,
         delivery,
         actor: Actor::of_pull(&event.sender),
-        installation: event.installation,
         spec: CommandSpec::Autoplan.to_json(),
     };
     let job = |command| {

@@ -7,7 +7,7 @@ use super::missed::follow;
 use super::{TickResult, gone};
 use crate::context::Ctx;
 use crate::handlers::events::close_pull;
-use crate::handlers::identity::{self, RepositoryRequester};
+use crate::handlers::identity;
 use crate::model::{Actor, Origin, PullRef, PullState};
 use crate::store::Absence;
 use crate::vcs::ForgeError;
@@ -65,7 +65,7 @@ fn is_of_repository(error: &anyhow::Error) -> bool {
 
 /// Checks one pull request. Returns how many pull requests hold nothing any more because of that.
 async fn look_at(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
-    let pull = match ctx.forge.pull(at, None).await {
+    let pull = match ctx.forge.pull(at).await {
         Ok(pull) => pull,
         Err(ForgeError::NotFound { .. }) => return gone::pull(ctx, at).await,
         Err(ForgeError::Moved { repo, .. }) => {
@@ -77,14 +77,14 @@ async fn look_at(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
     ctx.store.absence_forget(Absence::Pull(at)).await?;
     ctx.store.absence_forget(Absence::Repo(&at.repo)).await?;
     let failed = |error: crate::queue::JobError| anyhow::anyhow!(error.message());
-    if !identity::is_settled(ctx, &pull, RepositoryRequester::default())
+    if !identity::is_settled(ctx, &pull, None)
         .await
         .map_err(failed)?
     {
         return Ok(0);
     }
     if pull.state != PullState::Open {
-        close_pull(ctx, &pull, None, &Actor::lockkeeper(Origin::Reconciler))
+        close_pull(ctx, &pull, &Actor::lockkeeper(Origin::Reconciler))
             .await
             .map_err(failed)?;
         return Ok(1);

@@ -10,7 +10,7 @@ use super::missed::LEFT_TO_COMMANDS;
 use super::{TickResult, gone};
 use crate::context::Ctx;
 use crate::handlers::events::{self, close_pull};
-use crate::handlers::identity::{self, RepositoryRequester};
+use crate::handlers::identity;
 use crate::model::{Actor, Origin, Pull, PullHead, PullNumber, PullRef, PullState, Subject};
 use crate::queue::JobError;
 use crate::store::{Absence, ForgePage, HeadNews, WatchedRepo};
@@ -174,12 +174,12 @@ impl ListingPages<'_> {
         number: usize,
         kept: Option<(&str, StoredPage)>,
     ) -> Result<(StoredPage, Option<String>), ListingStop> {
-        let (repo, via) = (&self.watched.repo, self.watched.installation);
+        let repo = &self.watched.repo;
         let ask = PageAsk {
             number,
             etag: kept.as_ref().map(|(etag, _)| *etag),
         };
-        let OpenPulls { page, budget } = self.ctx.forge.open_pulls(repo, via, ask).await?;
+        let OpenPulls { page, budget } = self.ctx.forge.open_pulls(repo, ask).await?;
         self.budget = budget.or(self.budget);
         match (page, kept) {
             (ListedPage::Fresh { pulls, more, etag }, _) => Ok((StoredPage { pulls, more }, etag)),
@@ -242,9 +242,9 @@ impl ListingPages<'_> {
     /// had reported it.
     async fn ask(&mut self, number: PullNumber) -> Result<(), ListingStop> {
         self.be_thrifty()?;
-        let (ctx, at, via) = (self.ctx, self.at(number), self.watched.installation);
+        let (ctx, at) = (self.ctx, self.at(number));
         self.found.looked_at += 1;
-        let pull = match ctx.forge.pull(&at, via).await {
+        let pull = match ctx.forge.pull(&at).await {
             Ok(pull) => pull,
             Err(ForgeError::NotFound { .. }) => {
                 self.found.repaired += gone::pull(ctx, &at).await.map_err(ListingStop::Broken)?;
@@ -267,12 +267,12 @@ impl ListingPages<'_> {
 
     /// Handles one pull request. Returns true if there was anything to do.
     async fn mend(&self, pull: &Pull) -> Result<bool, ListingStop> {
-        let (ctx, via) = (self.ctx, self.watched.installation);
+        let ctx = self.ctx;
         let known = match pull.at.subject {
             Subject::Pull(number) => self.known.get(&number),
             Subject::Application(_) => None,
         };
-        if !identity::is_settled(ctx, pull, RepositoryRequester { via, within: None }).await? {
+        if !identity::is_settled(ctx, pull, None).await? {
             return Err(ListingStop::Renamed);
         }
         if pull.archived && pull.state == PullState::Open {
@@ -292,10 +292,10 @@ impl ListingPages<'_> {
                 > 0);
         }
         if pull.state != PullState::Open {
-            close_pull(ctx, pull, via, &Actor::lockkeeper(Origin::Reconciler)).await?;
+            close_pull(ctx, pull, &Actor::lockkeeper(Origin::Reconciler)).await?;
             return Ok(true);
         }
-        Ok(known != Some(&pull.standing()) && events::found(ctx, pull, known, via).await?)
+        Ok(known != Some(&pull.standing()) && events::found(ctx, pull, known).await?)
     }
 
     /// Stops if few requests are left in the rate limit. Otherwise it counts the next request.

@@ -19,7 +19,7 @@ use super::listing::{ListingResult, look};
 use super::{TickResult, gone};
 use crate::context::Ctx;
 use crate::handlers::claimed::{self, Service};
-use crate::handlers::identity::{self, RepositoryRequester};
+use crate::handlers::identity;
 use crate::model::RepoId;
 use crate::store::{Absence, WatchedRepo};
 use crate::vcs::{ForgeError, RequestBudget};
@@ -107,7 +107,7 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
 /// Follows a renamed repository: all its rows move to the new name. An obstacle is temporary, or an administrator has
 /// to remove it; the next tick tries again.
 pub(super) async fn follow(ctx: &Ctx, repo: &RepoId) {
-    if let Err(error) = identity::look(ctx, repo, RepositoryRequester::default()).await {
+    if let Err(error) = identity::look(ctx, repo, None).await {
         warn!(%repo, error = error.message(), "The records of a renamed repository could not be moved yet");
     }
 }
@@ -117,6 +117,7 @@ async fn put_off(ctx: &Ctx, watched: &WatchedRepo, error: &ForgeError) -> anyhow
     let doublings = u32::try_from(watched.failures.clamp(0, 16)).unwrap_or_default();
     let wait = (NOT_AGAIN_FOR * 2_i32.pow(doublings)).min(LONGEST_WAIT);
     warn!(repo = %watched.repo, %error, "The open pull requests of a repository cannot be listed; retrying later");
+    ctx.forge.renew_access(&watched.repo);
     ctx.store
         .watched_failed(&watched.repo, ctx.clock.now() + wait)
         .await?;

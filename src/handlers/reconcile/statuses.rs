@@ -8,10 +8,10 @@ use super::TickResult;
 use crate::context::Ctx;
 use crate::handlers::commands;
 use crate::jobs::SetStatus;
-use crate::model::{CommitState, CommitStatus, StatusContext};
+use crate::model::{CommitState, CommitStatus, StatusContext, StatusTarget, Subject};
 use crate::queue::{Job, JobError};
 use crate::render::status;
-use crate::store::PendingStatus;
+use crate::store::{CommandRow, PendingStatus};
 
 /// Maximum number of commands and statuses in one tick.
 const AT_ONCE: i64 = 200;
@@ -58,7 +58,8 @@ async fn lost_commands(ctx: &Ctx) -> anyhow::Result<TickResult> {
 /// Returns the status that should have been set last, if its job is stored. Otherwise it returns one that says what
 /// happened.
 async fn end_of(ctx: &Ctx, left: &PendingStatus) -> anyhow::Result<SetStatus> {
-    let interrupted = interrupted(left);
+    let command = ctx.store.command_get(left.command).await?;
+    let interrupted = interrupted(left, command.as_ref());
     let given_up = ctx.store.job_given_up_in(&interrupted.lane()).await?;
     let given_up = given_up.and_then(|payload| serde_json::from_str::<SetStatus>(&payload).ok());
     Ok(given_up
@@ -66,13 +67,19 @@ async fn end_of(ctx: &Ctx, left: &PendingStatus) -> anyhow::Result<SetStatus> {
         .unwrap_or(interrupted))
 }
 
-fn interrupted(left: &PendingStatus) -> SetStatus {
+fn interrupted(left: &PendingStatus, command: Option<&CommandRow>) -> SetStatus {
     let (state, text) = status::interrupted();
     let context = StatusContext::new(&left.context);
+    let pull = command.and_then(|row| match row.pull.subject {
+        Subject::Pull(number) => Some(number),
+        Subject::Application(_) => None,
+    });
     SetStatus {
-        repo: left.repo.clone(),
-        installation: left.installation,
-        commit: left.head.clone(),
+        target: StatusTarget {
+            repo: left.repo.clone(),
+            pull,
+            commit: left.head.clone(),
+        },
         status: CommitStatus {
             context,
             state,

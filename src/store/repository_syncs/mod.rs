@@ -49,8 +49,8 @@ pub struct MirrorQuery {
     pub state: Option<SyncState>,
 }
 
-const KNOW: &str = "INSERT INTO repository_syncs (replica, repo, installation, revision, state, pending_at, retry_count, \
-     verification, verification_retry_count, created_at) VALUES ($1, $2, $3, 0, 'pending', $4, 0, 'unknown', 0, $4) \
+const KNOW: &str = "INSERT INTO repository_syncs (replica, repo, revision, state, pending_at, retry_count, \
+     verification, verification_retry_count, created_at) VALUES ($1, $2, 0, 'pending', $3, 0, 'unknown', 0, $3) \
      ON CONFLICT (replica, repo) DO NOTHING";
 const KNOWN: [&str; 2] = [
     concat!(
@@ -80,14 +80,9 @@ const LIVE_LEASE: &str = "SELECT COUNT(*) FROM leases l JOIN repository_syncs s 
 
 impl Store {
     /// Adds a mirror that needs a sync; `false`: the registry already has it.
-    pub async fn mirror_know(
-        &self,
-        home: &DataDirId,
-        repo: &RepoId,
-        installation: Option<u64>,
-    ) -> Result<bool> {
+    pub async fn mirror_know(&self, home: &DataDirId, repo: &RepoId) -> Result<bool> {
         let mut tx = self.begin().await?;
-        let is_new = know_in_tx(&mut tx, home, repo, installation, self.now()).await?;
+        let is_new = know_in_tx(&mut tx, home, repo, self.now()).await?;
         tx.commit().await.map(|()| is_new)
     }
 
@@ -150,7 +145,7 @@ impl Store {
         let homes = on_tx!(&mut tx, db => sqlx::query_scalar::<_, DataDirId>(
             "SELECT replica FROM repository_event_cursors ORDER BY replica").fetch_all(db))?;
         for home in homes {
-            know_in_tx(&mut tx, &home, repo, None, self.now()).await?;
+            know_in_tx(&mut tx, &home, repo, self.now()).await?;
         }
         let many = self.mirror_ask_in_tx(&mut tx, repo, cause).await?;
         tx.commit().await.map(|()| many)
@@ -216,7 +211,6 @@ impl Store {
                 Ok(state) => state,
                 Err(why) => return Ok(MirrorChange::NotAllowed(why)),
             };
-            row.installation = row.installation.filter(|_| !is_doubtful(event));
             if self.write_in_tx(tx, &row, event).await? {
                 row.revision += 1;
                 return Ok(MirrorChange::Changed(Box::new(row)));
@@ -268,40 +262,7 @@ pub(super) async fn know_in_tx(
     tx: &mut Tx,
     home: &DataDirId,
     repo: &RepoId,
-    installation: Option<u64>,
     now: DateTime<Utc>,
 ) -> Result<bool> {
-    execute!(
-        tx,
-        KNOW,
-        home,
-        repo,
-        installation.map(u64::cast_signed),
-        now
-    )
-    .map(|rows| rows == 1)
-}
-
-/// Stores the installation of the forge's app through which a repository is reached. An installation from an event is
-/// right, one that an attempt was refused with is not.
-pub(super) async fn installation_in_tx(
-    tx: &mut Tx,
-    home: &DataDirId,
-    repo: &RepoId,
-    installation: u64,
-) -> Result<()> {
-    execute!(
-        tx,
-        "UPDATE repository_syncs SET installation = $1 WHERE replica = $2 AND repo = $3 \
-         AND (installation IS NULL OR installation <> $1)",
-        installation.cast_signed(),
-        home,
-        repo,
-    )
-    .map(drop)
-}
-
-/// Returns true if the installation of a failed attempt may be wrong, so that the right one has to be found again.
-fn is_doubtful(event: &MirrorEvent) -> bool {
-    matches!(event, MirrorEvent::Failed { failure, .. } if failure.kind.needs_somebody())
+    execute!(tx, KNOW, home, repo, now).map(|rows| rows == 1)
 }

@@ -15,8 +15,6 @@ pub struct MirrorRow {
     pub home: DataDirId,
     /// Repository of the mirror.
     pub repo: RepoId,
-    /// Installation of the forge's app through which the newest event came.
-    pub installation: Option<u64>,
     /// State of the mirror.
     pub state: MirrorState,
     /// Time when the mirror was added.
@@ -28,7 +26,7 @@ pub struct MirrorRow {
 /// All columns, in one place.
 macro_rules! columns {
     () => {
-        "replica, repo, installation, revision, state, pending_at, started_at, again_at, lease_key, lease_holder, \
+        "replica, repo, revision, state, pending_at, started_at, again_at, lease_key, lease_holder, \
          synced_at, succeeded_at, updated_at, asked_at, asked_by, asked_reason, retry_count, retry_at, failure_kind, \
          failure, refresh_at, verification, checksum, refs, verified_at, verification_retry_count, \
          verification_failure, connectivity_at, maintained_at, used_at, evicted_at, bytes, refused, created_at"
@@ -41,15 +39,14 @@ const CHANGE: &str = "UPDATE repository_syncs SET revision = revision + 1, state
      asked_at = $13, asked_by = $14, asked_reason = $15, retry_count = $16, retry_at = $17, failure_kind = $18, \
      failure = $19, refresh_at = $20, verification = $21, checksum = $22, refs = $23, verified_at = $24, \
      verification_retry_count = $25, verification_failure = $26, connectivity_at = $27, maintained_at = $28, \
-     used_at = $29, evicted_at = $30, bytes = $31, installation = $32, refused = $33 \
+     used_at = $29, evicted_at = $30, bytes = $31, refused = $32 \
      WHERE replica = $1 AND repo = $2 AND revision = $3 AND NOT EXISTS (SELECT 1 FROM leases l \
-     WHERE l.key = repository_syncs.lease_key AND l.holder = repository_syncs.lease_holder AND l.until > $34)";
+     WHERE l.key = repository_syncs.lease_key AND l.holder = repository_syncs.lease_holder AND l.until > $33)";
 
 #[derive(sqlx::FromRow)]
 pub(super) struct RepositorySyncColumns {
     replica: DataDirId,
     repo: RepoId,
-    installation: Option<i64>,
     revision: i64,
     state: SyncState,
     pending_at: DateTime<Utc>,
@@ -124,7 +121,6 @@ impl From<RepositorySyncColumns> for MirrorRow {
             bytes: row.bytes.map(i64::cast_unsigned),
             refused: row.refused,
         };
-        let installation = row.installation.map(i64::cast_unsigned);
         let RepositorySyncColumns {
             replica: home,
             repo,
@@ -135,7 +131,6 @@ impl From<RepositorySyncColumns> for MirrorRow {
         Self {
             home,
             repo,
-            installation,
             state,
             created_at,
             revision,
@@ -196,7 +191,6 @@ pub(super) async fn write_in_tx(
         state.used_at,
         state.evicted_at,
         state.bytes.map(u64::cast_signed),
-        row.installation.map(u64::cast_signed),
         state.refused.as_deref().map(free_text),
         unless_leased_at,
     )

@@ -243,7 +243,7 @@ async fn the_key_that_an_owner_gave_is_the_one_that_a_mirror_is_made_with(db: &T
     let forge = forge.with_access(Arc::new(given), server.world.path("by-ssh/tmp"));
     let url = forge.clone_url(&repo);
     {
-        let credentials = forge.git_credentials(&repo, None).await.unwrap();
+        let credentials = forge.git_credentials(&repo).await.unwrap();
         let remote = Remote {
             url: &url,
             credentials: Some(&credentials),
@@ -288,18 +288,13 @@ async fn the_key_that_an_owner_gave_is_the_one_that_a_mirror_is_made_with(db: &T
         "the key is gone from the disk"
     );
     let other = forge
-        .git_credentials(&"127.0.0.1/acme/other".parse().unwrap(), None)
+        .git_credentials(&"127.0.0.1/acme/other".parse().unwrap())
         .await
         .unwrap();
     assert!(other.ssh.is_none(), "it is for one repository");
     db.store().credential_remove(id, by()).await.unwrap();
     assert!(
-        forge
-            .git_credentials(&repo, None)
-            .await
-            .unwrap()
-            .ssh
-            .is_none(),
+        forge.git_credentials(&repo).await.unwrap().ssh.is_none(),
         "it was taken back"
     );
 }

@@ -4,11 +4,13 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use axum::http::HeaderMap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::join_all;
 use lockkeeper::clock::{Clock, ManualClock};
+use lockkeeper::model::{CommentId, RepoId};
 use lockkeeper::secret::Secret;
 use lockkeeper::vcs::github::{GitHub, GitHubAuth, GitHubSetupError, Timeouts};
 use lockkeeper::vcs::{Forge, ForgeError};
@@ -113,6 +115,18 @@ fn issue(installation: u64) -> String {
     format!("POST /app/installations/{installation}/access_tokens")
 }
 
+/// Tells a connection of a delivery about the pull request that comes from an installation.
+fn delivered(github: &GitHub, installation: u64) {
+    let body = json!({
+        "repository": {"full_name": pull().repo.full_name()}, "installation": {"id": installation},
+    });
+    github.learn(&HeaderMap::new(), body.to_string().as_bytes());
+}
+
+fn refusal() -> Value {
+    json!({"message": "Not Found"})
+}
+
 fn decoded(part: &str) -> Value {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
 }
@@ -122,7 +136,9 @@ async fn the_app_signs_for_itself_and_uses_the_token_of_the_events_installation(
     let world = World::new().await;
     world.issues(77, "ghs_one");
     world.answers_pulls(1);
-    world.github(Some(5)).pull(&pull(), Some(77)).await.unwrap();
+    let github = world.github(Some(5));
+    delivered(&github, 77);
+    github.pull(&pull()).await.unwrap();
     let asked = world.server.asked();
     assert_eq!([&asked[0].line, &asked[1].line], [&issue(77), PULL]);
     let now = start().timestamp();
@@ -138,7 +154,7 @@ async fn without_an_installation_in_the_event_the_configured_one_is_used() {
     let world = World::new().await;
     world.issues(5, "ghs_one");
     world.answers_pulls(1);
-    world.github(Some(5)).pull(&pull(), None).await.unwrap();
+    world.github(Some(5)).pull(&pull()).await.unwrap();
     assert_eq!(world.server.lines(), [issue(5).as_str(), PULL]);
 }
 
@@ -151,8 +167,8 @@ async fn without_any_installation_github_is_asked_once_per_repository() {
         .on(LOOK_UP, Reply::json(&json!({"id": 99, "app_id": 4242})));
     world.issues(99, "ghs_one");
     world.answers_pulls(2);
-    github.pull(&pull(), None).await.unwrap();
-    github.pull(&pull(), None).await.unwrap();
+    github.pull(&pull()).await.unwrap();
+    github.pull(&pull()).await.unwrap();
     let asked = world.server.asked();
     assert_eq!(
         asked
@@ -171,7 +187,7 @@ async fn a_repository_without_the_app_is_named() {
         LOOK_UP,
         Reply::status(404, &json!({"message": "Not Found"})),
     );
-    let error = world.github(None).pull(&pull(), None).await.unwrap_err();
+    let error = world.github(None).pull(&pull()).await.unwrap_err();
     insta::assert_snapshot!(
         error,
         @"the installation of the GitHub App for acme/infra was not found on github.com, or the credentials of Lockkeeper may not see it"
@@ -184,38 +200,99 @@ async fn an_app_that_was_installed_again_is_looked_up_again() {
     let world = World::new().await;
     let github = world.github(None);
     world.server.on(LOOK_UP, Reply::json(&json!({"id": 1})));
-    world.server.on(
-        &issue(1),
-        Reply::status(404, &json!({"message": "Not Found"})),
-    );
-    assert!(matches!(
-        github.pull(&pull(), None).await,
-        Err(ForgeError::NotFound { .. })
-    ));
+    world.issues(1, "ghs_one");
+    world.answers_pulls(1);
+    github.pull(&pull()).await.unwrap();
+    world.server.asked();
+    for line in [PULL, &issue(1)] {
+        let status = if line == PULL { 401 } else { 404 };
+        world.server.on(line, Reply::status(status, &refusal()));
+    }
     world.server.on(LOOK_UP, Reply::json(&json!({"id": 2})));
     world.issues(2, "ghs_two");
     world.answers_pulls(1);
-    github.pull(&pull(), None).await.unwrap();
+    github.pull(&pull()).await.unwrap();
+    assert_eq!(
+        world.server.lines(),
+        [PULL, &issue(1), LOOK_UP, &issue(2), PULL]
+    );
+}
+
+#[tokio::test]
+async fn an_app_that_is_not_installed_any_more_is_looked_up_once_per_request() {
+    let world = World::new().await;
+    let github = world.github(None);
+    delivered(&github, 1);
+    world.server.on(&issue(1), Reply::status(404, &refusal()));
+    world.server.on(LOOK_UP, Reply::status(404, &refusal()));
+    let error = github.pull(&pull()).await.unwrap_err();
+    assert!(matches!(error, ForgeError::NotFound { .. }), "{error}");
+    assert_eq!(world.server.lines(), [issue(1).as_str(), LOOK_UP]);
+}
+
+#[tokio::test]
+async fn a_delivery_with_a_wrong_installation_costs_one_request() {
+    let world = World::new().await;
+    let github = world.github(None);
+    delivered(&github, 66);
+    world.issues(66, "ghs_wrong");
+    world.server.on(PULL, Reply::status(404, &refusal()));
+    world.server.on(LOOK_UP, Reply::json(&json!({"id": 7})));
+    world.issues(7, "ghs_right");
+    world.answers_pulls(2);
+    github.pull(&pull()).await.unwrap();
+    delivered(&github, 66);
+    github.pull(&pull()).await.unwrap();
+    let asked = world.server.asked();
+    assert_eq!(asked.len(), 6);
+    assert_eq!(asked[5].header("authorization"), "Bearer ghs_right");
+}
+
+#[tokio::test]
+async fn a_delivery_does_not_choose_the_token_for_git() {
+    let world = World::new().await;
+    let github = world.github(None);
+    delivered(&github, 66);
+    world.server.on(LOOK_UP, Reply::json(&json!({"id": 7})));
+    world.issues(7, "ghs_right");
+    let git = github.git_credentials(&pull().repo).await.unwrap();
+    assert_eq!(git.password.expose(), "ghs_right");
+    assert_eq!(world.server.lines(), [LOOK_UP, &issue(7)]);
+}
+
+#[tokio::test]
+async fn a_burst_looks_the_installation_of_an_owner_up_once() {
+    let world = World::new().await;
+    let github = world.github(None);
+    world.server.on(LOOK_UP, Reply::json(&json!({"id": 7})));
+    world.issues(7, "ghs_one");
+    let repos = ["infra", "infra", "labs", "web"]
+        .map(|name| format!("github.com/acme/{name}").parse::<RepoId>().unwrap());
+    let tokens = join_all(repos.iter().map(|repo| github.git_credentials(repo))).await;
+    assert!(tokens.iter().all(Result::is_ok), "{tokens:?}");
+    assert_eq!(world.server.lines(), [LOOK_UP, &issue(7)]);
 }
 
 #[tokio::test]
 async fn tokens_are_kept_until_shortly_before_they_end() {
     let world = World::new().await;
     let github = world.github(None);
+    delivered(&github, 7);
     world.issues(7, "ghs_one");
     world.answers_pulls(3);
-    github.pull(&pull(), Some(7)).await.unwrap();
+    github.pull(&pull()).await.unwrap();
     world.clock.advance(Duration::from_mins(24));
-    github.pull(&pull(), Some(7)).await.unwrap();
+    github.pull(&pull()).await.unwrap();
     assert_eq!(world.server.lines(), [issue(7).as_str(), PULL, PULL]);
     world.clock.advance(Duration::from_mins(1));
     world.issues(7, "ghs_two");
-    github.pull(&pull(), Some(7)).await.unwrap();
+    github.pull(&pull()).await.unwrap();
     assert_eq!(
         world.server.asked()[1].header("authorization"),
         "Bearer ghs_two"
     );
-    let git = github.git_credentials(&pull().repo, Some(7)).await.unwrap();
+    world.server.on(LOOK_UP, Reply::json(&json!({"id": 7})));
+    let git = github.git_credentials(&pull().repo).await.unwrap();
     assert_eq!(
         (git.username.as_str(), git.password.expose()),
         ("x-access-token", "ghs_two")
@@ -226,11 +303,11 @@ async fn tokens_are_kept_until_shortly_before_they_end() {
 async fn a_burst_asks_for_one_token_per_installation() {
     let world = World::new().await;
     let github = world.github(None);
+    delivered(&github, 7);
     world.issues(7, "ghs_seven");
-    world.issues(8, "ghs_eight");
     world.answers_pulls(10);
     let pull = pull();
-    let results = join_all((0..10).map(|n| github.pull(&pull, Some(7 + n % 2)))).await;
+    let results = join_all((0..10).map(|_| github.pull(&pull))).await;
     assert!(results.iter().all(Result::is_ok));
 }
 
@@ -240,6 +317,7 @@ async fn a_token_that_github_revoked_is_replaced_once() {
     let github = world.github(None);
     let comment = "POST /repos/acme/infra/issues/12/comments";
     let refused = || Reply::status(401, &json!({"message": "Bad credentials"}));
+    delivered(&github, 7);
     world.issues(7, "ghs_revoked");
     world.server.on(comment, refused());
     world.issues(7, "ghs_new");
@@ -247,17 +325,15 @@ async fn a_token_that_github_revoked_is_replaced_once() {
         .server
         .on(comment, Reply::status(201, &json!({"id": 1})));
     assert_eq!(
-        github
-            .comment_post(&pull(), Some(7), "x", &anybody())
-            .await
-            .unwrap(),
-        1
+        github.comment_post(&pull(), "x", &anybody()).await.unwrap(),
+        CommentId::new("1")
     );
     world.server.on(comment, refused());
     world.issues(7, "ghs_newer");
     world.server.on(comment, refused());
+    world.server.on(LOOK_UP, Reply::json(&json!({"id": 7})));
     let error = github
-        .comment_post(&pull(), Some(7), "x", &anybody())
+        .comment_post(&pull(), "x", &anybody())
         .await
         .unwrap_err();
     assert!(matches!(error, ForgeError::Denied { .. }), "{error}");
@@ -269,7 +345,9 @@ async fn asking_for_a_token_is_repeated_after_a_passing_fault() {
     world.server.on(&issue(7), Reply::Drop);
     world.issues(7, "ghs_one");
     world.answers_pulls(1);
-    world.github(None).pull(&pull(), Some(7)).await.unwrap();
+    let github = world.github(None);
+    delivered(&github, 7);
+    github.pull(&pull()).await.unwrap();
 }
 
 #[tokio::test]
@@ -322,11 +400,7 @@ async fn a_token_for_modules_can_only_read_and_is_asked_for_once() {
     let repo = pull().repo;
     let github = world.github(Some(70));
     for _ in 0..2 {
-        let given = github
-            .module_credentials(&repo, None)
-            .await
-            .unwrap()
-            .unwrap();
+        let given = github.module_credentials(&repo).await.unwrap().unwrap();
         assert_eq!(
             (given.username.as_str(), given.password.expose()),
             ("x-access-token", "ghs_reads")
@@ -336,7 +410,7 @@ async fn a_token_for_modules_can_only_read_and_is_asked_for_once() {
     assert_eq!(asked.len(), 1);
     assert_eq!(asked[0].body, json!({"permissions": {"contents": "read"}}));
     world.issues(70, "ghs_whole");
-    let given = github.git_credentials(&repo, None).await.unwrap();
+    let given = github.git_credentials(&repo).await.unwrap();
     assert_eq!(
         given.password.expose(),
         "ghs_whole",

@@ -14,11 +14,12 @@
 
 use std::sync::Arc;
 
+use axum::http::HeaderMap;
 use chrono::{DateTime, TimeDelta};
 use hmac::{Hmac, KeyInit, Mac};
 use lockkeeper::clock::{Clock, RandomIds, SystemClock};
 use lockkeeper::model::{
-    CommitSha, CommitState, CommitStatus, PullRef, PullState, StatusContext, Subject,
+    CommitSha, CommitState, CommitStatus, PullRef, PullState, StatusContext, StatusTarget, Subject,
 };
 use lockkeeper::render::MachineLine;
 use lockkeeper::secret::Secret;
@@ -165,6 +166,12 @@ fn pull(repo: &str) -> PullRef {
     }
 }
 
+/// Tells a client of a delivery about a repository that comes from the installation.
+fn delivered(github: &GitHub, repo: &str) {
+    let body = json!({"repository": {"full_name": repo}, "installation": {"id": INSTALLATION}});
+    github.learn(&HeaderMap::new(), body.to_string().as_bytes());
+}
+
 /// Returns the webhook about the comment of Alice, as `emulate` made it.
 async fn webhook_of_comment(webhooks: &Relay) -> Value {
     let of_alice = |passed: &Passed| {
@@ -232,7 +239,7 @@ async fn the_client_works_as_an_app_with_a_github_that_is_not_ours() {
     reads(&github, &at, &head).await;
     comments(&world, &github, &at).await;
     sets_a_status(&world, &github, &at, &head).await;
-    let git = github.git_credentials(&at.repo, None).await.unwrap();
+    let git = github.git_credentials(&at.repo).await.unwrap();
     let (status, seen) = world
         .emulate
         .ask(git.password.expose(), Method::GET, REPO, &Value::Null)
@@ -257,7 +264,7 @@ async fn the_client_works_as_an_app_with_a_github_that_is_not_ours() {
 }
 
 async fn reads(github: &GitHub, at: &PullRef, head: &str) {
-    let pull = github.pull(at, None).await.unwrap();
+    let pull = github.pull(at).await.unwrap();
     assert_eq!(
         (pull.title.as_str(), pull.author.as_str(), pull.state),
         ("Add a subnet", "alice", PullState::Open)
@@ -277,26 +284,17 @@ async fn comments(world: &World, github: &GitHub, at: &PullRef) {
     let (marker, since) = (r#""id":"test""#, SystemClock.now() - TimeDelta::minutes(1));
     world.comment(&format!("What does {marker} mean?")).await;
     assert_eq!(
-        github.comment_find(at, None, marker, since).await.unwrap(),
-        [0; 0],
+        github.comment_find(at, marker, since).await.unwrap(),
+        [],
         "it is not the bot's"
     );
     let body = format!("Planned.\n\n<!-- lockkeeper {{{marker}}} -->");
-    let posted = github
-        .comment_post(at, None, &body, &anybody())
-        .await
-        .unwrap();
+    let posted = github.comment_post(at, &body, &anybody()).await.unwrap();
     assert_eq!(
-        github.comment_find(at, None, marker, since).await.unwrap(),
+        github.comment_find(at, marker, since).await.unwrap(),
         [posted]
     );
-    assert_eq!(
-        github
-            .comment_find(at, None, "another", since)
-            .await
-            .unwrap(),
-        [0; 0]
-    );
+    assert_eq!(github.comment_find(at, "another", since).await.unwrap(), []);
     let kept = world
         .emulate
         .get(ALICE, &format!("{REPO}/issues/comments/{posted}"))
@@ -314,14 +312,13 @@ async fn sets_a_status(world: &World, github: &GitHub, at: &PullRef, head: &str)
         description: "Planning".to_owned(),
         url: None,
     };
+    let on = StatusTarget {
+        repo: at.repo.clone(),
+        pull: None,
+        commit: CommitSha::new(head).unwrap(),
+    };
     let refused = github
-        .status_set(
-            &at.repo,
-            None,
-            &CommitSha::new(head).unwrap(),
-            &status,
-            &anybody(),
-        )
+        .status_set(&on, &status, &anybody())
         .await
         .unwrap_err();
     assert!(matches!(refused, ForgeError::NotFound { .. }), "{refused}");
@@ -344,15 +341,13 @@ async fn what_the_installation_does_not_grant_is_refused_by_a_github_that_is_not
     world.open_pull("acme/infra").await;
     world.open_pull("acme/other").await;
     let github = world.client(APP_KEY);
-    let refused = github.pull(&pull("acme/other"), None).await.unwrap_err();
+    let refused = github.pull(&pull("acme/other")).await.unwrap_err();
     assert!(
         matches!(refused, ForgeError::NotFound { .. }),
         "the App is not installed there: {refused}"
     );
-    let refused = github
-        .pull(&pull("acme/other"), Some(INSTALLATION))
-        .await
-        .unwrap_err();
+    delivered(&github, "acme/other");
+    let refused = github.pull(&pull("acme/other")).await.unwrap_err();
     assert!(
         matches!(refused, ForgeError::Denied { .. }),
         "the token is for another repository: {refused}"
@@ -360,10 +355,8 @@ async fn what_the_installation_does_not_grant_is_refused_by_a_github_that_is_not
 
     let stranger = run("openssl", &["genrsa", "2048"], &std::env::temp_dir(), b"");
     let stranger = world.client(&String::from_utf8(stranger).unwrap());
-    let refused = stranger
-        .pull(&pull("acme/infra"), Some(INSTALLATION))
-        .await
-        .unwrap_err();
+    delivered(&stranger, "acme/infra");
+    let refused = stranger.pull(&pull("acme/infra")).await.unwrap_err();
     assert!(
         matches!(refused, ForgeError::Denied { .. }),
         "the JWT is signed with another key: {refused}"
@@ -373,7 +366,9 @@ async fn what_the_installation_does_not_grant_is_refused_by_a_github_that_is_not
     GET /repos/acme/other/installation -> 404
     POST /app/installations/4100/access_tokens -> 201
     GET /repos/acme/other/pulls/1 -> 403
+    GET /repos/acme/other/installation -> 404
     POST /app/installations/4100/access_tokens -> 401
+    GET /repos/acme/infra/installation -> 401
     ");
 }
 
@@ -422,10 +417,14 @@ async fn webhooks_of_a_github_that_is_not_ours_end_in_comments_there() {
     );
     server.finish().await;
     assert_nothing_given_up(&server).await;
-    // The webhooks name the installation, so no request looks it up. Mirror syncs run whenever there is time, so
+    // The webhooks name the installation, so only git looks it up. Mirror syncs run whenever there is time, so
     // their requests are left out. At its start the server asks for the permissions of the App, which is left out,
     // too.
-    let asks = |line: &&str| !line.contains(".git/") && !line.starts_with("GET /app ");
+    let asks = |line: &&str| {
+        !line.contains(".git/")
+            && !line.starts_with("GET /app ")
+            && !line.contains("/installation ")
+    };
     let lines: Vec<_> = world
         .api
         .lines()

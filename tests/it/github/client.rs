@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::clock::ManualClock;
-use lockkeeper::model::{BranchName, CommitSha, CommitState, CommitStatus, StatusContext};
+use lockkeeper::model::{
+    BranchName, CommentId, CommitSha, CommitState, CommitStatus, StatusContext, StatusTarget,
+};
 use lockkeeper::secret::Secret;
 use lockkeeper::vcs::github::{GitHub, GitHubAuth, Timeouts, TokenSource};
-use lockkeeper::vcs::{Forge, ForgeError, ListedPage, OpenPulls, PageAsk};
+use lockkeeper::vcs::{Forge, ForgeError, HeadSource, ListedPage, OpenPulls, PageAsk};
 use serde_json::{Value, json};
 
 use super::server::{Reply, ScriptedGitHub, anybody, endpoints, pull, start, token};
@@ -33,7 +35,7 @@ pub fn pull_answer() -> Value {
 async fn a_pull_is_read_with_the_token() {
     let server = ScriptedGitHub::start().await;
     server.on(PULL, Reply::json(&pull_answer()));
-    let told = server.client().pull(&pull(), None).await.unwrap();
+    let told = server.client().pull(&pull()).await.unwrap();
     insta::assert_snapshot!(
         serde_json::to_string(&told).unwrap(),
         @r#"{"at":{"repo":"github.com/acme/infra","number":12},"repo_id":1,"archived":false,"title":"Add a subnet","author":"jane-doe","url":"https://github.com/acme/infra/pull/12","head":"a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1","head_branch":"subnet","head_repo":"github.com/acme/infra","base_branch":"main","base":"b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2","state":"open","draft":true,"labels":[]}"#
@@ -60,7 +62,7 @@ async fn the_path_of_an_enterprise_api_is_kept() {
         let at = endpoints(&format!("{}{base}", server.url));
         let clock = Arc::new(ManualClock::new(start()));
         let github = GitHub::new(at, token("ghp_test"), clock, Timeouts::default()).unwrap();
-        assert_eq!(github.pull(&pull(), None).await.unwrap().at, pull());
+        assert_eq!(github.pull(&pull()).await.unwrap().at, pull());
         assert_eq!(
             github.clone_url(&pull().repo),
             format!("{}/acme/infra.git", server.url)
@@ -74,7 +76,7 @@ async fn an_answer_about_another_repository_is_refused() {
     let mut other = pull_answer();
     other["base"]["repo"]["full_name"] = json!("acme/other");
     server.on(PULL, Reply::json(&other));
-    let error = server.client().pull(&pull(), None).await.unwrap_err();
+    let error = server.client().pull(&pull()).await.unwrap_err();
     insta::assert_snapshot!(
         error,
         @"github.com rejected pull request acme/infra#12: the answer is about github.com/acme/other#12: was the repository renamed or transferred?"
@@ -96,15 +98,12 @@ async fn a_repository_is_found_by_its_former_name_and_by_its_identifier() {
     server.on("GET /repositories/7", Reply::json(&now));
     server.on("GET /repositories/7", Reply::json(&now));
     let (github, infra) = (server.client(), pull().repo);
-    let found = github.repository(&infra, None).await.unwrap();
+    let found = github.repository(&infra).await.unwrap();
     assert_eq!(
         (found.at.id, found.at.repo.full_name(), found.archived),
         (7, "acme/network", true)
     );
-    assert_eq!(
-        github.repository_by_id(7, &infra, None).await.unwrap(),
-        found
-    );
+    assert_eq!(github.repository_by_id(7, &infra).await.unwrap(), found);
 }
 
 #[tokio::test]
@@ -120,7 +119,7 @@ async fn whoever_is_sent_on_by_another_name_of_the_server_asks_the_server() {
     assert_eq!(
         server
             .client()
-            .repository(&pull().repo, None)
+            .repository(&pull().repo)
             .await
             .unwrap()
             .at
@@ -143,11 +142,7 @@ async fn whoever_is_sent_anywhere_but_to_a_repository_does_not_go() {
         let moved =
             Reply::status(301, &json!({"message": "Moved Permanently"})).header("location", to);
         server.on("GET /repos/acme/infra", moved);
-        let error = server
-            .client()
-            .repository(&pull().repo, None)
-            .await
-            .unwrap_err();
+        let error = server.client().repository(&pull().repo).await.unwrap_err();
         assert!(
             matches!(&error, ForgeError::Moved { repo, .. } if **repo == pull().repo),
             "{error:?}"
@@ -186,7 +181,7 @@ async fn a_branch_that_was_renamed_is_gone() {
         ("master", false),
     ] {
         assert_eq!(
-            github.has_branch(&repo, None, &branch(name)).await.unwrap(),
+            github.has_branch(&repo, &branch(name)).await.unwrap(),
             is_there,
             "{name}"
         );
@@ -204,10 +199,10 @@ async fn a_comment_is_posted_and_its_id_returned() {
     assert_eq!(
         server
             .client()
-            .comment_post(&pull(), None, body, &anybody())
+            .comment_post(&pull(), body, &anybody())
             .await
             .unwrap(),
-        4711
+        CommentId::new("4711")
     );
     let asked = &server.asked()[0];
     assert_eq!(asked.body, json!({"body": body}));
@@ -240,7 +235,10 @@ async fn only_our_own_comment_of_that_time_with_the_marker_is_found() {
     server.on("GET /user", Reply::json(&json!({"login": "keeper"})));
     let github = server.client();
     for (second, found) in [
-        (comment(200, us.clone(), at, &line("marker-7")), vec![200]),
+        (
+            comment(200, us.clone(), at, &line("marker-7")),
+            vec![200_u64],
+        ),
         (json!({"id": 201, "created_at": at}), vec![]),
     ] {
         server.on(&page(1), Reply::json(&first.clone().into()));
@@ -249,10 +247,10 @@ async fn only_our_own_comment_of_that_time_with_the_marker_is_found() {
         let since = "2026-03-01T12:00:05.5Z".parse().unwrap();
         assert_eq!(
             github
-                .comment_find(&pull(), None, "marker-7", since)
+                .comment_find(&pull(), "marker-7", since)
                 .await
                 .unwrap(),
-            found
+            found.into_iter().map(CommentId::from).collect::<Vec<_>>()
         );
     }
 }
@@ -269,9 +267,14 @@ async fn a_status_is_cut_to_what_github_takes() {
         description: "ä".repeat(200),
         url: Some("https://keeper.example/jobs/1".to_owned()),
     };
+    let on = StatusTarget {
+        repo: pull().repo,
+        pull: None,
+        commit,
+    };
     server
         .client()
-        .status_set(&pull().repo, None, &commit, &status, &anybody())
+        .status_set(&on, &status, &anybody())
         .await
         .unwrap();
     let sent = json!({"state": "failure", "context": "lockkeeper/plan: net",
@@ -289,7 +292,7 @@ async fn a_rotated_token_file_is_used_at_once() {
     };
     let server = ScriptedGitHub::start().await;
     let github = server.client_of(auth, &Arc::new(ManualClock::new(start())));
-    let missing = github.pull(&pull(), None).await.unwrap_err();
+    let missing = github.pull(&pull()).await.unwrap_err();
     assert!(
         matches!(missing, ForgeError::Unavailable { .. }),
         "{missing}"
@@ -297,12 +300,12 @@ async fn a_rotated_token_file_is_used_at_once() {
     for text in ["ghp_one", "ghp_two"] {
         fs::write(&path, format!("{text}\n")).unwrap();
         server.on(PULL, Reply::json(&pull_answer()));
-        github.pull(&pull(), None).await.unwrap();
+        github.pull(&pull()).await.unwrap();
         assert_eq!(
             server.asked()[0].header("authorization"),
             format!("Bearer {text}")
         );
-        let git = github.git_credentials(&pull().repo, None).await.unwrap();
+        let git = github.git_credentials(&pull().repo).await.unwrap();
         assert_eq!(
             (git.username.as_str(), git.password.expose()),
             ("keeper", text)
@@ -373,7 +376,8 @@ fn the_head_of_a_pull_has_its_ref_on_the_base_repository() {
     let clock = Arc::new(ManualClock::new(start()));
     let at = endpoints("http://127.0.0.1:1");
     let github = GitHub::new(at, token("ghp_test"), clock, Timeouts::default()).unwrap();
-    assert_eq!(github.pull_head_ref(&pull()), "refs/pull/12/head");
+    let source = runtime.block_on(github.head_source(&pull())).unwrap();
+    assert_eq!(source, HeadSource::Ref("refs/pull/12/head".to_owned()));
     assert_eq!(github.host().as_str(), "github.com");
 }
 
@@ -399,11 +403,7 @@ async fn open_pulls_are_listed_with_the_tag_and_the_budget() {
         number: 1,
         etag: None,
     };
-    let OpenPulls { page, budget } = server
-        .client()
-        .open_pulls(&pull().repo, None, ask)
-        .await
-        .unwrap();
+    let OpenPulls { page, budget } = server.client().open_pulls(&pull().repo, ask).await.unwrap();
     let ListedPage::Fresh { pulls, more, etag } = page else {
         panic!("{page:?}")
     };
@@ -428,11 +428,7 @@ async fn a_list_that_has_not_changed_is_told_as_such_only_to_whoever_asked_so() 
         number: 1,
         etag: Some("W/\"abc\""),
     };
-    let told = server
-        .client()
-        .open_pulls(&pull().repo, None, ask)
-        .await
-        .unwrap();
+    let told = server.client().open_pulls(&pull().repo, ask).await.unwrap();
     assert_eq!((told.page, told.budget), (ListedPage::Unchanged, None));
     assert_eq!(server.asked()[0].header("if-none-match"), "W/\"abc\"");
     server.on(OPEN, Reply::status(304, &Value::Null));
@@ -442,7 +438,7 @@ async fn a_list_that_has_not_changed_is_told_as_such_only_to_whoever_asked_so() 
     };
     let error = server
         .client()
-        .open_pulls(&pull().repo, None, ask)
+        .open_pulls(&pull().repo, ask)
         .await
         .unwrap_err();
     assert!(matches!(error, ForgeError::Rejected { .. }), "{error}");

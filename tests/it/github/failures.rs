@@ -18,7 +18,7 @@ const PULL: &str = "GET /repos/acme/infra/pulls/12";
 const COMMENT: &str = "POST /repos/acme/infra/issues/12/comments";
 
 async fn refusal_of_a_read(server: &ScriptedGitHub) -> ForgeError {
-    server.client().pull(&pull(), None).await.unwrap_err()
+    server.client().pull(&pull()).await.unwrap_err()
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn limits_are_told_with_their_end() {
         server.on(COMMENT, reply.header(name, value));
         let error = server
             .client()
-            .comment_post(&pull(), None, "x", &anybody())
+            .comment_post(&pull(), "x", &anybody())
             .await
             .unwrap_err();
         let ForgeError::RateLimited { until, .. } = error else {
@@ -97,7 +97,7 @@ async fn reads_are_tried_three_times_with_short_waits() {
     server.on(PULL, Reply::status(502, &json!("Bad gateway")));
     server.on(PULL, Reply::Drop);
     server.on(PULL, Reply::json(&pull_answer()));
-    github.pull(&pull(), None).await.unwrap();
+    github.pull(&pull()).await.unwrap();
     assert_eq!(clock.now() - start(), TimeDelta::milliseconds(2500));
     for _ in 0..3 {
         server.on(
@@ -105,7 +105,7 @@ async fn reads_are_tried_three_times_with_short_waits() {
             Reply::status(503, &json!({"message": "Down for maintenance"})),
         );
     }
-    let error = github.pull(&pull(), None).await.unwrap_err();
+    let error = github.pull(&pull()).await.unwrap_err();
     insta::assert_snapshot!(
         error,
         @"github.com could not be reached for pull request acme/infra#12: Down for maintenance"
@@ -119,7 +119,7 @@ async fn writes_are_sent_once() {
         server.on(COMMENT, reply);
         let error = server
             .client()
-            .comment_post(&pull(), None, "x", &anybody())
+            .comment_post(&pull(), "x", &anybody())
             .await
             .unwrap_err();
         assert!(matches!(error, ForgeError::Unavailable { .. }), "{error}");
@@ -138,7 +138,7 @@ async fn an_answer_that_is_no_json_leaves_open_whether_the_write_got_through() {
     server.on(COMMENT, page);
     let error = server
         .client()
-        .comment_post(&pull(), None, "x", &anybody())
+        .comment_post(&pull(), "x", &anybody())
         .await
         .unwrap_err();
     insta::assert_snapshot!(
@@ -173,7 +173,7 @@ async fn a_host_that_is_not_there_is_a_passing_fault() {
         Timeouts::default(),
     )
     .unwrap();
-    let error = github.pull(&pull(), None).await.unwrap_err();
+    let error = github.pull(&pull()).await.unwrap_err();
     assert!(
         matches!(&error, ForgeError::Unavailable { message, .. } if message.contains("refused")),
         "{error}"
@@ -200,7 +200,7 @@ async fn a_host_that_never_answers_is_given_up() {
         let clock = Arc::new(ManualClock::new(start()));
         let github = GitHub::new(endpoints(&server.url), token("t"), clock, timeouts).unwrap();
         let error = github
-            .comment_post(&pull(), None, "x", &anybody())
+            .comment_post(&pull(), "x", &anybody())
             .await
             .unwrap_err();
         let ForgeError::Unavailable { message, .. } = error else {
@@ -224,7 +224,7 @@ async fn every_request_is_logged_without_the_token() {
         PULL,
         Reply::json(&pull_answer()).header("x-ratelimit-remaining", "4998"),
     );
-    github.pull(&pull(), None).await.unwrap();
+    github.pull(&pull()).await.unwrap();
     let text = listening.end();
     assert!(!text.contains("ghp_secret"), "{text}");
     let ours: Vec<&str> = text

@@ -77,7 +77,7 @@ impl World {
 }
 
 async fn post(github: &GitHub) -> Result<u64, ForgeError> {
-    github.comment_post(&pull(), None, "x", &anybody()).await
+    github.comment_post(&pull(), "x", &anybody()).await
 }
 
 /// Returns the number of seconds that a request has to wait.
@@ -107,7 +107,7 @@ async fn a_limit_of_writes_stops_every_write_with_the_credentials_and_no_read() 
     assert_eq!(world.server.lines(), [COMMENT], "nothing more was sent");
 
     world.server.on(PULL, Reply::json(&pull_answer()));
-    one.pull(&pull(), None).await.unwrap();
+    one.pull(&pull()).await.unwrap();
     world.takes_a_comment();
     post(&world.of("another")).await.unwrap();
     world.clock.advance(Duration::from_secs(15));
@@ -124,8 +124,8 @@ async fn a_limit_that_is_met_by_reading_stops_everything() {
         let world = World::new().await;
         world.limits(PULL, name, value);
         let (one, other) = (world.of("t"), world.of("t"));
-        assert_eq!(wait(&world, one.pull(&pull(), None).await), seconds);
-        assert_eq!(wait(&world, other.pull(&pull(), None).await), seconds);
+        assert_eq!(wait(&world, one.pull(&pull()).await), seconds);
+        assert_eq!(wait(&world, other.pull(&pull()).await), seconds);
         assert_eq!(wait(&world, post(&other).await), seconds);
         assert_eq!(world.server.lines(), [PULL], "nothing more was sent");
     }
@@ -137,7 +137,7 @@ async fn when_nothing_is_left_a_write_stops_reads_too() {
     world.limits(COMMENT, "x-ratelimit-reset", "1772366700");
     let github = world.of("t");
     assert_eq!(wait(&world, post(&github).await), 300);
-    assert_eq!(wait(&world, github.pull(&pull(), None).await), 300);
+    assert_eq!(wait(&world, github.pull(&pull()).await), 300);
 }
 
 #[tokio::test]
@@ -146,14 +146,14 @@ async fn after_an_hour_one_request_finds_out_whether_the_limit_is_still_there() 
     let github = world.of("t");
     world.limits(PULL, "retry-after", "80000");
     assert_eq!(
-        wait(&world, github.pull(&pull(), None).await),
+        wait(&world, github.pull(&pull()).await),
         80_000,
         "the job that met it waits as it was told"
     );
-    assert_eq!(wait(&world, github.pull(&pull(), None).await), 3600);
+    assert_eq!(wait(&world, github.pull(&pull()).await), 3600);
     world.clock.advance(Duration::from_hours(1));
     world.server.on(PULL, Reply::json(&pull_answer()));
-    github.pull(&pull(), None).await.unwrap();
+    github.pull(&pull()).await.unwrap();
 }
 
 #[tokio::test]
@@ -171,10 +171,7 @@ async fn writes_to_githubs_clouds_leave_a_second_apart_whoever_sends_them() {
                 repo: format!("{host}/acme/infra").parse().unwrap(),
                 ..pull()
             };
-            github
-                .comment_post(&at, None, "x", &anybody())
-                .await
-                .unwrap();
+            github.comment_post(&at, "x", &anybody()).await.unwrap();
         }
         assert_eq!(world.seconds(), seconds, "{host}");
     }
@@ -188,7 +185,7 @@ async fn reads_do_not_wait_for_the_turn_of_a_write() {
     post(&github).await.unwrap();
     for _ in 0..3 {
         world.server.on(PULL, Reply::json(&pull_answer()));
-        github.pull(&pull(), None).await.unwrap();
+        github.pull(&pull()).await.unwrap();
     }
     assert_eq!(world.seconds(), 0);
 }

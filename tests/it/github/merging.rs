@@ -45,7 +45,7 @@ fn answer(mergeable: &Value, state: &str) -> Value {
 }
 
 async fn ask(server: &ScriptedGitHub) -> Result<Mergeability, ForgeError> {
-    server.client().mergeability(&pull(), None, &ASIDE).await
+    server.client().mergeability(&pull(), &ASIDE).await
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn github_is_asked_again_while_it_finds_out() {
     let clock = Arc::new(ManualClock::new(start()));
     let client = server.client_of(token("ghp_test"), &clock);
     assert_eq!(
-        client.mergeability(&pull(), None, &ASIDE).await.unwrap(),
+        client.mergeability(&pull(), &ASIDE).await.unwrap(),
         Mergeability::Yes
     );
     assert_eq!((clock.now() - start()).num_seconds(), 7);

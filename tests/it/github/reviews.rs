@@ -53,7 +53,7 @@ const OWN: &str = "GET /user";
 async fn approval(reviews: Value) -> Approval {
     let server = server_with_pull(true).await;
     server.on(&page(1), Reply::json(&reviews));
-    server.client().approval(&pull(), None).await.unwrap()
+    server.client().approval(&pull()).await.unwrap()
 }
 
 fn told(approval: &Approval) -> String {
@@ -95,7 +95,7 @@ async fn the_newest_word_of_each_reviewer_counts() {
     assert!(
         !server
             .client()
-            .approval(&pull(), None)
+            .approval(&pull())
             .await
             .unwrap()
             .is_given_once()
@@ -117,7 +117,7 @@ async fn links_to_another_host_are_not_followed() {
     let last = Reply::json(&json!([review("carol", "APPROVED")]))
         .header("link", "<http://x/?page=1>; rel=\"prev\"");
     server.on(&page(2), last);
-    let approval = server.client().approval(&pull(), None).await.unwrap();
+    let approval = server.client().approval(&pull()).await.unwrap();
     assert_eq!(
         told(&approval),
         "by bob,carol asking  dismissed  onlookers "
@@ -171,7 +171,7 @@ async fn the_bots_own_reviews_never_count() {
     };
     let client = server.client_of(auth, &Arc::new(ManualClock::new(start())));
     assert_eq!(
-        told(&client.approval(&pull(), None).await.unwrap()),
+        told(&client.approval(&pull()).await.unwrap()),
         "by  asking  dismissed  onlookers "
     );
 }
@@ -185,7 +185,7 @@ async fn without_knowing_who_the_bot_is_no_review_counts() {
         Reply::status(401, &json!({"message": "Bad credentials"})),
     );
     server.on(&page(1), Reply::json(&json!([review("bob", "APPROVED")])));
-    let error = server.client().approval(&pull(), None).await.unwrap_err();
+    let error = server.client().approval(&pull()).await.unwrap_err();
     assert!(matches!(error, ForgeError::Denied { .. }), "{error}");
 }
 
@@ -198,7 +198,7 @@ async fn reviews_are_read_over_all_pages() {
         &page(2),
         Reply::json(&json!([review("bob", "CHANGES_REQUESTED")])),
     );
-    let approval = server.client().approval(&pull(), None).await.unwrap();
+    let approval = server.client().approval(&pull()).await.unwrap();
     assert_eq!(told(&approval), "by  asking bob dismissed  onlookers ");
 }
 
@@ -224,7 +224,7 @@ async fn in_a_public_repository_only_people_count_who_may_write() {
     );
     server.on(&permission_of("eve"), may("none"));
     server.on(&permission_of("renovate%5Bbot%5D"), may("write"));
-    let approval = server.client().approval(&pull(), None).await.unwrap();
+    let approval = server.client().approval(&pull()).await.unwrap();
     assert_eq!(
         told(&approval),
         "by carol,renovate[bot] asking  dismissed  onlookers bob,dave"
@@ -239,13 +239,13 @@ async fn whoever_may_not_be_asked_about_does_not_count_silently() {
         &permission_of("bob"),
         Reply::status(403, &json!({"message": "Must have push access"})),
     );
-    let error = server.client().approval(&pull(), None).await.unwrap_err();
+    let error = server.client().approval(&pull()).await.unwrap_err();
     assert!(matches!(error, ForgeError::Denied { .. }), "{error}");
     let many = server_with_pull(false).await;
     let strangers: Vec<Value> = (0..51)
         .map(|n| review(&format!("s{n}"), "APPROVED"))
         .collect();
     many.on(&page(1), Reply::json(&json!(strangers)));
-    let error = many.client().approval(&pull(), None).await.unwrap_err();
+    let error = many.client().approval(&pull()).await.unwrap_err();
     insta::assert_snapshot!(error, @"github.com rejected the people with write access to acme/infra: more than 50 people have reviewed, too many to check one by one");
 }

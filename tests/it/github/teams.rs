@@ -12,7 +12,7 @@ async fn has(reply: Reply) -> Result<bool, ForgeError> {
     server.on(MEMBER, reply);
     server
         .client()
-        .team_has(&pull().repo, None, "platform-eng", "renovate[bot]")
+        .team_has(&pull().repo, "platform-eng", "renovate[bot]")
         .await
 }
 
@@ -61,9 +61,9 @@ async fn teams_are_listed_over_all_pages_but_not_without_limit() {
         server.on(&page(2), Reply::json(&teams(100..130)));
     }
     let client = server.client();
-    let all = client.team_list(&pull().repo, None, 130).await.unwrap();
+    let all = client.team_list(&pull().repo, 130).await.unwrap();
     assert_eq!((all.len(), all[129].as_str()), (130, "team-129"));
-    let error = client.team_list(&pull().repo, None, 129).await.unwrap_err();
+    let error = client.team_list(&pull().repo, 129).await.unwrap_err();
     insta::assert_snapshot!(error, @"github.com rejected the teams of `acme`: there are more than 129, too many to check one by one. List the teams that matter in --gh-team-allowlist");
     let person = ScriptedGitHub::start().await;
     person.on(
@@ -71,11 +71,7 @@ async fn teams_are_listed_over_all_pages_but_not_without_limit() {
         Reply::status(404, &json!({"message": "Not Found"})),
     );
     assert_eq!(
-        person
-            .client()
-            .team_list(&pull().repo, None, 10)
-            .await
-            .unwrap(),
+        person.client().team_list(&pull().repo, 10).await.unwrap(),
         [""; 0]
     );
 }

@@ -57,7 +57,7 @@ async fn world() -> World {
         let repo: RepoId = repo.parse().unwrap();
         world
             .store
-            .mirror_know(&"disk-1".parse().unwrap(), &repo, None)
+            .mirror_know(&"disk-1".parse().unwrap(), &repo)
             .await
             .unwrap();
         world.store.mirror_ask(&repo, by()).await.unwrap();

@@ -502,7 +502,6 @@ impl World {
         let ask = QueuedPlan {
             project: project.clone(),
             extra_args: Vec::new(),
-            installation: None,
         };
         let requests = [LockRequest {
             key: LockKey::of(&pull.repo, project),
@@ -521,7 +520,6 @@ impl World {
             comment: None,
             delivery: None,
             actor,
-            installation: None,
             spec: "{}".to_owned(),
         };
         let job = |_| {

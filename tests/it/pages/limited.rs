@@ -102,7 +102,7 @@ async fn own(world: &World, name: &'static str) -> Own {
         .id
         .to_string();
     store
-        .mirror_know(&"disk-1".parse().unwrap(), &repo.parse().unwrap(), None)
+        .mirror_know(&"disk-1".parse().unwrap(), &repo.parse().unwrap())
         .await
         .unwrap();
     let hold = LeaseHold {

@@ -105,7 +105,7 @@ pub async fn world() -> World {
             assert!(
                 world
                     .store
-                    .mirror_know(&disk.parse().unwrap(), &repo.parse().unwrap(), None)
+                    .mirror_know(&disk.parse().unwrap(), &repo.parse().unwrap())
                     .await
                     .unwrap()
             );

@@ -747,7 +747,7 @@ async fn lists_of_what_is_in_repositories_are_narrowed_to_those_of_an_owner(db: 
         command(store, CommandKind::Plan, &pull).await;
         run(store, RunKind::Plan, &pull, &project("hot")).await;
         store
-            .mirror_know(&"home".parse().unwrap(), &pull.repo, None)
+            .mirror_know(&"home".parse().unwrap(), &pull.repo)
             .await
             .unwrap();
         own.get_or_insert(pull);

@@ -67,10 +67,7 @@ async fn a_command_is_kept_together_with_its_job(db: &TestDb) {
         (kept.id, kept.kind, &kept.pull, kept.spec.as_str()),
         (id, CommandKind::Plan, &pull(1), "{}")
     );
-    assert_eq!(
-        (kept.actor, kept.installation, kept.head),
-        (Actor::commenter("ada"), None, None)
-    );
+    assert_eq!((kept.actor, kept.head), (Actor::commenter("ada"), None));
     assert_eq!(
         (kept.state, kept.outcome, kept.reason, kept.stop),
         (CommandState::Queued, None, None, None)
@@ -94,7 +91,6 @@ async fn a_command_keeps_any_text_and_every_kind_and_origin(db: &TestDb) {
         };
         let new = NewCommand {
             actor,
-            installation: Some(u64::MAX),
             spec: spec.clone(),
             ..new_command(kind, &pull(1))
         };
@@ -107,17 +103,14 @@ async fn a_command_keeps_any_text_and_every_kind_and_origin(db: &TestDb) {
             panic!("a command without a comment is always new")
         };
         let kept = db.store().command_get(id).await.unwrap().unwrap();
-        assert_eq!(
-            (kept.kind, kept.actor, kept.installation),
-            (kind, new.actor, Some(u64::MAX))
-        );
+        assert_eq!((kept.kind, kept.actor), (kind, new.actor));
         assert!(kept.spec == spec, "the specification came back changed");
     }
 }
 
 async fn the_same_comment_is_one_command(db: &TestDb) {
     let asked = NewCommand {
-        comment: Some(u64::MAX),
+        comment: Some(u64::MAX.into()),
         ..new_command(CommandKind::Plan, &pull(1))
     };
     let again = NewCommand {
@@ -156,7 +149,7 @@ async fn the_same_comment_on_many_connections_at_once_is_one_command(db: &TestDb
     let other = db.reopen().await;
     for comment in 1..=20 {
         let asked = NewCommand {
-            comment: Some(comment),
+            comment: Some(comment.into()),
             ..new_command(CommandKind::Plan, &pull(1))
         };
         let stores = [db.store(), &other].into_iter().cycle().take(16);
@@ -358,7 +351,7 @@ async fn newer(store: &Store) -> (CommandId, Vec<CommandId>) {
             &new,
             no_jobs,
             "a newer commit was pushed",
-            HeadNews::Told(None, None),
+            HeadNews::Told(None),
         )
         .await
         .unwrap()

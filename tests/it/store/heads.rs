@@ -36,7 +36,7 @@ async fn what_is_told_last_counts(db: &TestDb) {
     for digit in ["a", "b", "a"] {
         assert!(
             db.store()
-                .head_note(&pull(1), HeadNews::Told(Some(&at(digit)), Some(7)))
+                .head_note(&pull(1), HeadNews::Told(Some(&at(digit))))
                 .await
                 .unwrap()
         );
@@ -44,7 +44,7 @@ async fn what_is_told_last_counts(db: &TestDb) {
     }
     assert!(
         db.store()
-            .head_note(&pull(1), HeadNews::Told(None, None))
+            .head_note(&pull(1), HeadNews::Told(None))
             .await
             .unwrap()
     );
@@ -59,7 +59,7 @@ async fn what_is_told_last_counts(db: &TestDb) {
         ..at("c")
     };
     db.store()
-        .head_note(&pull(2), HeadNews::Told(Some(&draft), None))
+        .head_note(&pull(2), HeadNews::Told(Some(&draft)))
         .await
         .unwrap();
     let list = db.store().head_list(&pull(1).repo).await.unwrap();
@@ -124,7 +124,7 @@ async fn what_is_found_counts_unless_an_event_was_faster(db: &TestDb) {
     );
     assert_eq!(known(db).await, Some((at("b"), true)));
     store
-        .head_note(&pull, HeadNews::Told(Some(&at("c")), None))
+        .head_note(&pull, HeadNews::Told(Some(&at("c"))))
         .await
         .unwrap();
     assert_eq!(
@@ -184,7 +184,7 @@ async fn found_on_many_connections_at_once_leads_to_one_command(db: &TestDb) {
         let at = at("b");
         db.reopen()
             .await
-            .head_note(&pull(1), HeadNews::Told(Some(&at), None))
+            .head_note(&pull(1), HeadNews::Told(Some(&at)))
             .await
             .unwrap();
     };
@@ -206,7 +206,7 @@ async fn a_delivery_that_is_known_changes_nothing(db: &TestDb) {
     };
     let tell = async |digit: &str| {
         let at = at(digit);
-        let news = HeadNews::Told(Some(&at), None);
+        let news = HeadNews::Told(Some(&at));
         db.store()
             .command_create_instead(&new, |_| vec![], "a newer commit was pushed", news)
             .await

@@ -411,7 +411,6 @@ async fn mirrors(db: &TestDb) {
     let news = RepositoryNews {
         repo: "github.com/acme/s1000001".parse().unwrap(),
         kind: RepositoryEventKind::Push,
-        installation: Some(7),
     };
     store.repository_event_append(&news).await.unwrap();
     assert_eq!(
@@ -523,7 +522,6 @@ async fn lines(db: &TestDb, holder: &PullRef, waiter: &PullRef) {
     let ask = QueuedPlan {
         project: hot.clone(),
         extra_args: Vec::new(),
-        installation: None,
     };
     let request = LockRequest {
         key: lock.key.clone(),
@@ -571,7 +569,6 @@ async fn reconcilers(db: &TestDb, pull: &PullRef) {
         head: head.head,
         context: "lockkeeper/plan".to_owned(),
         command: command(store, CommandKind::Plan, pull).await,
-        installation: None,
     };
     store.status_promise(&left).await.unwrap();
     store.status_list_left(10).await.unwrap();

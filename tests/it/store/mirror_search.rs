@@ -18,7 +18,7 @@ async fn know(db: &TestDb, home: &str, repos: &[&str]) {
     for repo in repos {
         assert!(
             db.store()
-                .mirror_know(&home.parse().unwrap(), &repo.parse().unwrap(), None)
+                .mirror_know(&home.parse().unwrap(), &repo.parse().unwrap())
                 .await
                 .unwrap()
         );

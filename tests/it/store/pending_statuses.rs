@@ -28,7 +28,6 @@ fn promise(command: CommandId) -> PendingStatus {
         head,
         context: CONTEXT.to_owned(),
         command,
-        installation: Some(u64::MAX),
     }
 }
 

@@ -23,7 +23,6 @@ store_test!(
     a_repository_that_was_only_given_to_the_app_is_not_urgent,
     events_that_all_have_walked_are_removed_and_no_others,
     who_was_not_heard_of_for_long_is_dropped_and_begins_anew,
-    a_newer_installation_is_taken_from_events,
 );
 
 fn home(name: &str) -> DataDirId {
@@ -38,7 +37,6 @@ fn push(name: &str) -> RepositoryNews {
     RepositoryNews {
         repo: repo(name),
         kind: RepositoryEventKind::Push,
-        installation: None,
     }
 }
 
@@ -201,7 +199,7 @@ async fn of_two_that_walk_for_one_home_each_event_is_walked_once(db: &TestDb) {
 
 async fn a_home_that_begins_looks_at_every_repository_that_is_known(db: &TestDb) {
     let store = db.store();
-    let told = HeadNews::Told(None, Some(7));
+    let told = HeadNews::Told(None);
     store.head_note(&pull(1), told).await.unwrap();
     store.repository_event_append(&push("past")).await.unwrap();
     assert_eq!(store.repository_event_begin(&home("a")).await.unwrap(), 2);
@@ -221,10 +219,7 @@ async fn a_home_that_begins_looks_at_every_repository_that_is_known(db: &TestDb)
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(
-        (row.installation, row.state),
-        (Some(7), MirrorState::new(db.now()))
-    );
+    assert_eq!(row.state, MirrorState::new(db.now()));
 }
 
 /// A server is in sync with repositories for which only old pushes are stored. Another one joins.
@@ -232,11 +227,7 @@ async fn a_home_that_begins_looks_at_what_only_another_home_has(db: &TestDb) {
     let store = db.store();
     store.repository_event_begin(&home("a")).await.unwrap();
     for name in ["evicted", "forgotten", "pushed"] {
-        let news = RepositoryNews {
-            installation: Some(7),
-            ..push(name)
-        };
-        store.repository_event_append(&news).await.unwrap();
+        store.repository_event_append(&push(name)).await.unwrap();
     }
     assert_eq!(walk(store, "a").await, EventWalk::Walked(3));
     let evicted = MirrorEvent::Evicted { at: db.now() };
@@ -265,10 +256,7 @@ async fn a_home_that_begins_looks_at_what_only_another_home_has(db: &TestDb) {
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(
-        (row.installation, row.state),
-        (Some(7), MirrorState::new(db.now()))
-    );
+    assert_eq!(row.state, MirrorState::new(db.now()));
     let due = store.mirror_list_due(&home("b"), 10).await.unwrap();
     assert_eq!(
         due.backfill,
@@ -285,11 +273,7 @@ async fn a_home_that_begins_looks_at_what_only_another_home_has(db: &TestDb) {
 async fn a_repository_that_was_only_given_to_the_app_is_not_urgent(db: &TestDb) {
     let store = db.store();
     store.repository_event_begin(&home("a")).await.unwrap();
-    let told = |name: &str, kind| RepositoryNews {
-        kind,
-        installation: Some(7),
-        ..push(name)
-    };
+    let told = |name: &str, kind| RepositoryNews { kind, ..push(name) };
     for news in [
         told("given", RepositoryEventKind::Changed),
         told("given-and-pushed", RepositoryEventKind::Changed),
@@ -308,12 +292,6 @@ async fn a_repository_that_was_only_given_to_the_app_is_not_urgent(db: &TestDb) 
         (vec![repo("given-and-pushed")], vec![repo("given")]),
         "one that is gone gets none"
     );
-    let row = store
-        .mirror_get(&home("a"), &repo("given"))
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(row.installation, Some(7));
     store
         .repository_event_append(&told("given", RepositoryEventKind::Changed))
         .await
@@ -364,7 +342,7 @@ async fn who_was_not_heard_of_for_long_is_dropped_and_begins_anew(db: &TestDb) {
     for name in ["alive", "away"] {
         store.repository_event_begin(&home(name)).await.unwrap();
         store
-            .mirror_know(&home(name), &repo("infra"), None)
+            .mirror_know(&home(name), &repo("infra"))
             .await
             .unwrap();
     }
@@ -388,7 +366,7 @@ async fn who_was_not_heard_of_for_long_is_dropped_and_begins_anew(db: &TestDb) {
         (0, 1)
     );
     store
-        .head_note(&pull(1), HeadNews::Told(None, None))
+        .head_note(&pull(1), HeadNews::Told(None))
         .await
         .unwrap();
     assert_eq!(
@@ -396,31 +374,4 @@ async fn who_was_not_heard_of_for_long_is_dropped_and_begins_anew(db: &TestDb) {
         1
     );
     assert_eq!(pending(store, "away").await, [pull(1).repo.name()]);
-}
-
-async fn a_newer_installation_is_taken_from_events(db: &TestDb) {
-    let store = db.store();
-    store.repository_event_begin(&home("a")).await.unwrap();
-    let told = |installation| RepositoryNews {
-        installation,
-        ..push("infra")
-    };
-    for (installation, known) in [
-        (None, None),
-        (Some(7), Some(7)),
-        (None, Some(7)),
-        (Some(u64::MAX), Some(u64::MAX)),
-    ] {
-        store
-            .repository_event_append(&told(installation))
-            .await
-            .unwrap();
-        assert_eq!(walk(store, "a").await, EventWalk::Walked(1));
-        let row = store
-            .mirror_get(&home("a"), &repo("infra"))
-            .await
-            .unwrap()
-            .unwrap();
-        assert_eq!(row.installation, known);
-    }
 }

@@ -21,7 +21,6 @@ store_test!(
     every_sort_that_is_due_is_listed_by_its_age,
     a_mirror_that_nobody_told_of_is_stale_in_the_end,
     somebody_asks_for_the_mirrors_of_all_homes,
-    a_refusal_makes_the_installation_doubtful,
     mirrors_are_listed_counted_and_forgotten,
     a_mirror_that_was_told_of_since_it_was_read_is_not_forgotten,
 );
@@ -70,7 +69,7 @@ impl TestDb {
     async fn know(&self, name: &str) {
         assert!(
             self.store()
-                .mirror_know(&home("a"), &repo(name), None)
+                .mirror_know(&home("a"), &repo(name))
                 .await
                 .unwrap()
         );
@@ -139,30 +138,14 @@ async fn a_mirror_is_known_once_and_waits_for_its_first_attempt(db: &TestDb) {
         db.change("infra", &db.is_updated()).await,
         MirrorChange::Unknown
     );
+    assert!(store.mirror_know(&home("a"), &repo("infra")).await.unwrap());
+    assert!(!store.mirror_know(&home("a"), &repo("infra")).await.unwrap());
     assert!(
-        store
-            .mirror_know(&home("a"), &repo("infra"), Some(u64::MAX))
-            .await
-            .unwrap()
-    );
-    assert!(
-        !store
-            .mirror_know(&home("a"), &repo("infra"), None)
-            .await
-            .unwrap()
-    );
-    assert!(
-        store
-            .mirror_know(&home("b"), &repo("infra"), None)
-            .await
-            .unwrap(),
+        store.mirror_know(&home("b"), &repo("infra")).await.unwrap(),
         "each home has its own"
     );
     let row = db.mirror("infra").await;
-    assert_eq!(
-        (row.installation, row.created_at),
-        (Some(u64::MAX), db.now())
-    );
+    assert_eq!(row.created_at, db.now());
     assert_eq!(row.state, MirrorState::new(db.now()));
 }
 
@@ -438,7 +421,7 @@ async fn a_mirror_that_nobody_told_of_is_stale_in_the_end(db: &TestDb) {
 async fn somebody_asks_for_the_mirrors_of_all_homes(db: &TestDb) {
     for name in ["a", "b"] {
         db.store()
-            .mirror_know(&home(name), &repo("infra"), None)
+            .mirror_know(&home(name), &repo("infra"))
             .await
             .unwrap();
     }
@@ -487,33 +470,13 @@ async fn somebody_asks_for_the_mirrors_of_all_homes(db: &TestDb) {
     assert_eq!(db.mirror("other").await.state.asked, None);
 }
 
-async fn a_refusal_makes_the_installation_doubtful(db: &TestDb) {
-    let store = db.store();
-    store
-        .mirror_know(&home("a"), &repo("infra"), Some(7))
-        .await
-        .unwrap();
-    db.changed("infra", &db.begins("x")).await;
-    db.changed("infra", &db.fails("x", FailureKind::Unreachable))
-        .await;
-    assert_eq!(db.mirror("infra").await.installation, Some(7));
-    db.clock.advance(std::time::Duration::from_mins(1));
-    db.changed("infra", &db.begins("x")).await;
-    db.changed("infra", &db.fails("x", FailureKind::Authentication))
-        .await;
-    assert_eq!(db.mirror("infra").await.installation, None);
-}
-
 async fn mirrors_are_listed_counted_and_forgotten(db: &TestDb) {
     let store = db.store();
     for name in ["b", "a"] {
         db.synced(name).await;
     }
     db.know("c").await;
-    store
-        .mirror_know(&home("z"), &repo("a"), None)
-        .await
-        .unwrap();
+    store.mirror_know(&home("z"), &repo("a")).await.unwrap();
     let list = |query: MirrorQuery| async move {
         let rows = store.mirror_list(&query, 10).await.unwrap();
         rows.iter()

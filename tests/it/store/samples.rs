@@ -112,7 +112,6 @@ pub fn new_command(kind: CommandKind, pull: &PullRef) -> NewCommand {
         comment: None,
         delivery: None,
         actor: Actor::commenter("ada"),
-        installation: None,
         spec: "{}".to_owned(),
     }
 }

@@ -32,7 +32,6 @@ fn request(key: LockKey, project: &ProjectKey) -> LockRequest {
         ask: QueuedPlan {
             project: project.clone(),
             extra_args: vec!["-lock=false".to_owned()],
-            installation: Some(7),
         },
     }
 }
@@ -319,10 +318,7 @@ async fn turns_become_one_command(db: &TestDb) {
         [project("a"), project("b")]
     );
     let asks = lockkeeper::locks::ask_list(&seen[0].1).unwrap();
-    assert_eq!(
-        (asks[0].extra_args.as_slice(), asks[0].installation),
-        (["-lock=false".to_owned()].as_slice(), Some(7))
-    );
+    assert_eq!(asks[0].extra_args, ["-lock=false"]);
     let none = |turns: Vec<_>| {
         turns
             .first()

@@ -10,7 +10,7 @@ use super::samples::{HOSTILE, URL, pull};
 use crate::support::db::{TestDb, store_test};
 
 store_test!(
-    an_event_makes_a_repository_known_and_names_its_installation,
+    an_event_makes_a_repository_known,
     repositories_of_pulls_on_record_are_found,
     whoever_was_not_looked_at_for_longest_goes_first,
     of_many_that_claim_a_turn_one_gets_it,
@@ -27,9 +27,9 @@ fn of(name: &str) -> PullRef {
     }
 }
 
-async fn tell(db: &TestDb, name: &str, installation: Option<u64>) {
+async fn tell(db: &TestDb, name: &str) {
     db.store()
-        .head_note(&of(name), HeadNews::Told(None, installation))
+        .head_note(&of(name), HeadNews::Told(None))
         .await
         .unwrap();
 }
@@ -42,25 +42,15 @@ fn names(watched: &[WatchedRepo]) -> Vec<&str> {
     watched.iter().map(|watched| watched.repo.name()).collect()
 }
 
-async fn an_event_makes_a_repository_known_and_names_its_installation(db: &TestDb) {
+async fn an_event_makes_a_repository_known(db: &TestDb) {
     let start = db.now();
-    tell(db, "infra", None).await;
-    for (told, known) in [
-        (Some(7), Some(7)),
-        (None, Some(7)),
-        (Some(u64::MAX), Some(u64::MAX)),
-    ] {
+    for _ in 0..2 {
+        tell(db, "infra").await;
         db.clock.advance(std::time::Duration::from_secs(1));
-        tell(db, "infra", told).await;
         let watched = due(db).await.remove(0);
         assert_eq!(
-            (
-                watched.installation,
-                watched.known_at,
-                watched.due_at,
-                watched.failures
-            ),
-            (known, start, start, 0)
+            (watched.known_at, watched.due_at, watched.failures),
+            (start, start, 0)
         );
     }
 }
@@ -83,7 +73,7 @@ async fn repositories_of_pulls_on_record_are_found(db: &TestDb) {
         )
         .await
         .unwrap();
-    tell(db, "told", None).await;
+    tell(db, "told").await;
     db.store()
         .pull_seen(&of("told"), PullState::Open, URL)
         .await
@@ -92,15 +82,12 @@ async fn repositories_of_pulls_on_record_are_found(db: &TestDb) {
     assert_eq!(db.store().watched_discover().await.unwrap(), 0);
     let watched = due(db).await;
     assert_eq!(names(&watched), ["infra", "told"]);
-    assert_eq!(
-        (watched[0].known_at, watched[0].installation),
-        (start, None)
-    );
+    assert_eq!(watched[0].known_at, start);
 }
 
 async fn whoever_was_not_looked_at_for_longest_goes_first(db: &TestDb) {
     for name in ["a", "b", "c"] {
-        tell(db, name, None).await;
+        tell(db, name).await;
     }
     let all = due(db).await;
     assert_eq!(names(&all), ["a", "b", "c"]);
@@ -117,7 +104,7 @@ async fn whoever_was_not_looked_at_for_longest_goes_first(db: &TestDb) {
 }
 
 async fn of_many_that_claim_a_turn_one_gets_it(db: &TestDb) {
-    tell(db, "infra", None).await;
+    tell(db, "infra").await;
     let watched = due(db).await.remove(0);
     let claims = (0..8).map(|_| async {
         db.reopen()
@@ -137,7 +124,7 @@ async fn of_many_that_claim_a_turn_one_gets_it(db: &TestDb) {
 }
 
 async fn an_event_of_a_repository_that_could_not_be_seen_makes_it_due_at_once(db: &TestDb) {
-    tell(db, "infra", Some(7)).await;
+    tell(db, "infra").await;
     let repo = of("infra").repo;
     for _ in 0..2 {
         db.store()
@@ -146,16 +133,11 @@ async fn an_event_of_a_repository_that_could_not_be_seen_makes_it_due_at_once(db
             .unwrap();
     }
     assert!(due(db).await.is_empty());
-    tell(db, "infra", Some(8)).await;
+    tell(db, "infra").await;
     let watched = due(db).await.remove(0);
-    assert_eq!((watched.failures, watched.installation), (0, Some(8)));
+    assert_eq!(watched.failures, 0);
     db.store().watched_failed(&repo, db.now()).await.unwrap();
-    let watched = due(db).await.remove(0);
-    assert_eq!(
-        (watched.failures, watched.installation),
-        (1, None),
-        "which installation is right is found out anew"
-    );
+    assert_eq!(due(db).await[0].failures, 1);
     db.store().watched_seen(&repo, false).await.unwrap();
     assert_eq!(due(db).await[0].failures, 0);
 }

@@ -152,7 +152,7 @@ async fn a_limit_stops_every_server_and_whatever_is_written(backend: Backend) {
     other
         .ctx
         .forge
-        .pull(&at, None)
+        .pull(&at)
         .await
         .expect("what is read has a limit of its own");
 
@@ -204,25 +204,18 @@ async fn a_comment_that_arrives_after_it_was_posted_again_is_deleted(backend: Ba
 
 /// Returns the job that sets the combined status of a plan.
 fn plan_status(bot: &Bot, pull: PullNumber, state: CommitState, text: &str) -> NewJob {
-    let (repo, context) = (
-        "github.test/acme/infra".parse().unwrap(),
-        StatusContext::new("lockkeeper/plan"),
-    );
     let status = CommitStatus {
-        context,
+        context: StatusContext::new("lockkeeper/plan"),
         state,
         description: text.to_owned(),
         url: None,
     };
     let commit = bot.github.pull(REPO, pull).unwrap().head;
-    SetStatus {
-        repo,
-        installation: None,
-        commit,
-        status,
-        promised: None,
-    }
-    .to_new()
+    let at = PullRef {
+        repo: "github.test/acme/infra".parse().unwrap(),
+        subject: pull.into(),
+    };
+    SetStatus::of_pull(&at, &commit, status).unwrap().to_new()
 }
 
 async fn a_status_that_arrives_after_a_newer_one_does_not_stay(backend: Backend) {

@@ -704,7 +704,7 @@ async fn a_mirror_that_somebody_is_at_is_not_removed(backend: Backend) {
 async fn what_a_server_that_never_comes_back_began_is_ended_by_others(backend: Backend) {
     let bot = Bot::in_step(backend).await;
     let (store, gone) = (bot.store(), "gone".parse().unwrap());
-    store.mirror_know(&gone, &infra(), None).await.unwrap();
+    store.mirror_know(&gone, &infra()).await.unwrap();
     let lease = AttemptLease {
         key: format!("repository_sync:gone:{}", infra()),
         holder: "gone/1".to_owned(),
@@ -789,11 +789,11 @@ async fn commands_that_wait_share_one_fetch(backend: Backend) {
         repo: infra(),
         subject: Subject::pull(1),
     };
-    let pull = ctx.forge.pull(&at, None).await.unwrap();
+    let pull = ctx.forge.pull(&at).await.unwrap();
     let gate = ctx.syncer.gate(&infra()).await;
     let before = bot.fetches();
     let mut fetches: Vec<_> = (0..16)
-        .map(|_| Box::pin(ctx.checkouts.fetch(&*ctx.forge, &pull, None)))
+        .map(|_| Box::pin(ctx.checkouts.fetch(&*ctx.forge, &pull)))
         .collect();
     for fetch in &mut fetches {
         assert!(

@@ -180,7 +180,7 @@ async fn a_forge_that_answers_nothing_is_given_up_and_keeps_nobody_else_waiting(
     let ctx = &bot.replica.ctx;
     assert!(
         ctx.store
-            .mirror_know(ctx.syncer.home(), &other, None)
+            .mirror_know(ctx.syncer.home(), &other)
             .await
             .unwrap()
     );
@@ -300,13 +300,10 @@ async fn commands_that_wait_for_a_sync_make_no_fetch_of_their_own(backend: Backe
     let ctx = Arc::clone(&bot.replica.ctx);
     let pull = ctx
         .forge
-        .pull(
-            &PullRef {
-                repo: infra(),
-                subject: Subject::pull(1),
-            },
-            None,
-        )
+        .pull(&PullRef {
+            repo: infra(),
+            subject: Subject::pull(1),
+        })
         .await
         .unwrap();
     let before = bot.fetches();
@@ -314,7 +311,7 @@ async fn commands_that_wait_for_a_sync_make_no_fetch_of_their_own(backend: Backe
     bot.replica.tick("repositories").await.unwrap();
     bot.github.hanging(1).await;
     let mut fetches: Vec<_> = (0..4)
-        .map(|_| Box::pin(ctx.checkouts.fetch(&*ctx.forge, &pull, None)))
+        .map(|_| Box::pin(ctx.checkouts.fetch(&*ctx.forge, &pull)))
         .collect();
     for fetch in &mut fetches {
         assert!(

@@ -1,5 +1,6 @@
 //! Events: the meaning of deliveries in our own words, without the field names of a forge.
 
+use super::comment::CommentId;
 use super::mirror::RepositoryEventKind;
 use super::pull::{BranchName, CommitSha, PullHead, PullRef};
 use super::repo::RepoId;
@@ -31,8 +32,6 @@ pub struct RepositoryNews {
     pub repo: RepoId,
     /// Kind of the change.
     pub kind: RepositoryEventKind,
-    /// GitHub App installation that sent the event.
-    pub installation: Option<u64>,
 }
 
 /// A change of a pull.
@@ -52,8 +51,6 @@ pub struct PullEvent {
     pub base_branch: Option<BranchName>,
     /// Login of the person who changed the pull.
     pub sender: String,
-    /// GitHub App installation that sent the event.
-    pub installation: Option<u64>,
 }
 
 impl PullEvent {
@@ -92,15 +89,13 @@ pub struct CommentEvent {
     /// Pull with the comment.
     pub pull: PullRef,
     /// Identifier of the comment on the forge. One comment is one command, however often it is delivered (P2).
-    pub comment: u64,
+    pub comment: CommentId,
     /// Raw Markdown of the comment.
     pub body: String,
     /// Login of the author.
     pub author: String,
     /// True if the forge says that the author is a bot.
     pub author_is_bot: bool,
-    /// GitHub App installation that sent the event.
-    pub installation: Option<u64>,
 }
 
 impl Event {
@@ -110,16 +105,6 @@ impl Event {
             Self::Pull(event) => Some(&event.pull.repo),
             Self::Comment(event) => Some(&event.pull.repo),
             Self::Repositories { news } => news.first().map(|news| &news.repo),
-            Self::Ignored { .. } => None,
-        }
-    }
-
-    /// Returns the GitHub App installation that sent the event.
-    pub fn installation(&self) -> Option<u64> {
-        match self {
-            Self::Pull(event) => event.installation,
-            Self::Comment(event) => event.installation,
-            Self::Repositories { news } => news.iter().find_map(|news| news.installation),
             Self::Ignored { .. } => None,
         }
     }
@@ -140,11 +125,7 @@ impl Event {
         match self {
             Self::Pull(event) => {
                 let (repo, kind) = (event.pull.repo.clone(), RepositoryEventKind::Pull);
-                vec![RepositoryNews {
-                    repo,
-                    kind,
-                    installation: event.installation,
-                }]
+                vec![RepositoryNews { repo, kind }]
             }
             Self::Repositories { news } => news.clone(),
             Self::Comment(_) | Self::Ignored { .. } => Vec::new(),

@@ -3,6 +3,7 @@
 mod actor;
 mod application;
 mod apply_lock;
+mod comment;
 mod concern;
 mod event;
 mod forge_repo;
@@ -37,6 +38,7 @@ pub use application::{
     ApplicationChange, ApplicationField, ApplicationFields, ApplicationProblem, ApplicationSpec,
 };
 pub use apply_lock::{ApplyLock, ApplyScope};
+pub use comment::CommentId;
 pub use concern::{Concern, InvalidConcern};
 pub use event::{CommentEvent, Event, PullAction, PullEvent, RepositoryNews};
 pub use forge_repo::ForgeRepo;
@@ -71,6 +73,6 @@ pub use repo_url::{ForgeHosts, InvalidRepoUrl, RepoUrl, RepoUrlFault};
 pub use requirement::Requirement;
 pub use review::{Approval, CheckState, IgnoredStatuses, MergeObstacle, Mergeability};
 pub use run_user::{InvalidUser, RunUser};
-pub use status::{CommitState, CommitStatus, StatusContext};
+pub use status::{CommitState, CommitStatus, StatusContext, StatusTarget};
 pub use text::{text_enum, text_type};
 pub use words::{is_hidden, literal_dir, quote, read_literal_dir};

@@ -4,6 +4,8 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+use super::pull::{CommitSha, PullNumber};
+use super::repo::RepoId;
 use super::text::text_enum;
 
 text_enum! {
@@ -48,6 +50,17 @@ impl fmt::Display for StatusContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
     }
+}
+
+/// Place of a status. A forge shows statuses on the commit, on the pull, or on both.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct StatusTarget {
+    /// Repository of the commit.
+    pub repo: RepoId,
+    /// Pull with the commit. Jobs of version 0.2.0 have none, nor do jobs whose command was deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull: Option<PullNumber>,
+    pub commit: CommitSha,
 }
 
 /// A status to set on a commit.

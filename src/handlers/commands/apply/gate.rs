@@ -118,10 +118,7 @@ pub(super) async fn prepare(
     let file = plan_file(cx, plan, &workflow).await?;
     // Checked now, so that nothing is fetched in vain, and again at the end.
     still_planned(cx, plan).await?;
-    let source = ctx
-        .checkouts
-        .fetch_plan(&*ctx.forge, plan, cx.row.installation)
-        .await;
+    let source = ctx.checkouts.fetch_plan(&*ctx.forge, plan).await;
     let source = source.map_err(|error| {
         GateRefusal::stale(format!("the planned code cannot be fetched: {error}"))
     })?;
@@ -205,21 +202,19 @@ async fn plan_file(
 
 /// Compares the current pull request on the forge, or the branch of an application, with the plan record.
 async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), GateRefusal> {
-    let live = pull_now(cx.ctx, &cx.pull.at, cx.row.installation)
-        .await
-        .map_err(|error| {
-            let number = cx.pull.at.subject;
-            let what = if number.is_application() {
-                "branch"
-            } else {
-                "pull request"
-            };
-            let message = format!(
-                "Lockkeeper cannot check whether the {what} has changed since the plan: {error}."
-            );
-            let hint = "Nothing was applied. Run the command again in a moment.";
-            GateRefusal::ForNow(UserText::new(message, [hint.to_owned()]))
-        })?;
+    let live = pull_now(cx.ctx, &cx.pull.at).await.map_err(|error| {
+        let number = cx.pull.at.subject;
+        let what = if number.is_application() {
+            "branch"
+        } else {
+            "pull request"
+        };
+        let message = format!(
+            "Lockkeeper cannot check whether the {what} has changed since the plan: {error}."
+        );
+        let hint = "Nothing was applied. Run the command again in a moment.";
+        GateRefusal::ForNow(UserText::new(message, [hint.to_owned()]))
+    })?;
     if live.repo_id != cx.pull.repo_id {
         let message = format!(
             "{} is a different repository now than at the time of the plan",

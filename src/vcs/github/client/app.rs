@@ -7,18 +7,19 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use axum::http::StatusCode;
 use chrono::{DateTime, TimeDelta, Utc};
 use octocrab::jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::call::{Call, RequestFailure};
+use super::call::{Call, RequestFailure, SuccessResponse};
+use super::installations::Installations;
 use super::permissions::AppFacts;
 use super::wire::{Pass, Wire};
 use super::{GitHubSetupError, url_segments};
 use crate::model::RepoId;
 use crate::secret::Secret;
-use crate::vcs::Installation;
 
 /// Backdating of a JWT. Without it, a JWT of a server with a fast clock would come from the future.
 const JWT_BACKDATED: TimeDelta = TimeDelta::seconds(60);
@@ -28,15 +29,12 @@ const JWT_LASTS: TimeDelta = TimeDelta::minutes(9);
 /// able to finish, and to fetch missing objects. GitHub's tokens are valid for an hour; a fetch has 30 minutes,
 /// unless `--fetch-timeout` says otherwise.
 const TOKEN_MARGIN: TimeDelta = TimeDelta::minutes(35);
-/// Maximum number of repositories whose installation is remembered; another lookup costs a request.
-const MAX_REMEMBERED: usize = 10_000;
 
 /// GitHub App with its cached installations and tokens.
 pub(super) struct App {
     id: u64,
     key: EncodingKey,
-    configured: Installation,
-    by_repo: Mutex<HashMap<RepoId, u64>>,
+    pub installations: Installations,
     tokens: Mutex<HashMap<(u64, TokenReach), TokenSlot>>,
 }
 
@@ -67,44 +65,98 @@ struct AppClaims {
 }
 
 impl App {
-    pub fn new(id: u64, key: &Secret, configured: Installation) -> Result<Self, GitHubSetupError> {
+    pub fn new(id: u64, key: &Secret, configured: Option<u64>) -> Result<Self, GitHubSetupError> {
         let key = EncodingKey::from_rsa_pem(key.expose().as_bytes())
             .map_err(|error| GitHubSetupError::AppKey(error.to_string()))?;
         Ok(Self {
             id,
             key,
-            configured,
-            by_repo: Mutex::default(),
+            installations: Installations::new(configured),
             tokens: Mutex::default(),
         })
     }
 
-    /// Chooses the installation: the one of the event, else the configured one, else the one GitHub names.
-    pub async fn installation(
+    /// Sends a request about a repository. A request that GitHub refused had no effect. So it is sent again with a new
+    /// token if GitHub no longer accepts the cached one, and with another installation if GitHub names another one.
+    pub async fn send(
         &self,
         wire: &Wire,
         repo: &RepoId,
-        via: Installation,
-    ) -> Result<u64, RequestFailure> {
-        let known = via.or(self.configured).or_else(|| self.remembered(repo));
-        match known {
-            Some(installation) => Ok(installation),
-            None => self.look_up(wire, repo).await,
+        call: &Call,
+    ) -> Result<SuccessResponse, RequestFailure> {
+        let Some(installation) = self.installations.for_api(repo) else {
+            let installation = self.look_up(wire, repo).await?;
+            return self.send_as(wire, installation, call).await;
+        };
+        let outcome = self.send_as(wire, installation, call).await;
+        let Err(failure) = &outcome else {
+            return outcome;
+        };
+        // A request that follows redirects finds a transferred repository, which has another installation.
+        let is_answered = self.installations.answered(repo) == Some(installation) && !call.follow;
+        if is_answered || !failure.is_of_credentials() {
+            return outcome;
+        }
+        self.installations.doubt(repo);
+        match self.look_up(wire, repo).await {
+            Ok(other) if other != installation => self.send_as(wire, other, call).await,
+            Ok(_) | Err(_) => outcome,
         }
     }
 
-    fn remembered(&self, repo: &RepoId) -> Installation {
-        self.by_repo
-            .lock()
-            .expect("nothing panics while it holds this lock")
-            .get(repo)
-            .copied()
+    async fn send_as(
+        &self,
+        wire: &Wire,
+        installation: u64,
+        call: &Call,
+    ) -> Result<SuccessResponse, RequestFailure> {
+        let mut token = self.token(wire, installation, TokenReach::Whole).await?;
+        let pass = |token: &Secret| Pass {
+            token: token.clone(),
+            credential: format!("installation {installation}"),
+        };
+        let outcome = wire.send(call, &pass(&token)).await;
+        if !matches!(&outcome, Err(failure) if failure.status == Some(StatusCode::UNAUTHORIZED)) {
+            return outcome;
+        }
+        self.forget(installation, &token).await;
+        token = self.token(wire, installation, TokenReach::Whole).await?;
+        wire.send(call, &pass(&token)).await
     }
 
+    /// Returns a token for git.
+    pub async fn git_token(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+        reach: TokenReach,
+    ) -> Result<Secret, RequestFailure> {
+        let Some(installation) = self.installations.for_git(repo) else {
+            let installation = self.look_up(wire, repo).await?;
+            return self.token(wire, installation, reach).await;
+        };
+        let outcome = self.token(wire, installation, reach).await;
+        if !matches!(&outcome, Err(failure) if failure.is_of_credentials()) {
+            return outcome;
+        }
+        self.installations.doubt(repo);
+        match self.look_up(wire, repo).await {
+            Ok(other) if other != installation => self.token(wire, other, reach).await,
+            Ok(_) | Err(_) => outcome,
+        }
+    }
+
+    /// Asks GitHub for the installation of a repository. Of several calls for repositories of one owner, the first one
+    /// asks, and the others wait for its answer.
     async fn look_up(&self, wire: &Wire, repo: &RepoId) -> Result<u64, RequestFailure> {
         #[derive(Deserialize)]
         struct RepositoryInstallation {
             id: u64,
+        }
+        let turn = self.installations.turn(repo);
+        let _turn = turn.lock().await;
+        if let Some(installation) = self.installations.for_git(repo) {
+            return Ok(installation);
         }
         let path = format!("/repos/{}/installation", url_segments(repo.full_name()));
         let call = Call::get(
@@ -119,19 +171,12 @@ impl App {
             .send(&call, &self.pass(wire)?)
             .await?
             .json(&wire.host, &call.what)?;
-        let mut by_repo = self
-            .by_repo
-            .lock()
-            .expect("nothing panics while it holds this lock");
-        if by_repo.len() >= MAX_REMEMBERED {
-            by_repo.clear();
-        }
-        by_repo.insert(repo.clone(), found.id);
+        self.installations.answer(repo, found.id);
         Ok(found.id)
     }
 
     /// Returns a token of the installation that is valid for at least [`TOKEN_MARGIN`].
-    pub async fn token(
+    async fn token(
         &self,
         wire: &Wire,
         installation: u64,
@@ -148,7 +193,9 @@ impl App {
         match self.issue(wire, installation, reach).await {
             Ok(issued) => Ok(slot.insert(issued).token.clone()),
             Err(failure) => {
-                self.forget_repos_of(installation);
+                if failure.is_of_credentials() {
+                    self.installations.remove(installation);
+                }
                 Err(failure)
             }
         }
@@ -191,20 +238,12 @@ impl App {
     }
 
     /// Drops a token that GitHub no longer accepts, unless another request has already replaced it.
-    pub async fn forget(&self, installation: u64, refused: &Secret) {
+    async fn forget(&self, installation: u64, refused: &Secret) {
         let slot = self.slot(installation, TokenReach::Whole);
         let mut slot = slot.lock().await;
         if slot.as_ref().is_some_and(|issued| issued.token == *refused) {
             *slot = None;
         }
-    }
-
-    /// Forgets the repositories of an installation: an App that was removed and installed again has another one.
-    fn forget_repos_of(&self, installation: u64) {
-        self.by_repo
-            .lock()
-            .expect("nothing panics while it holds this lock")
-            .retain(|_, id| *id != installation);
     }
 
     /// Returns the login of the App: its comments appear under its slug and `[bot]`.

@@ -10,7 +10,7 @@ use super::wire::{Pass, Wire};
 use super::{GitHubSetupError, USER_OF_TOKENS};
 use crate::model::RepoId;
 use crate::secret::Secret;
-use crate::vcs::{GitCredentials, Installation};
+use crate::vcs::GitCredentials;
 
 /// Maximum size of a token file in bytes; GitHub's longest tokens have about a hundred.
 const MAX_TOKEN: u64 = 4096;
@@ -99,27 +99,16 @@ impl ClientCredentials {
         })
     }
 
-    /// Sends a request about a repository. If GitHub no longer accepts a cached token of an installation, the token
-    /// is replaced once: a request that was refused with 401 had no effect.
+    /// Sends a request about a repository.
     pub async fn send(
         &self,
         wire: &Wire,
         repo: &RepoId,
-        via: Installation,
         call: &Call,
     ) -> Result<SuccessResponse, RequestFailure> {
-        let (pass, installation) = self.pass(wire, repo, via).await?;
-        let outcome = wire.send(call, &pass).await;
-        let refused = outcome
-            .as_ref()
-            .is_err_and(|failure| failure.status.is_some_and(|status| status == 401));
-        match (self, installation) {
-            (Self::App(app), Some(installation)) if refused => {
-                app.forget(installation, &pass.token).await;
-                let (pass, _) = self.pass(wire, repo, Some(installation)).await?;
-                wire.send(call, &pass).await
-            }
-            (Self::App(_) | Self::Token { .. }, _) => outcome,
+        match self {
+            Self::Token { token, .. } => wire.send(call, &pass_of(wire, token).await?).await,
+            Self::App(app) => app.send(wire, repo, call).await,
         }
     }
 
@@ -132,45 +121,9 @@ impl ClientCredentials {
         }
     }
 
-    /// Returns the pass for a request about a repository, and the installation it belongs to.
-    async fn pass(
-        &self,
-        wire: &Wire,
-        repo: &RepoId,
-        via: Installation,
-    ) -> Result<(Pass, Installation), RequestFailure> {
-        match self {
-            Self::Token { token, .. } => Ok((Pass::of_token(read_token(wire, token).await?), None)),
-            Self::App(app) => {
-                let installation = app.installation(wire, repo, via).await?;
-                let token = app.token(wire, installation, TokenReach::Whole).await?;
-                Ok((
-                    Pass {
-                        token,
-                        credential: format!("installation {installation}"),
-                    },
-                    Some(installation),
-                ))
-            }
-        }
-    }
-
     /// Returns user name and password for git.
-    pub async fn git(
-        &self,
-        wire: &Wire,
-        repo: &RepoId,
-        via: Installation,
-    ) -> Result<GitCredentials, RequestFailure> {
-        let password = self.pass(wire, repo, via).await?.0.token;
-        let user = match self {
-            Self::Token { user, .. } => user.as_deref(),
-            Self::App(_) => None,
-        };
-        Ok(GitCredentials::new(
-            user.unwrap_or(USER_OF_TOKENS).to_owned(),
-            password,
-        ))
+    pub async fn git(&self, wire: &Wire, repo: &RepoId) -> Result<GitCredentials, RequestFailure> {
+        self.git_within(wire, repo, TokenReach::Whole).await
     }
 
     /// Returns user name and password to read the code of the same installation, or the code that the token may read.
@@ -179,17 +132,39 @@ impl ClientCredentials {
         &self,
         wire: &Wire,
         repo: &RepoId,
-        via: Installation,
     ) -> Result<GitCredentials, RequestFailure> {
+        self.git_within(wire, repo, TokenReach::ReadContents).await
+    }
+
+    async fn git_within(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+        reach: TokenReach,
+    ) -> Result<GitCredentials, RequestFailure> {
+        let (user, password) = match self {
+            Self::Token { user, token } => (user.as_deref(), read_token(wire, token).await?),
+            Self::App(app) => (None, app.git_token(wire, repo, reach).await?),
+        };
+        Ok(GitCredentials::new(
+            user.unwrap_or(USER_OF_TOKENS).to_owned(),
+            password,
+        ))
+    }
+
+    /// Remembers the installation that a delivery names for a repository.
+    pub fn hint(&self, repo: &RepoId, installation: u64) {
         match self {
-            Self::Token { .. } => self.git(wire, repo, via).await,
-            Self::App(app) => {
-                let installation = app.installation(wire, repo, via).await?;
-                let token = app
-                    .token(wire, installation, TokenReach::ReadContents)
-                    .await?;
-                Ok(GitCredentials::new(USER_OF_TOKENS.to_owned(), token))
-            }
+            Self::Token { .. } => {}
+            Self::App(app) => app.installations.hint(repo, installation),
+        }
+    }
+
+    /// Looks up the installation of a repository again before the next request.
+    pub fn doubt(&self, repo: &RepoId) {
+        match self {
+            Self::Token { .. } => {}
+            Self::App(app) => app.installations.doubt(repo),
         }
     }
 

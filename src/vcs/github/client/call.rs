@@ -234,6 +234,12 @@ impl RequestFailure {
             && !matches!(self.error, ForgeError::RateLimited { .. })
     }
 
+    /// Returns true if GitHub refused the request for its credentials, so that others may work. It does not always say
+    /// so: a repository that the credentials may not see is not found.
+    pub fn is_of_credentials(&self) -> bool {
+        self.status == Some(StatusCode::UNAUTHORIZED) || self.is_of_another_kind()
+    }
+
     /// Returns true if the same request may work a moment later.
     pub fn is_passing(&self) -> bool {
         matches!(self.error, ForgeError::Unavailable { .. })

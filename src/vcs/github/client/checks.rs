@@ -11,7 +11,6 @@ use super::pages::Pages;
 use super::rules::RequiredCheck;
 use super::{GitHub, repo_path};
 use crate::model::Pull;
-use crate::vcs::Installation;
 
 /// State of a required check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +64,6 @@ pub(super) struct CommitChecks {
 pub(super) async fn of(
     github: &GitHub,
     pull: &Pull,
-    via: Installation,
     required: &[RequiredCheck],
 ) -> Result<CommitChecks, RequestFailure> {
     let mut checks = CommitChecks::default();
@@ -79,7 +77,7 @@ pub(super) async fn of(
     let what = |what: &str| format!("the {what} of {}@{}", repo.full_name(), pull.head.short());
     let mut pages = Pages::new(
         github,
-        (repo, via),
+        repo,
         &format!("{commit}/statuses"),
         "",
         what("statuses"),
@@ -94,7 +92,7 @@ pub(super) async fn of(
     }
     let mut pages = Pages::new(
         github,
-        (repo, via),
+        repo,
         &format!("{commit}/check-runs"),
         "filter=latest&",
         what("check runs"),

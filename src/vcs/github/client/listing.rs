@@ -10,7 +10,7 @@ use super::call::{Call, RequestFailure};
 use super::pages::{PAGE, has_more};
 use super::{GitHub, repo_path};
 use crate::model::{PullNumber, PullRef, RepoId};
-use crate::vcs::{Installation, ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
+use crate::vcs::{ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
 
 /// Maximum length of a stored tag; GitHub's have 68 characters.
 const MAX_ETAG: usize = 200;
@@ -19,7 +19,6 @@ const MAX_ETAG: usize = 200;
 pub(super) async fn open_pulls(
     github: &GitHub,
     repo: &RepoId,
-    via: Installation,
     page: PageAsk<'_>,
 ) -> Result<OpenPulls, RequestFailure> {
     let query = format!(
@@ -28,10 +27,7 @@ pub(super) async fn open_pulls(
     );
     let what = format!("the open pull requests of {}", repo.full_name());
     let call = Call::get(format!("{}/pulls?{query}", repo_path(repo)), what).unless(page.etag);
-    let answer = github
-        .credentials
-        .send(&github.wire, repo, via, &call)
-        .await?;
+    let answer = github.credentials.send(&github.wire, repo, &call).await?;
     let budget = budget(
         &answer.headers,
         github.credentials.are_per_owner(&github.wire, repo).await?,

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::call::{Call, RequestFailure};
 use super::{GitHub, repo_path, short};
 use crate::model::{CommitSha, MergeMethod, PullRef, RepoId};
-use crate::vcs::{ForgeError, Installation, MergeAnswer, WritePermit};
+use crate::vcs::{ForgeError, MergeAnswer, WritePermit};
 
 /// Part of `GET /repos/{owner}/{repo}`. GitHub leaves the methods out where the credentials may not write.
 #[derive(Deserialize)]
@@ -25,16 +25,12 @@ struct MethodsAnswer {
 pub(super) async fn methods(
     github: &GitHub,
     repo: &RepoId,
-    via: Installation,
 ) -> Result<Vec<MergeMethod>, RequestFailure> {
     let call = Call::get(
         repo_path(repo),
         format!("the merge methods of {}", repo.full_name()),
     );
-    let answer = github
-        .credentials
-        .send(&github.wire, repo, via, &call)
-        .await?;
+    let answer = github.credentials.send(&github.wire, repo, &call).await?;
     let answer: MethodsAnswer = answer.json(&github.wire.host, &call.what)?;
     let is_allowed = |method: &MergeMethod| match method {
         MergeMethod::Merge => answer.merge,
@@ -50,18 +46,13 @@ pub(super) async fn methods(
 pub(super) async fn merge(
     github: &GitHub,
     at: &PullRef,
-    via: Installation,
     (head, method): (&CommitSha, MergeMethod),
     permit: &WritePermit,
 ) -> Result<MergeAnswer, RequestFailure> {
     let path = format!("{}/pulls/{}/merge", repo_path(&at.repo), at.subject);
     let body = json!({ "sha": head, "merge_method": method });
     let call = Call::put(path, body, format!("the merge of {}", short(at))).with_permit(permit);
-    match github
-        .credentials
-        .send(&github.wire, &at.repo, via, &call)
-        .await
-    {
+    match github.credentials.send(&github.wire, &at.repo, &call).await {
         Ok(_) => Ok(MergeAnswer::Merged),
         Err(RequestFailure {
             status: Some(StatusCode::METHOD_NOT_ALLOWED),

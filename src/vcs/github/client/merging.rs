@@ -14,7 +14,7 @@ use super::reviews;
 use super::rules::{self, BranchRules, RequiredCheck};
 use super::{GitHub, pull_words};
 use crate::model::{CheckState, IgnoredStatuses, MergeObstacle, Mergeability, Pull, PullRef};
-use crate::vcs::{ForgeError, Installation};
+use crate::vcs::ForgeError;
 
 /// Waits while GitHub computes whether a pull can be merged. The computation begins with the first request and takes
 /// seconds.
@@ -28,10 +28,9 @@ const SETTLE_WAITS: [Duration; 4] = [
 pub(super) async fn mergeability(
     github: &GitHub,
     at: &PullRef,
-    via: Installation,
     aside: &IgnoredStatuses<'_>,
 ) -> Result<Mergeability, RequestFailure> {
-    let answer = settled(github, at, via).await?;
+    let answer = settled(github, at).await?;
     Ok(match answer.merge_state() {
         MergeState::Unsettled => Mergeability::NotKnownYet,
         MergeState::Free => Mergeability::Yes,
@@ -39,29 +38,24 @@ pub(super) async fn mergeability(
         MergeState::Conflicts => Mergeability::No(vec![MergeObstacle::Conflicts]),
         MergeState::Behind => Mergeability::No(vec![MergeObstacle::Behind]),
         MergeState::Other(word) => Mergeability::No(vec![MergeObstacle::Other(word)]),
-        MergeState::Blocked => blocked(github, via, at, answer, aside).await?,
+        MergeState::Blocked => blocked(github, at, answer, aside).await?,
     })
 }
 
-async fn settled(
-    github: &GitHub,
-    at: &PullRef,
-    via: Installation,
-) -> Result<PullAnswer, RequestFailure> {
-    let mut answer = github.pull_answer(at, via).await?;
+async fn settled(github: &GitHub, at: &PullRef) -> Result<PullAnswer, RequestFailure> {
+    let mut answer = github.pull_answer(at).await?;
     for wait in SETTLE_WAITS {
         if answer.merge_state() != MergeState::Unsettled {
             break;
         }
         github.wire.clock.sleep(wait).await;
-        answer = github.pull_answer(at, via).await?;
+        answer = github.pull_answer(at).await?;
     }
     Ok(answer)
 }
 
 async fn blocked(
     github: &GitHub,
-    via: Installation,
     at: &PullRef,
     answer: PullAnswer,
     aside: &IgnoredStatuses<'_>,
@@ -71,13 +65,13 @@ async fn blocked(
     let pull = pull.map_err(|message| {
         RequestFailure::rejected(&github.wire.host, &pull_words(at), &message)
     })?;
-    let rules = rules::of(github, &at.repo, via, &pull.base_branch).await?;
+    let rules = rules::of(github, &at.repo, &pull.base_branch).await?;
     let mut obstacles = rules.hidden.clone();
     let (ours, others): (Vec<_>, Vec<_>) = rules
         .checks
         .iter()
         .partition(|check| aside.covers(&check.context));
-    let states = checks::of(github, &pull, via, &rules.checks).await;
+    let states = checks::of(github, &pull, &rules.checks).await;
     let waits: BTreeSet<String> = match &states {
         Ok(states) => {
             obstacles.extend(
@@ -95,7 +89,7 @@ async fn blocked(
             BTreeSet::new()
         }
     };
-    obstacles.extend(approvals(github, via, &pull, author.as_deref(), &rules).await?);
+    obstacles.extend(approvals(github, &pull, author.as_deref(), &rules).await?);
     Ok(match (obstacles.is_empty(), waits.is_empty()) {
         (true, false) => Mergeability::ButFor {
             statuses: waits,
@@ -129,7 +123,6 @@ fn obstacle(check: &RequiredCheck, state: RequiredState) -> Option<MergeObstacle
 /// Returns the obstacles from the approvals that the rules of the branch require.
 async fn approvals(
     github: &GitHub,
-    via: Installation,
     pull: &Pull,
     author: Option<&str>,
     rules: &BranchRules,
@@ -137,7 +130,7 @@ async fn approvals(
     if !rules.wants_reviews {
         return Ok(Vec::new());
     }
-    let approval = reviews::approval_of_writers(github, &pull.at, via, author).await?;
+    let approval = reviews::approval_of_writers(github, &pull.at, author).await?;
     let mut obstacles = Vec::new();
     if approval.by.len() < rules.approvals as usize {
         obstacles.push(MergeObstacle::Approvals {

@@ -13,6 +13,7 @@ mod call;
 mod checks;
 mod classify;
 mod endpoints;
+mod installations;
 mod listing;
 mod merge;
 mod merging;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::http::HeaderMap;
 use chrono::{DateTime, SecondsFormat, SubsecRound, Utc};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
@@ -42,13 +44,14 @@ use self::pages::Pages;
 use self::ways::CredentialResolver;
 use self::wire::Wire;
 use super::super::{
-    Forge, ForgeError, ForgeFeatures, GitCredentials, Installation, MergeAnswer, OpenPulls,
-    PageAsk, RateGates, RepoAccess, RepoFacts, WritePermit,
+    Forge, ForgeError, ForgeFeatures, GitCredentials, HeadSource, MergeAnswer, OpenPulls, PageAsk,
+    RateGates, RepoAccess, RepoFacts, WritePermit,
 };
+use super::webhook;
 use crate::clock::Clock;
 use crate::model::{
-    Approval, BranchName, CommitSha, CommitStatus, HostName, IgnoredStatuses, MergeMethod,
-    Mergeability, Pull, PullRef, RepoId,
+    Approval, BranchName, CommentId, CommitSha, CommitStatus, HostName, IgnoredStatuses,
+    MergeMethod, Mergeability, Pull, PullRef, RepoId, StatusTarget,
 };
 use crate::telemetry::Metrics;
 
@@ -131,29 +134,17 @@ impl GitHub {
         self
     }
 
-    async fn pull_answer(
-        &self,
-        at: &PullRef,
-        via: Installation,
-    ) -> Result<PullAnswer, RequestFailure> {
+    async fn pull_answer(&self, at: &PullRef) -> Result<PullAnswer, RequestFailure> {
         let call = Call::get(
             format!("{}/pulls/{}", repo_path(&at.repo), at.subject),
             pull_words(at),
         );
-        let answer = self
-            .credentials
-            .send(&self.wire, &at.repo, via, &call)
-            .await?;
+        let answer = self.credentials.send(&self.wire, &at.repo, &call).await?;
         answer.json(&self.wire.host, &call.what)
     }
 
-    async fn repository_facts(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-        call: Call,
-    ) -> Result<RepoFacts, ForgeError> {
-        let answer = self.credentials.send(&self.wire, repo, via, &call).await?;
+    async fn repository_facts(&self, repo: &RepoId, call: Call) -> Result<RepoFacts, ForgeError> {
+        let answer = self.credentials.send(&self.wire, repo, &call).await?;
         let answer: RepoAnswer = answer.json(&self.wire.host, &call.what)?;
         let facts = answer.into_facts(&self.wire.host);
         facts.map_err(|message| {
@@ -192,41 +183,41 @@ impl Forge for GitHub {
         Ok(self.credentials.missing(&self.wire, uses).await?)
     }
 
-    async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError> {
-        let pull = self.pull_answer(at, via).await?.into_pull(at);
+    fn learn(&self, headers: &HeaderMap, body: &[u8]) {
+        for (repo, installation) in webhook::installations(headers, body, self.host()) {
+            self.credentials.hint(&repo, installation);
+        }
+    }
+
+    fn renew_access(&self, repo: &RepoId) {
+        self.credentials.doubt(repo);
+    }
+
+    async fn pull(&self, at: &PullRef) -> Result<Pull, ForgeError> {
+        let pull = self.pull_answer(at).await?.into_pull(at);
         pull.map_err(|message| {
             RequestFailure::rejected(&self.wire.host, &pull_words(at), &message).into()
         })
     }
 
-    async fn repository(&self, repo: &RepoId, via: Installation) -> Result<RepoFacts, ForgeError> {
+    async fn repository(&self, repo: &RepoId) -> Result<RepoFacts, ForgeError> {
         let call = Call::get(
             repo_path(repo),
             format!("the repository {}", repo.full_name()),
         )
         .following();
-        self.repository_facts(repo, via, call).await
+        self.repository_facts(repo, call).await
     }
 
-    async fn repository_by_id(
-        &self,
-        id: u64,
-        known_as: &RepoId,
-        via: Installation,
-    ) -> Result<RepoFacts, ForgeError> {
+    async fn repository_by_id(&self, id: u64, known_as: &RepoId) -> Result<RepoFacts, ForgeError> {
         let call = Call::get(
             format!("/repositories/{id}"),
             format!("the repository with the identifier {id}"),
         );
-        self.repository_facts(known_as, via, call).await
+        self.repository_facts(known_as, call).await
     }
 
-    async fn has_branch(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-        branch: &BranchName,
-    ) -> Result<bool, ForgeError> {
+    async fn has_branch(&self, repo: &RepoId, branch: &BranchName) -> Result<bool, ForgeError> {
         #[derive(Deserialize)]
         struct ResponseBody {
             name: String,
@@ -239,7 +230,7 @@ impl Forge for GitHub {
         .following();
         match self
             .credentials
-            .send(&self.wire, repo, via, &call)
+            .send(&self.wire, repo, &call)
             .await
             .map_err(ForgeError::from)
         {
@@ -253,36 +244,26 @@ impl Forge for GitHub {
         }
     }
 
-    async fn open_pulls(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-        page: PageAsk<'_>,
-    ) -> Result<OpenPulls, ForgeError> {
-        Ok(listing::open_pulls(self, repo, via, page).await?)
+    async fn open_pulls(&self, repo: &RepoId, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError> {
+        Ok(listing::open_pulls(self, repo, page).await?)
     }
 
-    async fn approval(&self, at: &PullRef, via: Installation) -> Result<Approval, ForgeError> {
-        Ok(reviews::approval(self, at, via).await?)
+    async fn approval(&self, at: &PullRef) -> Result<Approval, ForgeError> {
+        Ok(reviews::approval(self, at).await?)
     }
 
-    async fn may_write(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-        login: &str,
-    ) -> Result<bool, ForgeError> {
-        Ok(reviews::may_write(self, repo, via, login).await?)
+    async fn may_write(&self, repo: &RepoId, login: &str) -> Result<bool, ForgeError> {
+        Ok(reviews::may_write(self, repo, login).await?)
     }
 
-    async fn is_public(&self, repo: &RepoId, via: Installation) -> Result<bool, ForgeError> {
+    async fn is_public(&self, repo: &RepoId) -> Result<bool, ForgeError> {
         let call = Call::get(
             repo_path(repo),
             format!("the visibility of {}", repo.full_name()),
         );
         let answer = self
             .credentials
-            .send(&self.wire, repo, via, &call)
+            .send(&self.wire, repo, &call)
             .await
             .map_err(ForgeError::from)?;
         Ok(answer
@@ -294,38 +275,31 @@ impl Forge for GitHub {
     async fn mergeability(
         &self,
         at: &PullRef,
-        via: Installation,
         aside: &IgnoredStatuses<'_>,
     ) -> Result<Mergeability, ForgeError> {
-        Ok(merging::mergeability(self, at, via, aside).await?)
+        Ok(merging::mergeability(self, at, aside).await?)
     }
 
-    async fn merge_methods(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-    ) -> Result<Vec<MergeMethod>, ForgeError> {
-        Ok(merge::methods(self, repo, via).await?)
+    async fn merge_methods(&self, repo: &RepoId) -> Result<Vec<MergeMethod>, ForgeError> {
+        Ok(merge::methods(self, repo).await?)
     }
 
     async fn merge(
         &self,
         at: &PullRef,
-        via: Installation,
         head: &CommitSha,
         method: MergeMethod,
         permit: &WritePermit,
     ) -> Result<MergeAnswer, ForgeError> {
-        Ok(merge::merge(self, at, via, (head, method), permit).await?)
+        Ok(merge::merge(self, at, (head, method), permit).await?)
     }
 
     async fn comment_post(
         &self,
         at: &PullRef,
-        via: Installation,
         body: &str,
         permit: &WritePermit,
-    ) -> Result<u64, ForgeError> {
+    ) -> Result<CommentId, ForgeError> {
         #[derive(Deserialize)]
         struct Posted {
             id: u64,
@@ -336,28 +310,31 @@ impl Forge for GitHub {
             format!("a comment on {}", short(at)),
         );
         let call = call.with_permit(permit);
-        let answer = self
-            .credentials
-            .send(&self.wire, &at.repo, via, &call)
-            .await?;
-        Ok(answer.json::<Posted>(&self.wire.host, &call.what)?.id)
+        let answer = self.credentials.send(&self.wire, &at.repo, &call).await?;
+        Ok(answer
+            .json::<Posted>(&self.wire.host, &call.what)?
+            .id
+            .into())
     }
 
     async fn comment_delete(
         &self,
-        repo: &RepoId,
-        via: Installation,
-        comment: u64,
+        at: &PullRef,
+        comment: &CommentId,
         permit: &WritePermit,
     ) -> Result<(), ForgeError> {
-        let path = format!("{}/issues/comments/{comment}", repo_path(repo));
+        let repo = &at.repo;
+        let path = format!(
+            "{}/issues/comments/{}",
+            repo_path(repo),
+            segment(comment.as_str())
+        );
         let what = format!("the removal of comment {comment} in {}", repo.full_name());
         match self
             .credentials
             .send(
                 &self.wire,
                 repo,
-                via,
                 &Call::delete(path, what).with_permit(permit),
             )
             .await
@@ -374,10 +351,9 @@ impl Forge for GitHub {
     async fn comment_find(
         &self,
         at: &PullRef,
-        via: Installation,
         marker: &str,
         since: DateTime<Utc>,
-    ) -> Result<Vec<u64>, ForgeError> {
+    ) -> Result<Vec<CommentId>, ForgeError> {
         let login = match self.credentials.login_for(&self.wire, &at.repo).await? {
             Some(login) => login,
             None => self.known_login().await?.to_owned(),
@@ -389,7 +365,7 @@ impl Forge for GitHub {
             since.to_rfc3339_opts(SecondsFormat::Secs, true)
         );
         let what = format!("the comments of {}", short(at));
-        let mut pages = Pages::new(self, (&at.repo, via), &comments_path(at), &query, what);
+        let mut pages = Pages::new(self, &at.repo, &comments_path(at), &query, what);
         let mut found = Vec::new();
         while let Some(page) = pages.next::<CommentAnswer>().await? {
             found.extend(
@@ -400,23 +376,26 @@ impl Forge for GitHub {
         }
         // GitHub gives later comments greater numbers.
         found.sort_unstable();
-        Ok(found)
+        Ok(found.into_iter().map(CommentId::from).collect())
     }
 
     async fn comment_react(
         &self,
-        repo: &RepoId,
-        via: Installation,
-        comment: u64,
+        at: &PullRef,
+        comment: &CommentId,
         content: &str,
     ) -> Result<(), ForgeError> {
-        let path = format!("{}/issues/comments/{comment}/reactions", repo_path(repo));
+        let repo = &at.repo;
+        let path = format!(
+            "{}/issues/comments/{}/reactions",
+            repo_path(repo),
+            segment(comment.as_str())
+        );
         let what = format!("a reaction to comment {comment} in {}", repo.full_name());
         self.credentials
             .send(
                 &self.wire,
                 repo,
-                via,
                 &Call::post(path, json!({ "content": content }), what),
             )
             .await?;
@@ -425,12 +404,11 @@ impl Forge for GitHub {
 
     async fn status_set(
         &self,
-        repo: &RepoId,
-        via: Installation,
-        commit: &CommitSha,
+        on: &StatusTarget,
         status: &CommitStatus,
         permit: &WritePermit,
     ) -> Result<(), ForgeError> {
+        let StatusTarget { repo, commit, .. } = on;
         let body = json!({
             "state": status.state,
             "context": status.context,
@@ -445,51 +423,35 @@ impl Forge for GitHub {
         );
         let call = Call::post(format!("{}/statuses/{commit}", repo_path(repo)), body, what)
             .with_permit(permit);
-        self.credentials.send(&self.wire, repo, via, &call).await?;
+        self.credentials.send(&self.wire, repo, &call).await?;
         Ok(())
     }
 
-    async fn team_has(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-        team: &str,
-        login: &str,
-    ) -> Result<bool, ForgeError> {
-        Ok(teams::has(self, repo, via, team, login).await?)
+    async fn team_has(&self, repo: &RepoId, team: &str, login: &str) -> Result<bool, ForgeError> {
+        Ok(teams::has(self, repo, team, login).await?)
     }
 
-    async fn team_list(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-        most: usize,
-    ) -> Result<Vec<String>, ForgeError> {
-        Ok(teams::list(self, repo, via, most).await?)
+    async fn team_list(&self, repo: &RepoId, most: usize) -> Result<Vec<String>, ForgeError> {
+        Ok(teams::list(self, repo, most).await?)
     }
 
     fn clone_url(&self, repo: &RepoId) -> String {
         self.endpoints.clone_url(repo)
     }
 
-    fn pull_head_ref(&self, at: &PullRef) -> String {
-        format!("refs/pull/{}/head", at.subject)
+    async fn head_source(&self, at: &PullRef) -> Result<HeadSource, ForgeError> {
+        Ok(HeadSource::Ref(format!("refs/pull/{}/head", at.subject)))
     }
 
     async fn module_credentials(
         &self,
         repo: &RepoId,
-        via: Installation,
     ) -> Result<Option<GitCredentials>, ForgeError> {
-        Ok(self.credentials.git_to_read(&self.wire, repo, via).await?)
+        Ok(self.credentials.git_to_read(&self.wire, repo).await?)
     }
 
-    async fn git_credentials(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-    ) -> Result<GitCredentials, ForgeError> {
-        Ok(self.credentials.git(&self.wire, repo, via).await?)
+    async fn git_credentials(&self, repo: &RepoId) -> Result<GitCredentials, ForgeError> {
+        Ok(self.credentials.git(&self.wire, repo).await?)
     }
 }
 

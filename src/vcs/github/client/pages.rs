@@ -7,7 +7,6 @@ use serde::de::DeserializeOwned;
 use super::GitHub;
 use super::call::{Call, RequestFailure};
 use crate::model::RepoId;
-use crate::vcs::Installation;
 
 /// Number of entries of a page, the maximum of GitHub.
 pub(super) const PAGE: usize = 100;
@@ -20,7 +19,6 @@ const MAX_PAGES: usize = 60;
 pub(super) struct Pages<'a> {
     github: &'a GitHub,
     repo: &'a RepoId,
-    via: Installation,
     /// Path and query, to which the number of the page is added.
     path: String,
     what: String,
@@ -31,7 +29,7 @@ impl<'a> Pages<'a> {
     /// Creates the list. `query` contains parameters besides those of paging, as `name=value&`, or nothing.
     pub fn new(
         github: &'a GitHub,
-        (repo, via): (&'a RepoId, Installation),
+        repo: &'a RepoId,
         path: &str,
         query: &str,
         what: String,
@@ -39,7 +37,6 @@ impl<'a> Pages<'a> {
         Self {
             github,
             repo,
-            via,
             path: format!("{path}?{query}per_page={PAGE}"),
             what,
             next: Some(1),
@@ -65,11 +62,7 @@ impl<'a> Pages<'a> {
             return Err(RequestFailure::rejected(&wire.host, &self.what, &message));
         }
         let call = Call::get(format!("{}&page={number}", self.path), self.what.as_str());
-        let answer = self
-            .github
-            .credentials
-            .send(wire, self.repo, self.via, &call)
-            .await?;
+        let answer = self.github.credentials.send(wire, self.repo, &call).await?;
         let entries: T = answer.json(&wire.host, &self.what)?;
         self.next = has_more(&answer.headers, len(&entries)).then_some(number + 1);
         Ok(Some(entries))

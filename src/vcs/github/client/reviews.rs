@@ -11,7 +11,7 @@ use super::call::{Call, RequestFailure};
 use super::pages::Pages;
 use super::{GitHub, repo_path, segment, short};
 use crate::model::{Approval, CommitSha, PullRef, RepoId};
-use crate::vcs::{ForgeError, Installation};
+use crate::vcs::ForgeError;
 
 /// Maximum number of people whose right to write is checked: foreign reviewers must not cause requests without limit.
 const MAX_ASKED: usize = 50;
@@ -60,15 +60,11 @@ impl ReviewVerdict {
 
 /// Returns the approval of a pull. In a public repository everybody may approve, so only people who may write count,
 /// as in GitHub's own rules.
-pub(super) async fn approval(
-    github: &GitHub,
-    at: &PullRef,
-    via: Installation,
-) -> Result<Approval, RequestFailure> {
-    let pull = github.pull_answer(at, via).await?;
-    let all = said(github, at, via, pull.author()).await?;
+pub(super) async fn approval(github: &GitHub, at: &PullRef) -> Result<Approval, RequestFailure> {
+    let pull = github.pull_answer(at).await?;
+    let all = said(github, at, pull.author()).await?;
     if pull.is_public() {
-        only_writers(github, &at.repo, via, all).await
+        only_writers(github, &at.repo, all).await
     } else {
         Ok(all)
     }
@@ -78,24 +74,22 @@ pub(super) async fn approval(
 pub(super) async fn approval_of_writers(
     github: &GitHub,
     at: &PullRef,
-    via: Installation,
     author: Option<&str>,
 ) -> Result<Approval, RequestFailure> {
-    let all = said(github, at, via, author).await?;
-    only_writers(github, &at.repo, via, all).await
+    let all = said(github, at, author).await?;
+    only_writers(github, &at.repo, all).await
 }
 
 /// Returns the approval by all reviewers, from the latest review of each. GitHub lists reviews in the order of time.
 async fn said(
     github: &GitHub,
     at: &PullRef,
-    via: Installation,
     author: Option<&str>,
 ) -> Result<Approval, RequestFailure> {
     let path = format!("{}/pulls/{}/reviews", repo_path(&at.repo), at.subject);
     let mut pages = Pages::new(
         github,
-        (&at.repo, via),
+        &at.repo,
         &path,
         "",
         format!("the reviews of {}", short(at)),
@@ -138,7 +132,6 @@ async fn said(
 async fn only_writers(
     github: &GitHub,
     repo: &RepoId,
-    via: Installation,
     mut approval: Approval,
 ) -> Result<Approval, RequestFailure> {
     let what = format!("the people with write access to {}", repo.full_name());
@@ -148,14 +141,14 @@ async fn only_writers(
         return Err(RequestFailure::rejected(&github.wire.host, &what, &message));
     }
     for (login, commit) in std::mem::take(&mut approval.by) {
-        if may_write(github, repo, via, &login).await? {
+        if may_write(github, repo, &login).await? {
             approval.by.insert(login, commit);
         } else {
             approval.onlookers.insert(login);
         }
     }
     for login in std::mem::take(&mut approval.asking) {
-        if may_write(github, repo, via, &login).await? {
+        if may_write(github, repo, &login).await? {
             approval.asking.insert(login);
         }
     }
@@ -167,7 +160,6 @@ async fn only_writers(
 pub(super) async fn may_write(
     github: &GitHub,
     repo: &RepoId,
-    via: Installation,
     login: &str,
 ) -> Result<bool, RequestFailure> {
     #[derive(Deserialize)]
@@ -183,11 +175,7 @@ pub(super) async fn may_write(
         path,
         format!("the permissions of `{login}` in {}", repo.full_name()),
     );
-    match github
-        .credentials
-        .send(&github.wire, repo, via, &call)
-        .await
-    {
+    match github.credentials.send(&github.wire, repo, &call).await {
         Ok(answer) => {
             let answer: Permission = answer.json(&github.wire.host, &call.what)?;
             Ok(matches!(

@@ -11,7 +11,6 @@ use super::merging::hidden_by;
 use super::pages::Pages;
 use super::{GitHub, cut_chars, repo_path, segment};
 use crate::model::{BranchName, MergeObstacle, RepoId};
-use crate::vcs::Installation;
 
 /// Check that has to pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +127,6 @@ const NOT_TOLD: &str = "GitHub's REST API does not return it";
 pub(super) async fn of(
     github: &GitHub,
     repo: &RepoId,
-    via: Installation,
     branch: &BranchName,
 ) -> Result<BranchRules, RequestFailure> {
     let mut rules = BranchRules::default();
@@ -138,7 +136,7 @@ pub(super) async fn of(
         segment(branch.as_str())
     );
     let what = format!("the rules of the branch `{branch}` of {}", repo.full_name());
-    let mut pages = Pages::new(github, (repo, via), &path, "", what);
+    let mut pages = Pages::new(github, repo, &path, "", what);
     loop {
         match pages.next::<RuleAnswer>().await {
             Ok(Some(page)) => page.into_iter().for_each(|rule| rules.add(rule)),
@@ -151,7 +149,7 @@ pub(super) async fn of(
             }
         }
     }
-    match classic(github, repo, via, branch).await {
+    match classic(github, repo, branch).await {
         Ok(Some(protection)) => rules.add_protection(protection),
         Ok(None) => {}
         Err(failure) => rules
@@ -165,7 +163,6 @@ pub(super) async fn of(
 async fn classic(
     github: &GitHub,
     repo: &RepoId,
-    via: Installation,
     branch: &BranchName,
 ) -> Result<Option<ProtectionAnswer>, RequestFailure> {
     let path = format!("{}/branches/{}", repo_path(repo), segment(branch.as_str()));
@@ -175,7 +172,7 @@ async fn classic(
     );
     let answer: BranchAnswer = github
         .credentials
-        .send(&github.wire, repo, via, &call)
+        .send(&github.wire, repo, &call)
         .await?
         .json(&github.wire.host, &call.what)?;
     // A branch that only rulesets protect is `protected` as well.
@@ -191,10 +188,7 @@ async fn classic(
         repo.full_name()
     );
     let call = Call::get(format!("{path}/protection"), what);
-    let answer = github
-        .credentials
-        .send(&github.wire, repo, via, &call)
-        .await?;
+    let answer = github.credentials.send(&github.wire, repo, &call).await?;
     answer.json(&github.wire.host, &call.what).map(Some)
 }
 

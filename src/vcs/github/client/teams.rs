@@ -7,14 +7,13 @@ use super::call::{Call, RequestFailure};
 use super::pages::Pages;
 use super::{GitHub, segment};
 use crate::model::RepoId;
-use crate::vcs::{ForgeError, Installation};
+use crate::vcs::ForgeError;
 
 /// Returns true if the account is a member. GitHub counts the members of child teams. It answers 404 for everybody
 /// else, and for teams that the credentials may not see.
 pub(super) async fn has(
     github: &GitHub,
     repo: &RepoId,
-    via: Installation,
     team: &str,
     login: &str,
 ) -> Result<bool, RequestFailure> {
@@ -33,11 +32,7 @@ pub(super) async fn has(
         path,
         format!("the membership of `{login}` in the team `{owner}/{team}`"),
     );
-    match github
-        .credentials
-        .send(&github.wire, repo, via, &call)
-        .await
-    {
+    match github.credentials.send(&github.wire, repo, &call).await {
         Ok(answer) => Ok(answer
             .json::<Membership>(&github.wire.host, &call.what)?
             .state
@@ -50,7 +45,6 @@ pub(super) async fn has(
 pub(super) async fn list(
     github: &GitHub,
     repo: &RepoId,
-    via: Installation,
     most: usize,
 ) -> Result<Vec<String>, RequestFailure> {
     #[derive(Deserialize)]
@@ -59,7 +53,7 @@ pub(super) async fn list(
     }
     let what = format!("the teams of `{}`", repo.owner());
     let path = format!("/orgs/{}/teams", segment(repo.owner()));
-    let mut pages = Pages::new(github, (repo, via), &path, "", what.clone());
+    let mut pages = Pages::new(github, repo, &path, "", what.clone());
     let mut slugs = Vec::new();
     loop {
         match pages.next::<TeamPayload>().await {

@@ -16,9 +16,7 @@ use super::call::{Call, RequestFailure, SuccessResponse};
 use super::wire::Wire;
 use crate::credential::GitAccess;
 use crate::model::{CredentialId, RepoId};
-use crate::vcs::{
-    AccessError, ForgeFeatures, GitCredentials, Installation, RepoAccess, SshLogin, StoredAccess,
-};
+use crate::vcs::{AccessError, ForgeFeatures, GitCredentials, RepoAccess, SshLogin, StoredAccess};
 
 /// Maximum number of credentials whose tokens are cached; beyond it, tokens are requested again.
 const MOST: usize = 10_000;
@@ -54,42 +52,46 @@ impl CredentialResolver {
         (self.access, self.logins) = (Some(access), logins);
     }
 
-    /// Sends a request about a repository. A credential of the repository has its own installation; the installation
-    /// of an event belongs to the App of the server.
+    /// Sends a request about a repository.
     pub async fn send(
         &self,
         wire: &Wire,
         repo: &RepoId,
-        via: Installation,
         call: &Call,
     ) -> Result<SuccessResponse, RequestFailure> {
         let sent = match self.of(wire, repo, &call.what).await? {
-            Some(given) => given.credentials.send(wire, repo, None, call).await,
-            None => self.own.send(wire, repo, via, call).await,
+            Some(given) => given.credentials.send(wire, repo, call).await,
+            None => self.own.send(wire, repo, call).await,
         };
         sent.map_err(|failure| failure.of_name(repo))
     }
 
     /// Returns user name and password for git, or an SSH key.
-    pub async fn git(
-        &self,
-        wire: &Wire,
-        repo: &RepoId,
-        via: Installation,
-    ) -> Result<GitCredentials, RequestFailure> {
+    pub async fn git(&self, wire: &Wire, repo: &RepoId) -> Result<GitCredentials, RequestFailure> {
         if let Some(login) = self.ssh(wire, repo).await? {
             return Ok(GitCredentials::by_ssh(login));
         }
         match self.of(wire, repo, "git").await? {
             Some(given) => {
-                let credentials = given.credentials.git(wire, repo, None).await?;
+                let credentials = given.credentials.git(wire, repo).await?;
                 Ok(GitCredentials {
                     of_owner: true,
                     ..credentials
                 })
             }
-            None => self.own.git(wire, repo, via).await,
+            None => self.own.git(wire, repo).await,
         }
+    }
+
+    /// Remembers the installation that a delivery names for a repository. Deliveries come to the App of the server; an
+    /// App that an owner gave has its own installation.
+    pub fn hint(&self, repo: &RepoId, installation: u64) {
+        self.own.hint(repo, installation);
+    }
+
+    /// Looks up the installation of a repository again before the next request with the server's own credentials.
+    pub fn doubt(&self, repo: &RepoId) {
+        self.own.doubt(repo);
     }
 
     /// Returns credentials for code of other repositories that this repository's code refers to. Returns `None` if
@@ -98,18 +100,13 @@ impl CredentialResolver {
         &self,
         wire: &Wire,
         repo: &RepoId,
-        via: Installation,
     ) -> Result<Option<GitCredentials>, RequestFailure> {
         if self.ssh(wire, repo).await?.is_some() {
             return Ok(None);
         }
         match self.of(wire, repo, "git").await? {
-            Some(given) => given
-                .credentials
-                .git_to_read(wire, repo, None)
-                .await
-                .map(Some),
-            None => self.own.git_to_read(wire, repo, via).await.map(Some),
+            Some(given) => given.credentials.git_to_read(wire, repo).await.map(Some),
+            None => self.own.git_to_read(wire, repo).await.map(Some),
         }
     }
 

@@ -8,10 +8,12 @@
 //! | `signature.rs` | the signature, checked while the body arrives |
 //! | `payload.rs` | events of pull requests and comments |
 //! | `repositories.rs` | events of whole repositories |
+//! | `installations.rs` | the installation of the App that sent a delivery |
 //! | `shape.rs` | the fields of the payloads |
 //! | `recorded.rs`, `recordings/` | tests with recorded deliveries |
 
 mod header;
+mod installations;
 mod payload;
 #[cfg(test)]
 mod recorded;
@@ -22,6 +24,7 @@ mod signature;
 use axum::http::HeaderMap;
 
 pub use header::{BadHeader, DELIVERY_ID, EVENT};
+pub use installations::installations;
 pub use payload::PayloadError;
 pub use signature::{BadSignature, SIGNATURE, SignatureCheck, sign};
 

@@ -7,9 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use serde::de::DeserializeOwned;
 
 use super::repositories;
-use super::shape::{
-    ActionFields, CommentPayload, EditChanges, PullPayload, WebhookInstallation, WebhookUser,
-};
+use super::shape::{ActionFields, CommentPayload, EditChanges, PullPayload, WebhookUser};
 use crate::model::{
     BranchName, CommentEvent, CommitSha, Event, HostName, PullAction, PullEvent, PullRef, RepoId,
     Subject,
@@ -98,7 +96,6 @@ fn pull_request(json: &[u8], host: &HostName) -> Result<ParsedDelivery, PayloadE
                 .base
                 .and_then(|end| BranchName::new(&end.branch?).ok()),
             sender: login(payload.sender.as_ref(), "sender.login")?,
-            installation: payload.installation.map(|WebhookInstallation { id }| id),
         }),
     };
     Ok(ParsedDelivery {
@@ -183,11 +180,10 @@ fn comment(payload: CommentPayload, host: &HostName) -> Result<Event, PayloadErr
             &payload.repository.full_name,
             ("issue.number", payload.issue.number),
         )?,
-        comment: payload.comment.id,
+        comment: payload.comment.id.into(),
         body,
         author: login(user, "comment.user.login")?,
         author_is_bot: user.and_then(|user| user.kind.as_deref()) == Some("Bot"),
-        installation: payload.installation.map(|WebhookInstallation { id }| id),
     }))
 }
 
@@ -241,7 +237,7 @@ fn login(user: Option<&WebhookUser>, path: &str) -> Result<String, PayloadError>
 }
 
 /// Returns the JSON text inside the body: all of it, or the field `payload` of a form.
-fn json<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, PayloadError> {
+pub(super) fn json<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, PayloadError> {
     let given = headers
         .get(CONTENT_TYPE)
         .map_or(Cow::Borrowed("application/json"), |value| {
@@ -268,7 +264,7 @@ fn form_payload(body: &[u8]) -> Result<Cow<'_, [u8]>, PayloadError> {
     Ok(Cow::Owned(payload.into_owned().into_bytes()))
 }
 
-fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, PayloadError> {
+pub(super) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, PayloadError> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let value = serde_path_to_error::deserialize(&mut deserializer)
         .map_err(|error| at(&error.path().to_string(), &error.inner().to_string()))?;
@@ -353,8 +349,10 @@ mod tests {
             panic!("not a pull event")
         };
         assert_eq!(event.pull.to_string(), "github.com/acme/infra#12");
-        assert_eq!((event.draft, event.installation), (false, None));
-        assert!(matches!(commented(|_| {}), Ok(Event::Comment(event)) if event.comment == 7));
+        assert!(!event.draft);
+        assert!(
+            matches!(commented(|_| {}), Ok(Event::Comment(event)) if event.comment == 7.into())
+        );
     }
 
     #[test]

@@ -1,9 +1,7 @@
 //! Reads deliveries about repositories as a whole: pushes, renames, deletions, and the access of the App.
 
 use super::payload::{PayloadError, ignored, repo_id};
-use super::shape::{
-    GrantPayload, InstallPayload, Repository, RepositoryPayload, WebhookInstallation,
-};
+use super::shape::{GrantPayload, InstallPayload, Repository, RepositoryPayload};
 use crate::model::{Event, ForgeRepo, HostName, RepoId, RepositoryEventKind, RepositoryNews};
 use crate::vcs::ParsedDelivery;
 
@@ -32,13 +30,8 @@ pub(super) fn changed(
 fn news_of(payload: &RepositoryPayload, host: &HostName) -> Result<Event, PayloadError> {
     let kind = kind_of(payload.action.as_deref());
     let repo = repo_id(host, &payload.repository.full_name)?;
-    let installation = installation(payload.installation.as_ref());
     Ok(Event::Repositories {
-        news: vec![RepositoryNews {
-            repo,
-            kind,
-            installation,
-        }],
+        news: vec![RepositoryNews { repo, kind }],
     })
 }
 
@@ -104,17 +97,14 @@ pub(super) fn granted(
     payload: &GrantPayload,
     host: &HostName,
 ) -> Result<ParsedDelivery, PayloadError> {
-    let via = payload.installation.as_ref();
     let added = all(
         &payload.repositories_added,
         RepositoryEventKind::Changed,
-        via,
         host,
     )?;
     let removed = all(
         &payload.repositories_removed,
         RepositoryEventKind::Deleted,
-        via,
         host,
     )?;
     let news = [added, removed].concat();
@@ -147,12 +137,7 @@ pub(super) fn installed(
             ignored("the app's installation names no repository")
         }
         Some(kind) => Event::Repositories {
-            news: all(
-                &payload.repositories,
-                kind,
-                payload.installation.as_ref(),
-                host,
-            )?,
+            news: all(&payload.repositories, kind, host)?,
         },
     };
     Ok(ParsedDelivery {
@@ -164,22 +149,15 @@ pub(super) fn installed(
 fn all(
     repos: &[Repository],
     kind: RepositoryEventKind,
-    via: Option<&WebhookInstallation>,
     host: &HostName,
 ) -> Result<Vec<RepositoryNews>, PayloadError> {
-    let installation = installation(via);
     let one = |repo: &Repository| {
         Ok(RepositoryNews {
             repo: repo_id(host, &repo.full_name)?,
             kind,
-            installation,
         })
     };
     repos.iter().map(one).collect()
-}
-
-fn installation(given: Option<&WebhookInstallation>) -> Option<u64> {
-    given.map(|WebhookInstallation { id }| *id)
 }
 
 #[cfg(test)]
@@ -191,8 +169,7 @@ mod tests {
     use super::*;
 
     fn told(parsed: Result<ParsedDelivery, PayloadError>) -> Vec<String> {
-        let word =
-            |news: RepositoryNews| format!("{} {} {:?}", news.kind, news.repo, news.installation);
+        let word = |news: RepositoryNews| format!("{} {}", news.kind, news.repo);
         parsed.unwrap().event.news().into_iter().map(word).collect()
     }
 
@@ -214,20 +191,20 @@ mod tests {
     #[test]
     fn pushes_and_changes_of_repositories_are_news() {
         let push = json!({"ref": "refs/heads/main", "repository": {"full_name": "Acme/Infra"}, "installation": {"id": 7}});
-        assert_eq!(changed_by(push), ["push github.com/acme/infra Some(7)"]);
+        assert_eq!(changed_by(push), ["push github.com/acme/infra"]);
         let named =
             |action: &str| json!({"action": action, "repository": {"full_name": "acme/infra"}});
         assert_eq!(
             changed_by(named("deleted")),
-            ["deleted github.com/acme/infra None"]
+            ["deleted github.com/acme/infra"]
         );
         assert_eq!(
             changed_by(named("privatized")),
-            ["changed github.com/acme/infra None"]
+            ["changed github.com/acme/infra"]
         );
         assert_eq!(
             changed_by(named("renamed")),
-            ["renamed github.com/acme/infra None"]
+            ["renamed github.com/acme/infra"]
         );
     }
 
@@ -315,10 +292,7 @@ mod tests {
         let granted_by = |body: Value| granted(&serde_json::from_value(body).unwrap(), &host);
         assert_eq!(
             told(granted_by(body)),
-            [
-                "changed github.com/acme/new Some(7)",
-                "deleted github.com/acme/old Some(7)"
-            ]
+            ["changed github.com/acme/new", "deleted github.com/acme/old"]
         );
         let installed_by = |action: &str| {
             let repositories =
@@ -330,14 +304,11 @@ mod tests {
         assert_eq!(
             installed_by("created"),
             [
-                "changed github.com/acme/infra Some(7)",
-                "changed github.com/acme/labs Some(7)"
+                "changed github.com/acme/infra",
+                "changed github.com/acme/labs"
             ]
         );
-        assert_eq!(
-            installed_by("deleted")[1],
-            "deleted github.com/acme/labs Some(7)"
-        );
+        assert_eq!(installed_by("deleted")[1], "deleted github.com/acme/labs");
         assert_eq!(installed_by("renamed"), [""; 0]);
         assert!(matches!(
             granted_by(json!({})).unwrap().event,

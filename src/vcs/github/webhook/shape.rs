@@ -42,8 +42,6 @@ pub(super) struct PullPayload {
     pub repository: Repository,
     #[serde(default)]
     pub sender: Option<WebhookUser>,
-    #[serde(default)]
-    pub installation: Option<WebhookInstallation>,
 }
 
 #[derive(Deserialize)]
@@ -74,8 +72,6 @@ pub(super) struct CommentPayload {
     pub issue: NumberedPull,
     pub comment: WebhookComment,
     pub repository: Repository,
-    #[serde(default)]
-    pub installation: Option<WebhookInstallation>,
 }
 
 #[derive(Deserialize)]
@@ -109,8 +105,6 @@ pub(super) struct RepositoryPayload {
     pub repository: Repository,
     #[serde(default)]
     pub changes: Option<RepositoryChanges>,
-    #[serde(default)]
-    pub installation: Option<WebhookInstallation>,
 }
 
 /// Previous name and owner of a repository.
@@ -155,8 +149,6 @@ pub(super) struct GrantPayload {
     pub repositories_added: Vec<Repository>,
     #[serde(default)]
     pub repositories_removed: Vec<Repository>,
-    #[serde(default)]
-    pub installation: Option<WebhookInstallation>,
 }
 
 /// Payload of an `installation` event.
@@ -166,8 +158,6 @@ pub(super) struct InstallPayload {
     pub action: Option<String>,
     #[serde(default)]
     pub repositories: Vec<Repository>,
-    #[serde(default)]
-    pub installation: Option<WebhookInstallation>,
 }
 
 /// Person, bot or organisation; GitHub sends `null` once the account is deleted.
@@ -176,9 +166,4 @@ pub(super) struct WebhookUser {
     pub login: String,
     #[serde(default, rename = "type")]
     pub kind: Option<String>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct WebhookInstallation {
-    pub id: u64,
 }

@@ -70,7 +70,9 @@ pub(super) async fn receive(State(door): State<Arc<WebhookInput>>, request: Requ
         Ok(received) => received,
         Err(error) => return not_received(ctx, &delivery, error),
     };
-    if let Some(Err(error)) = check.map(|check| check.finish()) {
+    if let Some(check) = check
+        && let Err(error) = check.finish()
+    {
         return bad_signature(ctx, &delivery, &error).into_response();
     }
     let parsed = match source.parse(&delivery, headers, &bytes) {

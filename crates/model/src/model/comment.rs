@@ -1,4 +1,4 @@
-//! Identifiers of comments.
+//! Identifiers of comments on forges, and their form in the database.
 
 use std::fmt;
 

@@ -10,10 +10,10 @@
 //! | GitHub's answer about another repository of the owner | all repositories of the owner | everything |
 //! | a delivery | the repositories that it names | the API of the repository |
 //!
-//! A delivery is only a hint. Whoever knows the secret of one webhook can sign a delivery that names any repository and
+//! A delivery is only a hint. Everyone who knows the secret of one webhook can sign a delivery that names any repository and
 //! any installation. A token for git can read all repositories of its installation (submodules and modules need
 //! that), so a hint never chooses the token for git. If GitHub refuses a request with an installation that it did not
-//! name for the repository, it is asked for the right one once.
+//! name for the repository, it has to name the right one, once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,7 +44,7 @@ pub(super) type LookupTurn = Arc<tokio::sync::Mutex<()>>;
 enum InstallationSource {
     /// A delivery named the installation.
     Delivery(u64),
-    /// GitHub named the installation when it was asked for the repository.
+    /// GitHub named the installation of this repository.
     GitHub(u64),
     /// Another source was wrong, so GitHub has to be asked.
     NoneYet,
@@ -113,7 +113,7 @@ impl Installations {
         known.owners.insert(repo.owner().to_owned(), installation);
     }
 
-    /// Forgets the installation of a repository after a request with it was refused. GitHub has to be asked for it.
+    /// Forgets the installation of a repository after a request with it was refused. GitHub has to name it.
     pub fn doubt(&self, repo: &RepoId) {
         self.known().keep(repo, InstallationSource::NoneYet);
     }

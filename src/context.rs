@@ -26,7 +26,7 @@ use crate::queue::{RunPool, RunningJob, WakeUp};
 use crate::store::Store;
 use crate::sync::Syncer;
 use crate::telemetry::{Metrics, Panics};
-use crate::vcs::{Forge, Memberships, Webhooks};
+use crate::vcs::{Forges, Memberships, Webhooks};
 use crate::workflow::{Artifacts, Checkouts, OutputHub, Terraform};
 
 /// Context of handlers and jobs: the database, the settings and the services of one replica.
@@ -90,7 +90,8 @@ pub struct Services {
     pub clock: Arc<dyn Clock>,
     /// Source of new identifiers.
     pub ids: Arc<dyn Ids>,
-    pub forge: Arc<dyn Forge>,
+    /// Forges of the repositories.
+    pub forges: Forges,
     /// Webhooks of the configured forges.
     pub webhooks: Webhooks,
     /// Credentials that owners stored for their repositories.

@@ -17,7 +17,7 @@ use super::webhooks::webhooks;
 use crate::claims::CredentialStore;
 use crate::clock::{Clock, Ids};
 use crate::config::server::{
-    GithubAuth, MirrorUrl, PlanFiles, RunConfig, SecretSource, ServerConfig,
+    GithubAuth, GithubConfig, MirrorUrl, PlanFiles, RunConfig, SecretSource, ServerConfig,
 };
 use crate::context::{Ctx, Live, Services, Settings, Stops};
 use crate::features::audit;
@@ -33,7 +33,7 @@ use crate::store::Store;
 use crate::sync::{self, Syncer};
 use crate::telemetry::{Metrics, Panics};
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
-use crate::vcs::{Forge, Memberships};
+use crate::vcs::{Forge, Forges, Memberships};
 use crate::workflow::{
     Artifacts, Checkouts, ChildEnvironment, DownloadSettings, Downloads, MirrorLeases, OutputHub,
     ProviderCache, Sources, Terraform, Tools, TrustedKeys,
@@ -97,7 +97,7 @@ pub async fn build_on(
         .map(Arc::new);
     let audit = audit::files(storage, keys.clone())?;
     let credentials = CredentialStore::new(store.clone(), Arc::clone(&parts.ids), keys);
-    let forge = forge(config, &parts, metrics.clone(), &credentials, &store)?;
+    let forges = forges(config, &parts, &metrics, &credentials, &store)?;
     let environments = Environments::of(config, &parts)?;
     let tools = tools(config, &parts, environments.plans.clone())?;
     let boundaries =
@@ -131,7 +131,7 @@ pub async fn build_on(
             filter: config.repos.mirror_filter,
             ..git
         }),
-        forge: Arc::clone(&forge),
+        forges: forges.clone(),
         clock: Arc::clone(&parts.clock),
         leases: leases.clone(),
         lease_time: config.sync.lease_timeout,
@@ -166,8 +166,8 @@ pub async fn build_on(
         ),
         clock: parts.clock,
         ids: parts.ids,
-        webhooks: webhooks(config, forge.host()),
-        forge,
+        webhooks: webhooks(config),
+        forges,
     };
     Ok(Arc::new(Ctx::new(store, services)))
 }
@@ -182,13 +182,21 @@ fn home(config: &ServerConfig, parts: &ServiceInputs) -> anyhow::Result<DataDirI
 /// Builds the syncer, which keeps mirrors in sync, and the checkouts that are made from the mirrors.
 fn checkouts(config: &ServerConfig, mirrors: sync::SyncerDependencies) -> (Syncer, Checkouts) {
     let (git, clock) = (mirrors.git.clone(), Arc::clone(&mirrors.clock));
+    let forges = mirrors.forges.clone();
     let leases = MirrorLeases::new(
         mirrors.leases.clone(),
         mirrors.home.to_string(),
         mirrors.lease_time,
     );
     let syncer = Syncer::new(mirrors);
-    let checkouts = Checkouts::new(git, (&config.repos).into(), clock, leases, syncer.clone());
+    let checkouts = Checkouts::new(
+        git,
+        (&config.repos).into(),
+        clock,
+        leases,
+        syncer.clone(),
+        forges,
+    );
     (syncer, checkouts)
 }
 
@@ -246,14 +254,28 @@ fn plan_store(place: &PlanFiles, store: &Store) -> anyhow::Result<Artifacts> {
     }
 }
 
-fn forge(
+fn forges(
     config: &ServerConfig,
     parts: &ServiceInputs,
-    metrics: Metrics,
+    metrics: &Metrics,
     credentials: &CredentialStore,
     store: &Store,
-) -> anyhow::Result<Arc<dyn Forge>> {
-    let github = &config.github;
+) -> anyhow::Result<Forges> {
+    let connect = |github| -> anyhow::Result<Arc<dyn Forge>> {
+        let client = connection(github, &parts.clock)?
+            .counting(metrics.clone())
+            .with_gates(Arc::new(SharedGates::new(store.clone())))
+            .with_access(
+                Arc::new(credentials.clone()),
+                scratch(&config.storage.data_dir),
+            );
+        Ok(Arc::new(client))
+    };
+    let forges = config.github.iter().map(connect);
+    Ok(Forges::new(forges.collect::<Result<Vec<_>, _>>()?))
+}
+
+fn connection(github: &GithubConfig, clock: &Arc<dyn Clock>) -> anyhow::Result<GitHub> {
     let endpoints = GitHubEndpoints::new(github.host.as_str(), Some(github.api_url.clone()))
         .context("cannot use the address of GitHub (--gh-hostname, --gh-api-url)")?;
     let auth = match &github.auth {
@@ -275,24 +297,12 @@ fn forge(
             installation: *installation,
         },
     };
-    let client = GitHub::new(
-        endpoints,
-        auth,
-        Arc::clone(&parts.clock),
-        Timeouts::default(),
-    );
-    let client = client
-        .context("cannot use the credentials for GitHub")?
-        .counting(metrics);
-    let client = client.with_gates(Arc::new(SharedGates::new(store.clone())));
-    let client = match github.write_pause {
+    let client = GitHub::new(endpoints, auth, Arc::clone(clock), Timeouts::default())
+        .context("cannot use the credentials for GitHub")?;
+    Ok(match github.write_pause {
         Some(pause) => client.with_pause_between_writes(pause),
         None => client,
-    };
-    Ok(Arc::new(client.with_access(
-        Arc::new(credentials.clone()),
-        scratch(&config.storage.data_dir),
-    )))
+    })
 }
 
 fn read_secret(source: &SecretSource) -> anyhow::Result<Secret> {

@@ -44,7 +44,7 @@ pub async fn router(
         metrics: ctx.metrics.clone(),
         keep_runs: ctx.settings.retention.runs,
         periods: ctx.settings.periods,
-        forges: ctx.settings.github.forge_hosts(),
+        forges: ctx.settings.forge_hosts(),
         mirror_nudge: ctx.mirror_nudge.clone(),
         repo_config: {
             let ctx = Arc::clone(ctx);

@@ -1,12 +1,20 @@
 //! Registers the webhooks of the configured forges.
 
 use crate::config::server::ServerConfig;
-use crate::model::HostName;
-use crate::vcs::Webhooks;
 use crate::vcs::github::GitHubWebhook;
+use crate::vcs::{WebhookSource, Webhooks};
 
-/// Creates the webhook of each configured forge; `github` is the host of GitHub.
-pub(super) fn webhooks(config: &ServerConfig, github: &HostName) -> Webhooks {
-    let secrets = config.webhooks.secrets.clone();
-    Webhooks::new(vec![Box::new(GitHubWebhook::new(github.clone(), secrets))])
+/// Creates the webhook of each configured forge.
+pub(super) fn webhooks(config: &ServerConfig) -> Webhooks {
+    let is_only_one = config.github.len() == 1;
+    let sources = config.github.iter().map(|github| {
+        let webhook = GitHubWebhook::new(github.host.clone(), config.webhooks.secrets.clone());
+        let webhook = if is_only_one {
+            webhook
+        } else {
+            webhook.one_of_several()
+        };
+        Box::new(webhook) as Box<dyn WebhookSource>
+    });
+    Webhooks::new(sources.collect())
 }

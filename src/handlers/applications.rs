@@ -239,11 +239,11 @@ pub(super) enum UnknownState {
 /// Fetches the current state of a pull request from its forge. The state of an application is that of its branch.
 pub(super) async fn pull_now(ctx: &Ctx, at: &PullRef) -> std::result::Result<Pull, UnknownState> {
     if !at.subject.is_application() {
-        return Ok(ctx.forge.pull(at).await?);
+        return Ok(ctx.forges.of(&at.repo)?.pull(at).await?);
     }
     let application = registered(ctx, at).await?;
     let branch = &application.spec.branch;
-    let facts = ctx.forge.repository(&at.repo).await?;
+    let facts = ctx.forges.of(&at.repo)?.repository(&at.repo).await?;
     if facts.at.repo != at.repo {
         let (what, repo) = (
             format!("the repository {}", at.repo.full_name()),
@@ -262,20 +262,16 @@ pub(super) async fn pull_now(ctx: &Ctx, at: &PullRef) -> std::result::Result<Pul
             other_branch(&application, at, &facts.default_branch),
         ));
     }
-    let head = ctx
-        .checkouts
-        .fetch_tip(&*ctx.forge, at, branch)
-        .await?
-        .ok_or_else(|| {
-            let message = format!("the branch `{branch}` is not in the repository.");
-            UnknownState::Refused(
-                "branch_gone",
-                UserText::new(
-                    message,
-                    ["Create the branch, or change the application.".to_owned()],
-                ),
-            )
-        })?;
+    let head = ctx.checkouts.fetch_tip(at, branch).await?.ok_or_else(|| {
+        let message = format!("the branch `{branch}` is not in the repository.");
+        UnknownState::Refused(
+            "branch_gone",
+            UserText::new(
+                message,
+                ["Create the branch, or change the application.".to_owned()],
+            ),
+        )
+    })?;
     Ok(Pull {
         at: at.clone(),
         repo_id: Some(facts.at.id),
@@ -320,19 +316,7 @@ pub async fn default_branch(
     ctx: &Ctx,
     repo: &RepoId,
 ) -> std::result::Result<BranchName, ForgeError> {
-    let host = ctx.forge.host();
-    if repo.host() != host {
-        let (what, message) = (
-            format!("the default branch of {repo}"),
-            "this server serves repositories on this forge only".to_owned(),
-        );
-        return Err(ForgeError::Rejected {
-            what,
-            host: host.clone(),
-            message,
-        });
-    }
-    let facts = ctx.forge.repository(repo).await?;
+    let facts = ctx.forges.of(repo)?.repository(repo).await?;
     if facts.at.repo == *repo {
         return Ok(facts.default_branch);
     }
@@ -342,7 +326,7 @@ pub async fn default_branch(
     );
     Err(ForgeError::Rejected {
         what,
-        host: host.clone(),
+        host: repo.host().clone(),
         message,
     })
 }
@@ -363,10 +347,10 @@ pub(super) async fn registered(
             UserText::new("the application is not registered any more.", []),
         )
     })?;
-    if at.repo.host() != ctx.forge.host() {
+    if !ctx.forges.has(at.repo.host()) {
         let message = format!(
-            "this server serves repositories on `{}`, and this one is on `{}`.",
-            ctx.forge.host(),
+            "this server serves repositories on {}, and this one is on {}.",
+            ctx.forges.names(),
             at.repo.host()
         );
         return Err(UnknownState::Refused(

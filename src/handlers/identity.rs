@@ -81,7 +81,7 @@ pub(crate) async fn settle(
         .as_ref()
         .filter(|was| before.as_ref() != Some(*was))
     {
-        let there = found(ctx.forge.repository(was).await)?;
+        let there = found(ctx.forges.of(was)?.repository(was).await)?;
         if let Some(facts) = there.filter(|facts| facts.at.id == told.id) {
             arrange(ctx, &facts.at, Some(was), within).await?;
         }
@@ -101,14 +101,14 @@ async fn whereabouts(
     before: Option<&RepoId>,
 ) -> Result<Option<RepoFacts>, JobError> {
     found(match before {
-        Some(name) => ctx.forge.repository_by_id(told.id, name).await,
-        None => ctx.forge.repository(&told.repo).await,
+        Some(name) => ctx.forges.of(name)?.repository_by_id(told.id, name).await,
+        None => ctx.forges.of(&told.repo)?.repository(&told.repo).await,
     })
 }
 
 /// Follows a redirect of the forge from one name to another: everything under the old name moves.
 pub(crate) async fn look(ctx: &Ctx, repo: &RepoId, within: Option<JobId>) -> Result<(), JobError> {
-    match found(ctx.forge.repository(repo).await)? {
+    match found(ctx.forges.of(repo)?.repository(repo).await)? {
         Some(facts) => arrange(ctx, &facts.at, Some(repo), within).await,
         None => Ok(()),
     }
@@ -189,7 +189,8 @@ async fn arrange(
 /// Moves a repository away from a name that another one has now. It continues under its own current name, if it still
 /// exists.
 async fn displace(ctx: &Ctx, old: &ForgeRepo, within: Option<JobId>) -> Result<(), JobError> {
-    let elsewhere = found(ctx.forge.repository_by_id(old.id, &old.repo).await)?;
+    let forge = ctx.forges.of(&old.repo)?;
+    let elsewhere = found(forge.repository_by_id(old.id, &old.repo).await)?;
     let aside = ForgeRepo::new(old.id, old.displaced());
     rename(ctx, &aside, &old.repo, within).await?;
     match elsewhere {

@@ -84,7 +84,9 @@ pub(super) async fn receive(State(door): State<Arc<WebhookInput>>, request: Requ
             return refuse(StatusCode::BAD_REQUEST, &why).into_response();
         }
     };
-    ctx.forge.learn(headers, &bytes);
+    if let Some(forge) = ctx.forges.on(source.host()) {
+        forge.learn(headers, &bytes);
+    }
     let new = NewDelivery {
         host: source.host().clone(),
         forge_delivery: delivery.id,

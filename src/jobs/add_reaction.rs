@@ -46,11 +46,8 @@ impl Job<Ctx> for AddReaction {
             repo: self.repo.clone(),
             subject: self.number,
         };
-        match ctx
-            .forge
-            .comment_react(&at, &self.comment, &self.content)
-            .await
-        {
+        let forge = ctx.forges.of(&self.repo)?;
+        match forge.comment_react(&at, &self.comment, &self.content).await {
             Ok(()) => Ok(()),
             // The comment was deleted.
             Err(error @ ForgeError::NotFound { .. }) => Err(JobError::fail(error)),

@@ -33,7 +33,8 @@ pub struct PostComment {
 impl PostComment {
     async fn post(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
         let posted = ctx
-            .forge
+            .forges
+            .of(&self.pull.repo)?
             .comment_post(&self.pull, &self.body, &write_permit(ctx))
             .await;
         let comment = posted.map_err(|error| patient(error.into(), attempt))?;
@@ -51,7 +52,8 @@ impl PostComment {
             looks: 0,
         };
         let found = ctx
-            .forge
+            .forges
+            .of(&self.pull.repo)?
             .comment_find(&self.pull, &self.marker, since)
             .await;
         let found = found.map_err(|error| patient(error.into(), attempt))?;

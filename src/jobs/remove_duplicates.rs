@@ -36,7 +36,8 @@ impl RemoveDuplicates {
     pub(super) async fn keep_first(&self, ctx: &Ctx, found: &[CommentId]) -> Result<(), JobError> {
         for later in found.iter().skip(1) {
             let deleted = ctx
-                .forge
+                .forges
+                .of(&self.pull.repo)?
                 .comment_delete(&self.pull, later, &write_permit(ctx))
                 .await;
             deleted?;
@@ -60,7 +61,8 @@ impl Job<Ctx> for RemoveDuplicates {
 
     async fn run(&self, ctx: &Ctx, _attempt: &RunningJob) -> Result<(), JobError> {
         let found = ctx
-            .forge
+            .forges
+            .of(&self.pull.repo)?
             .comment_find(&self.pull, &self.marker, self.since)
             .await;
         self.keep_first(ctx, &found?).await?;

@@ -84,7 +84,8 @@ impl Job<Ctx> for SetStatus {
         // An older status must not follow a newer one, not even from a replica that was paused here.
         let permit = write_permit(ctx);
         let set = ctx
-            .forge
+            .forges
+            .of(&self.target.repo)?
             .status_set(&self.target, &self.status, &permit)
             .await;
         set.map_err(|error| patient(error.into(), attempt))?;

@@ -116,7 +116,7 @@ impl From<ForgeError> for JobError {
             | ForgeError::Unavailable { .. }
             | ForgeError::Denied { .. }
             | ForgeError::NotFound { .. } => Self::retry(error),
-            ForgeError::Rejected { .. } => Self::fail(error),
+            ForgeError::NotConfigured { .. } | ForgeError::Rejected { .. } => Self::fail(error),
         }
     }
 }

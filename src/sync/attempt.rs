@@ -117,7 +117,7 @@ impl SyncerInner {
             clock,
             closing,
             metrics,
-            forge,
+            forges,
             ..
         } = &self.parts;
         let (holder, begun) = (lease.holder.clone(), clock.now());
@@ -154,7 +154,9 @@ impl SyncerInner {
             }
             Err(failure) => {
                 let (kind, message) = (failure.kind, failure.message.clone());
-                if kind.needs_somebody() {
+                if let Ok(forge) = forges.of(repo)
+                    && kind.needs_somebody()
+                {
                     forge.renew_access(repo);
                 }
                 warn!(%repo, %kind, message, fix = kind.fix(), "Could not sync a mirror");
@@ -178,7 +180,8 @@ impl SyncerInner {
     }
 
     async fn bring_in_step(&self, row: &MirrorRow) -> Result<SyncFacts, SyncFailure> {
-        let SyncerDependencies { git, forge, .. } = &self.parts;
+        let SyncerDependencies { git, forges, .. } = &self.parts;
+        let forge = forges.of(&row.repo).map_err(|error| of_forge(&error))?;
         let credentials = || async {
             forge
                 .git_credentials(&row.repo)
@@ -225,7 +228,8 @@ impl SyncerInner {
 
     /// Selects all branches, and the heads of the pulls that are known to be open.
     async fn wanted(&self, repo: &RepoId) -> Result<RefSelection, SyncFailure> {
-        let SyncerDependencies { store, forge, .. } = &self.parts;
+        let SyncerDependencies { store, forges, .. } = &self.parts;
+        let forge = forges.of(repo).map_err(|error| of_forge(&error))?;
         let heads = store.head_list(repo).await;
         let heads = heads.map_err(|error| {
             failure(

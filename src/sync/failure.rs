@@ -45,6 +45,7 @@ pub(super) fn of_forge(error: &ForgeError) -> SyncFailure {
     let kind = match error {
         ForgeError::NotFound { .. } => FailureKind::NotFound,
         ForgeError::Denied { .. } => FailureKind::Authentication,
+        ForgeError::NotConfigured { .. } => FailureKind::NotFound,
         ForgeError::RateLimited { .. } | ForgeError::Unavailable { .. } => FailureKind::Unreachable,
         ForgeError::Moved { .. } | ForgeError::Rejected { .. } => FailureKind::Other,
     };

@@ -40,7 +40,7 @@ use crate::leases::Leases;
 use crate::model::{DataDirId, FailureKind, Jitter, MirrorEvent, RepoId, RepoUrl, SyncState};
 use crate::store::{EventWalk, MirrorChange, Store};
 use crate::telemetry::{Metric, Metrics};
-use crate::vcs::Forge;
+use crate::vcs::Forges;
 
 /// Maximum number of events read in one transaction.
 const EVENTS: i64 = 500;
@@ -59,8 +59,8 @@ pub struct SyncerDependencies {
     pub store: Store,
     /// Access to the mirrors on disk.
     pub git: Git,
-    /// Forge of the mirrored repositories.
-    pub forge: Arc<dyn Forge>,
+    /// Forges of the mirrored repositories.
+    pub forges: Forges,
     pub clock: Arc<dyn Clock>,
     /// Leases that allow one attempt at a time for each mirror.
     pub leases: Leases,
@@ -320,7 +320,10 @@ impl SyncerInner {
     /// applications) and those that the allow-list names. No command waits for them.
     async fn backfill(&self, wants: &SyncSettings) -> Result<(), sqlx::Error> {
         let SyncerDependencies {
-            store, home, forge, ..
+            store,
+            home,
+            forges,
+            ..
         } = &self.parts;
         let after = self
             .claims
@@ -337,7 +340,7 @@ impl SyncerInner {
         *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = next;
         let claimed = claims.iter().filter_map(|claim| claim.url.repo_id());
         let mut wanted: Vec<RepoId> = claimed.chain(wants.allowlist.named()).collect();
-        wanted.retain(|repo| repo.host() == forge.host() && wants.allowlist.allows(repo));
+        wanted.retain(|repo| forges.has(repo.host()) && wants.allowlist.allows(repo));
         wanted.sort();
         wanted.dedup();
         for repo in store.mirror_list_unknown(home, wanted).await? {

@@ -2,6 +2,7 @@
 //! names of a forge.
 
 mod access;
+mod forges;
 mod gates;
 pub mod github;
 mod listing;
@@ -23,6 +24,7 @@ use crate::model::{
 use crate::secret::Secret;
 
 pub use access::{AccessError, RepoAccess, StoredAccess};
+pub use forges::Forges;
 pub use gates::{GateError, LocalGates, RateGates};
 pub use listing::{ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
 pub use memberships::{KEPT, Memberships};
@@ -41,6 +43,13 @@ pub enum ForgeError {
         /// Description of the request.
         what: String,
         host: HostName,
+    },
+    /// The server has no connection to the host. The repository was served under other settings.
+    #[error("{host} is not a forge of this server, which is configured for {configured}")]
+    NotConfigured {
+        host: HostName,
+        /// Hosts of the configured forges.
+        configured: String,
     },
     /// The credentials are wrong or lack a permission.
     #[error("{host} refused the credentials for {what}: {message}")]

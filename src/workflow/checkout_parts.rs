@@ -3,7 +3,6 @@
 use super::{CheckoutError, Checkouts, Source};
 use crate::git::{Checkout, GitError, LfsFile, Mirror, Remote, Submodule, SubmoduleRules};
 use crate::model::{CommitSha, RepoId};
-use crate::vcs::Forge;
 
 /// Submodules and LFS content that were fetched for a checkout.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +20,6 @@ impl Checkouts {
     /// [`CheckoutError::Part`] is an error that people at the pull request have to fix.
     pub async fn bring_parts(
         &self,
-        forge: &dyn Forge,
         source: &Source,
         rules: &dyn SubmoduleRules,
     ) -> Result<CheckoutParts, CheckoutError> {
@@ -34,6 +32,7 @@ impl Checkouts {
             return Ok(CheckoutParts::default());
         }
         let _gate = self.syncer.gate(repo).await;
+        let forge = self.forges.of(repo)?;
         let credentials = forge.git_credentials(repo).await?;
         let held = self
             .leases

@@ -29,7 +29,7 @@ use crate::model::{
 };
 use crate::render::StateLock;
 use crate::sync::{FetchTicket, Syncer};
-use crate::vcs::{Forge, ForgeError};
+use crate::vcs::{ForgeError, Forges};
 
 /// Commits of a pull request that a checkout is made from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -154,6 +154,7 @@ pub struct Checkouts {
     pub(super) leases: MirrorLeases,
     /// Tasks of this process wait at the gates of the syncer; the lease excludes other processes.
     pub(super) syncer: Syncer,
+    pub(super) forges: Forges,
     /// Time limit for one exchange with the forge.
     pub(super) fetch_time: Duration,
     uses: CheckoutUses,
@@ -167,6 +168,7 @@ impl Checkouts {
         clock: Arc<dyn Clock>,
         leases: MirrorLeases,
         syncer: Syncer,
+        forges: Forges,
     ) -> Self {
         let fetch_time = syncer.fetch_time();
         Self {
@@ -175,24 +177,20 @@ impl Checkouts {
             clock,
             leases,
             syncer,
+            forges,
             fetch_time,
             uses: CheckoutUses::default(),
         }
     }
 
     /// Updates the mirror to the head and the base branch of a pull request.
-    pub async fn fetch(&self, forge: &dyn Forge, pull: &Pull) -> Result<Source, CheckoutError> {
+    pub async fn fetch(&self, pull: &Pull) -> Result<Source, CheckoutError> {
         if pull.at.subject.is_application() {
-            return self.fetch_application(forge, pull).await;
+            return self.fetch_application(pull).await;
         }
         let base_ref = RefName::branch(&pull.base_branch);
         let fetched = self
-            .fetch_commit(
-                forge,
-                &pull.at,
-                Some(&pull.head),
-                std::slice::from_ref(&base_ref),
-            )
+            .fetch_commit(&pull.at, Some(&pull.head), std::slice::from_ref(&base_ref))
             .await?;
         let base = fetched.commit_of(&base_ref).cloned();
         let base = base.ok_or_else(|| CheckoutError::BaseGone {
@@ -208,11 +206,7 @@ impl Checkouts {
 
     /// Returns the source of an application. The commit is the one that was observed on its branch, even if the
     /// branch has moved since. Usually that observation has already fetched it.
-    async fn fetch_application(
-        &self,
-        forge: &dyn Forge,
-        pull: &Pull,
-    ) -> Result<Source, CheckoutError> {
+    async fn fetch_application(&self, pull: &Pull) -> Result<Source, CheckoutError> {
         let (at, head, base) = (pull.at.clone(), pull.head.clone(), pull.head.clone());
         if !self
             .git
@@ -221,13 +215,8 @@ impl Checkouts {
             .await
             .unwrap_or(false)
         {
-            self.fetch_commit(
-                forge,
-                &at,
-                Some(&head),
-                &[RefName::branch(&pull.base_branch)],
-            )
-            .await?;
+            self.fetch_commit(&at, Some(&head), &[RefName::branch(&pull.base_branch)])
+                .await?;
         }
         Ok(Source {
             pull: at,
@@ -241,13 +230,12 @@ impl Checkouts {
     /// exist.
     pub async fn fetch_tip(
         &self,
-        forge: &dyn Forge,
         at: &PullRef,
         branch: &BranchName,
     ) -> Result<Option<CommitSha>, CheckoutError> {
         let name = RefName::branch(branch);
         let fetched = self
-            .fetch_commit(forge, at, None, std::slice::from_ref(&name))
+            .fetch_commit(at, None, std::slice::from_ref(&name))
             .await?;
         Ok(fetched.commit_of(&name).cloned())
     }
@@ -280,14 +268,12 @@ impl Checkouts {
     /// Returns the current commit of a branch; `None` if the branch does not exist.
     pub async fn fetch_branch(
         &self,
-        forge: &dyn Forge,
         source: &Source,
         branch: &BranchName,
     ) -> Result<Option<CommitSha>, CheckoutError> {
         let name = RefName::branch(branch);
         let fetched = self
             .fetch_commit(
-                forge,
                 &source.pull,
                 Some(&source.head),
                 std::slice::from_ref(&name),
@@ -310,22 +296,14 @@ impl Checkouts {
     }
 
     /// Updates the mirror to the commits of a plan, because this replica may never have fetched them (P9).
-    pub async fn fetch_plan(
-        &self,
-        forge: &dyn Forge,
-        plan: &PlanRecord,
-    ) -> Result<Source, CheckoutError> {
+    pub async fn fetch_plan(&self, plan: &PlanRecord) -> Result<Source, CheckoutError> {
         let source = Source::of_plan(plan);
-        self.fetch_source(forge, &source).await?;
+        self.fetch_source(&source).await?;
         Ok(source)
     }
 
     /// Fetches the commits of a source that the mirror does not have, and for a partial mirror their missing files.
-    pub async fn fetch_source(
-        &self,
-        forge: &dyn Forge,
-        source: &Source,
-    ) -> Result<(), CheckoutError> {
+    pub async fn fetch_source(&self, source: &Source) -> Result<(), CheckoutError> {
         let mirror = self.git.mirror(&source.pull.repo);
         self.check_mirror(&source.pull.repo)?;
         let commits = [&source.head, &source.base];
@@ -333,12 +311,12 @@ impl Checkouts {
         if mirror.is_damaged() || !mirror.has_commits(&commits).await.unwrap_or(false) {
             for commit in commits {
                 if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
-                    self.fetch_commit(forge, &source.pull, Some(commit), &[])
-                        .await?;
+                    self.fetch_commit(&source.pull, Some(commit), &[]).await?;
                 }
             }
         }
         if mirror.is_partial() {
+            let forge = self.forges.of(&source.pull.repo)?;
             let credentials = forge.git_credentials(&source.pull.repo).await?;
             let url = forge.clone_url(&source.pull.repo);
             let remote = Remote {
@@ -366,7 +344,6 @@ impl Checkouts {
 
     async fn fetch_commit(
         &self,
-        forge: &dyn Forge,
         at: &PullRef,
         commit: Option<&CommitSha>,
         refs: &[RefName],
@@ -374,7 +351,7 @@ impl Checkouts {
         self.check_mirror(&at.repo)?;
         let (is_pull, needed) = (!at.subject.is_application(), refs);
         let pull_ref = if is_pull {
-            let source = forge.head_source(at).await?;
+            let source = self.forges.of(&at.repo)?.head_source(at).await?;
             source
                 .ref_in(&at.repo)
                 .and_then(|name| RefName::new(&name).ok())
@@ -398,7 +375,7 @@ impl Checkouts {
             }
         }
         // The future is large, and every caller's future would contain it.
-        let fetched = Box::pin(self.fetch_for_all(forge, at, commit, &ticket)).await?;
+        let fetched = Box::pin(self.fetch_for_all(at, commit, &ticket)).await?;
         self.syncer.used(&at.repo).await;
         let refused = |name: &dyn std::fmt::Display, why: &String| {
             GitError::Fsck {
@@ -426,11 +403,11 @@ impl Checkouts {
     /// Fetches everything that the tasks waiting at this moment need.
     async fn fetch_for_all(
         &self,
-        forge: &dyn Forge,
         at: &PullRef,
         commit: Option<&CommitSha>,
         ticket: &FetchTicket,
     ) -> Result<Fetched, CheckoutError> {
+        let forge = self.forges.of(&at.repo)?;
         let credentials = forge.git_credentials(&at.repo).await?;
         let held = self
             .leases

@@ -267,7 +267,9 @@ fn config(
     let (mut config, _) = ServerConfig::from_raw(&raw, Vec::new())
         .context("invalid settings of the demo's server")?;
     // The emulator appears under the name github.com, and has no limits.
-    config.github.write_pause = Some(Duration::ZERO);
+    for github in &mut config.github {
+        github.write_pause = Some(Duration::ZERO);
+    }
     Ok(config)
 }
 

@@ -64,7 +64,7 @@ pub(super) async fn by_program(
 /// Returns the teams to pass to the program: those teams of the allowlist that this person is in. Without a list, all
 /// teams of the person.
 async fn teams_of(ctx: &Ctx, at: &RepoId, login: &str) -> Result<Vec<String>, ForgeError> {
-    let (forge, now) = (&*ctx.forge, ctx.clock.now());
+    let (forge, now) = (ctx.forges.of(at)?, ctx.clock.now());
     let candidates = match ctx.settings.permissions.teams.teams() {
         teams if teams.is_empty() => ctx.memberships.list(forge, now, at, MOST_TEAMS).await?,
         teams => teams.into_iter().map(str::to_owned).collect(),

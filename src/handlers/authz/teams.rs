@@ -54,7 +54,7 @@ async fn others<'a>(ctx: &'a Ctx, at: &RepoId, giving: &[&str], who: &Identity) 
 
 async fn is_in(ctx: &Ctx, at: &RepoId, team: &str, who: &Identity) -> Result<bool, ForgeError> {
     ctx.memberships
-        .has(&*ctx.forge, ctx.clock.now(), at, team, who.name())
+        .has(ctx.forges.of(at)?, ctx.clock.now(), at, team, who.name())
         .await
 }
 

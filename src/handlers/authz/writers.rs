@@ -85,15 +85,18 @@ async fn ask(
     login: &str,
     fresh: bool,
 ) -> Result<PermissionAnswer, ForgeError> {
-    match ctx
-        .memberships
-        .may_write(&*ctx.forge, ctx.clock.now(), at, login, fresh)
-        .await
-    {
+    let asked = async {
+        let forge = ctx.forges.of(at)?;
+        ctx.memberships
+            .may_write(forge, ctx.clock.now(), at, login, fresh)
+            .await
+    };
+    match asked.await {
         Ok(true) => Ok(PermissionAnswer::Yes),
         Ok(false) => Ok(PermissionAnswer::No),
         Err(
             error @ (ForgeError::Denied { .. }
+            | ForgeError::NotConfigured { .. }
             | ForgeError::Rejected { .. }
             | ForgeError::NotFound { .. }),
         ) => Ok(PermissionAnswer::Refused(error.to_string())),
@@ -105,19 +108,21 @@ async fn ask(
     }
 }
 
+async fn is_public(ctx: &Ctx, at: &RepoId) -> Result<bool, ForgeError> {
+    let forge = ctx.forges.of(at)?;
+    ctx.memberships.is_public(forge, ctx.clock.now(), at).await
+}
+
 /// Returns true if everybody may give commands. `--allow-commenters=everyone` is never in effect if the whole world
 /// can comment. A repository of unknown visibility counts as public.
 async fn everybody_may(ctx: &Ctx, at: &RepoId) -> Result<bool, ForgeError> {
     match ctx.settings.permissions.commenters {
         Commenters::Writers => Ok(false),
-        Commenters::Everyone => match ctx
-            .memberships
-            .is_public(&*ctx.forge, ctx.clock.now(), at)
-            .await
-        {
+        Commenters::Everyone => match is_public(ctx, at).await {
             Ok(public) => Ok(!public),
             Err(
                 ForgeError::Denied { .. }
+                | ForgeError::NotConfigured { .. }
                 | ForgeError::Rejected { .. }
                 | ForgeError::NotFound { .. },
             ) => Ok(false),

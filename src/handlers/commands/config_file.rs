@@ -268,7 +268,7 @@ pub(super) async fn of_plan(
             .transpose()?;
         return Ok(said.map(|said| said.config));
     }
-    let source = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan).await?;
+    let source = cx.ctx.checkouts.fetch_plan(plan).await?;
     let origin = origin(cx, &wanted(cx.ctx, rules), &source, false).await?;
     let reading = ConfigReading::new(rules, &plan.base_branch, origin);
     Ok(reading.read_commit(cx).await?.map(|said| said.config))
@@ -349,11 +349,7 @@ async fn origin(
             name: Some(format!("the base branch `{}`", source.base_branch)),
         },
         ConfigSource::Branch(branch) => {
-            let tip = cx
-                .ctx
-                .checkouts
-                .fetch_branch(&*cx.ctx.forge, source, branch)
-                .await?;
+            let tip = cx.ctx.checkouts.fetch_branch(source, branch).await?;
             let commit = tip.ok_or_else(|| {
                 UnknownConfig::Wrong(format!(
                     "The configuration is read from the branch `{branch}` (`repo_config_source`), but there is no \

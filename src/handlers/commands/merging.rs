@@ -284,7 +284,7 @@ pub async fn merge(
             MergeResult::Refused(UserText::new(message, [way_out]))
         });
     }
-    let pull = ctx.forge.pull(&job.pull).await?;
+    let pull = ctx.forges.of(&job.pull.repo)?.pull(&job.pull).await?;
     if pull.state != PullState::Open {
         info!(pull = %job.pull, state = %pull.state, "The pull request is not open any more, so it is not merged");
         return Ok(MergeResult::Done);
@@ -494,7 +494,7 @@ async fn unmet(
         if demands.is_empty() {
             continue;
         }
-        let source = match cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan).await {
+        let source = match cx.ctx.checkouts.fetch_plan(plan).await {
             Ok(source) => source,
             Err(error) => return Err(JobError::retry(error)),
         };
@@ -516,7 +516,8 @@ async fn send(
         "Then comment `{} apply` again, or merge by hand.",
         ctx.settings.comments.executable()
     );
-    let allowed = ctx.forge.merge_methods(&job.pull.repo).await?;
+    let forge = ctx.forges.of(&job.pull.repo)?;
+    let allowed = forge.merge_methods(&job.pull.repo).await?;
     let method = match (
         job.method.or(ctx.settings.planning.merge_method),
         allowed.first(),
@@ -542,7 +543,7 @@ async fn send(
         ))
     };
     // The checks above took time, and GitHub only gets the commit that it may merge.
-    let now = ctx.forge.pull(&job.pull).await?;
+    let now = ctx.forges.of(&job.pull.repo)?.pull(&job.pull).await?;
     if now.state != PullState::Open {
         return Ok(MergeResult::Done);
     }
@@ -559,7 +560,8 @@ async fn send(
             ["Plan and apply it for that branch.".to_owned()],
         )));
     }
-    match ctx.forge.merge(&job.pull, &job.head, method, permit).await {
+    let forge = ctx.forges.of(&job.pull.repo)?;
+    match forge.merge(&job.pull, &job.head, method, permit).await {
         Ok(MergeAnswer::Merged) => {
             info!(pull = %job.pull, head = %job.head, %method, "Merged a pull request after its apply");
             Ok(MergeResult::Done)
@@ -587,7 +589,11 @@ async fn send(
         }
         Ok(MergeAnswer::NotNow(said)) => Ok(refused(&said)),
         Err(ForgeError::Rejected { message, .. }) => Ok(refused(&message)),
-        Err(error @ (ForgeError::Denied { .. } | ForgeError::NotFound { .. })) => {
+        Err(
+            error @ (ForgeError::Denied { .. }
+            | ForgeError::NotConfigured { .. }
+            | ForgeError::NotFound { .. }),
+        ) => {
             let message = format!(
                 "Lockkeeper is not allowed to merge: {}.",
                 describe_error(&error)

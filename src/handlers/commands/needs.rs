@@ -35,7 +35,13 @@ pub(super) struct Findings {
 impl Findings {
     /// Returns who approved the pull request of the command.
     pub async fn approval(&self, cx: &CommandCx<'_>) -> Result<Approval, ForgeError> {
-        let ask = cx.ctx.forge.approval(&cx.pull.at);
+        let ask = async {
+            cx.ctx
+                .forges
+                .of(&cx.pull.at.repo)?
+                .approval(&cx.pull.at)
+                .await
+        };
         self.approval.get(&*cx.ctx.clock, ask).await
     }
 
@@ -51,7 +57,10 @@ impl Findings {
             kinds: yet_to_come(kind),
             others: &settings.comments.ignored_status_names,
         };
-        let ask = cx.ctx.forge.mergeability(&cx.pull.at, &aside);
+        let ask = async {
+            let forge = cx.ctx.forges.of(&cx.pull.at.repo)?;
+            forge.mergeability(&cx.pull.at, &aside).await
+        };
         self.mergeability.get(&*cx.ctx.clock, ask).await
     }
 
@@ -69,7 +78,7 @@ impl Findings {
                 planned.clone()
             }
             RunKind::Apply => {
-                let ask = checkouts.fetch(&*cx.ctx.forge, cx.pull);
+                let ask = checkouts.fetch(cx.pull);
                 self.newest.get(&*cx.ctx.clock, ask).await?
             }
         };

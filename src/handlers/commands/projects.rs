@@ -309,7 +309,7 @@ impl Work {
         let checkout = match self.prepare(cx, source, workspace).await {
             Err(CheckoutError::Git(error)) if ctx.checkouts.has_lost(source).await => {
                 info!(%error, "Fetching the commits again, because the mirror was replaced");
-                ctx.checkouts.fetch_source(&*ctx.forge, source).await?;
+                ctx.checkouts.fetch_source(source).await?;
                 self.prepare(cx, source, workspace).await?
             }
             prepared => prepared?,
@@ -333,7 +333,7 @@ impl Work {
             parent: &source.pull.repo,
         };
         // Boxed, because the future is large, and everything that plans awaits it.
-        let parts = Box::pin(ctx.checkouts.bring_parts(&*ctx.forge, source, &rules)).await?;
+        let parts = Box::pin(ctx.checkouts.bring_parts(source, &rules)).await?;
         ctx.checkouts
             .prepare(source, workspace, &extent, &parts)
             .await
@@ -570,7 +570,8 @@ async fn module_access(cx: &CommandCx<'_>) -> Result<Option<ModuleAccess>, Check
     if !cx.ctx.settings.repos.module_access || cx.pull.is_fork() {
         return Ok(None);
     }
-    let (forge, repo) = (&cx.ctx.forge, &cx.pull.at.repo);
+    let repo = &cx.pull.at.repo;
+    let forge = cx.ctx.forges.of(repo)?;
     let credentials = forge.module_credentials(repo).await?;
     let url = Url::parse(&forge.clone_url(repo)).ok();
     Ok(credentials

@@ -13,7 +13,8 @@ use crate::store::NewJob;
 
 pub(super) async fn handle(ctx: &Ctx, event: &PullEvent) -> Result<DeliveryEnd, JobError> {
     // The event may be late, so only the current state on the forge counts.
-    let pull = ctx.forge.pull(&event.pull).await?;
+    let forge = ctx.forges.of(&event.pull.repo)?;
+    let pull = forge.pull(&event.pull).await?;
     if pull.state == PullState::Open {
         return Ok(DeliveryEnd::ignored("the pull request is open again"));
     }

@@ -74,7 +74,10 @@ async fn is_own(ctx: &Ctx, event: &CommentEvent) -> bool {
     if ctx.settings.grammar().is_own(&event.author) {
         return true;
     }
-    ctx.forge
+    let Ok(forge) = ctx.forges.of(&event.pull.repo) else {
+        return false;
+    };
+    forge
         .login()
         .await
         .is_ok_and(|login| login.eq_ignore_ascii_case(&event.author))

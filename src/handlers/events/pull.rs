@@ -129,7 +129,8 @@ async fn still_news(ctx: &Ctx, event: &PullEvent) -> Result<EventValue, JobError
     if known.as_ref() == Some(&told) {
         return Ok(found());
     }
-    let pull = ctx.forge.pull(&event.pull).await?;
+    let forge = ctx.forges.of(&event.pull.repo)?;
+    let pull = forge.pull(&event.pull).await?;
     if pull.state != PullState::Open {
         return Ok(EventValue::Late(format!(
             "the pull request is {}",

@@ -56,6 +56,7 @@ fn is_of_repository(error: &anyhow::Error) -> bool {
         error.downcast_ref(),
         Some(
             ForgeError::Denied { .. }
+                | ForgeError::NotConfigured { .. }
                 | ForgeError::Rejected { .. }
                 | ForgeError::NotFound { .. }
                 | ForgeError::Moved { .. }
@@ -65,7 +66,7 @@ fn is_of_repository(error: &anyhow::Error) -> bool {
 
 /// Checks one pull request. Returns how many pull requests hold nothing any more because of that.
 async fn look_at(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
-    let pull = match ctx.forge.pull(at).await {
+    let pull = match ctx.forges.of(&at.repo)?.pull(at).await {
         Ok(pull) => pull,
         Err(ForgeError::NotFound { .. }) => return gone::pull(ctx, at).await,
         Err(ForgeError::Moved { repo, .. }) => {

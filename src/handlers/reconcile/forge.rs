@@ -1,4 +1,4 @@
-//! Checks that the forge answers, accepts the credentials of the server, and grants the needed permissions. So a
+//! Checks that every forge answers, accepts the credentials of the server, and grants the needed permissions. So a
 //! wrong token is found when the server starts, and not by the first person who waits for a plan.
 
 use anyhow::bail;
@@ -7,23 +7,31 @@ use super::TickResult;
 use crate::context::Ctx;
 use crate::vcs::ForgeFeatures;
 
-/// Asks the forge. It has nothing to fix: each problem is the error of this tick.
+/// Asks every forge. It has nothing to fix: each problem is the error of this tick.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let uses = ForgeFeatures {
         teams: !ctx.settings.permissions.teams.is_empty(),
         merging: ctx.settings.planning.automerge,
     };
-    let missing = ctx.forge.missing(uses).await?;
-    if !missing.is_empty() {
-        bail!(
-            "the credentials of the server for {} lack {}. Commands that need it fail until it is granted \
-             (docs/install.md); each organization has to accept new permissions of a GitHub App",
-            ctx.forge.host(),
-            missing.join("; ")
-        );
+    let (mut looked_at, mut problems) = (0, Vec::new());
+    for forge in ctx.forges.all() {
+        looked_at += 1;
+        match forge.missing(uses).await {
+            Ok(missing) if missing.is_empty() => {}
+            Ok(missing) => problems.push(format!(
+                "the credentials of the server for {} lack {}. Commands that need it fail until it is granted \
+                 (docs/install.md); each organization has to accept new permissions of a GitHub App",
+                forge.host(),
+                missing.join("; ")
+            )),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    if !problems.is_empty() {
+        bail!(problems.join(". "));
     }
     Ok(TickResult {
-        looked_at: 1,
+        looked_at,
         repaired: 0,
     })
 }

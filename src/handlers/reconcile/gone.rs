@@ -29,7 +29,7 @@ pub(super) async fn repository(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> 
     if ctx.store.pull_list_of_repo(repo).await?.is_empty() {
         return Ok(0);
     }
-    match ctx.forge.repository(repo).await {
+    match ctx.forges.of(repo)?.repository(repo).await {
         Err(ForgeError::NotFound { .. }) => {
             let Some(since) = confirmed(ctx, Absence::Repo(repo)).await? else {
                 return Ok(0);
@@ -59,7 +59,7 @@ pub(super) async fn repository(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> 
 /// Handles a pull request that the forge does not find: it is gone, or its whole repository is. Returns how many pull
 /// requests hold nothing any more because of that.
 pub(super) async fn pull(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
-    match ctx.forge.repository(&at.repo).await {
+    match ctx.forges.of(&at.repo)?.repository(&at.repo).await {
         Ok(facts) if is_same(ctx, &facts, &at.repo).await? => {}
         Ok(_) | Err(ForgeError::NotFound { .. }) => return repository(ctx, &at.repo).await,
         Err(error) => return Err(error.into()),

@@ -179,7 +179,7 @@ impl ListingPages<'_> {
             number,
             etag: kept.as_ref().map(|(etag, _)| *etag),
         };
-        let OpenPulls { page, budget } = self.ctx.forge.open_pulls(repo, ask).await?;
+        let OpenPulls { page, budget } = self.ctx.forges.of(repo)?.open_pulls(repo, ask).await?;
         self.budget = budget.or(self.budget);
         match (page, kept) {
             (ListedPage::Fresh { pulls, more, etag }, _) => Ok((StoredPage { pulls, more }, etag)),
@@ -244,7 +244,7 @@ impl ListingPages<'_> {
         self.be_thrifty()?;
         let (ctx, at) = (self.ctx, self.at(number));
         self.found.looked_at += 1;
-        let pull = match ctx.forge.pull(&at).await {
+        let pull = match ctx.forges.of(&at.repo)?.pull(&at).await {
             Ok(pull) => pull,
             Err(ForgeError::NotFound { .. }) => {
                 self.found.repaired += gone::pull(ctx, &at).await.map_err(ListingStop::Broken)?;

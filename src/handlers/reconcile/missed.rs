@@ -20,7 +20,7 @@ use super::{TickResult, gone};
 use crate::context::Ctx;
 use crate::handlers::claimed::{self, Service};
 use crate::handlers::identity;
-use crate::model::RepoId;
+use crate::model::{HostName, RepoId};
 use crate::store::{Absence, WatchedRepo};
 use crate::vcs::{ForgeError, RequestBudget};
 
@@ -41,7 +41,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let mut found = TickResult::default();
     let mut thrift = Thrift::default();
     for watched in ctx.store.watched_list_due(AT_ONCE).await? {
-        if ctx.closing.is_cancelled() || thrift.stops_all() {
+        if ctx.closing.is_cancelled() {
             break;
         }
         if thrift.allows(&watched.repo) {
@@ -83,7 +83,7 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
         ListingResult::Failed(
             error @ (ForgeError::RateLimited { .. } | ForgeError::Unavailable { .. }),
         ) => {
-            thrift.give_up(&error);
+            thrift.give_up(&watched.repo, &error);
         }
         ListingResult::Failed(ForgeError::Moved { repo, .. }) => follow(ctx, &repo).await,
         ListingResult::Failed(error @ ForgeError::NotFound { .. }) => {
@@ -96,7 +96,9 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
             }
         }
         ListingResult::Failed(
-            error @ (ForgeError::Denied { .. } | ForgeError::Rejected { .. }),
+            error @ (ForgeError::Denied { .. }
+            | ForgeError::NotConfigured { .. }
+            | ForgeError::Rejected { .. }),
         ) => {
             put_off(ctx, watched, &error).await?;
         }
@@ -117,29 +119,28 @@ async fn put_off(ctx: &Ctx, watched: &WatchedRepo, error: &ForgeError) -> anyhow
     let doublings = u32::try_from(watched.failures.clamp(0, 16)).unwrap_or_default();
     let wait = (NOT_AGAIN_FOR * 2_i32.pow(doublings)).min(LONGEST_WAIT);
     warn!(repo = %watched.repo, %error, "The open pull requests of a repository cannot be listed; retrying later");
-    ctx.forge.renew_access(&watched.repo);
+    if let Ok(forge) = ctx.forges.of(&watched.repo) {
+        forge.renew_access(&watched.repo);
+    }
     ctx.store
         .watched_failed(&watched.repo, ctx.clock.now() + wait)
         .await?;
     Ok(())
 }
 
-/// Owners without further requests in this tick, because few requests are left or the forge does not answer.
+/// Forges and owners without further requests in this tick, because few requests are left or the forge does not
+/// answer.
 #[derive(Default)]
 struct Thrift {
-    all: bool,
-    owners: BTreeSet<String>,
+    hosts: BTreeSet<HostName>,
+    owners: BTreeSet<(HostName, String)>,
     /// Reasons to stop, for the log.
     words: Vec<String>,
 }
 
 impl Thrift {
-    fn stops_all(&self) -> bool {
-        self.all
-    }
-
     fn allows(&self, repo: &RepoId) -> bool {
-        !self.owners.contains(repo.owner())
+        !self.hosts.contains(repo.host()) && !self.owners.contains(&owner_of(repo))
     }
 
     fn note(&mut self, repo: &RepoId, budget: Option<RequestBudget>) {
@@ -160,14 +161,17 @@ impl Thrift {
         self.words.push(format!(
             "{remaining} of {limit} requests are left{whose} until {resets_at}"
         ));
-        self.all |= !per_owner;
-        self.owners.insert(repo.owner().to_owned());
+        if per_owner {
+            self.owners.insert(owner_of(repo));
+        } else {
+            self.hosts.insert(repo.host().clone());
+        }
     }
 
-    /// Stops all further requests, because they would fail in the same way.
-    fn give_up(&mut self, error: &ForgeError) {
+    /// Stops all further requests to a forge, because they would fail in the same way.
+    fn give_up(&mut self, repo: &RepoId, error: &ForgeError) {
         self.words.push(error.to_string());
-        self.all = true;
+        self.hosts.insert(repo.host().clone());
     }
 
     fn tell(&self) {
@@ -176,4 +180,8 @@ impl Thrift {
             info!(why, "The search for missed events continues later");
         }
     }
+}
+
+fn owner_of(repo: &RepoId) -> (HostName, String) {
+    (repo.host().clone(), repo.owner().to_owned())
 }

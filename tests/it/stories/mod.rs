@@ -17,6 +17,7 @@ mod freeze;
 mod giving;
 mod gone;
 mod hooks;
+mod hosts;
 mod idle;
 mod import;
 mod lock_modes;

@@ -151,7 +151,9 @@ async fn a_limit_stops_every_server_and_whatever_is_written(backend: Backend) {
     };
     other
         .ctx
-        .forge
+        .forges
+        .of(&at.repo)
+        .unwrap()
         .pull(&at)
         .await
         .expect("what is read has a limit of its own");

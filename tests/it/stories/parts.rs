@@ -520,7 +520,7 @@ async fn a_commit_without_submodules_and_lfs_does_not_wait_for_a_sync(backend: B
         .unwrap();
     let (ctx, source) = (&bot.replica.ctx, Source::of_plan(&plans[0]));
     let gate = ctx.syncer.gate(&infra()).await;
-    let parts = ctx.checkouts.bring_parts(&*ctx.forge, &source, &Nobody);
+    let parts = ctx.checkouts.bring_parts(&source, &Nobody);
     tokio::time::timeout(Duration::from_mins(1), parts)
         .await
         .expect("it does not wait")

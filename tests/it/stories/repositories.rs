@@ -498,7 +498,13 @@ async fn repositories_that_somebody_means_to_work_with_get_their_mirrors_before_
     round(&bot.replica).await;
     let team = "team".parse().unwrap();
     drop(bot.store().owner_create(&team, by()).await.unwrap());
-    let forges = ForgeHosts::with([bot.replica.ctx.forge.host().clone()]);
+    let forges = ForgeHosts::with(
+        bot.replica
+            .ctx
+            .forges
+            .all()
+            .map(|forge| forge.host().clone()),
+    );
     for name in ["acme/claimed", "acme/secret"] {
         let url = format!("https://github.test/{name}");
         let fields = ApplicationFields {
@@ -789,11 +795,12 @@ async fn commands_that_wait_share_one_fetch(backend: Backend) {
         repo: infra(),
         subject: Subject::pull(1),
     };
-    let pull = ctx.forge.pull(&at).await.unwrap();
+    let forge = ctx.forges.of(&at.repo).unwrap();
+    let pull = forge.pull(&at).await.unwrap();
     let gate = ctx.syncer.gate(&infra()).await;
     let before = bot.fetches();
     let mut fetches: Vec<_> = (0..16)
-        .map(|_| Box::pin(ctx.checkouts.fetch(&*ctx.forge, &pull)))
+        .map(|_| Box::pin(ctx.checkouts.fetch(&pull)))
         .collect();
     for fetch in &mut fetches {
         assert!(

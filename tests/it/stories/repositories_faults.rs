@@ -299,7 +299,9 @@ async fn commands_that_wait_for_a_sync_make_no_fetch_of_their_own(backend: Backe
         .await;
     let ctx = Arc::clone(&bot.replica.ctx);
     let pull = ctx
-        .forge
+        .forges
+        .of(&infra())
+        .unwrap()
         .pull(&PullRef {
             repo: infra(),
             subject: Subject::pull(1),
@@ -311,7 +313,7 @@ async fn commands_that_wait_for_a_sync_make_no_fetch_of_their_own(backend: Backe
     bot.replica.tick("repositories").await.unwrap();
     bot.github.hanging(1).await;
     let mut fetches: Vec<_> = (0..4)
-        .map(|_| Box::pin(ctx.checkouts.fetch(&*ctx.forge, &pull)))
+        .map(|_| Box::pin(ctx.checkouts.fetch(&pull)))
         .collect();
     for fetch in &mut fetches {
         assert!(

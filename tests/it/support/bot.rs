@@ -8,6 +8,7 @@
 //! or an exchange violates GitHub's description.
 
 mod crash;
+mod hosts;
 mod parcel;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -500,6 +501,11 @@ async fn services(
     flags: &BTreeMap<String, Vec<String>>,
     number: u32,
 ) -> (Arc<Ctx>, String) {
+    services_with(db, &config_of(flags), number).await
+}
+
+/// Reads the settings of a server from its flags.
+fn config_of(flags: &BTreeMap<String, Vec<String>>) -> ServerConfig {
     let repos = flags.get("repo-config").and_then(|files| files.last());
     let read = |path: &String| std::fs::read_to_string(path).map_err(|error| error.to_string());
     let files = repos
@@ -513,6 +519,10 @@ async fn services(
     };
     let (config, _) =
         ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
+    config
+}
+
+async fn services_with(db: &TestDb, config: &ServerConfig, number: u32) -> (Arc<Ctx>, String) {
     let parts = ServiceInputs {
         clock: db.clock.clone() as Arc<dyn Clock>,
         ids: db.ids.clone(),
@@ -527,7 +537,7 @@ async fn services(
     let name = parts.name.clone();
     let store = db.reopen().await;
     (
-        app::build_on(&config, parts, store)
+        app::build_on(config, parts, store)
             .await
             .expect("the services can be built"),
         name,

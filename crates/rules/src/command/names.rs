@@ -11,12 +11,14 @@ const TOOLS: [&str; 2] = ["terraform", "tofu"];
 const DEFAULT_NAMES: [&str; 2] = ["lockkeeper", "atlantis"];
 /// Suffix that GitHub appends to the login of an App. A mention does not include it.
 const APP_SUFFIX: &str = "[bot]";
+/// Stands for the usual name.
+const NO_NAMES: &[&str] = &[];
 
 /// Words that the bot answers to, compared without regard to case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BotNames {
     names: Vec<String>,
-    login: Option<String>,
+    logins: Vec<String>,
 }
 
 /// Relation of the first word of a comment to the bot.
@@ -34,15 +36,15 @@ pub(super) enum Address {
 
 impl Default for BotNames {
     fn default() -> Self {
-        Self::new::<&str>(&[], None)
+        Self::new(NO_NAMES, None)
     }
 }
 
 impl BotNames {
-    /// Takes the executable names and the bot's login on the forge. Replies show the first name; an empty list means
+    /// Takes the executable names and the bot's logins on the forges. Replies show the first name; an empty list means
     /// `lockkeeper`. The list is complete: a server with another name leaves `lockkeeper` out, so that two servers
     /// can share a repository.
-    pub fn new<S: AsRef<str>>(names: &[S], login: Option<&str>) -> Self {
+    pub fn new<'a, S: AsRef<str>>(names: &[S], logins: impl IntoIterator<Item = &'a str>) -> Self {
         let mut kept: Vec<String> = Vec::new();
         for name in names
             .iter()
@@ -56,10 +58,14 @@ impl BotNames {
         if kept.is_empty() {
             kept.push(DEFAULT_NAMES[0].to_owned());
         }
-        let login = login
+        let logins = logins
+            .into_iter()
             .map(|login| login.trim().trim_start_matches('@').to_owned())
             .filter(|login| !login.is_empty());
-        Self { names: kept, login }
+        Self {
+            names: kept,
+            logins: logins.collect(),
+        }
     }
 
     /// Returns the name that replies show.
@@ -70,9 +76,9 @@ impl BotNames {
     /// Returns true if the login is the bot's own. `name[bot]` is an App, another account than the person `name`. A
     /// bot that is configured with the bare name of its App is recognised nevertheless.
     pub fn is_own(&self, author: &str) -> bool {
-        self.login.as_ref().is_some_and(|login| {
-            same(author, login) || same(author, &format!("{login}{APP_SUFFIX}"))
-        })
+        self.logins
+            .iter()
+            .any(|login| same(author, login) || same(author, &format!("{login}{APP_SUFFIX}")))
     }
 
     /// Classifies the first word of a comment.
@@ -89,10 +95,13 @@ impl BotNames {
     }
 
     fn is_mention(&self, word: &str) -> bool {
-        let (Some(login), Some(mentioned)) = (&self.login, word.strip_prefix('@')) else {
+        let Some(mentioned) = word.strip_prefix('@') else {
             return false;
         };
-        same(mentioned, login) || same(mentioned, login.strip_suffix(APP_SUFFIX).unwrap_or(login))
+        self.logins.iter().any(|login| {
+            same(mentioned, login)
+                || same(mentioned, login.strip_suffix(APP_SUFFIX).unwrap_or(login))
+        })
     }
 
     fn is_near_miss(&self, word: &str) -> bool {
@@ -140,7 +149,7 @@ mod tests {
 
     #[test]
     fn an_app_is_mentioned_without_its_suffix() {
-        let names = BotNames::new::<&str>(&[], Some("keeper-app[bot]"));
+        let names = BotNames::new(NO_NAMES, Some("keeper-app[bot]"));
         assert_eq!(names.address("@Keeper-App"), Address::Name);
         assert_eq!(names.address("@keeper-app[bot]"), Address::Name);
         assert_eq!(BotNames::default().address("@"), Address::Stranger);
@@ -148,13 +157,13 @@ mod tests {
 
     #[test]
     fn the_bot_knows_itself() {
-        let app = BotNames::new::<&str>(&[], Some("Keeper[bot]"));
+        let app = BotNames::new(NO_NAMES, Some("Keeper[bot]"));
         assert!(app.is_own("keeper[bot]"));
         assert!(
             !app.is_own("keeper"),
             "a person may be called as the App is"
         );
-        let user = BotNames::new::<&str>(&[], Some("keeper"));
+        let user = BotNames::new(NO_NAMES, Some("keeper"));
         assert!(user.is_own("KEEPER") && user.is_own("keeper[bot]"));
         assert!(!user.is_own("somebody") && !BotNames::default().is_own(""));
     }

@@ -118,7 +118,7 @@ pub(super) async fn prepare(
     let file = plan_file(cx, plan, &workflow).await?;
     // Checked now, so that nothing is fetched in vain, and again at the end.
     still_planned(cx, plan).await?;
-    let source = ctx.checkouts.fetch_plan(&*ctx.forge, plan).await;
+    let source = ctx.checkouts.fetch_plan(plan).await;
     let source = source.map_err(|error| {
         GateRefusal::stale(format!("the planned code cannot be fetched: {error}"))
     })?;

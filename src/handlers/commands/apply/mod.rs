@@ -166,7 +166,8 @@ async fn check_base(cx: &CommandCx<'_>) -> Result<(), Stop> {
         return Ok(());
     }
     let base = &cx.pull.base_branch;
-    let is_there = cx.ctx.forge.has_branch(&cx.pull.at.repo, base).await;
+    let repo = &cx.pull.at.repo;
+    let is_there = async { cx.ctx.forges.of(repo)?.has_branch(repo, base).await }.await;
     if is_there? {
         return Ok(());
     }
@@ -223,7 +224,7 @@ async fn run_hooks(
     let Some(plan) = first.filter(|_| hooks::any(cx, rules)) else {
         return Ok(None);
     };
-    let fetched = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan).await;
+    let fetched = cx.ctx.checkouts.fetch_plan(plan).await;
     let source = fetched.map_err(projects::checkout_refusal)?;
     let checkout = work
         .checkout_of(cx, &source, &WorkspaceName::default())

@@ -158,7 +158,7 @@ async fn look<T: Send + 'static>(
 
 /// Fetches the commits and the configuration. The work has no projects yet.
 async fn begin(cx: &CommandCx<'_>) -> Result<(Work, ConfigReading), Stop> {
-    let source = cx.ctx.checkouts.fetch(&*cx.ctx.forge, cx.pull).await;
+    let source = cx.ctx.checkouts.fetch(cx.pull).await;
     let source = source.map_err(checkout_refusal)?;
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
     let has_checkout = !SearchFiles::is_of_commit(cx, &rules);

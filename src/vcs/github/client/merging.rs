@@ -151,6 +151,7 @@ pub(super) fn hidden_by(
 ) -> Result<MergeObstacle, RequestFailure> {
     match &failure.error {
         error @ (ForgeError::Denied { .. }
+        | ForgeError::NotConfigured { .. }
         | ForgeError::NotFound { .. }
         | ForgeError::Rejected { .. }) => Ok(MergeObstacle::Hidden {
             rule: rule.to_owned(),

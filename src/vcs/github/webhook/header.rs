@@ -36,6 +36,13 @@ pub(super) fn delivery(headers: &HeaderMap) -> Option<Result<DeliveryHeader, Bad
     })
 }
 
+/// Returns the host that sent a delivery. An Enterprise Server names itself, and github.com does not.
+pub fn host(headers: &HeaderMap) -> String {
+    let named = headers.get("X-GitHub-Enterprise-Host");
+    let named = named.and_then(|value| value.to_str().ok());
+    named.unwrap_or("github.com").to_ascii_lowercase()
+}
+
 fn word(headers: &HeaderMap, name: &'static str, max: usize) -> Result<String, BadHeader> {
     let value = headers.get(name).ok_or(BadHeader::Missing(name))?;
     let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');

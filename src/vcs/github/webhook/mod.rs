@@ -38,13 +38,27 @@ use crate::vcs::{
 pub struct GitHubWebhook {
     host: HostName,
     secrets: Vec<Secret>,
+    is_one_of_several: bool,
 }
 
 impl GitHubWebhook {
     /// Creates the webhook of a host. Any of the secrets may sign a delivery. Without secrets, unsigned deliveries
     /// are accepted.
     pub fn new(host: HostName, secrets: Vec<Secret>) -> Self {
-        Self { host, secrets }
+        Self {
+            host,
+            secrets,
+            is_one_of_several: false,
+        }
+    }
+
+    /// Returns the webhook of one of several GitHubs: it takes only deliveries whose headers name its host.
+    #[must_use]
+    pub fn one_of_several(self) -> Self {
+        Self {
+            is_one_of_several: true,
+            ..self
+        }
     }
 }
 
@@ -65,6 +79,9 @@ impl WebhookSource for GitHubWebhook {
     }
 
     fn recognise(&self, headers: &HeaderMap) -> Option<Result<DeliveryHeader, WebhookError>> {
+        if self.is_one_of_several && header::host(headers) != self.host.as_str() {
+            return None;
+        }
         header::delivery(headers).map(|delivery| Ok(delivery?))
     }
 

@@ -8,7 +8,8 @@ use url::Url;
 use super::problems::{StartupProblem, StartupProblems, StartupWarning};
 use super::raw::RawSettings;
 use super::reader::{ProblemRecorded, ReadResult, SettingReader};
-use super::section::section;
+use super::section::{Section, section};
+use super::setting::Setting;
 use crate::model::{ForgeHosts, HostName};
 use crate::secret::Secret;
 
@@ -104,13 +105,6 @@ pub fn forge_hosts(raw: &RawSettings) -> Result<ForgeHosts, StartupProblems> {
         (Ok(host), None) => Ok(ForgeHosts::with([host])),
         (_, Some(errors)) => Err(errors),
         (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),
-    }
-}
-
-impl GithubConfig {
-    /// Returns the hosts that are forges.
-    pub fn forge_hosts(&self) -> ForgeHosts {
-        ForgeHosts::with([self.host.clone()])
     }
 }
 
@@ -330,4 +324,15 @@ fn no_secret(reader: &mut SettingReader<'_>) -> ProblemRecorded {
         "set LOCKKEEPER_GH_WEBHOOK_SECRET to the secret of the webhook on GitHub; \
          for a trial without a secret, set --allow-unsigned-webhooks",
     ))
+}
+
+/// The flags configure one GitHub.
+impl Section for Vec<GithubConfig> {
+    fn settings() -> Vec<Setting> {
+        GithubConfig::settings()
+    }
+
+    fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
+        Ok(vec![GithubConfig::read(reader)?])
+    }
 }

@@ -81,7 +81,7 @@ use reader::SettingReader;
 use section::{Section, section};
 
 use crate::command::{BotNames, CommandName, Grammar};
-use crate::model::CommandKind;
+use crate::model::{CommandKind, ForgeHosts};
 
 /// All settings, in the order in which they are shown.
 pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(ServerConfig::settings);
@@ -106,8 +106,8 @@ section! {
         /// Rules for single repositories.
         pub repo_rules: RepoRulesConfig = section,
 
-        /// Address of GitHub, and the credentials of Lockkeeper there.
-        pub github: GithubConfig = section,
+        /// GitHubs to serve, each with its address and the credentials of Lockkeeper there. The flags configure one.
+        pub github: Vec<GithubConfig> = section,
 
         /// Secrets that prove that a webhook comes from GitHub.
         pub webhooks: WebhookConfig = section,
@@ -172,12 +172,25 @@ impl ServerConfig {
 }
 
 impl ServerConfig {
+    /// Returns the hosts that are forges.
+    pub fn forge_hosts(&self) -> ForgeHosts {
+        ForgeHosts::with(self.github.iter().map(|github| github.host.clone()))
+    }
+
     /// Returns the grammar of commands in comments.
     pub fn grammar(&self) -> Grammar {
         let comments = &self.comments;
         let allowed: Vec<CommandName> = comments.allowed.iter().copied().map(name_of).collect();
-        let login = self.github.auth.login();
-        Grammar::new(BotNames::new(&comments.executable_names, login.as_deref()))
+        let logins: Vec<String> = self
+            .github
+            .iter()
+            .filter_map(|github| github.auth.login())
+            .collect();
+        let names = BotNames::new(
+            &comments.executable_names,
+            logins.iter().map(String::as_str),
+        );
+        Grammar::new(names)
             .with_allowed(&allowed)
             .with_extra_args(comments.extra_args())
             .with_regexp(comments.regexp)

@@ -82,7 +82,7 @@ fn errors(flags: &[(&str, &str)]) -> String {
 #[test]
 fn the_least_that_must_be_set_is_enough() {
     let config = config(&[]);
-    assert_eq!(config.github.api_url.as_str(), "https://api.github.com/");
+    assert_eq!(config.github[0].api_url.as_str(), "https://api.github.com/");
     assert_eq!(config.web.public_url.as_str(), "http://box:4141/");
     assert_eq!(
         config.storage.data_dir,
@@ -93,7 +93,7 @@ fn the_least_that_must_be_set_is_enough() {
         Database::Sqlite("/home/kim/.lockkeeper/lockkeeper.db".into())
     );
     assert_eq!(
-        config.github.auth,
+        config.github[0].auth,
         GithubAuth::Token {
             user: "lockkeeper-bot".to_owned(),
             token: SecretSource::File("/srv/token".into())
@@ -294,7 +294,7 @@ fn an_app_logs_in_with_its_key() {
     let key = SecretSource::File("/home/kim/k.pem".into());
     let slug = Some("locks".to_owned());
     assert_eq!(
-        config.github.auth,
+        config.github[0].auth,
         GithubAuth::App {
             id: 7,
             key,
@@ -363,7 +363,7 @@ fn addresses_of_the_api_follow_from_the_host() {
         ),
     ] {
         assert_eq!(
-            config(&flags).github.api_url.as_str(),
+            config(&flags).github[0].api_url.as_str(),
             expected,
             "{flags:?}"
         );
@@ -778,7 +778,7 @@ fn a_file_of_settings_is_heard_after_flags_and_variables() {
     );
     assert_eq!(config.logging.level, LogLevel::Debug);
     assert_eq!(config.runs.parallel.get(), 15);
-    let GithubAuth::Token { user, .. } = config.github.auth else {
+    let GithubAuth::Token { user, .. } = &config.github[0].auth else {
         panic!("a token is set")
     };
     assert_eq!(user, "kim");

@@ -1,0 +1,82 @@
+//! A server for two GitHubs at once.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::HeaderValue;
+use axum::middleware::map_request;
+use lockkeeper::app::Replica;
+use lockkeeper::config::server::{GithubAuth, SecretSource};
+use lockkeeper::emulator::{Delivering, Emulator, Options};
+use lockkeeper::http;
+use lockkeeper::secret::Secret;
+
+use super::{Bot, LOGIN, REPO, SECRET, config_of, services_with};
+
+/// Token of the bot at the second GitHub, which the first one does not accept.
+const OTHER_TOKEN: &str = "ghp_the_bots_token_elsewhere";
+
+impl Bot {
+    /// Restarts the server so that it also serves another GitHub, with a repository of the same name and these files.
+    pub async fn serve_also(&mut self, host: &str, files: &[(&str, &str)]) -> Emulator {
+        let directory = self.db.dir.path().join(host);
+        let options = Options::new(&directory, self.db.clock.clone(), Secret::new(SECRET))
+            .with_token(LOGIN, Secret::new(OTHER_TOKEN));
+        let other = Emulator::start(options).await.expect("the emulator starts");
+        other
+            .create_repo(REPO, files)
+            .await
+            .expect("the repository is made");
+        let mut config = config_of(&self.flags);
+        let mut github = config.github[0].clone();
+        github.host = host.parse().expect("the name of a host");
+        github.api_url = other.api_url().parse().expect("the emulator has a URL");
+        github.auth = GithubAuth::Token {
+            user: LOGIN.to_owned(),
+            token: SecretSource::Inline(Secret::new(OTHER_TOKEN)),
+        };
+        let first = config.github[0].host.to_string();
+        config.github.push(github);
+        self.door.abort();
+        self.replicas += 1;
+        let (ctx, name) = services_with(&self.db, &config, self.replicas).await;
+        self.replica = Arc::new(Replica::new(ctx, &name));
+        let target = self.door_of(&first).await;
+        self.github.set_webhook_target(target.clone());
+        self.events = target;
+        other.set_webhook_target(self.door_of(host).await);
+        other
+    }
+
+    /// Opens an address for the deliveries of a host. The emulator names its own address as the host.
+    async fn door_of(&mut self, host: &str) -> url::Url {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port is free");
+        let address = listener.local_addr().expect("a listener has an address");
+        let host = HeaderValue::from_str(host).expect("a host is ASCII");
+        let named = map_request(move |mut request: Request| {
+            let headers = request.headers_mut();
+            headers.insert("X-GitHub-Enterprise-Host", host.clone());
+            std::future::ready(request)
+        });
+        let router = http::door(Arc::clone(&self.replica.ctx)).layer(named);
+        self.door = tokio::spawn(async move {
+            axum::serve(listener, router)
+                .await
+                .expect("the door stays open");
+        });
+        format!("http://{address}/events")
+            .parse()
+            .expect("an address makes a URL")
+    }
+
+    /// Does all work that follows from the deliveries of both GitHubs.
+    pub async fn settle_with(&self, other: &Emulator) {
+        // The second round takes the deliveries about the comments of the bot.
+        for _ in 0..2 {
+            other.set_delivering(Delivering::Immediately).await;
+            self.settle().await;
+        }
+    }
+}

@@ -250,10 +250,22 @@ pub(crate) fn posts(
         marker: comment.marker,
         since,
     };
-    render::comments(report, &ctx.settings.comment_limits())
+    render::comments(report, &limits(ctx, pull))
         .into_iter()
         .map(post)
         .collect()
+}
+
+/// Returns the limits for the comments of a pull. A forge that is not configured any more gets no comments.
+fn limits(ctx: &Ctx, pull: &PullRef) -> render::Limits {
+    let usual = ctx.settings.comment_limits();
+    match ctx.forges.of(&pull.repo) {
+        Ok(forge) => render::Limits {
+            comment: forge.capabilities().comment_bytes,
+            ..usual
+        },
+        Err(_) => usual,
+    }
 }
 
 /// Builds the job that sets a status on the head commit of a running command. The command will end a pending status.

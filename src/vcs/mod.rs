@@ -178,6 +178,14 @@ impl GitCredentials {
     }
 }
 
+/// Limits of a forge that other modules need to know. The adapter keeps all other limits itself: it cuts the
+/// description of a status, and reports the merge methods of a repository ([`Forge::merge_methods`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Maximum size of a comment in bytes. Longer replies are split.
+    pub comment_bytes: usize,
+}
+
 /// Optional features of the server that use the forge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForgeFeatures {
@@ -192,6 +200,9 @@ pub struct ForgeFeatures {
 pub trait Forge: Send + Sync + 'static {
     /// Returns the host in the repository ids of this forge.
     fn host(&self) -> &HostName;
+
+    /// Returns the limits of this forge.
+    fn capabilities(&self) -> Capabilities;
 
     /// Returns the name of the bot's own account on the forge, without `@`. The forge is asked once, and the answer
     /// is cached.

@@ -44,8 +44,8 @@ use self::pages::Pages;
 use self::ways::CredentialResolver;
 use self::wire::Wire;
 use super::super::{
-    Forge, ForgeError, ForgeFeatures, GitCredentials, HeadSource, MergeAnswer, OpenPulls, PageAsk,
-    RateGates, RepoAccess, RepoFacts, WritePermit,
+    Capabilities, Forge, ForgeError, ForgeFeatures, GitCredentials, HeadSource, MergeAnswer,
+    OpenPulls, PageAsk, RateGates, RepoAccess, RepoFacts, WritePermit,
 };
 use super::webhook;
 use crate::clock::Clock;
@@ -59,6 +59,8 @@ pub use auth::{GitHubAuth, TokenSource};
 pub use endpoints::{GitHubEndpoints, InvalidEndpoint};
 pub use wire::Timeouts;
 
+/// Maximum size of a comment in bytes. GitHub accepts this many characters, which that many bytes never exceed.
+const MAX_COMMENT: usize = 65_536;
 /// Maximum length of a status description in characters (GitHub REST: "Create a commit status").
 const MAX_DESCRIPTION: usize = 140;
 /// User name that GitHub accepts with every token.
@@ -173,6 +175,12 @@ impl GitHub {
 impl Forge for GitHub {
     fn host(&self) -> &HostName {
         self.endpoints.host()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            comment_bytes: MAX_COMMENT,
+        }
     }
 
     async fn login(&self) -> Result<String, ForgeError> {

@@ -12,6 +12,7 @@ mod check;
 mod demo;
 mod e2e;
 mod emulator;
+mod forge_contract;
 mod fuzz;
 mod git;
 mod github;

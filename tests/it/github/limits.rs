@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper::clock::{Clock, ManualClock};
-use lockkeeper::model::{PullRef, RateScope, Traffic};
+use lockkeeper::model::{CommentId, PullRef, RateScope, Traffic};
 use lockkeeper::vcs::github::{GitHub, GitHubEndpoints, Timeouts};
 use lockkeeper::vcs::{Forge, ForgeError, LocalGates, RateGates};
 use serde_json::json;
@@ -76,7 +76,7 @@ impl World {
     }
 }
 
-async fn post(github: &GitHub) -> Result<u64, ForgeError> {
+async fn post(github: &GitHub) -> Result<CommentId, ForgeError> {
     github.comment_post(&pull(), "x", &anybody()).await
 }
 

@@ -70,7 +70,6 @@ async fn take(store: &Store, pull: &PullRef, project: &ProjectKey) -> anyhow::Re
     let ask = QueuedPlan {
         project: project.clone(),
         extra_args: Vec::new(),
-        installation: None,
     };
     let wish = LockRequest {
         key: LockKey::of(&pull.repo, project),

@@ -18,6 +18,7 @@ use lockkeeper::store::{DatabaseUrl, Store};
 use lockkeeper::sync::{SyncSettings, Syncer, SyncerDependencies};
 use lockkeeper::telemetry::Metrics;
 use lockkeeper::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
+use lockkeeper::vcs::{Forge, Forges};
 use sqlx::ConnectOptions as _;
 use sqlx_sqlite::SqliteConnectOptions;
 use tokio_util::sync::CancellationToken;
@@ -127,7 +128,7 @@ impl Bench {
             home: home.clone(),
             store: store.clone(),
             git: Git::new(GitSettings::new(data, "/usr/local/bin:/usr/bin:/bin")),
-            forge: Arc::new(forge(&clock)?),
+            forges: Forges::new([Arc::new(forge(&clock)?) as Arc<dyn Forge>]),
             clock,
             leases,
             lease_time: Duration::from_hours(3),
@@ -226,7 +227,6 @@ impl Bench {
             let news = RepositoryNews {
                 repo,
                 kind: RepositoryEventKind::Push,
-                installation: None,
             };
             self.store.repository_event_append(&news).await?;
         }

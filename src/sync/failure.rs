@@ -43,9 +43,8 @@ pub(super) fn of_replacing(error: &GitError, before: Option<&SyncFailure>) -> Sy
 
 pub(super) fn of_forge(error: &ForgeError) -> SyncFailure {
     let kind = match error {
-        ForgeError::NotFound { .. } => FailureKind::NotFound,
+        ForgeError::NotFound { .. } | ForgeError::NotConfigured { .. } => FailureKind::NotFound,
         ForgeError::Denied { .. } => FailureKind::Authentication,
-        ForgeError::NotConfigured { .. } => FailureKind::NotFound,
         ForgeError::RateLimited { .. } | ForgeError::Unavailable { .. } => FailureKind::Unreachable,
         ForgeError::Moved { .. } | ForgeError::Rejected { .. } => FailureKind::Other,
     };

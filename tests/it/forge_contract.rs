@@ -245,7 +245,7 @@ async fn a_comment_is_posted_found_by_its_marker_and_deleted(test: ForgeUnderTes
         .comment_post(&at, &body, &permit())
         .await
         .unwrap();
-    assert_eq!(find().await, [id.clone()]);
+    assert_eq!(find().await, std::slice::from_ref(&id));
     assert_eq!(
         test.world.comments(number).last().unwrap(),
         &(BOT.to_owned(), body.clone())

@@ -292,7 +292,7 @@ async fn comments(world: &World, github: &GitHub, at: &PullRef) {
     let posted = github.comment_post(at, &body, &anybody()).await.unwrap();
     assert_eq!(
         github.comment_find(at, marker, since).await.unwrap(),
-        [posted.clone()]
+        std::slice::from_ref(&posted)
     );
     assert_eq!(github.comment_find(at, "another", since).await.unwrap(), []);
     let kept = world

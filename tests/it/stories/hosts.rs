@@ -1,4 +1,4 @@
-//! Stories about a server for two GitHubs, with a repository of the same owner and name on both.
+//! Stories about a server for two hosts of GitHub, with a repository of the same owner and name on both.
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Change, Emulator, NewPull};

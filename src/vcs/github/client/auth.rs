@@ -84,7 +84,7 @@ pub(super) enum ClientCredentials {
         user: Option<String>,
         token: TokenSource,
     },
-    App(App),
+    App(Box<App>),
 }
 
 impl ClientCredentials {
@@ -95,7 +95,7 @@ impl ClientCredentials {
                 app_id,
                 key,
                 installation,
-            } => Self::App(App::new(app_id, &key, installation)?),
+            } => Self::App(Box::new(App::new(app_id, &key, installation)?)),
         })
     }
 

@@ -52,7 +52,7 @@ impl GitHubWebhook {
         }
     }
 
-    /// Returns the webhook of one of several GitHubs: it takes only deliveries whose headers name its host.
+    /// Returns the webhook of one of several hosts of GitHub: it takes only deliveries whose headers name its host.
     #[must_use]
     pub fn one_of_several(self) -> Self {
         Self {

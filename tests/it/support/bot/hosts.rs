@@ -1,4 +1,4 @@
-//! A server for two GitHubs at once.
+//! A server for two hosts of GitHub at once.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl Bot {
             .expect("an address makes a URL")
     }
 
-    /// Does all work that follows from the deliveries of both GitHubs.
+    /// Does all work that follows from the deliveries of both hosts of GitHub.
     pub async fn settle_with(&self, other: &Emulator) {
         // The second round takes the deliveries about the comments of the bot.
         for _ in 0..2 {

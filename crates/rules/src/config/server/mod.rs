@@ -106,7 +106,7 @@ section! {
         /// Rules for single repositories.
         pub repo_rules: RepoRulesConfig = section,
 
-        /// GitHubs to serve, each with its address and the credentials of Lockkeeper there. The flags configure one.
+        /// Hosts of GitHub to serve, each with its address and the credentials of Lockkeeper there. The flags configure one.
         pub github: Vec<GithubConfig> = section,
 
         /// Secrets that prove that a webhook comes from GitHub.

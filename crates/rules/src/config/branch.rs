@@ -2,7 +2,7 @@
 
 use regex::Regex;
 
-use super::yaml::{Fields, FileReader};
+use super::yaml::{FileReader, FromYaml, KeyShape, Located, Shaped, ValueName, YamlNode};
 use crate::model::BranchName;
 
 /// A regular expression for the name of a base branch. It may match anywhere in the name unless it has anchors.
@@ -15,12 +15,6 @@ impl BranchFilter {
         Self(expression)
     }
 
-    /// Reads `branch` from a mapping.
-    pub(in crate::config) fn read(reader: &mut FileReader, fields: &Fields<'_>) -> Option<Self> {
-        let text = reader.text(fields, "branch")?;
-        reader.slashed_expression(&text, "branch").map(Self)
-    }
-
     /// Returns true if the filter matches the branch.
     pub fn fits(&self, branch: &BranchName) -> bool {
         self.0.is_match(branch.as_str())
@@ -29,6 +23,17 @@ impl BranchFilter {
     /// Returns the expression without slashes.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
+    }
+}
+
+impl Shaped for BranchFilter {
+    const SHAPE: KeyShape = KeyShape::SlashedRegex;
+}
+
+impl FromYaml for BranchFilter {
+    fn read(reader: &mut FileReader, node: &YamlNode, name: ValueName) -> Option<Self> {
+        let text = Located::read(reader, node, name)?;
+        reader.slashed_expression(&text, name.key).map(Self)
     }
 }
 

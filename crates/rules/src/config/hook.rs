@@ -1,10 +1,7 @@
 //! Hooks: commands that the administrator runs before or after a command on a pull (reference 5.3, 6.9).
 
-use super::workflow::{SHELL_ARGS, Shell, read_command, read_shell};
-use super::yaml::{
-    DocumentedKey, Fields, FileReader, KeyShape, Located, MappingKeys, YamlNode, YamlValue,
-    list_of, shown,
-};
+use super::workflow::{SHELL, SHELL_ARGS, Shell, read_command, read_shell};
+use super::yaml::{Field, FileReader, KeyDoc, Located, OneOrMany, YamlNode, mapping, shown};
 use crate::model::CommandKind;
 
 /// A shell command that runs once before or after a command on a pull, in the root of the checkout.
@@ -29,41 +26,29 @@ impl Hook {
     }
 }
 
-/// Keys of a hook.
-pub(in crate::config) static HOOK: MappingKeys = MappingKeys::new(
-    "a hook",
-    &[
-        DocumentedKey::new(
-            "run",
-            KeyShape::Text,
-            DocumentedKey::REQUIRED,
-            "Command line for the shell.",
-            "./generate.sh",
-        ),
-        DocumentedKey::new(
-            "description",
-            KeyShape::Text,
-            "its place in the list",
-            "Description of the hook in its status.",
-            "Generate the configuration",
-        ),
-        DocumentedKey::new(
-            "shell",
-            KeyShape::Text,
-            "`sh`",
-            "Shell that runs the command.",
-            "bash",
-        ),
-        SHELL_ARGS,
-        DocumentedKey::new(
-            "commands",
-            KeyShape::Any(&[KeyShape::Text, KeyShape::List(&KeyShape::Text)]),
-            "all",
-            "Commands for which the hook runs, with commas between them or as a list. `plan` includes the plan of a push, `autoplan` is only that.",
-            "'plan, apply'",
-        ),
-    ],
-);
+mapping! {
+    /// Keys of a hook.
+    pub(in crate::config) struct HookMapping("a hook") {
+        run: Located = KeyDoc {
+            default: KeyDoc::REQUIRED,
+            meaning: "Command line for the shell.",
+            example: "./generate.sh",
+        },
+        description: Located = KeyDoc {
+            default: "its place in the list",
+            meaning: "Description of the hook in its status.",
+            example: "Generate the configuration",
+        },
+        shell: Located = SHELL,
+        shell_args as "shellArgs": OneOrMany<Located> = SHELL_ARGS,
+        commands: OneOrMany<Located> = KeyDoc {
+            default: "all",
+            meaning: "Commands for which the hook runs, with commas between them or as a list. `plan` includes the plan of \
+                      a push, `autoplan` is only that.",
+            example: "'plan, apply'",
+        },
+    }
+}
 
 /// Commands of Atlantis that this version does not have. A hook never runs for them.
 const ELSEWHERE: [&str; 2] = ["approve_policies", "policy_check"];
@@ -72,10 +57,9 @@ const ELSEWHERE: [&str; 2] = ["approve_policies", "policy_check"];
 /// `ELSEWHERE`.
 pub(in crate::config) fn read_hooks(
     reader: &mut FileReader,
-    fields: &Fields<'_>,
-    key: &str,
+    hooks: &Field<Vec<HookMapping>>,
 ) -> Vec<Hook> {
-    let nodes = reader.list(fields, key).unwrap_or_default();
+    let nodes = hooks.items(reader).unwrap_or_default();
     nodes
         .iter()
         .filter_map(|node| read_hook(reader, node))
@@ -83,13 +67,14 @@ pub(in crate::config) fn read_hooks(
 }
 
 fn read_hook(reader: &mut FileReader, node: &YamlNode) -> Option<Hook> {
-    let fields = reader.fields(node, &HOOK)?;
-    let shell = read_shell(reader, &fields);
-    let description = reader
-        .text(&fields, "description")
+    let hook: HookMapping = reader.mapping(node)?;
+    let shell = read_shell(reader, &hook.shell, &hook.shell_args);
+    let description = hook
+        .description
+        .read(reader)
         .map(|text| text.text.trim().to_owned());
-    let commands = read_commands(reader, &fields);
-    let command = read_command(reader, node, &fields, "run", "a hook")?;
+    let commands = read_commands(reader, &hook.commands);
+    let command = read_command(reader, &hook, &hook.run)?;
     let description = description.filter(|text| !text.is_empty());
     Some(Hook {
         command,
@@ -100,27 +85,29 @@ fn read_hook(reader: &mut FileReader, node: &YamlNode) -> Option<Hook> {
 }
 
 /// Reads `commands`. Returns `None` if none of the listed commands exists here, so that the hook never runs.
-fn read_commands(reader: &mut FileReader, fields: &Fields<'_>) -> Option<Vec<CommandKind>> {
-    let Some(node) = fields.get("commands") else {
-        return Some(Vec::new());
+fn read_commands(
+    reader: &mut FileReader,
+    commands: &Field<OneOrMany<Located>>,
+) -> Option<Vec<CommandKind>> {
+    let words: Vec<Located> = match commands.read(reader) {
+        None => Vec::new(),
+        Some(OneOrMany::Many(words)) => words,
+        Some(OneOrMany::One(Located { place, text })) => {
+            let located = |word: &str| Located {
+                place,
+                text: word.to_owned(),
+            };
+            text.split(',').map(located).collect()
+        }
     };
-    let texts: Vec<Located> = list_of(node)
-        .iter()
-        .filter_map(|item| reader.text_of(item, "an item of `commands`"))
+    let words: Vec<Located> = words
+        .into_iter()
+        .map(|word| Located {
+            text: word.text.trim().to_owned(),
+            ..word
+        })
+        .filter(|word| !word.text.is_empty())
         .collect();
-    let is_list = matches!(node.value, YamlValue::List(_));
-    let split = |text: &Located| -> Vec<Located> {
-        let words = text.text.split(if is_list { '\n' } else { ',' });
-        let located = |word: &str| Located {
-            place: text.place,
-            text: word.trim().to_owned(),
-        };
-        words
-            .map(located)
-            .filter(|word| !word.text.is_empty())
-            .collect()
-    };
-    let words: Vec<Located> = texts.iter().flat_map(split).collect();
     let commands: Vec<CommandKind> = words
         .iter()
         .filter_map(|word| read_command_kind(reader, word))

@@ -10,7 +10,7 @@ use super::reference::{mappings, repo_schema, server_schema};
 use super::repo;
 use super::repo::{OverrideKey, RepoConfig, RepoPermissions};
 use super::repos::{self, ServerRepos};
-use super::yaml::{DocumentedKey, KeyShape, MappingKeys, YamlErrors};
+use super::yaml::{DocumentedKey, KeyDoc, KeyShape, Mapping, MappingKeys, YamlErrors};
 
 /// A mapping, the text around its entries (`%`), and the entries that it needs beside the tested one.
 type SurroundingText = (
@@ -312,11 +312,11 @@ fn check_key(parse: Parse, around: &SurroundingText, key: &DocumentedKey, out: &
         parse(&without(around))
             .unwrap_or_else(|errors| panic!("without {of}.{}: {errors}", key.name));
     }
-    let example = document(around, key.name, key.example);
+    let example = document(around, key.name, key.doc.example);
     parse(&example).unwrap_or_else(|errors| panic!("{example}: {errors}"));
-    writeln!(out, "{of}.{}: {}", key.name, key.example).unwrap();
+    writeln!(out, "{of}.{}: {}", key.name, key.doc.example).unwrap();
     let empty = parse(&document(around, key.name, ""));
-    match (key.default == DocumentedKey::REQUIRED, empty) {
+    match (key.doc.default == KeyDoc::REQUIRED, empty) {
         (true, Err(errors)) => writeln!(out, "  (nothing) => {}", told(&errors)).unwrap(),
         (true, Ok(())) => panic!("{of}.{} may be empty", key.name),
         (false, Ok(())) => {}
@@ -331,7 +331,7 @@ fn check_key(parse: Parse, around: &SurroundingText, key: &DocumentedKey, out: &
         .iter()
         .filter(|(name, _)| *name == path)
         .map(|(_, value)| *value);
-    for value in wrong(&key.kind).iter().copied().chain(more) {
+    for value in wrong(&key.shape).iter().copied().chain(more) {
         let document = document(around, key.name, value);
         let errors = parse(&document).expect_err(&document);
         writeln!(out, "  {value} => {}", told(&errors)).unwrap();
@@ -365,20 +365,24 @@ fn check_unknown(parse: Parse, around: &SurroundingText, keys: &MappingKeys) {
 
 #[test]
 fn every_key_of_the_repositorys_file_has_its_row() {
-    insta::assert_snapshot!(check_file(parse_repo, &repo::TOP, REPO));
+    insta::assert_snapshot!(check_file(parse_repo, repo::RepoFileMapping::KEYS, REPO));
 }
 
 #[test]
 fn every_key_of_the_servers_file_has_its_row() {
-    insta::assert_snapshot!(check_file(parse_server, &repos::TOP, SERVER));
+    insta::assert_snapshot!(check_file(
+        parse_server,
+        repos::ServerFileMapping::KEYS,
+        SERVER
+    ));
 }
 
 #[test]
 fn every_bad_value_belongs_to_a_key() {
     let all = || {
-        mappings(&repo::TOP)
+        mappings(repo::RepoFileMapping::KEYS)
             .into_iter()
-            .chain(mappings(&repos::TOP))
+            .chain(mappings(repos::ServerFileMapping::KEYS))
     };
     for (path, value) in BAD {
         let is_it = |keys: &MappingKeys| {
@@ -398,7 +402,12 @@ fn no_key_of_atlantis_is_missing() {
         names.sort_unstable();
         names.join(" ")
     };
-    let all = [&repo::TOP, &repo::PROJECT, &repos::TOP, &repos::ENTRY];
+    let all = [
+        repo::RepoFileMapping::KEYS,
+        repo::ProjectMapping::KEYS,
+        repos::ServerFileMapping::KEYS,
+        repos::EntryMapping::KEYS,
+    ];
     insta::assert_snapshot!(all.map(|keys| format!("{}: {}", keys.list.len(), names(keys))).join("\n"), @"
     14: abort_on_execution_order_fail allowed_regexp_prefixes autodiscover automerge delete_source_branch_on_merge emoji_reaction parallel_apply parallel_plan policies projects repo_locks silence_pr_comments version workflows
     19: apply_requirements autoplan branch custom_policy_check delete_source_branch_on_merge depends_on dir execution_order_group import_requirements name plan_requirements policy_check repo_locking repo_locks silence_pr_comments terraform_distribution terraform_version workflow workspace
@@ -414,9 +423,12 @@ fn no_key_of_atlantis_is_missing() {
 #[test]
 fn every_key_that_needs_permission_is_refused_without_it() {
     let mut refused = Vec::new();
-    for (keys, of) in [(&repo::TOP, "the file"), (&repo::PROJECT, "a project")] {
+    for (keys, of) in [
+        (repo::RepoFileMapping::KEYS, "the file"),
+        (repo::ProjectMapping::KEYS, "a project"),
+    ] {
         for key in keys.list {
-            let Err(errors) = parse_narrow(&document(around(of, REPO), key.name, key.example))
+            let Err(errors) = parse_narrow(&document(around(of, REPO), key.name, key.doc.example))
             else {
                 continue;
             };
@@ -492,8 +504,18 @@ const UNSEEN: &[&str] = &[
 #[test]
 fn the_schemas_accept_the_examples_and_refuse_what_they_can_see() {
     let files = [
-        (repo_schema(), &repo::TOP, REPO, parse_repo as Parse),
-        (server_schema(), &repos::TOP, SERVER, parse_server),
+        (
+            repo_schema(),
+            repo::RepoFileMapping::KEYS,
+            REPO,
+            parse_repo as Parse,
+        ),
+        (
+            server_schema(),
+            repos::ServerFileMapping::KEYS,
+            SERVER,
+            parse_server,
+        ),
     ];
     for (schema, top, all, parse) in files {
         let validator = jsonschema::draft202012::new(&schema).expect("the schema is one");
@@ -502,13 +524,13 @@ fn the_schemas_accept_the_examples_and_refuse_what_they_can_see() {
             .flat_map(|keys| keys.list.iter().map(move |key| (keys, key)))
         {
             let around = around(keys.of, all);
-            let example = document(around, key.name, key.example);
+            let example = document(around, key.name, key.doc.example);
             assert!(validator.is_valid(&json(&example)), "{example}");
             let path = format!("{}.{}", keys.of, key.name);
             let more = BAD
                 .iter()
                 .filter(|(name, value)| *name == path && !UNSEEN.contains(value));
-            for value in wrong(&key.kind)
+            for value in wrong(&key.shape)
                 .iter()
                 .copied()
                 .chain(more.map(|(_, value)| *value))

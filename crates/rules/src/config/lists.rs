@@ -1,82 +1,103 @@
 //! Reads lists of words that both files have: requirements, and runs without comments (reference 4.2, 5.2).
 
+use std::collections::BTreeSet;
+
 use super::yaml::{
-    DocumentedKey, Fields, FileReader, KeyShape, Located, MappingKeys, YamlNode, YamlValue, words,
+    FileReader, FromYaml, KeyDoc, KeyShape, Located, Mapping, Shaped, ValueName, YamlNode,
+    YamlValue, mapping, words,
 };
 use crate::model::{Requirement, RunKind};
 
-/// Runs that [`read_silence`] accepts, because their comments can be left out.
-const SILENT: [RunKind; 2] = [RunKind::Plan, RunKind::Apply];
-
-/// Kind of a list of requirements.
-pub(in crate::config) const REQUIREMENTS: KeyShape = KeyShape::List(&KeyShape::Any(&[
-    KeyShape::Words(|| words(Requirement::WORDS, Requirement::as_str)),
-    KeyShape::Map(&REQUIREMENT),
-]));
-
-static REQUIREMENT: MappingKeys = MappingKeys::choice(
-    "a requirement",
-    &[DocumentedKey::new(
-        "approved",
-        KeyShape::Map(&APPROVED),
-        DocumentedKey::REQUIRED,
-        "The requirement `approved` with options.",
-        "{stale: true}",
-    )],
-);
-
-static APPROVED: MappingKeys = MappingKeys::new(
-    "`approved`",
-    &[DocumentedKey::new(
-        "stale",
-        KeyShape::Switch,
-        "`false`",
-        "Count reviews of older commits too. If the server and the repository differ, the stricter value is in effect. \
-         Not a key of Atlantis.",
-        "true",
-    )],
-);
-
-pub(in crate::config) const SILENCE: DocumentedKey = DocumentedKey::new(
-    "silence_pr_comments",
-    KeyShape::List(&KeyShape::Words(|| words(&SILENT, RunKind::as_str))),
-    "none",
-    "Runs whose results are not posted in comments. Statuses and pages still show them.",
-    "[plan]",
-);
-
-/// Reads a list of requirements.
-pub(in crate::config) fn read_requirements(
-    reader: &mut FileReader,
-    fields: &Fields<'_>,
-    key: &str,
-) -> Option<Vec<Requirement>> {
-    let items = reader.list(fields, key)?;
-    Some(
-        items
-            .iter()
-            .filter_map(|item| read_requirement(reader, item, key))
-            .collect(),
-    )
-}
-
-fn read_requirement(reader: &mut FileReader, item: &YamlNode, key: &str) -> Option<Requirement> {
-    if matches!(item.value, YamlValue::Map(_)) {
-        return read_approved(reader, item);
+mapping! {
+    /// Keys of a requirement that is a mapping.
+    pub(in crate::config) struct RequirementMapping("a requirement") {
+        approved: ApprovedMapping = KeyDoc {
+            default: KeyDoc::REQUIRED,
+            meaning: "The requirement `approved` with options.",
+            example: "{stale: true}",
+        },
     }
-    let text = reader.text_of(item, &format!("an item of `{key}`"))?;
-    read_word(reader, &text, key)
+    exactly_one: true,
 }
 
-/// Reads the form `approved: {stale: true}`.
-fn read_approved(reader: &mut FileReader, item: &YamlNode) -> Option<Requirement> {
-    let fields = reader.fields(item, &REQUIREMENT)?;
-    let Some(node) = fields.get("approved") else {
-        reader.problem(item.place, "`approved` has no options".to_owned(), HELP);
-        return None;
-    };
-    let approved = reader.fields(node, &APPROVED)?;
-    let stale = reader.boolean(&approved, "stale").unwrap_or_default();
+mapping! {
+    /// Options of the requirement `approved`.
+    pub(in crate::config) struct ApprovedMapping("`approved`") {
+        stale: bool = KeyDoc {
+            default: "`false`",
+            meaning: "Count reviews of older commits too. If the server and the repository differ, the stricter value is \
+                      in effect. Not a key of Atlantis.",
+            example: "true",
+        },
+    }
+}
+
+/// Documentation of `silence_pr_comments` of both files.
+pub(in crate::config) const SILENCE: KeyDoc = KeyDoc {
+    default: "none",
+    meaning: "Runs whose results are not posted in comments. Statuses and pages still show them.",
+    example: "[plan]",
+};
+
+/// Runs whose comments are left out.
+pub(in crate::config) struct SilencedRuns(pub(in crate::config) BTreeSet<RunKind>);
+
+impl SilencedRuns {
+    /// Runs whose comments can be left out.
+    const POSSIBLE: [RunKind; 2] = [RunKind::Plan, RunKind::Apply];
+
+    fn words() -> Vec<&'static str> {
+        words(&Self::POSSIBLE, RunKind::as_str)
+    }
+}
+
+impl Shaped for SilencedRuns {
+    const SHAPE: KeyShape = KeyShape::List(&KeyShape::Words(Self::words));
+}
+
+impl FromYaml for SilencedRuns {
+    fn read(reader: &mut FileReader, node: &YamlNode, name: ValueName) -> Option<Self> {
+        let texts: Vec<Located> = Vec::read(reader, node, name)?;
+        let runs = texts
+            .iter()
+            .filter_map(|text| reader.word_of(text, &name.item().of_word(), &Self::words()));
+        Some(Self(runs.collect()))
+    }
+}
+
+fn requirements() -> Vec<&'static str> {
+    words(Requirement::WORDS, Requirement::as_str)
+}
+
+impl Shaped for Requirement {
+    const SHAPE: KeyShape =
+        KeyShape::Any(&[KeyShape::Words(requirements), RequirementMapping::SHAPE]);
+}
+
+impl FromYaml for Requirement {
+    /// Reads a word, or the form `approved: {stale: true}`. Accepts `policies_passed`, because people copy it from the
+    /// answers of Atlantis.
+    fn read(reader: &mut FileReader, node: &YamlNode, name: ValueName) -> Option<Self> {
+        if matches!(node.value, YamlValue::Map(_)) {
+            let requirement = reader.mapping(node)?;
+            return read_approved(reader, &requirement);
+        }
+        let text = Located::read(reader, node, name)?;
+        if text.text.trim() == "policies_passed" {
+            reader.later(text.place, &format!("`policies_passed` in `{}`", name.key));
+            return None;
+        }
+        reader.word_of(&text, &name.of_word(), &requirements())
+    }
+}
+
+fn read_approved(reader: &mut FileReader, requirement: &RequirementMapping) -> Option<Requirement> {
+    if !requirement.approved.is_set() {
+        let what = "`approved` has no options".to_owned();
+        reader.problem(requirement.place(), what, HELP);
+    }
+    let approved = requirement.approved.read(reader)?;
+    let stale = approved.stale.read(reader).unwrap_or_default();
     Some(if stale {
         Requirement::ApprovedOnce
     } else {
@@ -86,25 +107,3 @@ fn read_approved(reader: &mut FileReader, item: &YamlNode) -> Option<Requirement
 
 const HELP: &str =
     "write `approved`, or `approved: {stale: true}` to count reviews of older commits";
-
-/// Reads a requirement that is one word. Accepts `policies_passed`, because people copy it from the answers of
-/// Atlantis.
-fn read_word(reader: &mut FileReader, text: &Located, key: &str) -> Option<Requirement> {
-    if text.text.trim() == "policies_passed" {
-        reader.later(text.place, &format!("`policies_passed` in `{key}`"));
-        return None;
-    }
-    reader.word_of(
-        text,
-        &format!("an item of `{key}`"),
-        &words(Requirement::WORDS, Requirement::as_str),
-    )
-}
-
-/// Reads the list of runs whose comments are left out.
-pub(in crate::config) fn read_silence(
-    reader: &mut FileReader,
-    fields: &Fields<'_>,
-) -> Option<Vec<RunKind>> {
-    reader.word_list(fields, SILENCE.name, &words(&SILENT, RunKind::as_str))
-}

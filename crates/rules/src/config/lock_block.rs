@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use super::duration::parse_duration;
-use super::overrides::{AllowedOverrides, OverrideKey};
-use super::yaml::{
-    DocumentedKey, Fields, FileReader, KeyShape, Located, MappingKeys, shown, words,
-};
+use super::overrides::AllowedOverrides;
+use super::yaml::{Field, FileReader, KeyDoc, Located, Mapping, Vocabulary, mapping, shown, words};
 use crate::model::{LockMode, LockScope};
 
 /// The time at which a repository requests its locks.
@@ -32,59 +30,62 @@ pub(in crate::config) struct LockBlock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) struct TimeLimit(pub(in crate::config) Option<Duration>);
 
-const MODE: DocumentedKey = DocumentedKey::new(
-    "mode",
-    KeyShape::Words(|| words(LockMode::ALL, LockMode::as_str)),
-    "`on_plan`",
-    "Time at which locks are taken.",
-    "on_apply",
-);
-
-/// Keys of `repo_locks` in the server's file.
-pub(in crate::config) static OF_SERVER: MappingKeys = MappingKeys::new(
-    "`repo_locks`",
-    &[
-        MODE,
-        DocumentedKey::new(
-            "scope",
-            KeyShape::Words(|| words(LockScope::ALL, LockScope::as_str)),
-            "`workspace`",
-            "Projects that share a lock.",
-            "project",
-        ),
-        DocumentedKey::new(
-            "ttl",
-            KeyShape::Text,
-            "`none`",
-            "Idle time after which a lock expires: a time of up to a year, or `none`.",
-            "72h",
-        ),
-    ],
-);
-
-/// Keys of `repo_locks` in a repository's file. A pull request may neither widen the scope of a lock nor keep it from
-/// expiring.
-pub(in crate::config) static OF_REPO: MappingKeys = MappingKeys {
-    of: "`repo_locks`",
-    list: &[MODE],
-    of_server: &["scope", "ttl"],
-    is_choice: false,
+const MODE: KeyDoc = KeyDoc {
+    default: "`on_plan`",
+    meaning: "Time at which locks are taken.",
+    example: "on_apply",
 };
+
+mapping! {
+    /// Keys of `repo_locks` in the server's file.
+    pub(in crate::config) struct ServerLocksMapping("`repo_locks`") {
+        mode: LockMode = MODE,
+        scope: LockScope = KeyDoc {
+            default: "`workspace`",
+            meaning: "Projects that share a lock.",
+            example: "project",
+        },
+        ttl: Located = KeyDoc {
+            default: "`none`",
+            meaning: "Idle time after which a lock expires: a time of up to a year, or `none`.",
+            example: "72h",
+        },
+    }
+}
+
+mapping! {
+    /// Keys of `repo_locks` in a repository's file. A pull request may neither widen the scope of a lock nor keep it from
+    /// expiring.
+    pub(in crate::config) struct RepoLocksMapping("`repo_locks`") {
+        mode: LockMode = MODE,
+    }
+    only_on_server: |name| ServerLocksMapping::KEYS.find(name).is_some(),
+}
+
+impl Vocabulary for LockMode {
+    fn words() -> Vec<&'static str> {
+        words(Self::ALL, Self::as_str)
+    }
+}
+
+impl Vocabulary for LockScope {
+    fn words() -> Vec<&'static str> {
+        words(Self::ALL, Self::as_str)
+    }
+}
 
 /// Reads `repo_locks` from an entry of the server's file.
 pub(in crate::config) fn read_of_server(
     reader: &mut FileReader,
-    fields: &Fields<'_>,
+    repo_locks: &Field<ServerLocksMapping>,
 ) -> Option<LockBlock> {
-    let block = reader.fields(fields.get("repo_locks")?, &OF_SERVER)?;
+    let block = repo_locks.read(reader)?;
     let read = LockBlock {
-        mode: read_mode(reader, &block),
-        scope: reader.word(&block, "scope", &words(LockScope::ALL, LockScope::as_str)),
-        ttl: read_ttl(reader, &block),
+        mode: block.mode.read(reader),
+        scope: block.scope.read(reader),
+        ttl: read_ttl(reader, &block.ttl),
     };
-    let is_silent = ["mode", "scope", "ttl"]
-        .iter()
-        .all(|key| block.get(key).is_none());
+    let is_silent = !block.mode.is_set() && !block.scope.is_set() && !block.ttl.is_set();
     // Atlantis reads a block without keys as the default mode.
     Some(if is_silent {
         LockBlock {
@@ -99,18 +100,17 @@ pub(in crate::config) fn read_of_server(
 /// Reads `repo_locks` from a repository's file, at its top level or in a project.
 pub(in crate::config) fn read_of_repo(
     reader: &mut FileReader,
-    fields: &Fields<'_>,
+    repo_locks: &Field<RepoLocksMapping>,
     allowed: &AllowedOverrides,
 ) -> Option<LockTiming> {
-    let node = fields.get(OverrideKey::RepoLocks.as_str())?;
-    let is_allowed = allowed.check(reader, fields, OverrideKey::RepoLocks);
-    let block = reader.fields(node, &OF_REPO)?;
-    let mode = if block.get("mode").is_none() {
-        LockMode::default()
+    let is_allowed = allowed.check(reader, repo_locks);
+    let block = repo_locks.read(reader)?;
+    let mode = if block.mode.is_set() {
+        block.mode.read(reader)?
     } else {
-        read_mode(reader, &block)?
+        LockMode::default()
     };
-    let line = block.place("mode").unwrap_or(node.place).line;
+    let line = block.mode.place().unwrap_or(block.place()).line;
     is_allowed.then_some(LockTiming {
         mode,
         line,
@@ -121,21 +121,21 @@ pub(in crate::config) fn read_of_repo(
 /// Reads `repo_locks`, or its old form `repo_locking`, from a project.
 pub(in crate::config) fn read_of_project(
     reader: &mut FileReader,
-    fields: &Fields<'_>,
+    repo_locks: &Field<RepoLocksMapping>,
+    repo_locking: &Field<bool>,
     allowed: &AllowedOverrides,
 ) -> Option<LockTiming> {
-    let new = read_of_repo(reader, fields, allowed);
-    let Some(place) = fields.place(OverrideKey::RepoLocking.as_str()) else {
+    let new = read_of_repo(reader, repo_locks, allowed);
+    let Some(place) = repo_locking.place() else {
         return new;
     };
-    if fields.get(OverrideKey::RepoLocks.as_str()).is_some() {
+    if repo_locks.is_set() {
         let what = "`repo_locking` is the old form of `repo_locks`, and both are set".to_owned();
         reader.problem(place, what, "remove `repo_locking`");
         return new;
     }
-    let is_allowed = allowed.check(reader, fields, OverrideKey::RepoLocking);
-    let locking = reader.boolean(fields, OverrideKey::RepoLocking.as_str())?;
-    let mode = if locking {
+    let is_allowed = allowed.check(reader, repo_locking);
+    let mode = if repo_locking.read(reader)? {
         LockMode::OnPlan
     } else {
         LockMode::Disabled
@@ -147,12 +147,8 @@ pub(in crate::config) fn read_of_project(
     })
 }
 
-fn read_mode(reader: &mut FileReader, block: &Fields<'_>) -> Option<LockMode> {
-    reader.word(block, "mode", &words(LockMode::ALL, LockMode::as_str))
-}
-
-fn read_ttl(reader: &mut FileReader, block: &Fields<'_>) -> Option<TimeLimit> {
-    let text = reader.text(block, "ttl")?;
+fn read_ttl(reader: &mut FileReader, ttl: &Field<Located>) -> Option<TimeLimit> {
+    let text = ttl.read(reader)?;
     if text.text.trim() == "none" {
         return Some(TimeLimit(None));
     }

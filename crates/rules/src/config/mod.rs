@@ -10,7 +10,6 @@ mod mirror_filter;
 pub mod needs;
 mod overrides;
 mod permissions;
-pub mod reference;
 pub mod repo;
 pub mod repos;
 pub mod server;
@@ -31,3 +30,5 @@ pub use text::{NotUtf8, read_text, text_of};
 mod generated_docs;
 #[cfg(test)]
 mod keys_tests;
+#[cfg(test)]
+mod reference;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::yaml::{DocumentedKey, Fields, FileReader, KeyShape, words};
+use super::yaml::{Field, FileReader, OnlyFalse, Vocabulary, words};
 use crate::model::text_enum;
 
 text_enum! {
@@ -34,16 +34,11 @@ text_enum! {
     }
 }
 
-pub(in crate::config) const ALLOWED_OVERRIDES: DocumentedKey = DocumentedKey::new(
-    "allowed_overrides",
-    KeyShape::List(&KeyShape::Words(|| {
-        words(OverrideKey::ALL, OverrideKey::as_str)
-    })),
-    "`[]`",
-    "Keys that the repository's own file may set. `fewer_requirements` is not a key: with it, the repository's lists of \
-     requirements replace those of the server; without it, they are added.",
-    "[workflow, apply_requirements]",
-);
+impl Vocabulary for OverrideKey {
+    fn words() -> Vec<&'static str> {
+        words(Self::ALL, Self::as_str)
+    }
+}
 
 /// Keys that a repository may set. The default is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,29 +50,14 @@ impl AllowedOverrides {
         self.0.contains(&key)
     }
 
-    /// Reads the list from an entry of the server's file. Returns `None` if the entry has no list.
-    pub(in crate::config) fn read(reader: &mut FileReader, fields: &Fields<'_>) -> Option<Self> {
-        const KEY: &str = "allowed_overrides";
-        let words: Vec<&str> = OverrideKey::ALL.iter().map(|key| key.as_str()).collect();
-        let texts = reader.texts(fields, KEY)?;
-        let keys = texts
-            .iter()
-            .filter_map(|text| reader.word_of(text, &format!("an item of `{KEY}`"), &words));
-        Some(keys.collect())
-    }
-
     /// Returns true if the repository's file may set the key, or does not set it. Otherwise reports a problem that
     /// says how to get permission.
-    pub(in crate::config) fn check(
-        &self,
-        reader: &mut FileReader,
-        fields: &Fields<'_>,
-        key: OverrideKey,
-    ) -> bool {
-        let Some(place) = fields.place(key.as_str()) else {
+    pub(in crate::config) fn check<T>(&self, reader: &mut FileReader, field: &Field<T>) -> bool {
+        let Some(place) = field.place() else {
             return true;
         };
-        let is_allowed = self.allows(key);
+        let key = field.name();
+        let is_allowed = key.parse().is_ok_and(|key| self.allows(key));
         if !is_allowed {
             reader.problem(
                 place,
@@ -96,11 +76,10 @@ impl AllowedOverrides {
     pub(in crate::config) fn check_only_false(
         &self,
         reader: &mut FileReader,
-        fields: &Fields<'_>,
-        key: OverrideKey,
+        field: &Field<OnlyFalse>,
     ) {
-        if !fields.is_true(key.as_str()) {
-            self.check(reader, fields, key);
+        if !field.is_true() {
+            self.check(reader, field);
         }
     }
 }

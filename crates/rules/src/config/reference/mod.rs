@@ -1,10 +1,12 @@
 //! Generates documents from the tables of keys: the JSON Schemas of both files, and the tables of the documentation.
+//! Only tests use it: they compare the documents with those in `docs/`, or write them.
 
+mod page_tests;
 mod schema;
 mod tables;
 
-pub use schema::{repo_schema, server_schema};
-pub use tables::{repo_tables, server_tables};
+pub(super) use schema::{repo_schema, server_schema};
+pub(super) use tables::{repo_tables, server_tables};
 
 use super::yaml::{KeyShape, MappingKeys};
 
@@ -14,7 +16,7 @@ pub(in crate::config) fn mappings(top: &'static MappingKeys) -> Vec<&'static Map
     let mut found = vec![top];
     let mut next = 0;
     while let Some(keys) = found.get(next) {
-        let inner: Vec<_> = keys.list.iter().flat_map(|key| below(&key.kind)).collect();
+        let inner: Vec<_> = keys.list.iter().flat_map(|key| below(&key.shape)).collect();
         for keys in inner {
             if found.iter().all(|known| !std::ptr::eq(*known, keys)) {
                 found.push(keys);
@@ -49,6 +51,3 @@ fn name_of(keys: &MappingKeys) -> String {
         .filter(|word| !matches!(*word, "a" | "an" | "the" | "of"));
     words.collect::<Vec<_>>().join("-")
 }
-
-#[cfg(test)]
-mod page_tests;

@@ -8,6 +8,7 @@ use crate::config::generated_docs::{compare_block, read};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{RepoRules, ServerRepos};
 use crate::config::server::{SETTINGS, SettingsFile};
+use crate::config::yaml::Mapping;
 use crate::config::{repo, repos};
 use crate::model::ProjectKey;
 
@@ -32,12 +33,13 @@ fn the_tables_of_the_page_are_those_of_the_readers() {
 /// A default that names a flag without effect would be wrong.
 #[test]
 fn every_flag_that_is_the_default_of_a_key_is_a_setting() {
-    for key in [&repo::TOP, &repos::TOP]
+    for key in [repo::RepoFileMapping::KEYS, repos::ServerFileMapping::KEYS]
         .into_iter()
         .flat_map(mappings)
         .flat_map(|keys| keys.list)
     {
         for flag in key
+            .doc
             .default
             .split('`')
             .filter_map(|word| word.strip_prefix("--"))

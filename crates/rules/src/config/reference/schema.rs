@@ -4,22 +4,22 @@
 use serde_json::{Map, Value, json};
 
 use super::{mappings, name_of};
-use crate::config::yaml::{DocumentedKey, KeyShape, MappingKeys};
+use crate::config::yaml::{DocumentedKey, KeyDoc, KeyShape, Mapping, MappingKeys};
 use crate::config::{repo, repos};
 
 /// Returns the schema of the repository's file.
-pub fn repo_schema() -> Value {
+pub(in crate::config) fn repo_schema() -> Value {
     schema(
-        &repo::TOP,
+        repo::RepoFileMapping::KEYS,
         "Lockkeeper: the file of a repository",
         "lockkeeper.yaml or atlantis.yaml",
     )
 }
 
 /// Returns the schema of the server's file.
-pub fn server_schema() -> Value {
+pub(in crate::config) fn server_schema() -> Value {
     schema(
-        &repos::TOP,
+        repos::ServerFileMapping::KEYS,
         "Lockkeeper: the file of the server",
         "--repo-config",
     )
@@ -48,7 +48,7 @@ fn object(keys: &MappingKeys) -> Value {
     let required: Vec<&str> = keys
         .list
         .iter()
-        .filter(|key| key.default == DocumentedKey::REQUIRED)
+        .filter(|key| key.doc.default == KeyDoc::REQUIRED)
         .map(|key| key.name)
         .collect();
     let mut object =
@@ -66,8 +66,8 @@ fn object(keys: &MappingKeys) -> Value {
 /// Returns the schema of a key. A key without a value counts as absent, so `null` is valid unless the key is
 /// required.
 fn property(key: &DocumentedKey) -> Value {
-    let kind = value(&key.kind);
-    let mut property = if key.default == DocumentedKey::REQUIRED {
+    let kind = value(&key.shape);
+    let mut property = if key.doc.default == KeyDoc::REQUIRED {
         kind
     } else {
         json!({"anyOf": [kind, {"type": "null"}]})
@@ -77,10 +77,10 @@ fn property(key: &DocumentedKey) -> Value {
 }
 
 fn description(key: &DocumentedKey) -> String {
-    match key.default {
-        "" => key.meaning.to_owned(),
-        DocumentedKey::REQUIRED => format!("{} Required.", key.meaning),
-        default => format!("{} Default: {default}.", key.meaning),
+    match key.doc.default {
+        "" => key.doc.meaning.to_owned(),
+        KeyDoc::REQUIRED => format!("{} Required.", key.doc.meaning),
+        default => format!("{} Default: {default}.", key.doc.meaning),
     }
 }
 
@@ -117,7 +117,7 @@ fn inline(kind: &KeyShape) -> Value {
     let property = |key: &DocumentedKey| {
         (
             key.name.to_owned(),
-            json!({"anyOf": [inline(&key.kind), {"type": "null"}]}),
+            json!({"anyOf": [inline(&key.shape), {"type": "null"}]}),
         )
     };
     let properties: Map<String, Value> = keys.list.iter().map(property).collect();
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn names_of_mappings_are_not_used_twice() {
-        for top in [&repo::TOP, &repos::TOP] {
+        for top in [repo::RepoFileMapping::KEYS, repos::ServerFileMapping::KEYS] {
             let mut names: Vec<String> = mappings(top).into_iter().map(name_of).collect();
             let count = names.len();
             names.sort();

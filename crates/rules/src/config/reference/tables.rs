@@ -1,21 +1,24 @@
 //! Generates the tables of keys in `docs/configuration.md`.
 
 use super::mappings;
-use crate::config::yaml::{DocumentedKey, KeyShape, MappingKeys, quoted};
+use crate::config::yaml::{DocumentedKey, KeyShape, Mapping, MappingKeys, quoted};
 use crate::config::{repo, repos};
 
 /// Returns the lines between `<!-- repo-keys:begin -->` and `<!-- repo-keys:end -->`.
-pub fn repo_tables() -> String {
-    mappings(&repo::TOP).into_iter().map(table).collect()
+pub(in crate::config) fn repo_tables() -> String {
+    mappings(repo::RepoFileMapping::KEYS)
+        .into_iter()
+        .map(table)
+        .collect()
 }
 
 /// Returns the lines between `<!-- server-keys:begin -->` and `<!-- server-keys:end -->`. Leaves out the mappings
 /// that the repository's file has too.
-pub fn server_tables() -> String {
-    let told = mappings(&repo::TOP);
+pub(in crate::config) fn server_tables() -> String {
+    let told = mappings(repo::RepoFileMapping::KEYS);
     let is_new =
         |keys: &&'static MappingKeys| told.iter().all(|known| !std::ptr::eq(*known, *keys));
-    mappings(&repos::TOP)
+    mappings(repos::ServerFileMapping::KEYS)
         .into_iter()
         .filter(is_new)
         .map(table)
@@ -39,17 +42,17 @@ fn table(keys: &MappingKeys) -> String {
 }
 
 fn row(key: &DocumentedKey) -> String {
-    let example = if key.example.is_empty() {
+    let example = if key.doc.example.is_empty() {
         String::new()
     } else {
-        format!("`{}`", key.example.replace('|', "\\|"))
+        format!("`{}`", key.doc.example.replace('|', "\\|"))
     };
     format!(
         "| `{}` | {} | {} | {} | {example} |\n",
         key.name,
-        shape(&key.kind),
-        key.default,
-        key.meaning
+        shape(&key.shape),
+        key.doc.default,
+        key.doc.meaning
     )
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{AutodiscoverRequest, DirGlob};
 use crate::config::yaml::{
-    DocumentedKey, Fields, FileReader, KeyShape, Located, MappingKeys, shown, words,
+    Field, FileReader, KeyDoc, Located, Mapping, Vocabulary, mapping, shown, words,
 };
 
 /// Condition under which directories that no project names become projects automatically.
@@ -65,30 +65,27 @@ impl fmt::Display for AutodiscoverMode {
     }
 }
 
-/// Keys of `autodiscover` in both files.
-pub(in crate::config) static AUTODISCOVER: MappingKeys = MappingKeys::new(
-    "`autodiscover`",
-    &[
-        DocumentedKey::new(
-            "mode",
-            KeyShape::Words(modes),
-            "`auto`",
-            "`enabled`: directories that no project names are projects too. `disabled`: they are not. `auto`: \
-             only if the repository lists no project.",
-            "enabled",
-        ),
-        DocumentedKey::new(
-            "ignore_paths",
-            KeyShape::List(&KeyShape::Text),
-            "none",
-            "Directories that never become projects automatically; patterns may have `*`, `**`, `?`, `[a-z]` and `{a,b}`.",
-            "[legacy/**]",
-        ),
-    ],
-);
+mapping! {
+    /// Keys of `autodiscover` in both files.
+    pub(in crate::config) struct AutodiscoverMapping("`autodiscover`") {
+        mode: AutodiscoverMode = KeyDoc {
+            default: "`auto`",
+            meaning: "`enabled`: directories that no project names are projects too. `disabled`: they are not. `auto`: \
+                      only if the repository lists no project.",
+            example: "enabled",
+        },
+        ignore_paths: Vec<Located> = KeyDoc {
+            default: "none",
+            meaning: "Directories that never become projects automatically; patterns may have `*`, `**`, `?`, `[a-z]` and `{a,b}`.",
+            example: "[legacy/**]",
+        },
+    }
+}
 
-fn modes() -> Vec<&'static str> {
-    words(&AutodiscoverMode::ALL, AutodiscoverMode::as_str)
+impl Vocabulary for AutodiscoverMode {
+    fn words() -> Vec<&'static str> {
+        words(&Self::ALL, Self::as_str)
+    }
 }
 
 /// Maximum number of entries of `ignore_paths`, because each is tried on every directory.
@@ -97,21 +94,18 @@ const MAX_IGNORED: usize = 100;
 /// Reads `autodiscover` from either file. A block without `mode` means `auto`, as in Atlantis.
 pub(in crate::config) fn read(
     reader: &mut FileReader,
-    fields: &Fields<'_>,
+    autodiscover: &Field<AutodiscoverMapping>,
 ) -> Option<AutodiscoverRequest> {
-    let node = fields.get("autodiscover")?;
-    let block = reader.fields(node, &AUTODISCOVER)?;
-    let mode = reader.word(&block, "mode", &modes()).unwrap_or_default();
-    let ignore_paths = read_ignored(reader, &block);
+    let block = autodiscover.read(reader)?;
     Some(AutodiscoverRequest {
-        mode,
-        ignore_paths,
-        line: node.place.line,
+        mode: block.mode.read(reader).unwrap_or_default(),
+        ignore_paths: read_ignored(reader, &block),
+        line: block.place().line,
     })
 }
 
-fn read_ignored(reader: &mut FileReader, block: &Fields<'_>) -> Option<Vec<DirGlob>> {
-    let texts = reader.texts(block, "ignore_paths")?;
+fn read_ignored(reader: &mut FileReader, block: &AutodiscoverMapping) -> Option<Vec<DirGlob>> {
+    let texts = block.ignore_paths.read(reader)?;
     if texts.len() > MAX_IGNORED {
         let what = format!(
             "there are {} `ignore_paths`; the maximum is {MAX_IGNORED}",

@@ -25,16 +25,14 @@ pub use patterns::Patterns;
 pub use project::{Autoplan, ProjectConfig, ProjectDir};
 pub use requests::{RequirementRequest, SilenceRequest, WorkflowRequest};
 
-#[cfg(test)]
-pub(super) use keys::PROJECT;
-pub(super) use keys::{OF_GITHUB, TOP};
+pub(super) use keys::{DELETE_SOURCE_BRANCH, ProjectMapping, RepoFileMapping};
 
 use super::lock_block;
 pub use super::lock_block::LockTiming;
 pub use super::overrides::{AllowedOverrides, OverrideKey};
 pub use super::permissions::RepoPermissions;
 use super::workflow::{FileVersion, Workflow, read_workflows};
-use super::yaml::{self, Fields, FileReader, YamlNode, YamlValue};
+use super::yaml::{self, Field, FileReader, Located, YamlNode, YamlValue};
 pub use super::yaml::{FilePosition, YamlErrors, YamlNote, YamlProblem, nearest, quoted, shown};
 use crate::model::{BranchName, ProjectKey, ProjectName};
 use project::{PatternCache, ProjectEntry};
@@ -217,11 +215,14 @@ fn read(reader: &mut FileReader, text: &str, permissions: &RepoPermissions) -> R
 }
 
 fn read_top(reader: &mut FileReader, node: &YamlNode, permissions: &RepoPermissions) -> RepoConfig {
-    let Some(fields) = reader.fields(node, &TOP) else {
+    let Some(file) = reader.mapping::<RepoFileMapping>(node) else {
         return RepoConfig::default();
     };
-    let version = read_version(reader, &fields);
-    let workflows = read_own_workflows(reader, &fields, permissions, version);
+    if !file.version.is_set() {
+        version_missing(reader);
+    }
+    let version = file.version.read(reader).unwrap_or(FileVersion::Three);
+    let workflows = read_own_workflows(reader, &file, permissions, version);
     let own_workflows: Vec<&str> = workflows.keys().map(String::as_str).collect();
     let around = ProjectContext {
         permissions,
@@ -229,41 +230,26 @@ fn read_top(reader: &mut FileReader, node: &YamlNode, permissions: &RepoPermissi
     };
     RepoConfig {
         file_name: String::new(),
-        projects: read_projects(reader, &fields, &around),
+        projects: read_projects(reader, &file.projects, &around),
         elsewhere: Vec::new(),
-        parallel_plan: reader.boolean(&fields, "parallel_plan"),
-        parallel_apply: reader.boolean(&fields, "parallel_apply"),
-        repo_locks: lock_block::read_of_repo(reader, &fields, permissions.overrides()),
-        autodiscover: autodiscover::read(reader, &fields),
-        allowed_regexp_prefixes: read_prefixes(reader, &fields),
-        abort_on_execution_order_fail: reader
-            .boolean(&fields, "abort_on_execution_order_fail")
+        parallel_plan: file.parallel_plan.read(reader),
+        parallel_apply: file.parallel_apply.read(reader),
+        repo_locks: lock_block::read_of_repo(reader, &file.repo_locks, permissions.overrides()),
+        autodiscover: autodiscover::read(reader, &file.autodiscover),
+        allowed_regexp_prefixes: read_prefixes(reader, &file),
+        abort_on_execution_order_fail: file
+            .abort_on_execution_order_fail
+            .read(reader)
             .unwrap_or_default(),
-        silence_pr_comments: requests::read_silence(reader, permissions.overrides(), &fields),
-        automerge: reader.boolean(&fields, "automerge"),
+        silence_pr_comments: requests::read_silence(
+            reader,
+            permissions.overrides(),
+            &file.silence_pr_comments,
+        ),
+        automerge: file.automerge.read(reader),
         without_effect: Vec::new(),
         workflows,
     }
-}
-
-fn read_version(reader: &mut FileReader, fields: &Fields<'_>) -> FileVersion {
-    match fields.get("version").map(|node| (node, &node.value)) {
-        None => version_missing(reader),
-        Some((_, YamlValue::Scalar(_, text))) if text == "2" => return FileVersion::Two,
-        Some((_, YamlValue::Scalar(_, text))) if text == "3" => {}
-        Some((node, YamlValue::Scalar(_, text))) => {
-            let what = format!("version `{}` of this file does not exist", shown(text));
-            reader.problem(node.place, what, "write `version: 3`");
-        }
-        Some((node, YamlValue::Null | YamlValue::List(_) | YamlValue::Map(_))) => {
-            reader.problem(
-                node.place,
-                "`version` must be a number".to_owned(),
-                "write `version: 3`",
-            );
-        }
-    }
-    FileVersion::Three
 }
 
 fn version_missing(reader: &mut FileReader) {
@@ -275,12 +261,12 @@ fn version_missing(reader: &mut FileReader) {
 
 fn read_own_workflows(
     reader: &mut FileReader,
-    fields: &Fields<'_>,
+    file: &RepoFileMapping,
     permissions: &RepoPermissions,
     version: FileVersion,
 ) -> BTreeMap<String, Arc<Workflow>> {
-    let workflows = read_workflows(reader, fields, version);
-    if let Some(place) = fields.place("workflows").filter(|_| !workflows.is_empty())
+    let workflows = read_workflows(reader, &file.workflows, version);
+    if let Some(place) = file.workflows.place().filter(|_| !workflows.is_empty())
         && !permissions.allows_custom_workflows()
     {
         reader.problem(
@@ -293,19 +279,20 @@ fn read_own_workflows(
     workflows
 }
 
-fn read_prefixes(reader: &mut FileReader, fields: &Fields<'_>) -> Vec<String> {
-    let texts = reader
-        .texts(fields, "allowed_regexp_prefixes")
+fn read_prefixes(reader: &mut FileReader, file: &RepoFileMapping) -> Vec<String> {
+    let texts = file
+        .allowed_regexp_prefixes
+        .read(reader)
         .unwrap_or_default();
     texts.into_iter().map(|text| text.text).collect()
 }
 
 fn read_projects(
     reader: &mut FileReader,
-    fields: &Fields<'_>,
+    projects: &Field<Vec<ProjectMapping>>,
     around: &ProjectContext<'_>,
 ) -> Vec<ProjectConfig> {
-    let entries = reader.list(fields, "projects").unwrap_or_default();
+    let entries = projects.items(reader).unwrap_or_default();
     if entries.len() > RepoConfig::MAX_PROJECTS {
         let what = format!(
             "there are {} projects; the maximum is {}",
@@ -375,11 +362,11 @@ fn check_dependencies(
     entries: &[YamlNode],
     projects: &[(&YamlNode, ProjectEntry)],
 ) {
-    let names: BTreeSet<&str> = entries.iter().filter_map(written_name).collect();
+    let names: BTreeSet<String> = entries.iter().filter_map(written_name).collect();
     let valid = || {
         names
             .iter()
-            .copied()
+            .map(String::as_str)
             .filter(|name| ProjectName::new(name).is_ok())
     };
     for (node, ProjectEntry { project, .. }) in projects
@@ -387,52 +374,39 @@ fn check_dependencies(
         .filter(|(_, entry)| !entry.project.depends_on.is_empty())
     {
         let own: HashSet<&str> = project.depends_on.iter().map(ProjectName::as_str).collect();
-        for item in dependencies(node) {
+        for Located { place, text: name } in written_dependencies(node) {
             // Invalid names have been refused already.
-            let YamlValue::Scalar(_, name) = &item.value else {
-                continue;
-            };
-            if !own.contains(name.as_str()) || names.contains(name.as_str()) {
+            if !own.contains(name.as_str()) || names.contains(&name) {
                 continue;
             }
-            let help = reader.nearest(name, valid()).map_or_else(
+            let help = reader.nearest(&name, valid()).map_or_else(
                 || "write the `name` of a project of this file; a project without a name cannot be a dependency".to_owned(),
                 |meant| format!("did you mean `{meant}`?"),
             );
             reader.problem(
-                item.place,
-                format!("there is no project `{}` to depend on", shown(name)),
+                place,
+                format!("there is no project `{}` to depend on", shown(&name)),
                 help,
             );
         }
     }
 }
 
-/// Returns the items of `depends_on` of a project.
-fn dependencies(project: &YamlNode) -> &[YamlNode] {
-    if let Some(YamlValue::List(items)) = value_of(project, "depends_on") {
-        items
-    } else {
-        &[]
-    }
+/// Returns the texts of `depends_on` of a project.
+fn written_dependencies(project: &YamlNode) -> Vec<Located> {
+    let items = yaml::as_written::<ProjectMapping>(project)
+        .and_then(|project| project.depends_on.node().cloned())
+        .map(|node| node.value);
+    let Some(YamlValue::List(items)) = items else {
+        return Vec::new();
+    };
+    items.iter().filter_map(YamlNode::as_text).collect()
 }
 
 /// Returns the name of a project as written, even if it is invalid.
-fn written_name(project: &YamlNode) -> Option<&str> {
-    let YamlValue::Scalar(_, name) = value_of(project, "name")? else {
-        return None;
-    };
-    Some(name)
-}
-
-fn value_of<'n>(project: &'n YamlNode, key: &str) -> Option<&'n YamlValue> {
-    let YamlValue::Map(entries) = &project.value else {
-        return None;
-    };
-    entries
-        .iter()
-        .find(|(name, _)| name.text == key)
-        .map(|(_, node)| &node.value)
+fn written_name(project: &YamlNode) -> Option<String> {
+    let project = yaml::as_written::<ProjectMapping>(project)?;
+    Some(project.name.node()?.as_text()?.text)
 }
 
 #[cfg(test)]

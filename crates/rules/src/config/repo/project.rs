@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use semver::Version;
 
 use super::dir_glob::DirGlob;
-use super::keys::{AUTOPLAN, PROJECT};
+use super::keys::{AutoplanMapping, ProjectMapping};
 use super::patterns::{Pattern, Patterns};
 use super::requests::{
     ProjectContext, RequirementRequest, SilenceRequest, WorkflowRequest, read_requirements,
@@ -15,8 +15,7 @@ use super::requests::{
 };
 use crate::config::BranchFilter;
 use crate::config::lock_block::{self, LockTiming};
-use crate::config::overrides::OverrideKey;
-use crate::config::yaml::{Fields, FileReader, Located, YamlNode, shown, words};
+use crate::config::yaml::{Field, FileReader, Located, YamlNode, shown};
 use crate::model::{Distribution, ProjectName, RepoPath, WorkspaceName};
 
 /// A project in the repository's file.
@@ -127,10 +126,6 @@ impl PatternCache {
     const MAX: usize = 5_000;
 }
 
-/// Keys that can only be `false` in this version. They still need permission, because the administrator decides about
-/// them.
-const ONLY_FALSE: [OverrideKey; 2] = [OverrideKey::PolicyCheck, OverrideKey::CustomPolicyCheck];
-
 /// The readable part of an entry.
 pub(super) struct ProjectEntry {
     pub(super) project: ProjectConfig,
@@ -146,60 +141,48 @@ pub(super) fn read(
     around: &ProjectContext<'_>,
     node: &YamlNode,
 ) -> Option<ProjectEntry> {
-    let fields = reader.fields(node, &PROJECT)?;
+    let entry: ProjectMapping = reader.mapping(node)?;
     let allowed = around.permissions.overrides();
-    for key in ONLY_FALSE {
-        allowed.check_only_false(reader, &fields, key);
+    // These keys can only be `false` in this version. They still need permission, because the administrator decides
+    // about them.
+    for field in [&entry.policy_check, &entry.custom_policy_check] {
+        allowed.check_only_false(reader, field);
     }
-    let name = read_name(reader, &fields);
-    let workspace = read_workspace(reader, &fields);
-    let branch = BranchFilter::read(reader, &fields);
-    let is_as_written = |key: &str, is_read: bool| is_read || fields.get(key).is_none();
-    let is_certain = is_as_written("name", name.is_some())
-        && is_as_written("workspace", workspace.is_some())
-        && is_as_written("branch", branch.is_some());
+    let name = entry
+        .name
+        .read(reader)
+        .and_then(|name| read_name(reader, &name));
+    let workspace = read_workspace(reader, &entry);
+    let branch = entry.branch.read(reader);
+    let is_certain = (name.is_some() || !entry.name.is_set())
+        && (workspace.is_some() || !entry.workspace.is_set())
+        && (branch.is_some() || !entry.branch.is_set());
     let project = ProjectConfig {
         name,
         dir: ProjectDir::Path(RepoPath::root()),
         // The default also replaces an invalid workspace, so that the rest of the entry is still checked.
         workspace: workspace.unwrap_or_default(),
-        autoplan: read_autoplan(reader, cache, &fields),
-        terraform_version: read_version(reader, &fields),
-        repo_locks: lock_block::read_of_project(reader, &fields, allowed),
+        autoplan: read_autoplan(reader, cache, &entry.autoplan),
+        terraform_version: read_version(reader, &entry),
+        repo_locks: lock_block::read_of_project(
+            reader,
+            &entry.repo_locks,
+            &entry.repo_locking,
+            allowed,
+        ),
         branch,
-        workflow: read_workflow(reader, around, &fields),
-        distribution: reader.word(
-            &fields,
-            "terraform_distribution",
-            &words(Distribution::ALL, Distribution::as_str),
-        ),
-        plan_requirements: read_requirements(
-            reader,
-            allowed,
-            &fields,
-            OverrideKey::PlanRequirements,
-        ),
-        apply_requirements: read_requirements(
-            reader,
-            allowed,
-            &fields,
-            OverrideKey::ApplyRequirements,
-        ),
-        import_requirements: read_requirements(
-            reader,
-            allowed,
-            &fields,
-            OverrideKey::ImportRequirements,
-        ),
-        depends_on: read_depends_on(reader, &fields),
-        execution_order_group: reader
-            .integer(&fields, "execution_order_group")
-            .unwrap_or_default(),
-        silence_pr_comments: read_silence(reader, allowed, &fields),
+        workflow: read_workflow(reader, around, &entry.workflow),
+        distribution: entry.terraform_distribution.read(reader),
+        plan_requirements: read_requirements(reader, allowed, &entry.plan_requirements),
+        apply_requirements: read_requirements(reader, allowed, &entry.apply_requirements),
+        import_requirements: read_requirements(reader, allowed, &entry.import_requirements),
+        depends_on: read_depends_on(reader, &entry),
+        execution_order_group: entry.execution_order_group.read(reader).unwrap_or_default(),
+        silence_pr_comments: read_silence(reader, allowed, &entry.silence_pr_comments),
         line: node.place.line,
     };
-    let dir = read_dir(reader, node, &fields)?;
-    if let (ProjectDir::Glob(glob), Some(_), Some(node)) = (&dir, &project.name, fields.get("name"))
+    let dir = read_dir(reader, &entry)?;
+    if let (ProjectDir::Glob(glob), Some(_), Some(node)) = (&dir, &project.name, entry.name.node())
     {
         reader.problem(
             node.place,
@@ -217,20 +200,17 @@ pub(super) fn read(
 }
 
 /// Reads `depends_on`. The caller checks that the names exist once all projects are read.
-fn read_depends_on(reader: &mut FileReader, fields: &Fields<'_>) -> Vec<ProjectName> {
-    let names = reader.texts(fields, "depends_on").unwrap_or_default();
+fn read_depends_on(reader: &mut FileReader, entry: &ProjectMapping) -> Vec<ProjectName> {
+    let names = entry.depends_on.read(reader).unwrap_or_default();
     names
         .iter()
-        .filter_map(|name| read_project_name(reader, name))
+        .filter_map(|name| read_name(reader, name))
         .collect()
 }
 
-fn read_dir(reader: &mut FileReader, node: &YamlNode, fields: &Fields<'_>) -> Option<ProjectDir> {
+fn read_dir(reader: &mut FileReader, entry: &ProjectMapping) -> Option<ProjectDir> {
     const HELP: &str = "write the path from the root of the repository, such as `infra/network`, or `.` for the root";
-    if fields.get("dir").is_none() {
-        reader.problem(node.place, "a project has no `dir`".to_owned(), HELP);
-    }
-    let dir = reader.text(fields, "dir")?;
+    let dir = reader.required(entry, &entry.dir, HELP)?;
     if dir.text.trim().is_empty() {
         reader.problem(dir.place, "`dir` is empty".to_owned(), HELP);
         return None;
@@ -257,12 +237,7 @@ fn read_dir(reader: &mut FileReader, node: &YamlNode, fields: &Fields<'_>) -> Op
         .ok()
 }
 
-fn read_name(reader: &mut FileReader, fields: &Fields<'_>) -> Option<ProjectName> {
-    let name = reader.text(fields, "name")?;
-    read_project_name(reader, &name)
-}
-
-fn read_project_name(reader: &mut FileReader, name: &Located) -> Option<ProjectName> {
+fn read_name(reader: &mut FileReader, name: &Located) -> Option<ProjectName> {
     let invalid = |_| {
         reader.problem(
             name.place,
@@ -273,8 +248,8 @@ fn read_project_name(reader: &mut FileReader, name: &Located) -> Option<ProjectN
     ProjectName::new(&name.text).map_err(invalid).ok()
 }
 
-fn read_workspace(reader: &mut FileReader, fields: &Fields<'_>) -> Option<WorkspaceName> {
-    let workspace = reader.text(fields, "workspace")?;
+fn read_workspace(reader: &mut FileReader, entry: &ProjectMapping) -> Option<WorkspaceName> {
+    let workspace = entry.workspace.read(reader)?;
     let invalid = |_| {
         reader.problem(
             workspace.place,
@@ -285,8 +260,8 @@ fn read_workspace(reader: &mut FileReader, fields: &Fields<'_>) -> Option<Worksp
     WorkspaceName::new(&workspace.text).map_err(invalid).ok()
 }
 
-fn read_version(reader: &mut FileReader, fields: &Fields<'_>) -> Option<Version> {
-    let version = reader.text(fields, "terraform_version")?;
+fn read_version(reader: &mut FileReader, entry: &ProjectMapping) -> Option<Version> {
+    let version = entry.terraform_version.read(reader)?;
     let parsed = parse_version(version.text.trim());
     if parsed.is_none() {
         let what = format!("`{}` is not a version of Terraform", shown(&version.text));
@@ -311,19 +286,14 @@ fn parse_version(text: &str) -> Option<Version> {
 fn read_autoplan(
     reader: &mut FileReader,
     cache: &mut PatternCache,
-    fields: &Fields<'_>,
+    autoplan: &Field<AutoplanMapping>,
 ) -> Autoplan {
     let default = Autoplan::default();
-    let Some(node) = fields.get("autoplan") else {
+    let Some(autoplan) = autoplan.read(reader) else {
         return default;
     };
-    let Some(fields) = reader.fields(node, &AUTOPLAN) else {
-        return default;
-    };
-    let enabled = reader
-        .boolean(&fields, "enabled")
-        .unwrap_or(default.enabled);
-    let Some(texts) = reader.texts(&fields, "when_modified") else {
+    let enabled = autoplan.enabled.read(reader).unwrap_or(default.enabled);
+    let Some(texts) = autoplan.when_modified.read(reader) else {
         return Autoplan { enabled, ..default };
     };
     let patterns = texts

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::config::overrides::{AllowedOverrides, OverrideKey};
-use crate::config::yaml::{Fields, FileReader, quoted, shown};
-use crate::config::{RepoPermissions, lists};
+use crate::config::RepoPermissions;
+use crate::config::lists::SilencedRuns;
+use crate::config::overrides::AllowedOverrides;
+use crate::config::yaml::{Field, FileReader, Located, quoted, shown};
 use crate::model::{Requirement, RunKind};
 
 /// The workflow that a project requests.
@@ -49,12 +50,11 @@ const MAX_NAMES: usize = 20;
 pub(super) fn read_requirements(
     reader: &mut FileReader,
     allowed: &AllowedOverrides,
-    fields: &Fields<'_>,
-    key: OverrideKey,
+    field: &Field<Vec<Requirement>>,
 ) -> Option<RequirementRequest> {
-    let line = fields.place(key.as_str())?.line;
-    let is_allowed = allowed.check(reader, fields, key);
-    let requirements = lists::read_requirements(reader, fields, key.as_str())?;
+    let line = field.place()?.line;
+    let is_allowed = allowed.check(reader, field);
+    let requirements = field.read(reader)?;
     is_allowed.then_some(RequirementRequest { requirements, line })
 }
 
@@ -62,11 +62,11 @@ pub(super) fn read_requirements(
 pub(super) fn read_silence(
     reader: &mut FileReader,
     allowed: &AllowedOverrides,
-    fields: &Fields<'_>,
+    field: &Field<SilencedRuns>,
 ) -> Option<SilenceRequest> {
-    let line = fields.place(OverrideKey::SilencePrComments.as_str())?.line;
-    let is_allowed = allowed.check(reader, fields, OverrideKey::SilencePrComments);
-    let runs = lists::read_silence(reader, fields)?.into_iter().collect();
+    let line = field.place()?.line;
+    let is_allowed = allowed.check(reader, field);
+    let SilencedRuns(runs) = field.read(reader)?;
     is_allowed.then_some(SilenceRequest { runs, line })
 }
 
@@ -74,13 +74,10 @@ pub(super) fn read_silence(
 pub(super) fn read_workflow(
     reader: &mut FileReader,
     around: &ProjectContext<'_>,
-    fields: &Fields<'_>,
+    field: &Field<Located>,
 ) -> Option<WorkflowRequest> {
-    let text = reader.text(fields, "workflow")?;
-    let is_allowed = around
-        .permissions
-        .overrides()
-        .check(reader, fields, OverrideKey::Workflow);
+    let text = field.read(reader)?;
+    let is_allowed = around.permissions.overrides().check(reader, field);
     let name = text.text.trim();
     let is_own = around.own_workflows.contains(&name);
     let allowed = &around.permissions.allowed_workflows;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::repos::ServerRepos;
-use crate::config::yaml::KeyShape;
+use crate::config::yaml::{KeyShape, Mapping};
 use crate::model::LockMode;
 
 fn parse(text: &str) -> Result<RepoConfig, YamlErrors> {
@@ -265,16 +265,19 @@ fn what_is_for_later_is_refused_by_name() {
     let parse = |text: &str| RepoConfig::parse("atlantis.yaml", text, &all);
     let mut told = String::new();
     for (keys, text) in [
-        (&TOP, "version: 3\n"),
-        (&PROJECT, "version: 3\nprojects:\n  - dir: a\n    "),
+        (RepoFileMapping::KEYS, "version: 3\n"),
+        (
+            ProjectMapping::KEYS,
+            "version: 3\nprojects:\n  - dir: a\n    ",
+        ),
     ] {
         for key in keys.list {
-            let value = if matches!(key.kind, KeyShape::NotYetTrue) {
+            let value = if matches!(key.shape, KeyShape::NotYetTrue) {
                 "true"
             } else {
                 "{}"
             };
-            if !matches!(key.kind, KeyShape::NotYetTrue | KeyShape::NotYet(_)) {
+            if !matches!(key.shape, KeyShape::NotYetTrue | KeyShape::NotYet(_)) {
                 continue;
             }
             let error = parse(&format!("{text}{}: {value}\n", key.name)).expect_err(key.name);

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::config::yaml::{DocumentedKey, Fields, FileReader, KeyShape, MappingKeys, YamlValue};
+use crate::config::yaml::{
+    FileReader, FromYaml, KeyDoc, KeyShape, Located, Shaped, ValueName, YamlNode, YamlValue,
+    mapping,
+};
 use crate::model::BranchName;
 
 /// Source of the repository's file.
@@ -60,42 +63,40 @@ impl fmt::Display for ConfigSource {
     }
 }
 
-/// Kind of the value of the key.
-pub(super) const SOURCE: KeyShape = KeyShape::Any(&[
-    KeyShape::Words(|| ConfigSource::WORDS.to_vec()),
-    KeyShape::Map(&BRANCH),
-]);
-
-static BRANCH: MappingKeys = MappingKeys::new(
-    "`repo_config_source`",
-    &[DocumentedKey::new(
-        "branch",
-        KeyShape::Text,
-        DocumentedKey::REQUIRED,
-        "Branch from which the file is read.",
-        "main",
-    )],
-);
-
-/// Reads `repo_config_source` from an entry of the server's file.
-pub(super) fn read(reader: &mut FileReader, fields: &Fields<'_>) -> Option<ConfigSource> {
-    const HELP: &str = "write the name of a branch: `{branch: main}`";
-    let node = fields.get("repo_config_source")?;
-    if !matches!(node.value, YamlValue::Map(_)) {
-        return reader.word(fields, "repo_config_source", &ConfigSource::WORDS);
+mapping! {
+    /// Keys of `repo_config_source` with a branch.
+    pub(in crate::config) struct BranchMapping("`repo_config_source`") {
+        branch: Located = KeyDoc {
+            default: KeyDoc::REQUIRED,
+            meaning: "Branch from which the file is read.",
+            example: "main",
+        },
     }
-    let branch = reader.fields(node, &BRANCH)?;
-    if branch.get("branch").is_none() {
-        reader.problem(
-            node.place,
-            "`repo_config_source` has no `branch`".to_owned(),
-            HELP,
-        );
+}
+
+fn words() -> Vec<&'static str> {
+    ConfigSource::WORDS.to_vec()
+}
+
+impl Shaped for ConfigSource {
+    const SHAPE: KeyShape = KeyShape::Any(&[KeyShape::Words(words), BranchMapping::SHAPE]);
+}
+
+impl FromYaml for ConfigSource {
+    /// Reads one of [`Self::WORDS`], or the form `{branch: NAME}`.
+    fn read(reader: &mut FileReader, node: &YamlNode, name: ValueName) -> Option<Self> {
+        const HELP: &str = "write the name of a branch: `{branch: main}`";
+        if !matches!(node.value, YamlValue::Map(_)) {
+            let word = Located::read(reader, node, name)?;
+            return reader.word_of(&word, &name.of_word(), &words());
+        }
+        let source: BranchMapping = reader.mapping(node)?;
+        let branch = reader.required(&source, &source.branch, HELP)?;
+        BranchName::new(&branch.text)
+            .map(Self::Branch)
+            .map_err(|error| reader.problem(branch.place, error.to_string(), HELP))
+            .ok()
     }
-    let name = reader.text(&branch, "branch")?;
-    let read = BranchName::new(&name.text).map(ConfigSource::Branch);
-    read.map_err(|error| reader.problem(name.place, error.to_string(), HELP))
-        .ok()
 }
 
 #[cfg(test)]

@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::config_source::{self, ConfigSource};
+use super::config_source::ConfigSource;
 use super::environment::{self, EnvironmentProfiles, ProfileRules};
 use super::id::IdPattern;
-use super::keys::ENTRY;
+use super::keys::EntryMapping;
+use crate::config::BranchFilter;
 use crate::config::hook::{Hook, read_hooks};
+use crate::config::lists::SilencedRuns;
 use crate::config::lock_block::{self, LockBlock};
 use crate::config::overrides::AllowedOverrides;
 use crate::config::repo::{AutodiscoverRequest, autodiscover};
 use crate::config::workflow::Workflow;
-use crate::config::yaml::{Fields, FileReader, Located, YamlNode, quoted, shown};
-use crate::config::{BranchFilter, lists};
+use crate::config::yaml::{Field, FileReader, Located, YamlNode, quoted, shown};
 use crate::model::{RepoPath, Requirement, RunKind};
 
 /// An entry: the repositories that it selects, and their settings.
@@ -73,36 +74,43 @@ pub(super) fn read(
     defined: Defined<'_>,
     node: &YamlNode,
 ) -> Option<ReposEntry> {
-    let fields = reader.fields(node, &ENTRY)?;
+    let entry: EntryMapping = reader.mapping(node)?;
     let Defined {
         workflows,
         profiles,
     } = defined;
-    let branch = BranchFilter::read(reader, &fields);
+    let branch = entry.branch.read(reader);
     let hooks = EntryHooks {
         branch: branch.clone(),
-        pre: read_hooks(reader, &fields, "pre_workflow_hooks"),
-        post: read_hooks(reader, &fields, "post_workflow_hooks"),
+        pre: read_hooks(reader, &entry.pre_workflow_hooks),
+        post: read_hooks(reader, &entry.post_workflow_hooks),
     };
-    let id = read_id(reader, node, &fields);
+    let id = read_id(reader, &entry);
     let said = EntrySettings {
-        locks: lock_block::read_of_server(reader, &fields).unwrap_or_default(),
-        locking: read_locking(reader, &fields, node.place.line),
-        allowed_overrides: AllowedOverrides::read(reader, &fields),
-        config_file: read_config_file(reader, &fields),
-        config_source: config_source::read(reader, &fields),
-        plan_requirements: read_requirements(reader, &fields, "plan_requirements"),
-        apply_requirements: read_requirements(reader, &fields, "apply_requirements"),
-        import_requirements: read_requirements(reader, &fields, "import_requirements"),
-        four_eyes: reader.boolean(&fields, "four_eyes"),
-        environment_profile: environment::read_rules(reader, profiles, &fields),
-        workflow: reader
-            .text(&fields, "workflow")
+        locks: lock_block::read_of_server(reader, &entry.repo_locks).unwrap_or_default(),
+        locking: read_locking(reader, &entry, node.place.line),
+        allowed_overrides: entry
+            .allowed_overrides
+            .read(reader)
+            .map(AllowedOverrides::from_iter),
+        config_file: read_config_file(reader, &entry),
+        config_source: entry.repo_config_source.read(reader),
+        plan_requirements: read_requirements(reader, &entry.plan_requirements),
+        apply_requirements: read_requirements(reader, &entry.apply_requirements),
+        import_requirements: read_requirements(reader, &entry.import_requirements),
+        four_eyes: entry.four_eyes.read(reader),
+        environment_profile: environment::read_rules(reader, profiles, &entry.environment_profile),
+        workflow: entry
+            .workflow
+            .read(reader)
             .and_then(|name| read_workflow(reader, workflows, &name)),
-        allowed_workflows: read_allowed_workflows(reader, workflows, &fields),
-        allow_custom_workflows: reader.boolean(&fields, "allow_custom_workflows"),
-        autodiscover: autodiscover::read(reader, &fields),
-        silence: lists::read_silence(reader, &fields).map(|runs| runs.into_iter().collect()),
+        allowed_workflows: read_allowed_workflows(reader, workflows, &entry),
+        allow_custom_workflows: entry.allow_custom_workflows.read(reader),
+        autodiscover: autodiscover::read(reader, &entry.autodiscover),
+        silence: entry
+            .silence_pr_comments
+            .read(reader)
+            .map(|SilencedRuns(runs)| runs),
         branch,
         hooks: Arc::new(hooks),
     };
@@ -113,8 +121,8 @@ pub(super) fn read(
     })
 }
 
-fn read_locking(reader: &mut FileReader, fields: &Fields<'_>, line: usize) -> Option<bool> {
-    let locking = reader.boolean(fields, "repo_locking")?;
+fn read_locking(reader: &mut FileReader, entry: &EntryMapping, line: usize) -> Option<bool> {
+    let locking = entry.repo_locking.read(reader)?;
     let instead = if locking {
         "remove it"
     } else {
@@ -128,24 +136,24 @@ fn read_locking(reader: &mut FileReader, fields: &Fields<'_>, line: usize) -> Op
 
 fn read_requirements(
     reader: &mut FileReader,
-    fields: &Fields<'_>,
-    key: &str,
+    field: &Field<Vec<Requirement>>,
 ) -> Option<Vec<Requirement>> {
-    let requirements = lists::read_requirements(reader, fields, key)?;
+    let requirements = field.read(reader)?;
     if requirements.is_empty() {
         let help = "requirements of earlier entries stay in effect. To require less, change the expressions of those entries \
                     so that they do not match this repository";
-        if let Some(place) = fields.place(key) {
-            reader.without_effect(place, format!("`{key}: []` has no effect"), help);
+        if let Some(place) = field.place() {
+            let what = format!("`{}: []` has no effect", field.name());
+            reader.without_effect(place, what, help);
         }
     }
     Some(requirements).filter(|list| !list.is_empty())
 }
 
-fn read_config_file(reader: &mut FileReader, fields: &Fields<'_>) -> Option<RepoPath> {
+fn read_config_file(reader: &mut FileReader, entry: &EntryMapping) -> Option<RepoPath> {
     const HELP: &str =
         "write the path from the root of the repository, such as `ci/lockkeeper.yaml`";
-    let text = reader.text(fields, "repo_config_file")?;
+    let text = entry.repo_config_file.read(reader)?;
     let is_plain =
         !text.text.starts_with('/') && text.text.split(['/', '\\']).all(|part| part != "..");
     let path = RepoPath::new(&text.text)
@@ -187,9 +195,9 @@ fn read_workflow(reader: &mut FileReader, workflows: &Workflows, name: &Located)
 fn read_allowed_workflows(
     reader: &mut FileReader,
     workflows: &Workflows,
-    fields: &Fields<'_>,
+    entry: &EntryMapping,
 ) -> Option<Arc<BTreeSet<String>>> {
-    let names = reader.texts(fields, "allowed_workflows")?;
+    let names = entry.allowed_workflows.read(reader)?;
     Some(Arc::new(
         names
             .iter()
@@ -198,16 +206,9 @@ fn read_allowed_workflows(
     ))
 }
 
-fn read_id(reader: &mut FileReader, node: &YamlNode, fields: &Fields<'_>) -> Option<IdPattern> {
-    if fields.get("id").is_none() {
-        let what = "an entry of `repos` has no `id`".to_owned();
-        reader.problem(
-            node.place,
-            what,
-            "name its repositories: `id: github.com/acme/infra`, or `id: /.*/`",
-        );
-    }
-    let id = reader.text(fields, "id")?;
+fn read_id(reader: &mut FileReader, entry: &EntryMapping) -> Option<IdPattern> {
+    const HELP: &str = "name its repositories: `id: github.com/acme/infra`, or `id: /.*/`";
+    let id = reader.required(entry, &entry.id, HELP)?;
     let refuse =
         |error: super::id::InvalidId| reader.problem(id.place, error.to_string(), error.help());
     IdPattern::new(&id.text).map_err(refuse).ok()

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::config::repo::DirGlob;
 use crate::config::variables;
 use crate::config::yaml::{
-    DocumentedKey, Fields, FileReader, KeyShape, Located, MappingKeys, YamlNode, YamlValue, quoted,
+    Field, FileReader, KeyDoc, KeyShape, Located, Shaped, YamlNode, YamlValue, mapping, quoted,
     shown,
 };
 use crate::model::{ProjectKey, WorkspaceName};
@@ -52,7 +52,7 @@ pub fn sources(profiles: &EnvironmentProfiles) -> BTreeSet<&str> {
 
 /// Rules that select a profile for the projects of a repository. The last matching rule is in effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ProfileRules(Arc<[ProfileRule]>);
+pub(in crate::config) struct ProfileRules(Arc<[ProfileRule]>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ProfileRule {
@@ -79,61 +79,54 @@ impl ProfileRules {
     }
 }
 
-/// Kind of the value of `environment_profile`.
-pub(super) const RULES: KeyShape =
-    KeyShape::Any(&[KeyShape::Text, KeyShape::List(&KeyShape::Map(&RULE))]);
+impl Shaped for ProfileRules {
+    const SHAPE: KeyShape =
+        KeyShape::Any(&[KeyShape::Text, KeyShape::List(&ProfileRuleMapping::SHAPE)]);
+}
 
-static RULE: MappingKeys = MappingKeys::new(
-    "a rule of `environment_profile`",
-    &[
-        DocumentedKey::new(
-            "dir",
-            KeyShape::Text,
-            DocumentedKey::REQUIRED,
-            "Directories of the projects, from the root of the repository: `prod`, `prod/*`, or `prod/**` for all below it.",
-            "prod/**",
-        ),
-        DocumentedKey::new(
-            "workspace",
-            KeyShape::Text,
-            "all",
-            "Workspace of the projects.",
-            "prod",
-        ),
-        DocumentedKey::new(
-            "profile",
-            KeyShape::Text,
-            DocumentedKey::REQUIRED,
-            "Profile of these projects.",
-            "prod",
-        ),
-    ],
-);
+mapping! {
+    /// Keys of a rule of `environment_profile`.
+    pub(in crate::config) struct ProfileRuleMapping("a rule of `environment_profile`") {
+        dir: Located = KeyDoc {
+            default: KeyDoc::REQUIRED,
+            meaning: "Directories of the projects, from the root of the repository: `prod`, `prod/*`, or `prod/**` for all below it.",
+            example: "prod/**",
+        },
+        workspace: Located = KeyDoc {
+            default: "all",
+            meaning: "Workspace of the projects.",
+            example: "prod",
+        },
+        profile: Located = KeyDoc {
+            default: KeyDoc::REQUIRED,
+            meaning: "Profile of these projects.",
+            example: "prod",
+        },
+    }
+}
 
-/// Keys of an entry of `environment_profiles`.
-pub(super) static PROFILE: MappingKeys = MappingKeys::new(
-    "an environment profile",
-    &[
-        DocumentedKey::new(
-            "plan",
-            KeyShape::List(&KeyShape::Text),
-            "`[]`",
-            "Variables for plans: `NAME`, or `NAME=SOURCE` for the value of the server's variable `SOURCE`.",
-            "[AWS_ACCESS_KEY_ID=PROD_READ_KEY_ID]",
-        ),
-        DocumentedKey::new(
-            "apply",
-            KeyShape::List(&KeyShape::Text),
-            "`[]`",
-            "Variables for applies, imports and `state rm`, in the same form.",
-            "[AWS_ACCESS_KEY_ID=PROD_WRITE_KEY_ID]",
-        ),
-    ],
-);
+mapping! {
+    /// Keys of an entry of `environment_profiles`.
+    pub(in crate::config) struct ProfileMapping("an environment profile") {
+        plan: Vec<Located> = KeyDoc {
+            default: "`[]`",
+            meaning: "Variables for plans: `NAME`, or `NAME=SOURCE` for the value of the server's variable `SOURCE`.",
+            example: "[AWS_ACCESS_KEY_ID=PROD_READ_KEY_ID]",
+        },
+        apply: Vec<Located> = KeyDoc {
+            default: "`[]`",
+            meaning: "Variables for applies, imports and `state rm`, in the same form.",
+            example: "[AWS_ACCESS_KEY_ID=PROD_WRITE_KEY_ID]",
+        },
+    }
+}
 
 /// Reads `environment_profiles` from the file.
-pub(super) fn read_profiles(reader: &mut FileReader, fields: &Fields<'_>) -> EnvironmentProfiles {
-    let entries = reader.named(fields, "environment_profiles");
+pub(super) fn read_profiles(
+    reader: &mut FileReader,
+    profiles: &Field<BTreeMap<String, ProfileMapping>>,
+) -> EnvironmentProfiles {
+    let entries = profiles.entries(reader);
     entries
         .iter()
         .map(|(name, node)| {
@@ -153,23 +146,23 @@ fn read_profile(reader: &mut FileReader, name: &Located, node: &YamlNode) -> Env
     if node.value == YamlValue::Null {
         return EnvironmentProfile::default();
     }
-    let Some(fields) = reader.fields(node, &PROFILE) else {
+    let Some(profile) = reader.mapping::<ProfileMapping>(node) else {
         return EnvironmentProfile::default();
     };
     EnvironmentProfile {
-        plan: read_variables(reader, &fields, "plan"),
-        apply: read_variables(reader, &fields, "apply"),
+        plan: read_variables(reader, &profile.plan),
+        apply: read_variables(reader, &profile.apply),
     }
 }
 
-fn read_variables(reader: &mut FileReader, fields: &Fields<'_>, key: &str) -> Vec<ProfileVariable> {
+fn read_variables(reader: &mut FileReader, field: &Field<Vec<Located>>) -> Vec<ProfileVariable> {
     let mut variables: Vec<ProfileVariable> = Vec::new();
-    for text in reader.texts(fields, key).unwrap_or_default() {
+    for text in field.read(reader).unwrap_or_default() {
         let Some(variable) = read_variable(reader, &text) else {
             continue;
         };
         if variables.iter().any(|known| known.name == variable.name) {
-            let what = format!("`{}` is in `{key}` twice", shown(&variable.name));
+            let what = format!("`{}` is in `{}` twice", shown(&variable.name), field.name());
             reader.problem(text.place, what, "keep one of the two");
         }
         variables.push(variable);
@@ -227,18 +220,11 @@ fn read_variable(reader: &mut FileReader, text: &Located) -> Option<ProfileVaria
 pub(super) fn read_rules(
     reader: &mut FileReader,
     profiles: &EnvironmentProfiles,
-    fields: &Fields<'_>,
+    field: &Field<ProfileRules>,
 ) -> Option<ProfileRules> {
-    let node = fields.get("environment_profile")?;
-    if let YamlValue::Scalar(_, text) = &node.value {
-        let profile = known(
-            reader,
-            profiles,
-            &Located {
-                place: node.place,
-                text: text.clone(),
-            },
-        )?;
+    let node = field.node()?;
+    if let Some(name) = node.as_text() {
+        let profile = known(reader, profiles, &name)?;
         return Some(ProfileRules(
             [ProfileRule {
                 dir: None,
@@ -249,7 +235,8 @@ pub(super) fn read_rules(
         ));
     }
     let YamlValue::List(items) = &node.value else {
-        reader.wrong_kind(node, "`environment_profile`", "a name or a list of rules");
+        let what = format!("`{}`", field.name());
+        reader.wrong_kind(node, &what, "a name or a list of rules");
         return None;
     };
     Some(ProfileRules(
@@ -265,29 +252,23 @@ fn read_rule(
     profiles: &EnvironmentProfiles,
     node: &YamlNode,
 ) -> Option<ProfileRule> {
-    let fields = reader.fields(node, &RULE)?;
-    if fields.get("dir").is_none() {
-        let what = "a rule of `environment_profile` has no `dir`".to_owned();
-        let help = "name the directories that may use the profile, such as `dir: prod/**`, because a pull request can set any \
-                    workspace";
-        reader.problem(node.place, what, help);
-    }
-    if fields.get("profile").is_none() {
-        let what = "a rule of `environment_profile` has no `profile`".to_owned();
-        reader.problem(node.place, what, "name one of `environment_profiles`");
-    }
-    let dir = reader.text(&fields, "dir").and_then(|text| {
-        let read = DirGlob::new(text.text.trim());
-        read.map_err(|error| {
-            reader.problem(
-                text.place,
-                error.to_string(),
-                "write `prod`, `prod/*` or `prod/**`",
-            );
-        })
-        .ok()
-    });
-    let workspace = reader.text(&fields, "workspace").map(|text| {
+    const DIR_HELP: &str = "name the directories that may use the profile, such as `dir: prod/**`, because a pull request \
+                            can set any workspace";
+    let rule: ProfileRuleMapping = reader.mapping(node)?;
+    let dir = reader
+        .required(&rule, &rule.dir, DIR_HELP)
+        .and_then(|text| {
+            let read = DirGlob::new(text.text.trim());
+            read.map_err(|error| {
+                reader.problem(
+                    text.place,
+                    error.to_string(),
+                    "write `prod`, `prod/*` or `prod/**`",
+                );
+            })
+            .ok()
+        });
+    let workspace = rule.workspace.read(reader).map(|text| {
         let read = WorkspaceName::new(text.text.trim());
         read.map_err(|error| {
             reader.problem(
@@ -299,7 +280,7 @@ fn read_rule(
         .ok()
     });
     let profile = reader
-        .text(&fields, "profile")
+        .required(&rule, &rule.profile, "name one of `environment_profiles`")
         .and_then(|name| known(reader, profiles, &name));
     // A condition with a mistake must not become a rule without that condition.
     let workspace = match workspace {

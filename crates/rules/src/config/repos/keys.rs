@@ -1,487 +1,300 @@
 //! Keys of the server's file (reference 5).
 
-use super::config_source::SOURCE;
-use super::environment::{PROFILE, RULES};
-use crate::config::hook::HOOK;
-use crate::config::lists::{REQUIREMENTS, SILENCE};
-use crate::config::lock_block::OF_SERVER;
-use crate::config::overrides::ALLOWED_OVERRIDES;
-use crate::config::repo::OF_GITHUB;
-use crate::config::repo::autodiscover::AUTODISCOVER;
-use crate::config::workflow::WORKFLOW;
-use crate::config::yaml::{DocumentedKey, KeyShape, MappingKeys};
+use std::collections::BTreeMap;
 
-/// Keys at the top level of the file.
-pub(in crate::config) static TOP: MappingKeys = MappingKeys::new(
-    "the file",
-    &[
-        DocumentedKey::new(
-            "repos",
-            KeyShape::List(&KeyShape::Map(&ENTRY)),
-            "`[]`",
-            "Rules for repositories. For each key, the last matching entry that sets it wins.",
-            "[{id: /.*/}]",
-        ),
-        DocumentedKey::new(
-            "workflows",
-            KeyShape::Named(&KeyShape::Map(&WORKFLOW)),
-            "none",
-            "Workflows by name. The name `default` replaces the built-in workflow.",
-            "{quick: {plan: {steps: [plan]}}}",
-        ),
-        DocumentedKey::new(
-            "environment_profiles",
-            KeyShape::Named(&KeyShape::Map(&PROFILE)),
-            "none",
-            "Sets of server variables for the runs of some projects, by name. Read at startup. Not a key of Atlantis.",
-            "{prod: {plan: [AWS_PROFILE=PROD_PROFILE]}}",
-        ),
-        DocumentedKey::new(
-            "team_authz",
-            KeyShape::Map(&TEAM_AUTHZ),
-            "none",
-            "Program that decides about permissions.",
-            "{command: /usr/local/bin/ask}",
-        ),
-        DocumentedKey::new(
-            "policies",
-            KeyShape::NotYet(&KeyShape::Map(&POLICIES)),
-            "none",
-            "Not in this version.",
-            "",
-        ),
-        DocumentedKey::new(
-            "metrics",
-            KeyShape::WithoutEffect(
+use super::config_source::ConfigSource;
+use super::environment::{ProfileMapping, ProfileRules};
+use crate::config::BranchFilter;
+use crate::config::hook::HookMapping;
+use crate::config::lists::{SILENCE, SilencedRuns};
+use crate::config::lock_block::ServerLocksMapping;
+use crate::config::overrides::OverrideKey;
+use crate::config::repo::DELETE_SOURCE_BRANCH;
+use crate::config::repo::autodiscover::AutodiscoverMapping;
+use crate::config::workflow::WorkflowMapping;
+use crate::config::yaml::{DocumentedKey, KeyDoc, KeyShape, Located, MappingKeys, mapping};
+use crate::model::Requirement;
+
+mapping! {
+    /// Keys at the top level of the file.
+    pub(in crate::config) struct ServerFileMapping("the file") {
+        repos: Vec<EntryMapping> = KeyDoc {
+            default: "`[]`",
+            meaning: "Rules for repositories. For each key, the last matching entry that sets it wins.",
+            example: "[{id: /.*/}]",
+        },
+        workflows: BTreeMap<String, WorkflowMapping> = KeyDoc {
+            default: "none",
+            meaning: "Workflows by name. The name `default` replaces the built-in workflow.",
+            example: "{quick: {plan: {steps: [plan]}}}",
+        },
+        environment_profiles: BTreeMap<String, ProfileMapping> = KeyDoc {
+            default: "none",
+            meaning: "Sets of server variables for the runs of some projects, by name. Read at startup. Not a key of Atlantis.",
+            example: "{prod: {plan: [AWS_PROFILE=PROD_PROFILE]}}",
+        },
+        team_authz: TeamAuthzMapping = KeyDoc {
+            default: "none",
+            meaning: "Program that decides about permissions.",
+            example: "{command: /usr/local/bin/ask}",
+        },
+    }
+    without_field: [
+        DocumentedKey {
+            name: "policies",
+            shape: KeyShape::NotYet(&KeyShape::Map(&POLICIES)),
+            doc: KeyDoc {
+                default: "none",
+                meaning: "Not in this version.",
+                example: "",
+            },
+        },
+        DocumentedKey {
+            name: "metrics",
+            shape: KeyShape::WithoutEffect(
                 &KeyShape::Map(&METRICS),
                 "`/metrics` is always available for Prometheus, and metrics are not sent to StatsD",
             ),
-            "",
-            "Accepted, without effect: `/metrics` is always available for Prometheus.",
-            "{prometheus: {endpoint: /metrics}}",
-        ),
-        DocumentedKey::new(
-            "external_stores",
-            KeyShape::NotYet(&KeyShape::Map(&STORES)),
-            "none",
-            "Not in this version.",
-            "",
-        ),
+            doc: KeyDoc {
+                default: "",
+                meaning: "Accepted, without effect: `/metrics` is always available for Prometheus.",
+                example: "{prometheus: {endpoint: /metrics}}",
+            },
+        },
+        DocumentedKey {
+            name: "external_stores",
+            shape: KeyShape::NotYet(&KeyShape::Map(&STORES)),
+            doc: KeyDoc {
+                default: "none",
+                meaning: "Not in this version.",
+                example: "",
+            },
+        },
     ],
-);
+}
 
-/// Keys of `team_authz` at the top level.
-pub(in crate::config) static TEAM_AUTHZ: MappingKeys = MappingKeys::new(
-    "`team_authz`",
-    &[
-        DocumentedKey::new(
-            "command",
-            KeyShape::Text,
-            DocumentedKey::REQUIRED,
-            "Path of the program.",
-            "/usr/local/bin/ask",
-        ),
-        DocumentedKey::new(
-            "args",
-            KeyShape::List(&KeyShape::Text),
-            "`[]`",
-            "Arguments of the program.",
-            "[--strict]",
-        ),
+mapping! {
+    /// Keys of `team_authz` at the top level.
+    pub(in crate::config) struct TeamAuthzMapping("`team_authz`") {
+        command: Located = KeyDoc {
+            default: KeyDoc::REQUIRED,
+            meaning: "Path of the program.",
+            example: "/usr/local/bin/ask",
+        },
+        args: Vec<Located> = KeyDoc {
+            default: "`[]`",
+            meaning: "Arguments of the program.",
+            example: "[--strict]",
+        },
+    }
+}
+
+mapping! {
+    /// Keys of an entry of `repos`.
+    pub(in crate::config) struct EntryMapping("an entry of `repos`") {
+        id: Located = KeyDoc {
+            default: KeyDoc::REQUIRED,
+            meaning: "Repository, or a regular expression between slashes that must match the whole id.",
+            example: "github.com/acme/infra",
+        },
+        branch: BranchFilter = KeyDoc {
+            default: "all",
+            meaning: "Base branches whose pull requests are served; others are ignored. Hooks of an entry with a `branch` run \
+                      only for these.",
+            example: "/^main$/",
+        },
+        repo_config_file: Located = KeyDoc {
+            default: "`lockkeeper.yaml` or `atlantis.yaml`",
+            meaning: "Path of the repository's file, from its root.",
+            example: "ci/lockkeeper.yaml",
+        },
+        repo_config_source: ConfigSource = KeyDoc {
+            default: "`--repo-config-source`",
+            meaning: "Source of the repository's file. Not a key of Atlantis.",
+            example: "base",
+        },
+        plan_requirements: Vec<Requirement> = KeyDoc {
+            default: "`[]`",
+            meaning: "Requirements for a plan.",
+            example: "[mergeable]",
+        },
+        apply_requirements: Vec<Requirement> = KeyDoc {
+            default: "`[]`",
+            meaning: "Requirements for an apply. `[]` has no effect: it does not remove the requirements of an earlier entry.",
+            example: "[approved, mergeable]",
+        },
+        import_requirements: Vec<Requirement> = KeyDoc {
+            default: "`[]`",
+            meaning: "Requirements for an import.",
+            example: "[approved]",
+        },
+        four_eyes: bool = KeyDoc {
+            default: "`false`",
+            meaning: "Refuse an apply by the account that planned, for pull requests and applications. Not a key of Atlantis.",
+            example: "true",
+        },
+        environment_profile: ProfileRules = KeyDoc {
+            default: "none",
+            meaning: "One of `environment_profiles` for its projects, or rules by directory; the last matching rule wins. `[]`: none. \
+                      Not a key of Atlantis.",
+            example: "prod",
+        },
+        pre_workflow_hooks: Vec<HookMapping> = KeyDoc {
+            default: "none",
+            meaning: "Hooks before a command. Those of all matching entries run, in the order of the file.",
+            example: "[{run: ./generate.sh}]",
+        },
+        post_workflow_hooks: Vec<HookMapping> = KeyDoc {
+            default: "none",
+            meaning: "Hooks after a command, in the same form.",
+            example: "[{run: ./report.sh}]",
+        },
+        workflow: Located = KeyDoc {
+            default: "`default`",
+            meaning: "Workflow of its projects.",
+            example: "quick",
+        },
+        allowed_workflows: Vec<Located> = KeyDoc {
+            default: "all",
+            meaning: "Workflows of the server that its projects may choose, if `workflow` is in `allowed_overrides`.",
+            example: "[quick]",
+        },
+        allowed_overrides: Vec<OverrideKey> = KeyDoc {
+            default: "`[]`",
+            meaning: "Keys that the repository's own file may set. `fewer_requirements` is not a key: with it, the \
+                           repository's lists of requirements replace those of the server; without it, they are added.",
+            example: "[workflow, apply_requirements]",
+        },
+        allow_custom_workflows: bool = KeyDoc {
+            default: "`false`",
+            meaning: "Allow the repository's file to define workflows, and so to run any program on the server.",
+            example: "true",
+        },
+        repo_locks: ServerLocksMapping = KeyDoc {
+            default: "`on_plan`",
+            meaning: "Time and scope of locks.",
+            example: "{ttl: 72h}",
+        },
+        repo_locking: bool = KeyDoc {
+            default: "`true`",
+            meaning: "The old form: `false` means `repo_locks: {mode: disabled}` and overrides that key.",
+            example: "true",
+        },
+        autodiscover: AutodiscoverMapping = KeyDoc {
+            default: "the repository's",
+            meaning: "Discovery of projects that are not listed. Overrides the repository's file.",
+            example: "{mode: disabled}",
+        },
+        silence_pr_comments: SilencedRuns = SILENCE,
+    }
+    without_field: [
+        DELETE_SOURCE_BRANCH,
+        DocumentedKey {
+            name: "policy_check",
+            shape: KeyShape::NotYetTrue,
+            doc: KeyDoc {
+                default: "`false`",
+                meaning: "Check policies. Only `false` in this version.",
+                example: "false",
+            },
+        },
+        DocumentedKey {
+            name: "custom_policy_check",
+            shape: KeyShape::NotYetTrue,
+            doc: KeyDoc {
+                default: "`false`",
+                meaning: "Check policies with the project's own steps. Only `false` in this version.",
+                example: "false",
+            },
+        },
     ],
-);
+}
 
-const HOOKS: KeyShape = KeyShape::List(&KeyShape::Map(&HOOK));
-
-/// Keys of an entry of `repos`.
-pub(in crate::config) static ENTRY: MappingKeys = MappingKeys::new(
-    "an entry of `repos`",
-    &[
-        DocumentedKey::new(
-            "id",
-            KeyShape::Text,
-            DocumentedKey::REQUIRED,
-            "Repository, or a regular expression between slashes that must match the whole id.",
-            "github.com/acme/infra",
-        ),
-        DocumentedKey::new(
-            "branch",
-            KeyShape::SlashedRegex,
-            "all",
-            "Base branches whose pull requests are served; others are ignored. Hooks of an entry with a `branch` run \
-             only for these.",
-            "/^main$/",
-        ),
-        DocumentedKey::new(
-            "repo_config_file",
-            KeyShape::Text,
-            "`lockkeeper.yaml` or `atlantis.yaml`",
-            "Path of the repository's file, from its root.",
-            "ci/lockkeeper.yaml",
-        ),
-        DocumentedKey::new(
-            "repo_config_source",
-            SOURCE,
-            "`--repo-config-source`",
-            "Source of the repository's file. Not a key of Atlantis.",
-            "base",
-        ),
-        DocumentedKey::new(
-            "plan_requirements",
-            REQUIREMENTS,
-            "`[]`",
-            "Requirements for a plan.",
-            "[mergeable]",
-        ),
-        DocumentedKey::new(
-            "apply_requirements",
-            REQUIREMENTS,
-            "`[]`",
-            "Requirements for an apply. `[]` has no effect: it does not remove the requirements of an earlier entry.",
-            "[approved, mergeable]",
-        ),
-        DocumentedKey::new(
-            "import_requirements",
-            REQUIREMENTS,
-            "`[]`",
-            "Requirements for an import.",
-            "[approved]",
-        ),
-        DocumentedKey::new(
-            "four_eyes",
-            KeyShape::Switch,
-            "`false`",
-            "Refuse an apply by the account that planned, for pull requests and applications. Not a key of Atlantis.",
-            "true",
-        ),
-        DocumentedKey::new(
-            "environment_profile",
-            RULES,
-            "none",
-            "One of `environment_profiles` for its projects, or rules by directory; the last matching rule wins. `[]`: none. \
-             Not a key of Atlantis.",
-            "prod",
-        ),
-        DocumentedKey::new(
-            "pre_workflow_hooks",
-            HOOKS,
-            "none",
-            "Hooks before a command. Those of all matching entries run, in the order of the file.",
-            "[{run: ./generate.sh}]",
-        ),
-        DocumentedKey::new(
-            "post_workflow_hooks",
-            HOOKS,
-            "none",
-            "Hooks after a command, in the same form.",
-            "[{run: ./report.sh}]",
-        ),
-        DocumentedKey::new(
-            "workflow",
-            KeyShape::Text,
-            "`default`",
-            "Workflow of its projects.",
-            "quick",
-        ),
-        DocumentedKey::new(
-            "allowed_workflows",
-            KeyShape::List(&KeyShape::Text),
-            "all",
-            "Workflows of the server that its projects may choose, if `workflow` is in `allowed_overrides`.",
-            "[quick]",
-        ),
-        ALLOWED_OVERRIDES,
-        DocumentedKey::new(
-            "allow_custom_workflows",
-            KeyShape::Switch,
-            "`false`",
-            "Allow the repository's file to define workflows, and so to run any program on the server.",
-            "true",
-        ),
-        DocumentedKey::new(
-            "repo_locks",
-            KeyShape::Map(&OF_SERVER),
-            "`on_plan`",
-            "Time and scope of locks.",
-            "{ttl: 72h}",
-        ),
-        DocumentedKey::new(
-            "repo_locking",
-            KeyShape::Switch,
-            "`true`",
-            "The old form: `false` means `repo_locks: {mode: disabled}` and overrides that key.",
-            "true",
-        ),
-        DocumentedKey::new(
-            "autodiscover",
-            KeyShape::Map(&AUTODISCOVER),
-            "the repository's",
-            "Discovery of projects that are not listed. Overrides the repository's file.",
-            "{mode: disabled}",
-        ),
-        SILENCE,
-        DocumentedKey::new(
-            "delete_source_branch_on_merge",
-            KeyShape::WithoutEffect(&KeyShape::Switch, OF_GITHUB),
-            "",
-            "Accepted, without effect: the setting of the repository on GitHub decides.",
-            "true",
-        ),
-        DocumentedKey::new(
-            "policy_check",
-            KeyShape::NotYetTrue,
-            "`false`",
-            "Check policies. Only `false` in this version.",
-            "false",
-        ),
-        DocumentedKey::new(
-            "custom_policy_check",
-            KeyShape::NotYetTrue,
-            "`false`",
-            "Check policies with the project's own steps. Only `false` in this version.",
-            "false",
-        ),
-    ],
-);
-
-static OWNERS: MappingKeys = MappingKeys::new(
+static OWNERS: MappingKeys = MappingKeys::unused(
     "`owners`",
     &[
-        DocumentedKey::new(
-            "users",
-            KeyShape::List(&KeyShape::Text),
-            "`[]`",
-            "People.",
-            "[ann]",
-        ),
-        DocumentedKey::new(
-            "teams",
-            KeyShape::List(&KeyShape::Text),
-            "`[]`",
-            "Teams.",
-            "[platform]",
-        ),
+        DocumentedKey::unused("users", KeyShape::List(&KeyShape::Text)),
+        DocumentedKey::unused("teams", KeyShape::List(&KeyShape::Text)),
     ],
 );
 
-const OWNERS_KEY: DocumentedKey = DocumentedKey::new(
-    "owners",
-    KeyShape::Map(&OWNERS),
-    "none",
-    "Users and teams that may approve failed policies.",
-    "{teams: [platform]}",
-);
-const APPROVALS: DocumentedKey = DocumentedKey::new(
-    "approve_count",
-    KeyShape::Integer,
-    "`1`",
-    "Number of required approvals.",
-    "1",
-);
-const STICKY: DocumentedKey = DocumentedKey::new(
-    "sticky_policy_approvals",
-    KeyShape::Switch,
-    "`false`",
-    "Keep approvals after a push.",
-    "false",
-);
-const ITEM: DocumentedKey = DocumentedKey::new(
-    "policy_item_regex",
-    KeyShape::Text,
-    "the whole output",
-    "Expression that matches one item of the output.",
-    "'(?s).+'",
-);
+const OWNERS_KEY: DocumentedKey = DocumentedKey::unused("owners", KeyShape::Map(&OWNERS));
+const APPROVALS: DocumentedKey = DocumentedKey::unused("approve_count", KeyShape::Integer);
+const STICKY: DocumentedKey = DocumentedKey::unused("sticky_policy_approvals", KeyShape::Switch);
+const ITEM: DocumentedKey = DocumentedKey::unused("policy_item_regex", KeyShape::Text);
 
 /// Keys of `policies`. This version only checks their shape.
-pub(in crate::config) static POLICIES: MappingKeys = MappingKeys::new(
+pub(in crate::config) static POLICIES: MappingKeys = MappingKeys::unused(
     "`policies`",
     &[
-        DocumentedKey::new(
-            "conftest_version",
-            KeyShape::Text,
-            "none",
-            "Version of conftest.",
-            "0.60.0",
-        ),
+        DocumentedKey::unused("conftest_version", KeyShape::Text),
         OWNERS_KEY,
         APPROVALS,
         STICKY,
         ITEM,
-        DocumentedKey::new(
-            "policy_sets",
-            KeyShape::List(&KeyShape::Map(&POLICY_SET)),
-            "none",
-            "Sets of policies.",
-            "[]",
-        ),
+        DocumentedKey::unused("policy_sets", KeyShape::List(&KeyShape::Map(&POLICY_SET))),
     ],
 );
 
-static POLICY_SET: MappingKeys = MappingKeys::new(
+static POLICY_SET: MappingKeys = MappingKeys::unused(
     "a policy set",
     &[
-        DocumentedKey::new(
-            "name",
-            KeyShape::Text,
-            DocumentedKey::REQUIRED,
-            "Name of the set.",
-            "network",
-        ),
-        DocumentedKey::new(
-            "path",
-            KeyShape::Text,
-            DocumentedKey::REQUIRED,
-            "Directory of the set.",
-            "policies",
-        ),
-        DocumentedKey::new(
-            "source",
-            KeyShape::Words(|| vec!["local", "github"]),
-            "`local`",
-            "Location of the directory.",
-            "local",
-        ),
+        DocumentedKey::unused("name", KeyShape::Text),
+        DocumentedKey::unused("path", KeyShape::Text),
+        DocumentedKey::unused("source", KeyShape::Words(|| vec!["local", "github"])),
         OWNERS_KEY,
         APPROVALS,
         STICKY,
         ITEM,
-        DocumentedKey::new(
-            "prevent_self_approve",
-            KeyShape::Switch,
-            "`false`",
-            "Refuse approvals of the author.",
-            "false",
-        ),
+        DocumentedKey::unused("prevent_self_approve", KeyShape::Switch),
     ],
 );
 
-static METRICS: MappingKeys = MappingKeys::new(
+static METRICS: MappingKeys = MappingKeys::unused(
     "`metrics`",
     &[
-        DocumentedKey::new(
-            "statsd",
-            KeyShape::Map(&STATSD),
-            "none",
-            "A StatsD server.",
-            "{host: localhost, port: '8125'}",
-        ),
-        DocumentedKey::new(
-            "prometheus",
-            KeyShape::Map(&PROMETHEUS),
-            "none",
-            "A page for Prometheus.",
-            "{endpoint: /metrics}",
-        ),
+        DocumentedKey::unused("statsd", KeyShape::Map(&STATSD)),
+        DocumentedKey::unused("prometheus", KeyShape::Map(&PROMETHEUS)),
     ],
 );
 
-static STATSD: MappingKeys = MappingKeys::new(
+static STATSD: MappingKeys = MappingKeys::unused(
     "`statsd`",
     &[
-        DocumentedKey::new(
-            "host",
-            KeyShape::Text,
-            DocumentedKey::REQUIRED,
-            "Address of the server.",
-            "localhost",
-        ),
-        DocumentedKey::new(
-            "port",
-            KeyShape::Text,
-            DocumentedKey::REQUIRED,
-            "Port of the server.",
-            "'8125'",
-        ),
+        DocumentedKey::unused("host", KeyShape::Text),
+        DocumentedKey::unused("port", KeyShape::Text),
     ],
 );
 
-static PROMETHEUS: MappingKeys = MappingKeys::new(
+static PROMETHEUS: MappingKeys = MappingKeys::unused(
     "`prometheus`",
-    &[DocumentedKey::new(
-        "endpoint",
-        KeyShape::Text,
-        DocumentedKey::REQUIRED,
-        "Path of the page.",
-        "/metrics",
-    )],
+    &[DocumentedKey::unused("endpoint", KeyShape::Text)],
 );
 
-static STORES: MappingKeys = MappingKeys::new(
+static STORES: MappingKeys = MappingKeys::unused(
     "`external_stores`",
-    &[DocumentedKey::new(
+    &[DocumentedKey::unused(
         "plan_store",
         KeyShape::Map(&PLAN_STORE),
-        "none",
-        "Store of plan files.",
-        "{type: s3}",
     )],
 );
 
-static PLAN_STORE: MappingKeys = MappingKeys::new(
+static PLAN_STORE: MappingKeys = MappingKeys::unused(
     "`plan_store`",
     &[
-        DocumentedKey::new(
-            "type",
-            KeyShape::Words(|| vec!["s3"]),
-            DocumentedKey::REQUIRED,
-            "Kind of the store.",
-            "s3",
-        ),
-        DocumentedKey::new(
-            "s3",
-            KeyShape::Map(&S3),
-            "none",
-            "Bucket of the store.",
-            "{bucket: plans, region: eu-west-1}",
-        ),
+        DocumentedKey::unused("type", KeyShape::Words(|| vec!["s3"])),
+        DocumentedKey::unused("s3", KeyShape::Map(&S3)),
     ],
 );
 
-static S3: MappingKeys = MappingKeys::new(
+static S3: MappingKeys = MappingKeys::unused(
     "`s3`",
     &[
-        DocumentedKey::new(
-            "bucket",
-            KeyShape::Text,
-            DocumentedKey::REQUIRED,
-            "Name of the bucket.",
-            "plans",
-        ),
-        DocumentedKey::new(
-            "region",
-            KeyShape::Text,
-            DocumentedKey::REQUIRED,
-            "Region of the bucket.",
-            "eu-west-1",
-        ),
-        DocumentedKey::new(
-            "prefix",
-            KeyShape::Text,
-            "none",
-            "Beginning of all keys.",
-            "plans/",
-        ),
-        DocumentedKey::new(
-            "endpoint",
-            KeyShape::Text,
-            "none",
-            "Address of the service.",
-            "https://s3.example.com",
-        ),
-        DocumentedKey::new(
-            "force_path_style",
-            KeyShape::Switch,
-            "`false`",
-            "Put the bucket into the path of URLs.",
-            "true",
-        ),
-        DocumentedKey::new(
-            "profile",
-            KeyShape::Text,
-            "none",
-            "Profile of the credentials.",
-            "plans",
-        ),
+        DocumentedKey::unused("bucket", KeyShape::Text),
+        DocumentedKey::unused("region", KeyShape::Text),
+        DocumentedKey::unused("prefix", KeyShape::Text),
+        DocumentedKey::unused("endpoint", KeyShape::Text),
+        DocumentedKey::unused("force_path_style", KeyShape::Switch),
+        DocumentedKey::unused("profile", KeyShape::Text),
     ],
 );

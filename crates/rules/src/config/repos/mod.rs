@@ -22,21 +22,19 @@ use std::time::Duration;
 
 use super::access::TeamAuthz;
 use super::workflow::{FileVersion, read_workflows};
-use super::yaml::{self, Fields, FileReader, Syntax, YamlErrors, YamlNode, YamlNote};
+use super::yaml::{self, Field, FileReader, Mapping, Syntax, YamlErrors, YamlNode, YamlNote};
 use crate::model::RepoId;
 
 pub use config_source::{ConfigSource, InvalidSource};
 pub use environment::{EnvironmentProfile, EnvironmentProfiles, ProfileVariable, sources};
-#[cfg(test)]
-pub(super) use keys::ENTRY;
-pub(super) use keys::{POLICIES, TOP};
+pub(super) use keys::{EntryMapping, POLICIES, ServerFileMapping};
 pub use merge::{Autodiscover, RepoRules};
 pub use policy::{DecidedBy, Decider, LockPolicy};
 pub use project_rules::{Decided, Demands, ProjectRules};
 
 use entry::{Defined, ReposEntry, Workflows};
 use id::Match;
-use keys::TEAM_AUTHZ;
+use keys::TeamAuthzMapping;
 
 /// The administrator's rules for repositories, checked. Without a file, the defaults are in effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -170,17 +168,17 @@ fn read(reader: &mut FileReader, syntax: Syntax, text: &str) -> ServerRepos {
 }
 
 fn read_top(reader: &mut FileReader, node: &YamlNode) -> ServerRepos {
-    let Some(fields) = reader.fields(node, &TOP) else {
+    let Some(file) = reader.mapping::<ServerFileMapping>(node) else {
         return ServerRepos::default();
     };
-    let workflows = read_workflows(reader, &fields, FileVersion::Three);
-    let environment_profiles = environment::read_profiles(reader, &fields);
+    let workflows = read_workflows(reader, &file.workflows, FileVersion::Three);
+    let environment_profiles = environment::read_profiles(reader, &file.environment_profiles);
     let defined = Defined {
         workflows: &workflows,
         profiles: &environment_profiles,
     };
-    let entries = read_entries(reader, defined, &fields);
-    let team_authz = read_team_authz(reader, &fields);
+    let entries = read_entries(reader, defined, &file.repos);
+    let team_authz = read_team_authz(reader, &file.team_authz);
     let workflows = Arc::new(workflows);
     ServerRepos {
         entries,
@@ -194,9 +192,9 @@ fn read_top(reader: &mut FileReader, node: &YamlNode) -> ServerRepos {
 fn read_entries(
     reader: &mut FileReader,
     defined: Defined<'_>,
-    fields: &Fields<'_>,
+    repos: &Field<Vec<EntryMapping>>,
 ) -> Vec<ReposEntry> {
-    let nodes = reader.list(fields, "repos").unwrap_or_default();
+    let nodes = repos.items(reader).unwrap_or_default();
     if nodes.len() > ServerRepos::MAX_ENTRIES {
         let what = format!(
             "there are {} entries of `repos`; the maximum is {}",
@@ -215,32 +213,28 @@ fn read_entries(
         .collect()
 }
 
-fn read_team_authz(reader: &mut FileReader, fields: &Fields<'_>) -> Option<TeamAuthz> {
-    let node = fields.get("team_authz")?;
-    let fields = reader.fields(node, &TEAM_AUTHZ)?;
-    let args = reader
-        .texts(&fields, "args")
+fn read_team_authz(
+    reader: &mut FileReader,
+    team_authz: &Field<TeamAuthzMapping>,
+) -> Option<TeamAuthz> {
+    const HELP: &str = "name the command that decides about permissions, or remove `team_authz`";
+    let team_authz = team_authz.read(reader)?;
+    let args = team_authz
+        .args
+        .read(reader)
         .unwrap_or_default()
         .into_iter()
         .map(|arg| arg.text)
         .collect();
-    if fields.get("command").is_none() {
+    if !team_authz.command.is_set() {
         let what = "`team_authz` has no `command`, so there is no program to ask".to_owned();
-        reader.problem(
-            node.place,
-            what,
-            "name the command that decides about permissions, or remove `team_authz`",
-        );
+        reader.problem(team_authz.place(), what, HELP);
     }
-    let command = reader.text(&fields, "command")?;
+    let command = team_authz.command.read(reader)?;
     if command.text.trim().is_empty() {
         let what =
             "the `command` of `team_authz` is empty, so there is no program to ask".to_owned();
-        reader.problem(
-            command.place,
-            what,
-            "name the command that decides about permissions, or remove `team_authz`",
-        );
+        reader.problem(command.place, what, HELP);
     }
     Some(TeamAuthz {
         command: command.text,

@@ -607,16 +607,16 @@ fn every_bad_value_is_named() {
 fn what_is_for_later_is_refused_by_name() {
     let mut told = String::new();
     for (keys, text) in [
-        (&TOP, "repos: []\n"),
-        (&ENTRY, "repos:\n  - id: /.*/\n    "),
+        (ServerFileMapping::KEYS, "repos: []\n"),
+        (EntryMapping::KEYS, "repos:\n  - id: /.*/\n    "),
     ] {
         for key in keys.list {
-            let value = if matches!(key.kind, KeyShape::NotYetTrue) {
+            let value = if matches!(key.shape, KeyShape::NotYetTrue) {
                 "true"
             } else {
                 "{}"
             };
-            if !matches!(key.kind, KeyShape::NotYetTrue | KeyShape::NotYet(_)) {
+            if !matches!(key.shape, KeyShape::NotYetTrue | KeyShape::NotYet(_)) {
                 continue;
             }
             let error = parse(&format!("{text}{}: {value}\n", key.name)).expect_err(key.name);
@@ -637,7 +637,8 @@ fn what_is_for_later_is_refused_by_name() {
     `custom_policy_check: true` is not available in this version yet
     ");
     // Reference 5.1 and 5.2 count 6 and 19 keys. Lockkeeper adds four.
-    assert_eq!((TOP.list.len(), ENTRY.list.len()), (6 + 1, 19 + 3));
+    assert_eq!(ServerFileMapping::KEYS.list.len(), 6 + 1);
+    assert_eq!(EntryMapping::KEYS.list.len(), 19 + 3);
 }
 
 #[test]

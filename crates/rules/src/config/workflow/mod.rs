@@ -15,7 +15,7 @@ use regex::Regex;
 
 use crate::model::text_enum;
 
-pub(super) use keys::{SHELL_ARGS, WORKFLOW};
+pub(super) use keys::{SHELL, SHELL_ARGS, WorkflowMapping};
 pub(super) use reader::{FileVersion, read_workflows};
 pub(super) use step::{read_command, read_shell};
 

@@ -1,37 +1,56 @@
 //! Reads `output` of a step: filters for the part of the output that a comment shows (reference 6.2, 6.3).
 
 use super::OutputFilter;
-use super::keys::FILTER;
+use super::keys::FilterMapping;
 use crate::config::yaml::{
-    Fields, FileReader, Located, YamlNode, YamlValue, list_of, quoted, shown,
+    Field, FileReader, KeyShape, Located, Mapping, OneOrMany, Shaped, YamlNode, YamlValue, quoted,
+    shown,
 };
 
-/// Words that `output` of `run` accepts.
-pub(super) const WORDS: [&str; 3] = ["show", "hide", "strip_refreshing"];
+/// Value of `output` of a `run` step: a word, or a list of words and filters.
+pub(in crate::config) enum OutputFilters {}
 
-/// Reads `output` from `run`.
-pub(super) fn read(reader: &mut FileReader, fields: &Fields<'_>) -> Vec<OutputFilter> {
-    let Some(node) = fields.get("output") else {
+const WORDS: [&str; 3] = ["show", "hide", "strip_refreshing"];
+
+fn words() -> Vec<&'static str> {
+    WORDS.to_vec()
+}
+
+impl Shaped for OutputFilter {
+    const SHAPE: KeyShape = KeyShape::Any(&[KeyShape::Words(words), FilterMapping::SHAPE]);
+}
+
+impl Shaped for OutputFilters {
+    const SHAPE: KeyShape =
+        KeyShape::Any(&[KeyShape::Words(words), KeyShape::List(&OutputFilter::SHAPE)]);
+}
+
+/// Reads `output` of `run`.
+pub(super) fn read(reader: &mut FileReader, output: &Field<OutputFilters>) -> Vec<OutputFilter> {
+    let Some(node) = output.node() else {
         return Vec::new();
     };
-    if matches!(node.value, YamlValue::Map(_)) {
-        let what = "`output` must be a word or a list, not a mapping".to_owned();
-        reader.problem(
-            node.place,
-            what,
-            "write it as an item of a list: `output: [{filter_regex: …}]`",
-        );
-        return Vec::new();
+    match &node.value {
+        YamlValue::List(items) => items
+            .iter()
+            .flat_map(|item| read_item(reader, item))
+            .collect(),
+        YamlValue::Map(_) => {
+            let what = "`output` must be a word or a list, not a mapping".to_owned();
+            reader.problem(
+                node.place,
+                what,
+                "write it as an item of a list: `output: [{filter_regex: …}]`",
+            );
+            Vec::new()
+        }
+        YamlValue::Scalar(..) | YamlValue::Null => read_item(reader, node),
     }
-    list_of(node)
-        .iter()
-        .flat_map(|item| read_item(reader, item))
-        .collect()
 }
 
 fn read_item(reader: &mut FileReader, item: &YamlNode) -> Vec<OutputFilter> {
     if let YamlValue::Map(_) = item.value {
-        return read_filter(reader, item);
+        return read_filter(reader, item).unwrap_or_default();
     }
     let Some(word) = reader.text_of(item, "an item of `output`") else {
         return Vec::new();
@@ -48,7 +67,7 @@ fn read_item(reader: &mut FileReader, item: &YamlNode) -> Vec<OutputFilter> {
 }
 
 fn refuse(reader: &mut FileReader, word: &Located) {
-    let all = || WORDS.into_iter().chain(["filter_regex"]);
+    let all = || WORDS.into_iter().chain(FilterMapping::KEYS.names());
     let help = reader.nearest(&word.text, all()).map_or_else(
         || {
             format!(
@@ -56,9 +75,12 @@ fn refuse(reader: &mut FileReader, word: &Located) {
                 quoted(WORDS)
             )
         },
-        |meant| match meant {
-            "filter_regex" => "write `{filter_regex: …}`, with the expression to redact".to_owned(),
-            meant => format!("did you mean `{meant}`?"),
+        |meant| {
+            if WORDS.contains(&meant) {
+                format!("did you mean `{meant}`?")
+            } else {
+                FILTER_HELP.to_owned()
+            }
         },
     );
     reader.problem(
@@ -68,26 +90,11 @@ fn refuse(reader: &mut FileReader, word: &Located) {
     );
 }
 
-fn read_filter(reader: &mut FileReader, item: &YamlNode) -> Vec<OutputFilter> {
-    let Some(fields) = reader.fields(item, &FILTER) else {
-        return Vec::new();
-    };
-    let Some(node) = fields.get("filter_regex") else {
-        let what = "an item of `output` has no `filter_regex`".to_owned();
-        reader.problem(
-            item.place,
-            what,
-            "write `{filter_regex: …}`, with the expression to redact",
-        );
-        return Vec::new();
-    };
-    let texts: Vec<Located> = list_of(node)
-        .iter()
-        .filter_map(|text| reader.text_of(text, "`filter_regex`"))
-        .collect();
-    texts
-        .iter()
-        .filter_map(|text| reader.expression(text))
-        .map(OutputFilter::Redact)
-        .collect()
+const FILTER_HELP: &str = "write `{filter_regex: …}`, with the expression to redact";
+
+fn read_filter(reader: &mut FileReader, item: &YamlNode) -> Option<Vec<OutputFilter>> {
+    let filter: FilterMapping = reader.mapping(item)?;
+    let texts: OneOrMany<Located> = reader.required(&filter, &filter.filter_regex, FILTER_HELP)?;
+    let redact = |text| reader.expression(&text).map(OutputFilter::Redact);
+    Some(texts.into_vec().into_iter().filter_map(redact).collect())
 }

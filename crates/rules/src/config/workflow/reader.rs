@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::keys::{STAGE, WORKFLOW};
+use super::keys::{StageMapping, WorkflowMapping};
 use super::{Stage, Step, Workflow, step};
-use crate::config::yaml::{Fields, FileReader, Located, YamlNode, YamlValue, shown};
+use crate::config::yaml::{
+    Field, FileReader, FromYaml, KeyShape, Located, Mapping, Shaped, ValueName, YamlNode,
+    YamlValue, shown,
+};
 
 /// Version of a repository's file, which decides how commands are read (reference 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +17,29 @@ pub(in crate::config) enum FileVersion {
     Two,
     /// Version 3: commands run as they are written.
     Three,
+}
+
+impl Shaped for FileVersion {
+    const SHAPE: KeyShape = KeyShape::Words(|| vec!["2", "3"]);
+}
+
+impl FromYaml for FileVersion {
+    fn read(reader: &mut FileReader, node: &YamlNode, name: ValueName) -> Option<Self> {
+        const HELP: &str = "write `version: 3`";
+        let Some(version) = node.as_text() else {
+            reader.problem(node.place, format!("{name} must be a number"), HELP);
+            return None;
+        };
+        match version.text.as_str() {
+            "2" => Some(Self::Two),
+            "3" => Some(Self::Three),
+            other => {
+                let what = format!("version `{}` of this file does not exist", shown(other));
+                reader.problem(node.place, what, HELP);
+                None
+            }
+        }
+    }
 }
 
 /// Maximum number of steps in one stage. No real workflow has so many.
@@ -25,10 +51,10 @@ const MAX_NAME: usize = 255;
 /// Reads `workflows` from a file.
 pub(in crate::config) fn read_workflows(
     reader: &mut FileReader,
-    fields: &Fields<'_>,
+    workflows: &Field<BTreeMap<String, WorkflowMapping>>,
     version: FileVersion,
 ) -> BTreeMap<String, Arc<Workflow>> {
-    let entries = reader.named(fields, "workflows");
+    let entries = workflows.entries(reader);
     let read = |(name, node): &(Located, YamlNode)| {
         let workflow = read_workflow(reader, name, node, version)?;
         Some((workflow.name.clone(), Arc::new(workflow)))
@@ -54,64 +80,52 @@ fn read_workflow(
             "use 1 to 255 characters, and no line breaks",
         );
     }
-    let mut workflow = Workflow {
-        name: text.to_owned(),
-        ..Workflow::clone(&Workflow::builtin())
-    };
+    let builtin = Workflow::clone(&Workflow::builtin());
+    let name = text.to_owned();
     if node.value == YamlValue::Null {
-        return Some(workflow);
+        return Some(Workflow { name, ..builtin });
     }
-    let fields = reader.fields(node, &WORKFLOW)?;
-    let Workflow {
-        name: _,
-        plan,
-        apply,
-        policy_check,
-        import,
-        state_rm,
-    } = &mut workflow;
-    let stages = [
-        ("plan", plan),
-        ("apply", apply),
-        ("policy_check", policy_check),
-        ("import", import),
-        ("state_rm", state_rm),
-    ];
-    for (key, stage) in stages {
-        // Version 2 differs only in these two stages.
-        let version = if matches!(key, "plan" | "apply") {
-            version
-        } else {
-            FileVersion::Three
-        };
-        if let Some(place) = fields.place(key).filter(|_| key == "policy_check") {
-            let what = format!(
-                "the stage `policy_check` of the workflow `{}` never runs",
-                shown(text)
-            );
-            reader.without_effect(place, what, "policies are not checked in this version");
-        }
-        if let Some(read) = fields
-            .get(key)
-            .and_then(|node| read_stage(reader, node, version))
-        {
-            *stage = read;
-        }
+    let stages: WorkflowMapping = reader.mapping(node)?;
+    if let Some(place) = stages.policy_check.place() {
+        let what = format!(
+            "the stage `policy_check` of the workflow `{}` never runs",
+            shown(text)
+        );
+        reader.without_effect(place, what, "policies are not checked in this version");
     }
-    Some(workflow)
+    // Version 2 differs only in `plan` and `apply`.
+    let mut stage_or = |default: Stage, field: &Field<StageMapping>, version| {
+        read_stage(reader, field, version).unwrap_or(default)
+    };
+    Some(Workflow {
+        name,
+        plan: stage_or(builtin.plan, &stages.plan, version),
+        apply: stage_or(builtin.apply, &stages.apply, version),
+        policy_check: stage_or(
+            builtin.policy_check,
+            &stages.policy_check,
+            FileVersion::Three,
+        ),
+        import: stage_or(builtin.import, &stages.import, FileVersion::Three),
+        state_rm: stage_or(builtin.state_rm, &stages.state_rm, FileVersion::Three),
+    })
 }
 
 /// Reads a stage. `None` keeps the default steps.
-fn read_stage(reader: &mut FileReader, node: &YamlNode, version: FileVersion) -> Option<Stage> {
-    let fields = reader.fields(node, &STAGE)?;
-    let nodes = reader.list(&fields, "steps")?;
+fn read_stage(
+    reader: &mut FileReader,
+    field: &Field<StageMapping>,
+    version: FileVersion,
+) -> Option<Stage> {
+    let stage = field.read(reader)?;
+    let nodes = stage.steps.items(reader)?;
     if nodes.len() > MAX_STEPS {
         let what = format!(
             "there are {} steps; the maximum is {MAX_STEPS}",
             nodes.len()
         );
         reader.problem(
-            node.place,
+            stage.place(),
             what,
             "put the commands into a script and run the script",
         );

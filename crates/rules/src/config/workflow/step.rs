@@ -1,21 +1,47 @@
 //! Reads one step: a word, or a mapping with one key (reference 6.2).
 
-use super::keys::{BUILTIN, ENV, MULTIENV, RUN, STEP};
+use super::keys::{BuiltinMapping, EnvMapping, MultienvMapping, RunMapping, StepMapping};
 use super::{Builtin, EnvStep, EnvValue, MultienvStep, RunStep, Shell, Step, output};
 use crate::config::yaml::{
-    Fields, FilePosition, FileReader, Located, YamlNode, YamlValue, quoted, shown,
+    self, Field, FilePosition, FileReader, FromYaml, KeyShape, Located, Mapping, OneOrMany, Shaped,
+    TextOr, Vocabulary, YamlNode, YamlValue, quoted, shown, words,
 };
+use crate::model::text_enum;
 
 const RUN_HELP: &str = "write `run: COMMAND`, or `run: {command: COMMAND}` with its other keys";
 const ENV_HELP: &str = "write `env: {name: NAME, value: VALUE}`, or `command` in place of `value`";
 const MULTIENV_HELP: &str = "write `multienv: COMMAND`; the command prints `NAME=value,…`";
 
+text_enum! {
+    /// Values of `output` of a `multienv` step.
+    pub(in crate::config) enum NamesDisplay {
+        /// Comments show the names of the variables.
+        Show = "show",
+        /// Comments do not show them.
+        Hide = "hide",
+    }
+}
+
+impl Vocabulary for NamesDisplay {
+    fn words() -> Vec<&'static str> {
+        words(Self::ALL, Self::as_str)
+    }
+}
+
+fn builtins() -> Vec<&'static str> {
+    words(Builtin::ALL, Builtin::as_str)
+}
+
+impl Shaped for Step {
+    const SHAPE: KeyShape = KeyShape::Any(&[KeyShape::Words(builtins), StepMapping::SHAPE]);
+}
+
 /// Reads a step. Returns `None` if the node is not a step.
 pub(super) fn read(reader: &mut FileReader, node: &YamlNode) -> Option<Step> {
     match &node.value {
         YamlValue::Scalar(_, word) => read_word(reader, node.place, word),
-        YamlValue::Map(entries) => match entries.as_slice() {
-            [(key, value)] => read_entry(reader, key, value),
+        YamlValue::Map(entries) => match &**entries {
+            [(key, _)] => read_entry(reader, key, &yaml::as_written(node)?),
             entries => {
                 refuse_entries(reader, node.place, entries);
                 None
@@ -35,18 +61,32 @@ fn read_word(reader: &mut FileReader, place: FilePosition, word: &str) -> Option
             extra_args: Vec::new(),
         });
     }
-    let help = match word.trim() {
-        "run" => RUN_HELP.to_owned(),
-        "env" => ENV_HELP.to_owned(),
-        "multienv" => MULTIENV_HELP.to_owned(),
-        word => help_for(reader, word, Builtin::ALL.iter().map(|step| step.as_str())),
-    };
-    let what = match word.trim() {
-        word @ ("run" | "env" | "multienv") => format!("`{word}` needs a value"),
-        word => format!("`{}` is not a step", shown(word)),
+    let word = word.trim();
+    let (what, help) = match form_of(word) {
+        Some(form) => (format!("`{word}` needs a value"), form.to_owned()),
+        None => (
+            format!("`{}` is not a step", shown(word)),
+            help_for(reader, word, builtins().into_iter()),
+        ),
     };
     reader.problem(place, what, help);
     None
+}
+
+/// Returns the form of a step that needs a value, by its key.
+fn form_of(word: &str) -> Option<&'static str> {
+    let StepMapping {
+        run, env, multienv, ..
+    } = yaml::without_entries();
+    let forms = [
+        (run.name(), RUN_HELP),
+        (env.name(), ENV_HELP),
+        (multienv.name(), MULTIENV_HELP),
+    ];
+    forms
+        .into_iter()
+        .find(|(key, _)| *key == word)
+        .map(|(_, form)| form)
 }
 
 fn help_for(
@@ -67,9 +107,10 @@ fn help_for(
 
 fn refuse_entries(reader: &mut FileReader, place: FilePosition, entries: &[(Located, YamlNode)]) {
     let keys = || entries.iter().map(|(key, _)| key.text.as_str());
-    let help = match keys().find(|key| matches!(*key, "run" | "env" | "multienv")) {
-        Some("env") => ENV_HELP.to_owned(),
-        Some(key) if keys().any(|other| other != key && STEP.names().all(|name| name != other)) => {
+    let is_known = |key: &str| StepMapping::KEYS.find(key).is_some();
+    let help = match keys().find(|key| form_of(key).is_some()) {
+        Some(key) if form_of(key) == Some(ENV_HELP) => ENV_HELP.to_owned(),
+        Some(key) if keys().any(|other| !is_known(other)) => {
             format!("write the other keys into a mapping: `{key}: {{command: …}}`")
         }
         Some(_) | None => "begin every step with its own `-`".to_owned(),
@@ -84,36 +125,53 @@ fn refuse_entries(reader: &mut FileReader, place: FilePosition, entries: &[(Loca
     reader.problem(place, what, help);
 }
 
-fn read_entry(reader: &mut FileReader, key: &Located, value: &YamlNode) -> Option<Step> {
-    match key.text.as_str() {
-        "run" => read_run(reader, key, value).map(Step::Run),
-        "env" => read_env(reader, value).map(Step::Env),
-        "multienv" => read_multienv(reader, key, value).map(Step::Multienv),
-        word => {
-            if let Ok(step) = word.parse() {
-                return read_builtin(reader, step, value);
-            }
-            let help = help_for(reader, word, STEP.names());
-            reader.problem(key.place, format!("`{}` is not a step", shown(word)), help);
-            None
-        }
+fn read_entry(reader: &mut FileReader, key: &Located, step: &StepMapping) -> Option<Step> {
+    let builtins = [
+        (Builtin::Init, &step.init),
+        (Builtin::Plan, &step.plan),
+        (Builtin::Show, &step.show),
+        (Builtin::PolicyCheck, &step.policy_check),
+        (Builtin::Apply, &step.apply),
+        (Builtin::Import, &step.import),
+        (Builtin::StateRm, &step.state_rm),
+    ];
+    if let Some((builtin, field)) = builtins
+        .into_iter()
+        .find(|(_, field)| field.written_at().is_some())
+    {
+        read_builtin(reader, builtin, field)
+    } else if step.run.written_at().is_some() {
+        read_run(reader, &step.run).map(Step::Run)
+    } else if step.env.written_at().is_some() {
+        read_env(reader, key, &step.env).map(Step::Env)
+    } else if step.multienv.written_at().is_some() {
+        read_multienv(reader, &step.multienv).map(Step::Multienv)
+    } else {
+        let help = help_for(reader, &key.text, StepMapping::KEYS.names());
+        let what = format!("`{}` is not a step", shown(&key.text));
+        reader.problem(key.place, what, help);
+        None
     }
 }
 
-fn read_builtin(reader: &mut FileReader, step: Builtin, value: &YamlNode) -> Option<Step> {
-    if value.value == YamlValue::Null {
+fn read_builtin(
+    reader: &mut FileReader,
+    step: Builtin,
+    field: &Field<BuiltinMapping>,
+) -> Option<Step> {
+    let Some(node) = field.node() else {
         return Some(Step::Builtin {
             step,
             extra_args: Vec::new(),
         });
-    }
-    if !matches!(value.value, YamlValue::Map(_)) {
+    };
+    if !matches!(node.value, YamlValue::Map(_)) {
         let help = format!("write `{step}: {{extra_args: […]}}`, or `{step}` alone");
-        reader.problem(value.place, format!("`{step}` takes a mapping"), help);
+        reader.problem(node.place, format!("`{step}` takes a mapping"), help);
         return None;
     }
-    let fields = reader.fields(value, &BUILTIN)?;
-    let args = reader.texts(&fields, "extra_args").unwrap_or_default();
+    let options = field.read(reader)?;
+    let args = options.extra_args.read(reader).unwrap_or_default();
     let extra_args = args
         .iter()
         .filter_map(|arg| without_nul(reader, arg))
@@ -121,78 +179,69 @@ fn read_builtin(reader: &mut FileReader, step: Builtin, value: &YamlNode) -> Opt
     Some(Step::Builtin { step, extra_args })
 }
 
-fn read_run(reader: &mut FileReader, key: &Located, value: &YamlNode) -> Option<RunStep> {
-    let YamlValue::Map(_) = value.value else {
-        let command = read_source(reader, key, value, RUN_HELP)?;
-        return Some(RunStep {
-            command,
+fn read_run(reader: &mut FileReader, field: &Field<TextOr<RunMapping>>) -> Option<RunStep> {
+    match read_either(reader, field, RUN_HELP)? {
+        TextOr::Text(command) => Some(RunStep {
+            command: check_source(reader, &command, &format!("`{}`", field.name()))?,
             shell: Shell::default(),
             output: Vec::new(),
-        });
-    };
-    let fields = reader.fields(value, &RUN)?;
-    let (shell, output) = (read_shell(reader, &fields), output::read(reader, &fields));
-    let command = read_command(reader, value, &fields, "command", "`run`")?;
-    Some(RunStep {
-        command,
-        shell,
-        output,
-    })
+        }),
+        TextOr::Mapping(run) => {
+            let shell = read_shell(reader, &run.shell, &run.shell_args);
+            let output = output::read(reader, &run.output);
+            Some(RunStep {
+                command: read_command(reader, &run, &run.command)?,
+                shell,
+                output,
+            })
+        }
+    }
 }
 
-fn read_multienv(reader: &mut FileReader, key: &Located, value: &YamlNode) -> Option<MultienvStep> {
-    let YamlValue::Map(_) = value.value else {
-        let command = read_source(reader, key, value, MULTIENV_HELP)?;
-        return Some(MultienvStep {
-            command,
+fn read_multienv(
+    reader: &mut FileReader,
+    field: &Field<TextOr<MultienvMapping>>,
+) -> Option<MultienvStep> {
+    match read_either(reader, field, MULTIENV_HELP)? {
+        TextOr::Text(command) => Some(MultienvStep {
+            command: check_source(reader, &command, &format!("`{}`", field.name()))?,
             shell: Shell::default(),
             is_shown: true,
-        });
-    };
-    let fields = reader.fields(value, &MULTIENV)?;
-    let shell = read_shell(reader, &fields);
-    let output: Option<String> = reader.word(&fields, "output", &["show", "hide"]);
-    let command = read_command(reader, value, &fields, "command", "`multienv`")?;
-    Some(MultienvStep {
-        command,
-        shell,
-        is_shown: output.as_deref() != Some("hide"),
-    })
+        }),
+        TextOr::Mapping(multienv) => {
+            let shell = read_shell(reader, &multienv.shell, &multienv.shell_args);
+            let output = multienv.output.read(reader);
+            Some(MultienvStep {
+                command: read_command(reader, &multienv, &multienv.command)?,
+                shell,
+                is_shown: output != Some(NamesDisplay::Hide),
+            })
+        }
+    }
 }
 
-/// Reads the short form, which is only a command.
-fn read_source(
+/// Reads the short or the long form of a step with a command.
+fn read_either<M: FromYaml>(
     reader: &mut FileReader,
-    key: &Located,
-    value: &YamlNode,
+    field: &Field<TextOr<M>>,
     help: &str,
-) -> Option<String> {
-    if value.value == YamlValue::Null {
-        reader.problem(key.place, format!("`{}` has no command", key.text), help);
-        return None;
+) -> Option<TextOr<M>> {
+    if let Some(place) = field.written_at().filter(|_| !field.is_set()) {
+        reader.problem(place, format!("`{}` has no command", field.name()), help);
     }
-    let text = reader.text_of(value, &format!("`{}`", key.text))?;
-    check_source(reader, &text, &format!("`{}`", key.text))
+    field.read(reader)
 }
 
-/// Reads the command from a mapping that needs one. `of` names the mapping in messages.
-pub(in crate::config) fn read_command(
+/// Reads the required command of a mapping.
+pub(in crate::config) fn read_command<M: Mapping>(
     reader: &mut FileReader,
-    node: &YamlNode,
-    fields: &Fields<'_>,
-    key: &str,
-    of: &str,
+    mapping: &M,
+    command: &Field<Located>,
 ) -> Option<String> {
-    if fields.get(key).is_none() {
-        reader.problem(
-            node.place,
-            format!("{of} has no `{key}`"),
-            format!("write `{key}:` and the command to run"),
-        );
-        return None;
-    }
-    let text = reader.text(fields, key)?;
-    check_source(reader, &text, &format!("`{key}` of {of}"))
+    let key = command.name();
+    let help = format!("write `{key}:` and the command to run");
+    let text = reader.required(mapping, command, &help)?;
+    check_source(reader, &text, &format!("`{key}` of {}", M::KEYS.of))
 }
 
 fn check_source(reader: &mut FileReader, text: &Located, what: &str) -> Option<String> {
@@ -218,12 +267,16 @@ fn without_nul(reader: &mut FileReader, text: &Located) -> Option<String> {
 }
 
 /// Reads `shell` and `shellArgs` from a mapping that has a command.
-pub(in crate::config) fn read_shell(reader: &mut FileReader, fields: &Fields<'_>) -> Shell {
-    let (program, args) = (reader.text(fields, "shell"), read_args(reader, fields));
+pub(in crate::config) fn read_shell(
+    reader: &mut FileReader,
+    shell: &Field<Located>,
+    shell_args: &Field<OneOrMany<Located>>,
+) -> Shell {
+    let (program, args) = (shell.read(reader), read_args(reader, shell_args));
     let default = Shell::default();
     match (program, args) {
         (None, Some(_)) => {
-            let place = fields.place("shellArgs").expect("it has arguments");
+            let place = shell_args.place().expect("it has arguments");
             reader.problem(
                 place,
                 "`shellArgs` needs `shell`".to_owned(),
@@ -250,50 +303,39 @@ pub(in crate::config) fn read_shell(reader: &mut FileReader, fields: &Fields<'_>
     }
 }
 
-fn read_args(reader: &mut FileReader, fields: &Fields<'_>) -> Option<Vec<String>> {
-    let node = fields.get("shellArgs")?;
-    if let YamlValue::Scalar(_, text) = &node.value {
-        let text = without_nul(
-            reader,
-            &Located {
-                place: node.place,
-                text: text.clone(),
-            },
-        )?;
-        return Some(text.split_whitespace().map(str::to_owned).collect());
+fn read_args(reader: &mut FileReader, field: &Field<OneOrMany<Located>>) -> Option<Vec<String>> {
+    match field.read(reader)? {
+        OneOrMany::One(text) => {
+            let text = without_nul(reader, &text)?;
+            Some(text.split_whitespace().map(str::to_owned).collect())
+        }
+        OneOrMany::Many(texts) => Some(
+            texts
+                .iter()
+                .filter_map(|text| without_nul(reader, text))
+                .collect(),
+        ),
     }
-    if !matches!(node.value, YamlValue::List(_)) {
-        reader.wrong_kind(node, "`shellArgs`", "a text or a list");
-        return None;
-    }
-    let texts = reader.texts(fields, "shellArgs")?;
-    Some(
-        texts
-            .iter()
-            .filter_map(|text| without_nul(reader, text))
-            .collect(),
-    )
 }
 
-fn read_env(reader: &mut FileReader, node: &YamlNode) -> Option<EnvStep> {
-    if !matches!(node.value, YamlValue::Map(_)) {
-        reader.problem(node.place, "`env` takes a mapping".to_owned(), ENV_HELP);
+fn read_env(reader: &mut FileReader, key: &Located, field: &Field<EnvMapping>) -> Option<EnvStep> {
+    let is_mapping = |node: &YamlNode| matches!(node.value, YamlValue::Map(_));
+    if !field.node().is_some_and(is_mapping) {
+        let place = field.node().map_or(key.place, |node| node.place);
+        reader.problem(place, "`env` takes a mapping".to_owned(), ENV_HELP);
         return None;
     }
-    let fields = reader.fields(node, &ENV)?;
-    let name = read_name(reader, node, &fields);
-    let value = read_value(reader, node, &fields);
+    let env = field.read(reader)?;
+    let name = read_name(reader, &env);
+    let value = read_value(reader, &env);
     Some(EnvStep {
         name: name?,
         value: value?,
     })
 }
 
-fn read_name(reader: &mut FileReader, node: &YamlNode, fields: &Fields<'_>) -> Option<String> {
-    if fields.get("name").is_none() {
-        reader.problem(node.place, "`env` has no `name`".to_owned(), ENV_HELP);
-    }
-    let name = reader.text(fields, "name")?;
+fn read_name(reader: &mut FileReader, env: &EnvMapping) -> Option<String> {
+    let name = reader.required(env, &env.name, ENV_HELP)?;
     let is_fine = |text: &str| {
         text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
             && text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
@@ -310,36 +352,36 @@ fn read_name(reader: &mut FileReader, node: &YamlNode, fields: &Fields<'_>) -> O
     Some(name.text)
 }
 
-fn read_value(reader: &mut FileReader, node: &YamlNode, fields: &Fields<'_>) -> Option<EnvValue> {
-    let shell = read_shell(reader, fields);
-    match (fields.get("value"), fields.get("command")) {
-        (Some(_), None) => {
-            if let Some(place) = fields.place("shell") {
+fn read_value(reader: &mut FileReader, env: &EnvMapping) -> Option<EnvValue> {
+    let shell = read_shell(reader, &env.shell, &env.shell_args);
+    match (env.value.is_set(), env.command.is_set()) {
+        (true, false) => {
+            if let Some(place) = env.shell.place() {
                 reader.problem(
                     place,
                     "`shell` needs `command`".to_owned(),
                     "remove it: a `value` is not run",
                 );
             }
-            let text = reader.text(fields, "value")?;
+            let text = env.value.read(reader)?;
             without_nul(reader, &text).map(EnvValue::Literal)
         }
-        (None, Some(_)) => {
-            let command = read_command(reader, node, fields, "command", "`env`")?;
+        (false, true) => {
+            let command = read_command(reader, env, &env.command)?;
             Some(EnvValue::Printed { command, shell })
         }
-        (Some(_), Some(_)) => {
+        (true, true) => {
             reader.problem(
-                node.place,
+                env.place(),
                 "`env` has both `value` and `command`".to_owned(),
                 "keep one of the two",
             );
             None
         }
-        (None, None) => {
+        (false, false) => {
             let what = "`env` has neither `value` nor `command`".to_owned();
             reader.problem(
-                node.place,
+                env.place(),
                 what,
                 "write one of them; for an empty text, write `value: ''`",
             );

@@ -1,20 +1,21 @@
 //! Tests every form of a step, and the messages for invalid steps.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::*;
-use crate::config::yaml::{DocumentedKey, FileReader, KeyShape, MappingKeys, YamlErrors, read};
+use crate::config::yaml::{FileReader, KeyDoc, YamlErrors, mapping, read};
 
-static FILE: MappingKeys = MappingKeys::new(
-    "the file",
-    &[DocumentedKey::new(
-        "workflows",
-        KeyShape::Named(&KeyShape::Map(&WORKFLOW)),
-        "",
-        "",
-        "",
-    )],
-);
+mapping! {
+    /// Keys of a file that has only workflows.
+    struct WorkflowFileMapping("the file") {
+        workflows: BTreeMap<String, WorkflowMapping> = KeyDoc {
+            default: "none",
+            meaning: "Workflows by name.",
+            example: "{quick: {plan: {steps: [plan]}}}",
+        },
+    }
+}
 
 fn parse(text: &str, version: FileVersion) -> Result<Vec<Arc<Workflow>>, YamlErrors> {
     let mut reader = FileReader::default();
@@ -22,8 +23,8 @@ fn parse(text: &str, version: FileVersion) -> Result<Vec<Arc<Workflow>>, YamlErr
         .expect("the text is YAML")
         .expect("the text is not empty");
     let workflows = reader
-        .fields(&node, &FILE)
-        .map(|fields| read_workflows(&mut reader, &fields, version));
+        .mapping::<WorkflowFileMapping>(&node)
+        .map(|file| read_workflows(&mut reader, &file.workflows, version));
     let workflows = workflows.unwrap_or_default().into_values().collect();
     if reader.problems.is_empty() {
         Ok(workflows)
@@ -214,7 +215,7 @@ fn what_is_no_step_is_told_with_a_way_out() {
     run: {command: make, output: [{filter_regex: }]} => an item of `output` has no `filter_regex` => write `{filter_regex: …}`, with the expression to redact
     run: {command: make, output: [{filter: a}]} => an item of `output` has no `filter_regex` => write `{filter_regex: …}`, with the expression to redact
     run: {command: make, output: [{filter: a}]} => `filter` is not a key of an item of `output` => the keys of an item of `output` are `filter_regex`
-    run: {command: make, output: [{filter_regex: {a: b}}]} => `filter_regex` must be a text, not a mapping => write a text here
+    run: {command: make, output: [{filter_regex: {a: b}}]} => `filter_regex` must be a text or a list, not a mapping => write a text or a list here
     env: A => `env` takes a mapping => write `env: {name: NAME, value: VALUE}`, or `command` in place of `value`
     env: {value: b} => `env` has no `name` => write `env: {name: NAME, value: VALUE}`, or `command` in place of `value`
     env: {name: A} => `env` has neither `value` nor `command` => write one of them; for an empty text, write `value: ''`

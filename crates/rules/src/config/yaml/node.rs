@@ -2,6 +2,7 @@
 //! does not hide the next one.
 
 use std::fmt;
+use std::rc::Rc;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
@@ -16,13 +17,27 @@ pub(in crate::config) struct YamlNode {
     pub(in crate::config) value: YamlValue,
 }
 
-/// A value of the file. The text of a scalar is unchanged: `1.10` stays `1.10`.
+/// A value of the file. The text of a scalar is unchanged: `1.10` stays `1.10`. Clones share lists
+/// and mappings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::config) enum YamlValue {
     Null,
     Scalar(Scalar, String),
-    List(Vec<YamlNode>),
-    Map(Vec<(Located, YamlNode)>),
+    List(Rc<[YamlNode]>),
+    Map(Rc<[(Located, YamlNode)]>),
+}
+
+impl YamlNode {
+    /// Returns the text of a scalar.
+    pub(in crate::config) fn as_text(&self) -> Option<Located> {
+        let YamlValue::Scalar(_, text) = &self.value else {
+            return None;
+        };
+        Some(Located {
+            place: self.place,
+            text: text.clone(),
+        })
+    }
 }
 
 impl YamlValue {

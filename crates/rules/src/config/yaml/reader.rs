@@ -7,6 +7,7 @@ use super::keys::MappingKeys;
 use super::nearest::{nearest, quoted};
 use super::node::{Located, Scalar, YamlNode, YamlValue};
 use super::problem::{FilePosition, YamlNote, YamlProblem, shown};
+use super::value::ValueName;
 
 /// Collects problems while it reads values.
 #[derive(Debug, Default)]
@@ -17,33 +18,6 @@ pub(in crate::config) struct FileReader {
     /// Parts that are accepted without effect.
     pub(in crate::config) without_effect: Vec<YamlNote>,
     pub(super) expressions: Expressions,
-}
-
-/// The entries of a mapping, by key.
-pub(in crate::config) struct Fields<'n>(pub(super) Vec<(&'n Located, &'n YamlNode)>);
-
-impl<'n> Fields<'n> {
-    /// Returns the value of a key, or `None` if the key is absent or has no value.
-    pub(in crate::config) fn get(&self, key: &str) -> Option<&'n YamlNode> {
-        self.entry(key).map(|(_, node)| node)
-    }
-
-    /// Returns the place of a key that has a value.
-    pub(in crate::config) fn place(&self, key: &str) -> Option<FilePosition> {
-        self.entry(key).map(|(key, _)| key.place)
-    }
-
-    /// Returns true if the key is `true`, in any spelling.
-    pub(in crate::config) fn is_true(&self, key: &str) -> bool {
-        self.get(key).and_then(boolean_in) == Some(true)
-    }
-
-    fn entry(&self, key: &str) -> Option<(&'n Located, &'n YamlNode)> {
-        self.0
-            .iter()
-            .copied()
-            .find(|(name, node)| name.text == key && node.value != YamlValue::Null)
-    }
 }
 
 impl FileReader {
@@ -107,29 +81,27 @@ impl FileReader {
         );
     }
 
-    /// Reads the entries of a mapping with known keys. Returns `None` if the node is not a mapping.
-    pub(in crate::config) fn fields<'n>(
+    /// Returns the entries of a mapping after a check of their keys. Returns `None` if the node is not a mapping.
+    pub(super) fn known_entries<'n>(
         &mut self,
         node: &'n YamlNode,
         keys: &MappingKeys,
-    ) -> Option<Fields<'n>> {
+    ) -> Option<&'n [(Located, YamlNode)]> {
         let YamlValue::Map(entries) = &node.value else {
             self.wrong_kind(node, keys.of, "a mapping");
             return None;
         };
-        for (key, value) in entries {
+        for (key, value) in &**entries {
             self.check_key(key, value, keys);
         }
-        Some(Fields(
-            entries.iter().map(|(key, value)| (key, value)).collect(),
-        ))
+        Some(entries)
     }
 
     fn check_key(&mut self, key: &Located, value: &YamlNode, keys: &MappingKeys) {
         let name = key.text.as_str();
-        if let Some(known) = keys.list.iter().find(|known| known.name == name) {
-            self.check_not_yet(key, value, &known.kind);
-        } else if keys.of_server.contains(&name) {
+        if let Some(known) = keys.find(name) {
+            self.check_not_yet(key, value, &known.shape);
+        } else if (keys.is_only_on_server)(name) {
             self.problem(
                 key.place,
                 format!("`{name}` of {} can be set only on the server, not by a pull request", keys.of),
@@ -153,22 +125,6 @@ impl FileReader {
         }
     }
 
-    /// Reads a text. A number or boolean is also a text, with its spelling in the file.
-    pub(in crate::config) fn text(&mut self, fields: &Fields<'_>, key: &str) -> Option<Located> {
-        self.text_of(fields.get(key)?, &format!("`{key}`"))
-    }
-
-    /// Reads one of the words that its type has.
-    pub(in crate::config) fn word<T: FromStr>(
-        &mut self,
-        fields: &Fields<'_>,
-        key: &str,
-        words: &[&str],
-    ) -> Option<T> {
-        let text = self.text(fields, key)?;
-        self.word_of(&text, &format!("a value of `{key}`"), words)
-    }
-
     /// Parses a text that must be one of the words.
     pub(in crate::config) fn word_of<T: FromStr>(
         &mut self,
@@ -190,19 +146,11 @@ impl FileReader {
 
     /// Reads a text. `what` describes the value in errors.
     pub(in crate::config) fn text_of(&mut self, node: &YamlNode, what: &str) -> Option<Located> {
-        if let YamlValue::Scalar(_, text) = &node.value {
-            return Some(Located {
-                place: node.place,
-                text: text.clone(),
-            });
+        let text = node.as_text();
+        if text.is_none() {
+            self.wrong_kind(node, what, "a text");
         }
-        self.wrong_kind(node, what, "a text");
-        None
-    }
-
-    /// Reads a boolean, in any spelling of YAML 1.1, as Atlantis does.
-    pub(in crate::config) fn boolean(&mut self, fields: &Fields<'_>, key: &str) -> Option<bool> {
-        self.boolean_of(fields.get(key)?, &format!("`{key}`"))
+        text
     }
 
     pub(super) fn boolean_of(&mut self, node: &YamlNode, what: &str) -> Option<bool> {
@@ -213,11 +161,6 @@ impl FileReader {
         read
     }
 
-    /// Reads a whole number of a key.
-    pub(in crate::config) fn integer(&mut self, fields: &Fields<'_>, key: &str) -> Option<i32> {
-        self.integer_of(fields.get(key)?, &format!("`{key}`"))
-    }
-
     pub(super) fn integer_of(&mut self, node: &YamlNode, what: &str) -> Option<i32> {
         if let YamlValue::Scalar(_, text) = &node.value
             && let Ok(number) = text.trim().parse()
@@ -226,17 +169,6 @@ impl FileReader {
         }
         self.wrong_kind(node, what, "a whole number");
         None
-    }
-
-    /// Reads the entries of a mapping with names that people choose.
-    pub(in crate::config) fn named<'n>(
-        &mut self,
-        fields: &Fields<'n>,
-        key: &str,
-    ) -> &'n [(Located, YamlNode)] {
-        fields
-            .get(key)
-            .map_or(&[], |node| self.entries_of(node, &format!("`{key}`")))
     }
 
     pub(super) fn entries_of<'n>(
@@ -251,50 +183,16 @@ impl FileReader {
         &[]
     }
 
-    /// Reads the items of a list.
-    pub(in crate::config) fn list<'n>(
+    pub(super) fn items_of<'n>(
         &mut self,
-        fields: &Fields<'n>,
-        key: &str,
+        node: &'n YamlNode,
+        name: ValueName,
     ) -> Option<&'n [YamlNode]> {
-        let node = fields.get(key)?;
         if let YamlValue::List(items) = &node.value {
             return Some(items);
         }
-        self.wrong_kind(node, &format!("`{key}`"), "a list");
+        self.wrong_kind(node, &name.to_string(), "a list");
         None
-    }
-
-    /// Reads a list of texts. Leaves out items that are not texts.
-    pub(in crate::config) fn texts(
-        &mut self,
-        fields: &Fields<'_>,
-        key: &str,
-    ) -> Option<Vec<Located>> {
-        let items = self.list(fields, key)?;
-        Some(
-            items
-                .iter()
-                .filter_map(|item| self.text_of(item, &format!("an item of `{key}`")))
-                .collect(),
-        )
-    }
-
-    /// Reads a list of words.
-    pub(in crate::config) fn word_list<T: FromStr>(
-        &mut self,
-        fields: &Fields<'_>,
-        key: &str,
-        words: &[&str],
-    ) -> Option<Vec<T>> {
-        let texts = self.texts(fields, key)?;
-        let what = format!("an item of `{key}`");
-        Some(
-            texts
-                .iter()
-                .filter_map(|text| self.word_of(text, &what, words))
-                .collect(),
-        )
     }
 
     /// Records a value of the wrong kind.
@@ -321,14 +219,5 @@ pub(super) fn boolean_in(node: &YamlNode) -> Option<bool> {
         "true" | "yes" | "on" | "y" => Some(true),
         "false" | "no" | "off" | "n" => Some(false),
         _ => None,
-    }
-}
-
-/// Returns the items of a list, or a single item as a list, because some keys allow both.
-pub(in crate::config) fn list_of(node: &YamlNode) -> &[YamlNode] {
-    if let YamlValue::List(items) = &node.value {
-        items
-    } else {
-        std::slice::from_ref(node)
     }
 }

@@ -7,12 +7,12 @@ use super::reader::{FileReader, boolean_in};
 
 impl FileReader {
     /// Checks a key that this version does not support. A key without a value requests nothing.
-    pub(super) fn check_not_yet(&mut self, key: &Located, value: &YamlNode, kind: &KeyShape) {
+    pub(super) fn check_not_yet(&mut self, key: &Located, value: &YamlNode, shape: &KeyShape) {
         if value.value == YamlValue::Null {
             return;
         }
         let name = format!("`{}`", key.text);
-        match kind {
+        match shape {
             KeyShape::NotYetTrue if self.boolean_of(value, &name) == Some(true) => {
                 self.later(value.place, &format!("`{}: true`", key.text));
             }
@@ -42,8 +42,8 @@ impl FileReader {
     }
 
     /// Compares an unused value with its expected shape.
-    fn check_shape(&mut self, node: &YamlNode, kind: &KeyShape, what: &str) {
-        match kind {
+    fn check_shape(&mut self, node: &YamlNode, shape: &KeyShape, what: &str) {
+        match shape {
             KeyShape::Switch | KeyShape::NotYetTrue => drop(self.boolean_of(node, what)),
             KeyShape::Integer => drop(self.integer_of(node, what)),
             KeyShape::Text | KeyShape::SlashedRegex => drop(self.text_of(node, what)),
@@ -53,40 +53,37 @@ impl FileReader {
                     self.word_of::<String>(&text, &format!("a value of {what}"), &words())
                 }));
             }
-            KeyShape::List(kind) => self.check_items(node, kind, what),
+            KeyShape::List(shape) => self.check_items(node, shape, what),
             KeyShape::Map(keys) => self.check_entries(node, keys),
-            KeyShape::Named(kind) => {
+            KeyShape::Named(shape) => {
                 for (key, value) in self.entries_of(node, what) {
-                    self.check_shape(value, kind, &format!("`{}`", key.text));
+                    self.check_shape(value, shape, &format!("`{}`", key.text));
                 }
             }
-            KeyShape::NotYet(kind) | KeyShape::WithoutEffect(kind, _) => {
-                self.check_shape(node, kind, what);
+            KeyShape::NotYet(shape) | KeyShape::WithoutEffect(shape, _) => {
+                self.check_shape(node, shape, what);
             }
             KeyShape::Any(_) => {}
         }
     }
 
-    fn check_items(&mut self, node: &YamlNode, kind: &KeyShape, what: &str) {
+    fn check_items(&mut self, node: &YamlNode, shape: &KeyShape, what: &str) {
         let YamlValue::List(items) = &node.value else {
             return self.wrong_kind(node, what, "a list");
         };
-        for item in items {
-            self.check_shape(item, kind, &format!("an item of {what}"));
+        for item in &**items {
+            self.check_shape(item, shape, &format!("an item of {what}"));
         }
     }
 
     fn check_entries(&mut self, node: &YamlNode, keys: &MappingKeys) {
-        let Some(fields) = self.fields(node, keys) else {
-            return;
-        };
-        for (key, value) in fields
-            .0
+        let entries = self.known_entries(node, keys).unwrap_or_default();
+        for (key, value) in entries
             .iter()
             .filter(|(_, value)| value.value != YamlValue::Null)
         {
-            if let Some(known) = keys.list.iter().find(|known| known.name == key.text) {
-                self.check_shape(value, &known.kind, &format!("`{}`", key.text));
+            if let Some(known) = keys.find(&key.text) {
+                self.check_shape(value, &known.shape, &format!("`{}`", key.text));
             }
         }
     }

@@ -2,9 +2,9 @@
 //! a later setting of another entry or a project, and the result. A key without a row fails, unless it has a reason.
 
 use super::{WORKFLOWS, main_branch, of_a, repo, server_with};
-use crate::config::repo::{OverrideKey, PROJECT, RepoConfig};
-use crate::config::repos::{Demands, ENTRY, RepoRules};
-use crate::config::yaml::KeyShape;
+use crate::config::repo::{OverrideKey, ProjectMapping, RepoConfig};
+use crate::config::repos::{Demands, EntryMapping, RepoRules};
+use crate::config::yaml::{KeyShape, Mapping};
 
 /// A key, its value in an entry, its later value, and the result that [`held`] returns.
 type Row = (&'static str, &'static str, &'static str, &'static str);
@@ -306,8 +306,8 @@ fn a_project_overrides_an_entry_where_it_may() {
 #[test]
 fn every_key_has_its_row_or_a_reason_to_have_none() {
     for (keys, rows, without) in [
-        (&ENTRY, ENTRIES, ENTRIES_WITHOUT),
-        (&PROJECT, PROJECTS, PROJECTS_WITHOUT),
+        (EntryMapping::KEYS, ENTRIES, ENTRIES_WITHOUT),
+        (ProjectMapping::KEYS, PROJECTS, PROJECTS_WITHOUT),
     ] {
         for key in keys.list {
             let of = format!("`{}` of {}", key.name, keys.of);
@@ -318,16 +318,16 @@ fn every_key_has_its_row_or_a_reason_to_have_none() {
                 .map(|(_, reason)| *reason);
             assert_eq!(has_row, reason.is_none(), "{of}: either a row or a reason");
             assert_eq!(
-                matches!(key.kind, KeyShape::NotYetTrue),
+                matches!(key.shape, KeyShape::NotYetTrue),
                 reason == Some(NOT_YET),
                 "{of}"
             );
             assert_eq!(
-                matches!(key.kind, KeyShape::WithoutEffect(..)),
+                matches!(key.shape, KeyShape::WithoutEffect(..)),
                 reason == Some(NO_EFFECT),
                 "{of}"
             );
-            let is_of_entries = ENTRY.names().any(|name| name == key.name);
+            let is_of_entries = EntryMapping::KEYS.names().any(|name| name == key.name);
             assert!(
                 reason != Some(OF_PROJECTS) || !is_of_entries,
                 "{of}: an entry has it too"

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 /// A comment on a pull request.
 const RECORDED: &str =
-    include_str!("../src/vcs/github/webhook/recordings/issue_comment.created_on_pull.json");
+    include_str!("../src/forges/github/webhook/recordings/issue_comment.created_on_pull.json");
 
 /// Text of the comments. Most comments that people write contain no command.
 const TEXT: &str =

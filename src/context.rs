@@ -19,6 +19,7 @@ pub use settings::{ModuleGraphs, SeenRepositories, Settings};
 
 use crate::claims::CredentialStore;
 use crate::clock::{Clock, Ids};
+use crate::forges::{Forges, Memberships, Webhooks};
 use crate::leases::Leases;
 use crate::locks::AuditFiles;
 use crate::model::CommandId;
@@ -26,7 +27,6 @@ use crate::queue::{RunPool, RunningJob, WakeUp};
 use crate::store::Store;
 use crate::sync::Syncer;
 use crate::telemetry::{Metrics, Panics};
-use crate::vcs::{Forges, Memberships, Webhooks};
 use crate::workflow::{Artifacts, Checkouts, OutputHub, Terraform};
 
 /// Context of handlers and jobs: the database, the settings and the services of one replica.

@@ -10,6 +10,7 @@ pub mod cli;
 pub mod context;
 pub mod credential;
 pub mod features;
+pub mod forges;
 pub mod git;
 pub mod handlers;
 pub mod http;
@@ -23,7 +24,6 @@ pub mod seal;
 pub mod store;
 pub mod sync;
 pub mod telemetry;
-pub mod vcs;
 pub mod workflow;
 
 pub use lockkeeper_emulator as emulator;

@@ -21,6 +21,8 @@ use crate::config::server::{
 };
 use crate::context::{Ctx, Live, Services, Settings, Stops};
 use crate::features::audit;
+use crate::forges::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
+use crate::forges::{Forge, Forges, Memberships};
 use crate::git::{Git, GitSettings};
 use crate::kit::term::database::database_url;
 use crate::leases::{Leases, SharedGates};
@@ -32,8 +34,6 @@ use crate::secret::Secret;
 use crate::store::Store;
 use crate::sync::{self, Syncer};
 use crate::telemetry::{Metrics, Panics};
-use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
-use crate::vcs::{Forge, Forges, Memberships};
 use crate::workflow::{
     Artifacts, Checkouts, ChildEnvironment, DownloadSettings, Downloads, MirrorLeases, OutputHub,
     ProviderCache, Sources, Terraform, Tools, TrustedKeys,

@@ -1,8 +1,8 @@
 //! Registers the webhooks of the configured forges.
 
 use crate::config::server::ServerConfig;
-use crate::vcs::github::GitHubWebhook;
-use crate::vcs::{WebhookSource, Webhooks};
+use crate::forges::github::GitHubWebhook;
+use crate::forges::{WebhookSource, Webhooks};
 
 /// Creates the webhook of each configured forge.
 pub(super) fn webhooks(config: &ServerConfig) -> Webhooks {

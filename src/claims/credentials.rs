@@ -8,10 +8,10 @@ use tracing::warn;
 
 use crate::clock::Ids;
 use crate::credential::{GitAccess, InvalidAccess, SshAccess, binding};
+use crate::forges::{AccessError, RepoAccess, StoredAccess};
 use crate::model::{Cause, ClaimId, CredentialId, OwnerName, RepoId, RepoUrl, Rights};
 use crate::seal::{self, Binding, KeyName, Keyring, OpenError, SealedText};
 use crate::store::{KeepCredential, NewCredential, SealedCredential, Store};
-use crate::vcs::{AccessError, RepoAccess, StoredAccess};
 
 /// Number of credentials that get another key in one transaction.
 const BATCH: i64 = 100;

@@ -17,9 +17,9 @@ use serde_json::Value;
 
 use crate::clock::{Ids, RandomIds};
 use crate::config::server::{RawSettings, SETTINGS};
+use crate::forges::github::webhook::{DELIVERY_ID, EVENT, SIGNATURE, sign};
 use crate::kit::term::{ExitResult, ExitStatus, SubcommandArgs, Terminal, block_on, environment};
 use crate::secret::Secret;
-use crate::vcs::github::webhook::{DELIVERY_ID, EVENT, SIGNATURE, sign};
 
 /// Maximum size of a recording in bytes; GitHub sends 25 MB at most.
 const LARGEST_FILE: u64 = 64 << 20;

@@ -6,9 +6,9 @@ use url::Url;
 
 use super::{GitSettings, ssh};
 use crate::config::MirrorFilter;
+use crate::forges::GitCredentials;
 use crate::process::Cmd;
 use crate::secret::Secret;
-use crate::vcs::GitCredentials;
 
 /// Variables that exclude the configuration of the machine and the user and keep git quiet. They also set its
 /// language to English, because its messages are classified. `HOME` is `/dev/null` because curl would read

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::refused::why;
 use super::remote::Checked;
 use super::{GitError, Mirror, RefName, Remote, classify};
+use crate::forges::GitCredentials;
 use crate::model::CommitSha;
 use crate::process::{CallOutput, Cmd};
-use crate::vcs::GitCredentials;
 
 /// Arguments of a fetch that brings objects and the named refs, and does nothing else.
 pub(super) const FETCH: [&str; 6] = [

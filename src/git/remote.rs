@@ -6,8 +6,8 @@ use url::Url;
 
 use super::environment::{FORGE, git_to};
 use super::{GitError, Mirror};
+use crate::forges::GitCredentials;
 use crate::process::{CallOutput, Cmd};
-use crate::vcs::GitCredentials;
 
 /// Repository on a forge, with the credentials for it.
 #[derive(Clone, Copy, Debug)]

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use url::Url;
 
+use crate::forges::SshLogin;
 use crate::process::Cmd;
-use crate::vcs::SshLogin;
 
 /// Command with which git starts `ssh`. Git hands it to a shell, so it is a constant, and variable values come from
 /// quoted variables. It uses nothing of the user or the machine: no configuration, no agent, no other key and no

@@ -8,6 +8,7 @@
 use crate::command::{ApplyCommand, Command, CommandTarget, DirArgument, PlanCommand};
 use crate::config::access::Action;
 use crate::context::Ctx;
+use crate::forges::ForgeError;
 use crate::handlers::commands::cancelled_by;
 use crate::handlers::locks::KeptLockReason;
 use crate::handlers::{CommandSpec, claimed};
@@ -19,7 +20,6 @@ use crate::model::{
 use crate::queue::Job;
 use crate::render::UserText;
 use crate::store::{Application, AskedRun, CommandRow, NewCommand, Result, Store};
-use crate::vcs::ForgeError;
 use crate::workflow::CheckoutError;
 
 /// Action on an application.

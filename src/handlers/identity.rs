@@ -12,10 +12,10 @@ use anyhow::anyhow;
 use tracing::{info, warn};
 
 use crate::context::Ctx;
+use crate::forges::{ForgeError, RepoFacts};
 use crate::model::{Actor, Cause, ForgeRepo, JobId, Origin, Pull, RepoId};
 use crate::queue::JobError;
 use crate::store::{KnownRepository, Rename, Renamed};
-use crate::vcs::{ForgeError, RepoFacts};
 
 /// Maximum number of repositories of one delivery that are compared with the records. The App may get access to
 /// thousands at once, and their own events report the others.

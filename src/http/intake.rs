@@ -14,8 +14,8 @@ use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use crate::forges::SenderCheck;
 use crate::telemetry::{Metric, Metrics};
-use crate::vcs::SenderCheck;
 
 /// Maximum size of a body in bytes. GitHub, whose payloads are the largest, caps them at 25 MB.
 pub const MAX_BODY_BYTES: usize = 25 * 1024 * 1024;

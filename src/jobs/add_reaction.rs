@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use crate::context::Ctx;
+use crate::forges::ForgeError;
 use crate::model::{CommentId, PullRef, RepoId, Subject};
 use crate::queue::{Job, JobError, RunningJob};
-use crate::vcs::ForgeError;
 
 /// A reaction to add.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -13,11 +13,11 @@ use tracing::warn;
 use super::{ATTEMPTS_WHILE_REFUSED, RunCommand, write_permit};
 use crate::context::Ctx;
 use crate::errors::describe_error;
+use crate::forges::ForgeError;
 use crate::handlers::commands::{self, MergeResult};
 use crate::model::{CommandId, CommitSha, MergeMethod, PullRef};
 use crate::queue::{Job, JobError, RunningJob};
 use crate::render::UserText;
-use crate::vcs::ForgeError;
 use crate::workflow::CheckoutError;
 
 /// A pull to merge.

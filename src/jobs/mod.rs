@@ -35,13 +35,13 @@ pub use take_turn::OfferLock;
 pub use tell_loss::NotifyLockLoss;
 
 use crate::context::Ctx;
+use crate::forges::{ForgeError, Permit, WritePermit};
 use crate::handlers::identity;
 use crate::model::RepoId;
 use crate::process::LeaseHeartbeat;
 use crate::queue::{Job, JobError, Runner, RunningJob};
 use crate::store::{LeaseLost, NewJob, Store};
 use crate::telemetry::Metric;
-use crate::vcs::{ForgeError, Permit, WritePermit};
 
 /// Runs every kind of job, each with a context that writes only under its lease.
 pub struct Jobs(Arc<Ctx>);

@@ -5,9 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
+use crate::forges::{GateError, RateGates};
 use crate::model::{RateScope, Traffic};
 use crate::store::Store;
-use crate::vcs::{GateError, RateGates};
 
 /// Rate-limit gates that are stored in the database.
 pub struct SharedGates(Store);

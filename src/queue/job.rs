@@ -7,8 +7,8 @@ use chrono::{DateTime, Utc};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::worker::RunningJob;
+use crate::forges::ForgeError;
 use crate::store::{LeaseLost, NewJob};
-use crate::vcs::ForgeError;
 
 /// A kind of job over the context `C`. Its documentation says why a second run is harmless.
 #[async_trait]

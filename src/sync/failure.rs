@@ -1,8 +1,8 @@
 //! Converts failures of git and of the forge to failures of a sync.
 
+use crate::forges::ForgeError;
 use crate::git::GitError;
 use crate::model::{FailureKind, SyncFailure};
-use crate::vcs::ForgeError;
 
 /// Maximum length of a stored message, in characters.
 const MAX_MESSAGE: usize = 1000;

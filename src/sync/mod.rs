@@ -35,12 +35,12 @@ use self::gates::MirrorGates;
 use self::turns::{DueMirrors, NextMirror};
 use crate::clock::Clock;
 use crate::config::server::RepoAllowlist;
+use crate::forges::Forges;
 use crate::git::{Git, RefName};
 use crate::leases::Leases;
 use crate::model::{DataDirId, FailureKind, Jitter, MirrorEvent, RepoId, RepoUrl, SyncState};
 use crate::store::{EventWalk, MirrorChange, Store};
 use crate::telemetry::{Metric, Metrics};
-use crate::vcs::Forges;
 
 /// Maximum number of events read in one transaction.
 const EVENTS: i64 = 500;

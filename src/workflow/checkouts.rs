@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::config::needs::BaseGap;
 use crate::config::server::{ServedReposConfig, StrategySetting};
 use crate::config::{NotUtf8, text_of};
+use crate::forges::{ForgeError, Forges};
 use crate::git::{
     BaseCommit, BranchChanges, Checkout, CheckoutRequest, CheckoutStrategy, DirError, DiskPart,
     DiskUse, Extent, FetchRequest, Fetched, Git, GitError, Head, IgnoredFiles, LinkOut,
@@ -29,7 +30,6 @@ use crate::model::{
 };
 use crate::render::StateLock;
 use crate::sync::{FetchTicket, Syncer};
-use crate::vcs::{ForgeError, Forges};
 
 /// Commits of a pull request that a checkout is made from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

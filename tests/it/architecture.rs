@@ -15,7 +15,7 @@ const LEVELS: &[&[&str]] = &[
         "credential",
         "seal",
     ],
-    &["telemetry", "store", "vcs", "git", "process", "atlantis"],
+    &["telemetry", "store", "forges", "git", "process", "atlantis"],
     &["claims", "leases", "locks", "queue", "sync", "workflow"],
     &["handlers", "jobs", "context"],
     &["kit"],
@@ -32,9 +32,13 @@ const NEIGHBOURS: &[(&str, &str, &str)] = &[
         "ids",
         "a clock and a source of identifiers go together",
     ),
-    ("vcs", "telemetry", "requests to the forge are counted"),
+    ("forges", "telemetry", "requests to the forge are counted"),
     ("git", "process", "git is a program"),
-    ("git", "vcs", "credentials of a forge are what git presents"),
+    (
+        "git",
+        "forges",
+        "credentials of a forge are what git presents",
+    ),
     (
         "discovery",
         "config",
@@ -132,13 +136,13 @@ fn every_room_has_a_level() {
 #[test]
 fn a_wrong_import_is_found_with_its_file_line_and_rule() {
     let text = "//! crate::app is only mentioned\nuse crate::model::Lock;\nuse crate::{\n    model::{Lock, LockId},\n    \
-                http::Api,\n};\nfn f() { crate::vcs::x() } // crate::app\n#[cfg(test)]\nmod tests {\n    use crate::app;\n}\n";
+                http::Api,\n};\nfn f() { crate::forges::x() } // crate::app\n#[cfg(test)]\nmod tests {\n    use crate::app;\n}\n";
     let found = violations("store", "src/store/x.rs", text);
     assert_eq!(
         found,
         [
             "src/store/x.rs:3: `store` (level 2) must not use `http` (level 7): imports only go down",
-            "src/store/x.rs:7: `store` must not use `vcs`: both are on level 2, and the table in tests/it/architecture.rs \
+            "src/store/x.rs:7: `store` must not use `forges`: both are on level 2, and the table in tests/it/architecture.rs \
              does not let them",
         ]
     );

@@ -16,11 +16,13 @@ use std::process::Command;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use lockkeeper::forges::{
+    Forge, ForgeError, ListedPage, MergeAnswer, PageAsk, Permit, WritePermit,
+};
 use lockkeeper::model::{
     BranchName, CommentId, CommitSha, CommitState, CommitStatus, IgnoredStatuses, MergeMethod,
     Mergeability, PullNumber, PullRef, PullState, RepoId, StatusContext, StatusTarget,
 };
-use lockkeeper::vcs::{Forge, ForgeError, ListedPage, MergeAnswer, PageAsk, Permit, WritePermit};
 use tempfile::TempDir;
 
 /// Runs each test against each forge.

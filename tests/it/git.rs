@@ -10,6 +10,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lockkeeper::forges::GitCredentials;
 use lockkeeper::git::{
     Checkout, CheckoutRequest, CheckoutStrategy, DirError, Extent, FetchRequest, Fetched, Git,
     GitError, GitSettings, Head, IgnoredFiles, Mirror, Prepared, RefName,
@@ -17,7 +18,6 @@ use lockkeeper::git::{
 use lockkeeper::model::{CommitSha, RepoPath, Subject, WorkspaceName};
 use lockkeeper::process::{Cmd, FileHold, Mechanism, RunLimits};
 use lockkeeper::secret::Secret;
-use lockkeeper::vcs::GitCredentials;
 use lockkeeper::workflow::{ChildEnvironment, RunSandbox};
 
 use crate::support::git_http::GitServer;

@@ -24,9 +24,9 @@ pub use web::{by_web, offers as web_offers};
 
 use crate::config::access::{Action, Identity};
 use crate::context::Ctx;
+use crate::forges::ForgeError;
 use crate::model::{Cause, LockEventKind, NewLockEvent};
 use crate::queue::JobError;
-use crate::vcs::ForgeError;
 
 /// Decision about one action.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,9 +17,9 @@ use super::{AuthzError, Decision, Denial, Resource, not_from_the_forge, quoted};
 use crate::config::access::{Action, Identity, TeamAuthz};
 use crate::context::Ctx;
 use crate::errors::describe_error;
+use crate::forges::ForgeError;
 use crate::model::{ProjectName, RepoId};
 use crate::process::{CallOutput, Cmd, ProcessError};
-use crate::vcs::ForgeError;
 
 /// Time limit of the program, because somebody waits for the answer.
 const DEADLINE: Duration = Duration::from_secs(30);

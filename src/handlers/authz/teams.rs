@@ -3,8 +3,8 @@
 use super::{AuthzError, Decision, Denial, Resource, listed, not_from_the_forge, quoted};
 use crate::config::access::{Action, Grantees, Identity};
 use crate::context::Ctx;
+use crate::forges::{ForgeError, KEPT};
 use crate::model::RepoId;
-use crate::vcs::{ForgeError, KEPT};
 
 /// Decides by the allowlist entries for the teams of this person.
 pub(super) async fn by_teams(

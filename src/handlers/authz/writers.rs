@@ -5,8 +5,8 @@ use super::{AuthzError, Decision, Denial, Resource, not_from_the_forge, quoted};
 use crate::config::access::{Action, Identity};
 use crate::config::server::Commenters;
 use crate::context::Ctx;
+use crate::forges::ForgeError;
 use crate::model::{Pull, RepoId};
-use crate::vcs::ForgeError;
 
 /// Decides by the permission that the forge reports for this person.
 pub(super) async fn by_permission(

@@ -4,6 +4,7 @@ use anyhow::anyhow;
 
 use super::interrupted;
 use crate::context::Ctx;
+use crate::forges::ForgeError;
 use crate::handlers::reply::Reply;
 use crate::handlers::statuses;
 use crate::handlers::tally;
@@ -11,7 +12,6 @@ use crate::model::{Actor, Cause, CommandId, CommitStatus, Origin, ProjectOutcome
 use crate::queue::{JobError, RunningJob, TooManyInterruptions};
 use crate::render::{Body, UserText, status};
 use crate::store::{CommandRow, CommandState, RunRow};
-use crate::vcs::ForgeError;
 use crate::workflow::CheckoutError;
 
 /// Number of attempts (half a minute) after which the pull request gets a reply.

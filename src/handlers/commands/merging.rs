@@ -19,6 +19,7 @@ use super::{CommandCx, hooks, needs};
 use crate::command::{ApplyCommand, Command, MergeOptions};
 use crate::context::Ctx;
 use crate::errors::describe_error;
+use crate::forges::{ForgeError, MergeAnswer, WritePermit};
 use crate::handlers::CommandSpec;
 use crate::handlers::reply::{self, CommandEnd, Reply};
 use crate::handlers::statuses::{self, NewestRuns};
@@ -30,7 +31,6 @@ use crate::model::{
 use crate::queue::{Job, JobError, RunningJob};
 use crate::render::{Body, ProjectReport, Report, UserText};
 use crate::store::{CommandRow, NewJob};
-use crate::vcs::{ForgeError, MergeAnswer, WritePermit};
 
 /// Maximum number of merge requests that GitHub may refuse. It refuses for some seconds right after a push to the
 /// base branch, and while it computes whether a pull request is mergeable.

@@ -51,6 +51,7 @@ use super::reply::{self, Reply};
 use super::statuses;
 use crate::command::Command;
 use crate::context::Ctx;
+use crate::forges::ForgeError;
 use crate::handlers::identity;
 use crate::handlers::tally;
 use crate::model::{
@@ -61,7 +62,6 @@ use crate::render::{ProjectReport, status};
 use crate::store::{
     CommandRow, CommandState, HeadNews, KnownHead, NewJob, RunRow, RunState, StopKind, StopRequest,
 };
-use crate::vcs::ForgeError;
 
 /// Waits before the next attempts: GitHub answers 404 for a moment after a pull request was opened.
 const NOT_FOUND_WAITS: [Duration; 4] = [

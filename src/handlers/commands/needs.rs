@@ -15,10 +15,10 @@ use crate::config::needs::{
 };
 use crate::config::repos::Demands;
 use crate::errors::describe_error;
+use crate::forges::ForgeError;
 use crate::model::{Approval, IgnoredStatuses, Mergeability, ProjectKey, Requirement, RunKind};
 use crate::queue::JobError;
 use crate::render::UserText;
-use crate::vcs::ForgeError;
 use crate::workflow::{CheckoutError, Source};
 
 /// Time for which a fact counts as current.

@@ -242,7 +242,7 @@ async fn take_locks(
             .unwrap_or(&command.extra_args)
             .to_vec(),
     };
-    let wish = |project: &Project| {
+    let request = |project: &Project| {
         let policy = work.policy(&project.key);
         let key = LockKey::in_scope(policy.scope, &cx.pull.at.repo, &project.key);
         policy.mode.taken_by_plan().then(|| LockRequest {
@@ -254,14 +254,14 @@ async fn take_locks(
         .projects
         .iter()
         .filter(|project| !denied.contains_key(&project.key));
-    let wishes: Vec<LockRequest> = granted.filter_map(wish).collect();
+    let requests: Vec<LockRequest> = granted.filter_map(request).collect();
     // People who request a run of an application do not expect one hours later.
     let in_line = cx.ctx.settings.locking.queue && !cx.pull.at.subject.is_application();
     let all = locks::take_all(
         &cx.ctx.store,
         &cx.pull.at,
         &cx.pull.url,
-        &wishes,
+        &requests,
         &cause(cx),
         in_line,
     )

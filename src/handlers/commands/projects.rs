@@ -390,8 +390,8 @@ impl Work {
             CommentWords::only(extra),
             output,
         );
-        let wish = self.wish(cx, &checkout, &project.key).await;
-        let made = cx.ctx.terraform.plan(&place, &wish).await?;
+        let versions = self.versions(cx, &checkout, &project.key).await;
+        let made = cx.ctx.terraform.plan(&place, &versions).await?;
         Ok((made, checkout))
     }
 
@@ -436,11 +436,11 @@ impl Work {
     ) -> StateWork {
         let workflow = self.policies(project).workflow(project);
         match self.site(cx, project, arguments).await {
-            Ok((site, wish, _in_use)) => {
+            Ok((site, versions, _in_use)) => {
                 let place = site.place(cx, project, &workflow, given, output);
                 cx.ctx
                     .terraform
-                    .change_state(&place, &wish, stage(&workflow))
+                    .change_state(&place, &versions, stage(&workflow))
                     .await
             }
             Err(error) => StateWork::not_begun(error),
@@ -455,12 +455,12 @@ impl Work {
         output: &RunOutput,
     ) -> Result<String, RunError> {
         let workflow = self.policies(project).workflow(project);
-        let (site, wish, _in_use) = self.site(cx, project, &[]).await?;
+        let (site, versions, _in_use) = self.site(cx, project, &[]).await?;
         cx.ctx
             .terraform
             .version(
                 &site.place(cx, project, &workflow, CommentWords::only(&[]), output),
-                &wish,
+                &versions,
             )
             .await
     }
@@ -479,7 +479,7 @@ impl Work {
             .await?;
         let facts = PullFacts::of(cx.pull, &cx.row.actor.login, arguments);
         let site = Site::of(self, cx, &checkout, project, facts).await?;
-        Ok((site, self.wish(cx, &checkout, project).await, in_use))
+        Ok((site, self.versions(cx, &checkout, project).await, in_use))
     }
 
     /// Returns the program of a project.
@@ -494,7 +494,7 @@ impl Work {
 
     /// Collects the version constraints of a project: from the administrator, the configuration, and the code on the
     /// disk, because hooks may have written some of it.
-    async fn wish(
+    async fn versions(
         &self,
         cx: &CommandCx<'_>,
         checkout: &Arc<Checkout>,

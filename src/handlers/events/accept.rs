@@ -1,6 +1,7 @@
 //! Accepts a delivery: decides what is stored with it, and stores all of it in one transaction (P1, P2).
 
 use crate::context::Ctx;
+use crate::forges::ParsedDelivery;
 use crate::handlers::claimed::{self, Service};
 use crate::handlers::identity;
 use crate::jobs::{ReadDelivery, SettleRepository};
@@ -8,7 +9,6 @@ use crate::model::{DeliveryId, Event, RepositoryNews};
 use crate::queue::Job;
 use crate::store::{Accepted, DeliveryState, NewDelivery};
 use crate::telemetry::Metric;
-use crate::vcs::ParsedDelivery;
 
 /// Note of a delivery about repositories that are not served.
 const NOT_SERVED: &str = "the repository is not on the allow-list (--repo-allowlist)";

@@ -6,11 +6,11 @@ use tracing::warn;
 use super::missed::follow;
 use super::{TickResult, gone};
 use crate::context::Ctx;
+use crate::forges::ForgeError;
 use crate::handlers::events::close_pull;
 use crate::handlers::identity;
 use crate::model::{Actor, Origin, PullRef, PullState};
 use crate::store::Absence;
-use crate::vcs::ForgeError;
 
 /// Time within which a listing counts as recent. It is longer than a rate limit window of the forge, for which the
 /// lists may have to wait.

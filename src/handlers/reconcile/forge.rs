@@ -5,7 +5,7 @@ use anyhow::bail;
 
 use super::TickResult;
 use crate::context::Ctx;
-use crate::vcs::ForgeFeatures;
+use crate::forges::ForgeFeatures;
 
 /// Asks every forge. It has nothing to fix: each problem is the error of this tick.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {

@@ -10,11 +10,11 @@ use tracing::{info, warn};
 
 use super::missed::follow;
 use crate::context::Ctx;
+use crate::forges::{ForgeError, RepoFacts};
 use crate::jobs::CleanPull;
 use crate::model::{Actor, Cause, Origin, PullRef, RepoId};
 use crate::queue::Job;
 use crate::store::Absence;
-use crate::vcs::{ForgeError, RepoFacts};
 
 /// Minimum time between two checks. It is shorter than the period of a reconciler.
 const APART: TimeDelta = TimeDelta::minutes(4);

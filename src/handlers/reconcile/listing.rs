@@ -9,12 +9,12 @@ use tracing::{info, warn};
 use super::missed::LEFT_TO_COMMANDS;
 use super::{TickResult, gone};
 use crate::context::Ctx;
+use crate::forges::{ForgeError, ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
 use crate::handlers::events::{self, close_pull};
 use crate::handlers::identity;
 use crate::model::{Actor, Origin, Pull, PullHead, PullNumber, PullRef, PullState, Subject};
 use crate::queue::JobError;
 use crate::store::{Absence, ForgePage, HeadNews, WatchedRepo};
-use crate::vcs::{ForgeError, ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
 
 /// Maximum number of pages of a list: 3,000 open pull requests.
 const MAX_PAGES: usize = 30;

@@ -18,11 +18,11 @@ use tracing::{info, warn};
 use super::listing::{ListingResult, look};
 use super::{TickResult, gone};
 use crate::context::Ctx;
+use crate::forges::{ForgeError, RequestBudget};
 use crate::handlers::claimed::{self, Service};
 use crate::handlers::identity;
 use crate::model::{HostName, RepoId};
 use crate::store::{Absence, WatchedRepo};
-use crate::vcs::{ForgeError, RequestBudget};
 
 /// Maximum number of repositories in one tick; others follow in the next ones.
 const AT_ONCE: i64 = 500;

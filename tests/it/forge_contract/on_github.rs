@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lockkeeper::clock::ManualClock;
 use lockkeeper::emulator::{Change, Emulator, Fault, NewPull, NewTeam, Options, ReviewState};
+use lockkeeper::forges::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use lockkeeper::model::{CommentId, CommitSha, CommitState, PullNumber, RepoId};
 use lockkeeper::secret::Secret;
-use lockkeeper::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use tempfile::TempDir;
 
 use super::{BOT, ForgeUnderTest, ForgeWorld, WorldFailure};

@@ -7,11 +7,11 @@ use base64::engine::general_purpose::STANDARD;
 use insta::assert_snapshot;
 use lockkeeper::claims::CredentialStore;
 use lockkeeper::credential::{GitAccess, SshAccess};
+use lockkeeper::forges::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
+use lockkeeper::forges::{Forge as _, SshLogin};
 use lockkeeper::git::{RefSelection, Remote, Synced};
 use lockkeeper::model::{HostName, OwnerName, RepoId, RepoUrl, Rights, Sha256Digest};
 use lockkeeper::seal::{Keyring, key_line};
-use lockkeeper::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
-use lockkeeper::vcs::{Forge as _, SshLogin};
 use serde_json::json;
 
 use super::*;

@@ -10,10 +10,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::join_all;
 use lockkeeper::clock::{Clock, ManualClock};
+use lockkeeper::forges::github::{GitHub, GitHubAuth, GitHubSetupError, Timeouts};
+use lockkeeper::forges::{Forge, ForgeError};
 use lockkeeper::model::{CommentId, RepoId};
 use lockkeeper::secret::Secret;
-use lockkeeper::vcs::github::{GitHub, GitHubAuth, GitHubSetupError, Timeouts};
-use lockkeeper::vcs::{Forge, ForgeError};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

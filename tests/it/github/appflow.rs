@@ -18,14 +18,14 @@ use axum::http::HeaderMap;
 use chrono::{DateTime, TimeDelta};
 use hmac::{Hmac, KeyInit, Mac};
 use lockkeeper::clock::{Clock, RandomIds, SystemClock};
+use lockkeeper::forges::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts};
+use lockkeeper::forges::{Forge, ForgeError};
 use lockkeeper::model::{
     CommitSha, CommitState, CommitStatus, PullRef, PullState, StatusContext, StatusTarget, Subject,
 };
 use lockkeeper::render::MachineLine;
 use lockkeeper::secret::Secret;
 use lockkeeper::store::Store;
-use lockkeeper::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts};
-use lockkeeper::vcs::{Forge, ForgeError};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sha2::Sha256;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::clock::ManualClock;
+use lockkeeper::forges::github::{GitHub, GitHubAuth, Timeouts, TokenSource};
+use lockkeeper::forges::{Forge, ForgeError, HeadSource, ListedPage, OpenPulls, PageAsk};
 use lockkeeper::model::{
     BranchName, CommentId, CommitSha, CommitState, CommitStatus, StatusContext, StatusTarget,
 };
 use lockkeeper::secret::Secret;
-use lockkeeper::vcs::github::{GitHub, GitHubAuth, Timeouts, TokenSource};
-use lockkeeper::vcs::{Forge, ForgeError, HeadSource, ListedPage, OpenPulls, PageAsk};
 use serde_json::{Value, json};
 
 use super::server::{Reply, ScriptedGitHub, anybody, endpoints, pull, start, token};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use lockkeeper::clock::{Clock, ManualClock};
-use lockkeeper::vcs::github::{GitHub, Timeouts};
-use lockkeeper::vcs::{Forge, ForgeError};
+use lockkeeper::forges::github::{GitHub, Timeouts};
+use lockkeeper::forges::{Forge, ForgeError};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -229,7 +229,7 @@ async fn every_request_is_logged_without_the_token() {
     assert!(!text.contains("ghp_secret"), "{text}");
     let ours: Vec<&str> = text
         .lines()
-        .filter(|line| line.contains("lockkeeper::vcs"))
+        .filter(|line| line.contains("lockkeeper::forges"))
         .collect();
     assert_eq!(ours.len(), 2, "{text}");
     assert!(
@@ -239,6 +239,6 @@ async fn every_request_is_logged_without_the_token() {
     );
     insta::assert_snapshot!(
         ours[1].trim(),
-        @r#"DEBUG lockkeeper::vcs::github::client::wire: GitHub answered GET /repos/acme/infra/pulls/12 with 200 host=github.com http.method=GET http.path=/repos/acme/infra/pulls/12 http.status=200 duration_ms=0 rate_limit.remaining="4998""#
+        @r#"DEBUG lockkeeper::forges::github::client::wire: GitHub answered GET /repos/acme/infra/pulls/12 with 200 host=github.com http.method=GET http.path=/repos/acme/infra/pulls/12 http.status=200 duration_ms=0 rate_limit.remaining="4998""#
     );
 }

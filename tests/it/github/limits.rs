@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper::clock::{Clock, ManualClock};
+use lockkeeper::forges::github::{GitHub, GitHubEndpoints, Timeouts};
+use lockkeeper::forges::{Forge, ForgeError, LocalGates, RateGates};
 use lockkeeper::model::{CommentId, PullRef, RateScope, Traffic};
-use lockkeeper::vcs::github::{GitHub, GitHubEndpoints, Timeouts};
-use lockkeeper::vcs::{Forge, ForgeError, LocalGates, RateGates};
 use serde_json::json;
 
 use super::client::pull_answer;

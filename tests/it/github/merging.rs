@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use lockkeeper::clock::{Clock, ManualClock};
+use lockkeeper::forges::{Forge, ForgeError};
 use lockkeeper::model::{IgnoredStatuses, Mergeability, RunKind};
-use lockkeeper::vcs::{Forge, ForgeError};
 use serde_json::{Value, json};
 
 use super::server::{Reply, ScriptedGitHub, pull, start, token};

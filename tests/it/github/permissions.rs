@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use lockkeeper::vcs::{Forge, ForgeError, ForgeFeatures};
+use lockkeeper::forges::{Forge, ForgeError, ForgeFeatures};
 
 use super::app::World;
 use super::server::{Reply, ScriptedGitHub};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use lockkeeper::clock::ManualClock;
+use lockkeeper::forges::github::{GitHubAuth, TokenSource};
+use lockkeeper::forges::{Forge, ForgeError};
 use lockkeeper::model::{Approval, CommitSha};
 use lockkeeper::secret::Secret;
-use lockkeeper::vcs::github::{GitHubAuth, TokenSource};
-use lockkeeper::vcs::{Forge, ForgeError};
 use serde_json::{Value, json};
 
 use super::server::{Reply, ScriptedGitHub, pull, start};

@@ -1,6 +1,6 @@
 //! Tests team memberships as GitHub reports them.
 
-use lockkeeper::vcs::{Forge, ForgeError};
+use lockkeeper::forges::{Forge, ForgeError};
 use serde_json::{Value, json};
 
 use super::server::{Reply, ScriptedGitHub, pull};

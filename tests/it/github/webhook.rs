@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use axum::http::{HeaderMap, HeaderName};
+use lockkeeper::forges::WebhookSource as _;
+use lockkeeper::forges::github::GitHubWebhook;
 use lockkeeper::model::Event;
 use lockkeeper::secret::Secret;
-use lockkeeper::vcs::WebhookSource as _;
-use lockkeeper::vcs::github::GitHubWebhook;
 use serde_json::{Map, Value, json};
 
 use super::tools::{npm, run};
@@ -30,7 +30,7 @@ fn headers(map: &Map<String, Value>) -> HeaderMap {
 
 /// Returns the deliveries that the folder of the webhook has recordings of.
 fn recordings() -> Vec<Value> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/vcs/github/webhook/recordings");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/forges/github/webhook/recordings");
     let files = fs::read_dir(folder)
         .unwrap()
         .map(|file| file.unwrap().path());

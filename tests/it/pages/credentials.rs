@@ -34,7 +34,7 @@ async fn add(world: &World, owner: &str, name: &str) {
 
 /// Creates two owners. One has two repositories, and its credential was used.
 pub async fn world() -> World {
-    use lockkeeper::vcs::RepoAccess as _;
+    use lockkeeper::forges::RepoAccess as _;
     let world = World::new().await;
     add(&world, "net", "infra").await;
     add(

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use lockkeeper::claims::{ChangeCredential, CredentialError, CredentialStore};
 use lockkeeper::credential::{GitAccess, SshAccess};
+use lockkeeper::forges::{AccessError, RepoAccess as _};
 use lockkeeper::model::LockEventKind::{Claimed, Registered, Unclaimed, Unregistered};
 use lockkeeper::model::{CredentialId, OwnerName, RepoId, RepoUrl, Rights};
 use lockkeeper::seal::{Keyring, OpenError, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::Claim;
-use lockkeeper::vcs::{AccessError, RepoAccess as _};
 
 use crate::support::db::{TestDb, by, execute, store_test};
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use lockkeeper::claims::CredentialStore;
 use lockkeeper::credential::GitAccess;
+use lockkeeper::forges::RepoAccess as _;
 use lockkeeper::model::{
     ApplyScope, CommandKind, ForgeRepo, LockEventKind, LockKey, OwnerName, PlanState, PullRef,
     RepoId, RepoUrl, Rights,
@@ -16,7 +17,6 @@ use lockkeeper::store::{
     Acquired, DatabaseUrl, FormerName, JobFinish, KnownRepository, NewJob, RENAMED_COLUMNS, Rename,
     RenameRefused, Renamed, Store, answers_share,
 };
-use lockkeeper::vcs::RepoAccess as _;
 use sqlx::{AssertSqlSafe, Connection};
 use sqlx_postgres::PgConnection;
 use sqlx_sqlite::SqliteConnectOptions;

@@ -388,7 +388,7 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
 fn recorded(repository: u64) -> Vec<(String, String, Parcel)> {
     let dir = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/src/vcs/github/webhook/recordings"
+        "/src/forges/github/webhook/recordings"
     );
     let mut paths: Vec<_> = std::fs::read_dir(dir)
         .unwrap()

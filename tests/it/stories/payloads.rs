@@ -16,7 +16,7 @@ story!(recorded_and_published_payloads_settle_against_open_pull_requests);
 type Payload = (String, String, Value);
 
 fn recorded() -> Vec<Payload> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/vcs/github/webhook/recordings");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/forges/github/webhook/recordings");
     let files = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path());

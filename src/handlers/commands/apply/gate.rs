@@ -415,15 +415,15 @@ pub(super) async fn pass(
 ) -> Result<ApplyGrant, Stop<GateRefusal>> {
     let (policy, cause) = (work.policy(&plan.project), cx.cause_of("applied"));
     let key = LockKey::in_scope(policy.scope, &plan.pull.repo, &plan.project);
-    let wish = LockAttempt {
+    let attempt = LockAttempt {
         key: &key,
         project: &plan.project,
         pull: &plan.pull,
         pull_url: &cx.pull.url,
         cause: &cause,
     };
-    let wish = policy.mode.taken_by_apply().then_some(&wish);
-    let gate = cx.ctx.store.apply_begin(plan, run, wish).await?;
+    let attempt = policy.mode.taken_by_apply().then_some(&attempt);
+    let gate = cx.ctx.store.apply_begin(plan, run, attempt).await?;
     Err(Stop::Reply(match gate {
         ApplyGate::Granted(grant) => return Ok(grant),
         ApplyGate::HeldBy(lock) => GateRefusal::Held(Box::new(lock)),

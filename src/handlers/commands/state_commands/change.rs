@@ -180,17 +180,17 @@ impl Changing<'_> {
         let policy = self.work.policy(key);
         let cause = cx.cause(self.order.change.reason());
         let lock = LockKey::in_scope(policy.scope, &cx.pull.at.repo, key);
-        let wish = LockAttempt {
+        let attempt = LockAttempt {
             key: &lock,
             project: key,
             pull: &cx.pull.at,
             pull_url: &cx.pull.url,
             cause: &cause,
         };
-        let wish = policy.mode.taken_by_apply().then_some(&wish);
+        let attempt = policy.mode.taken_by_apply().then_some(&attempt);
         let store = &cx.ctx.store;
         store
-            .state_change_begin(&cx.pull.at, key, run.id, wish)
+            .state_change_begin(&cx.pull.at, key, run.id, attempt)
             .await
     }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::auth::ClientCredentials;
 use super::call::{Call, RequestFailure};
 use super::wire::Wire;
-use crate::vcs::ForgeFeatures;
+use crate::forges::ForgeFeatures;
 
 /// Level of an App's permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

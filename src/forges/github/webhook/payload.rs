@@ -8,11 +8,11 @@ use serde::de::DeserializeOwned;
 
 use super::repositories;
 use super::shape::{ActionFields, CommentPayload, EditChanges, PullPayload, WebhookUser};
+use crate::forges::ParsedDelivery;
 use crate::model::{
     BranchName, CommentEvent, CommitSha, Event, HostName, PullAction, PullEvent, PullRef, RepoId,
     Subject,
 };
-use crate::vcs::ParsedDelivery;
 
 /// Maximum length of a comment in bytes: GitHub allows 65,536 characters of at most four bytes.
 const MAX_COMMENT: usize = 65_536 * 4;

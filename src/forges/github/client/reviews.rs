@@ -10,8 +10,8 @@ use super::answers::UserAnswer;
 use super::call::{Call, RequestFailure};
 use super::pages::Pages;
 use super::{GitHub, repo_path, segment, short};
+use crate::forges::ForgeError;
 use crate::model::{Approval, CommitSha, PullRef, RepoId};
-use crate::vcs::ForgeError;
 
 /// Maximum number of people whose right to write is checked: foreign reviewers must not cause requests without limit.
 const MAX_ASKED: usize = 50;

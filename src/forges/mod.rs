@@ -2,12 +2,12 @@
 //! names of a forge.
 
 mod access;
-mod forges;
 mod gates;
 pub mod github;
 mod listing;
 mod memberships;
 mod permit;
+mod registry;
 mod ssh;
 mod webhook;
 
@@ -24,11 +24,11 @@ use crate::model::{
 use crate::secret::Secret;
 
 pub use access::{AccessError, RepoAccess, StoredAccess};
-pub use forges::Forges;
 pub use gates::{GateError, LocalGates, RateGates};
 pub use listing::{ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
 pub use memberships::{KEPT, Memberships};
 pub use permit::{Permit, WritePermit};
+pub use registry::Forges;
 pub use ssh::SshLogin;
 pub use webhook::{
     DeliveryHeader, ForgeKind, ParsedDelivery, SenderCheck, WebhookError, WebhookSource, Webhooks,

@@ -6,8 +6,8 @@ use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::forges::{ForgeError, WritePermit};
 use crate::model::{HostName, RepoId, Traffic};
-use crate::vcs::{ForgeError, WritePermit};
 
 /// Request to the API.
 #[derive(Clone)]

@@ -15,8 +15,10 @@ use super::auth::{ClientCredentials, GitHubAuth, TokenSource};
 use super::call::{Call, RequestFailure, SuccessResponse};
 use super::wire::Wire;
 use crate::credential::GitAccess;
+use crate::forges::{
+    AccessError, ForgeFeatures, GitCredentials, RepoAccess, SshLogin, StoredAccess,
+};
 use crate::model::{CredentialId, RepoId};
-use crate::vcs::{AccessError, ForgeFeatures, GitCredentials, RepoAccess, SshLogin, StoredAccess};
 
 /// Maximum number of credentials whose tokens are cached; beyond it, tokens are requested again.
 const MOST: usize = 10_000;

@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 
 use super::header::delivery;
 use super::payload::parse;
+use crate::forges::{DeliveryHeader, ParsedDelivery};
 use crate::model::{Event, HostName};
-use crate::vcs::{DeliveryHeader, ParsedDelivery};
 
 fn recordings() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/vcs/github/webhook/recordings")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/forges/github/webhook/recordings")
 }
 
 /// Returns the names of all recordings, without `.json`.

@@ -9,8 +9,8 @@ use super::answers::PullAnswer;
 use super::call::{Call, RequestFailure};
 use super::pages::{PAGE, has_more};
 use super::{GitHub, repo_path};
+use crate::forges::{ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
 use crate::model::{PullNumber, PullRef, RepoId};
-use crate::vcs::{ListedPage, ListedPull, OpenPulls, PageAsk, RequestBudget};
 
 /// Maximum length of a stored tag; GitHub's have 68 characters.
 const MAX_ETAG: usize = 200;

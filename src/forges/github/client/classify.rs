@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::call::{RequestFailure, one_line};
+use crate::forges::ForgeError;
 use crate::model::HostName;
-use crate::vcs::ForgeError;
 
 /// Wait when GitHub limits requests without naming a time: its documentation asks for at least a minute.
 const UNSAID_WAIT: TimeDelta = TimeDelta::minutes(1);

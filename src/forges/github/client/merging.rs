@@ -13,8 +13,8 @@ use super::checks::{self, RequiredState};
 use super::reviews;
 use super::rules::{self, BranchRules, RequiredCheck};
 use super::{GitHub, pull_words};
+use crate::forges::ForgeError;
 use crate::model::{CheckState, IgnoredStatuses, MergeObstacle, Mergeability, Pull, PullRef};
-use crate::vcs::ForgeError;
 
 /// Waits while GitHub computes whether a pull can be merged. The computation begins with the first request and takes
 /// seconds.

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::call::{Call, RequestFailure};
 use super::{GitHub, repo_path, short};
+use crate::forges::{ForgeError, MergeAnswer, WritePermit};
 use crate::model::{CommitSha, MergeMethod, PullRef, RepoId};
-use crate::vcs::{ForgeError, MergeAnswer, WritePermit};
 
 /// Part of `GET /repos/{owner}/{repo}`. GitHub leaves the methods out where the credentials may not write.
 #[derive(Deserialize)]

@@ -24,10 +24,10 @@ use super::call::{Call, RequestFailure, SuccessResponse, is_move};
 use super::classify::{ErrorResponse, classify};
 use super::{GitHubEndpoints, GitHubSetupError};
 use crate::clock::Clock;
+use crate::forges::{ForgeError, GateError, LocalGates, RateGates};
 use crate::model::{HostName, RateScope, Sha256Digest, Traffic};
 use crate::secret::Secret;
 use crate::telemetry::{Metric, Metrics, status_class};
-use crate::vcs::{ForgeError, GateError, LocalGates, RateGates};
 
 /// Maximum size of an answer in bytes. The largest requested answers are a hundred comments of 65,536 characters, or
 /// a hundred files with their patches.

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use super::call::{Call, RequestFailure};
 use super::pages::Pages;
 use super::{GitHub, segment};
+use crate::forges::ForgeError;
 use crate::model::RepoId;
-use crate::vcs::ForgeError;
 
 /// Returns true if the account is a member. GitHub counts the members of child teams. It answers 404 for everybody
 /// else, and for teams that the credentials may not see.

@@ -8,9 +8,9 @@ use super::app::{App, TokenReach};
 use super::call::{Call, RequestFailure, SuccessResponse};
 use super::wire::{Pass, Wire};
 use super::{GitHubSetupError, USER_OF_TOKENS};
+use crate::forges::GitCredentials;
 use crate::model::RepoId;
 use crate::secret::Secret;
-use crate::vcs::GitCredentials;
 
 /// Maximum size of a token file in bytes; GitHub's longest tokens have about a hundred.
 const MAX_TOKEN: u64 = 4096;

@@ -4,11 +4,11 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::cut_chars;
+use crate::forges::RepoFacts;
 use crate::model::{
     BranchName, CommitSha, ForgeRepo, HostName, Pull, PullRef, PullState, RepoId, Subject,
 };
 use crate::render::has_marker;
-use crate::vcs::RepoFacts;
 
 /// Maximum length of a title; GitHub allows 256 characters.
 const MAX_TITLE: usize = 256;

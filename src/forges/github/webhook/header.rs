@@ -2,7 +2,7 @@
 
 use axum::http::HeaderMap;
 
-use crate::vcs::DeliveryHeader;
+use crate::forges::DeliveryHeader;
 
 /// Header with the identifier of a delivery.
 pub const DELIVERY_ID: &str = "X-GitHub-Delivery";

@@ -28,11 +28,11 @@ pub use installations::installations;
 pub use payload::PayloadError;
 pub use signature::{BadSignature, SIGNATURE, SignatureCheck, sign};
 
-use crate::model::HostName;
-use crate::secret::Secret;
-use crate::vcs::{
+use crate::forges::{
     DeliveryHeader, ForgeKind, ParsedDelivery, SenderCheck, WebhookError, WebhookSource,
 };
+use crate::model::HostName;
+use crate::secret::Secret;
 
 /// Webhook of one GitHub.
 pub struct GitHubWebhook {

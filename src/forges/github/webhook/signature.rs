@@ -4,8 +4,8 @@ use axum::http::HeaderMap;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use crate::forges::{SenderCheck, WebhookError};
 use crate::secret::Secret;
-use crate::vcs::{SenderCheck, WebhookError};
 
 /// Header with the signature GitHub recommends.
 pub const SIGNATURE: &str = "x-hub-signature-256";

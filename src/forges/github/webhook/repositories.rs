@@ -2,8 +2,8 @@
 
 use super::payload::{PayloadError, ignored, repo_id};
 use super::shape::{GrantPayload, InstallPayload, Repository, RepositoryPayload};
+use crate::forges::ParsedDelivery;
 use crate::model::{Event, ForgeRepo, HostName, RepoId, RepositoryEventKind, RepositoryNews};
-use crate::vcs::ParsedDelivery;
 
 /// Converts a `push` delivery.
 pub(super) fn pushed(

@@ -71,12 +71,12 @@ async fn take(store: &Store, pull: &PullRef, project: &ProjectKey) -> anyhow::Re
         project: project.clone(),
         extra_args: Vec::new(),
     };
-    let wish = LockRequest {
+    let request = LockRequest {
         key: LockKey::of(&pull.repo, project),
         ask,
     };
     let cause = Cause::new(Actor::commenter("alice"), "planned");
-    take_all(store, pull, URL, &[wish], &cause, true).await?;
+    take_all(store, pull, URL, &[request], &cause, true).await?;
     Ok(())
 }
 

@@ -130,14 +130,14 @@ async fn take_and_release(
     while Instant::now() < until {
         let since = Instant::now();
         let url = "https://github.test/acme/infra/pull/1";
-        let wish = LockAttempt {
+        let attempt = LockAttempt {
             key: &key,
             project: &project,
             pull: &pull,
             pull_url: url,
             cause: &cause,
         };
-        let taken = store.lock_take(&wish).await?;
+        let taken = store.lock_take(&attempt).await?;
         ensure!(
             matches!(taken, TakeLock::Taken(_)),
             "the lock was not free: {taken:?}"

@@ -375,14 +375,14 @@ fn lock_modes_are_read_where_the_server_allows_it() {
     let text = "version: 3\nrepo_locks: {mode: on_apply}\nprojects:\n  - dir: a\n  - dir: b\n    repo_locks:\n      \
                 mode: disabled\n  - {dir: c, repo_locks: {}}\n  - {dir: d, repo_locks: }\n";
     let config = parse_locks(text).unwrap();
-    let wish = |mode, line| {
+    let request = |mode, line| {
         Some(LockTiming {
             mode,
             line,
             is_old_form: false,
         })
     };
-    assert_eq!(config.repo_locks, wish(LockMode::OnApply, 2));
+    assert_eq!(config.repo_locks, request(LockMode::OnApply, 2));
     let projects: Vec<_> = config
         .projects
         .iter()
@@ -392,8 +392,8 @@ fn lock_modes_are_read_where_the_server_allows_it() {
         projects,
         [
             None,
-            wish(LockMode::Disabled, 7),
-            wish(LockMode::OnPlan, 8),
+            request(LockMode::Disabled, 7),
+            request(LockMode::OnPlan, 8),
             None
         ]
     );

@@ -124,11 +124,11 @@ impl RepoRules {
         replace(&mut self.branch, said.branch.as_ref(), by);
         replace(&mut self.config_file, said.config_file.as_ref(), by);
         replace(&mut self.config_source, said.config_source.as_ref(), by);
-        if let Some(wish) = &said.autodiscover {
-            replace(&mut self.autodiscover.mode, Some(&wish.mode), by);
+        if let Some(request) = &said.autodiscover {
+            replace(&mut self.autodiscover.mode, Some(&request.mode), by);
             replace(
                 &mut self.autodiscover.ignore_paths,
-                wish.ignore_paths.as_ref(),
+                request.ignore_paths.as_ref(),
                 by,
             );
         }
@@ -232,16 +232,16 @@ impl RepoRules {
         };
         Autodiscover {
             mode: self.autodiscover.mode.clone().or_else(|| {
-                own.map(|(config, wish)| Decided {
-                    value: wish.mode,
-                    by: by(config, wish.line),
+                own.map(|(config, request)| Decided {
+                    value: request.mode,
+                    by: by(config, request.line),
                 })
             }),
             ignore_paths: self.autodiscover.ignore_paths.clone().or_else(|| {
-                own.and_then(|(config, wish)| {
+                own.and_then(|(config, request)| {
                     Some(Decided {
-                        value: wish.ignore_paths.clone()?,
-                        by: by(config, wish.line),
+                        value: request.ignore_paths.clone()?,
+                        by: by(config, request.line),
                     })
                 })
             }),
@@ -280,21 +280,21 @@ impl RepoRules {
         };
         let mut mode = self.mode_of_server();
         let of_project = config.entry_of(project).and_then(|entry| entry.repo_locks);
-        for wish in [config.repo_locks, of_project]
+        for request in [config.repo_locks, of_project]
             .into_iter()
             .flatten()
-            .filter(|wish| self.hears(*wish))
+            .filter(|request| self.hears(*request))
         {
             // The old form requests some lock, but not this particular mode.
-            let is_met = wish.is_old_form
-                && wish.mode != LockMode::Disabled
+            let is_met = request.is_old_form
+                && request.mode != LockMode::Disabled
                 && mode.value != LockMode::Disabled;
             if !is_met {
                 mode = Decided {
-                    value: wish.mode,
+                    value: request.mode,
                     by: Decider::Repo {
                         file: config.file_name.clone(),
-                        line: wish.line,
+                        line: request.line,
                     },
                 };
             }
@@ -304,8 +304,8 @@ impl RepoRules {
 
     /// Returns true if the repository may set this. The reader of the file has refused a forbidden request already,
     /// unless the file was read with other rules.
-    fn hears(&self, wish: LockTiming) -> bool {
-        self.allows(if wish.is_old_form {
+    fn hears(&self, request: LockTiming) -> bool {
+        self.allows(if request.is_old_form {
             OverrideKey::RepoLocking
         } else {
             OverrideKey::RepoLocks

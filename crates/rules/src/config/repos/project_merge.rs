@@ -65,7 +65,7 @@ impl RepoRules {
     /// overrides one of the server.
     fn workflow_for(&self, own: Option<RepositoryConfig<'_>>) -> Decided<Arc<Workflow>> {
         let chosen = own.and_then(|own| {
-            let wish = own
+            let request = own
                 .entry
                 .workflow
                 .as_ref()
@@ -73,12 +73,12 @@ impl RepoRules {
             let brought = own
                 .config
                 .workflows
-                .get(&wish.name)
+                .get(&request.name)
                 .filter(|_| self.permissions.custom_workflows);
             let value = brought
                 .cloned()
-                .or_else(|| self.workflow_of_server(&wish.name))?;
-            Some(own.decided(value, wish.line))
+                .or_else(|| self.workflow_of_server(&request.name))?;
+            Some(own.decided(value, request.line))
         });
         chosen.unwrap_or_else(|| {
             let value = self
@@ -97,24 +97,28 @@ impl RepoRules {
     }
 
     fn plan_demands(&self, own: Option<RepositoryConfig<'_>>) -> Demands {
-        let wish = own.and_then(|own| Some((own, own.entry.plan_requirements.as_ref()?)));
-        self.demands(&self.plan_requirements, wish, OverrideKey::PlanRequirements)
+        let request = own.and_then(|own| Some((own, own.entry.plan_requirements.as_ref()?)));
+        self.demands(
+            &self.plan_requirements,
+            request,
+            OverrideKey::PlanRequirements,
+        )
     }
 
     fn apply_demands(&self, own: Option<RepositoryConfig<'_>>) -> Demands {
-        let wish = own.and_then(|own| Some((own, own.entry.apply_requirements.as_ref()?)));
+        let request = own.and_then(|own| Some((own, own.entry.apply_requirements.as_ref()?)));
         self.demands(
             &self.apply_requirements,
-            wish,
+            request,
             OverrideKey::ApplyRequirements,
         )
     }
 
     fn import_demands(&self, own: Option<RepositoryConfig<'_>>) -> Demands {
-        let wish = own.and_then(|own| Some((own, own.entry.import_requirements.as_ref()?)));
+        let request = own.and_then(|own| Some((own, own.entry.import_requirements.as_ref()?)));
         self.demands(
             &self.import_requirements,
-            wish,
+            request,
             OverrideKey::ImportRequirements,
         )
     }
@@ -124,20 +128,21 @@ impl RepoRules {
     fn demands(
         &self,
         server: &Decided<Vec<Requirement>>,
-        wish: Option<(RepositoryConfig<'_>, &RequirementRequest)>,
+        request: Option<(RepositoryConfig<'_>, &RequirementRequest)>,
         key: OverrideKey,
     ) -> Demands {
-        let wish = wish.filter(|_| self.allows(key));
+        let request = request.filter(|_| self.allows(key));
         let mut demands = Demands::default();
-        if wish.is_none() || !self.allows(OverrideKey::FewerRequirements) {
+        if request.is_none() || !self.allows(OverrideKey::FewerRequirements) {
             server
                 .value
                 .iter()
                 .for_each(|demand| demands.add(*demand, &server.by));
         }
-        if let Some((own, wish)) = wish {
-            let by = own.by(wish.line);
-            wish.requirements
+        if let Some((own, request)) = request {
+            let by = own.by(request.line);
+            request
+                .requirements
                 .iter()
                 .for_each(|demand| demands.add(*demand, &by));
         }
@@ -153,13 +158,13 @@ impl RepoRules {
             .filter(|_| self.allows(OverrideKey::SilencePrComments))
             .and_then(|config| {
                 let of_project = entry.and_then(|entry| entry.silence_pr_comments.as_ref());
-                let wish = of_project.or(config.silence_pr_comments.as_ref())?;
+                let request = of_project.or(config.silence_pr_comments.as_ref())?;
                 let by = Decider::Repo {
                     file: config.file_name.clone(),
-                    line: wish.line,
+                    line: request.line,
                 };
                 Some(Decided {
-                    value: wish.runs.clone(),
+                    value: request.runs.clone(),
                     by,
                 })
             });

@@ -1,5 +1,5 @@
 //! Finds the forge of an address, and the place of the repository there. Knows no single forge: their rules are in
-//! [`kinds`](super::kinds).
+//! [`super::kinds`].
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Configuration of the server: turns flags and variables into [`ServerConfig`], or into a list of all problems.
 //!
-//! Each setting is declared once, in the section that it belongs to (see [`section`]): the field, the flag, the default
+//! Each setting is declared once, in the section that it belongs to (see [`section!`]): the field, the flag, the default
 //! and the help. [`SETTINGS`] lists the settings of all sections. `cli/` derives the command line from it and reads the
 //! environment. The texts arrive here as [`RawSettings`], and each section reads its own settings. A section reports
 //! an invalid value and continues, so that people see all problems at once.

@@ -147,7 +147,7 @@ pub enum RunAccess {
     AsOthers,
 }
 
-/// Constructors and methods for the entries of a section (see [`super::section`]). Each constructor makes a setting of
+/// Constructors and methods for the entries of a [section](super::section!). Each constructor makes a setting of
 /// one kind, without default and aliases.
 impl Setting {
     const fn new(

@@ -41,7 +41,7 @@ section! {
             text("tofu-download-url", "URL").or_derived("its releases on GitHub"),
         },
 
-        /// Cache packages of providers in <data dir>/plugin-cache for all projects; safe for concurrent runs.
+        /// Cache packages of providers in `plugin-cache` of the data directory for all projects; safe for concurrent runs.
         pub provider_cache: bool = switch("use-tf-plugin-cache").or("true"),
     }
 }

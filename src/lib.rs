@@ -5,6 +5,7 @@
 
 pub mod app;
 pub mod atlantis;
+pub mod authz;
 pub mod claims;
 pub mod cli;
 pub mod context;
@@ -12,9 +13,7 @@ pub mod credential;
 pub mod features;
 pub mod forges;
 pub mod git;
-pub mod handlers;
 pub mod http;
-pub mod jobs;
 pub mod kit;
 pub mod leases;
 pub mod locks;

@@ -11,9 +11,8 @@ use tracing::{error, warn};
 
 use super::replica::commands_of_a_repo;
 use super::{Replica, reload};
-use crate::features;
-use crate::handlers::reconcile::{Reconciler, StopDeadline, TurnResult};
-use crate::jobs::Jobs;
+use crate::features::{self, Jobs};
+use crate::kit::reconcile::{Reconciler, StopDeadline, TurnResult};
 use crate::leases;
 use crate::queue::{RENEW_EVERY, WakeUps, Worker};
 use crate::store::JobLease;

@@ -2,7 +2,7 @@
 //! reconcilers of mirrors. All of them also look on their own timers, only later, so lost news do no harm.
 
 use crate::context::Ctx;
-use crate::handlers::reconcile;
+use crate::features::planning;
 use crate::store::{News, NewsOutcome};
 
 /// Passes on news until the connection is lost. Returns `false` if no other replica can send news.
@@ -22,7 +22,7 @@ pub(super) async fn listen(ctx: &Ctx) -> anyhow::Result<bool> {
                 ctx.mirror_nudge.nudge();
             }
             NewsOutcome::News(News::Run(run)) => ctx.hub.announce(run),
-            NewsOutcome::News(News::Stops) => reconcile::stops(ctx).await?,
+            NewsOutcome::News(News::Stops) => planning::stop_cancelled(ctx).await.map(drop)?,
         }
     }
 }

@@ -8,9 +8,9 @@ use tracing::error;
 
 use super::{news, reload};
 use crate::context::{Ctx, FileCheck};
-use crate::features;
-use crate::handlers::reconcile::{Reconciler, Rounds, TickResult, TurnResult};
-use crate::jobs::{Jobs, RunCommand};
+use crate::features::planning::RunCommand;
+use crate::features::{self, Jobs};
+use crate::kit::reconcile::{Reconciler, Rounds, TickResult, TurnResult};
 use crate::queue::{Job, Kinds, LeaseKeeper, Running, Tick, Worker};
 use crate::store::ReplicaId;
 

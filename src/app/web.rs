@@ -8,11 +8,11 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::authz::{self, AuthzError, Decision, OutsideScope, Resource};
 use crate::config::access::{Action, Identity, NetworkRequester};
 use crate::config::server::{self, ServerConfig};
 use crate::context::Ctx;
-use crate::handlers::authz::{self, AuthzError, Decision, OutsideScope, Resource};
-use crate::handlers::{applications, dashboard};
+use crate::features::{applications, locks, planning};
 use crate::http;
 use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebAuth, WebState};
 use crate::locks::{HandOver, HandOverOutcome};
@@ -94,7 +94,7 @@ struct GiveLock(Arc<Ctx>);
 #[async_trait]
 impl GiveLocks for GiveLock {
     async fn give(&self, giving: &HandOver) -> Result<HandOverOutcome, sqlx::Error> {
-        dashboard::give_lock(&self.0, giving).await
+        locks::give_lock(&self.0, giving).await
     }
 }
 
@@ -109,7 +109,7 @@ impl Cancel for WebCancel {
         who: &Actor,
         force: bool,
     ) -> Result<Cancelling, sqlx::Error> {
-        let cancelled = dashboard::cancel_command(&self.0, id, who, force).await?;
+        let cancelled = planning::cancel_command(&self.0, id, who, force).await?;
         Ok(
             match (
                 cancelled.dropped.is_empty(),

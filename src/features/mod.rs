@@ -3,20 +3,28 @@
 //!
 //! A feature registers itself with one value, [`Feature`], in [`FEATURES`].
 
-pub(crate) mod applications;
+pub mod applications;
 pub mod apply_locks;
 pub(crate) mod audit;
 mod credentials;
+pub mod events;
+mod jobs;
 pub(crate) mod leases;
-mod locks;
+pub mod locks;
 mod mirrors;
 pub(crate) mod operations;
 pub(crate) mod owners;
+pub mod planning;
+pub(crate) mod renames;
+pub mod replies;
 pub(crate) mod runs;
 
 use std::sync::Arc;
 
-use crate::handlers::reconcile::{RECONCILERS, Reconciler};
+pub use jobs::Jobs;
+
+use crate::kit::jobs::JobKind;
+use crate::kit::reconcile::Reconciler;
 use crate::kit::term::Subcommand;
 use crate::kit::web::{Routes, WebState};
 
@@ -28,10 +36,16 @@ struct Feature {
     subcommands: &'static [Subcommand],
     /// Reconcilers of the feature, which run periodically.
     reconcilers: &'static [Reconciler],
+    /// Kinds of jobs in the queue.
+    jobs: &'static [JobKind],
 }
 
 /// All features, in the order of the help text and of the page of operations.
 const FEATURES: &[Feature] = &[
+    events::FEATURE,
+    planning::FEATURE,
+    replies::FEATURE,
+    renames::FEATURE,
     locks::FEATURE,
     apply_locks::FEATURE,
     runs::FEATURE,
@@ -57,9 +71,12 @@ pub(crate) fn subcommands() -> impl Iterator<Item = &'static Subcommand> {
 
 /// Returns every reconciler, in the order of the page of operations.
 pub fn reconcilers() -> impl Iterator<Item = &'static Reconciler> {
-    RECONCILERS
-        .iter()
-        .chain(FEATURES.iter().flat_map(|feature| feature.reconcilers))
+    FEATURES.iter().flat_map(|feature| feature.reconcilers)
+}
+
+/// Returns the kinds of jobs of all features.
+fn job_kinds() -> impl Iterator<Item = &'static JobKind> {
+    FEATURES.iter().flat_map(|feature| feature.jobs)
 }
 
 /// Finds the reconciler with this name.

@@ -1,7 +1,7 @@
 //! The webhook endpoint: `POST /events`. It limits, verifies, reads and stores a delivery, and then answers (P1, P2).
 //!
 //! It is the same for all forges: [`Webhooks`](crate::forges::Webhooks) knows their headers, signatures and payloads, and
-//! [`crate::handlers::events`] decides what a delivery leads to.
+//! [`crate::features::events`] decides what a delivery leads to.
 //!
 //! All checks of the headers come before the first byte of the body is read. A sender without a well-formed signature
 //! therefore costs only the connection.
@@ -25,8 +25,8 @@ use tracing::{info, warn};
 
 use super::intake::{BodyReader, BodyRefusal, DeliveryLimits, ReceivedBody};
 use crate::context::Ctx;
+use crate::features::events::{self, DeliveryReceipt};
 use crate::forges::{DeliveryHeader, WebhookError};
-use crate::handlers::events::{self, DeliveryReceipt};
 use crate::store::{Accepted, NewDelivery};
 use crate::telemetry::Metric;
 

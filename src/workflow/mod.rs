@@ -1,5 +1,5 @@
 //! Runs the steps of a project: chooses program, environment and checkout, and keeps the plan file. Decisions about
-//! pull requests are made in `handlers/`.
+//! pull requests are made in `features/`.
 
 mod artifacts;
 mod beneath;

@@ -17,7 +17,7 @@ const LEVELS: &[&[&str]] = &[
     ],
     &["telemetry", "store", "forges", "git", "process", "atlantis"],
     &["claims", "leases", "locks", "queue", "sync", "workflow"],
-    &["handlers", "jobs", "context"],
+    &["authz", "context"],
     &["kit"],
     &["features"],
     &["http", "cli", "emulator"],
@@ -71,34 +71,20 @@ const NEIGHBOURS: &[(&str, &str, &str)] = &[
         "seal",
         "what a sealed credential belongs to is part of its seal",
     ),
-    ("handlers", "context", "a handler is given its context"),
     (
-        "handlers",
-        "jobs",
-        "what a handler wants to be done is a job",
-    ),
-    ("jobs", "context", "a job is given its context"),
-    (
-        "jobs",
-        "handlers",
-        "the job of a command calls the handler of that command",
+        "authz",
+        "context",
+        "permissions follow the settings in effect",
     ),
     ("cli", "emulator", "`demo` runs against the emulator"),
 ];
 
 /// The only imports that go up.
-const UPWARDS: &[(&str, &str, &str)] = &[
-    (
-        "cli",
-        "app",
-        "the command line is the door to the application: `server` builds and runs it",
-    ),
-    (
-        "handlers",
-        "features",
-        "a command is refused where applies are stopped, until planning is a feature itself",
-    ),
-];
+const UPWARDS: &[(&str, &str, &str)] = &[(
+    "cli",
+    "app",
+    "the command line is the door to the application: `server` builds and runs it",
+)];
 
 #[test]
 fn imports_only_go_down() {

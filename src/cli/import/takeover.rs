@@ -7,7 +7,7 @@ use crate::atlantis::{
     AtlantisRecords, FoundApplyLock, FoundLock, FoundPull, PlanStatus, RecordKind, Unusable,
 };
 use crate::command::{ApplyCommand, Command};
-use crate::handlers::CommandSpec;
+use crate::features::planning::CommandSpec;
 use crate::model::{Lock, PullState};
 use crate::store::{
     ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportStatus, ImportStatuses, Imported,

@@ -1,17 +1,17 @@
 //! Applications for the pages and the API: registering and changing them, requesting a plan or an apply, cancelling a run,
 //! and discarding a plan.
 
+use axum::http::StatusCode;
 use serde::Deserialize;
 use tracing::{info, warn};
 
+use super::requests::{self, ApplicationAction, apply_running, busy, over, queued_or_why};
+use crate::authz::{Reserved, ReservedAction, Resource};
 use crate::claims::{self, ApplicationSaved, application_add, application_change};
 use crate::config::access::{Action, NetworkRequester};
-use crate::handlers::applications::{
-    self, ApplicationAction, apply_running, busy, over, queued_or_why,
-};
-use crate::handlers::authz::{Reserved, ReservedAction, Resource};
+use crate::features::locks::KeptLockReason;
 use crate::kit::web::reach::VisibleScope;
-use crate::kit::web::{Cancelling, WebError, WebState};
+use crate::kit::web::{Cancelling, WebError, WebState, shown};
 use crate::model::{
     ApplicationChange, ApplicationId, ApplicationSpec, Cause, CommandId, Lock, OwnerName, RepoUrl,
     Rights,
@@ -204,9 +204,8 @@ pub(super) async fn ask(
     who: &NetworkRequester,
 ) -> Result<CommandId, WebError> {
     permit(web, app, who, deed.action()).await?;
-    let asked = applications::ask(&web.store, app.id, deed, &who.actor()).await?;
-    let why =
-        |why: Option<_>| why.map_or_else(WebError::no_such_app, |why| WebError::not_now(&why));
+    let asked = requests::ask(&web.store, app.id, deed, &who.actor()).await?;
+    let why = |why: Option<_>| why.map_or_else(WebError::no_such_app, |why| not_now(&why));
     let command = queued_or_why(asked).map_err(why)?;
     info!(who = who.name(), application = %app.id, %command, ?deed, "Somebody requested a run of an application");
     Ok(command)
@@ -244,14 +243,14 @@ pub(super) async fn cancel(
     let found = web.store.application_busy(app).await?;
     let is_meant = |command: &CommandRow| stopping.run.is_none_or(|run| run == command.id);
     let Some(command) = found.filter(is_meant) else {
-        return Err(WebError::not_now(&over(app)));
+        return Err(not_now(&over(app)));
     };
     let outcome = web.cancel.cancel(command.id, &who.actor(), force).await?;
     warn!(who = who.name(), application = %app.id, command = %command.id, force, ?outcome, "Somebody cancelled a command");
     match outcome {
         Cancelling::Dropped | Cancelling::Interrupted => Ok((command.id, outcome)),
-        Cancelling::ApplyRunning => Err(WebError::not_now(&apply_running(app, &command))),
-        Cancelling::Over => Err(WebError::not_now(&over(app))),
+        Cancelling::ApplyRunning => Err(not_now(&apply_running(app, &command))),
+        Cancelling::Over => Err(not_now(&over(app))),
     }
 }
 
@@ -270,6 +269,17 @@ pub(super) async fn discard(
             Ok(locks)
         }
         DiscardedPlan::NotThere => Err(WebError::no_such_app()),
-        DiscardedPlan::Busy(app, command) => Err(WebError::not_now(&busy(&app, &command))),
+        DiscardedPlan::Busy(app, command) => Err(not_now(&busy(&app, &command))),
     }
+}
+
+/// Failure for something that is not possible now.
+fn not_now(explained: &KeptLockReason) -> WebError {
+    WebError::nothing_changed(
+        (StatusCode::CONFLICT, "Not possible now"),
+        explained.field,
+        explained.code,
+        &shown(&explained.message),
+        &shown(&explained.way_out),
+    )
 }

@@ -9,15 +9,15 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::ApplicationAction;
 use super::actions::{
     self, CancelRequest, app_id, ask, cancel, discard, runs_of, seen_app, the_app,
 };
+use crate::authz::Resource;
 use crate::claims::{ApplicationRemoved, application_remove};
 use crate::config::access::{Action, NetworkRequester};
 use crate::features::locks::LockJson;
 use crate::features::owners::{cause, owner_name};
-use crate::handlers::applications::ApplicationAction;
-use crate::handlers::authz::Resource;
 use crate::kit::web::csrf::Script;
 use crate::kit::web::cursor::{PAGE, next_of};
 use crate::kit::web::extract::{JsonBody, LenientQuery, Segment};

@@ -5,9 +5,9 @@ mod runs;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
+use super::ApplicationAction;
 use crate::claims::{application_add, application_change, application_remove};
 use crate::features::owners::cli::{AdminFlags, AdminSession, OwnerFlag, PART, cause, may_go_on};
-use crate::handlers::applications::ApplicationAction;
 use crate::kit::term::{
     ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, block_on, safe, time,
 };

@@ -1,9 +1,10 @@
 //! Applications: repositories that their owners plan and apply without a pull request. Registering one claims its
-//! repository; the rules are in [`crate::claims`], and its commands are in [`crate::handlers::applications`].
+//! repository; the rules are in [`crate::claims`].
 //!
 //! | File | Content |
 //! |---|---|
 //! | `actions.rs` | registers, changes, plans and applies, if the user may |
+//! | `requests.rs` | commands of applications, and the state of a branch in place of a pull request |
 //! | `page.rs` | `/apps/{id}` |
 //! | `api.rs` | `/api/apps` |
 //! | `cli.rs` | `lockkeeper apps` |
@@ -12,11 +13,16 @@ mod actions;
 mod api;
 mod cli;
 mod page;
+mod requests;
 
 use std::sync::Arc;
 
 pub(crate) use actions::{register, unclaimed};
 pub(crate) use api::removed_or_why;
+pub use requests::{
+    ApplicationAction, apply_running, ask, ask_to_stop, busy, default_branch, over, queued_or_why,
+};
+pub(crate) use requests::{UnknownState, pull_now, registered};
 
 use super::Feature;
 use crate::kit::term::Subcommand;
@@ -27,6 +33,7 @@ pub(super) const FEATURE: Feature = Feature {
     routes,
     subcommands: &[Subcommand::of::<cli::ApplicationsArgs>("apps")],
     reconcilers: &[],
+    jobs: &[],
 };
 
 fn routes() -> Routes<Arc<WebState>> {

@@ -8,10 +8,10 @@ use axum::response::{Redirect, Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::ApplicationAction;
 use super::actions::{CancelRequest, ask, cancel, discard, runs_of, seen_app, the_app};
 use crate::config::access::NOBODY;
 use crate::features::runs::{RunLink, plan_words, run_links};
-use crate::handlers::applications::ApplicationAction;
 use crate::kit::web::csrf::{Confirmed, EmptyForm};
 use crate::kit::web::extract::{LenientQuery, Segment};
 use crate::kit::web::reach::VisibleScope;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::info;
 
 use crate::context::Ctx;
-use crate::handlers::reconcile::{Reconciler, TickResult};
+use crate::kit::reconcile::{Reconciler, TickResult};
 
 /// Reconciler of expired apply locks. They stop nothing any more, so only lists and the audit log wait for it.
 pub(super) const RECONCILER: Reconciler = Reconciler::new(

@@ -44,6 +44,7 @@ pub(super) const FEATURE: Feature = Feature {
     routes,
     subcommands: &[Subcommand::of::<cli::ApplyLockArgs>("apply-lock")],
     reconcilers: &[expiry::RECONCILER],
+    jobs: &[],
 };
 
 fn routes() -> Routes<Arc<WebState>> {

@@ -38,6 +38,7 @@ pub(super) const FEATURE: Feature = Feature {
     routes,
     subcommands: &[Subcommand::of::<cli::AuditArgs>("audit")],
     reconcilers: &[sealing::RECONCILER, verifying::RECONCILER],
+    jobs: &[],
 };
 
 fn routes() -> Routes<Arc<WebState>> {

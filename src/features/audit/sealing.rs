@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::context::Ctx;
-use crate::handlers::reconcile::{Reconciler, TickResult};
+use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::locks::seal_log;
 
 pub(super) const RECONCILER: Reconciler = Reconciler::new(

@@ -10,7 +10,7 @@ use anyhow::bail;
 use tracing::debug;
 
 use crate::context::Ctx;
-use crate::handlers::reconcile::{Reconciler, TickResult};
+use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::locks::{KnownLogState, RangeVerdict, VerifiedMark, verify_on};
 use crate::model::ChainedEvent;
 use crate::store::LockEventWalk;

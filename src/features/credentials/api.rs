@@ -7,12 +7,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
+use crate::authz::Resource;
 use crate::claims::{ChangeCredential, CredentialError};
 use crate::config::access::{Action, NetworkRequester};
 use crate::credential::{CredentialKind, GitAccess, PublicParts};
 use crate::features::applications::unclaimed;
 use crate::features::owners::{cause, owner_name, repo_url};
-use crate::handlers::authz::Resource;
 use crate::kit::web::csrf::Script;
 use crate::kit::web::cursor::{PAGE, next_of};
 use crate::kit::web::extract::{JsonBody, LenientQuery, Segment};

@@ -20,6 +20,7 @@ pub(super) const FEATURE: Feature = Feature {
     routes,
     subcommands: &[Subcommand::of::<cli::CredentialsArgs>("credentials")],
     reconcilers: &[],
+    jobs: &[],
 };
 
 fn routes() -> Routes<Arc<WebState>> {

@@ -3,8 +3,8 @@
 use axum::http::StatusCode;
 use tracing::warn;
 
+use crate::authz::Resource;
 use crate::config::access::{Action, NetworkRequester};
-use crate::handlers::authz::Resource;
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::{WebError, WebState};
 use crate::leases::LeaseKey;

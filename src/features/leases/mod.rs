@@ -29,6 +29,7 @@ pub(super) const FEATURE: Feature = Feature {
     routes,
     subcommands: &[Subcommand::of::<cli::LeasesArgs>("leases")],
     reconcilers: &[],
+    jobs: &[],
 };
 
 fn routes() -> Routes<Arc<WebState>> {

@@ -1,12 +1,14 @@
 //! Releases locks and hands them over for the pages and the API: permission, result and messages.
 
+use axum::http::StatusCode;
+
+use super::{KeptLockReason, action, explain};
+use crate::authz::Resource;
 use crate::config::access::NetworkRequester;
-use crate::handlers::authz::Resource;
-use crate::handlers::locks::{action, explain};
 use crate::kit::web::WebState;
 use crate::kit::web::errors::WebError;
 use crate::kit::web::reach::VisibleScope;
-use crate::locks::{HandOver, HandOverOutcome, HandedOver};
+use crate::locks::{HandOver, HandOverOutcome, HandedOver, KeptReason};
 use crate::model::{Lock, LockId, LockName, Reason, Subject};
 
 /// Request to take a lock from its pull.
@@ -51,11 +53,29 @@ pub(super) async fn give_lock(
     match web.giving.give(&giving).await? {
         HandOverOutcome::Done(given) => Ok(*given),
         HandOverOutcome::NotHeld => Err(WebError::no_such_lock(asked)),
-        HandOverOutcome::Refused(lock, why) => Err(WebError::lock_is_kept(
-            why,
-            &explain(&lock, why, &web.executable),
-        )),
+        HandOverOutcome::Refused(lock, why) => {
+            Err(kept(why, &explain(&lock, why, &web.executable)))
+        }
     }
+}
+
+/// Failure for a lock that its pull request keeps.
+fn kept(why: KeptReason, explained: &KeptLockReason) -> WebError {
+    let head = match why {
+        KeptReason::ReasonWanted => (StatusCode::UNPROCESSABLE_ENTITY, "Reason required"),
+        KeptReason::ApplyRunning => (StatusCode::CONFLICT, "Apply is running"),
+        KeptReason::PlanRunning | KeptReason::ApplyWaiting => (StatusCode::CONFLICT, "Lock in use"),
+        KeptReason::Applied => (StatusCode::CONFLICT, "Unmerged apply"),
+        KeptReason::NotInLine(_) => (StatusCode::CONFLICT, "Not queued"),
+        KeptReason::Circle(_) => (StatusCode::CONFLICT, "Circular wait"),
+    };
+    let KeptLockReason {
+        field,
+        code,
+        message,
+        way_out,
+    } = explained;
+    WebError::nothing_changed(head, *field, code, message, way_out)
 }
 
 /// Lock that a text names.

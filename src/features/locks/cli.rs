@@ -8,8 +8,8 @@ mod show;
 use anyhow::{Context as _, bail};
 
 use super::view::{LockDetails, LockFactsJson, LockJson};
+use super::{KeptLockReason, explain, give};
 use crate::clock::{Clock, RandomIds, SystemClock};
-use crate::handlers::locks::{KeptLockReason, explain, give};
 use crate::kit::term::{
     DatabaseFlags, ExitResult, ExitStatus, SubcommandArgs, Terminal, actor, block_on, reason,
 };

@@ -7,8 +7,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tracing::info;
 
 use crate::context::Ctx;
-use crate::handlers::reconcile::{Reconciler, TickResult};
-use crate::handlers::reply;
+use crate::features::replies::reply;
+use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::locks::{Limit, limit};
 use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, Origin, PullRef};
 use crate::render::{Body, IdleNotice, Released};

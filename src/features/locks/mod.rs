@@ -18,14 +18,23 @@ mod atlantis;
 mod cli;
 mod dashboard;
 mod expiry;
+mod give;
+mod hand_over;
+mod notify_loss;
 mod page;
 mod view;
 
 use std::sync::Arc;
 
+pub use give::give_lock;
+pub(crate) use give::loss;
+pub use hand_over::{KeptLockReason, give};
+pub(crate) use hand_over::{action, code, explain};
+pub use notify_loss::NotifyLockLoss;
 pub(crate) use view::LockJson;
 
 use super::Feature;
+use crate::kit::jobs::JobKind;
 use crate::kit::term::Subcommand;
 use crate::kit::web::RouteAccess::{Account, Change, Facts};
 use crate::kit::web::{Routes, WebState};
@@ -34,6 +43,7 @@ pub(super) const FEATURE: Feature = Feature {
     routes,
     subcommands: &[Subcommand::of::<cli::LocksArgs>("locks")],
     reconcilers: &[expiry::RECONCILER],
+    jobs: &[JobKind::of::<NotifyLockLoss>()],
 };
 
 fn routes() -> Routes<Arc<WebState>> {

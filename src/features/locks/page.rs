@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use super::actions::{LockAction, LockLookup, find_seen_lock, give_lock, read_reason};
 use super::dashboard::{LockLine, Notice};
+use super::explain;
 use super::view::{LockDetails, MOST_WAITERS};
+use crate::authz::Resource;
 use crate::features::audit::event_words;
 use crate::features::runs::plan_words;
-use crate::handlers::authz::Resource;
-use crate::handlers::locks::explain;
 use crate::kit::web::csrf::Confirmed;
 use crate::kit::web::errors::in_quotes;
 use crate::kit::web::extract::{LenientQuery, Segment};

@@ -3,7 +3,7 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
-use crate::handlers::locks;
+use crate::features::locks;
 use crate::locks::KeptReason;
 use crate::model::{
     CommandKind, Lock, LockEvent, LockEventKind, LockKey, LockName, LockUse, Origin, Waiter,

@@ -3,8 +3,8 @@
 use axum::http::StatusCode;
 use tracing::info;
 
+use crate::authz::Resource;
 use crate::config::access::{Action, NetworkRequester};
-use crate::handlers::authz::Resource;
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::{WebError, WebState, shown};
 use crate::model::{Cause, Reason, RepoId, SyncState};

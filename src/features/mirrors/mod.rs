@@ -28,6 +28,7 @@ pub(super) const FEATURE: Feature = Feature {
     routes,
     subcommands: &[Subcommand::of::<cli::MirrorsArgs>("repos")],
     reconcilers: &[syncing::RECONCILER],
+    jobs: &[],
 };
 
 fn routes() -> Routes<Arc<WebState>> {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::context::Ctx;
-use crate::handlers::reconcile::{Reconciler, TickResult};
+use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::store::FormerName;
 use crate::sync::{SyncRound, SyncSettings};
 

@@ -8,12 +8,22 @@
 //! | `view.rs` | `/api/operations` |
 //! | `health.rs` | `/healthz`, `/readyz` and `/status` |
 //! | `metrics.rs` | `/metrics` |
+//! | `orphans.rs` | recovers the work of servers that died |
+//! | `forge.rs` | checks that forges answer and grant the needed permissions |
+//! | `panics.rs` | reports panics of this server |
+//! | `disk/` | removes files that nothing uses |
+//! | `retention.rs` | removes old rows |
 
+mod disk;
+mod forge;
 mod health;
 mod metrics;
+mod orphans;
 mod overview;
 mod page;
+mod panics;
 mod repairs;
+mod retention;
 mod view;
 
 use std::sync::Arc;
@@ -27,7 +37,14 @@ use crate::kit::web::{Routes, WebState};
 pub(super) const FEATURE: Feature = Feature {
     routes,
     subcommands: &[],
-    reconcilers: &[],
+    reconcilers: &[
+        orphans::RECONCILER,
+        forge::RECONCILER,
+        panics::RECONCILER,
+        disk::RECONCILER,
+        retention::RECONCILER,
+    ],
+    jobs: &[],
 };
 
 fn routes() -> Routes<Arc<WebState>> {

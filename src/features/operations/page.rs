@@ -13,7 +13,7 @@ use super::repairs::ReconcilerFix;
 use crate::context::{FileState, RefusedContent};
 use crate::features::audit;
 use crate::features::leases::{LeaseLine, notice};
-use crate::handlers::reconcile::Scope;
+use crate::kit::reconcile::Scope;
 use crate::kit::web::extract::LenientQuery;
 use crate::kit::web::text::{Badge, PastTime, PullName, duration, shown};
 use crate::kit::web::visitor::Visitor;

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::config::server::Periods;
 use crate::features;
-use crate::handlers::reconcile::{Reconciler, Scope};
+use crate::kit::reconcile::{Reconciler, Scope};
 use crate::store::{ReconcilerRow, ReplicaRow, Result, Store};
 
 /// Number of periods after which a reconciler without a run is late.

@@ -7,7 +7,7 @@ use super::repairs::ReconcilerFix;
 use crate::context::{FileState, RefusedContent};
 use crate::features::audit::{self, AuditLog};
 use crate::features::leases;
-use crate::handlers::reconcile::Scope;
+use crate::kit::reconcile::Scope;
 use crate::store::{FailedJob, LaneRow, QueueLine, ReconcilerRow, ReplicaRow};
 
 /// Renders all facts as JSON.

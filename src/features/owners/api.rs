@@ -7,9 +7,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
+use crate::authz::Resource;
 use crate::claims::too_many_owners;
 use crate::config::access::{Action, NetworkRequester};
-use crate::handlers::authz::Resource;
 use crate::kit::web::csrf::Script;
 use crate::kit::web::cursor::{PAGE, next_of};
 use crate::kit::web::extract::{JsonBody, LenientQuery, Segment};

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
-use crate::handlers::authz::Resource;
+use crate::authz::Resource;
 use crate::kit::web::cursor::{PAGE, next_of};
 use crate::kit::web::extract::LenientQuery;
 use crate::kit::web::reach::{VisibleScope, each, first_of};

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::api::{created_or_why, deleted_or_why};
 use super::page::{SentForm, list_page, owner_page};
+use crate::authz::Resource;
 use crate::claims::application_remove;
 use crate::config::access::{Action, NetworkRequester};
 use crate::features::applications::{self, removed_or_why};
-use crate::handlers::authz::Resource;
 use crate::kit::web::csrf::{Confirmed, EmptyForm};
 use crate::kit::web::extract::Segment;
 use crate::kit::web::forms::{FormProblems, taken_or_again};

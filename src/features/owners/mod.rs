@@ -6,9 +6,11 @@
 //! | `api.rs` | `/api/owners` |
 //! | `claims_api.rs` | `/api/claims` |
 //! | `cli.rs` | `lockkeeper owners` and `lockkeeper claims` |
+//! | `claimed.rs` | does the server work for a repository (`--require-claims`) |
 //! | `unused_claims.rs` | removes claims that nothing refers to |
 
 mod api;
+pub(crate) mod claimed;
 mod claims_api;
 pub(crate) mod cli;
 mod forms;
@@ -32,6 +34,7 @@ pub(super) const FEATURE: Feature = Feature {
         Subcommand::of::<cli::ClaimsArgs>("claims"),
     ],
     reconcilers: &[unused_claims::RECONCILER],
+    jobs: &[],
 };
 
 fn routes() -> Routes<Arc<WebState>> {

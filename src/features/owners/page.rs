@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::forms::{NewApp, NewOwner, notice};
-use crate::handlers::authz::Resource;
+use crate::authz::Resource;
 use crate::kit::web::cursor::is_full;
 use crate::kit::web::extract::{LenientQuery, Segment};
 use crate::kit::web::forms::FormProblems;

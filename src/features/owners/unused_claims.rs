@@ -5,7 +5,7 @@ use tracing::info;
 use crate::claims::{Collection, collect};
 use crate::config::server::Periods;
 use crate::context::Ctx;
-use crate::handlers::reconcile::{Reconciler, TickResult};
+use crate::kit::reconcile::{Reconciler, TickResult};
 
 pub(super) const RECONCILER: Reconciler = Reconciler::new(
     "claims",

@@ -25,6 +25,7 @@ pub(super) const FEATURE: Feature = Feature {
     routes,
     subcommands: &[],
     reconcilers: &[],
+    jobs: &[],
 };
 
 fn routes() -> Routes<Arc<WebState>> {

@@ -16,8 +16,8 @@ use uuid::Uuid;
 
 use super::ansi::AnsiToHtml;
 use super::commands::pull_page;
+use crate::authz::Resource;
 use crate::config::access::Action;
-use crate::handlers::authz::Resource;
 use crate::kit::web::csrf::Confirmed;
 use crate::kit::web::extract::Segment;
 use crate::kit::web::reach::VisibleScope;

@@ -26,7 +26,7 @@ use tracing::warn;
 
 use super::ansi::AnsiToHtml;
 use super::page::{PIECES, find_run};
-use crate::handlers::authz::Resource;
+use crate::authz::Resource;
 use crate::kit::web::extract::{LenientQuery, Segment};
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::{WebError, WebState};

@@ -17,10 +17,8 @@ use tracing::error;
 use super::WebState;
 use super::text::shown;
 use super::trace::Reference;
+use crate::authz::{AuthzError, Denial};
 use crate::claims;
-use crate::handlers::authz::{AuthzError, Denial};
-use crate::handlers::locks::KeptLockReason;
-use crate::locks::KeptReason;
 use crate::model::{ApplicationProblem, OwnerName, RepoUrl};
 
 /// Way out on a server without sign-in, for everything that needs an account.
@@ -185,24 +183,20 @@ impl WebError {
         Self::new(StatusCode::GONE, "This run was removed", message)
     }
 
-    /// Failure for a lock that its pull keeps.
-    pub(crate) fn lock_is_kept(why: KeptReason, explained: &KeptLockReason) -> Self {
-        let (status, title) = match why {
-            KeptReason::ReasonWanted => (StatusCode::UNPROCESSABLE_ENTITY, "Reason required"),
-            KeptReason::ApplyRunning => (StatusCode::CONFLICT, "Apply is running"),
-            KeptReason::PlanRunning | KeptReason::ApplyWaiting => {
-                (StatusCode::CONFLICT, "Lock in use")
-            }
-            KeptReason::Applied => (StatusCode::CONFLICT, "Unmerged apply"),
-            KeptReason::NotInLine(_) => (StatusCode::CONFLICT, "Not queued"),
-            KeptReason::Circle(_) => (StatusCode::CONFLICT, "Circular wait"),
-        };
-        let message = in_quotes(&format!("{} Nothing was changed.", explained.message));
-        let field = explained.field.map(str::to_owned);
+    /// Failure that changed nothing, with a field, a word for programs and a way out. Pairs of backticks in the texts
+    /// mark code.
+    pub(crate) fn nothing_changed(
+        (status, title): (StatusCode, &'static str),
+        field: Option<&str>,
+        reason: &'static str,
+        message: &str,
+        way_out: &str,
+    ) -> Self {
+        let message = in_quotes(&format!("{message} Nothing was changed."));
         Self::new(status, title, message).with_details(
-            field,
-            explained.code,
-            &in_quotes(&explained.way_out),
+            field.map(str::to_owned),
+            reason,
+            &in_quotes(way_out),
         )
     }
 
@@ -269,21 +263,6 @@ impl WebError {
             Some("name".to_owned()),
             "name_taken",
             way_out,
-        )
-    }
-
-    /// Failure for a conflict, with a word for programs and a way out.
-    pub(crate) fn not_now(explained: &KeptLockReason) -> Self {
-        let message = in_quotes(&format!(
-            "{} Nothing was changed.",
-            shown(&explained.message)
-        ));
-        let failure = Self::new(StatusCode::CONFLICT, "Not possible now", message);
-        let field = explained.field.map(str::to_owned);
-        failure.with_details(
-            field,
-            explained.code,
-            &in_quotes(&shown(&explained.way_out)),
         )
     }
 

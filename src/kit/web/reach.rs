@@ -5,7 +5,7 @@
 //!   of routes admits it ([`RouteAccess::and_limited`](super::RouteAccess::and_limited)). Each of them shows and changes
 //!   only data of the account's owners. Its handler asks [`VisibleScope`] before it shows something and
 //!   [`WebState::permit`] before it changes something;
-//! - *one place decides*: both end in `handlers::authz`, which looks up who has claimed the repository.
+//! - *one place decides*: both end in `authz`, which looks up who has claimed the repository.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use axum::response::{IntoResponse, Response};
 use super::auth::WebUser;
 use super::routes::GuardedRoutes;
 use super::{WebError, WebState};
+use crate::authz::Resource;
 use crate::config::access::{AccessScope, WebAccount};
-use crate::handlers::authz::Resource;
 use crate::model::{Concern, OwnerId, OwnerName, RepoId};
 use crate::store::{Owner, OwnerOverview};
 

@@ -11,7 +11,7 @@ use lockkeeper::clock::{RandomIds, SystemClock};
 use lockkeeper::emulator::{
     AppOptions, Change, Delivering, EmulatedComment, Emulator, NewPull, Options, StatusState,
 };
-use lockkeeper::jobs::{RemoveDuplicates, RepeatStatus};
+use lockkeeper::features::replies::{RemoveDuplicates, RepeatStatus};
 use lockkeeper::model::{CommitSha, Lock, PlanRecord, PullNumber, PullRef};
 use lockkeeper::queue::Job as _;
 use lockkeeper::render::{MachineLine, MachineProject, PartLine};

@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 
 use lockkeeper::claims::{application_add, application_change};
 use lockkeeper::emulator::Fault;
-use lockkeeper::handlers::applications::{ApplicationAction, ask, queued_or_why};
+use lockkeeper::features::applications::{ApplicationAction, ask, queued_or_why};
 use lockkeeper::model::{
     Actor, ApplicationChange, ApplicationFields, ForgeHosts, Origin, OwnerName, PlanState, Rights,
 };

@@ -11,23 +11,20 @@ use axum::middleware::map_request;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
+use lockkeeper::authz::{AuthzError, Decision, OutsideScope, Resource, by_web, web_offers, within};
 use lockkeeper::claims::CredentialStore;
 use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
 use lockkeeper::config::access::{Action, Identity, NetworkRequester, WebAccounts, WebRules};
 use lockkeeper::config::server::{Periods, TrustedProxies, WebHosts};
 use lockkeeper::context::{FileState, LiveAccounts};
-use lockkeeper::handlers::authz::{
-    AuthzError, Decision, OutsideScope, Resource, by_web, web_offers, within,
-};
-use lockkeeper::handlers::locks::give;
+use lockkeeper::features::locks::give;
 use lockkeeper::http::router;
 use lockkeeper::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebAuth, WebState};
 use lockkeeper::locks::{HandOver, HandOverOutcome, LockRequest, QueuedPlan, take_all};
-use lockkeeper::model::ForgeHosts;
 use lockkeeper::model::{
     Actor, BranchName, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution,
-    Lock, LockKey, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullRef,
-    PullState, RepoId, RunId, RunKind, Sha256Digest, Subject,
+    ForgeHosts, Lock, LockKey, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey,
+    ProjectOutcome, PullRef, PullState, RepoId, RunId, RunKind, Sha256Digest, Subject,
 };
 use lockkeeper::queue::WakeUp;
 use lockkeeper::seal::{Keyring, SigningKey, key_line};

@@ -5,8 +5,8 @@ use lockkeeper::claims::{
     ApplicationRemoved, ApplicationSaved, application_add, application_change, application_remove,
 };
 use lockkeeper::emulator::Delivering;
-use lockkeeper::handlers::applications::{ApplicationAction, ask, ask_to_stop, queued_or_why};
-use lockkeeper::handlers::dashboard;
+use lockkeeper::features::applications::{ApplicationAction, ask, ask_to_stop, queued_or_why};
+use lockkeeper::features::{locks, planning};
 use lockkeeper::locks::{HandOver, HandOverOutcome};
 use lockkeeper::model::{
     Actor, ApplicationFields, CommandId, ForgeHosts, Origin, OwnerName, PlanState, ProjectOutcome,
@@ -79,7 +79,7 @@ async fn asked(bot: &Bot, app: &Application, deed: ApplicationAction) -> Result<
         origin: Origin::Api,
     };
     let asked = ask(bot.store(), app.id, deed, &actor).await.unwrap();
-    let why = |why: Option<lockkeeper::handlers::locks::KeptLockReason>| {
+    let why = |why: Option<lockkeeper::features::locks::KeptLockReason>| {
         why.map(|why| without_ids(&why.message))
     };
     queued_or_why(asked).map_err(|explained| why(explained).unwrap_or_default())
@@ -492,7 +492,7 @@ async fn a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plan
     assert_snapshot!(stop_asked(&bot, &app, false).await.unwrap_err(), @"over Application network (branch main) has no such queued or running run: it has ended, or it never existed.");
     let ctx = &bot.replica.ctx;
     let waiting = asked(&bot, &app, ApplicationAction::Plan).await.unwrap();
-    let cancelled = dashboard::cancel_command(ctx, waiting, &olga(Origin::Page), false)
+    let cancelled = planning::cancel_command(ctx, waiting, &olga(Origin::Page), false)
         .await
         .unwrap();
     assert_eq!(
@@ -520,7 +520,7 @@ async fn a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plan
     let running = asked(&bot, &app, ApplicationAction::Plan).await.unwrap();
     let working = bot.begin_command();
     bot.printed("hanging").await;
-    let cancelled = dashboard::cancel_command(ctx, running, &olga(Origin::Api), false)
+    let cancelled = planning::cancel_command(ctx, running, &olga(Origin::Api), false)
         .await
         .unwrap();
     assert_eq!(
@@ -560,7 +560,7 @@ async fn an_apply_of_an_application_is_interrupted_only_by_force(backend: Backen
     let command = asked(&bot, &app, ApplicationAction::Apply).await.unwrap();
     let working = bot.begin_command();
     bot.printed("hanging").await;
-    let spared = dashboard::cancel_command(&bot.replica.ctx, command, &olga(Origin::Page), false)
+    let spared = planning::cancel_command(&bot.replica.ctx, command, &olga(Origin::Page), false)
         .await
         .unwrap();
     assert_eq!((spared.spared.len(), spared.interrupted.len()), (1, 0));
@@ -630,9 +630,7 @@ async fn what_an_application_applied_waits_for_no_merge(backend: Backend) {
         actor,
         remote: None,
     };
-    let HandOverOutcome::Done(given) = dashboard::give_lock(&bot.replica.ctx, &release)
-        .await
-        .unwrap()
+    let HandOverOutcome::Done(given) = locks::give_lock(&bot.replica.ctx, &release).await.unwrap()
     else {
         panic!("nothing is to be merged first")
     };

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::NewPull;
-use lockkeeper::handlers::dashboard;
+use lockkeeper::features::planning;
 use lockkeeper::model::{Actor, Origin, PullNumber};
 use lockkeeper::queue::Tick;
 use tokio::task::JoinHandle;
@@ -291,11 +291,11 @@ async fn an_apply_is_cancelled_on_the_dashboard(backend: Backend) {
         login: "ops".to_owned(),
         origin: Origin::Page,
     };
-    let spared = dashboard::cancel_command(&bot.replica.ctx, run.command, &ops, false)
+    let spared = planning::cancel_command(&bot.replica.ctx, run.command, &ops, false)
         .await
         .unwrap();
     assert_eq!((spared.spared.len(), spared.interrupted.len()), (1, 0));
-    let cut = dashboard::cancel_command(&bot.replica.ctx, run.command, &ops, true)
+    let cut = planning::cancel_command(&bot.replica.ctx, run.command, &ops, true)
         .await
         .unwrap();
     assert_eq!(cut.interrupted.len(), 1);

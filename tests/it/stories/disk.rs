@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockkeeper::clock::Clock as _;
 use lockkeeper::emulator::NewPull;
 use lockkeeper::git::{DiskPart, DiskUse};
-use lockkeeper::handlers::reconcile::TickResult;
+use lockkeeper::kit::reconcile::TickResult;
 use lockkeeper::model::PullNumber;
 
 use crate::stories::{APP, DB, NETWORK};

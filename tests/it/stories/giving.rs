@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::NewPull;
-use lockkeeper::handlers::dashboard::give_lock;
+use lockkeeper::features::locks::give_lock;
 use lockkeeper::locks::{HandOver, HandOverOutcome, KeptReason};
 use lockkeeper::model::{Actor, Lock, LockEventKind, Origin, PullNumber, Reason};
 use lockkeeper::queue::Tick;

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use insta::assert_snapshot;
-use lockkeeper::handlers::reconcile::TickResult;
+use lockkeeper::kit::reconcile::TickResult;
 use lockkeeper::model::PullNumber;
 use lockkeeper::queue::Tick;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Delivering, EmulatedDelivery, Fault, NewPull};
-use lockkeeper::handlers::reconcile::TickResult;
+use lockkeeper::kit::reconcile::TickResult;
 use lockkeeper::model::{Actor, PullNumber};
 
 use crate::stories::{APP, NETWORK};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta};
 use insta::assert_snapshot;
 use lockkeeper::emulator::{EmulatedComment, Fault, StatusState};
-use lockkeeper::jobs::SetStatus;
+use lockkeeper::features::replies::SetStatus;
 use lockkeeper::model::{CommitState, CommitStatus, PullNumber, PullRef, StatusContext};
 use lockkeeper::queue::{Job, Tick};
 use lockkeeper::render::{MachineLine, PartLine};

@@ -3,7 +3,7 @@
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Fault, NewPull};
-use lockkeeper::handlers::reconcile::TickResult;
+use lockkeeper::kit::reconcile::TickResult;
 use lockkeeper::model::PullNumber;
 
 use crate::stories::{APP, NETWORK};

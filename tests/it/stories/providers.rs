@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lockkeeper::handlers::reconcile::TickResult;
+use lockkeeper::kit::reconcile::TickResult;
 use lockkeeper::model::PullNumber;
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use axum::http::{Request, StatusCode};
 use lockkeeper::app::Replica;
 use lockkeeper::emulator::{Delivering, Fault};
 use lockkeeper::features::{reconciler as find, reconcilers};
-use lockkeeper::handlers::reconcile::{Scope, TickResult, TurnResult};
+use lockkeeper::kit::reconcile::{Scope, TickResult, TurnResult};
 use lockkeeper::queue::LEASE;
 use tower::ServiceExt;
 

@@ -5,9 +5,9 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::{ApplicationArg, as_object, as_text};
+use crate::features::applications::{self, ApplicationAction, busy, queued_or_why};
+use crate::features::locks::KeptLockReason;
 use crate::features::owners::cli::{AdminSession, cause};
-use crate::handlers::applications::{self, ApplicationAction, busy, queued_or_why};
-use crate::handlers::locks::KeptLockReason;
 use crate::kit::term::{ExitResult, ExitStatus, Terminal, safe, time};
 use crate::model::{ApplicationId, Cause, PlanRecord};
 use crate::store::{ApplicationRuns, CommandRow, DiscardedPlan};

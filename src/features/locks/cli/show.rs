@@ -1,7 +1,7 @@
 //! Formats locks for a terminal. Names and reasons come from other people, and a terminal must not obey them.
 
+use crate::features::locks::explain;
 use crate::features::locks::view::LockDetails;
-use crate::handlers::locks::explain;
 use crate::kit::term::{safe, time};
 use crate::locks::{HandOver, HandedOver, KeptReason};
 use crate::model::{Lock, LockEvent, Waiter};

@@ -8,7 +8,7 @@
 //!
 //! The account of `--web-username` stays the account for the whole server. A limited account may do an action only if
 //! both `--web-allow` and its own `allow` list it. A line without `allow` permits no action. All actions are limited
-//! to the repositories, applications and credentials of its owners (`handlers::authz`).
+//! to the repositories, applications and credentials of its owners (`authz`).
 
 use std::collections::BTreeSet;
 use std::fmt;

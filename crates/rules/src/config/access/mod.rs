@@ -3,7 +3,7 @@
 //! A rule permits an [`Action`] to an [`Identity`]. [`TeamRules`] are the rules for people of the forge
 //! (`--gh-team-allowlist`, reference 1.8). [`WebRules`] are the rules for users of the pages and the API
 //! (`--web-allow`). [`WebAccounts`] are the accounts that are limited to owners (`--web-accounts-file`).
-//! `handlers::authz` combines these rules with the teams that the forge reports. No other module decides about
+//! `authz` combines these rules with the teams that the forge reports. No other module decides about
 //! access.
 
 mod accounts;

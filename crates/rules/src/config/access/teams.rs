@@ -2,7 +2,7 @@
 //!
 //! The format is `team:command,team:command`. Case does not matter, and `*` stands for every team or every command.
 //! Rules only permit: a member of a team may do every action that one rule gives to the team. An action without a
-//! rule is refused. An empty list is no rule, so that `--allow-commenters` decides (`handlers::authz`). Rules name
+//! rule is refused. An empty list is no rule, so that `--allow-commenters` decides (`authz`). Rules name
 //! teams by their slug (`platform-eng`), never by their display name, because two teams can share a display name.
 
 use std::fmt;

@@ -1,0 +1,172 @@
+//! Handles a comment on a pull request, which may be a command.
+
+use super::{DeliveryEnd, renew_locks};
+use crate::command::{Command, CommentReading};
+use crate::context::Ctx;
+use crate::features::owners::claimed::{self, Service, UnclaimedNotice};
+use crate::features::planning::{CancelCommands, CommandSpec, RunCommand};
+use crate::features::replies::AddReaction;
+use crate::model::{Actor, CommandId, CommandKind, CommentEvent, DeliveryId, PullRef};
+use crate::queue::{Job, JobError};
+use crate::store::{CreateCommand, NewCommand, NewJob};
+
+pub(super) async fn handle(
+    ctx: &Ctx,
+    delivery: DeliveryId,
+    event: &CommentEvent,
+) -> Result<DeliveryEnd, JobError> {
+    if is_own(ctx, event).await {
+        return Ok(DeliveryEnd::ignored("the comment is Lockkeeper's own"));
+    }
+    if crate::render::PartLine::find(&event.body).is_some() {
+        return Ok(DeliveryEnd::ignored(
+            "the comment ends with the hidden line of a Lockkeeper, so it is not a command",
+        ));
+    }
+    let service = claimed::service(ctx, &event.pull.repo).await?;
+    if service == Service::Served {
+        renew_locks(
+            ctx,
+            &event.pull,
+            &Actor::commenter(&event.author),
+            "somebody commented",
+        )
+        .await?;
+    }
+    let spec = match ctx.settings.grammar().read(&event.body) {
+        CommentReading::Ignored(why) => return Ok(DeliveryEnd::ignored(why.to_string())),
+        CommentReading::Command(command) => CommandSpec::Command(command),
+        CommentReading::Mistake(mistake) => CommandSpec::Mistake(mistake.markdown().to_owned()),
+    };
+    match service {
+        Service::Served => {
+            create(ctx, delivery, event, &spec).await?;
+            Ok(DeliveryEnd::handled())
+        }
+        Service::NotAllowlisted => {
+            if !ctx.settings.comments.silence.allowlist_errors {
+                create(ctx, delivery, event, &CommandSpec::NotServed).await?;
+            }
+            Ok(DeliveryEnd::not_served())
+        }
+        Service::Unclaimed => {
+            let (pull, comment) = (&event.pull, Some(event.comment.clone()));
+            let actor = Actor::commenter(&event.author);
+            claimed::tell_once(
+                ctx,
+                UnclaimedNotice {
+                    delivery,
+                    pull,
+                    comment,
+                    actor,
+                },
+            )
+            .await?;
+            Ok(DeliveryEnd::unclaimed())
+        }
+    }
+}
+
+/// Returns true for Lockkeeper's own comments, because the bot never answers itself. Every comment of the bot also
+/// ends with a hidden line. So no two Lockkeepers answer each other forever, even if the forge does not report our
+/// own name or both serve the repository.
+async fn is_own(ctx: &Ctx, event: &CommentEvent) -> bool {
+    if ctx.settings.grammar().is_own(&event.author) {
+        return true;
+    }
+    let Ok(forge) = ctx.forges.of(&event.pull.repo) else {
+        return false;
+    };
+    forge
+        .login()
+        .await
+        .is_ok_and(|login| login.eq_ignore_ascii_case(&event.author))
+}
+
+/// Creates the command. A comment or delivery that was accepted before has no effect.
+async fn create(
+    ctx: &Ctx,
+    delivery: DeliveryId,
+    event: &CommentEvent,
+    spec: &CommandSpec,
+) -> Result<(), JobError> {
+    let new = NewCommand {
+        kind: kind_of(spec),
+        pull: event.pull.clone(),
+        comment: Some(event.comment.clone()),
+        delivery: Some(delivery),
+        actor: Actor::commenter(&event.author),
+        spec: spec.to_json(),
+    };
+    let jobs = |command| {
+        let work = work(command, new.kind, &event.pull);
+        reaction(ctx, event, spec)
+            .into_iter()
+            .chain([work])
+            .collect()
+    };
+    match ctx.store.command_create(&new, jobs).await? {
+        CreateCommand::Created(_) | CreateCommand::Known => Ok(()),
+    }
+}
+
+/// Builds the reaction, which shows at once that the command was read, even while another command of the pull request
+/// runs.
+fn reaction(ctx: &Ctx, event: &CommentEvent, spec: &CommandSpec) -> Option<NewJob> {
+    let is_accepted = matches!(spec, CommandSpec::Command(_));
+    let content = ctx
+        .settings
+        .comments
+        .reaction
+        .clone()
+        .filter(|_| is_accepted)?;
+    Some(
+        AddReaction {
+            repo: event.pull.repo.clone(),
+            number: event.pull.subject,
+            comment: event.comment.clone(),
+            content,
+        }
+        .to_new(),
+    )
+}
+
+/// Builds the job that carries a command out.
+fn work(command: CommandId, kind: CommandKind, pull: &PullRef) -> NewJob {
+    let pull = pull.clone();
+    match kind {
+        CommandKind::Cancel => CancelCommands { command, pull }.to_new(),
+        CommandKind::Plan
+        | CommandKind::Autoplan
+        | CommandKind::Apply
+        | CommandKind::Unlock
+        | CommandKind::Explain
+        | CommandKind::Version
+        | CommandKind::Import
+        | CommandKind::StateRm
+        | CommandKind::Help => RunCommand {
+            command,
+            pull,
+            kind,
+        }
+        .to_new(),
+    }
+}
+
+fn kind_of(spec: &CommandSpec) -> CommandKind {
+    match spec {
+        CommandSpec::Command(Command::Plan(_)) => CommandKind::Plan,
+        CommandSpec::Command(Command::Apply(_)) => CommandKind::Apply,
+        CommandSpec::Command(Command::Unlock) => CommandKind::Unlock,
+        CommandSpec::Command(Command::Cancel(_)) => CommandKind::Cancel,
+        CommandSpec::Command(Command::Explain(_)) => CommandKind::Explain,
+        CommandSpec::Command(Command::Version(_)) => CommandKind::Version,
+        CommandSpec::Command(Command::Import(_)) => CommandKind::Import,
+        CommandSpec::Command(Command::StateRm(_)) => CommandKind::StateRm,
+        CommandSpec::Autoplan | CommandSpec::Turn(_) => CommandKind::Autoplan,
+        CommandSpec::Command(Command::Help(_) | Command::ApprovePolicies(_))
+        | CommandSpec::Mistake(_)
+        | CommandSpec::NotServed
+        | CommandSpec::Unclaimed => CommandKind::Help,
+    }
+}

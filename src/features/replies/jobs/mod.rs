@@ -1,0 +1,13 @@
+//! The jobs that write to the forge, one file each.
+
+mod add_reaction;
+mod post_comment;
+mod remove_duplicates;
+mod repeat_status;
+mod set_status;
+
+pub use add_reaction::AddReaction;
+pub use post_comment::PostComment;
+pub use remove_duplicates::RemoveDuplicates;
+pub use repeat_status::RepeatStatus;
+pub use set_status::SetStatus;

@@ -1,0 +1,96 @@
+//! Posts one comment of the bot.
+//!
+//! A second run is harmless: every comment carries its own marker. Every attempt but the first searches the comments
+//! of the pull for it, because an attempt may have succeeded although its answer was lost. [`RemoveDuplicates`] finds
+//! a comment that arrives even later.
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+
+use crate::context::Ctx;
+use crate::features::replies::RemoveDuplicates;
+use crate::kit::jobs::{ATTEMPTS_WHILE_AWAY, patient, write_permit};
+use crate::model::PullRef;
+use crate::queue::{Job, JobError, RunningJob};
+
+/// Maximum lag of the forge's clock behind ours.
+const SKEW: TimeDelta = TimeDelta::minutes(10);
+
+/// A comment to post.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PostComment {
+    /// Pull to comment on.
+    pub pull: PullRef,
+    /// Markdown of the comment.
+    pub body: String,
+    /// Part of the hidden last line of the body. No other comment has it there.
+    pub marker: String,
+    /// Earliest time of the comment by our clock. The forge's clock may differ by [`SKEW`].
+    pub since: DateTime<Utc>,
+}
+
+impl PostComment {
+    async fn post(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
+        let posted = ctx
+            .forges
+            .of(&self.pull.repo)?
+            .comment_post(&self.pull, &self.body, &write_permit(ctx))
+            .await;
+        let comment = posted.map_err(|error| patient(error.into(), attempt))?;
+        info!(pull = %self.pull, %comment, "Posted a comment");
+        Ok(())
+    }
+
+    /// Posts the comment unless an earlier attempt succeeded. Such an attempt may also be still under way.
+    async fn post_again(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
+        let (pull, since) = (self.pull.clone(), self.since - SKEW);
+        let duplicates = RemoveDuplicates {
+            pull,
+            marker: self.marker.clone(),
+            since,
+            looks: 0,
+        };
+        let found = ctx
+            .forges
+            .of(&self.pull.repo)?
+            .comment_find(&self.pull, &self.marker, since)
+            .await;
+        let found = found.map_err(|error| patient(error.into(), attempt))?;
+        match found.first() {
+            Some(comment) => {
+                info!(pull = %self.pull, %comment, "The comment had been posted before");
+                duplicates.keep_first(ctx, &found).await?;
+            }
+            None => self.post(ctx, attempt).await?,
+        }
+        if let Some(job) = duplicates.at_its_time(ctx) {
+            ctx.store.job_push(&job).await?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Job<Ctx> for PostComment {
+    const KIND: &'static str = "post_comment";
+    const PRIORITY: i64 = 30;
+    const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_AWAY;
+
+    fn lane(&self) -> String {
+        format!("comments:{}", self.pull)
+    }
+
+    async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
+        if attempt.lease.attempt > 1 {
+            return self.post_again(ctx, attempt).await;
+        }
+        self.post(ctx, attempt).await
+    }
+
+    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+        warn!(pull = %self.pull, error = error.message(), "Could not post a comment");
+        Ok(())
+    }
+}

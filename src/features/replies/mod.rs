@@ -1,0 +1,35 @@
+//! Comments, reactions and statuses of pull requests. Handlers return a [`reply::Reply`], and this feature turns it into
+//! jobs that post it.
+//!
+//! | File | Content |
+//! |---|---|
+//! | `reply.rs` | the result of a command, and its comments |
+//! | `statuses.rs` | statuses of a command and its projects |
+//! | `queued.rs` | statuses of plans that wait for a lock |
+//! | `jobs/` | the jobs that talk to the forge |
+//! | `pending.rs` | ends statuses that were left pending |
+
+mod jobs;
+mod pending;
+pub(crate) mod queued;
+pub(crate) mod reply;
+pub(crate) mod statuses;
+
+pub use jobs::{AddReaction, PostComment, RemoveDuplicates, RepeatStatus, SetStatus};
+
+use super::Feature;
+use crate::kit::jobs::JobKind;
+use crate::kit::web::Routes;
+
+pub(super) const FEATURE: Feature = Feature {
+    routes: Routes::new,
+    subcommands: &[],
+    reconcilers: &[pending::RECONCILER],
+    jobs: &[
+        JobKind::of::<PostComment>(),
+        JobKind::of::<RemoveDuplicates>(),
+        JobKind::of::<SetStatus>(),
+        JobKind::of::<RepeatStatus>(),
+        JobKind::of::<AddReaction>(),
+    ],
+};

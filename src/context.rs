@@ -1,4 +1,4 @@
-//! Provides handlers and jobs with the services of one replica and the settings that are in effect.
+//! Provides features with the services of one server and the settings that are in effect, each with as much as it needs.
 
 mod file_state;
 mod live;
@@ -23,13 +23,15 @@ use crate::forges::{Forges, Memberships, Webhooks};
 use crate::leases::Leases;
 use crate::locks::AuditFiles;
 use crate::model::CommandId;
+use crate::process::LeaseHeartbeat;
 use crate::queue::{RunPool, RunningJob, WakeUp};
 use crate::store::Store;
 use crate::sync::Syncer;
 use crate::telemetry::{Metrics, Panics};
-use crate::workflow::{Artifacts, Checkouts, OutputHub, Terraform};
+use crate::workflow::{Artifacts, Checkouts, ChildEnvironment, OutputHub, Terraform};
 
-/// Context of handlers and jobs: the database, the settings and the services of one replica.
+/// The database, the settings, and the services that every feature uses. Code that runs no program gets this one, so it
+/// cannot start any.
 #[derive(Clone)]
 pub struct Ctx {
     /// The database. For the work of a job, its writes depend on the lease of that job.
@@ -40,39 +42,12 @@ pub struct Ctx {
 }
 
 impl Ctx {
-    /// Combines a database and services.
-    pub fn new(store: Store, services: Services) -> Self {
-        Self {
-            store,
-            settings: services.live.settings(),
-            services: Arc::new(services),
-        }
-    }
-
-    /// Changes the settings, for this context and for everything that begins from now on.
-    pub fn change_settings(&mut self, change: impl FnOnce(&mut Settings)) {
-        change(Arc::make_mut(&mut self.settings));
-        self.live.put(Arc::clone(&self.settings));
-    }
-
     /// Returns a context with the current settings, for callers that live as long as the server.
     #[must_use]
     pub fn fresh(&self) -> Self {
         Self {
             settings: self.live.settings(),
             ..self.clone()
-        }
-    }
-
-    /// Returns a context for the work of one job. It writes nothing once the lease is lost, and has the settings of
-    /// the start of the job.
-    #[must_use]
-    pub fn under(&self, attempt: &RunningJob) -> Self {
-        let store = self.store.under(&attempt.lease, attempt.lost.clone());
-        Self {
-            store,
-            settings: self.live.settings(),
-            services: Arc::clone(&self.services),
         }
     }
 }
@@ -85,7 +60,104 @@ impl Deref for Ctx {
     }
 }
 
-/// Services that one replica provides.
+/// Context of commands that run programs: plan, apply and the like.
+#[derive(Clone)]
+pub struct RunCtx {
+    ctx: Ctx,
+    /// Services that only runs need.
+    pub runs: Arc<RunServices>,
+}
+
+impl Deref for RunCtx {
+    type Target = Ctx;
+
+    fn deref(&self) -> &Ctx {
+        &self.ctx
+    }
+}
+
+/// Everything that one server has. Its loops and its reconcilers get it, and hand on what each feature needs.
+#[derive(Clone)]
+pub struct ServerCtx {
+    ctx: RunCtx,
+    /// Services that only the server itself and its reconcilers need.
+    pub server: Arc<ServerServices>,
+}
+
+impl ServerCtx {
+    /// Combines a database and services.
+    pub fn new(
+        store: Store,
+        services: Services,
+        runs: RunServices,
+        server: ServerServices,
+    ) -> Self {
+        let ctx = Ctx {
+            store,
+            settings: services.live.settings(),
+            services: Arc::new(services),
+        };
+        let runs = Arc::new(runs);
+        Self {
+            ctx: RunCtx { ctx, runs },
+            server: Arc::new(server),
+        }
+    }
+
+    /// Changes the settings, for this context and for everything that begins from now on.
+    pub fn change_settings(&mut self, change: impl FnOnce(&mut Settings)) {
+        let ctx = &mut self.ctx.ctx;
+        change(Arc::make_mut(&mut ctx.settings));
+        ctx.live.put(Arc::clone(&ctx.settings));
+    }
+
+    /// Returns a context with the current settings.
+    #[must_use]
+    pub fn fresh(&self) -> Self {
+        self.with(self.ctx.ctx.fresh())
+    }
+
+    /// Returns a context for the work of one job. It writes nothing once the lease is lost, and has the settings of
+    /// the start of the job.
+    #[must_use]
+    pub fn under(&self, attempt: &RunningJob) -> Self {
+        let store = self.store.under(&attempt.lease, attempt.lost.clone());
+        self.with(Ctx {
+            store,
+            ..self.ctx.ctx.fresh()
+        })
+    }
+
+    fn with(&self, ctx: Ctx) -> Self {
+        let runs = Arc::clone(&self.ctx.runs);
+        Self {
+            ctx: RunCtx { ctx, runs },
+            server: Arc::clone(&self.server),
+        }
+    }
+}
+
+impl Deref for ServerCtx {
+    type Target = RunCtx;
+
+    fn deref(&self) -> &RunCtx {
+        &self.ctx
+    }
+}
+
+impl AsRef<Ctx> for ServerCtx {
+    fn as_ref(&self) -> &Ctx {
+        self
+    }
+}
+
+impl AsRef<RunCtx> for ServerCtx {
+    fn as_ref(&self) -> &RunCtx {
+        self
+    }
+}
+
+/// Services of one server that every feature uses.
 pub struct Services {
     pub clock: Arc<dyn Clock>,
     /// Source of new identifiers.
@@ -94,18 +166,34 @@ pub struct Services {
     pub forges: Forges,
     /// Webhooks of the configured forges.
     pub webhooks: Webhooks,
-    /// Credentials that owners stored for their repositories.
-    pub credentials: CredentialStore,
-    /// Location of the key and the last checkpoint of the audit log.
-    pub audit: AuditFiles,
     /// Cache of recent memberships in teams.
     pub memberships: Memberships,
-    /// Leases for the exclusive work of this server.
-    pub leases: Leases,
+    /// Variables of the program that decides about people (`team_authz`).
+    pub authz_environment: ChildEnvironment,
+    /// Credentials that owners stored for their repositories.
+    pub credentials: CredentialStore,
     /// Mirrors and checkouts on this disk.
     pub checkouts: Checkouts,
-    /// Keeps the mirrors in sync.
-    pub syncer: Syncer,
+    /// Nudge that wakes the workers.
+    pub nudge: WakeUp,
+    /// Nudge that wakes the reconcilers of mirrors.
+    pub mirror_nudge: WakeUp,
+    /// Commands of this process that can be stopped.
+    pub stops: Stops,
+    /// Renewals of the leases of this server. Without them, it must not write to a forge.
+    pub pulse: LeaseHeartbeat,
+    /// Start time of this server. It may have missed earlier news.
+    pub started_at: DateTime<Utc>,
+    /// Cancelled when the server begins no more work.
+    pub closing: CancellationToken,
+    /// Metrics of this process.
+    pub metrics: Metrics,
+    /// Current settings, which may change while the server runs.
+    pub live: Live,
+}
+
+/// Services for runs of programs.
+pub struct RunServices {
     /// Finds and starts Terraform and OpenTofu.
     pub terraform: Terraform,
     /// Store of plan files.
@@ -114,23 +202,19 @@ pub struct Services {
     pub pool: RunPool,
     /// News of runs for viewers of their pages.
     pub hub: OutputHub,
-    /// Nudge that wakes the workers.
-    pub nudge: WakeUp,
-    /// Nudge that wakes the reconcilers of mirrors.
-    pub mirror_nudge: WakeUp,
-    /// Commands of this process that can be stopped.
-    pub stops: Stops,
-    /// Start time of this server. It may have missed earlier news.
-    pub started_at: DateTime<Utc>,
-    /// Cancelled when the server begins no more work.
-    pub closing: CancellationToken,
     /// Cancelled when the server does not wait for runs any longer.
     pub interrupt: CancellationToken,
-    /// Metrics of this process.
-    pub metrics: Metrics,
+}
+
+/// Services of the server itself and of its reconcilers.
+pub struct ServerServices {
+    /// Leases for the exclusive work of this server.
+    pub leases: Leases,
+    /// Keeps the mirrors in sync.
+    pub syncer: Syncer,
+    /// Location of the key and the last checkpoint of the audit log.
+    pub audit: AuditFiles,
     pub panics: Arc<Panics>,
-    /// Current settings, which may change while the server runs.
-    pub live: Live,
 }
 
 /// Commands that this process works on, each with the token that stops it.

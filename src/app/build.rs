@@ -19,7 +19,7 @@ use crate::clock::{Clock, Ids};
 use crate::config::server::{
     GithubAuth, GithubConfig, MirrorUrl, PlanFiles, RunConfig, SecretSource, ServerConfig,
 };
-use crate::context::{Ctx, Live, Services, Settings, Stops};
+use crate::context::{Live, RunServices, ServerCtx, ServerServices, Services, Settings, Stops};
 use crate::features::audit;
 use crate::forges::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::forges::{Forge, Forges, Memberships};
@@ -54,7 +54,7 @@ pub struct ServiceInputs {
 }
 
 /// Opens the database and builds the services.
-pub async fn build(config: &ServerConfig, parts: ServiceInputs) -> anyhow::Result<Arc<Ctx>> {
+pub async fn build(config: &ServerConfig, parts: ServiceInputs) -> anyhow::Result<Arc<ServerCtx>> {
     let storage = &config.storage;
     own_dir(&storage.data_dir).with_context(|| {
         format!(
@@ -86,7 +86,7 @@ pub async fn build_on(
     config: &ServerConfig,
     parts: ServiceInputs,
     store: Store,
-) -> anyhow::Result<Arc<Ctx>> {
+) -> anyhow::Result<Arc<ServerCtx>> {
     let storage = &config.storage;
     let metrics = Metrics::default();
     let keys = storage
@@ -140,28 +140,35 @@ pub async fn build_on(
         closing: closing.clone(),
     };
     let (syncer, checkouts) = checkouts(config, mirrors);
-    let services = Services {
-        checkouts,
-        syncer,
-        leases,
+    let pulse = pulse(&store);
+    let runs = RunServices {
         artifacts: plan_store(&storage.plan_files, &store)
             .context("cannot use the directory of plan files")?,
-        terraform: terraform(config, &parts, tools, setups, pulse(&store)),
-        credentials,
-        audit,
-        memberships: Memberships::default(),
+        terraform: terraform(config, &parts, tools, setups, pulse.clone()),
         pool: pool(&config.runs),
         hub: OutputHub::default(),
+        interrupt: CancellationToken::new(),
+    };
+    let server = ServerServices {
+        syncer,
+        leases,
+        audit,
+        panics: Arc::clone(&parts.panics),
+    };
+    let services = Services {
+        authz_environment: runs.terraform.plans.environment.clone(),
+        checkouts,
+        credentials,
+        memberships: Memberships::default(),
         nudge: WakeUp::default(),
         mirror_nudge: WakeUp::default(),
         stops: Stops::default(),
+        pulse,
         metrics,
-        panics: Arc::clone(&parts.panics),
         started_at: parts.clock.now(),
         closing,
-        interrupt: CancellationToken::new(),
         live: Live::new(
-            Settings::new(config.clone(), web_accounts(config, parts.clock.now())?),
+            Settings::new(config, web_accounts(config, parts.clock.now())?),
             parts.clock.now(),
         ),
         clock: parts.clock,
@@ -169,7 +176,7 @@ pub async fn build_on(
         webhooks: webhooks(config),
         forges,
     };
-    Ok(Arc::new(Ctx::new(store, services)))
+    Ok(Arc::new(ServerCtx::new(store, services, runs, server)))
 }
 
 /// Returns the name of the data directory in the registry of mirrors.

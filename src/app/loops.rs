@@ -131,11 +131,11 @@ fn start_leases(tasks: &mut JoinSet<()>, replica: &Arc<Replica>, ended: &Cancell
         Ok(r.tick_leases().await?)
     });
     spawn_every(tasks, leases::LOOK_EVERY, ended, replica, |r| async move {
-        r.ctx.leases.tick().await;
+        r.ctx.server.leases.tick().await;
         Ok(())
     });
     spawn_every(tasks, leases::LOOK_EVERY, ended, replica, |r| async move {
-        r.ctx.leases.look();
+        r.ctx.server.leases.look();
         Ok(())
     });
 }

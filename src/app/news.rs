@@ -1,12 +1,12 @@
 //! Passes on the news of other replicas (`store::news`). It wakes workers, viewers, commands that are to stop and the
 //! reconcilers of mirrors. All of them also look on their own timers, only later, so lost news do no harm.
 
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 use crate::features::planning;
 use crate::store::{News, NewsOutcome};
 
 /// Passes on news until the connection is lost. Returns `false` if no other replica can send news.
-pub(super) async fn listen(ctx: &Ctx) -> anyhow::Result<bool> {
+pub(super) async fn listen(ctx: &ServerCtx) -> anyhow::Result<bool> {
     let Some(mut listener) = ctx.store.listen().await? else {
         return Ok(false);
     };
@@ -21,7 +21,7 @@ pub(super) async fn listen(ctx: &Ctx) -> anyhow::Result<bool> {
                 ctx.nudge.nudge();
                 ctx.mirror_nudge.nudge();
             }
-            NewsOutcome::News(News::Run(run)) => ctx.hub.announce(run),
+            NewsOutcome::News(News::Run(run)) => ctx.runs.hub.announce(run),
             NewsOutcome::News(News::Stops) => planning::stop_cancelled(ctx).await.map(drop)?,
         }
     }

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::accounts;
 use crate::config::read_text;
 use crate::config::repos::ServerRepos;
-use crate::context::{Ctx, FileCheck, FileState};
+use crate::context::{FileCheck, FileState, ServerCtx};
 use crate::telemetry::Metric;
 
 /// Time between two looks at the files.
@@ -18,7 +18,7 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads the file of `--repo-config`. Its new content is in effect for every command that begins from now on. An
 /// error in it is logged, counted, and shown on the page of operations, and the previous content stays in effect.
-pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<FileCheck> {
+pub(super) async fn look(ctx: &ServerCtx) -> anyhow::Result<FileCheck> {
     let Some(before) = ctx.live.file() else {
         return Ok(FileCheck::Same);
     };
@@ -51,7 +51,7 @@ pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<FileCheck> {
 
 /// Reads the file of `--web-accounts-file` in the same way. Its new content is in effect for every request from now
 /// on.
-pub(super) async fn look_at_accounts(ctx: &Ctx) -> anyhow::Result<FileCheck> {
+pub(super) async fn look_at_accounts(ctx: &ServerCtx) -> anyhow::Result<FileCheck> {
     let live = &ctx.settings.web_accounts;
     let Some(before) = live.file() else {
         return Ok(FileCheck::Same);
@@ -87,7 +87,7 @@ pub(super) async fn look_at_accounts(ctx: &Ctx) -> anyhow::Result<FileCheck> {
 }
 
 /// Updates the metrics of both files.
-pub(super) fn show(ctx: &Ctx) {
+pub(super) fn show(ctx: &ServerCtx) {
     let refused = |state: &FileState| if state.refused.is_some() { 1.0 } else { 0.0 };
     if let Some(state) = ctx.live.file() {
         ctx.metrics

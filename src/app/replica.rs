@@ -7,7 +7,7 @@ use anyhow::Context;
 use tracing::error;
 
 use super::{news, reload};
-use crate::context::{Ctx, FileCheck};
+use crate::context::{FileCheck, RunCtx, ServerCtx};
 use crate::features::planning::RunCommand;
 use crate::features::{self, Jobs};
 use crate::kit::reconcile::{Reconciler, Rounds, TickResult, TurnResult};
@@ -16,7 +16,7 @@ use crate::store::ReplicaId;
 
 /// One running server with its services and workers.
 pub struct Replica {
-    pub ctx: Arc<Ctx>,
+    pub ctx: Arc<ServerCtx>,
     /// Jobs that this server works on now.
     pub running: Running,
     pub(super) short: Worker<Jobs>,
@@ -30,8 +30,8 @@ pub struct Replica {
 /// Returns the maximum number of concurrent commands of one repository. It is enough to use every permit that the
 /// repository may have in the pool. It is never less than 16, because most commands wait for something else than a
 /// permit.
-pub(super) fn commands_of_a_repo(ctx: &Ctx) -> i64 {
-    i64::try_from(ctx.pool.places_of_a_repo())
+pub(super) fn commands_of_a_repo(ctx: &ServerCtx) -> i64 {
+    i64::try_from(ctx.runs.pool.places_of_a_repo())
         .unwrap_or(i64::MAX)
         .saturating_add(1)
         .max(16)
@@ -44,7 +44,7 @@ const ANSWERS_OF_A_REPO: i64 = 4;
 impl Replica {
     /// Builds a server over its services without a host name and an address. `name` signs its claims. No other server
     /// has it, not even an earlier one on the same machine.
-    pub fn new(ctx: Arc<Ctx>, name: &str) -> Self {
+    pub fn new(ctx: Arc<ServerCtx>, name: &str) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Self::known_as(
             ctx,
@@ -58,8 +58,8 @@ impl Replica {
     }
 
     /// Builds a server over its services, with the identity that other replicas and people see.
-    pub fn known_as(ctx: Arc<Ctx>, id: ReplicaId) -> Self {
-        let pulse = ctx.terraform.supervisor.pulse.clone();
+    pub fn known_as(ctx: Arc<ServerCtx>, id: ReplicaId) -> Self {
+        let pulse = ctx.pulse.clone();
         let (running, name) = (Running::new(pulse.clone()), id.name.clone());
         let jobs = Arc::new(Jobs::new(Arc::clone(&ctx)));
         let worker = |kinds| {
@@ -75,7 +75,7 @@ impl Replica {
                 nudge,
             )
         };
-        let commands = <RunCommand as Job<Ctx>>::KIND;
+        let commands = <RunCommand as Job<RunCtx>>::KIND;
         Self {
             short: worker(Kinds::Except(commands)),
             long: worker(Kinds::Only(commands)).with_most_of_a_share(commands_of_a_repo(&ctx)),
@@ -136,7 +136,7 @@ impl Replica {
     pub async fn watch_leases(&self) {
         tokio::join!(
             self.keeper.watch(),
-            self.ctx.leases.watch(&self.ctx.terraform.supervisor.pulse)
+            self.ctx.server.leases.watch(&self.ctx.pulse)
         );
     }
 

@@ -22,7 +22,7 @@ use super::tls::Certificate;
 use super::{Replica, ServiceInputs, build, descriptors, loops, reload, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
 use crate::config::server::{Database, ServerConfig, StorageConfig};
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 use crate::leases::LeaseKey;
 use crate::process::FileHold;
 use crate::store::ReplicaId;
@@ -97,7 +97,7 @@ impl Server {
             .keeping_away_runs(peers)
             .serve(listener, ended.clone());
         web::tell_use(config);
-        info!(%address, replica = %replica.name(), url = replica.ctx.settings.web.base_url(), "Lockkeeper is ready");
+        info!(%address, replica = %replica.name(), url = replica.ctx.settings.base_url, "Lockkeeper is ready");
         Ok(Self {
             workers: loops::start(&replica, &closing, &ended),
             _web: AbortOnDropHandle::new(tokio::spawn(web)),
@@ -115,7 +115,7 @@ impl Server {
     }
 
     /// Returns the services of this server.
-    pub fn ctx(&self) -> &Arc<Ctx> {
+    pub fn ctx(&self) -> &Arc<ServerCtx> {
         &self.replica.ctx
     }
 
@@ -143,7 +143,7 @@ impl Server {
 
     /// Interrupts all runs: a plan is made again after the next start, an apply reports how far it came.
     pub fn interrupt(&self) {
-        self.replica.ctx.interrupt.cancel();
+        self.replica.ctx.runs.interrupt.cancel();
     }
 
     /// Waits until no job is running, and for a short time until the replies of the last commands are posted.
@@ -172,7 +172,7 @@ impl Server {
         let workers = async { while self.workers.join_next().await.is_some() {} };
         tokio::time::timeout(POST_LAST_WORDS, workers).await.ok();
         // Running syncs of mirrors record that they were interrupted, so that nobody has to find out.
-        tokio::time::timeout(POST_LAST_WORDS, self.replica.ctx.syncer.idle())
+        tokio::time::timeout(POST_LAST_WORDS, self.replica.ctx.server.syncer.idle())
             .await
             .ok();
         if let Err(error) = self.replica.end().await {
@@ -184,7 +184,7 @@ impl Server {
 }
 
 /// Builds the web server, with TLS if there is a certificate. The number of descriptors limits its connections.
-fn web_server(router: Router, config: &ServerConfig, ctx: &Ctx) -> anyhow::Result<WebServer> {
+fn web_server(router: Router, config: &ServerConfig, ctx: &ServerCtx) -> anyhow::Result<WebServer> {
     let certificate = config.web.tls.clone().map(Certificate::open).transpose()?;
     let limits = ConnectionLimits::within(descriptors::limit());
     info!(
@@ -201,8 +201,8 @@ fn web_server(router: Router, config: &ServerConfig, ctx: &Ctx) -> anyhow::Resul
 }
 
 /// Builds the check that keeps runs from the pages. `None` if runs are not separated from the server anyway.
-fn peers(listener: &TcpListener, ctx: &Ctx) -> anyhow::Result<Option<Peers>> {
-    let sandbox = &ctx.terraform.plans.sandbox;
+fn peers(listener: &TcpListener, ctx: &ServerCtx) -> anyhow::Result<Option<Peers>> {
+    let sandbox = &ctx.runs.terraform.plans.sandbox;
     if sandbox.mechanism().is_none() && sandbox.user().is_none() {
         return Ok(None);
     }
@@ -307,9 +307,9 @@ fn lock(path: &Path, what: &str) -> anyhow::Result<File> {
 /// because we hold its lock, and so is its git. Commands that need a mirror therefore need not wait until the lease
 /// of the dead server expires. On a database of our own, an earlier server also left every job that is marked as
 /// running.
-async fn take_over(ctx: &Ctx) -> anyhow::Result<()> {
+async fn take_over(ctx: &ServerCtx) -> anyhow::Result<()> {
     if ctx.store.is_shared() {
-        let beginning = LeaseKey::beginning_of_home(ctx.syncer.home().as_str());
+        let beginning = LeaseKey::beginning_of_home(ctx.server.syncer.home().as_str());
         let mirrors = ctx.store.lease_end_all_of(&beginning).await?;
         if mirrors > 0 {
             info!(

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use crate::authz::{self, AuthzError, Decision, OutsideScope, Resource};
 use crate::config::access::{Action, Identity, NetworkRequester};
 use crate::config::server::{self, ServerConfig};
-use crate::context::Ctx;
+use crate::context::{Ctx, ServerCtx};
 use crate::features::{applications, locks, planning};
 use crate::http;
 use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebAuth, WebState};
@@ -20,7 +20,7 @@ use crate::model::{Actor, BranchName, CommandId, RepoId};
 
 /// Builds all routes. Streams end when `closing` is cancelled.
 pub async fn router(
-    ctx: &Arc<Ctx>,
+    ctx: &Arc<ServerCtx>,
     config: &ServerConfig,
     closing: CancellationToken,
 ) -> anyhow::Result<Router> {
@@ -28,7 +28,7 @@ pub async fn router(
         store: ctx.store.clone(),
         clock: Arc::clone(&ctx.clock),
         ids: Arc::clone(&ctx.ids),
-        hub: ctx.hub.clone(),
+        hub: ctx.runs.hub.clone(),
         public_url: config.web.public_url.clone(),
         auth: auth(config),
         hosts: config.web.hosts.clone(),
@@ -44,7 +44,7 @@ pub async fn router(
         metrics: ctx.metrics.clone(),
         keep_runs: ctx.settings.retention.runs,
         periods: ctx.settings.periods,
-        forges: ctx.settings.forge_hosts(),
+        forges: ctx.settings.forge_hosts.clone(),
         mirror_nudge: ctx.mirror_nudge.clone(),
         repo_config: {
             let ctx = Arc::clone(ctx);
@@ -58,7 +58,7 @@ pub async fn router(
     let web = WebState::new(setup)
         .await
         .context("cannot read the data of the dashboard from the database")?;
-    Ok(http::door(Arc::clone(ctx)).merge(http::router(Arc::new(web))))
+    Ok(http::door(Ctx::clone(ctx)).merge(http::router(Arc::new(web))))
 }
 
 fn auth(config: &ServerConfig) -> Option<WebAuth> {
@@ -89,7 +89,7 @@ pub fn tell_use(config: &ServerConfig) {
 }
 
 /// Hands locks over from pull requests, and notifies them.
-struct GiveLock(Arc<Ctx>);
+struct GiveLock(Arc<ServerCtx>);
 
 #[async_trait]
 impl GiveLocks for GiveLock {
@@ -99,7 +99,7 @@ impl GiveLocks for GiveLock {
 }
 
 /// Cancels commands for the dashboard and the API. The reply of the cancelled command appears on the pull request.
-struct WebCancel(Arc<Ctx>);
+struct WebCancel(Arc<ServerCtx>);
 
 #[async_trait]
 impl Cancel for WebCancel {
@@ -126,7 +126,7 @@ impl Cancel for WebCancel {
 }
 
 /// Checks permissions with [`authz`], the one place that decides.
-struct WebPermissions(Arc<Ctx>);
+struct WebPermissions(Arc<ServerCtx>);
 
 #[async_trait]
 impl Authority for WebPermissions {

@@ -49,7 +49,7 @@ pub(super) async fn by_program(
         .args(&program.args)
         .args([action.command_name(), repo.full_name()])
         .args(teams)
-        .envs(ctx.terraform.plans.environment.iter())
+        .envs(ctx.authz_environment.iter())
         .envs(facts(who, action, repo, on))
         .deadline(DEADLINE)
         .cap(MOST_OUTPUT);

@@ -1,26 +1,61 @@
 //! Holds the settings that are in effect: the configuration of the server, and values that depend on it.
 
 use std::collections::{HashSet, VecDeque};
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::TimeDelta;
 use tracing::warn;
 
 use super::LiveAccounts;
+use crate::command::Grammar;
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{LockPolicy, RepoRules, ServerRepos};
-use crate::config::server::ServerConfig;
+use crate::config::server::{
+    CommentConfig, LockingConfig, Periods, PermissionConfig, PlanningConfig, RepoRulesConfig,
+    Retention, RunConfig, ServedReposConfig, ServerConfig, SyncConfig, TerraformConfig,
+};
+use crate::config::size::ByteSize;
 use crate::discovery::{ModuleGraph, SearchSettings};
-use crate::model::{ApplicationId, CommandKind, LockId, ProjectKey, RepoId, RunId};
+use crate::model::{ApplicationId, CommandKind, ForgeHosts, LockId, ProjectKey, RepoId, RunId};
 use crate::render;
 
-/// Settings of the administrator that are in effect. They dereference to the sections of the configuration, so a
-/// setting is read as `settings.comments.status_name`.
+/// Settings of the administrator that are in effect, one field for each section that features use. Sections with
+/// secrets (credentials of forges, secrets of webhooks, passwords of the pages) are not among them: `app` hands those to
+/// the adapters.
 #[derive(Clone)]
 pub struct Settings {
-    /// The configuration of the server, with the current content of the file of `--repo-config`.
-    server: Arc<ServerConfig>,
+    /// Settings that are accepted without effect, one sentence each.
+    without_effect: Arc<[String]>,
+    /// Base URL of the pages, without a slash at the end.
+    pub base_url: String,
+    /// Hosts that are forges.
+    pub forge_hosts: ForgeHosts,
+    /// Grammar of commands in comments.
+    pub grammar: Grammar,
+    /// Repositories and pulls to serve.
+    pub repos: ServedReposConfig,
+    /// Rules for single repositories, with the current content of the file of `--repo-config`.
+    pub repo_rules: RepoRulesConfig,
+    /// Rules about permitted actions.
+    pub permissions: PermissionConfig,
+    /// Settings for commands in comments, and for the replies.
+    pub comments: CommentConfig,
+    /// Settings for automatic plans, and for merges.
+    pub planning: PlanningConfig,
+    /// Settings for locks, and for their queues.
+    pub locking: LockingConfig,
+    /// Programs that run the code.
+    pub terraform: TerraformConfig,
+    /// Limits of runs, and their variables.
+    pub runs: RunConfig,
+    /// Limits for the sync of mirrors.
+    pub sync: SyncConfig,
+    /// Times after which old data is removed.
+    pub retention: Retention,
+    /// Periods of the reconcilers.
+    pub periods: Periods,
+    /// Maximum size of the files of this server.
+    pub disk_quota: Option<ByteSize>,
     /// Accounts that are limited to owners on the pages and in the API. They always follow the current content of
     /// their file.
     pub web_accounts: Arc<LiveAccounts>,
@@ -30,25 +65,26 @@ pub struct Settings {
     sighted: Arc<SeenRepositories>,
 }
 
-impl Deref for Settings {
-    type Target = ServerConfig;
-
-    fn deref(&self) -> &ServerConfig {
-        &self.server
-    }
-}
-
-impl DerefMut for Settings {
-    fn deref_mut(&mut self) -> &mut ServerConfig {
-        Arc::make_mut(&mut self.server)
-    }
-}
-
 impl Settings {
     /// Puts a configuration into effect, with the accounts that its file names.
-    pub fn new(server: ServerConfig, web_accounts: LiveAccounts) -> Self {
+    pub fn new(server: &ServerConfig, web_accounts: LiveAccounts) -> Self {
         Self {
-            server: Arc::new(server),
+            without_effect: server.without_effect.clone().into(),
+            base_url: server.web.base_url().to_owned(),
+            forge_hosts: server.forge_hosts(),
+            grammar: server.grammar(),
+            repos: server.repos.clone(),
+            repo_rules: server.repo_rules.clone(),
+            permissions: server.permissions.clone(),
+            comments: server.comments.clone(),
+            planning: server.planning.clone(),
+            locking: server.locking.clone(),
+            terraform: server.terraform.clone(),
+            runs: server.runs.clone(),
+            sync: server.sync.clone(),
+            retention: server.retention,
+            periods: server.periods,
+            disk_quota: server.storage.disk_quota,
             web_accounts: Arc::new(web_accounts),
             modules: Arc::default(),
             sighted: Arc::default(),
@@ -110,22 +146,22 @@ impl Settings {
 
     /// Returns the page of a run.
     pub fn run_url(&self, run: RunId) -> String {
-        format!("{}/jobs/{run}", self.web.base_url())
+        format!("{}/jobs/{run}", self.base_url)
     }
 
     /// Returns the page of an application.
     pub fn application_url(&self, application: ApplicationId) -> String {
-        format!("{}/apps/{application}", self.web.base_url())
+        format!("{}/apps/{application}", self.base_url)
     }
 
     /// Returns the page of apply locks.
     pub fn apply_locks_url(&self) -> String {
-        format!("{}/apply-locks", self.web.base_url())
+        format!("{}/apply-locks", self.base_url)
     }
 
     /// Returns the page of a lock.
     pub fn lock_url(&self, lock: LockId) -> String {
-        format!("{}/locks/{lock}", self.web.base_url())
+        format!("{}/locks/{lock}", self.base_url)
     }
 
     /// Returns the rules of the administrator for a repository. The first time a repository is seen, the function

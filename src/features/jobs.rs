@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use async_trait::async_trait;
 
 use super::renames::identity;
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 use crate::forges::ForgeError;
 use crate::kit::jobs::JobKind;
 use crate::model::RepoId;
@@ -14,7 +14,7 @@ use crate::queue::{JobError, Runner, RunningJob};
 use crate::telemetry::Metric;
 
 /// Runs every kind of job, each with a context that writes only under its lease.
-pub struct Jobs(Arc<Ctx>);
+pub struct Jobs(Arc<ServerCtx>);
 
 #[async_trait]
 impl Runner for Jobs {
@@ -48,7 +48,7 @@ impl Runner for Jobs {
 
 impl Jobs {
     /// Creates the runner of jobs over a context.
-    pub fn new(ctx: Arc<Ctx>) -> Self {
+    pub fn new(ctx: Arc<ServerCtx>) -> Self {
         Self(ctx)
     }
 

@@ -37,13 +37,13 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("30");
 
 /// State of the webhook endpoint.
 pub(super) struct WebhookInput {
-    ctx: Arc<Ctx>,
+    ctx: Ctx,
     intake: BodyReader,
 }
 
 impl WebhookInput {
     /// Creates an endpoint with its own limits for bodies.
-    pub fn new(ctx: Arc<Ctx>, limits: DeliveryLimits) -> Self {
+    pub fn new(ctx: Ctx, limits: DeliveryLimits) -> Self {
         let intake = BodyReader::new(limits, ctx.metrics.clone());
         Self { ctx, intake }
     }
@@ -52,7 +52,7 @@ impl WebhookInput {
 /// Receives and stores a delivery.
 pub(super) async fn receive(State(door): State<Arc<WebhookInput>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let (ctx, headers) = (&*door.ctx, &parts.headers);
+    let (ctx, headers) = (&door.ctx, &parts.headers);
     let (source, delivery) = match ctx.webhooks.recognise(headers) {
         Ok(recognised) => recognised,
         Err(error) => {

@@ -20,10 +20,10 @@ pub use intake::DeliveryLimits;
 
 use crate::context::Ctx;
 use crate::features::{self, operations};
-use crate::kit::web::routes::GuardedRoutes;
+use crate::kit::web::routes::{self, GuardedRoutes};
 use crate::kit::web::{
     Route, RouteAccess, Routes, WebError, WebState, auth, count, errors, headers, hosts, reach,
-    routes, trace,
+    trace,
 };
 
 /// Time limit for an answer. For streams it ends with the first byte.
@@ -32,12 +32,12 @@ const REQUEST_TIME: Duration = Duration::from_secs(30);
 const BODY_BYTES: usize = 16 * 1024;
 
 /// Returns the router of the webhook endpoint, which is guarded by signatures, not by the web user.
-pub fn door(ctx: Arc<Ctx>) -> Router {
+pub fn door(ctx: Ctx) -> Router {
     door_with(ctx, DeliveryLimits::default())
 }
 
 /// Returns the same router with other limits.
-pub fn door_with(ctx: Arc<Ctx>, limits: DeliveryLimits) -> Router {
+pub fn door_with(ctx: Ctx, limits: DeliveryLimits) -> Router {
     let metrics = ctx.metrics.clone();
     let door = Arc::new(events::WebhookInput::new(ctx, limits));
     door_routes()

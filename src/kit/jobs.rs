@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use chrono::TimeDelta;
 use futures::future::BoxFuture;
 
-use crate::context::Ctx;
+use crate::context::{Ctx, ServerCtx};
 use crate::forges::{ForgeError, Permit, WritePermit};
 use crate::process::LeaseHeartbeat;
 use crate::queue::{Job, JobError, RunningJob};
@@ -22,26 +22,34 @@ pub(crate) struct JobKind {
     /// Maximum number of restarts after the server died during the job.
     pub max_cut_offs: i64,
     /// Does the work, with a context that writes only under the lease of the job.
-    pub run: for<'a> fn(&'a Ctx, &'a RunningJob) -> BoxFuture<'a, Result<(), JobError>>,
+    pub run: for<'a> fn(&'a ServerCtx, &'a RunningJob) -> BoxFuture<'a, Result<(), JobError>>,
     /// Reports the failure of the last attempt.
-    pub gave_up:
-        for<'a> fn(&'a Ctx, &'a RunningJob, &'a JobError) -> BoxFuture<'a, anyhow::Result<()>>,
+    pub gave_up: for<'a> fn(
+        &'a ServerCtx,
+        &'a RunningJob,
+        &'a JobError,
+    ) -> BoxFuture<'a, anyhow::Result<()>>,
 }
 
 impl JobKind {
     /// Describes the kind of the job `J`.
-    pub const fn of<J: Job<Ctx>>() -> Self {
+    pub const fn of<J, C>() -> Self
+    where
+        J: Job<C>,
+        C: Sync + 'static,
+        ServerCtx: AsRef<C>,
+    {
         Self {
             name: J::KIND,
             max_attempts: J::MAX_ATTEMPTS,
             max_cut_offs: J::MAX_CUT_OFFS,
             run: |ctx, attempt| {
-                Box::pin(async move { read::<J>(attempt)?.run(ctx, attempt).await })
+                Box::pin(async move { read::<J, C>(attempt)?.run(ctx.as_ref(), attempt).await })
             },
             gave_up: |ctx, attempt, error| {
                 Box::pin(async move {
-                    match read::<J>(attempt) {
-                        Ok(job) => job.gave_up(ctx, error).await,
+                    match read::<J, C>(attempt) {
+                        Ok(job) => job.gave_up(ctx.as_ref(), error).await,
                         // It failed because nobody can read it, and so nobody can be told.
                         Err(_) => Ok(()),
                     }
@@ -51,7 +59,7 @@ impl JobKind {
     }
 }
 
-fn read<J: Job<Ctx>>(attempt: &RunningJob) -> Result<J, JobError> {
+fn read<J: Job<C>, C: Sync>(attempt: &RunningJob) -> Result<J, JobError> {
     serde_json::from_str(&attempt.lease.payload).map_err(|error| {
         JobError::Fail(
             anyhow!(error).context(format!("cannot read a job of the kind `{}`", J::KIND)),
@@ -85,7 +93,7 @@ impl Permit for UnderLease {
 pub(crate) fn write_permit(ctx: &Ctx) -> WritePermit {
     Arc::new(UnderLease {
         store: ctx.store.clone(),
-        pulse: ctx.terraform.supervisor.pulse.clone(),
+        pulse: ctx.pulse.clone(),
     })
 }
 

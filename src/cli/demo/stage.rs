@@ -16,7 +16,7 @@ use super::{sample, terraform};
 use crate::app::{ProcessFacts, Replica, Server, ServiceInputs, build_on};
 use crate::clock::{RandomIds, SystemClock};
 use crate::config::server::{RawSettings, ServerConfig};
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 use crate::emulator::{Emulator, Options};
 use crate::git::{Git, GitSettings, RefName};
 use crate::model::{RepoId, SyncState};
@@ -41,12 +41,16 @@ pub(super) struct DemoStage {
 /// Another server on the same database, with its own disk. It runs in this process, because processes do not share a
 /// file of SQLite. It only updates its mirrors.
 struct SecondServer {
-    ctx: Arc<Ctx>,
+    ctx: Arc<ServerCtx>,
     _rounds: AbortOnDropHandle<()>,
 }
 
 impl SecondServer {
-    async fn start(config: &ServerConfig, props: &Props, first: &Ctx) -> anyhow::Result<Self> {
+    async fn start(
+        config: &ServerConfig,
+        props: &Props,
+        first: &ServerCtx,
+    ) -> anyhow::Result<Self> {
         let parts = ServiceInputs {
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
@@ -141,7 +145,7 @@ impl DemoStage {
         for (ctx, data_dir) in servers {
             let row = ctx
                 .store
-                .mirror_get(ctx.syncer.home(), &repo)
+                .mirror_get(ctx.server.syncer.home(), &repo)
                 .await
                 .context("cannot read the registry")?;
             let Some(row) = row.filter(|row| row.state.state == SyncState::Synced) else {
@@ -172,7 +176,7 @@ impl DemoStage {
 
     /// Describes the sandbox of the runs.
     pub fn sandbox(&self) -> String {
-        match self.server.ctx().terraform.plans.sandbox.mechanism() {
+        match self.server.ctx().runs.terraform.plans.sandbox.mechanism() {
             Some(mechanism) => {
                 format!("each run may use only its own files, enforced by {mechanism}")
             }

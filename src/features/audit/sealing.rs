@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::locks::seal_log;
 
@@ -14,8 +14,8 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 );
 
 /// Seals all events that wait for it. The result has no fixes, because nothing was wrong.
-async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
-    let looked_at = seal_log(&ctx.store, &ctx.audit).await?;
+async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
+    let looked_at = seal_log(&ctx.store, &ctx.server.audit).await?;
     Ok(TickResult {
         looked_at,
         repaired: 0,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::bail;
 use tracing::debug;
 
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::locks::{KnownLogState, RangeVerdict, VerifiedMark, verify_on};
 use crate::model::ChainedEvent;
@@ -31,7 +31,7 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 );
 
 /// Continues both walks. A broken log is reported by every tick until an administrator has dealt with it.
-async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
+async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     let before = ctx.store.lock_event_walks().await?;
     let (mut looked_at, mut broken) = (0, None);
     for name in [NEW, AGAIN] {
@@ -53,13 +53,17 @@ async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     })
 }
 
-async fn step(ctx: &Ctx, name: &str, walk: Option<&LockEventWalk>) -> anyhow::Result<RangeVerdict> {
+async fn step(
+    ctx: &ServerCtx,
+    name: &str,
+    walk: Option<&LockEventWalk>,
+) -> anyhow::Result<RangeVerdict> {
     let from = walk.map(|walk| VerifiedMark {
         seq: walk.seq,
         hash: walk.hash.clone(),
     });
     let evidence = KnownLogState {
-        checkpoints: ctx.audit.mark()?.into_iter().collect(),
+        checkpoints: ctx.server.audit.mark()?.into_iter().collect(),
         keys: None,
     };
     let mut stretch = verify_on(&ctx.store, &evidence, from.as_ref(), PIECES).await?;

@@ -38,7 +38,10 @@ pub(super) const FEATURE: Feature = Feature {
     routes: Routes::new,
     subcommands: &[],
     reconcilers: &[closed_pulls::RECONCILER, missed::RECONCILER],
-    jobs: &[JobKind::of::<ReadDelivery>(), JobKind::of::<CleanPull>()],
+    jobs: &[
+        JobKind::of::<ReadDelivery, _>(),
+        JobKind::of::<CleanPull, _>(),
+    ],
 };
 
 /// Result of handling a delivery.

@@ -43,7 +43,7 @@ pub(super) const FEATURE: Feature = Feature {
     routes,
     subcommands: &[Subcommand::of::<cli::LocksArgs>("locks")],
     reconcilers: &[expiry::RECONCILER],
-    jobs: &[JobKind::of::<NotifyLockLoss>()],
+    jobs: &[JobKind::of::<NotifyLockLoss, _>()],
 };
 
 fn routes() -> Routes<Arc<WebState>> {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::store::FormerName;
 use crate::sync::{SyncRound, SyncSettings};
@@ -23,7 +23,7 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 .renewing_first();
 
 /// Takes up new events, and wakes the workers.
-async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
+async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     // Moves directories on the disk of a server that did not rename the rows itself.
     for FormerName { old, now } in ctx.store.repository_former_names(MOST_NAMES).await? {
         ctx.checkouts.follow_name(&old, &now).await;
@@ -35,7 +35,7 @@ async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let SyncRound {
         looked_at,
         orphaned,
-    } = ctx.syncer.round(&wants).await?;
+    } = ctx.server.syncer.round(&wants).await?;
     Ok(TickResult {
         looked_at,
         repaired: orphaned,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 use crate::forges::ForgeFeatures;
 use crate::kit::reconcile::{Reconciler, TickResult};
 
@@ -18,7 +18,7 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
     .on_every_replica();
 
 /// Asks every forge. It has nothing to fix: each problem is the error of this tick.
-async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
+async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     let uses = ForgeFeatures {
         teams: !ctx.settings.permissions.teams.is_empty(),
         merging: ctx.settings.planning.automerge,

@@ -1,6 +1,6 @@
 //! Recovers jobs and leases that a dead server left.
 
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::queue;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 .renewing_first();
 
 /// Puts the jobs of dead servers back into the queue, and ends their other leases.
-async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
+async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     Ok(TickResult::repaired(
         queue::requeue_orphans(&ctx.store, &*ctx.clock, &ctx.nudge).await?,
     ))

@@ -5,7 +5,7 @@ use anyhow::bail;
 use chrono::{SecondsFormat, TimeDelta};
 use std::time::Duration;
 
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 use crate::kit::reconcile::{Reconciler, TickResult};
 
 pub(super) const RECONCILER: Reconciler = Reconciler::new(
@@ -21,8 +21,8 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 const TOLD_FOR: TimeDelta = TimeDelta::days(1);
 
 /// Fails if there were any panics. It has nothing to fix.
-fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
-    let seen = ctx.panics.since(ctx.clock.now() - TOLD_FOR);
+fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
+    let seen = ctx.server.panics.since(ctx.clock.now() - TOLD_FOR);
     if let Some(last) = seen.last() {
         let times = if seen.len() == 1 {
             "once".to_owned()
@@ -32,7 +32,7 @@ fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
         bail!(
             "the server {} panicked {times} in the last 24 hours, most recently at {} in {}. This is a bug in \
              Lockkeeper. Please report it with the log of that server",
-            ctx.leases.replica(),
+            ctx.server.leases.replica(),
             last.at.to_rfc3339_opts(SecondsFormat::Secs, true),
             last.place
         );

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::info;
 
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::model::PlanId;
 
@@ -61,7 +61,7 @@ enum ExpiredRows {
 }
 
 /// Deletes everything that is older than its retention period.
-async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
+async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     let (now, keep) = (ctx.clock.now(), &ctx.settings.retention);
     let mut gone = 0;
     if let Some(before) = keep.deliveries.and_then(|keep| older_than(now, keep)) {
@@ -87,7 +87,7 @@ async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
 }
 
 /// Drops data directories without a sign of life since then, so that nobody waits for them.
-async fn homes(ctx: &Ctx, before: DateTime<Utc>) -> anyhow::Result<u64> {
+async fn homes(ctx: &ServerCtx, before: DateTime<Utc>) -> anyhow::Result<u64> {
     let dropped = ctx.store.repository_event_drop_cursors(before).await?;
     for home in &dropped {
         info!(%home, "Removed the records of a data directory that no server has used for a long time");
@@ -97,8 +97,9 @@ async fn homes(ctx: &Ctx, before: DateTime<Utc>) -> anyhow::Result<u64> {
 
 /// Deletes plan files without a record: a server died between the file and its record. Files that a queued or running
 /// run could have written stay.
-async fn unrecorded_plan_files(ctx: &Ctx, now: DateTime<Utc>) -> anyhow::Result<u64> {
+async fn unrecorded_plan_files(ctx: &ServerCtx, now: DateTime<Utc>) -> anyhow::Result<u64> {
     let mut files = ctx
+        .runs
         .artifacts
         .found()
         .await
@@ -119,7 +120,8 @@ async fn unrecorded_plan_files(ctx: &Ctx, now: DateTime<Utc>) -> anyhow::Result<
             .iter()
             .filter(|file| !file.is_whole || !recorded.contains(&file.plan))
         {
-            ctx.artifacts
+            ctx.runs
+                .artifacts
                 .remove_found(file)
                 .await
                 .context("cannot remove a plan file without a record")?;
@@ -135,7 +137,7 @@ fn older_than(now: DateTime<Utc>, keep: Duration) -> Option<DateTime<Utc>> {
 }
 
 /// Deletes in batches until one is not full.
-async fn in_batches(ctx: &Ctx, old: ExpiredRows) -> anyhow::Result<u64> {
+async fn in_batches(ctx: &ServerCtx, old: ExpiredRows) -> anyhow::Result<u64> {
     let mut all = 0;
     for _ in 0..BATCHES {
         let rows = batch(ctx, old).await?;
@@ -147,7 +149,7 @@ async fn in_batches(ctx: &Ctx, old: ExpiredRows) -> anyhow::Result<u64> {
     Ok(all)
 }
 
-async fn batch(ctx: &Ctx, old: ExpiredRows) -> anyhow::Result<u64> {
+async fn batch(ctx: &ServerCtx, old: ExpiredRows) -> anyhow::Result<u64> {
     Ok(match old {
         ExpiredRows::Deliveries(before) => ctx.store.delivery_prune(before, BATCH).await?,
         ExpiredRows::Jobs(before) => ctx.store.job_prune(before, BATCH).await?,
@@ -158,14 +160,14 @@ async fn batch(ctx: &Ctx, old: ExpiredRows) -> anyhow::Result<u64> {
         ExpiredRows::DiscardedPlans(before) => {
             let gone = ctx.store.plan_prune(before, BATCH).await?;
             for plan in &gone {
-                ctx.artifacts.remove(*plan).await?;
+                ctx.runs.artifacts.remove(*plan).await?;
             }
             gone.len() as u64
         }
     })
 }
 
-async fn commands(ctx: &Ctx, before: DateTime<Utc>) -> anyhow::Result<u64> {
+async fn commands(ctx: &ServerCtx, before: DateTime<Utc>) -> anyhow::Result<u64> {
     let mut rows = 0;
     let over = ctx
         .store

@@ -45,7 +45,7 @@ pub(crate) fn refusal(ctx: &Ctx, repo: &RepoId) -> CommandRefusal {
     CommandRefusal::unclaimed(
         repo,
         &address(repo),
-        &format!("{}/claims", ctx.settings.web.base_url()),
+        &format!("{}/claims", ctx.settings.base_url),
     )
 }
 

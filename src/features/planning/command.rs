@@ -17,7 +17,7 @@ use super::{
 
 use super::{CommandSpec, tally};
 use crate::command::Command;
-use crate::context::Ctx;
+use crate::context::RunCtx;
 use crate::features::applications::{UnknownState, pull_now};
 use crate::features::events::{close_pull, renew_locks};
 use crate::features::renames::identity;
@@ -43,7 +43,7 @@ const NOT_FOUND_WAITS: [Duration; 4] = [
 
 /// Context of one command for its handler.
 pub(super) struct CommandCx<'a> {
-    pub ctx: &'a Ctx,
+    pub ctx: &'a RunCtx,
     pub row: &'a CommandRow,
     pub pull: &'a Pull,
     /// Cancelled when the command has to stop: the pull request was closed, the server will not wait, or another
@@ -158,7 +158,7 @@ impl CommandCx<'_> {
             return Err(taken_over());
         }
         tally::run(self.ctx, run, report.outcome).await;
-        self.ctx.hub.announce(run);
+        self.ctx.runs.hub.announce(run);
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl CommandCx<'_> {
     /// to run.
     async fn pass_on_stops(&self) -> Infallible {
         tokio::select! {
-            () = self.ctx.interrupt.cancelled() => {}
+            () = self.ctx.runs.interrupt.cancelled() => {}
             () = self.lost.cancelled() => {}
             () = self.handed_over() => {}
         }
@@ -238,7 +238,7 @@ impl CommandCx<'_> {
     /// begun again after a restart.
     pub fn abandoned(&self) -> Result<(), JobError> {
         self.left_to_others()?;
-        if self.ctx.interrupt.is_cancelled() {
+        if self.ctx.runs.interrupt.is_cancelled() {
             return Err(JobError::Retry {
                 at: Some(self.ctx.clock.now()),
                 error: anyhow!(
@@ -255,7 +255,7 @@ pub(super) const PRIVATE: &str = "Not shown here, because the workflow hides par
 
 /// Returns the whole output of a run, for `--verbose`.
 pub(super) async fn log(
-    ctx: &Ctx,
+    ctx: &RunCtx,
     verbose: bool,
     run: RunId,
 ) -> Result<Option<String>, sqlx::Error> {
@@ -293,7 +293,7 @@ pub(super) fn headline(report: &ProjectReport) -> Option<String> {
 }
 
 /// Works on a command, and records its end and all comments and statuses about it.
-pub(crate) async fn run(ctx: &Ctx, id: CommandId, attempt: &RunningJob) -> Result<(), JobError> {
+pub(crate) async fn run(ctx: &RunCtx, id: CommandId, attempt: &RunningJob) -> Result<(), JobError> {
     let Some(row) = ctx.store.command_get(id).await? else {
         return Err(JobError::Fail(anyhow!("there is no command {id}")));
     };
@@ -329,7 +329,11 @@ pub(super) enum WorkRound {
     Again,
 }
 
-async fn rounds(ctx: &Ctx, mut row: CommandRow, attempt: &RunningJob) -> Result<Reply, JobError> {
+async fn rounds(
+    ctx: &RunCtx,
+    mut row: CommandRow,
+    attempt: &RunningJob,
+) -> Result<Reply, JobError> {
     loop {
         match work(ctx, &row, attempt).await? {
             WorkRound::Over(reply) => return Ok(reply),
@@ -338,7 +342,7 @@ async fn rounds(ctx: &Ctx, mut row: CommandRow, attempt: &RunningJob) -> Result<
     }
 }
 
-async fn work(ctx: &Ctx, row: &CommandRow, attempt: &RunningJob) -> Result<WorkRound, JobError> {
+async fn work(ctx: &RunCtx, row: &CommandRow, attempt: &RunningJob) -> Result<WorkRound, JobError> {
     if let Some(reply) = interrupted::reply(ctx, row).await? {
         return Ok(WorkRound::Over(reply));
     }
@@ -386,7 +390,7 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &RunningJob) -> Result<WorkR
 /// Records the current head of the pull request. The plan is made from it, so a later event about the same head
 /// requests nothing more. `known` was read before the forge was asked.
 async fn note_head(
-    ctx: &Ctx,
+    ctx: &RunCtx,
     pull: &Pull,
     known: Option<&KnownHead>,
     spec: &CommandSpec,
@@ -416,7 +420,7 @@ async fn note_head(
 
 /// Returns the end of a command that was stopped before this attempt began, if it was.
 async fn asked_before(
-    ctx: &Ctx,
+    ctx: &RunCtx,
     row: &CommandRow,
     spec: &CommandSpec,
 ) -> Result<Option<Reply>, JobError> {
@@ -445,7 +449,7 @@ async fn asked_before(
 }
 
 async fn refuse(
-    ctx: &Ctx,
+    ctx: &RunCtx,
     row: &CommandRow,
     spec: &CommandSpec,
     mut refusal: Reply,
@@ -462,7 +466,7 @@ async fn refuse(
 
 /// Carries out the command until it has to stop.
 async fn carry_out(
-    ctx: &Ctx,
+    ctx: &RunCtx,
     row: &CommandRow,
     pull: &Pull,
     spec: &CommandSpec,
@@ -537,7 +541,7 @@ async fn act(cx: &CommandCx<'_>, spec: &CommandSpec) -> Result<Reply, Stop> {
 }
 
 /// Fetches the current state of the pull request, or of the branch of an application. The forge may not find a new pull request for a moment, so the function retries.
-async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &RunningJob) -> Result<Pull, Stop> {
+async fn facts(ctx: &RunCtx, row: &CommandRow, attempt: &RunningJob) -> Result<Pull, Stop> {
     match pull_now(ctx, &row.pull).await {
         Ok(pull) => {
             if identity::is_settled(ctx, &pull, Some(attempt.lease.id)).await? {
@@ -576,7 +580,7 @@ async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &RunningJob) -> Result<Pull
 }
 
 /// Ends runs that an earlier attempt left unfinished, because everything is done again.
-pub(super) async fn forget_cut_off(ctx: &Ctx, runs: Vec<RunRow>) -> Result<(), sqlx::Error> {
+pub(super) async fn forget_cut_off(ctx: &RunCtx, runs: Vec<RunRow>) -> Result<(), sqlx::Error> {
     forget(
         ctx,
         runs,
@@ -586,7 +590,7 @@ pub(super) async fn forget_cut_off(ctx: &Ctx, runs: Vec<RunRow>) -> Result<(), s
 }
 
 /// Ends the runs that have not ended yet.
-pub(super) async fn forget(ctx: &Ctx, runs: Vec<RunRow>, why: &str) -> Result<(), sqlx::Error> {
+pub(super) async fn forget(ctx: &RunCtx, runs: Vec<RunRow>, why: &str) -> Result<(), sqlx::Error> {
     for run in runs
         .into_iter()
         .filter(|run| run.state != RunState::Finished)
@@ -598,7 +602,7 @@ pub(super) async fn forget(ctx: &Ctx, runs: Vec<RunRow>, why: &str) -> Result<()
         {
             tally::run(ctx, run.id, ProjectOutcome::Cancelled).await;
         }
-        ctx.hub.announce(run.id);
+        ctx.runs.hub.announce(run.id);
     }
     Ok(())
 }

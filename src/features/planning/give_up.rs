@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 
 use super::{interrupted, tally};
-use crate::context::Ctx;
+use crate::context::RunCtx;
 use crate::features::replies::reply::Reply;
 use crate::features::replies::statuses;
 use crate::forges::ForgeError;
@@ -55,7 +55,7 @@ fn forge_error(error: &anyhow::Error) -> Option<&ForgeError> {
 }
 
 /// Ends the command after its last attempt. It posts a comment, and leaves nothing pending, locked or half done.
-pub(crate) async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Result<()> {
+pub(crate) async fn give_up(ctx: &RunCtx, id: CommandId, error: &JobError) -> anyhow::Result<()> {
     let Some(row) = ctx.store.command_get(id).await? else {
         return Ok(());
     };
@@ -80,7 +80,10 @@ pub(crate) async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyho
 }
 
 /// Ends the runs of the command and returns the statuses that say so.
-pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitStatus>, sqlx::Error> {
+pub(super) async fn wind_up(
+    ctx: &RunCtx,
+    row: &CommandRow,
+) -> Result<Vec<CommitStatus>, sqlx::Error> {
     let mut statuses: Vec<CommitStatus> = statuses::status_kind(row.kind)
         .map(|kind| statuses::broken(ctx, kind))
         .into_iter()
@@ -98,7 +101,7 @@ pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitSta
         {
             tally::run(ctx, run.id, ProjectOutcome::Failed).await;
         }
-        ctx.hub.announce(run.id);
+        ctx.runs.hub.announce(run.id);
         discard(ctx, &run).await?;
         if run.kind.has_status() {
             statuses.push(statuses::of_project(
@@ -114,7 +117,7 @@ pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitSta
 }
 
 /// Drops a plan that nobody sees: it must not be applied (P5).
-async fn discard(ctx: &Ctx, run: &RunRow) -> Result<(), sqlx::Error> {
+async fn discard(ctx: &RunCtx, run: &RunRow) -> Result<(), sqlx::Error> {
     match run.kind {
         RunKind::Plan => {
             let cause = Cause::new(

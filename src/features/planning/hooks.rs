@@ -256,7 +256,7 @@ async fn carry_out(
     id: RunId,
     when: HookTime,
 ) -> Result<Option<String>, RunError> {
-    let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), id);
+    let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.runs.hub.clone(), id);
     let place = HookPlace {
         root: &site.checkout.path,
         mirror: &site.mirror,
@@ -273,7 +273,7 @@ async fn carry_out(
         timeout: cx.ctx.settings.runs.timeout,
     };
     let _in_use = cx.ctx.checkouts.begin_run(&cx.pull.at.repo).await;
-    let ended = cx.ctx.terraform.hook(hook, &place).await;
+    let ended = cx.ctx.runs.terraform.hook(hook, &place).await;
     if let Err(error) = &ended {
         output.say(&describe_error(error)).await;
     }

@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use super::apply::answer;
 use super::{PRIVATE, forget_cut_off, headline, tally};
-use crate::context::Ctx;
+use crate::context::RunCtx;
 use crate::features::replies::reply::Reply;
 use crate::features::replies::statuses;
 use crate::model::{Actor, Cause, Origin, ProjectOutcome, RunKind};
@@ -20,7 +20,7 @@ const LAST_PIECES: i64 = 64;
 /// Builds the reply to a command that changes something and was interrupted by the end of the server. Returns `None`
 /// if nothing had begun, because the command can then still run. Also returns `None` for all other commands, which
 /// are begun again (P3). It only reads the database, which knows what happened even while the forge is unavailable.
-pub(super) async fn reply(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, JobError> {
+pub(super) async fn reply(ctx: &RunCtx, row: &CommandRow) -> Result<Option<Reply>, JobError> {
     if !row.kind.changes() {
         return Ok(None);
     }
@@ -63,7 +63,7 @@ pub(super) async fn reply(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, 
 }
 
 /// Reports what is known of one project of a command that was interrupted.
-async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> {
+async fn after_crash(ctx: &RunCtx, run: RunRow) -> Result<ProjectReport, JobError> {
     let report = ProjectReport {
         run_url: Some(ctx.settings.run_url(run.id)),
         ..ProjectReport::new(run.project.clone(), ProjectOutcome::Failed)
@@ -96,12 +96,12 @@ async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> 
     if ended(ctx, &run, &report).await? {
         tally::run(ctx, run.id, report.outcome).await;
     }
-    ctx.hub.announce(run.id);
+    ctx.runs.hub.announce(run.id);
     Ok(report)
 }
 
 /// Records the end of a run and its consequences. Returns `false` if the run had ended before.
-async fn ended(ctx: &Ctx, run: &RunRow, report: &ProjectReport) -> Result<bool, sqlx::Error> {
+async fn ended(ctx: &RunCtx, run: &RunRow, report: &ProjectReport) -> Result<bool, sqlx::Error> {
     let message = headline(report);
     match (run.kind, run.state) {
         // Nobody knows how far it came.
@@ -132,7 +132,7 @@ async fn ended(ctx: &Ctx, run: &RunRow, report: &ProjectReport) -> Result<bool, 
 }
 
 /// Returns the end of a run's output, as far as a comment may show it.
-async fn end_of_output(ctx: &Ctx, run: &RunRow) -> Result<String, sqlx::Error> {
+async fn end_of_output(ctx: &RunCtx, run: &RunRow) -> Result<String, sqlx::Error> {
     if run.private {
         Ok(PRIVATE.to_owned())
     } else {
@@ -142,7 +142,7 @@ async fn end_of_output(ctx: &Ctx, run: &RunRow) -> Result<String, sqlx::Error> {
 
 /// Reports on a run that was interrupted. Its plan can never be applied after that.
 async fn cut_off(
-    ctx: &Ctx,
+    ctx: &RunCtx,
     run: &RunRow,
     report: ProjectReport,
 ) -> Result<ProjectReport, JobError> {

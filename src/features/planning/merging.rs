@@ -17,7 +17,7 @@ use super::policies::{PlanPolicies, Policies};
 use super::projects::{self, Work};
 use super::{CommandCx, CommandSpec, MergePull, hooks, needs};
 use crate::command::{ApplyCommand, Command, MergeOptions};
-use crate::context::Ctx;
+use crate::context::RunCtx;
 use crate::errors::describe_error;
 use crate::features::replies::reply::{self, CommandEnd, Reply};
 use crate::features::replies::statuses::{self, NewestRuns};
@@ -159,7 +159,7 @@ async fn plans(cx: &CommandCx<'_>) -> Result<Vec<PlanRecord>, sqlx::Error> {
 }
 
 /// Returns the label of the pull request that prevents a merge.
-fn label_in_the_way<'a>(ctx: &'a Ctx, pull: &Pull) -> Option<&'a str> {
+fn label_in_the_way<'a>(ctx: &'a RunCtx, pull: &Pull) -> Option<&'a str> {
     ctx.settings
         .planning
         .no_automerge_label
@@ -205,7 +205,10 @@ async fn left(
 }
 
 /// Finds the runs whose plans do not cover all of the code, because the comment requested that.
-async fn planned_in_part(ctx: &Ctx, plans: &[PlanRecord]) -> Result<BTreeSet<RunId>, sqlx::Error> {
+async fn planned_in_part(
+    ctx: &RunCtx,
+    plans: &[PlanRecord],
+) -> Result<BTreeSet<RunId>, sqlx::Error> {
     let (mut asked, mut found) = (BTreeMap::new(), BTreeSet::new());
     for plan in plans {
         let Some(run) = ctx.store.run_get(plan.run).await? else {
@@ -260,7 +263,7 @@ pub(crate) enum MergeResult {
 
 /// Merges the pull request of an apply.
 pub(crate) async fn merge(
-    ctx: &Ctx,
+    ctx: &RunCtx,
     job: &MergePull,
     row: &CommandRow,
     attempt: &RunningJob,
@@ -304,7 +307,7 @@ pub(crate) async fn merge(
 }
 
 /// Returns the same job for later. A failed attempt of this job would not do: those are counted, and end in an alarm.
-fn again(ctx: &Ctx, job: &MergePull, after: TimeDelta) -> MergeResult {
+fn again(ctx: &RunCtx, job: &MergePull, after: TimeDelta) -> MergeResult {
     MergeResult::Again(Box::new(NewJob {
         run_after: Some(ctx.clock.now() + after),
         ..job.to_new()
@@ -312,7 +315,7 @@ fn again(ctx: &Ctx, job: &MergePull, after: TimeDelta) -> MergeResult {
 }
 
 /// Returns true while the status of the apply is not set. A branch may require exactly that status.
-async fn statuses_are_missing(ctx: &Ctx, job: &MergePull) -> Result<bool, sqlx::Error> {
+async fn statuses_are_missing(ctx: &RunCtx, job: &MergePull) -> Result<bool, sqlx::Error> {
     let context = statuses::pending(ctx, RunKind::Apply).context;
     ctx.store
         .job_lane_is_open(&SetStatus::lane_of(
@@ -349,7 +352,7 @@ async fn refusal(cx: &CommandCx<'_>, job: &MergePull) -> Result<Option<UserText>
 }
 
 /// Returns why the pull request must not be merged, according to its state on the forge.
-fn refusal_by_pull(ctx: &Ctx, pull: &Pull, job: &MergePull) -> Option<UserText> {
+fn refusal_by_pull(ctx: &RunCtx, pull: &Pull, job: &MergePull) -> Option<UserText> {
     let word = ctx.settings.comments.executable();
     if pull.head != job.head {
         let message = format!(
@@ -653,7 +656,7 @@ fn sentence(said: &str) -> String {
 }
 
 /// Builds the comments that say why a pull request is not merged.
-pub(crate) fn not_merged(ctx: &Ctx, job: &MergePull, why: UserText) -> Vec<PostComment> {
+pub(crate) fn not_merged(ctx: &RunCtx, job: &MergePull, why: UserText) -> Vec<PostComment> {
     let report = reply::notice(
         ctx,
         CommandKind::Apply,

@@ -71,9 +71,9 @@ pub(super) const FEATURE: Feature = Feature {
     subcommands: &[],
     reconcilers: &[stops::RECONCILER],
     jobs: &[
-        JobKind::of::<RunCommand>(),
-        JobKind::of::<CancelCommands>(),
-        JobKind::of::<OfferLock>(),
-        JobKind::of::<MergePull>(),
+        JobKind::of::<RunCommand, _>(),
+        JobKind::of::<CancelCommands, _>(),
+        JobKind::of::<OfferLock, _>(),
+        JobKind::of::<MergePull, _>(),
     ],
 };

@@ -681,7 +681,12 @@ async fn record(
             })
         }
         lost @ (RecordPlan::LockLost | RecordPlan::Overtaken) => {
-            cx.ctx.artifacts.remove(id).await.map_err(JobError::retry)?;
+            cx.ctx
+                .runs
+                .artifacts
+                .remove(id)
+                .await
+                .map_err(JobError::retry)?;
             if lost == RecordPlan::Overtaken {
                 Err(super::taken_over())
             } else {
@@ -830,7 +835,7 @@ async fn save(
     let Some(file) = file else {
         return Ok(Ok(None));
     };
-    match cx.ctx.artifacts.save(id, file).await {
+    match cx.ctx.runs.artifacts.save(id, file).await {
         Ok(saved) => Ok(Ok(Some(saved))),
         Err(error @ ArtifactError::TooLarge { .. }) => Ok(Err(error)),
         Err(error) => Err(JobError::retry(error)),

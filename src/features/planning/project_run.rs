@@ -146,11 +146,11 @@ impl ProjectRun<'_> {
             return Err(Stop::Reply(Box::new(task.not_begun(self, &report).await?)));
         };
         let begun = task.begin(self, &report).await?;
-        ctx.hub.announce(run);
+        ctx.runs.hub.announce(run);
         if task.is_private(self, &begun) {
             ctx.store.run_keep_private(run).await?;
         }
-        let output = RunOutput::start(ctx.store.clone(), ctx.hub.clone(), run);
+        let output = RunOutput::start(ctx.store.clone(), ctx.runs.hub.clone(), run);
         let done = task.carry_out(self, &begun, &output).await;
         if let Some(error) = T::error(&done) {
             output.say(&describe_error(error)).await;

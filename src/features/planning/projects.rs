@@ -33,7 +33,7 @@ use crate::command::{CommandName, RefusedArg, var_files_outside};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{Demands, LockPolicy, RepoRules};
 use crate::config::workflow::{Stage as Steps, Workflow};
-use crate::context::Ctx;
+use crate::context::RunCtx;
 use crate::discovery::terragrunt::Unresolved;
 use crate::discovery::{OrderPosition, Project, ProjectGroup, stages};
 use crate::features::replies::reply::Reply;
@@ -92,7 +92,7 @@ fn max_parallel_groups(parallel: Option<bool>) -> usize {
 /// Refuses arguments that Terraform must not get from a comment. Comments were checked by the same rules, but a
 /// command may have been stored by a server with other rules.
 pub(super) fn argument_refusal(
-    ctx: &Ctx,
+    ctx: &RunCtx,
     command: CommandName,
     extra: &[String],
     operands: &[String],
@@ -114,7 +114,7 @@ pub(super) fn argument_refusal(
 
 /// Returns why an argument cannot be passed to the tool of a project, if only the other tool has it.
 pub(super) fn argument_of_other_tool(
-    ctx: &Ctx,
+    ctx: &RunCtx,
     extra: &[String],
     tool: Distribution,
 ) -> Option<String> {
@@ -133,7 +133,7 @@ pub(super) fn argument_of_other_tool(
 
 /// Refuses variables files outside of the project, because they could be any file of the server. Only those below the
 /// directories of `--var-file-allowlist` are allowed (reference 1.6, step 8).
-fn var_file_refusal(ctx: &Ctx, extra: &[String]) -> Option<Reply> {
+fn var_file_refusal(ctx: &RunCtx, extra: &[String]) -> Option<Reply> {
     let allowed = |file: &&str| {
         !ctx.settings
             .comments
@@ -168,7 +168,7 @@ pub(super) async fn place_in_pool(cx: &CommandCx<'_>, kind: RunKind) -> Result<R
     tokio::select! {
         biased;
         () = cx.stop.cancelled() => Err(Stopped),
-        place = cx.ctx.pool.place(kind, &cx.pull.at) => if cx.may_begin() { Ok(place) } else { Err(Stopped) },
+        place = cx.ctx.runs.pool.place(kind, &cx.pull.at) => if cx.may_begin() { Ok(place) } else { Err(Stopped) },
     }
 }
 
@@ -391,7 +391,7 @@ impl Work {
             output,
         );
         let versions = self.versions(cx, &checkout, &project.key).await;
-        let made = cx.ctx.terraform.plan(&place, &versions).await?;
+        let made = cx.ctx.runs.terraform.plan(&place, &versions).await?;
         Ok((made, checkout))
     }
 
@@ -439,6 +439,7 @@ impl Work {
             Ok((site, versions, _in_use)) => {
                 let place = site.place(cx, project, &workflow, given, output);
                 cx.ctx
+                    .runs
                     .terraform
                     .change_state(&place, &versions, stage(&workflow))
                     .await
@@ -457,6 +458,7 @@ impl Work {
         let workflow = self.policies(project).workflow(project);
         let (site, versions, _in_use) = self.site(cx, project, &[]).await?;
         cx.ctx
+            .runs
             .terraform
             .version(
                 &site.place(cx, project, &workflow, CommentWords::only(&[]), output),
@@ -679,7 +681,7 @@ fn is_denied(output: &str) -> bool {
     words.iter().any(|words| output.contains(words))
 }
 
-fn known_hints(ctx: &Ctx, error: &RunError) -> Vec<String> {
+fn known_hints(ctx: &RunCtx, error: &RunError) -> Vec<String> {
     match error {
         RunError::Step(_) if ctx.checkouts.is_sparse() && sparse::may_lack_files(error.output()) => vec![
             "The checkout contains only files that this project is known to use (`--sparse-checkout`). If the file is \
@@ -687,7 +689,7 @@ fn known_hints(ctx: &Ctx, error: &RunError) -> Vec<String> {
              again."
                 .to_owned(),
         ],
-        RunError::Step(_) if ctx.terraform.plans.sandbox.mechanism().is_some() && is_denied(error.output()) => vec![
+        RunError::Step(_) if ctx.runs.terraform.plans.sandbox.mechanism().is_some() && is_denied(error.output()) => vec![
             "Runs may only use their checkout, the programs of the system, and paths that the administrator names \
              (`--sandbox`). If the run needs the path above, ask an administrator to name it in `--sandbox-read` or \
              `--sandbox-write`."

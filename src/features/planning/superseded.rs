@@ -11,7 +11,7 @@
 
 use super::{CommandSpec, WorkRound, forget};
 use crate::command::{Command, PlanCommand};
-use crate::context::Ctx;
+use crate::context::RunCtx;
 use crate::features::replies::reply::{self, Reply};
 use crate::features::replies::statuses;
 use crate::model::{CommitStatus, RunKind};
@@ -22,7 +22,7 @@ use crate::store::{CommandRow, StopKind, StopRequest};
 /// Returns the reply that ends a command that was superseded before this attempt began. `None`: the command
 /// continues.
 pub(super) async fn before(
-    ctx: &Ctx,
+    ctx: &RunCtx,
     row: &CommandRow,
     spec: &CommandSpec,
     stop: &StopRequest,
@@ -41,7 +41,7 @@ pub(super) async fn before(
 
 /// Decides about a command that was superseded while it ran.
 pub(super) async fn after(
-    ctx: &Ctx,
+    ctx: &RunCtx,
     row: &CommandRow,
     spec: &CommandSpec,
     stop: &StopRequest,
@@ -72,7 +72,11 @@ fn is_answered(spec: &CommandSpec) -> bool {
 }
 
 /// Lets the command begin again, and sets the statuses of the old commit now.
-async fn again(ctx: &Ctx, row: &CommandRow, statuses: Vec<CommitStatus>) -> Result<(), JobError> {
+async fn again(
+    ctx: &RunCtx,
+    row: &CommandRow,
+    statuses: Vec<CommitStatus>,
+) -> Result<(), JobError> {
     if let Some(head) = &row.head {
         for job in statuses
             .into_iter()
@@ -89,7 +93,7 @@ async fn again(ctx: &Ctx, row: &CommandRow, statuses: Vec<CommitStatus>) -> Resu
 
 /// Ends the remaining runs of the command. Returns the statuses that say so; none if it never began.
 async fn wind_up(
-    ctx: &Ctx,
+    ctx: &RunCtx,
     row: &CommandRow,
     stop: &StopRequest,
 ) -> Result<Vec<CommitStatus>, JobError> {

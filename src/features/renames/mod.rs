@@ -18,5 +18,5 @@ pub(super) const FEATURE: Feature = Feature {
     routes: Routes::new,
     subcommands: &[],
     reconcilers: &[],
-    jobs: &[JobKind::of::<SettleRepository>()],
+    jobs: &[JobKind::of::<SettleRepository, _>()],
 };

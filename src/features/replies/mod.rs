@@ -26,10 +26,10 @@ pub(super) const FEATURE: Feature = Feature {
     subcommands: &[],
     reconcilers: &[pending::RECONCILER],
     jobs: &[
-        JobKind::of::<PostComment>(),
-        JobKind::of::<RemoveDuplicates>(),
-        JobKind::of::<SetStatus>(),
-        JobKind::of::<RepeatStatus>(),
-        JobKind::of::<AddReaction>(),
+        JobKind::of::<PostComment, _>(),
+        JobKind::of::<RemoveDuplicates, _>(),
+        JobKind::of::<SetStatus, _>(),
+        JobKind::of::<RepeatStatus, _>(),
+        JobKind::of::<AddReaction, _>(),
     ],
 };

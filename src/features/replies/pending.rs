@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use tracing::{info, warn};
 
 use super::SetStatus;
-use crate::context::Ctx;
+use crate::context::RunCtx;
 use crate::features::planning;
 use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::model::{CommitState, CommitStatus, StatusContext, StatusTarget, Subject};
@@ -29,7 +29,7 @@ const KEEP: TimeDelta = TimeDelta::days(30);
 
 /// Gives up commands without a job, and ends statuses that nothing else will end. Each is done once: if a status
 /// cannot be set this time either, it stays as it is.
-async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
+async fn tick(ctx: &RunCtx) -> anyhow::Result<TickResult> {
     let mut found = lost_commands(ctx).await?;
     ctx.store.status_prune(ctx.clock.now() - KEEP).await?;
     for left in ctx.store.status_list_left(AT_ONCE).await? {
@@ -46,7 +46,7 @@ async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     Ok(found)
 }
 
-async fn lost_commands(ctx: &Ctx) -> anyhow::Result<TickResult> {
+async fn lost_commands(ctx: &RunCtx) -> anyhow::Result<TickResult> {
     let lost = ctx.store.command_list_lost(AT_ONCE).await?;
     for id in &lost {
         warn!(command = %id, "A command has lost its job and is given up");
@@ -66,7 +66,7 @@ async fn lost_commands(ctx: &Ctx) -> anyhow::Result<TickResult> {
 
 /// Returns the status that should have been set last, if its job is stored. Otherwise it returns one that says what
 /// happened.
-async fn end_of(ctx: &Ctx, left: &PendingStatus) -> anyhow::Result<SetStatus> {
+async fn end_of(ctx: &RunCtx, left: &PendingStatus) -> anyhow::Result<SetStatus> {
     let command = ctx.store.command_get(left.command).await?;
     let interrupted = interrupted(left, command.as_ref());
     let given_up = ctx.store.job_given_up_in(&interrupted.lane()).await?;

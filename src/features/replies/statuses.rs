@@ -240,7 +240,7 @@ fn combined(ctx: &Ctx, kind: RunKind, (state, text): (CommitState, String)) -> C
         context,
         state,
         &text,
-        Some(format!("{}/", ctx.settings.web.base_url())),
+        Some(format!("{}/", ctx.settings.base_url)),
     )
 }
 

@@ -2,7 +2,7 @@
 //! takes no argument, so that it finds changes without an event, and a second run finds nothing to do.
 //!
 //! Servers turn the reconcilers of [`crate::features::reconcilers`] by timer. Metrics, the page of operations and the
-//! documentation are made from that list. A reconciler is a function `async fn tick(&Ctx) -> anyhow::Result<Found>`
+//! documentation are made from that list. A reconciler is a function `async fn tick(&ServerCtx) -> anyhow::Result<Found>`
 //! and a value with its name, its purpose and its period.
 
 mod rounds;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use crate::config::server::Periods;
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 
 pub use rounds::{Rounds, TurnResult};
 
@@ -61,7 +61,7 @@ pub enum StopDeadline {
     End,
 }
 
-type TickFn = for<'a> fn(&'a Ctx) -> BoxFuture<'a, anyhow::Result<TickResult>>;
+type TickFn = for<'a> fn(&'a ServerCtx) -> BoxFuture<'a, anyhow::Result<TickResult>>;
 
 /// A reconciler with its schedule.
 pub struct Reconciler {

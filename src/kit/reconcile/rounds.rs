@@ -11,7 +11,7 @@ use futures::FutureExt;
 use tracing::{Instrument, debug, error, info, info_span};
 
 use super::{Reconciler, Scope, TickResult};
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 use crate::leases::{LeaseKey, LeaseOutcome};
 use crate::store::ReconcilerRun;
 use crate::telemetry::Metric;
@@ -34,7 +34,7 @@ pub enum TurnResult {
 
 /// Reconcilers of one server, with their last results.
 pub struct Rounds {
-    ctx: Arc<Ctx>,
+    ctx: Arc<ServerCtx>,
     replica: String,
     last: Mutex<HashMap<&'static str, Last>>,
 }
@@ -49,7 +49,7 @@ struct Last {
 impl Rounds {
     /// Prepares the reconcilers of the named server. Each has its metrics from now on, even before its first tick.
     pub fn new(
-        ctx: Arc<Ctx>,
+        ctx: Arc<ServerCtx>,
         replica: &str,
         all: impl Iterator<Item = &'static Reconciler>,
     ) -> Self {
@@ -81,6 +81,7 @@ impl Rounds {
         let key = LeaseKey::reconciler(which.name);
         let held = match self
             .ctx
+            .server
             .leases
             .turn(&key, which.repairs, self.every(which))
             .await

@@ -487,7 +487,7 @@ async fn an_interrupted_server_makes_its_plan_again_after_the_restart(backend: B
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
-    bot.replica.ctx.interrupt.cancel();
+    bot.replica.ctx.runs.interrupt.cancel();
     assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
     bot.settle_short().await;
     assert_eq!(
@@ -517,7 +517,7 @@ async fn an_interrupted_server_reports_how_far_its_apply_came(backend: Backend) 
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("hanging").await;
-    bot.replica.ctx.interrupt.cancel();
+    bot.replica.ctx.runs.interrupt.cancel();
     assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
     bot.settle_short().await;
     assert_snapshot!(bot.answer(pull), @"
@@ -803,7 +803,7 @@ async fn an_apply_that_comes_to_its_end_after_the_interrupt_was_done(backend: Ba
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("hanging").await;
-    bot.replica.ctx.interrupt.cancel();
+    bot.replica.ctx.runs.interrupt.cancel();
     assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
     bot.settle_short().await;
     let told = bot.answer(pull);

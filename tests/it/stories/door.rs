@@ -1,10 +1,10 @@
 //! Stories about the webhook endpoint: accepted requests, stored deliveries, and answers.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use futures::future::join_all;
 use insta::assert_snapshot;
+use lockkeeper::context::Ctx;
 use lockkeeper::emulator::{Delivering, RecordedDelivery, SendAttempt};
 use lockkeeper::http;
 use lockkeeper::model::PullNumber;
@@ -196,7 +196,7 @@ async fn a_payload_that_cannot_be_read_is_refused_and_the_log_says_where(backend
 /// Returns the answer to a delivery, and the lines of the log about it.
 async fn answer_with_log(bot: &Bot, parcel: Parcel) -> String {
     let listening = log::listen();
-    let answer = http::door(Arc::clone(&bot.replica.ctx))
+    let answer = http::door(Ctx::clone(&bot.replica.ctx))
         .oneshot(parcel.into_request())
         .await
         .unwrap();
@@ -216,7 +216,7 @@ async fn a_body_over_the_limit_is_refused(backend: Backend) {
     let push = |size: usize| {
         Parcel::raw("d-1", "star", "application/json", vec![b' '; size]).into_request()
     };
-    let door = || http::door(Arc::clone(&bot.replica.ctx));
+    let door = || http::door(Ctx::clone(&bot.replica.ctx));
     let over = door().oneshot(push(25 * 1024 * 1024 + 1)).await.unwrap();
     assert_eq!(over.status(), 413);
     assert_eq!(bot.deliveries().await, before);

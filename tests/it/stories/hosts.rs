@@ -1,6 +1,7 @@
 //! Stories about a server for two hosts of GitHub, with a repository of the same owner and name on both.
 
 use insta::assert_snapshot;
+use lockkeeper::context::Ctx;
 use lockkeeper::emulator::{Change, Emulator, NewPull};
 use lockkeeper::model::PullNumber;
 
@@ -115,7 +116,7 @@ async fn a_delivery_of_another_host_is_refused(backend: Backend) {
     let request = Parcel::new("strange", "issue_comment", &payload)
         .with("x-github-enterprise-host", "github.example")
         .into_request();
-    let door = lockkeeper::http::door(std::sync::Arc::clone(&bot.replica.ctx));
+    let door = lockkeeper::http::door(Ctx::clone(&bot.replica.ctx));
     let answer = tower::ServiceExt::oneshot(door, request).await.unwrap();
     assert_eq!(answer.status(), 400);
     let body = axum::body::to_bytes(answer.into_body(), 1000)

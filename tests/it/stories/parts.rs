@@ -519,7 +519,7 @@ async fn a_commit_without_submodules_and_lfs_does_not_wait_for_a_sync(backend: B
         .await
         .unwrap();
     let (ctx, source) = (&bot.replica.ctx, Source::of_plan(&plans[0]));
-    let gate = ctx.syncer.gate(&infra()).await;
+    let gate = ctx.server.syncer.gate(&infra()).await;
     let parts = ctx.checkouts.bring_parts(&source, &Nobody);
     tokio::time::timeout(Duration::from_mins(1), parts)
         .await

@@ -146,7 +146,11 @@ async fn a_panic_is_told_for_a_day(backend: Backend) {
     let pages = bot.pages_of(&bot.replica).await;
     bot.replica.tick_leases().await.unwrap();
     bot.replica.tick("panics").await.unwrap();
-    bot.replica.ctx.panics.note("src/queue/worker.rs:120");
+    bot.replica
+        .ctx
+        .server
+        .panics
+        .note("src/queue/worker.rs:120");
     bot.replica.tick("panics").await.unwrap_err();
     let page = get(&pages, "/operations").await;
     let told = "panicked once in the last 24 hours, most recently at 2026-03-02T09:00:00Z in src/queue/worker.rs:120.";

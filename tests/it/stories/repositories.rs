@@ -52,14 +52,14 @@ pub(super) fn infra() -> RepoId {
 
 pub(super) async fn round(replica: &Replica) -> u64 {
     let found = replica.tick("repositories").await.unwrap();
-    replica.ctx.syncer.idle().await;
+    replica.ctx.server.syncer.idle().await;
     found.repaired
 }
 
 async fn mirror_of(replica: &Replica, repo: &RepoId) -> MirrorState {
     let ctx = &replica.ctx;
     ctx.store
-        .mirror_get(ctx.syncer.home(), repo)
+        .mirror_get(ctx.server.syncer.home(), repo)
         .await
         .unwrap()
         .expect("the mirror is known")
@@ -174,7 +174,7 @@ async fn a_push_brings_the_mirror_in_step(backend: Backend) {
 async fn a_killed_sync_is_given_up_and_made_again(backend: Backend) {
     let mut bot = Bot::in_step(backend).await;
     bot.ask_for_sync().await;
-    let home = bot.replica.ctx.syncer.home().clone();
+    let home = bot.replica.ctx.server.syncer.home().clone();
     let lease = AttemptLease {
         key: format!("repository_sync:{home}:{}", infra()),
         holder: format!("{}/{}", bot.replica.name(), 77),
@@ -208,7 +208,7 @@ async fn a_killed_sync_is_given_up_and_made_again(backend: Backend) {
     assert_eq!(infra_of(&bot.replica).await.state, SyncState::Started);
     bot.crash_and_restart().await;
     assert_eq!(
-        bot.replica.ctx.syncer.home(),
+        bot.replica.ctx.server.syncer.home(),
         &home,
         "the data directory keeps its name"
     );
@@ -364,7 +364,7 @@ async fn so_many_mirrors_are_worked_at_and_no_more(backend: Backend) {
         "while these two hang"
     );
     bot.github.clear_faults();
-    bot.replica.ctx.syncer.idle().await;
+    bot.replica.ctx.server.syncer.idle().await;
     round(&bot.replica).await;
     assert!(states(&bot).await.all(|state| state == SyncState::Synced));
     bot.end(&[]).await;
@@ -374,9 +374,9 @@ async fn an_update_during_a_sync_is_not_lost(backend: Backend) {
     let bot = Bot::in_step(backend).await;
     let ctx = Arc::clone(&bot.replica.ctx);
     bot.push("side", &[("README.md", "The second.\n")]).await;
-    let gate = ctx.syncer.gate(&infra()).await;
+    let gate = ctx.server.syncer.gate(&infra()).await;
     assert_eq!(
-        ctx.syncer.attempt(&infra()).await,
+        ctx.server.syncer.attempt(&infra()).await,
         SyncAttempt::Busy,
         "a command is at the mirror"
     );
@@ -440,7 +440,7 @@ async fn a_damaged_mirror_is_not_replaced_under_a_run(backend: Backend) {
     {
         let ctx = Arc::clone(&bot.replica.ctx);
         let at = infra();
-        let mut sync = Box::pin(ctx.syncer.attempt(&at));
+        let mut sync = Box::pin(ctx.server.syncer.attempt(&at));
         let waits = async {
             while !heard.so_far().contains("waits for runs") {
                 tokio::task::yield_now().await;
@@ -466,7 +466,7 @@ async fn a_damaged_mirror_is_not_replaced_under_a_run(backend: Backend) {
 /// Returns `name state`, a line for each known mirror.
 async fn known(bot: &Bot) -> Vec<String> {
     let query = MirrorQuery {
-        home: Some(bot.replica.ctx.syncer.home().clone()),
+        home: Some(bot.replica.ctx.server.syncer.home().clone()),
         ..MirrorQuery::default()
     };
     let rows = bot.store().mirror_list(&query, 100).await.unwrap();
@@ -586,7 +586,7 @@ async fn what_nobody_waits_for_comes_after_a_push(backend: Backend) {
         known(&bot).await
     );
     bot.github.clear_faults();
-    bot.replica.ctx.syncer.idle().await;
+    bot.replica.ctx.server.syncer.idle().await;
     for _ in 0..3 {
         round(&bot.replica).await;
     }
@@ -692,7 +692,7 @@ async fn every_object_is_looked_for_once_a_day(backend: Backend) {
 async fn a_mirror_that_somebody_is_at_is_not_removed(backend: Backend) {
     let bot = Bot::in_step(backend).await;
     let (ctx, part) = (&bot.replica.ctx, DiskPart::Mirror(infra()));
-    let gate = ctx.syncer.gate(&infra()).await;
+    let gate = ctx.server.syncer.gate(&infra()).await;
     assert!(
         !ctx.checkouts.evict(&part).await.unwrap(),
         "a sync may be about to say what it found"
@@ -743,7 +743,7 @@ async fn a_sync_under_somebody_elses_lease_ends_at_once(backend: Backend) {
     let bot = Bot::in_step(backend).await;
     let key = format!(
         "repository_sync:{}:{}",
-        bot.replica.ctx.syncer.home(),
+        bot.replica.ctx.server.syncer.home(),
         infra()
     );
     let hold = LeaseHold {
@@ -762,7 +762,7 @@ async fn a_sync_under_somebody_elses_lease_ends_at_once(backend: Backend) {
         .unwrap();
     bot.ask_for_sync().await;
     assert_eq!(
-        bot.replica.ctx.syncer.attempt(&infra()).await,
+        bot.replica.ctx.server.syncer.attempt(&infra()).await,
         SyncAttempt::Busy
     );
     assert_eq!(
@@ -772,11 +772,11 @@ async fn a_sync_under_somebody_elses_lease_ends_at_once(backend: Backend) {
     );
     bot.store().lease_release(&hold).await.unwrap();
     assert_eq!(
-        bot.replica.ctx.syncer.attempt(&infra()).await,
+        bot.replica.ctx.server.syncer.attempt(&infra()).await,
         SyncAttempt::Synced
     );
     assert_eq!(
-        bot.replica.ctx.syncer.attempt(&infra()).await,
+        bot.replica.ctx.server.syncer.attempt(&infra()).await,
         SyncAttempt::NotDue
     );
     bot.end(&[]).await;
@@ -797,7 +797,7 @@ async fn commands_that_wait_share_one_fetch(backend: Backend) {
     };
     let forge = ctx.forges.of(&at.repo).unwrap();
     let pull = forge.pull(&at).await.unwrap();
-    let gate = ctx.syncer.gate(&infra()).await;
+    let gate = ctx.server.syncer.gate(&infra()).await;
     let before = bot.fetches();
     let mut fetches: Vec<_> = (0..16)
         .map(|_| Box::pin(ctx.checkouts.fetch(&pull)))
@@ -832,7 +832,7 @@ async fn a_repository_that_is_not_served_any_more_is_forgotten(backend: Backend)
     let ctx = &bot.replica.ctx;
     assert_eq!(
         ctx.store
-            .mirror_get(ctx.syncer.home(), &infra())
+            .mirror_get(ctx.server.syncer.home(), &infra())
             .await
             .unwrap(),
         None

@@ -57,7 +57,7 @@ impl Bot {
     /// Starts an attempt that goes on until the forge hangs in it.
     async fn attempt_that_hangs(&self) -> JoinHandle<SyncAttempt> {
         let ctx = Arc::clone(&self.replica.ctx);
-        let attempt = tokio::spawn(async move { ctx.syncer.attempt(&infra()).await });
+        let attempt = tokio::spawn(async move { ctx.server.syncer.attempt(&infra()).await });
         self.github.hanging(1).await;
         attempt
     }
@@ -65,7 +65,7 @@ impl Bot {
     async fn lease_of_infra(&self) -> Option<String> {
         let key = format!(
             "repository_sync:{}:{}",
-            self.replica.ctx.syncer.home(),
+            self.replica.ctx.server.syncer.home(),
             infra()
         );
         live_lease(self.store(), &key)
@@ -130,7 +130,7 @@ async fn what_is_listed_and_never_comes_backs_off_and_is_healed_by_a_fresh_clone
             "{page}"
         );
         assert_eq!(
-            bot.replica.ctx.syncer.attempt(&infra()).await,
+            bot.replica.ctx.server.syncer.attempt(&infra()).await,
             SyncAttempt::NotDue
         );
         bot.db.clock.advance(wait.to_std().unwrap());
@@ -180,12 +180,12 @@ async fn a_forge_that_answers_nothing_is_given_up_and_keeps_nobody_else_waiting(
     let ctx = &bot.replica.ctx;
     assert!(
         ctx.store
-            .mirror_know(ctx.syncer.home(), &other)
+            .mirror_know(ctx.server.syncer.home(), &other)
             .await
             .unwrap()
     );
     assert_eq!(
-        ctx.syncer.attempt(&other).await,
+        ctx.server.syncer.attempt(&other).await,
         SyncAttempt::Synced,
         "while the other hangs"
     );
@@ -196,7 +196,7 @@ async fn a_forge_that_answers_nothing_is_given_up_and_keeps_nobody_else_waiting(
     bot.ask_for_sync().await;
     bot.github.fault(GIT, 1_000, Fault::Hang);
     assert_eq!(
-        bot.replica.ctx.syncer.attempt(&infra()).await,
+        bot.replica.ctx.server.syncer.attempt(&infra()).await,
         SyncAttempt::Failed(FailureKind::TimedOut)
     );
     assert_eq!(bot.lease_of_infra().await, None, "it was given back");
@@ -267,7 +267,7 @@ async fn a_git_that_is_killed_leaves_nothing_in_the_way_of_the_next(backend: Bac
     bot.github.clear_faults();
     bot.db.clock.advance(Duration::from_secs(31));
     assert_eq!(
-        bot.replica.ctx.syncer.attempt(&infra()).await,
+        bot.replica.ctx.server.syncer.attempt(&infra()).await,
         SyncAttempt::Synced
     );
     assert!(
@@ -279,7 +279,7 @@ async fn a_git_that_is_killed_leaves_nothing_in_the_way_of_the_next(backend: Bac
         !locks[0].exists() && !locks[1].exists(),
         "what was in the way is gone"
     );
-    bot.replica.ctx.syncer.idle().await;
+    bot.replica.ctx.server.syncer.idle().await;
     bot.end(&[]).await;
 }
 
@@ -327,7 +327,7 @@ async fn commands_that_wait_for_a_sync_make_no_fetch_of_their_own(backend: Backe
         let source = source.unwrap();
         assert_eq!((&source.head, &source.base), (&pull.head, &main));
     }
-    ctx.syncer.idle().await;
+    ctx.server.syncer.idle().await;
     assert_eq!(
         bot.fetches() - before,
         of_a_sync,

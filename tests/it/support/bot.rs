@@ -19,7 +19,7 @@ use chrono::{DateTime, Utc};
 use lockkeeper::app::{self, Replica, ServiceInputs};
 use lockkeeper::clock::Clock;
 use lockkeeper::config::server::{RawSettings, ServerConfig};
-use lockkeeper::context::Ctx;
+use lockkeeper::context::{Ctx, ServerCtx};
 use lockkeeper::emulator::{
     AppOptions, Delivering, EmulatedComment, Emulator, NewPull, Options, ReviewState,
 };
@@ -358,7 +358,7 @@ impl Bot {
 
     /// Waits until some run has printed a line that contains the text.
     pub async fn printed(&self, text: &str) {
-        let mut news = self.replica.ctx.hub.subscribe();
+        let mut news = self.replica.ctx.runs.hub.subscribe();
         loop {
             for run in self
                 .store()
@@ -500,7 +500,7 @@ async fn services(
     db: &TestDb,
     flags: &BTreeMap<String, Vec<String>>,
     number: u32,
-) -> (Arc<Ctx>, String) {
+) -> (Arc<ServerCtx>, String) {
     services_with(db, &config_of(flags), number).await
 }
 
@@ -522,7 +522,11 @@ fn config_of(flags: &BTreeMap<String, Vec<String>>) -> ServerConfig {
     config
 }
 
-async fn services_with(db: &TestDb, config: &ServerConfig, number: u32) -> (Arc<Ctx>, String) {
+async fn services_with(
+    db: &TestDb,
+    config: &ServerConfig,
+    number: u32,
+) -> (Arc<ServerCtx>, String) {
     let parts = ServiceInputs {
         clock: db.clock.clone() as Arc<dyn Clock>,
         ids: db.ids.clone(),
@@ -550,7 +554,7 @@ async fn open_door(replica: &Arc<Replica>) -> (url::Url, tokio::task::JoinHandle
         .await
         .expect("a port is free");
     let address = listener.local_addr().expect("a listener has an address");
-    let router = http::door(Arc::clone(&replica.ctx));
+    let router = http::door(Ctx::clone(&replica.ctx));
     let door = tokio::spawn(async move {
         axum::serve(listener, router)
             .await

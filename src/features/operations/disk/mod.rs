@@ -17,7 +17,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use crate::config::size::{ByteSize, shown};
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 use crate::git::DiskPart;
 use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::model::{PullRef, PullState};
@@ -40,7 +40,7 @@ const NAMED: usize = 5;
 const IDLE: TimeDelta = TimeDelta::days(30);
 
 /// Removes unneeded parts, and then parts above the quota.
-async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
+async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     let mut found = TickResult::default();
     let mut remover = Remover::new(ctx);
     for pull in ctx.checkouts.disk_pulls().await? {
@@ -55,13 +55,13 @@ async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
         }
     }
     found += idle_packages(ctx, &mut remover).await?;
-    if let Some(quota) = ctx.settings.storage.disk_quota {
+    if let Some(quota) = ctx.settings.disk_quota {
         found += keep_to(ctx, quota).await?;
     }
     Ok(found)
 }
 
-async fn is_over(ctx: &Ctx, pull: &PullRef) -> anyhow::Result<bool> {
+async fn is_over(ctx: &ServerCtx, pull: &PullRef) -> anyhow::Result<bool> {
     Ok(ctx
         .store
         .pull_state(pull)
@@ -71,8 +71,8 @@ async fn is_over(ctx: &Ctx, pull: &PullRef) -> anyhow::Result<bool> {
 
 /// Removes packages of providers that were not used for a long time. Some provider has a new version every week, and
 /// the old ones are hardly ever used again.
-async fn idle_packages(ctx: &Ctx, remover: &mut Remover<'_>) -> anyhow::Result<TickResult> {
-    let Some(cache) = &ctx.terraform.providers else {
+async fn idle_packages(ctx: &ServerCtx, remover: &mut Remover<'_>) -> anyhow::Result<TickResult> {
+    let Some(cache) = &ctx.runs.terraform.providers else {
         return Ok(TickResult::default());
     };
     let mut found = TickResult::default();
@@ -110,7 +110,7 @@ impl KeptPartReason {
     }
 }
 
-async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<TickResult> {
+async fn keep_to(ctx: &ServerCtx, quota: ByteSize) -> anyhow::Result<TickResult> {
     let mut parts = parts::all(ctx).await?;
     let mut found = TickResult {
         looked_at: u64::try_from(parts.len()).unwrap_or(u64::MAX),

@@ -5,7 +5,7 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use tracing::warn;
 
-use crate::context::Ctx;
+use crate::context::ServerCtx;
 use crate::git::{DiskPart, DiskUse};
 use crate::workflow::{DownloadUse, Linked, PackagePath, PackageUse, ProviderCache};
 
@@ -94,7 +94,7 @@ impl From<DownloadUse> for PartUse {
 }
 
 /// Lists all parts of the disk.
-pub(super) async fn all(ctx: &Ctx) -> anyhow::Result<Vec<PartUse>> {
+pub(super) async fn all(ctx: &ServerCtx) -> anyhow::Result<Vec<PartUse>> {
     let mut parts: Vec<PartUse> = ctx
         .checkouts
         .disk_use()
@@ -102,10 +102,10 @@ pub(super) async fn all(ctx: &Ctx) -> anyhow::Result<Vec<PartUse>> {
         .into_iter()
         .map(PartUse::from)
         .collect();
-    if let Some(cache) = &ctx.terraform.providers {
+    if let Some(cache) = &ctx.runs.terraform.providers {
         parts.extend(cache.disk_use().await?.into_iter().map(PartUse::from));
     }
-    if let Some(downloads) = ctx.terraform.tools.downloads() {
+    if let Some(downloads) = ctx.runs.terraform.tools.downloads() {
         parts.extend(downloads.disk_use().await?.into_iter().map(PartUse::from));
     }
     Ok(parts)
@@ -113,12 +113,12 @@ pub(super) async fn all(ctx: &Ctx) -> anyhow::Result<Vec<PartUse>> {
 
 /// Removes parts. It looks up the links to providers once, and only if a provider is to be removed.
 pub(super) struct Remover<'a> {
-    ctx: &'a Ctx,
+    ctx: &'a ServerCtx,
     linked: Option<Linked>,
 }
 
 impl<'a> Remover<'a> {
-    pub fn new(ctx: &'a Ctx) -> Self {
+    pub fn new(ctx: &'a ServerCtx) -> Self {
         Self { ctx, linked: None }
     }
 
@@ -131,14 +131,14 @@ impl<'a> Remover<'a> {
                 .evict(part)
                 .await
                 .map_err(anyhow::Error::from),
-            RestorablePart::Provider(package) => match &self.ctx.terraform.providers {
+            RestorablePart::Provider(package) => match &self.ctx.runs.terraform.providers {
                 Some(cache) => self
                     .evict(cache, package)
                     .await
                     .map_err(anyhow::Error::from),
                 None => Ok(false),
             },
-            RestorablePart::Program(name) => match self.ctx.terraform.tools.downloads() {
+            RestorablePart::Program(name) => match self.ctx.runs.terraform.tools.downloads() {
                 Some(downloads) => downloads.evict(name).await.map_err(anyhow::Error::from),
                 None => Ok(false),
             },

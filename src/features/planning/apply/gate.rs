@@ -109,6 +109,7 @@ pub(super) async fn prepare(
     seen(cx, plan)?;
     other_eyes(cx, work, plan).await?;
     let tool = ctx
+        .runs
         .terraform
         .tools
         .find(plan.distribution, Some(&plan.tool_version))
@@ -190,6 +191,7 @@ async fn plan_file(
         });
     }
     cx.ctx
+        .runs
         .artifacts
         .load(plan)
         .await

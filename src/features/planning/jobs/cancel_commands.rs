@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::context::Ctx;
+use crate::context::RunCtx;
 use crate::features::planning;
 use crate::model::{CommandId, PullRef};
 use crate::queue::{Job, JobError, RunningJob};
@@ -20,7 +20,7 @@ pub struct CancelCommands {
 }
 
 #[async_trait]
-impl Job<Ctx> for CancelCommands {
+impl Job<RunCtx> for CancelCommands {
     const KIND: &'static str = "cancel_commands";
     /// Before comments and statuses, and after deliveries: one of those carries the request to cancel.
     const PRIORITY: i64 = 35;
@@ -30,11 +30,11 @@ impl Job<Ctx> for CancelCommands {
         format!("cancel:{}", self.pull)
     }
 
-    async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
+    async fn run(&self, ctx: &RunCtx, attempt: &RunningJob) -> Result<(), JobError> {
         planning::run(ctx, self.command, attempt).await
     }
 
-    async fn gave_up(&self, ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+    async fn gave_up(&self, ctx: &RunCtx, error: &JobError) -> anyhow::Result<()> {
         planning::give_up(ctx, self.command, error).await
     }
 }

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use crate::context::Ctx;
+use crate::context::RunCtx;
 use crate::errors::describe_error;
 use crate::features::planning::{self, MergeResult, RunCommand};
 use crate::forges::ForgeError;
@@ -41,7 +41,7 @@ pub struct MergePull {
 }
 
 #[async_trait]
-impl Job<Ctx> for MergePull {
+impl Job<RunCtx> for MergePull {
     const KIND: &'static str = "merge_pull";
     /// After comments and statuses, because the branch may require one of those statuses.
     const PRIORITY: i64 = 6;
@@ -52,7 +52,7 @@ impl Job<Ctx> for MergePull {
         RunCommand::lane_of(&self.pull)
     }
 
-    async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
+    async fn run(&self, ctx: &RunCtx, attempt: &RunningJob) -> Result<(), JobError> {
         let row = ctx.store.command_get(self.command).await?;
         let row = row.ok_or_else(|| {
             JobError::Fail(anyhow!("the command {} does not exist", self.command))
@@ -71,7 +71,7 @@ impl Job<Ctx> for MergePull {
         Ok(())
     }
 
-    async fn gave_up(&self, ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+    async fn gave_up(&self, ctx: &RunCtx, error: &JobError) -> anyhow::Result<()> {
         warn!(pull = %self.pull, error = error.message(), "Could not merge a pull request");
         let hint = format!(
             "Comment `{} apply` to try again, or merge it manually.",

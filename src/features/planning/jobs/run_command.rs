@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::context::Ctx;
+use crate::context::RunCtx;
 use crate::features::planning;
 use crate::model::{CommandId, CommandKind, PullRef};
 use crate::queue::{Job, JobError, RunningJob};
@@ -35,7 +35,7 @@ impl RunCommand {
 }
 
 #[async_trait]
-impl Job<Ctx> for RunCommand {
+impl Job<RunCtx> for RunCommand {
     const KIND: &'static str = "run_command";
     const PRIORITY: i64 = 10;
     /// An hour. Work with fewer retries limits them itself.
@@ -71,11 +71,11 @@ impl Job<Ctx> for RunCommand {
         }
     }
 
-    async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
+    async fn run(&self, ctx: &RunCtx, attempt: &RunningJob) -> Result<(), JobError> {
         planning::run(ctx, self.command, attempt).await
     }
 
-    async fn gave_up(&self, ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+    async fn gave_up(&self, ctx: &RunCtx, error: &JobError) -> anyhow::Result<()> {
         planning::give_up(ctx, self.command, error).await
     }
 }

@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::context::Ctx;
+use crate::context::RunCtx;
 use crate::features::planning;
 use crate::model::PullRef;
 use crate::queue::{Job, JobError, RunningJob};
@@ -20,7 +20,7 @@ pub struct OfferLock {
 }
 
 #[async_trait]
-impl Job<Ctx> for OfferLock {
+impl Job<RunCtx> for OfferLock {
     const KIND: &'static str = TAKE_TURN;
     const PRIORITY: i64 = 20;
     /// The job uses nothing but the database.
@@ -30,12 +30,12 @@ impl Job<Ctx> for OfferLock {
         format!("turn:{}", self.pull)
     }
 
-    async fn run(&self, ctx: &Ctx, _attempt: &RunningJob) -> Result<(), JobError> {
+    async fn run(&self, ctx: &RunCtx, _attempt: &RunningJob) -> Result<(), JobError> {
         planning::begin_turn(ctx, &self.pull).await
     }
 
     /// Hands the locks over to the next pull, because this one would not plan under them.
-    async fn gave_up(&self, ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+    async fn gave_up(&self, ctx: &RunCtx, error: &JobError) -> anyhow::Result<()> {
         planning::give_up_turn(ctx, &self.pull, &error.message()).await
     }
 }

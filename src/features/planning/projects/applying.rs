@@ -82,6 +82,7 @@ impl Work {
             output,
         );
         cx.ctx
+            .runs
             .terraform
             .apply(&place, &ready.tool, ready.file.as_deref())
             .await

@@ -163,7 +163,7 @@ impl Task for Changing<'_> {
             return Err(taken_over());
         }
         tally::run(cx.ctx, run.id, report.outcome).await;
-        cx.ctx.hub.announce(run.id);
+        cx.ctx.runs.hub.announce(run.id);
         Ok(report)
     }
 

@@ -122,7 +122,7 @@ impl Bot {
 
     /// Waits until Terraform was called this often for the step.
     pub async fn calls_of(&self, call: &str, times: usize) {
-        let mut news = self.replica.ctx.hub.subscribe();
+        let mut news = self.replica.ctx.runs.hub.subscribe();
         while self.calls().iter().filter(|other| *other == call).count() < times {
             news.recv().await.expect("the hub lives as long as the bot");
         }

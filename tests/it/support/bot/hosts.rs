@@ -7,6 +7,7 @@ use axum::http::HeaderValue;
 use axum::middleware::map_request;
 use lockkeeper::app::Replica;
 use lockkeeper::config::server::{GithubAuth, SecretSource};
+use lockkeeper::context::Ctx;
 use lockkeeper::emulator::{Delivering, Emulator, Options};
 use lockkeeper::http;
 use lockkeeper::secret::Secret;
@@ -60,7 +61,7 @@ impl Bot {
             headers.insert("X-GitHub-Enterprise-Host", host.clone());
             std::future::ready(request)
         });
-        let router = http::door(Arc::clone(&self.replica.ctx)).layer(named);
+        let router = http::door(Ctx::clone(&self.replica.ctx)).layer(named);
         self.door = tokio::spawn(async move {
             axum::serve(listener, router)
                 .await

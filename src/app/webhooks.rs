@@ -8,7 +8,7 @@ use crate::forges::{WebhookSource, Webhooks};
 pub(super) fn webhooks(config: &ServerConfig) -> Webhooks {
     let is_only_one = config.github.len() == 1;
     let sources = config.github.iter().map(|github| {
-        let webhook = GitHubWebhook::new(github.host.clone(), config.webhooks.secrets.clone());
+        let webhook = GitHubWebhook::new(github.host.clone(), github.webhooks.secrets.clone());
         let webhook = if is_only_one {
             webhook
         } else {

@@ -34,6 +34,7 @@ use super::db::{Backend, TestDb};
 use super::openapi::OpenApi;
 
 pub use crash::work_together;
+pub use hosts::OTHER_SECRET;
 pub use parcel::{Parcel, comment_payload};
 
 /// Account of the bot.
@@ -44,7 +45,8 @@ pub const REPO: &str = "acme/infra";
 const ID_START: &str = "00000000-0000-7000-8000-";
 const ID_LENGTH: usize = 36;
 const TOKEN: &str = "ghp_the_bots_own_token";
-const SECRET: &str = "the-webhook-secret";
+/// Secret of the webhooks of the first GitHub.
+pub const SECRET: &str = "the-webhook-secret";
 /// Account of a team that has its own credential.
 pub const TEAM_LOGIN: &str = "team-bot";
 /// Token of the team.

@@ -6,22 +6,24 @@ use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::middleware::map_request;
 use lockkeeper::app::Replica;
-use lockkeeper::config::server::{GithubAuth, SecretSource};
+use lockkeeper::config::server::{GithubAuth, SecretSource, WebhookConfig};
 use lockkeeper::context::Ctx;
 use lockkeeper::emulator::{Delivering, Emulator, Options};
 use lockkeeper::http;
 use lockkeeper::secret::Secret;
 
-use super::{Bot, LOGIN, REPO, SECRET, config_of, services_with};
+use super::{Bot, LOGIN, REPO, config_of, services_with};
 
 /// Token of the bot at the second GitHub, which the first one does not accept.
 const OTHER_TOKEN: &str = "ghp_the_bots_token_elsewhere";
+/// Secret of the webhooks of the second GitHub.
+pub const OTHER_SECRET: &str = "the-webhook-secret-elsewhere";
 
 impl Bot {
     /// Restarts the server so that it also serves another GitHub, with a repository of the same name and these files.
     pub async fn serve_also(&mut self, host: &str, files: &[(&str, &str)]) -> Emulator {
         let directory = self.db.dir.path().join(host);
-        let options = Options::new(&directory, self.db.clock.clone(), Secret::new(SECRET))
+        let options = Options::new(&directory, self.db.clock.clone(), Secret::new(OTHER_SECRET))
             .with_token(LOGIN, Secret::new(OTHER_TOKEN));
         let other = Emulator::start(options).await.expect("the emulator starts");
         other
@@ -35,6 +37,9 @@ impl Bot {
         github.auth = GithubAuth::Token {
             user: LOGIN.to_owned(),
             token: SecretSource::Inline(Secret::new(OTHER_TOKEN)),
+        };
+        github.webhooks = WebhookConfig {
+            secrets: vec![Secret::new(OTHER_SECRET)],
         };
         let first = config.github[0].host.to_string();
         config.github.push(github);

@@ -91,6 +91,9 @@ section! {
         /// URL of the REST API.
         pub api_url: Url = text("gh-api-url", "URL").or_derived("derived from --gh-hostname") => read_api_url,
 
+        /// Secrets of the webhooks of this host.
+        pub webhooks: WebhookConfig = section,
+
         /// Pause between two writes. `None` stands for the pause that the host requests. No flag sets it: only fakes of
         /// GitHub need it.
         pub write_pause: Option<Duration> = None,
@@ -279,7 +282,7 @@ fn read_app_auth(
 }
 
 section! {
-    /// Secrets that prove that a webhook comes from GitHub.
+    /// Secrets that prove that a webhook comes from one host of GitHub.
     pub struct WebhookConfig in Webhooks {
         /// Secrets that may have signed a webhook. Empty only if the administrator allows unsigned webhooks.
         pub secrets: Vec<Secret> = read_webhook_secrets from {

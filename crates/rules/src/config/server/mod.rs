@@ -106,11 +106,9 @@ section! {
         /// Rules for single repositories.
         pub repo_rules: RepoRulesConfig = section,
 
-        /// Hosts of GitHub to serve, each with its address and the credentials of Lockkeeper there. The flags configure one.
+        /// Hosts of GitHub to serve, each with its address, the credentials of Lockkeeper there, and the secrets of its
+        /// webhooks. The flags configure one.
         pub github: Vec<GithubConfig> = section,
-
-        /// Secrets that prove that a webhook comes from GitHub.
-        pub webhooks: WebhookConfig = section,
 
         /// Settings of the web server.
         pub web: WebConfig = section,

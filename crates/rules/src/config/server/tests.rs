@@ -308,7 +308,7 @@ fn an_app_logs_in_with_its_key() {
 fn old_and_new_webhook_secret_are_both_good() {
     let by_flags = config(&[("gh-webhook-secret", "new,with,commas,and-long")]);
     assert_eq!(
-        by_flags.webhooks.secrets,
+        by_flags.github[0].webhooks.secrets,
         [
             Secret::new("the-old-webhook-secret"),
             Secret::new("new,with,commas,and-long")
@@ -320,7 +320,7 @@ fn old_and_new_webhook_secret_are_both_good() {
     )];
     let (by_variable, _) = read_with(&[("gh-webhook-secret", "-")], &variables).unwrap();
     assert_eq!(
-        by_variable.webhooks.secrets,
+        by_variable.github[0].webhooks.secrets,
         [
             Secret::new("the-old-webhook-secret"),
             Secret::new("the-new-webhook-secret")
@@ -338,7 +338,7 @@ fn unsigned_webhooks_must_be_wanted() {
         &[],
     )
     .unwrap();
-    assert_eq!(config.webhooks.secrets, []);
+    assert_eq!(config.github[0].webhooks.secrets, []);
     assert_snapshot!(warnings, @"--allow-unsigned-webhooks (LOCKKEEPER_ALLOW_UNSIGNED_WEBHOOKS): webhooks are not verified: everyone who can reach the server can send it commands");
     assert_snapshot!(errors(&[("allow-unsigned-webhooks", "true")]), @"
     1. --allow-unsigned-webhooks (LOCKKEEPER_ALLOW_UNSIGNED_WEBHOOKS): set, although there is a webhook secret
@@ -770,7 +770,7 @@ fn a_file_of_settings_is_heard_after_flags_and_variables() {
     assert_eq!(config.web.listen.to_string(), "127.0.0.2:81");
     assert_eq!(config.storage.data_dir, PathBuf::from("/home/kim/keep"));
     assert_eq!(
-        config.webhooks.secrets,
+        config.github[0].webhooks.secrets,
         [
             Secret::new("the-old-webhook-secret"),
             Secret::new("the-new-webhook-secret")

@@ -373,9 +373,21 @@ fn reason(config: &SandboxConfig, allowed: &Path) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::server::RawSettings;
+    use crate::config::server::{RawSettings, secret_files_of_hosts};
+    use crate::secret::Secret;
 
-    const FLAGS: [(&str, &str); 14] = [
+    const HOSTS: &str = "\
+hosts:
+  - host: github.example.com
+    user: bot
+    token_file: /etc/ghe/token
+    webhook_secret_file: /etc/ghe/webhook
+  - host: code.example.com
+    app: {id: 7, key_file: /etc/code/key.pem}
+    webhook_secret_file: /etc/ghe/webhook
+";
+
+    const FLAGS: [(&str, &str); 15] = [
         ("repo-allowlist", "github.com/acme/*"),
         ("gh-user", "bot"),
         ("gh-token-file", "/etc/lk/token"),
@@ -390,6 +402,7 @@ mod tests {
         ("web-password", "a-password-of-some-length"),
         ("web-accounts-file", "/etc/accounts/accounts"),
         ("config", "/etc/config/config.yaml"),
+        ("gh-hosts-file", "/etc/hosts/hosts.yaml"),
     ];
 
     /// Returns the error message at the start; empty if the settings are fine.
@@ -400,6 +413,7 @@ mod tests {
             .chain(flags);
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let raw = RawSettings {
+            files: BTreeMap::from([("gh-hosts-file".to_owned(), Ok(HOSTS.to_owned()))]),
             flags: given
                 .map(owned)
                 .map(|(name, value)| (name, vec![value]))
@@ -407,6 +421,14 @@ mod tests {
             variables: variables.iter().map(owned).collect(),
             working_dir: "/".into(),
             ..RawSettings::default()
+        };
+        let secret = |path| (path, Ok(Secret::new("a-secret-of-some-length")));
+        let raw = RawSettings {
+            secret_files: secret_files_of_hosts(&raw)
+                .into_iter()
+                .map(secret)
+                .collect(),
+            ..raw
         };
         let (mut config, _) =
             ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
@@ -431,6 +453,9 @@ mod tests {
             "/etc/tls/key.pem",
             "/etc/accounts",
             "/etc/config/config.yaml",
+            "/etc/ghe/token",
+            "/etc/ghe/webhook",
+            "/etc/code",
             "/etc",
             "/srv",
             "/srv/lk",
@@ -462,6 +487,8 @@ mod tests {
             ("sandbox-write", "/etc/rules", false),
             ("sandbox-write", "/etc/rules/repos.yaml", false),
             ("sandbox-read", "/etc/tls/cert.pem", true),
+            ("sandbox-read", "/etc/hosts", true),
+            ("sandbox-write", "/etc/hosts", false),
             ("sandbox-write", "/etc/tls/cert.pem", false),
             ("sandbox-read", "/home/lk/.aws,/etc/aws", true),
             ("sandbox-write", "/var/cache/terragrunt", true),

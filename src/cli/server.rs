@@ -7,11 +7,12 @@ use tracing::warn;
 use super::server_args::{ServerArgs, help};
 use super::wiped;
 use crate::app::{self, ProcessFacts};
-use crate::config::read_text;
 use crate::config::server::{
-    RawSettings, SETTINGS, ServerConfig, ServerRepos, Setting, StartupProblem, StartupWarning,
+    RawSettings, SETTINGS, ServerConfig, Setting, StartupProblem, StartupWarning,
 };
-use crate::kit::term::{ExitResult, ExitStatus, SubcommandArgs, Terminal, block_on, settings_file};
+use crate::kit::term::{
+    ExitResult, ExitStatus, SubcommandArgs, Terminal, block_on, config_files, settings_file,
+};
 use crate::telemetry;
 
 /// Receive webhooks and run the requested commands
@@ -39,7 +40,7 @@ fn run(words: Vec<String>, terminal: &mut Terminal<'_>) -> ExitResult {
         flags: args.flags,
         ..raw
     });
-    let raw = with_files(raw);
+    let raw = config_files::add_secrets(config_files::add(raw));
     let mut problems = args.problems;
     problems.extend(of_file);
     problems.extend(missing_files(&raw));
@@ -67,26 +68,6 @@ fn start(
         warn!("{warning}");
     }
     block_on(app::serve(config, surroundings))?.map(|()| ExitStatus::Success)
-}
-
-/// Settings that name a file which is part of the configuration, with its maximum size in bytes.
-const PARTS: [(&str, usize); 1] = [("repo-config", ServerRepos::MAX_BYTES)];
-
-/// Reads the files that are part of the configuration.
-pub(super) fn with_files(mut raw: RawSettings) -> RawSettings {
-    for (flag, most) in PARTS {
-        let setting = SETTINGS.iter().find(|setting| setting.flag == flag);
-        if let Some(given) = setting.and_then(|setting| raw.given(setting)) {
-            let text = read_file(&raw.absolute(given.text.trim()), most)
-                .map_err(|error| error.to_string());
-            raw.files.insert(flag.to_owned(), text);
-        }
-    }
-    raw
-}
-
-fn read_file(path: &Path, most: usize) -> std::io::Result<String> {
-    read_text(std::fs::File::open(path)?, most)
 }
 
 /// Returns a problem for each file that must exist at the start and cannot be read.
@@ -136,39 +117,5 @@ mod tests {
             };
             assert_eq!(missing_files(&raw).len(), expected, "{file}");
         }
-    }
-
-    #[test]
-    fn files_that_are_part_of_the_configuration_are_read() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("repos.yaml"), "repos: []\n").unwrap();
-        std::fs::write(
-            dir.path().join("large.yaml"),
-            " ".repeat(ServerRepos::MAX_BYTES * 2),
-        )
-        .unwrap();
-        std::fs::write(dir.path().join("binary.yaml"), [0xff, 0xfe]).unwrap();
-        let length = |file: &str| {
-            let flags = BTreeMap::from([("repo-config".to_owned(), vec![file.to_owned()])]);
-            let raw = RawSettings {
-                flags,
-                working_dir: dir.path().to_owned(),
-                ..RawSettings::default()
-            };
-            with_files(raw).files["repo-config"]
-                .as_ref()
-                .map(String::len)
-                .map_err(String::clone)
-        };
-        assert_eq!(length("repos.yaml"), Ok(10));
-        assert_eq!(length("large.yaml"), Ok(ServerRepos::MAX_BYTES + 1));
-        assert_eq!(
-            length("binary.yaml"),
-            Err("line 1 is not UTF-8; save the file as UTF-8".to_owned())
-        );
-        for file in ["absent.yaml", "."] {
-            assert!(length(file).is_err(), "{file}");
-        }
-        assert!(with_files(RawSettings::default()).files.is_empty());
     }
 }

@@ -183,6 +183,36 @@ fn without_anything_to_compare_with_only_the_files_are_checked() {
 }
 
 #[test]
+fn mistakes_in_the_file_of_hosts_are_shown_without_its_lines() {
+    let tree = WorkingTree::new(&[("a/main.tf", CODE)]);
+    tree.write(&[(
+        "hosts.yaml",
+        "hosts:\n- host: github.example.com\n  user: bot\n  token: ghp_secret\n  webhook_secret_file: /absent\n",
+    )]);
+    assert_snapshot!(told(&tree.check(&["--gh-hosts-file", "hosts.yaml"])), @"
+    exit code 1
+    error: an entry of `hosts` has no `token_file`
+     --> DIR/hosts.yaml:2:3
+      = help: name the file with the personal access token of the account
+
+    error: `token` is not a key of an entry of `hosts`
+     --> DIR/hosts.yaml:4:3
+      = help: the keys of an entry of `hosts` are `host`, `api_url`, `user`, `token_file`, `app`, `webhook_secret_file`
+
+    2 problems. Nothing is planned until the files are fixed.
+    Checked as `localhost/unknown/infra` (assumed, because `origin` names no
+    repository; see `--repo`) into `main`, without a configuration file, on a server
+    without `--repo-config`.
+    ");
+    tree.write(&[(
+        "hosts.yaml",
+        "hosts:\n- host: github.example.com\n  user: bot\n  token_file: /absent\n  webhook_secret_file: /absent\n",
+    )]);
+    let said = tree.check(&["--gh-hosts-file", "hosts.yaml"]);
+    assert_eq!(said.code, 0, "{}", told(&said));
+}
+
+#[test]
 fn files_that_are_no_text_and_json_that_is_none_are_told() {
     let dir = tempfile::tempdir().unwrap();
     let check = |args: &[&str]| {

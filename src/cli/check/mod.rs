@@ -14,11 +14,11 @@ use anyhow::{Context as _, anyhow};
 use clap::{ArgMatches, Command, FromArgMatches};
 
 use super::ink::TerminalStyle;
-use super::{server, server_args};
+use super::server_args;
 use crate::config::repos::ServerRepos;
 use crate::config::server::{RawSettings, SETTINGS, SearchConfig, Setting, ValueKind};
 use crate::kit::term::{
-    ExitResult, ExitStatus, SubcommandArgs, Terminal, Usage, block_on, environment,
+    ExitResult, ExitStatus, SubcommandArgs, Terminal, Usage, block_on, config_files, environment,
 };
 use crate::model::{BranchName, RepoId};
 
@@ -114,7 +114,7 @@ impl SubcommandArgs for CheckArgs {
     fn run(mut self, terminal: &mut Terminal<'_>) -> ExitResult {
         let mut raw = environment::read()?;
         raw.flags.append(&mut self.search.0);
-        let raw = server::with_files(raw);
+        let raw = config_files::add(raw);
         let config = SearchConfig::from_raw(&raw).map_err(Usage::new)?;
         let verdict = match block_on(look(&self, &raw, &config)).flatten() {
             Ok(verdict) => verdict,

@@ -2,7 +2,7 @@
 
 use crate::config::repo::{self, RepoConfig, YamlErrors};
 use crate::config::repos::{ConfigSource, Decided, Decider, RepoRules, ServerRepos};
-use crate::config::server::SearchConfig;
+use crate::config::server::{HostsFile, SearchConfig};
 use crate::discovery::explain::{
     ConfigWarning, ExplainInput, ExplainedTool, PlanExplanation, explain, hooks_before_plan,
     remarks, warnings,
@@ -85,6 +85,9 @@ pub(super) fn reach(
         warnings: Vec::new(),
         explanation: None,
     };
+    if let Some(Err(errors)) = config.hosts_file.as_ref().map(HostsFile::check) {
+        verdict.problems.push(FileProblem::Errors(errors));
+    }
     let server = verdict.server(config);
     let rules = server.as_ref().map(|server| server.rules(&asked.repo));
     verdict.knows_permissions = rules.is_some();

@@ -10,7 +10,7 @@ use crate::claims::too_many_owners;
 use crate::config::server::{StorageConfig, forge_hosts};
 use crate::kit::term::{
     DatabaseFlags, ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, Usage, actor,
-    block_on, database, safe, time,
+    block_on, config_files, database, safe, time,
 };
 use crate::model::{Cause, ForgeHosts, OwnerName};
 use crate::store::{CreateOwner, DeleteOwner, Owner, Store};
@@ -77,7 +77,7 @@ impl AdminFlags {
     /// Opens the database. A wrong setting is reported first.
     pub async fn open(&self) -> anyhow::Result<AdminSession> {
         let host = ("gh-hostname", self.gh_hostname.as_ref());
-        let raw = self.database.settings_with([host])?;
+        let raw = config_files::add(self.database.settings_with([host])?);
         let storage = StorageConfig::from_raw(&raw).map_err(Usage::new)?;
         let forges = forge_hosts(&raw).map_err(Usage::new)?;
         Ok(AdminSession {

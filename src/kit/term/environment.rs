@@ -27,6 +27,7 @@ pub(crate) fn read_with(more: BTreeMap<OsString, OsString>) -> anyhow::Result<Ra
     Ok(RawSettings {
         flags: BTreeMap::new(),
         files: BTreeMap::new(),
+        secret_files: BTreeMap::new(),
         settings_file: SettingsFile::default(),
         home: variables
             .get("HOME")

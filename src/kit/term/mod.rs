@@ -2,6 +2,7 @@
 //! open.
 
 mod args;
+pub(crate) mod config_files;
 pub(crate) mod database;
 pub(crate) mod environment;
 pub(crate) mod settings_file;

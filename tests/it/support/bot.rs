@@ -12,13 +12,13 @@ mod hosts;
 mod parcel;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use lockkeeper::app::{self, Replica, ServiceInputs};
 use lockkeeper::clock::Clock;
-use lockkeeper::config::server::{RawSettings, ServerConfig};
+use lockkeeper::config::server::{RawSettings, ServerConfig, secret_files_of_hosts};
 use lockkeeper::context::{Ctx, ServerCtx};
 use lockkeeper::emulator::{
     AppOptions, Delivering, EmulatedComment, Emulator, NewPull, Options, ReviewState,
@@ -508,16 +508,23 @@ async fn services(
 
 /// Reads the settings of a server from its flags.
 fn config_of(flags: &BTreeMap<String, Vec<String>>) -> ServerConfig {
-    let repos = flags.get("repo-config").and_then(|files| files.last());
-    let read = |path: &String| std::fs::read_to_string(path).map_err(|error| error.to_string());
-    let files = repos
-        .map(|path| ("repo-config".to_owned(), read(path)))
-        .into_iter()
-        .collect();
+    let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let files = ["repo-config", "gh-hosts-file"].map(|flag| {
+        let path = flags.get(flag)?.last()?;
+        Some((flag.to_owned(), read(path.as_ref())))
+    });
     let raw = RawSettings {
         flags: flags.clone(),
-        files,
+        files: files.into_iter().flatten().collect(),
         ..RawSettings::default()
+    };
+    let secrets = secret_files_of_hosts(&raw).into_iter().map(|path| {
+        let secret = read(&path).map(|text| Secret::new(&text));
+        (path, secret)
+    });
+    let raw = RawSettings {
+        secret_files: secrets.collect(),
+        ..raw
     };
     let (config, _) =
         ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));

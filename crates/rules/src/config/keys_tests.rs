@@ -1,4 +1,4 @@
-//! Tests every key of both files (reference 4, 5, 6.2) with the tables that the readers use.
+//! Tests every key of all files (reference 4, 5, 6.2) with the tables that the readers use.
 //!
 //! Each key is tested absent, without a value, and with the value of the documentation. It is also tested with a
 //! value of a wrong kind or an unknown word, and without permission. The snapshot lists all keys with their messages,
@@ -6,10 +6,11 @@
 
 use std::fmt::Write as _;
 
-use super::reference::{mappings, repo_schema, server_schema};
+use super::reference::{hosts_schema, mappings, repo_schema, server_schema};
 use super::repo;
 use super::repo::{OverrideKey, RepoConfig, RepoPermissions};
 use super::repos::{self, ServerRepos};
+use super::server::{HostsFile, HostsFileMapping};
 use super::yaml::{DocumentedKey, KeyDoc, KeyShape, Mapping, MappingKeys, YamlErrors};
 
 /// A mapping, the text around its entries (`%`), and the entries that it needs beside the tested one.
@@ -161,6 +162,31 @@ const SERVER: &[SurroundingText] = &[
     ),
 ];
 
+const ACCOUNT: (&str, &str) = ("user", "lockkeeper");
+const TOKEN_FILE: (&str, &str) = ("token_file", "/t");
+const WEBHOOK: (&str, &str) = ("webhook_secret_file", "/w");
+
+const HOSTS: &[SurroundingText] = &[
+    (
+        "the file",
+        "{%}",
+        &[(
+            "hosts",
+            "[{host: a.test, user: a, token_file: /t, webhook_secret_file: /w}]",
+        )],
+    ),
+    (
+        "an entry of `hosts`",
+        "{hosts: [{%}]}",
+        &[("host", "a.test"), ACCOUNT, TOKEN_FILE, WEBHOOK],
+    ),
+    (
+        "`app`",
+        "{hosts: [{host: a.test, webhook_secret_file: /w, app: {%}}]}",
+        &[("id", "12"), ("key_file", "/k")],
+    ),
+];
+
 /// Values that look right but are not. The first text is `mapping.key`, the second is the value.
 const BAD: &[(&str, &str)] = &[
     ("the file.version", "4"),
@@ -223,12 +249,28 @@ const BAD: &[(&str, &str)] = &[
     ("a rule of `environment_profile`.workspace", "../a"),
     ("a rule of `environment_profile`.profile", "staging"),
     ("`team_authz`.command", "' '"),
+    ("the file.hosts", "[]"),
+    (
+        "the file.hosts",
+        "[{host: A.test, app: {id: 1, key_file: /k}, webhook_secret_file: /w}, {host: a.test, app: {id: 2, key_file: /k}, webhook_secret_file: /w}]",
+    ),
+    ("an entry of `hosts`.host", "a b"),
+    ("an entry of `hosts`.api_url", "github.example.com"),
+    ("an entry of `hosts`.user", "' '"),
+    ("an entry of `hosts`.token_file", "''"),
+    ("an entry of `hosts`.webhook_secret_file", "''"),
+    ("`app`.id", "0"),
+    ("`app`.installation", "0"),
+    ("`app`.key_file", "''"),
 ];
 
 fn document(around: &SurroundingText, key: &str, value: &str) -> String {
     let (_, text, siblings) = around;
+    // `app` excludes `user` and `token_file`, because a host has one way in.
+    let is_other_way = |other: &str| key == "app" && matches!(other, "user" | "token_file");
     // `value` excludes `command` and `shell`, because a value does not run.
-    let is_needed = |other: &str| other != key && !(key == "value" && other != "name");
+    let is_needed =
+        |other: &str| other != key && !is_other_way(other) && !(key == "value" && other != "name");
     let beside: Vec<String> = siblings
         .iter()
         .filter(|(other, _)| is_needed(other))
@@ -291,6 +333,10 @@ fn parse_server(text: &str) -> Result<(), YamlErrors> {
     ServerRepos::parse("repos.yaml", text).map(|_| ())
 }
 
+fn parse_hosts(text: &str) -> Result<(), YamlErrors> {
+    HostsFile::named("hosts.yaml", text).check()
+}
+
 fn around(of: &str, all: &'static [SurroundingText]) -> &'static SurroundingText {
     all.iter()
         .find(|(name, ..)| *name == of)
@@ -321,7 +367,7 @@ fn check_key(parse: Parse, around: &SurroundingText, key: &DocumentedKey, out: &
         (true, Ok(())) => panic!("{of}.{} may be empty", key.name),
         (false, Ok(())) => {}
         (false, Err(errors)) => assert!(
-            ["`run`", "a step", "`env`"].contains(of),
+            ["`run`", "a step", "`env`", "an entry of `hosts`"].contains(of),
             "{of}.{}: {errors}",
             key.name
         ),
@@ -378,11 +424,17 @@ fn every_key_of_the_servers_file_has_its_row() {
 }
 
 #[test]
+fn every_key_of_the_file_of_hosts_has_its_row() {
+    insta::assert_snapshot!(check_file(parse_hosts, HostsFileMapping::KEYS, HOSTS));
+}
+
+#[test]
 fn every_bad_value_belongs_to_a_key() {
     let all = || {
         mappings(repo::RepoFileMapping::KEYS)
             .into_iter()
             .chain(mappings(repos::ServerFileMapping::KEYS))
+            .chain(mappings(HostsFileMapping::KEYS))
     };
     for (path, value) in BAD {
         let is_it = |keys: &MappingKeys| {
@@ -499,6 +551,10 @@ const UNSEEN: &[&str] = &[
     "[A, B, A=C]",
     "prd",
     "staging",
+    "[]",
+    "[{host: A.test, app: {id: 1, key_file: /k}, webhook_secret_file: /w}, {host: a.test, app: {id: 2, key_file: /k}, webhook_secret_file: /w}]",
+    "github.example.com",
+    "0",
 ];
 
 #[test]
@@ -516,6 +572,7 @@ fn the_schemas_accept_the_examples_and_refuse_what_they_can_see() {
             SERVER,
             parse_server,
         ),
+        (hosts_schema(), HostsFileMapping::KEYS, HOSTS, parse_hosts),
     ];
     for (schema, top, all, parse) in files {
         let validator = jsonschema::draft202012::new(&schema).expect("the schema is one");

@@ -10,7 +10,7 @@ use crate::claims::CredentialStore;
 use crate::clock::RandomIds;
 use crate::config::server::{StorageConfig, forge_hosts};
 use crate::credential::CredentialKind;
-use crate::kit::term::{DatabaseFlags, OutputFormat, Usage, database};
+use crate::kit::term::{DatabaseFlags, OutputFormat, Usage, config_files, database};
 use crate::model::{CredentialId, ForgeHosts, OwnerName, RepoUrl};
 use crate::seal::{KeyName, keyring};
 
@@ -136,10 +136,10 @@ fn kind() -> impl TypedValueParser<Value = CredentialKind> {
 impl CredentialServerFlags {
     /// Reads the settings from the environment, the flags and the settings file.
     pub(super) fn settings(&self) -> anyhow::Result<CredentialSettings> {
-        let raw = self.database.settings_with([
+        let raw = config_files::add(self.database.settings_with([
             ("encryption-key-file", self.encryption_key_file.as_ref()),
             ("gh-hostname", self.gh_hostname.as_ref()),
-        ])?;
+        ])?);
         Ok(CredentialSettings {
             storage: StorageConfig::from_raw(&raw).map_err(Usage::new)?,
             forges: forge_hosts(&raw).map_err(Usage::new)?,

@@ -1,12 +1,12 @@
 //! A server for two hosts of GitHub at once.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::middleware::map_request;
 use lockkeeper::app::Replica;
-use lockkeeper::config::server::{GithubAuth, SecretSource, WebhookConfig};
 use lockkeeper::context::Ctx;
 use lockkeeper::emulator::{Delivering, Emulator, Options};
 use lockkeeper::http;
@@ -19,6 +19,21 @@ const OTHER_TOKEN: &str = "ghp_the_bots_token_elsewhere";
 /// Secret of the webhooks of the second GitHub.
 pub const OTHER_SECRET: &str = "the-webhook-secret-elsewhere";
 
+/// Writes the file of `--gh-hosts-file` for a host, with the files of its secrets, and returns its path.
+fn hosts_file(directory: &Path, host: &str, api_url: &str) -> String {
+    let write = |name: &str, text: &str| {
+        let path = directory.join(name);
+        std::fs::write(&path, text).expect("a file can be written");
+        path.display().to_string()
+    };
+    let (token, webhook) = (write("token", OTHER_TOKEN), write("webhook", OTHER_SECRET));
+    let text = format!(
+        "hosts:\n  - host: {host}\n    api_url: {api_url}\n    user: {LOGIN}\n    token_file: {token}\n    \
+         webhook_secret_file: {webhook}\n"
+    );
+    write("hosts.yaml", &text)
+}
+
 impl Bot {
     /// Restarts the server so that it also serves another GitHub, with a repository of the same name and these files.
     pub async fn serve_also(&mut self, host: &str, files: &[(&str, &str)]) -> Emulator {
@@ -30,19 +45,10 @@ impl Bot {
             .create_repo(REPO, files)
             .await
             .expect("the repository is made");
-        let mut config = config_of(&self.flags);
-        let mut github = config.github[0].clone();
-        github.host = host.parse().expect("the name of a host");
-        github.api_url = other.api_url().parse().expect("the emulator has a URL");
-        github.auth = GithubAuth::Token {
-            user: LOGIN.to_owned(),
-            token: SecretSource::Inline(Secret::new(OTHER_TOKEN)),
-        };
-        github.webhooks = WebhookConfig {
-            secrets: vec![Secret::new(OTHER_SECRET)],
-        };
+        let hosts = hosts_file(&directory, host, &other.api_url());
+        self.configure("gh-hosts-file", &hosts);
+        let config = config_of(&self.flags);
         let first = config.github[0].host.to_string();
-        config.github.push(github);
         self.door.abort();
         self.replicas += 1;
         let (ctx, name) = services_with(&self.db, &config, self.replicas).await;

@@ -1,12 +1,12 @@
-//! Generates documents from the tables of keys: the JSON Schemas of both files, and the tables of the documentation.
+//! Generates documents from the tables of keys: the JSON Schemas of all files, and the tables of the documentation.
 //! Only tests use it: they compare the documents with those in `docs/`, or write them.
 
 mod page_tests;
 mod schema;
 mod tables;
 
-pub(super) use schema::{repo_schema, server_schema};
-pub(super) use tables::{repo_tables, server_tables};
+pub(super) use schema::{hosts_schema, repo_schema, server_schema};
+pub(super) use tables::{hosts_tables, repo_tables, server_tables};
 
 use super::yaml::{KeyShape, MappingKeys};
 

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{mappings, repo_schema, repo_tables, server_schema, server_tables};
+use super::{hosts_tables, mappings, repo_schema, repo_tables, server_schema, server_tables};
 use crate::config::generated_docs::{compare_block, read};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{RepoRules, ServerRepos};
-use crate::config::server::{SETTINGS, SettingsFile};
+use crate::config::server::{HostsFile, SETTINGS, SettingsFile};
 use crate::config::yaml::Mapping;
 use crate::config::{repo, repos};
 use crate::model::ProjectKey;
@@ -21,12 +21,13 @@ fn root() -> &'static Path {
 }
 
 #[test]
-fn the_tables_of_the_page_are_those_of_the_readers() {
-    for (mark, expected) in [
-        ("repo-keys", repo_tables()),
-        ("server-keys", server_tables()),
+fn the_tables_of_the_pages_are_those_of_the_readers() {
+    for (page, mark, expected) in [
+        ("docs/configuration.md", "repo-keys", repo_tables()),
+        ("docs/configuration.md", "server-keys", server_tables()),
+        ("docs/install.md", "hosts-keys", hosts_tables()),
     ] {
-        compare_block("docs/configuration.md", mark, &expected);
+        compare_block(page, mark, &expected);
     }
 }
 
@@ -153,6 +154,9 @@ fn every_yaml_in_the_documentation_is_what_its_fence_says() {
                         Err(format!("{problems:?}"))
                     }
                 }
+                "yaml hosts" => HostsFile::named("hosts.yaml", text)
+                    .check()
+                    .map_err(|errors| errors.to_string()),
                 "yaml prometheus" => serde_saphyr::from_str::<serde_json::Value>(text)
                     .map(drop)
                     .map_err(|error| error.to_string()),

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{mappings, name_of};
+use crate::config::server::HostsFileMapping;
 use crate::config::yaml::{DocumentedKey, KeyDoc, KeyShape, Mapping, MappingKeys};
 use crate::config::{repo, repos};
 
@@ -22,6 +23,15 @@ pub(in crate::config) fn server_schema() -> Value {
         repos::ServerFileMapping::KEYS,
         "Lockkeeper: the file of the server",
         "--repo-config",
+    )
+}
+
+/// Returns the schema of the file of hosts.
+pub(in crate::config) fn hosts_schema() -> Value {
+    schema(
+        HostsFileMapping::KEYS,
+        "Lockkeeper: the hosts of GitHub",
+        "--gh-hosts-file",
     )
 }
 
@@ -134,6 +144,7 @@ mod tests {
         for (file, schema) in [
             ("lockkeeper.schema.json", repo_schema()),
             ("repos.schema.json", server_schema()),
+            ("hosts.schema.json", hosts_schema()),
         ] {
             let text = serde_json::to_string_pretty(&schema).unwrap();
             compare(&format!("docs/schema/{file}"), &format!("{text}\n"));
@@ -142,7 +153,11 @@ mod tests {
 
     #[test]
     fn names_of_mappings_are_not_used_twice() {
-        for top in [repo::RepoFileMapping::KEYS, repos::ServerFileMapping::KEYS] {
+        for top in [
+            repo::RepoFileMapping::KEYS,
+            repos::ServerFileMapping::KEYS,
+            HostsFileMapping::KEYS,
+        ] {
             let mut names: Vec<String> = mappings(top).into_iter().map(name_of).collect();
             let count = names.len();
             names.sort();

@@ -1,6 +1,7 @@
 //! Generates the tables of keys in `docs/configuration.md`.
 
 use super::mappings;
+use crate::config::server::HostsFileMapping;
 use crate::config::yaml::{DocumentedKey, KeyShape, Mapping, MappingKeys, quoted};
 use crate::config::{repo, repos};
 
@@ -21,6 +22,14 @@ pub(in crate::config) fn server_tables() -> String {
     mappings(repos::ServerFileMapping::KEYS)
         .into_iter()
         .filter(is_new)
+        .map(table)
+        .collect()
+}
+
+/// Returns the lines between `<!-- hosts-keys:begin -->` and `<!-- hosts-keys:end -->`.
+pub(in crate::config) fn hosts_tables() -> String {
+    mappings(HostsFileMapping::KEYS)
+        .into_iter()
         .map(table)
         .collect()
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use url::Url;
 
+use super::github_hosts::{self, GithubHostsConfig};
 use super::problems::{StartupProblem, StartupProblems, StartupWarning};
 use super::raw::RawSettings;
 use super::reader::{ProblemRecorded, ReadResult, SettingReader};
@@ -100,12 +101,15 @@ section! {
     }
 }
 
-/// Returns the hosts that are forges with these settings, for commands that need no other setting of the server.
+/// Returns the hosts that are forges with these settings, for commands that need no other setting of the server. They do
+/// not need the credentials, so the host of the flags is always one.
 pub fn forge_hosts(raw: &RawSettings) -> Result<ForgeHosts, StartupProblems> {
     let mut reader = SettingReader::new(raw, Vec::new());
     let host = read_host(&mut reader, "gh-hostname");
-    match (host, StartupProblems::of(reader.finish().0)) {
-        (Ok(host), None) => Ok(ForgeHosts::with([host])),
+    let listed = github_hosts::read_names(&mut reader);
+    let hosts = host.and_then(|host| Ok(listed?.into_iter().chain([host])));
+    match (hosts, StartupProblems::of(reader.finish().0)) {
+        (Ok(hosts), None) => Ok(ForgeHosts::with(hosts)),
         (_, Some(errors)) => Err(errors),
         (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),
     }
@@ -126,16 +130,25 @@ fn read_api_url(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResul
     let fix = "write a URL such as `https://github.example.com/api/v3`";
     let Some(url) = reader.parsed(flag, web_url, fix)? else {
         let host = read_host(reader, "gh-hostname")?;
-        return default_api_url(&host).map_err(|problem| reader.record(problem));
+        return default_api_url(&host).map_or_else(
+            || {
+                let what = format!("`{host}` does not give a valid URL");
+                reader.refuse("gh-hostname", what, "write a host name")
+            },
+            Ok,
+        );
     };
-    if url.scheme() == "http" && !is_loopback(&url) {
-        let host = url.host_str().unwrap_or_default();
-        reader.warn(StartupWarning::with(
-            flag,
-            format!("credentials are sent to {host} without encryption"),
-        ));
+    if let Some(warning) = without_encryption(&url) {
+        reader.warn(StartupWarning::with(flag, warning));
     }
     Ok(url)
+}
+
+/// Returns a warning if requests to a URL pass a network without encryption.
+pub(super) fn without_encryption(url: &Url) -> Option<String> {
+    let host = url.host_str().unwrap_or_default();
+    (url.scheme() == "http" && !is_loopback(url))
+        .then(|| format!("credentials are sent to {host} without encryption"))
 }
 
 /// Parses an http(s) URL and makes it end with a slash, so that joining a path appends to it.
@@ -167,21 +180,14 @@ fn is_loopback(url: &Url) -> bool {
 
 /// Returns the API's URL for a host. GitHub documents `api.github.com`, `api.SUBDOMAIN.ghe.com`, and `HOST/api/v3`
 /// for Enterprise Server.
-fn default_api_url(host: &HostName) -> Result<Url, StartupProblem> {
+pub(super) fn default_api_url(host: &HostName) -> Option<Url> {
     let text = match host.as_str() {
         name if name == "github.com" || name.ends_with(".ghe.com") => {
             format!("https://api.{name}/")
         }
         name => format!("https://{name}/api/v3/"),
     };
-    let unusable = || {
-        StartupProblem::with(
-            "gh-hostname",
-            format!("`{host}` does not give a valid URL"),
-            "write a host name",
-        )
-    };
-    Url::parse(&text).map_err(|_| unusable())
+    Url::parse(&text).ok()
 }
 
 const ONE_WAY: &str = "keep either --gh-user with its token, or --gh-app-id with its key";
@@ -201,22 +207,31 @@ fn read_auth(reader: &mut SettingReader<'_>) -> ReadResult<GithubAuth> {
     match (user, token, app, key) {
         (Some(user), Some(token), None, None) => read_token_auth(reader, user, token),
         (None, None, Some(id), Some(key)) => Ok(read_app_auth(reader, id, key, installation)),
-        (None, None, None, None) => reader.refuse(
-            "gh-user",
-            "no account and no App for GitHub is set",
-            "set --gh-user and --gh-token-file (an account), or --gh-app-id and --gh-app-key-file (a GitHub App)",
-        ),
-        (None, Some(_), None, None) => {
-            reader.refuse("gh-user", "missing, but there is a token", "name the account of the token")
+        (None, None, None, None) => {
+            let fix = if reader.given(github_hosts::FLAG).is_some() {
+                "set --gh-user and --gh-token-file (an account), or --gh-app-id and --gh-app-key-file (a GitHub App); \
+                 or remove the other --gh-* settings and --allow-unsigned-webhooks to serve only the hosts of \
+                 --gh-hosts-file"
+            } else {
+                "set --gh-user and --gh-token-file (an account), or --gh-app-id and --gh-app-key-file (a GitHub App)"
+            };
+            reader.refuse("gh-user", "no account and no App for GitHub is set", fix)
         }
+        (None, Some(_), None, None) => reader.refuse(
+            "gh-user",
+            "missing, but there is a token",
+            "name the account of the token",
+        ),
         (Some(_), None, None, None) => reader.refuse(
             "gh-user",
             "set, but there is no token",
             "set --gh-token-file (LOCKKEEPER_GH_TOKEN_FILE) or LOCKKEEPER_GH_TOKEN",
         ),
-        (None, None, None, Some(_)) => {
-            reader.refuse("gh-app-id", "missing, but there is a key", "write the App ID shown in the App's settings")
-        }
+        (None, None, None, Some(_)) => reader.refuse(
+            "gh-app-id",
+            "missing, but there is a key",
+            "write the App ID shown in the App's settings",
+        ),
         (None, None, Some(_), None) => reader.refuse(
             "gh-app-id",
             "set, but there is no private key",
@@ -329,13 +344,37 @@ fn no_secret(reader: &mut SettingReader<'_>) -> ProblemRecorded {
     ))
 }
 
-/// The flags configure one GitHub.
+/// The flags configure one GitHub, and the file of `--gh-hosts-file` the others.
 impl Section for Vec<GithubConfig> {
     fn settings() -> Vec<Setting> {
-        GithubConfig::settings()
+        [GithubConfig::settings(), GithubHostsConfig::settings()].concat()
     }
 
     fn read(reader: &mut SettingReader<'_>) -> ReadResult<Self> {
-        Ok(vec![GithubConfig::read(reader)?])
+        let of_flags = flags_name_a_host(reader).then(|| GithubConfig::read(reader));
+        let listed = GithubHostsConfig::read(reader);
+        let (of_flags, listed) = (of_flags.transpose()?, listed?.listed);
+        let by_flags = of_flags.as_ref().map(|github| &github.host);
+        if let Some(host) = by_flags.filter(|host| listed.iter().any(|one| one.host == **host)) {
+            let what = format!("lists `{host}`, which is also the host of --gh-hostname");
+            return reader.refuse(
+                github_hosts::FLAG,
+                what,
+                "remove it from the file, or remove the other --gh-* settings to serve only the hosts of the file",
+            );
+        }
+        Ok(of_flags.into_iter().chain(listed).collect())
     }
+}
+
+/// Returns true if the flags configure a host. Without a file, they have to. With a file, they do if any of them is
+/// set; a zero and a `false` count as not set.
+fn flags_name_a_host(reader: &mut SettingReader<'_>) -> bool {
+    let has_file = reader.given(github_hosts::FLAG).is_some();
+    let mut is_any_set = false;
+    for setting in GithubConfig::settings() {
+        let given = reader.given(setting.flag);
+        is_any_set |= given.is_some_and(|given| !matches!(given.text.trim(), "0" | "false"));
+    }
+    is_any_set || !has_file
 }

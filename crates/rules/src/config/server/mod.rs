@@ -12,6 +12,9 @@ mod comments;
 mod environment;
 mod file;
 mod github;
+mod github_hosts;
+#[cfg(test)]
+mod github_hosts_tests;
 mod hosts;
 mod kinds;
 mod locking;
@@ -51,6 +54,9 @@ pub use comments::{CommentConfig, IdleStatuses, LookConfig, SilenceConfig};
 pub use environment::{PassEnvironment, RunStage};
 pub use file::SettingsFile;
 pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig, forge_hosts};
+#[cfg(test)]
+pub(in crate::config) use github_hosts::HostsFileMapping;
+pub use github_hosts::{HostsFile, secret_files_of_hosts};
 pub use hosts::{InvalidWebHost, WebHosts};
 pub use locking::LockingConfig;
 pub use logging::{LogFormat, LogLevel, LoggingConfig};
@@ -107,7 +113,7 @@ section! {
         pub repo_rules: RepoRulesConfig = section,
 
         /// Hosts of GitHub to serve, each with its address, the credentials of Lockkeeper there, and the secrets of its
-        /// webhooks. The flags configure one.
+        /// webhooks. The flags configure one, and a file the others.
         pub github: Vec<GithubConfig> = section,
 
         /// Settings of the web server.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::SettingsFile;
 use super::setting::{Setting, ValueKind};
+use crate::secret::Secret;
 
 /// The texts of a configuration, which `cli/` reads.
 #[derive(Clone, Default)]
@@ -19,6 +20,9 @@ pub struct RawSettings {
     /// Content of the files that settings name and that are part of the configuration, by the name of the flag. An
     /// error is the reason why a file cannot be read.
     pub files: BTreeMap<String, Result<String, String>>,
+    /// Content of the files with secrets that the file of `--gh-hosts-file` names, by their absolute path. An error is
+    /// the reason why a file cannot be read.
+    pub secret_files: BTreeMap<PathBuf, Result<Secret, String>>,
     /// Home folder of the account that the server runs as.
     pub home: Option<PathBuf>,
     /// Folder in which the server was started.

@@ -17,6 +17,9 @@ use crate::secret::Secret;
 /// Minimum length of a password or of a webhook secret, in characters.
 const SHORTEST_SECRET: usize = 16;
 
+/// Advice about a secret that is too short.
+pub(super) const STRONGER: &str = "create a longer one, for example with `openssl rand -hex 20`";
+
 /// The value could not be read, and the reader has recorded the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProblemRecorded;
@@ -282,27 +285,19 @@ impl<'a> SettingReader<'a> {
     /// Refuses a secret that is short enough to guess. Only warns with `--compat atlantis`, because the secret may
     /// come from an Atlantis server.
     pub fn long_enough(&mut self, flag: &'static str, secret: &Secret) -> ReadResult<()> {
-        let length = secret.expose().chars().count();
-        if length >= SHORTEST_SECRET {
-            return Ok(());
-        }
-        let what = format!(
-            "{length} characters long; a secret needs at least {SHORTEST_SECRET}, so that it cannot be guessed"
-        );
-        match self.compat {
-            Compat::Atlantis => {
-                self.warn(StartupWarning::with(
-                    flag,
-                    format!("{what}; create a longer one, for example with `openssl rand -hex 20`"),
-                ));
+        match weakness(secret) {
+            None => Ok(()),
+            Some(what) if self.accepts_weak_secrets() => {
+                self.warn(StartupWarning::with(flag, format!("{what}; {STRONGER}")));
                 Ok(())
             }
-            Compat::None => self.refuse(
-                flag,
-                what,
-                "create a longer one, for example with `openssl rand -hex 20`",
-            ),
+            Some(what) => self.refuse(flag, what, STRONGER),
         }
+    }
+
+    /// Returns true if a short secret is only a warning.
+    pub fn accepts_weak_secrets(&self) -> bool {
+        self.compat == Compat::Atlantis
     }
 
     /// Warns about a secret in a flag, because every process of the machine can read the command line.
@@ -312,6 +307,16 @@ impl<'a> SettingReader<'a> {
             self.warn(StartupWarning::with(flag, advice));
         }
     }
+}
+
+/// Returns the problem with a secret that is short enough to guess.
+pub(super) fn weakness(secret: &Secret) -> Option<String> {
+    let length = secret.expose().chars().count();
+    (length < SHORTEST_SECRET).then(|| {
+        format!(
+            "{length} characters long; a secret needs at least {SHORTEST_SECRET}, so that it cannot be guessed"
+        )
+    })
 }
 
 /// Parses the words that people write for yes and no.

@@ -126,25 +126,27 @@ impl RepoFile {
                         text: text.clone(),
                         is_json: false,
                     })),
-                    Some(Err(reason)) => unreadable(reader, &name, reason),
-                    None => unreadable(reader, &name, "the file was not read"),
+                    Some(Err(reason)) => unreadable(reader, "repo-config", &name, reason),
+                    None => unreadable(reader, "repo-config", &name, "the file was not read"),
                 }
             }
         }
     }
 }
 
-fn unreadable<T>(reader: &mut SettingReader<'_>, name: &str, reason: &str) -> ReadResult<T> {
+/// Reports a file that is part of the configuration and cannot be read.
+pub(super) fn unreadable<T>(
+    reader: &mut SettingReader<'_>,
+    flag: &'static str,
+    name: &str,
+    reason: &str,
+) -> ReadResult<T> {
     let fix = "check the path, and check that the user account of the server can read the file";
-    reader.refuse(
-        "repo-config",
-        format!("`{name}` cannot be read: {reason}"),
-        fix,
-    )
+    reader.refuse(flag, format!("`{name}` cannot be read: {reason}"), fix)
 }
 
 /// Adds every problem of the file to the problems of the server's configuration.
-fn record(reader: &mut SettingReader<'_>, errors: &yaml::YamlErrors) -> ProblemRecorded {
+pub(super) fn record(reader: &mut SettingReader<'_>, errors: &yaml::YamlErrors) -> ProblemRecorded {
     for (problem, excerpt) in errors.with_excerpts() {
         let place = problem
             .place

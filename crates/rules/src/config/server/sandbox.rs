@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::SETTINGS;
 use super::choice::choice;
+use super::github_hosts::own_secret_files;
 use super::reader::{ReadResult, SettingReader};
 use super::section::{section, unless_zero};
 use super::setting::RunAccess;
@@ -48,7 +49,7 @@ section! {
         /// Additional files and folders that runs may change, such as a socket or your own cache.
         pub write: Vec<PathBuf> = list("sandbox-write", "LIST"),
 
-        /// Files and folders of all settings that no run may read.
+        /// Files and folders of all settings that no run may read, also those that the file of --gh-hosts-file names.
         pub secret: Vec<OwnPath> = computed by secret_paths,
 
         /// Files and folders of all settings that no run may change.
@@ -79,10 +80,12 @@ fn read_run_as(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult
 }
 
 fn secret_paths(reader: &mut SettingReader<'_>) -> Vec<OwnPath> {
-    own_paths(reader, |access| match access {
+    let mut paths = own_paths(reader, |access| match access {
         RunAccess::None(what) => Some(what),
         RunAccess::Read(_) | RunAccess::AsOthers => None,
-    })
+    });
+    paths.extend(own_secret_files(reader.raw()));
+    paths
 }
 
 fn fixed_paths(reader: &mut SettingReader<'_>) -> Vec<OwnPath> {

@@ -1,6 +1,7 @@
 //! Settings that decide which projects are planned, read without the rest of the configuration. A command on another
 //! machine uses them to show the plans of the server, without the secrets of the server.
 
+use super::github_hosts::HostsFile;
 use super::planning::PlanningConfig;
 use super::problems::StartupProblems;
 use super::raw::RawSettings;
@@ -19,6 +20,8 @@ pub struct SearchConfig {
     pub terraform: TerraformConfig,
     /// File of `--repo-config`, not parsed yet, so that its mistakes are shown as those of a file.
     pub repo_file: Option<RepoFile>,
+    /// File of `--gh-hosts-file`, not parsed yet. It decides about no project, but a check shows its mistakes.
+    pub hosts_file: Option<HostsFile>,
     /// `--repo-config-source`, for repositories whose entry names no source.
     pub config_source: Option<ConfigSource>,
     /// `--disable-repo-locking`.
@@ -27,7 +30,7 @@ pub struct SearchConfig {
 
 impl SearchConfig {
     /// Flags that these settings use.
-    pub const FLAGS: [&str; 12] = [
+    pub const FLAGS: [&str; 13] = [
         "repo-config",
         "repo-config-json",
         "repo-config-source",
@@ -40,6 +43,7 @@ impl SearchConfig {
         "default-tf-distribution",
         "default-tf-version",
         "disable-repo-locking",
+        "gh-hosts-file",
     ];
 
     /// Checks these settings, and ignores all others.
@@ -57,12 +61,14 @@ impl SearchConfig {
         let planning = PlanningConfig::read(reader);
         let terraform = TerraformConfig::read(reader);
         let repo_file = RepoFile::read(reader);
+        let hosts_file = HostsFile::read(reader);
         let config_source = read_config_source(reader, "repo-config-source");
         let locking_is_off = reader.switch("disable-repo-locking");
         Ok(Self {
             planning: planning?,
             terraform: terraform?,
             repo_file: repo_file?,
+            hosts_file: hosts_file?,
             config_source: config_source?,
             locking_is_off: locking_is_off?,
         })

@@ -30,6 +30,7 @@ fn raw(flags: &[(&str, &str)], variables: &[(&str, &str)]) -> RawSettings {
     RawSettings {
         flags: all,
         files: BTreeMap::new(),
+        secret_files: BTreeMap::new(),
         settings_file: SettingsFile::default(),
         variables: variables
             .iter()

@@ -161,7 +161,7 @@ impl FileReader {
         read
     }
 
-    pub(super) fn integer_of(&mut self, node: &YamlNode, what: &str) -> Option<i32> {
+    pub(super) fn integer_of<T: FromStr>(&mut self, node: &YamlNode, what: &str) -> Option<T> {
         if let YamlValue::Scalar(_, text) = &node.value
             && let Ok(number) = text.trim().parse()
         {

@@ -45,7 +45,7 @@ impl FileReader {
     fn check_shape(&mut self, node: &YamlNode, shape: &KeyShape, what: &str) {
         match shape {
             KeyShape::Switch | KeyShape::NotYetTrue => drop(self.boolean_of(node, what)),
-            KeyShape::Integer => drop(self.integer_of(node, what)),
+            KeyShape::Integer => drop(self.integer_of::<i32>(node, what)),
             KeyShape::Text | KeyShape::SlashedRegex => drop(self.text_of(node, what)),
             KeyShape::Words(words) => {
                 let text = self.text_of(node, what);

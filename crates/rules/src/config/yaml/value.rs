@@ -108,6 +108,10 @@ impl Shaped for i32 {
     const SHAPE: KeyShape = KeyShape::Integer;
 }
 
+impl Shaped for u64 {
+    const SHAPE: KeyShape = KeyShape::Integer;
+}
+
 impl Shaped for Located {
     const SHAPE: KeyShape = KeyShape::Text;
 }
@@ -144,6 +148,12 @@ impl FromYaml for bool {
 }
 
 impl FromYaml for i32 {
+    fn read(reader: &mut FileReader, node: &YamlNode, name: ValueName) -> Option<Self> {
+        reader.integer_of(node, &name.to_string())
+    }
+}
+
+impl FromYaml for u64 {
     fn read(reader: &mut FileReader, node: &YamlNode, name: ValueName) -> Option<Self> {
         reader.integer_of(node, &name.to_string())
     }

@@ -97,7 +97,9 @@ pub async fn build_on(
         .map(Arc::new);
     let audit = audit::files(storage, keys.clone())?;
     let credentials = CredentialStore::new(store.clone(), Arc::clone(&parts.ids), keys);
-    let forges = forges(config, &parts, &metrics, &credentials, &store)?;
+    let clients = clients(config, &parts, &metrics, &credentials, &store)?;
+    let webhooks = webhooks(config, &clients);
+    let forges = Forges::new(clients.into_iter().map(|client| client as Arc<dyn Forge>));
     let environments = Environments::of(config, &parts)?;
     let tools = tools(config, &parts, environments.plans.clone())?;
     let boundaries =
@@ -173,7 +175,7 @@ pub async fn build_on(
         ),
         clock: parts.clock,
         ids: parts.ids,
-        webhooks: webhooks(config),
+        webhooks,
         forges,
     };
     Ok(Arc::new(ServerCtx::new(store, services, runs, server)))
@@ -261,14 +263,15 @@ fn plan_store(place: &PlanFiles, store: &Store) -> anyhow::Result<Artifacts> {
     }
 }
 
-fn forges(
+/// Prepares the connections to all hosts of GitHub, in the order of the configuration.
+fn clients(
     config: &ServerConfig,
     parts: &ServiceInputs,
     metrics: &Metrics,
     credentials: &CredentialStore,
     store: &Store,
-) -> anyhow::Result<Forges> {
-    let connect = |github| -> anyhow::Result<Arc<dyn Forge>> {
+) -> anyhow::Result<Vec<Arc<GitHub>>> {
+    let connect = |github| -> anyhow::Result<Arc<GitHub>> {
         let client = connection(github, &parts.clock)?
             .counting(metrics.clone())
             .with_gates(Arc::new(SharedGates::new(store.clone())))
@@ -278,13 +281,17 @@ fn forges(
             );
         Ok(Arc::new(client))
     };
-    let forges = config.github.iter().map(connect);
-    Ok(Forges::new(forges.collect::<Result<Vec<_>, _>>()?))
+    config.github.iter().map(connect).collect()
 }
 
 fn connection(github: &GithubConfig, clock: &Arc<dyn Clock>) -> anyhow::Result<GitHub> {
     let endpoints = GitHubEndpoints::new(github.host.as_str(), Some(github.api_url.clone()))
-        .context("cannot use the address of GitHub (--gh-hostname, --gh-api-url)")?;
+        .with_context(|| {
+            format!(
+                "cannot use the address of {} (--gh-hostname, --gh-api-url, --gh-hosts-file)",
+                github.host
+            )
+        })?;
     let auth = match &github.auth {
         GithubAuth::Token { user, token } => GitHubAuth::Token {
             user: Some(user.clone()),
@@ -305,7 +312,7 @@ fn connection(github: &GithubConfig, clock: &Arc<dyn Clock>) -> anyhow::Result<G
         },
     };
     let client = GitHub::new(endpoints, auth, Arc::clone(clock), Timeouts::default())
-        .context("cannot use the credentials for GitHub")?;
+        .with_context(|| format!("cannot use the credentials for {}", github.host))?;
     Ok(match github.write_pause {
         Some(pause) => client.with_pause_between_writes(pause),
         None => client,

@@ -1,14 +1,17 @@
 //! Registers the webhooks of the configured forges.
 
+use std::sync::Arc;
+
 use crate::config::server::ServerConfig;
-use crate::forges::github::GitHubWebhook;
+use crate::forges::github::GitHub;
 use crate::forges::{WebhookSource, Webhooks};
 
-/// Creates the webhook of each configured forge.
-pub(super) fn webhooks(config: &ServerConfig) -> Webhooks {
-    let is_only_one = config.github.len() == 1;
-    let sources = config.github.iter().map(|github| {
-        let webhook = GitHubWebhook::new(github.host.clone(), github.webhooks.secrets.clone());
+/// Creates the webhook of each configured forge. `clients` are the connections to them, in the same order.
+pub(super) fn webhooks(config: &ServerConfig, clients: &[Arc<GitHub>]) -> Webhooks {
+    let is_only_one = clients.len() == 1;
+    let sources = config.github.iter().zip(clients).map(|(github, client)| {
+        let served = config.repos.allowlist.clone();
+        let webhook = client.webhook(github.webhooks.secrets.clone(), served);
         let webhook = if is_only_one {
             webhook
         } else {

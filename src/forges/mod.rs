@@ -14,7 +14,6 @@ mod webhook;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use axum::http::HeaderMap;
 use chrono::{DateTime, Utc};
 
 use crate::model::{
@@ -31,7 +30,8 @@ pub use permit::{Permit, WritePermit};
 pub use registry::Forges;
 pub use ssh::SshLogin;
 pub use webhook::{
-    DeliveryHeader, ForgeKind, ParsedDelivery, SenderCheck, WebhookError, WebhookSource, Webhooks,
+    DeliveryHeader, ForgeKind, ParsedDelivery, SenderCheck, VerifiedSender, WebhookError,
+    WebhookSource, Webhooks,
 };
 
 /// Error of a forge operation. The implementation of the forge classifies it, because it knows the causes best.
@@ -211,9 +211,6 @@ pub trait Forge: Send + Sync + 'static {
     /// Returns the rights that the server needs and its credentials lack, as far as the forge reports them:
     /// `the scope repo`. An error means that the forge refuses the credentials or does not answer.
     async fn missing(&self, uses: ForgeFeatures) -> Result<Vec<String>, ForgeError>;
-
-    /// Learns from a delivery how to reach the repositories that it names. The caller has checked the sender.
-    fn learn(&self, headers: &HeaderMap, body: &[u8]);
 
     /// Looks up again how to reach a repository before the next request, because the credentials for it did not work.
     fn renew_access(&self, repo: &RepoId);

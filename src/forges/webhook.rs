@@ -64,12 +64,14 @@ pub trait WebhookSource: Send + Sync + 'static {
     ) -> Result<Option<Box<dyn SenderCheck>>, WebhookError>;
 
     /// Converts a delivery to an event. The body is parsed once. A delivery that requests nothing becomes
-    /// [`Event::Ignored`] with the reason.
+    /// [`Event::Ignored`] with the reason. If its sender was checked, the adapter may learn from it how to reach the
+    /// repositories that it names.
     fn parse(
         &self,
         delivery: &DeliveryHeader,
         headers: &HeaderMap,
         body: &[u8],
+        sender: Option<&VerifiedSender>,
     ) -> Result<ParsedDelivery, WebhookError>;
 }
 
@@ -79,7 +81,18 @@ pub trait SenderCheck: Send {
     fn update(&mut self, bytes: &[u8]);
 
     /// Decides after the last byte of the body.
-    fn finish(self: Box<Self>) -> Result<(), WebhookError>;
+    fn finish(self: Box<Self>) -> Result<VerifiedSender, WebhookError>;
+}
+
+/// Proof that the sender of a delivery was checked. Only the check of an adapter makes it.
+#[derive(Debug)]
+pub struct VerifiedSender(());
+
+impl VerifiedSender {
+    /// Creates the proof, after the check.
+    pub(super) fn checked() -> Self {
+        Self(())
+    }
 }
 
 /// Webhooks of all configured forges.
@@ -178,6 +191,7 @@ mod tests {
             _delivery: &DeliveryHeader,
             _headers: &HeaderMap,
             _body: &[u8],
+            _sender: Option<&VerifiedSender>,
         ) -> Result<ParsedDelivery, WebhookError> {
             Err("no test parses a delivery".into())
         }

@@ -70,12 +70,11 @@ pub(super) async fn receive(State(door): State<Arc<WebhookInput>>, request: Requ
         Ok(received) => received,
         Err(error) => return not_received(ctx, &delivery, error),
     };
-    if let Some(check) = check
-        && let Err(error) = check.finish()
-    {
-        return bad_signature(ctx, &delivery, &error).into_response();
-    }
-    let parsed = match source.parse(&delivery, headers, &bytes) {
+    let sender = match check.map(|check| check.finish()).transpose() {
+        Ok(sender) => sender,
+        Err(error) => return bad_signature(ctx, &delivery, &error).into_response(),
+    };
+    let parsed = match source.parse(&delivery, headers, &bytes, sender.as_ref()) {
         Ok(parsed) => parsed,
         Err(error) => {
             warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery that cannot be read");
@@ -84,9 +83,6 @@ pub(super) async fn receive(State(door): State<Arc<WebhookInput>>, request: Requ
             return refuse(StatusCode::BAD_REQUEST, &why).into_response();
         }
     };
-    if let Some(forge) = ctx.forges.on(source.host()) {
-        forge.learn(headers, &bytes);
-    }
     let new = NewDelivery {
         host: source.host().clone(),
         forge_delivery: delivery.id,

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use axum::http::HeaderMap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -115,12 +114,12 @@ fn issue(installation: u64) -> String {
     format!("POST /app/installations/{installation}/access_tokens")
 }
 
-/// Tells a connection of a delivery about the pull request that comes from an installation.
+/// Brings a signed delivery about the repository of the pull request, which comes from an installation.
 fn delivered(github: &GitHub, installation: u64) {
     let body = json!({
-        "repository": {"full_name": pull().repo.full_name()}, "installation": {"id": installation},
+        "repository": {"id": 1, "full_name": pull().repo.full_name()}, "installation": {"id": installation},
     });
-    github.learn(&HeaderMap::new(), body.to_string().as_bytes());
+    super::webhook::bring(github, "push", &body);
 }
 
 fn refusal() -> Value {

@@ -14,7 +14,6 @@
 
 use std::sync::Arc;
 
-use axum::http::HeaderMap;
 use chrono::{DateTime, TimeDelta};
 use hmac::{Hmac, KeyInit, Mac};
 use lockkeeper::clock::{Clock, RandomIds, SystemClock};
@@ -166,10 +165,12 @@ fn pull(repo: &str) -> PullRef {
     }
 }
 
-/// Tells a client of a delivery about a repository that comes from the installation.
+/// Brings a signed delivery about a repository, which comes from the installation.
 fn delivered(github: &GitHub, repo: &str) {
-    let body = json!({"repository": {"full_name": repo}, "installation": {"id": INSTALLATION}});
-    github.learn(&HeaderMap::new(), body.to_string().as_bytes());
+    let body = json!({
+        "repository": {"id": 1, "full_name": repo}, "installation": {"id": INSTALLATION},
+    });
+    super::webhook::bring(github, "push", &body);
 }
 
 /// Returns the webhook about the comment of Alice, as `emulate` made it.

@@ -4,6 +4,7 @@ mod args;
 mod door;
 mod forge;
 mod git;
+mod hints;
 mod hosts;
 mod interop;
 mod limits;

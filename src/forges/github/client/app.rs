@@ -34,7 +34,7 @@ const TOKEN_MARGIN: TimeDelta = TimeDelta::minutes(35);
 pub(super) struct App {
     id: u64,
     key: EncodingKey,
-    pub installations: Installations,
+    pub installations: Arc<Installations>,
     tokens: Mutex<HashMap<(u64, TokenReach), TokenSlot>>,
 }
 
@@ -71,7 +71,7 @@ impl App {
         Ok(Self {
             id,
             key,
-            installations: Installations::new(configured),
+            installations: Arc::new(Installations::new(configured)),
             tokens: Mutex::default(),
         })
     }

@@ -1,11 +1,13 @@
 //! Manages the credentials for requests to GitHub.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
 
 use super::app::{App, TokenReach};
 use super::call::{Call, RequestFailure, SuccessResponse};
+use super::installations::Installations;
 use super::wire::{Pass, Wire};
 use super::{GitHubSetupError, USER_OF_TOKENS};
 use crate::forges::GitCredentials;
@@ -152,11 +154,11 @@ impl ClientCredentials {
         ))
     }
 
-    /// Remembers the installation that a delivery names for a repository.
-    pub fn hint(&self, repo: &RepoId, installation: u64) {
+    /// Returns the installations of an App.
+    pub fn installations(&self) -> Option<Arc<Installations>> {
         match self {
-            Self::Token { .. } => {}
-            Self::App(app) => app.installations.hint(repo, installation),
+            Self::Token { .. } => None,
+            Self::App(app) => Some(Arc::clone(&app.installations)),
         }
     }
 

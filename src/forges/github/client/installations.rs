@@ -8,7 +8,7 @@
 //! | GitHub's answer about the repository | the repository | everything |
 //! | `--gh-app-installation-id` | all repositories that nothing else is known of | everything |
 //! | GitHub's answer about another repository of the owner | all repositories of the owner | everything |
-//! | a delivery | the repositories that it names | the API of the repository |
+//! | a signed delivery | the served repositories that it names | the API of the repository |
 //!
 //! A delivery is only a hint. Everyone who knows the secret of one webhook can sign a delivery that names any repository and
 //! any installation. A token for git can read all repositories of its installation (submodules and modules need
@@ -24,7 +24,7 @@ use crate::model::RepoId;
 const MOST: usize = 10_000;
 
 /// Installations of an App, as far as this process knows them.
-pub(super) struct Installations {
+pub(in crate::forges::github) struct Installations {
     configured: Option<u64>,
     known: Mutex<KnownInstallations>,
 }

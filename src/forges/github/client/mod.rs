@@ -30,7 +30,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::http::HeaderMap;
 use chrono::{DateTime, SecondsFormat, SubsecRound, Utc};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
@@ -47,16 +46,19 @@ use super::super::{
     Capabilities, Forge, ForgeError, ForgeFeatures, GitCredentials, HeadSource, MergeAnswer,
     OpenPulls, PageAsk, RateGates, RepoAccess, RepoFacts, WritePermit,
 };
-use super::webhook;
+use super::GitHubWebhook;
 use crate::clock::Clock;
+use crate::config::server::RepoAllowlist;
 use crate::model::{
     Approval, BranchName, CommentId, CommitSha, CommitStatus, HostName, IgnoredStatuses,
     MergeMethod, Mergeability, Pull, PullRef, RepoId, StatusTarget,
 };
+use crate::secret::Secret;
 use crate::telemetry::Metrics;
 
 pub use auth::{GitHubAuth, TokenSource};
 pub use endpoints::{GitHubEndpoints, InvalidEndpoint};
+pub(super) use installations::Installations;
 pub use wire::Timeouts;
 
 /// Maximum size of a comment in bytes. GitHub accepts this many characters, which that many bytes never exceed.
@@ -136,6 +138,16 @@ impl GitHub {
         self
     }
 
+    /// Returns the webhook of this host. From the deliveries about served repositories, the connection learns their
+    /// installations.
+    pub fn webhook(&self, secrets: Vec<Secret>, served: RepoAllowlist) -> GitHubWebhook {
+        let webhook = GitHubWebhook::new(self.host().clone(), secrets);
+        match self.credentials.installations() {
+            Some(installations) => webhook.teaching(installations, served),
+            None => webhook,
+        }
+    }
+
     async fn pull_answer(&self, at: &PullRef) -> Result<PullAnswer, RequestFailure> {
         let call = Call::get(
             format!("{}/pulls/{}", repo_path(&at.repo), at.subject),
@@ -189,12 +201,6 @@ impl Forge for GitHub {
 
     async fn missing(&self, uses: ForgeFeatures) -> Result<Vec<String>, ForgeError> {
         Ok(self.credentials.missing(&self.wire, uses).await?)
-    }
-
-    fn learn(&self, headers: &HeaderMap, body: &[u8]) {
-        for (repo, installation) in webhook::installations(headers, body, self.host()) {
-            self.credentials.hint(&repo, installation);
-        }
     }
 
     fn renew_access(&self, repo: &RepoId) {

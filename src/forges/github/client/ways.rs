@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 
 use super::auth::{ClientCredentials, GitHubAuth, TokenSource};
 use super::call::{Call, RequestFailure, SuccessResponse};
+use super::installations::Installations;
 use super::wire::Wire;
 use crate::credential::GitAccess;
 use crate::forges::{
@@ -85,10 +86,10 @@ impl CredentialResolver {
         }
     }
 
-    /// Remembers the installation that a delivery names for a repository. Deliveries come to the App of the server; an
-    /// App that an owner gave has its own installation.
-    pub fn hint(&self, repo: &RepoId, installation: u64) {
-        self.own.hint(repo, installation);
+    /// Returns the installations of the server's own App, to which deliveries come. An App that an owner gave has its
+    /// own installation.
+    pub fn installations(&self) -> Option<Arc<Installations>> {
+        self.own.installations()
     }
 
     /// Looks up the installation of a repository again before the next request with the server's own credentials.

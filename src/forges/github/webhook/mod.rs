@@ -1,5 +1,5 @@
 //! The webhook of GitHub: checks that GitHub really sent a delivery, identifies it, and parses its meaning (reference
-//! 2.2). Nothing here has side effects.
+//! 2.2). The only side effect is a hint for the client: the installation that sent a delivery.
 //!
 //! | File | Content |
 //! |--|--|
@@ -8,12 +8,12 @@
 //! | `signature.rs` | the signature, checked while the body arrives |
 //! | `payload.rs` | events of pull requests and comments |
 //! | `repositories.rs` | events of whole repositories |
-//! | `installations.rs` | the installation of the App that sent a delivery |
+//! | `hints.rs` | what a delivery teaches about the installation of the App |
 //! | `shape.rs` | the fields of the payloads |
 //! | `recorded.rs`, `recordings/` | tests with recorded deliveries |
 
 mod header;
-mod installations;
+mod hints;
 mod payload;
 #[cfg(test)]
 mod recorded;
@@ -21,15 +21,21 @@ mod repositories;
 mod shape;
 mod signature;
 
+use std::sync::Arc;
+
 use axum::http::HeaderMap;
 
 pub use header::{BadHeader, DELIVERY_ID, EVENT};
-pub use installations::installations;
 pub use payload::PayloadError;
 pub use signature::{BadSignature, SIGNATURE, SignatureCheck, sign};
 
+use self::hints::InstallationHints;
+use self::payload::ReadPayload;
+use super::client::Installations;
+use crate::config::server::RepoAllowlist;
 use crate::forges::{
-    DeliveryHeader, ForgeKind, ParsedDelivery, SenderCheck, WebhookError, WebhookSource,
+    DeliveryHeader, ForgeKind, ParsedDelivery, SenderCheck, VerifiedSender, WebhookError,
+    WebhookSource,
 };
 use crate::model::HostName;
 use crate::secret::Secret;
@@ -39,6 +45,7 @@ pub struct GitHubWebhook {
     host: HostName,
     secrets: Vec<Secret>,
     is_one_of_several: bool,
+    hints: Option<InstallationHints>,
 }
 
 impl GitHubWebhook {
@@ -49,6 +56,16 @@ impl GitHubWebhook {
             host,
             secrets,
             is_one_of_several: false,
+            hints: None,
+        }
+    }
+
+    /// Returns the webhook of an App: signed deliveries about served repositories teach the installations of these.
+    #[must_use]
+    pub(super) fn teaching(self, installations: Arc<Installations>, served: RepoAllowlist) -> Self {
+        Self {
+            hints: Some(InstallationHints::new(installations, served)),
+            ..self
         }
     }
 
@@ -101,7 +118,16 @@ impl WebhookSource for GitHubWebhook {
         delivery: &DeliveryHeader,
         headers: &HeaderMap,
         body: &[u8],
+        sender: Option<&VerifiedSender>,
     ) -> Result<ParsedDelivery, WebhookError> {
-        Ok(payload::parse(&delivery.event, headers, body, &self.host)?)
+        let ReadPayload {
+            delivery,
+            installation,
+        } = payload::parse(&delivery.event, headers, body, &self.host)?;
+        if let (Some(hints), Some(installation), Some(sender)) = (&self.hints, installation, sender)
+        {
+            hints.take(&delivery, installation, sender);
+        }
+        Ok(delivery)
     }
 }

@@ -7,7 +7,10 @@ use axum::http::header::CONTENT_TYPE;
 use serde::de::DeserializeOwned;
 
 use super::repositories;
-use super::shape::{ActionFields, CommentPayload, EditChanges, PullPayload, WebhookUser};
+use super::shape::{
+    ActionFields, CommentPayload, EditChanges, GrantPayload, InstallPayload, PullPayload,
+    RepositoryPayload, SendingInstallation, WebhookUser,
+};
 use crate::forges::ParsedDelivery;
 use crate::model::{
     BranchName, CommentEvent, CommitSha, Event, HostName, PullAction, PullEvent, PullRef, RepoId,
@@ -42,6 +45,15 @@ pub enum PayloadError {
     },
 }
 
+/// Content of a payload, and the installation of the App that sent it.
+#[derive(Debug)]
+pub(super) struct ReadPayload {
+    pub delivery: ParsedDelivery,
+    /// Installation with access to the repositories of the delivery. `None`: the webhook of a repository sent it, or the
+    /// App has lost the access.
+    pub installation: Option<u64>,
+}
+
 /// Converts a delivery to an event; `host` is the name under which its repositories are known. Deliveries that
 /// request nothing become [`Event::Ignored`] with the reason, and their body may have any shape.
 pub(super) fn parse(
@@ -49,14 +61,31 @@ pub(super) fn parse(
     headers: &HeaderMap,
     body: &[u8],
     host: &HostName,
-) -> Result<ParsedDelivery, PayloadError> {
+) -> Result<ReadPayload, PayloadError> {
+    let by = |sender: Option<SendingInstallation>, delivery| ReadPayload {
+        delivery,
+        installation: sender.map(|sender| sender.id),
+    };
     match event {
         "pull_request" => pull_request(&json(headers, body)?, host),
         "issue_comment" => issue_comment(&json(headers, body)?, host),
-        "push" => repositories::pushed(&read(&json(headers, body)?)?, host),
-        "repository" => repositories::changed(&read(&json(headers, body)?)?, host),
-        "installation_repositories" => repositories::granted(&read(&json(headers, body)?)?, host),
-        "installation" => repositories::installed(&read(&json(headers, body)?)?, host),
+        "push" => {
+            let payload: RepositoryPayload = read(&json(headers, body)?)?;
+            repositories::pushed(&payload, host).map(|read| by(payload.installation, read))
+        }
+        "repository" => {
+            let payload: RepositoryPayload = read(&json(headers, body)?)?;
+            repositories::changed(&payload, host).map(|read| by(payload.installation, read))
+        }
+        "installation_repositories" => {
+            let payload: GrantPayload = read(&json(headers, body)?)?;
+            repositories::granted(&payload, host).map(|read| by(payload.installation, read))
+        }
+        "installation" => {
+            let payload: InstallPayload = read(&json(headers, body)?)?;
+            let sender = payload.installation.filter(|_| payload.gives_access());
+            repositories::installed(&payload, host).map(|read| by(sender, read))
+        }
         "ping" => Ok(nameless(ignored(
             "a ping: GitHub only checks that the webhook is reachable",
         ))),
@@ -66,7 +95,7 @@ pub(super) fn parse(
     }
 }
 
-fn pull_request(json: &[u8], host: &HostName) -> Result<ParsedDelivery, PayloadError> {
+fn pull_request(json: &[u8], host: &HostName) -> Result<ReadPayload, PayloadError> {
     let payload: PullPayload = match read(json) {
         Ok(payload) => payload,
         Err(error) => {
@@ -76,6 +105,7 @@ fn pull_request(json: &[u8], host: &HostName) -> Result<ParsedDelivery, PayloadE
         }
     };
     let repositories = repositories::identified([&payload.repository], host);
+    let installation = payload.installation.map(|sender| sender.id);
     let event = match used_action(payload.action.as_deref(), payload.changes.as_ref()) {
         Err(reason) => ignored(reason),
         Ok(action) => Event::Pull(PullEvent {
@@ -98,9 +128,12 @@ fn pull_request(json: &[u8], host: &HostName) -> Result<ParsedDelivery, PayloadE
             sender: login(payload.sender.as_ref(), "sender.login")?,
         }),
     };
-    Ok(ParsedDelivery {
-        event,
-        repositories,
+    Ok(ReadPayload {
+        delivery: ParsedDelivery {
+            event,
+            repositories,
+        },
+        installation,
     })
 }
 
@@ -128,7 +161,7 @@ fn used_action(action: Option<&str>, changes: Option<&EditChanges>) -> Result<Pu
     }
 }
 
-fn issue_comment(json: &[u8], host: &HostName) -> Result<ParsedDelivery, PayloadError> {
+fn issue_comment(json: &[u8], host: &HostName) -> Result<ReadPayload, PayloadError> {
     let payload: CommentPayload = match read(json) {
         Ok(payload) => payload,
         Err(error) => {
@@ -140,14 +173,18 @@ fn issue_comment(json: &[u8], host: &HostName) -> Result<ParsedDelivery, Payload
         }
     };
     let repositories = repositories::identified([&payload.repository], host);
+    let installation = payload.installation.map(|sender| sender.id);
     let is_on_pull = payload.issue.pull_request.is_some();
     let event = match unused_comment(payload.action.as_deref(), is_on_pull) {
         Some(reason) => ignored(reason),
         None => comment(payload, host)?,
     };
-    Ok(ParsedDelivery {
-        event,
-        repositories,
+    Ok(ReadPayload {
+        delivery: ParsedDelivery {
+            event,
+            repositories,
+        },
+        installation,
     })
 }
 
@@ -193,7 +230,7 @@ fn requesting_nothing(
     json: &[u8],
     error: PayloadError,
     unused: impl FnOnce(&ActionFields) -> Option<String>,
-) -> Result<ParsedDelivery, PayloadError> {
+) -> Result<ReadPayload, PayloadError> {
     match unused(&read(json)?) {
         Some(reason) => Ok(nameless(ignored(reason))),
         None => Err(error),
@@ -296,10 +333,13 @@ pub(super) fn ignored(reason: impl Into<String>) -> Event {
 }
 
 /// Returns the delivery of an event that names no repository.
-fn nameless(event: Event) -> ParsedDelivery {
-    ParsedDelivery {
-        event,
-        repositories: Vec::new(),
+fn nameless(event: Event) -> ReadPayload {
+    ReadPayload {
+        delivery: ParsedDelivery {
+            event,
+            repositories: Vec::new(),
+        },
+        installation: None,
     }
 }
 
@@ -314,7 +354,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
         parse(event, &headers, body, &HostName::new("github.com").unwrap())
-            .map(|parsed| parsed.event)
+            .map(|read| read.delivery.event)
     }
 
     fn parse_json(event: &str, body: &Value) -> Result<Event, PayloadError> {

@@ -55,6 +55,7 @@ fn parsed(name: &str, headers: &HeaderMap, body: &[u8]) -> ParsedDelivery {
     let host = HostName::new("github.com").unwrap();
     parse(&identity(headers).event, headers, body, &host)
         .unwrap_or_else(|error| panic!("{name}: {error}"))
+        .delivery
 }
 
 fn understood(name: &str) -> ParsedDelivery {

@@ -119,19 +119,30 @@ pub(super) fn granted(
     })
 }
 
+impl InstallPayload {
+    /// Returns the meaning of the action for the repositories that it names.
+    fn kind(&self) -> Option<RepositoryEventKind> {
+        match self.action.as_deref() {
+            Some("created" | "unsuspend" | "new_permissions_accepted") => {
+                Some(RepositoryEventKind::Changed)
+            }
+            Some("deleted" | "suspend") => Some(RepositoryEventKind::Deleted),
+            Some(_) | None => None,
+        }
+    }
+
+    /// Returns true if the App has access to the repositories that the payload names.
+    pub(super) fn gives_access(&self) -> bool {
+        self.kind() == Some(RepositoryEventKind::Changed)
+    }
+}
+
 /// Converts an installation or removal of the App, with all repositories that it may see.
 pub(super) fn installed(
     payload: &InstallPayload,
     host: &HostName,
 ) -> Result<ParsedDelivery, PayloadError> {
-    let kind = match payload.action.as_deref() {
-        Some("created" | "unsuspend" | "new_permissions_accepted") => {
-            Some(RepositoryEventKind::Changed)
-        }
-        Some("deleted" | "suspend") => Some(RepositoryEventKind::Deleted),
-        Some(_) | None => None,
-    };
-    let event = match kind {
+    let event = match payload.kind() {
         None => ignored("this change of the app's installation does not concern a repository"),
         Some(_) if payload.repositories.is_empty() => {
             ignored("the app's installation names no repository")
@@ -242,7 +253,11 @@ mod tests {
         let host = HostName::new("github.com").unwrap();
         let parsed = |event: &str, body: Value| {
             let body = body.to_string();
-            named(&parse(event, &HeaderMap::new(), body.as_bytes(), &host).unwrap())
+            named(
+                &parse(event, &HeaderMap::new(), body.as_bytes(), &host)
+                    .unwrap()
+                    .delivery,
+            )
         };
         let repository = json!({"id": 5, "full_name": "Acme/Infra"});
         let infra = ["5 github.com/acme/infra"];

@@ -42,6 +42,8 @@ pub(super) struct PullPayload {
     pub repository: Repository,
     #[serde(default)]
     pub sender: Option<WebhookUser>,
+    #[serde(default)]
+    pub installation: Option<SendingInstallation>,
 }
 
 #[derive(Deserialize)]
@@ -72,6 +74,8 @@ pub(super) struct CommentPayload {
     pub issue: NumberedPull,
     pub comment: WebhookComment,
     pub repository: Repository,
+    #[serde(default)]
+    pub installation: Option<SendingInstallation>,
 }
 
 #[derive(Deserialize)]
@@ -105,6 +109,8 @@ pub(super) struct RepositoryPayload {
     pub repository: Repository,
     #[serde(default)]
     pub changes: Option<RepositoryChanges>,
+    #[serde(default)]
+    pub installation: Option<SendingInstallation>,
 }
 
 /// Previous name and owner of a repository.
@@ -149,6 +155,8 @@ pub(super) struct GrantPayload {
     pub repositories_added: Vec<Repository>,
     #[serde(default)]
     pub repositories_removed: Vec<Repository>,
+    #[serde(default)]
+    pub installation: Option<SendingInstallation>,
 }
 
 /// Payload of an `installation` event.
@@ -158,6 +166,14 @@ pub(super) struct InstallPayload {
     pub action: Option<String>,
     #[serde(default)]
     pub repositories: Vec<Repository>,
+    #[serde(default)]
+    pub installation: Option<SendingInstallation>,
+}
+
+/// Installation of the App that sent a delivery.
+#[derive(Clone, Copy, Deserialize)]
+pub(super) struct SendingInstallation {
+    pub id: u64,
 }
 
 /// Person, bot or organisation; GitHub sends `null` once the account is deleted.

@@ -4,7 +4,7 @@ use axum::http::HeaderMap;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::forges::{SenderCheck, WebhookError};
+use crate::forges::{SenderCheck, VerifiedSender, WebhookError};
 use crate::secret::Secret;
 
 /// Header with the signature GitHub recommends.
@@ -84,8 +84,9 @@ impl SenderCheck for SignatureCheck {
         }
     }
 
-    fn finish(self: Box<Self>) -> Result<(), WebhookError> {
-        Ok(self.compare()?)
+    fn finish(self: Box<Self>) -> Result<VerifiedSender, WebhookError> {
+        self.compare()?;
+        Ok(VerifiedSender::checked())
     }
 }
 

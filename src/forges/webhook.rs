@@ -57,6 +57,10 @@ pub trait WebhookSource: Send + Sync + 'static {
     /// Reads the headers that identify a delivery. Returns `None` if another kind of forge sent it.
     fn recognise(&self, headers: &HeaderMap) -> Option<Result<DeliveryHeader, WebhookError>>;
 
+    /// Returns the host that the headers name, in the words of the sender, if another host of this kind of forge sent the
+    /// delivery.
+    fn other_host(&self, headers: &HeaderMap) -> Option<String>;
+
     /// Begins to check the sender. Returns `None` if deliveries are not signed.
     fn begin_check(
         &self,
@@ -100,11 +104,13 @@ pub struct Webhooks(Vec<Box<dyn WebhookSource>>);
 
 /// Error for a delivery that no configured forge sends.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the headers are not those of a configured forge. This server accepts webhooks of {configured}"
-)]
-struct UnknownSender {
-    configured: String,
+enum UnknownSender {
+    #[error(
+        "the headers are not those of a configured forge. This server accepts webhooks of {configured}"
+    )]
+    Kind { configured: String },
+    #[error("`{host}` is not a host of this server, which accepts webhooks of {configured}")]
+    Host { host: String, configured: String },
 }
 
 impl Webhooks {
@@ -127,8 +133,11 @@ impl Webhooks {
         let names = self
             .sources()
             .map(|source| format!("{} ({})", source.kind().title, source.host()));
-        Err(UnknownSender {
-            configured: names.collect::<Vec<_>>().join(", "),
+        let configured = names.collect::<Vec<_>>().join(", ");
+        let other = self.sources().find_map(|source| source.other_host(headers));
+        Err(match other {
+            Some(host) => UnknownSender::Host { host, configured },
+            None => UnknownSender::Kind { configured },
         }
         .into())
     }
@@ -177,6 +186,11 @@ mod tests {
                 event: self.kind.name.to_owned(),
             };
             Some(id.to_str().map(header).map_err(Into::into))
+        }
+
+        fn other_host(&self, headers: &HeaderMap) -> Option<String> {
+            let host = headers.get("x-fake-host")?.to_str().ok()?;
+            (self.kind.name == "github").then(|| host.to_owned())
         }
 
         fn begin_check(
@@ -247,6 +261,14 @@ mod tests {
         insta::assert_snapshot!(
             recognised(&[("x-gitlab-event", b"Note Hook")]).unwrap_err(),
             @"the headers are not those of a configured forge. This server accepts webhooks of Gitea (git.acme.com), GitHub (github.com)"
+        );
+    }
+
+    #[test]
+    fn a_delivery_of_another_host_is_refused_with_its_name() {
+        insta::assert_snapshot!(
+            recognised(&[("x-fake-host", b"git.example")]).unwrap_err(),
+            @"`git.example` is not a host of this server, which accepts webhooks of Gitea (git.acme.com), GitHub (github.com)"
         );
     }
 

@@ -122,7 +122,7 @@ async fn a_delivery_of_another_host_is_refused(backend: Backend) {
     let body = axum::body::to_bytes(answer.into_body(), 1000)
         .await
         .unwrap();
-    assert_snapshot!(String::from_utf8_lossy(&body), @"the headers are not those of a configured forge. This server accepts webhooks of GitHub (github.test), GitHub (code.test)");
+    assert_snapshot!(String::from_utf8_lossy(&body), @"`github.example` is not a host of this server, which accepts webhooks of GitHub (github.test), GitHub (code.test)");
     bot.settle_with(&other).await;
     bot.end(&[]).await;
 }

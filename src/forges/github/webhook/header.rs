@@ -14,6 +14,9 @@ const MAX_ID: usize = 128;
 /// Maximum length of an event name; GitHub's longest has about 40 characters.
 const MAX_EVENT: usize = 100;
 
+/// Maximum length of a host name (RFC 1035), in messages.
+const MAX_HOST: usize = 253;
+
 /// Reason why the headers are not those of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadHeader {
@@ -36,11 +39,27 @@ pub(super) fn delivery(headers: &HeaderMap) -> Option<Result<DeliveryHeader, Bad
     })
 }
 
-/// Returns the host that sent a delivery. An Enterprise Server names itself, and github.com does not.
-pub fn host(headers: &HeaderMap) -> String {
+/// Returns the host that sent a delivery, in the words of the sender. An Enterprise Server names itself, and github.com
+/// does not.
+pub(super) fn host(headers: &HeaderMap) -> String {
     let named = headers.get("X-GitHub-Enterprise-Host");
-    let named = named.and_then(|value| value.to_str().ok());
-    named.unwrap_or("github.com").to_ascii_lowercase()
+    let named = named.map(|value| String::from_utf8_lossy(value.as_bytes()));
+    named
+        .as_deref()
+        .unwrap_or("github.com")
+        .to_ascii_lowercase()
+}
+
+/// Formats the name of a host that is not known: the letters of host names only, and not more than a name has.
+pub(super) fn shown(host: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':');
+    let mut letters = host.chars();
+    let start = letters.by_ref().take(MAX_HOST);
+    let mut shown: String = start.map(|c| if plain(c) { c } else { '?' }).collect();
+    if letters.next().is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 fn word(headers: &HeaderMap, name: &'static str, max: usize) -> Result<String, BadHeader> {
@@ -101,6 +120,26 @@ mod tests {
             delivery(&headers("1", &long)),
             Some(Err(BadHeader::Malformed(EVENT)))
         );
+    }
+
+    #[test]
+    fn the_host_is_compared_as_sent_and_shown_without_odd_characters() {
+        let host_of = |value: Option<&[u8]>| {
+            let mut headers = headers("1", "push");
+            if let Some(value) = value {
+                let value = axum::http::HeaderValue::from_bytes(value).unwrap();
+                headers.insert("X-GitHub-Enterprise-Host", value);
+            }
+            shown(&host(&headers))
+        };
+        assert_eq!(host_of(None), "github.com");
+        assert_eq!(
+            host_of(Some(b"Code.Example.com:8443")),
+            "code.example.com:8443"
+        );
+        assert_eq!(host_of(Some(b"a`b\xff <c>")), "a?b???c?");
+        let long = host_of(Some(&[b'a'; 300]));
+        assert_eq!(long, format!("{}…", "a".repeat(MAX_HOST)));
     }
 
     #[test]

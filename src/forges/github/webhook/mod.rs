@@ -102,6 +102,13 @@ impl WebhookSource for GitHubWebhook {
         header::delivery(headers).map(|delivery| Ok(delivery?))
     }
 
+    fn other_host(&self, headers: &HeaderMap) -> Option<String> {
+        let is_of_github = header::delivery(headers).is_some();
+        let host = header::host(headers);
+        let is_other = self.is_one_of_several && host != self.host.as_str();
+        (is_of_github && is_other).then(|| header::shown(&host))
+    }
+
     fn begin_check(
         &self,
         headers: &HeaderMap,

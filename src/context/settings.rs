@@ -1,6 +1,6 @@
 //! Holds the settings that are in effect: the configuration of the server, and values that depend on it.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::TimeDelta;
@@ -16,7 +16,9 @@ use crate::config::server::{
 };
 use crate::config::size::ByteSize;
 use crate::discovery::{ModuleGraph, SearchSettings};
-use crate::model::{ApplicationId, CommandKind, ForgeHosts, LockId, ProjectKey, RepoId, RunId};
+use crate::model::{
+    ApplicationId, CommandKind, ForgeHosts, HostName, LockId, ProjectKey, RepoId, RunId,
+};
 use crate::render;
 
 /// Settings of the administrator that are in effect, one field for each section that features use. Sections with
@@ -30,8 +32,8 @@ pub struct Settings {
     pub base_url: String,
     /// Hosts that are forges.
     pub forge_hosts: ForgeHosts,
-    /// Grammar of commands in comments.
-    pub grammar: Grammar,
+    /// Grammars of commands in comments.
+    grammars: Arc<HostGrammars>,
     /// Repositories and pulls to serve.
     pub repos: ServedReposConfig,
     /// Rules for single repositories, with the current content of the file of `--repo-config`.
@@ -65,6 +67,29 @@ pub struct Settings {
     sighted: Arc<SeenRepositories>,
 }
 
+/// Grammars of commands in comments, by host: Lockkeeper can have another account on each.
+struct HostGrammars {
+    by_host: BTreeMap<HostName, Grammar>,
+    /// Grammar for hosts that this server does not work for, without an account.
+    elsewhere: Grammar,
+}
+
+impl HostGrammars {
+    fn new(server: &ServerConfig) -> Self {
+        let hosts = server.github.iter().map(|github| &github.host);
+        Self {
+            by_host: hosts
+                .map(|host| (host.clone(), server.grammar(Some(host))))
+                .collect(),
+            elsewhere: server.grammar(None),
+        }
+    }
+
+    fn on(&self, host: &HostName) -> &Grammar {
+        self.by_host.get(host).unwrap_or(&self.elsewhere)
+    }
+}
+
 impl Settings {
     /// Puts a configuration into effect, with the accounts that its file names.
     pub fn new(server: &ServerConfig, web_accounts: LiveAccounts) -> Self {
@@ -72,7 +97,7 @@ impl Settings {
             without_effect: server.without_effect.clone().into(),
             base_url: server.web.base_url().to_owned(),
             forge_hosts: server.forge_hosts(),
-            grammar: server.grammar(),
+            grammars: Arc::new(HostGrammars::new(server)),
             repos: server.repos.clone(),
             repo_rules: server.repo_rules.clone(),
             permissions: server.permissions.clone(),
@@ -89,6 +114,11 @@ impl Settings {
             modules: Arc::default(),
             sighted: Arc::default(),
         }
+    }
+
+    /// Returns the grammar of comments on pulls of a repository.
+    pub fn grammar(&self, repo: &RepoId) -> &Grammar {
+        self.grammars.on(repo.host())
     }
 
     /// Returns the rules that derive projects from changed files.

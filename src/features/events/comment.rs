@@ -33,7 +33,7 @@ pub(super) async fn handle(
         )
         .await?;
     }
-    let spec = match ctx.settings.grammar.read(&event.body) {
+    let spec = match ctx.settings.grammar(&event.pull.repo).read(&event.body) {
         CommentReading::Ignored(why) => return Ok(DeliveryEnd::ignored(why.to_string())),
         CommentReading::Command(command) => CommandSpec::Command(command),
         CommentReading::Mistake(mistake) => CommandSpec::Mistake(mistake.markdown().to_owned()),
@@ -71,7 +71,8 @@ pub(super) async fn handle(
 /// ends with a hidden line. So no two Lockkeepers answer each other forever, even if the forge does not report our
 /// own name or both serve the repository.
 async fn is_own(ctx: &Ctx, event: &CommentEvent) -> bool {
-    if ctx.settings.grammar.is_own(&event.author) {
+    let grammar = ctx.settings.grammar(&event.pull.repo);
+    if grammar.is_own(&event.author) {
         return true;
     }
     let Ok(forge) = ctx.forges.of(&event.pull.repo) else {

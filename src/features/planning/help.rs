@@ -12,7 +12,7 @@ use crate::store::CommandRow;
 pub(super) fn answer(ctx: &Ctx, row: &CommandRow, spec: &CommandSpec) -> Option<Reply> {
     match spec {
         CommandSpec::Command(Command::Help(help)) => Some(Reply::new(Body::Help(
-            ctx.settings.grammar.help(help.topic),
+            ctx.settings.grammar(&row.pull.repo).help(help.topic),
         ))),
         CommandSpec::Mistake(text) => Some(Reply::new(Body::Mistake(text.clone()))),
         CommandSpec::NotServed => Some(Reply::new(Body::Refused(CommandRefusal::not_allowlisted(

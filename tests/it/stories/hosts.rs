@@ -6,11 +6,12 @@ use lockkeeper::emulator::{Change, Emulator, NewPull};
 use lockkeeper::model::PullNumber;
 
 use crate::stories::NETWORK;
-use crate::support::bot::{Bot, LOGIN, Parcel, REPO, comment_payload};
+use crate::support::bot::{Bot, LOGIN, OTHER_LOGIN, Parcel, REPO, comment_payload};
 use crate::support::db::{Backend, story};
 
 story!(
     pull_requests_of_the_same_name_on_two_hosts_have_their_own_locks,
+    the_account_of_the_bot_on_one_host_is_somebody_else_on_another,
     a_delivery_of_another_host_is_refused,
     a_repository_of_a_host_that_is_not_configured_is_refused,
 );
@@ -20,10 +21,10 @@ const OTHER: &str = "code.test";
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 const NARROW: (&str, &str) = ("network/main.tf", "# fake: add 0 change 0 destroy 4\n");
 
-/// Returns the comments of the bot.
+/// Returns the comments of the bot on the second host.
 fn comments(github: &Emulator, pull: PullNumber) -> Vec<String> {
     let all = github.comments(REPO, pull).unwrap();
-    let own = all.iter().filter(|comment| comment.author == LOGIN);
+    let own = all.iter().filter(|comment| comment.author == OTHER_LOGIN);
     own.map(|comment| comment.body.clone()).collect()
 }
 
@@ -107,6 +108,34 @@ async fn pull_requests_of_the_same_name_on_two_hosts_have_their_own_locks(backen
     let count = |call: &str| calls.iter().filter(|other| other.starts_with(call)).count();
     assert_eq!((count("plan "), count("apply ")), (2, 1), "{calls:?}");
     bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn the_account_of_the_bot_on_one_host_is_somebody_else_on_another(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    bot.configure("repo-allowlist", "github.test/acme/*,code.test/acme/*");
+    bot.configure("disable-autoplan", "true");
+    let other = bot.serve_also(OTHER, &[NETWORK]).await;
+    let pull = open_pull(&other, NARROW).await;
+    bot.settle_with(&other).await;
+    for (author, text, is_answered) in [
+        (LOGIN, "lockkeeper help".to_owned(), true),
+        (OTHER_LOGIN, "lockkeeper help".to_owned(), false),
+        ("alice", format!("@{LOGIN} help"), false),
+        ("alice", format!("@{OTHER_LOGIN} help"), true),
+    ] {
+        let before = comments(&other, pull).len();
+        other.comment(REPO, pull, author, &text).await.unwrap();
+        bot.settle_with(&other).await;
+        // The comment of the bot's own account is one of its comments, too.
+        let own = usize::from(author == OTHER_LOGIN);
+        let after = comments(&other, pull).len();
+        assert_eq!(
+            after - before - own,
+            usize::from(is_answered),
+            "{author}: {text}"
+        );
+    }
+    bot.end(&[]).await;
 }
 
 async fn a_delivery_of_another_host_is_refused(backend: Backend) {

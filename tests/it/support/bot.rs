@@ -34,7 +34,7 @@ use super::db::{Backend, TestDb};
 use super::openapi::OpenApi;
 
 pub use crash::work_together;
-pub use hosts::OTHER_SECRET;
+pub use hosts::{OTHER_LOGIN, OTHER_SECRET};
 pub use parcel::{Parcel, comment_payload};
 
 /// Account of the bot.

@@ -12,10 +12,12 @@ use lockkeeper::emulator::{Delivering, Emulator, Options};
 use lockkeeper::http;
 use lockkeeper::secret::Secret;
 
-use super::{Bot, LOGIN, REPO, config_of, services_with};
+use super::{Bot, REPO, config_of, services_with};
 
 /// Token of the bot at the second GitHub, which the first one does not accept.
 const OTHER_TOKEN: &str = "ghp_the_bots_token_elsewhere";
+/// Account of the bot at the second GitHub.
+pub const OTHER_LOGIN: &str = "keeper";
 /// Secret of the webhooks of the second GitHub.
 pub const OTHER_SECRET: &str = "the-webhook-secret-elsewhere";
 
@@ -28,7 +30,7 @@ fn hosts_file(directory: &Path, host: &str, api_url: &str) -> String {
     };
     let (token, webhook) = (write("token", OTHER_TOKEN), write("webhook", OTHER_SECRET));
     let text = format!(
-        "hosts:\n  - host: {host}\n    api_url: {api_url}\n    user: {LOGIN}\n    token_file: {token}\n    \
+        "hosts:\n  - host: {host}\n    api_url: {api_url}\n    user: {OTHER_LOGIN}\n    token_file: {token}\n    \
          webhook_secret_file: {webhook}\n"
     );
     write("hosts.yaml", &text)
@@ -39,7 +41,7 @@ impl Bot {
     pub async fn serve_also(&mut self, host: &str, files: &[(&str, &str)]) -> Emulator {
         let directory = self.db.dir.path().join(host);
         let options = Options::new(&directory, self.db.clock.clone(), Secret::new(OTHER_SECRET))
-            .with_token(LOGIN, Secret::new(OTHER_TOKEN));
+            .with_token(OTHER_LOGIN, Secret::new(OTHER_TOKEN));
         let other = Emulator::start(options).await.expect("the emulator starts");
         other
             .create_repo(REPO, files)

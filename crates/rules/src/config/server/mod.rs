@@ -87,7 +87,7 @@ use reader::SettingReader;
 use section::{Section, section};
 
 use crate::command::{BotNames, CommandName, Grammar};
-use crate::model::{CommandKind, ForgeHosts};
+use crate::model::{CommandKind, ForgeHosts, HostName};
 
 /// All settings, in the order in which they are shown.
 pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(ServerConfig::settings);
@@ -181,13 +181,15 @@ impl ServerConfig {
         ForgeHosts::with(self.github.iter().map(|github| github.host.clone()))
     }
 
-    /// Returns the grammar of commands in comments.
-    pub fn grammar(&self) -> Grammar {
+    /// Returns the grammar of commands in comments on a host. It knows only the account of Lockkeeper there, because an
+    /// account of the same name on another host is somebody else.
+    pub fn grammar(&self, host: Option<&HostName>) -> Grammar {
         let comments = &self.comments;
         let allowed: Vec<CommandName> = comments.allowed.iter().copied().map(name_of).collect();
         let logins: Vec<String> = self
             .github
             .iter()
+            .filter(|github| Some(&github.host) == host)
             .filter_map(|github| github.auth.login())
             .collect();
         let names = BotNames::new(

@@ -26,7 +26,7 @@ use tracing::{info, warn};
 use super::intake::{BodyReader, BodyRefusal, DeliveryLimits, ReceivedBody};
 use crate::context::Ctx;
 use crate::features::events::{self, DeliveryReceipt};
-use crate::forges::{DeliveryHeader, WebhookError};
+use crate::forges::{DeliveryHeader, SenderCheck, WebhookError};
 use crate::store::{Accepted, NewDelivery};
 use crate::telemetry::Metric;
 
@@ -70,7 +70,7 @@ pub(super) async fn receive(State(door): State<Arc<WebhookInput>>, request: Requ
         Ok(received) => received,
         Err(error) => return not_received(ctx, &delivery, error),
     };
-    let sender = match check.map(|check| check.finish()).transpose() {
+    let sender = match check.map(SenderCheck::finish).transpose() {
         Ok(sender) => sender,
         Err(error) => return bad_signature(ctx, &delivery, &error).into_response(),
     };

@@ -65,6 +65,9 @@ pub(crate) struct AdminFlags {
     /// Host of the forge, as for `lockkeeper server`: names on it are case-insensitive
     #[arg(long, value_name = "HOST")]
     gh_hostname: Option<String>,
+    /// File with further hosts, as for `lockkeeper server`
+    #[arg(long, value_name = "FILE")]
+    gh_hosts_file: Option<String>,
 }
 
 /// Database and settings of these commands.
@@ -76,8 +79,11 @@ pub(crate) struct AdminSession {
 impl AdminFlags {
     /// Opens the database. A wrong setting is reported first.
     pub async fn open(&self) -> anyhow::Result<AdminSession> {
-        let host = ("gh-hostname", self.gh_hostname.as_ref());
-        let raw = config_files::add(self.database.settings_with([host])?);
+        let hosts = [
+            ("gh-hostname", self.gh_hostname.as_ref()),
+            ("gh-hosts-file", self.gh_hosts_file.as_ref()),
+        ];
+        let raw = config_files::add(self.database.settings_with(hosts)?);
         let storage = StorageConfig::from_raw(&raw).map_err(Usage::new)?;
         let forges = forge_hosts(&raw).map_err(Usage::new)?;
         Ok(AdminSession {

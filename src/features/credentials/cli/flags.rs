@@ -122,6 +122,9 @@ pub(in crate::features::credentials) struct CredentialServerFlags {
     /// Host of the forge, as for `lockkeeper server`: names on it are case-insensitive
     #[arg(long, value_name = "HOST")]
     gh_hostname: Option<String>,
+    /// File with further hosts, as for `lockkeeper server`
+    #[arg(long, value_name = "FILE")]
+    gh_hosts_file: Option<String>,
     #[command(flatten)]
     format: OutputFormat,
     #[command(flatten)]
@@ -139,6 +142,7 @@ impl CredentialServerFlags {
         let raw = config_files::add(self.database.settings_with([
             ("encryption-key-file", self.encryption_key_file.as_ref()),
             ("gh-hostname", self.gh_hostname.as_ref()),
+            ("gh-hosts-file", self.gh_hosts_file.as_ref()),
         ])?);
         Ok(CredentialSettings {
             storage: StorageConfig::from_raw(&raw).map_err(Usage::new)?,

@@ -8,8 +8,8 @@
 //!     webhook_secret_file: /run/secrets/ghe-webhook
 //! ```
 //!
-//! The file has no secrets, only the names of files with secrets. [`HostsFile::secret_files`] lists them: `cli/` reads
-//! them, and no run may read them.
+//! The file has no secrets, only the names of files with secrets. [`secret_files_of_hosts`] lists them: the server reads
+//! them at its start, and no run may read them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -463,6 +463,29 @@ fn who_may_do_what_is_not_decided_by_a_pull_request() {
 }
 
 #[test]
+fn keys_of_the_server_are_refused_wherever_a_pull_request_puts_them() {
+    let of_the_file = ["repos: []", "metrics: {}", "external_stores: {}"];
+    let of_a_project = ["id: /.*/", "four_eyes: false"];
+    let in_file = of_the_file.map(|line| (line, format!("version: 3\n{line}\n")));
+    let in_project = of_a_project.map(|line| {
+        (
+            line,
+            format!("version: 3\nprojects:\n  - dir: a\n    {line}\n"),
+        )
+    });
+    for (line, text) in in_file.into_iter().chain(in_project) {
+        let key = line.split(':').next().unwrap();
+        let told = parse_locks(&text).unwrap_err().to_string();
+        let first = format!("error: `{key}` of ");
+        assert!(told.starts_with(&first), "{told}");
+        assert!(
+            told.contains("can be set only on the server, not by a pull request"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn every_bad_value_of_repo_locks_is_named() {
     let lines = [
         "repo_locks: on_plan",

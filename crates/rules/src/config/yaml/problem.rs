@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use unicode_width::UnicodeWidthStr;
+
 /// A place in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FilePosition {
@@ -174,11 +176,14 @@ impl Excerpt {
             .take(Self::MAX_CHARS)
             .map(harmless)
             .collect();
-        let indent = column - start;
-        let width = place
-            .width
-            .min(text.chars().count().saturating_sub(indent))
-            .max(1);
+        // A caret is one column wide, and a character may be none or two.
+        let before: String = text.chars().take(column - start).collect();
+        let marked: String = text
+            .chars()
+            .skip(column - start)
+            .take(place.width)
+            .collect();
+        let (indent, width) = (before.width(), marked.width().max(1));
         Some(Self {
             text: text.trim_end().to_owned(),
             indent,
@@ -269,6 +274,15 @@ mod tests {
           |                                                   ^^^^
           = help: mend it
         ");
+    }
+
+    #[test]
+    fn carets_are_below_the_place_after_characters_of_another_width() {
+        // Two columns each, then an accent without a column of its own.
+        let source = "日本 e\u{301} HERE\n";
+        let text = YamlErrors::new("atlantis.yaml", source, vec![problem(1, 7, "a")]).to_string();
+        let carets = text.lines().find(|line| line.contains('^')).unwrap();
+        assert_eq!(carets, "  |        ^^^^", "{text}");
     }
 
     #[test]

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 
 use super::disk::apart;
 use super::kept::{self, Committed};
+use super::known::FileClock;
 use super::merge::Merge;
 use super::mirror::{make_dir, remove_all};
 use super::ours::{COMMON, leads_here};
 use super::place::{self, CheckoutPlace};
+use super::tree_check::KnownFiles;
 use super::{Extent, GitError, Mirror, objects};
 use crate::model::{CommitSha, RepoPath, Subject, WorkspaceName};
 use crate::process::{Cmd, FileHold};
@@ -146,16 +148,33 @@ impl Mirror {
             Merge::Done(commit) => commit,
             Merge::Conflict(files) => return Ok(Prepared::Conflict { files }),
         };
-        // A process may have changed objects, index or configuration on this disk, so the files are compared with the
-        // commit.
         let placed = async {
+            if let Some(extent) = self
+                .standing(&doing, &place, &commit, wanted.extent)
+                .await?
+            {
+                return Ok((false, extent));
+            }
+            // A process may have changed objects, index or configuration on this disk, so the files are compared with
+            // the commit.
             let (fresh, extent) = self
                 .place_commit(&doing, &place, &commit, wanted.extent)
                 .await?;
-            let git = self.git_in(&doing, &place.dir)?;
-            self.check_tree(&doing, (git, &place.dir), &commit, &extent)
-                .await
-                .map(|()| (fresh, extent))
+            if self.matches(&doing, &place, &commit, &extent).await? {
+                return Ok((fresh, extent));
+            }
+            // The index was kept, and did not show that a run had changed something, such as a directory that is a link
+            // now. This time it is created again.
+            let (fresh, extent) = self
+                .place_commit(&doing, &place, &commit, wanted.extent)
+                .await?;
+            let (admin, git) = self.worktree(&doing, &place.dir)?;
+            let known = self.known_files(&place.dir, &admin);
+            let verified = self
+                .check_tree(&doing, (git, &place.dir), &known, &commit, &extent)
+                .await?;
+            self.locks.known.remember(&place.dir, &admin, verified);
+            Ok((fresh, extent))
         };
         let (fresh, extent) = match placed.await {
             // The refs promise objects that are missing. No fetch would bring them back as long as the refs exist.
@@ -266,6 +285,65 @@ impl Mirror {
             .map_err(|error| GitError::from_hold(doing, error))
     }
 
+    /// Returns the extent of a checkout that already has exactly the files of the commit, so that nothing needs to be
+    /// written. `None` means that it does not.
+    async fn standing(
+        &self,
+        doing: &str,
+        place: &CheckoutPlace,
+        commit: &CommitSha,
+        wanted: &Extent,
+    ) -> Result<Option<Extent>, GitError> {
+        if place.mark.exists() {
+            return Ok(None);
+        }
+        let Some(admin) = self.admin_dir(&place.dir) else {
+            return Ok(None);
+        };
+        let Ok(extent) = Extent::noted(&admin) else {
+            return Ok(None);
+        };
+        if !is_at(&admin, commit) || extent.clone().with(wanted) != extent {
+            return Ok(None);
+        }
+        let matches = self.matches(doing, place, commit, &extent).await?;
+        Ok(matches.then_some(extent))
+    }
+
+    /// Returns true if a checkout has exactly the files of the commit, and remembers them.
+    async fn matches(
+        &self,
+        doing: &str,
+        place: &CheckoutPlace,
+        commit: &CommitSha,
+        extent: &Extent,
+    ) -> Result<bool, GitError> {
+        let (admin, git) = self.worktree(doing, &place.dir)?;
+        let known = self.known_files(&place.dir, &admin);
+        let compared = self
+            .compare_tree(doing, (git, &place.dir), &known, commit, extent)
+            .await?;
+        let verified = match compared {
+            Ok(verified) => verified,
+            Err(difference) => {
+                tracing::info!(repo = %self.repo, dir = ?place.dir, difference, "A checkout has changed and is restored");
+                self.locks.known.forget_index(&place.dir);
+                return Ok(false);
+            }
+        };
+        self.locks.known.remember(&place.dir, &admin, verified);
+        Ok(true)
+    }
+
+    /// Returns the files of a checkout that this process has verified before. Without a clock of the file system,
+    /// nothing can be remembered.
+    fn known_files(&self, dir: &Path, admin: &Path) -> KnownFiles {
+        KnownFiles {
+            files: self.locks.known.files(dir),
+            clock: FileClock::of(admin).ok(),
+        }
+    }
+
     /// Brings the worktree to the commit. Returns true if the worktree was created from nothing, and its extent.
     async fn place_commit(
         &self,
@@ -333,14 +411,20 @@ impl Mirror {
 
     /// Creates a git command for the worktree in a directory.
     pub(super) fn git_in(&self, doing: &str, dir: &Path) -> Result<Cmd, GitError> {
+        self.worktree(doing, dir).map(|(_, git)| git)
+    }
+
+    /// Returns the directory in the mirror that belongs to a worktree, and a git command for the worktree.
+    fn worktree(&self, doing: &str, dir: &Path) -> Result<(PathBuf, Cmd), GitError> {
         let admin = self
             .admin_dir(dir)
             .ok_or_else(|| GitError::other(doing, "the checkout is not complete"))?;
-        Ok(self
+        let git = self
             .git()
-            .env("GIT_DIR", admin)
+            .env("GIT_DIR", &admin)
             .env("GIT_WORK_TREE", dir)
-            .dir(dir))
+            .dir(dir);
+        Ok((admin, git))
     }
 
     async fn move_to(
@@ -362,11 +446,16 @@ impl Mirror {
             .run(doing, git().args(["rev-parse", "--verify", "HEAD"]))
             .await?;
         let same = old.stdout.text().trim() == commit.as_str();
-        extent.note(admin).map_err(GitError::from_io(doing))?;
-        // The index is created again: flags in the old one could make git overlook files that a run has changed.
-        remove_all(&admin.join("index")).map_err(GitError::from_io(doing))?;
-        self.run(doing, extent.read_into_index(git()).arg("HEAD"))
-            .await?;
+        let same_extent = Extent::noted(admin).is_ok_and(|noted| noted == *extent);
+        // Only an index that is as git left it can be kept: flags in another one could make git overlook files that a
+        // run has changed. With it, git writes only what differs.
+        if !same_extent || !self.locks.known.has_index(dir, admin) {
+            extent.note(admin).map_err(GitError::from_io(doing))?;
+            remove_all(&admin.join("index")).map_err(GitError::from_io(doing))?;
+            self.run(doing, extent.read_into_index(git()).arg("HEAD"))
+                .await?;
+        }
+        self.locks.known.forget_index(dir);
         self.run(
             doing,
             git().args([
@@ -514,4 +603,12 @@ fn path_line(path: &Path) -> Vec<u8> {
 fn clean(git: Cmd) -> Cmd {
     git.args(["clean", "--quiet", "-ffdx"])
         .args(kept::PATTERNS.iter().flat_map(|pattern| ["-e", *pattern]))
+}
+
+/// Returns true if the `HEAD` of a worktree is this commit. A run may have replaced the file with anything.
+fn is_at(admin: &Path, commit: &CommitSha) -> bool {
+    let head = admin.join("HEAD");
+    head.symlink_metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.len() < 200)
+        && fs::read_to_string(head).is_ok_and(|text| text.trim_end() == commit.as_str())
 }

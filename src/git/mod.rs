@@ -38,6 +38,7 @@ mod error;
 mod fetch;
 mod filter;
 mod kept;
+mod known;
 mod lfs;
 mod links_out;
 mod ls_refs;
@@ -154,6 +155,7 @@ impl fmt::Debug for GitSettings {
 pub struct Git {
     settings: Arc<GitSettings>,
     locks: Arc<Mutex<HashMap<RepoId, Arc<MirrorLocks>>>>,
+    known: Arc<known::KnownCheckouts>,
 }
 
 /// Mutexes of one mirror (see the invariant *one writer*), and its runs (see *no switch underneath*).
@@ -167,6 +169,8 @@ struct MirrorLocks {
     /// Number of times that the mirror was replaced.
     replaced: AtomicU64,
     merges: merge::Merges,
+    /// Verified checkouts of all mirrors.
+    known: Arc<known::KnownCheckouts>,
 }
 
 impl Git {
@@ -178,13 +182,19 @@ impl Git {
         Self {
             settings: Arc::new(settings),
             locks: Arc::default(),
+            known: Arc::default(),
         }
     }
 
     /// Returns the mirror of a repository, which need not exist on disk yet.
     pub fn mirror(&self, repo: &RepoId) -> Mirror {
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
-        let locks = Arc::clone(locks.entry(repo.clone()).or_default());
+        let locks = Arc::clone(locks.entry(repo.clone()).or_insert_with(|| {
+            Arc::new(MirrorLocks {
+                known: Arc::clone(&self.known),
+                ..MirrorLocks::default()
+            })
+        }));
         Mirror::new(Arc::clone(&self.settings), repo, locks)
     }
 

@@ -10,6 +10,7 @@ use super::kept::{self, Committed};
 use super::mirror::{make_dir, remove_all};
 use super::objects::{self, path_of};
 use super::submodules::Submodule;
+use super::tree_check::KnownFiles;
 use super::{Checkout, Extent, GitError, Mirror, place};
 use crate::model::{CommitSha, RepoPath};
 use crate::process::Cmd;
@@ -135,7 +136,13 @@ impl Mirror {
             )
             .await?;
         repository
-            .check_tree(doing, (git(), dir), &one.commit, &Extent::Whole)
+            .check_tree(
+                doing,
+                (git(), dir),
+                &KnownFiles::none(),
+                &one.commit,
+                &Extent::Whole,
+            )
             .await?;
         remove_all(&index).map_err(GitError::from_io(doing))
     }

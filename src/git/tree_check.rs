@@ -4,7 +4,8 @@
 //! trusts these objects: it compares an object with its id only on receipt. So the checked-out files are compared
 //! with the commit again, without git's index and filters. Commit and directories are read through git and hashed
 //! here, and each must have the requested id. Files are read from the checkout and hashed. A passed check therefore
-//! depends only on the id of the commit, regardless of the objects, the configuration and the index.
+//! depends only on the id of the commit, regardless of the objects, the configuration and the index. A file that this
+//! process has hashed before is not hashed again as long as nothing about it changes (`known.rs`).
 //!
 //! Git converts some files by attributes of the commit (line ends, `ident`, encodings), so their bytes differ in a
 //! checkout. Only for those files, and only if the commit has attributes, git computes the object that they would
@@ -20,11 +21,13 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use super::disk::apart;
+use super::known::{FileClock, VerifiedFiles};
 use super::objects::MAX_LIST;
 use super::{Extent, GitError, Mirror};
 use crate::model::{CommitSha, RepoPath};
@@ -70,53 +73,73 @@ enum DirPart {
 }
 
 impl Mirror {
-    /// Compares the files of a directory with the commit. `git` is for the worktree in that directory. The caller
-    /// must ensure that nothing changes the directory at the same time.
+    /// Checks that the files of a directory are those of the commit. `git` is for the worktree in that directory. The
+    /// caller must ensure that nothing changes the directory at the same time.
     pub(super) async fn check_tree(
         &self,
         doing: &str,
-        (git, dir): (Cmd, &Path),
+        at: (Cmd, &Path),
+        known: &KnownFiles,
         commit: &CommitSha,
         extent: &Extent,
-    ) -> Result<(), GitError> {
+    ) -> Result<VerifiedFiles, GitError> {
+        let compared = self.compare_tree(doing, at, known, commit, extent).await?;
+        compared.map_err(|difference| self.altered(doing, &difference))
+    }
+
+    /// Compares the files of a directory with the commit, like [`Self::check_tree`]. The inner error describes a
+    /// difference.
+    pub(super) async fn compare_tree(
+        &self,
+        doing: &str,
+        (git, dir): (Cmd, &Path),
+        known: &KnownFiles,
+        commit: &CommitSha,
+        extent: &Extent,
+    ) -> Result<Result<VerifiedFiles, String>, GitError> {
         let tree = match self.tree_of(doing, commit, extent).await? {
             Ok(tree) => tree,
-            Err(what) => return Err(self.altered(doing, &what)),
+            Err(what) => return Ok(Err(what)),
         };
         let has_attributes = tree
             .entries
             .iter()
             .any(|entry| entry.path.file_name() == Some(OsStr::new(ATTRIBUTES)));
-        let known: BTreeSet<PathBuf> = tree
-            .entries
-            .iter()
-            .map(|entry| entry.path.clone())
-            .collect();
-        let root = dir.to_owned();
-        let looked = apart(move || differing(&root, tree))
+        let paths: BTreeSet<PathBuf> = if has_attributes {
+            tree.entries
+                .iter()
+                .map(|entry| entry.path.clone())
+                .collect()
+        } else {
+            BTreeSet::new()
+        };
+        let (root, known) = (dir.to_owned(), known.clone());
+        let looked = apart(move || differing(&root, tree, &known))
             .await
             .flatten()
             .map_err(GitError::from_io(doing))?;
-        let converted = match looked {
-            Ok(converted) if converted.is_empty() => return Ok(()),
-            Ok(converted) if has_attributes => converted,
-            Ok(converted) => return Err(self.altered(doing, &not_of(&converted[0].path, commit))),
-            Err(path) => return Err(self.altered(doing, &not_of(&path, commit))),
+        let (converted, verified) = match looked {
+            Ok((converted, verified)) if converted.is_empty() => return Ok(Ok(verified)),
+            Ok(looked) if has_attributes => looked,
+            Ok((converted, _)) => return Ok(Err(not_of(&converted[0].path, commit))),
+            Err(path) => return Ok(Err(not_of(&path, commit))),
         };
         // Git would also use attribute files that a run has created.
         if let Some(other) = converted
             .iter()
-            .find_map(|entry| attributes_of_others(dir, &entry.path, &known))
+            .find_map(|entry| attributes_of_others(dir, &entry.path, &paths))
         {
-            return Err(self.altered(doing, &not_of(&other, commit)));
+            return Ok(Err(not_of(&other, commit)));
         }
         let ids = self.converted_ids(doing, git, &converted).await?;
         let same =
             |(at, entry): &(usize, &TreeEntry)| ids.get(*at).is_some_and(|id| *id == entry.id);
-        match converted.iter().enumerate().find(|pair| !same(pair)) {
-            None => Ok(()),
-            Some((_, entry)) => Err(self.altered(doing, &not_of(&entry.path, commit))),
-        }
+        Ok(
+            match converted.iter().enumerate().find(|pair| !same(pair)) {
+                None => Ok(verified),
+                Some((_, entry)) => Err(not_of(&entry.path, commit)),
+            },
+        )
     }
 
     /// Returns everything that a commit has in an extent, or a description of an object that does not match its id.
@@ -352,15 +375,37 @@ fn kind(mode: &[u8]) -> Option<EntryKind> {
     }
 }
 
-/// Returns the files whose bytes differ from those of their objects. The inner error is a path that is not the
-/// expected kind of file or directory.
-fn differing(root: &Path, tree: ExpectedTree) -> io::Result<Result<Vec<TreeEntry>, PathBuf>> {
+/// Files that an earlier check has verified, and the time of their file system at the beginning of this one.
+#[derive(Clone)]
+pub(super) struct KnownFiles {
+    pub files: Arc<VerifiedFiles>,
+    /// `None` remembers nothing.
+    pub clock: Option<FileClock>,
+}
+
+impl KnownFiles {
+    /// Nothing is known, and nothing is to be remembered.
+    pub(super) fn none() -> Self {
+        Self {
+            files: Arc::default(),
+            clock: None,
+        }
+    }
+}
+
+/// Returns the files whose bytes differ from those of their objects, and the others as verified. The inner error is a
+/// path that is not the expected kind of file or directory.
+fn differing(
+    root: &Path,
+    tree: ExpectedTree,
+    known: &KnownFiles,
+) -> io::Result<Result<(Vec<TreeEntry>, VerifiedFiles), PathBuf>> {
     for dir in tree.dirs {
         if !meta(&root.join(&dir))?.is_some_and(|meta| meta.is_dir()) {
             return Ok(Err(dir));
         }
     }
-    let mut differing = Vec::new();
+    let (mut differing, mut verified) = (Vec::new(), VerifiedFiles::default());
     for entry in tree.entries {
         let path = root.join(&entry.path);
         let Some(meta) = meta(&path)? else {
@@ -375,7 +420,15 @@ fn differing(root: &Path, tree: ExpectedTree) -> io::Result<Result<Vec<TreeEntry
             EntryKind::File { is_executable }
                 if meta.is_file() && (meta.permissions().mode() & 0o100 != 0) == is_executable =>
             {
-                Hash::of_file(&entry.id, &path, meta.len())?
+                let id = if known.files.has(&entry.path, &entry.id, &meta) {
+                    entry.id.clone()
+                } else {
+                    Hash::of_file(&entry.id, &path, meta.len())?
+                };
+                if let Some(clock) = known.clock.filter(|_| id == entry.id) {
+                    verified.insert(&entry.path, &entry.id, &meta, clock);
+                }
+                id
             }
             EntryKind::Link | EntryKind::File { .. } => return Ok(Err(entry.path)),
         };
@@ -385,7 +438,7 @@ fn differing(root: &Path, tree: ExpectedTree) -> io::Result<Result<Vec<TreeEntry
             EntryKind::Link => return Ok(Err(entry.path)),
         }
     }
-    Ok(Ok(differing))
+    Ok(Ok((differing, verified)))
 }
 
 fn meta(path: &Path) -> io::Result<Option<fs::Metadata>> {

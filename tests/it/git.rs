@@ -897,6 +897,108 @@ async fn a_change_hidden_by_an_index_flag_is_undone() {
     }
 }
 
+/// Identity of a file: another number or time means that it was written again.
+fn identity(checkout: &Checkout, path: &str) -> (u64, i64, i64) {
+    use std::os::unix::fs::MetadataExt as _;
+    let meta = checkout.path.join(path).symlink_metadata().unwrap();
+    (meta.ino(), meta.ctime(), meta.ctime_nsec())
+}
+
+#[tokio::test]
+async fn only_files_that_differ_are_written() {
+    let world = World::new().await;
+    let commits = world.pull("main.tf=two app/app.tf=one").await;
+    let first = world.checkout(&commits).await;
+    let [main, app] = ["main.tf", "app/app.tf"].map(|file| identity(&first, file));
+    let again = world.checkout(&commits).await;
+    assert_eq!(
+        ["main.tf", "app/app.tf"].map(|file| identity(&again, file)),
+        [main, app]
+    );
+    let next = world.pull("main.tf=three app/app.tf=one new.tf=new").await;
+    let moved = world.checkout(&next).await;
+    assert_eq!(
+        ["main.tf", "app/app.tf", "new.tf"].map(|file| read(&moved, file)),
+        ["three", "one", "new"]
+    );
+    assert_eq!((identity(&moved, "app/app.tf"), moved.fresh), (app, false));
+    let back = world.checkout(&commits).await;
+    assert_eq!(
+        ["main.tf", "app/app.tf", "new.tf"].map(|file| read(&back, file)),
+        ["two", "one", "(NotFound)"]
+    );
+}
+
+#[tokio::test]
+async fn no_trick_of_a_run_hides_a_changed_file() {
+    let world = World::new().await;
+    let commits = world.pull("main.tf=two app/app.tf=one").await;
+    let next = world.pull("main.tf=three app/app.tf=one").await;
+    let tricks = [
+        (
+            "the same size and the old time of change",
+            "cp -p app/app.tf old && printf two > app/app.tf && touch -r old app/app.tf && rm old",
+        ),
+        (
+            "another file in its place, with its times",
+            "cp -p app/app.tf old && printf two > other && touch -r old other && mv other app/app.tf && rm old",
+        ),
+        (
+            "a link in its place",
+            "printf one > target && ln -sf ../target app/app.tf",
+        ),
+        (
+            "a link in place of its directory",
+            "mv app elsewhere && ln -s elsewhere app",
+        ),
+        (
+            "a flag in the index",
+            "printf two > app/app.tf && git update-index --assume-unchanged app/app.tf",
+        ),
+        (
+            "another flag in the index",
+            "printf two > app/app.tf && git update-index --skip-worktree app/app.tf",
+        ),
+        (
+            "another object in the index",
+            "printf two > app/app.tf && git add app/app.tf",
+        ),
+        (
+            "no index",
+            "printf two > app/app.tf && rm $(git rev-parse --git-dir)/index",
+        ),
+        (
+            "a broken index",
+            "printf two > app/app.tf && echo broken > $(git rev-parse --git-dir)/index",
+        ),
+        ("more right to run it", "chmod +x app/app.tf"),
+    ];
+    for (what, script) in tricks {
+        for then in [&commits, &next] {
+            let before = world.checkout(&commits).await;
+            let dir = before.path.display();
+            world.sh(&format!("cd {dir} && {script}")).await;
+            let after = world.checkout(then).await;
+            let main = if then == &commits { "two" } else { "three" };
+            assert_eq!(
+                ["main.tf", "app/app.tf"].map(|file| read(&after, file)),
+                [main, "one"],
+                "{what}"
+            );
+            let app = after.path.join("app/app.tf");
+            let mode = std::os::unix::fs::PermissionsExt::mode(
+                &app.symlink_metadata().unwrap().permissions(),
+            );
+            assert!(app.symlink_metadata().unwrap().is_file(), "{what}");
+            assert!(
+                after.path.join("app").symlink_metadata().unwrap().is_dir(),
+                "{what}"
+            );
+            assert_eq!(mode & 0o111, 0, "{what}");
+        }
+    }
+}
+
 /// Damage of a checkout.
 type Damage<'a> = Box<dyn Fn() + 'a>;
 

@@ -4,10 +4,11 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::disk::apart;
 use super::kept::{self, Committed};
-use super::known::FileClock;
+use super::known::{FileClock, VerifiedFiles};
 use super::merge::Merge;
 use super::mirror::{make_dir, remove_all};
 use super::ours::{COMMON, leads_here};
@@ -75,6 +76,15 @@ pub struct Checkout {
     pub fresh: bool,
     /// Number of the mirror copy that the checkout belongs to, see [`Mirror::copy`].
     pub copy: u64,
+}
+
+/// Result of bringing a worktree to a commit.
+struct Placed {
+    /// True if the worktree was created from nothing.
+    fresh: bool,
+    /// True if git wrote only what its index did not have.
+    kept_index: bool,
+    extent: Extent,
 }
 
 /// Reason why a directory of a checkout cannot be used.
@@ -155,26 +165,32 @@ impl Mirror {
             {
                 return Ok((false, extent));
             }
+            let mut placed = self
+                .place_commit(&doing, &place, &commit, wanted.extent)
+                .await?;
+            if placed.kept_index {
+                let exact = self
+                    .exact_files(&doing, &place, &commit, &placed.extent)
+                    .await?;
+                if let Some(verified) = exact {
+                    self.remember_written(&doing, &place, verified).await?;
+                    return Ok((placed.fresh, placed.extent));
+                }
+                // The index did not show that a run had changed something, such as a directory that is a link now.
+                self.locks.known.forget_index(&place.dir);
+                placed = self
+                    .place_commit(&doing, &place, &commit, wanted.extent)
+                    .await?;
+            }
             // A process may have changed objects, index or configuration on this disk, so the files are compared with
             // the commit.
-            let (fresh, extent) = self
-                .place_commit(&doing, &place, &commit, wanted.extent)
-                .await?;
-            if self.matches(&doing, &place, &commit, &extent).await? {
-                return Ok((fresh, extent));
-            }
-            // The index was kept, and did not show that a run had changed something, such as a directory that is a link
-            // now. This time it is created again.
-            let (fresh, extent) = self
-                .place_commit(&doing, &place, &commit, wanted.extent)
-                .await?;
             let (admin, git) = self.worktree(&doing, &place.dir)?;
             let known = self.known_files(&place.dir, &admin);
             let verified = self
-                .check_tree(&doing, (git, &place.dir), &known, &commit, &extent)
+                .check_tree(&doing, (git, &place.dir), &known, &commit, &placed.extent)
                 .await?;
-            self.locks.known.remember(&place.dir, &admin, verified);
-            Ok((fresh, extent))
+            self.remember_written(&doing, &place, verified).await?;
+            Ok((placed.fresh, placed.extent))
         };
         let (fresh, extent) = match placed.await {
             // The refs promise objects that are missing. No fetch would bring them back as long as the refs exist.
@@ -306,33 +322,40 @@ impl Mirror {
         if !is_at(&admin, commit) || extent.clone().with(wanted) != extent {
             return Ok(None);
         }
-        let matches = self.matches(doing, place, commit, &extent).await?;
-        Ok(matches.then_some(extent))
+        let exact = self.exact_files(doing, place, commit, &extent).await?;
+        Ok(exact.map(|verified| {
+            self.locks.known.remember_files(&place.dir, verified);
+            extent
+        }))
     }
 
-    /// Returns true if a checkout has exactly the files of the commit, and remembers them.
-    async fn matches(
+    /// Returns the verified files of a checkout, if each has exactly the bytes of the commit.
+    async fn exact_files(
         &self,
         doing: &str,
         place: &CheckoutPlace,
         commit: &CommitSha,
         extent: &Extent,
-    ) -> Result<bool, GitError> {
-        let (admin, git) = self.worktree(doing, &place.dir)?;
+    ) -> Result<Option<VerifiedFiles>, GitError> {
+        let (admin, _) = self.worktree(doing, &place.dir)?;
         let known = self.known_files(&place.dir, &admin);
-        let compared = self
-            .compare_tree(doing, (git, &place.dir), &known, commit, extent)
-            .await?;
-        let verified = match compared {
-            Ok(verified) => verified,
-            Err(difference) => {
-                tracing::info!(repo = %self.repo, dir = ?place.dir, difference, "A checkout has changed and is restored");
-                self.locks.known.forget_index(&place.dir);
-                return Ok(false);
-            }
-        };
-        self.locks.known.remember(&place.dir, &admin, verified);
-        Ok(true)
+        self.has_exactly(doing, &place.dir, &known, commit, extent)
+            .await
+            .map(Result::ok)
+    }
+
+    /// Remembers a checkout that git has just written.
+    async fn remember_written(
+        &self,
+        doing: &str,
+        place: &CheckoutPlace,
+        verified: VerifiedFiles,
+    ) -> Result<(), GitError> {
+        let (admin, _) = self.worktree(doing, &place.dir)?;
+        let (locks, dir) = (Arc::clone(&self.locks), place.dir.clone());
+        apart(move || locks.known.remember_written(&dir, &admin, verified))
+            .await
+            .map_err(GitError::from_io(doing))
     }
 
     /// Returns the files of a checkout that this process has verified before. Without a clock of the file system,
@@ -344,14 +367,14 @@ impl Mirror {
         }
     }
 
-    /// Brings the worktree to the commit. Returns true if the worktree was created from nothing, and its extent.
+    /// Brings the worktree to the commit.
     async fn place_commit(
         &self,
         doing: &str,
         place: &CheckoutPlace,
         commit: &CommitSha,
         wanted: &Extent,
-    ) -> Result<(bool, Extent), GitError> {
+    ) -> Result<Placed, GitError> {
         let admin = if place.mark.exists() {
             None
         } else {
@@ -367,13 +390,21 @@ impl Mirror {
             None => Err(GitError::other(doing, "there is no complete checkout yet")),
         };
         let placed = match moved {
-            Ok(extent) => (false, extent),
+            Ok((extent, kept_index)) => Placed {
+                fresh: false,
+                kept_index,
+                extent,
+            },
             Err(error) => {
                 if admin.is_some() {
                     tracing::warn!(repo = %self.repo, dir = ?place.dir, %error, "Creating a broken checkout again");
                 }
                 self.make_anew(doing, place, commit, wanted).await?;
-                (true, wanted.clone())
+                Placed {
+                    fresh: true,
+                    kept_index: false,
+                    extent: wanted.clone(),
+                }
             }
         };
         remove_all(&place.mark).map_err(GitError::from_io(doing))?;
@@ -387,11 +418,11 @@ impl Mirror {
         dir: &Path,
         commit: &CommitSha,
         wanted: &Extent,
-    ) -> Result<Extent, GitError> {
+    ) -> Result<(Extent, bool), GitError> {
         let noted = Extent::noted(admin).map_err(GitError::from_io(doing))?;
         let extent = noted.with(wanted);
-        self.move_to(doing, (admin, dir), commit, &extent).await?;
-        Ok(extent)
+        let kept_index = self.move_to(doing, (admin, dir), commit, &extent).await?;
+        Ok((extent, kept_index))
     }
 
     /// Returns the directory in the mirror that belongs to a worktree, or `None` when the worktree is not whole. A
@@ -427,13 +458,15 @@ impl Mirror {
         Ok((admin, git))
     }
 
+    /// Moves the worktree to the commit. Returns true if git knew its files by the index that it had left, and false if
+    /// the index was created again.
     async fn move_to(
         &self,
         doing: &str,
         (admin, dir): (&Path, &Path),
         commit: &CommitSha,
         extent: &Extent,
-    ) -> Result<(), GitError> {
+    ) -> Result<bool, GitError> {
         let git = || {
             extent.applied_to(
                 self.git()
@@ -449,7 +482,13 @@ impl Mirror {
         let same_extent = Extent::noted(admin).is_ok_and(|noted| noted == *extent);
         // Only an index that is as git left it can be kept: flags in another one could make git overlook files that a
         // run has changed. With it, git writes only what differs.
-        if !same_extent || !self.locks.known.has_index(dir, admin) {
+        let kept_index = same_extent && {
+            let (locks, dir, admin) = (Arc::clone(&self.locks), dir.to_owned(), admin.to_owned());
+            apart(move || locks.known.has_index(&dir, &admin))
+                .await
+                .map_err(GitError::from_io(doing))?
+        };
+        if !kept_index {
             extent.note(admin).map_err(GitError::from_io(doing))?;
             remove_all(&admin.join("index")).map_err(GitError::from_io(doing))?;
             self.run(doing, extent.read_into_index(git()).arg("HEAD"))
@@ -467,11 +506,11 @@ impl Mirror {
             ]),
         )
         .await?;
-        if same {
-            return Ok(());
+        if !same {
+            self.run(doing, clean(git())).await?;
+            self.sweep_submodules(doing, git(), dir).await?;
         }
-        self.run(doing, clean(git())).await?;
-        self.sweep_submodules(doing, git(), dir).await
+        Ok(kept_index)
     }
 
     /// Creates the worktree from nothing but keeps its local states. They are moved beside it meanwhile. A process
@@ -535,7 +574,10 @@ impl Mirror {
             .register(dir, commit)
             .map_err(GitError::from_io(doing))?;
         if *extent != Extent::Whole {
-            return self.move_to(doing, (&admin, dir), commit, extent).await;
+            return self
+                .move_to(doing, (&admin, dir), commit, extent)
+                .await
+                .map(drop);
         }
         let git = self
             .git_in(doing, dir)?

@@ -10,9 +10,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,6 +27,8 @@ const MAX_FILES: usize = 500_000;
 const SETTLED: i128 = 100_000_000;
 /// The same on a file system that records whole seconds.
 const SETTLED_COARSE: i128 = 2_000_000_000;
+/// Maximum size of an index in bytes; a larger one is created again.
+const MAX_INDEX: u64 = 256 << 20;
 /// File in the directory of a worktree that shows the time of its file system.
 const CLOCK: &str = "lockkeeper-clock";
 
@@ -59,15 +61,26 @@ impl KnownCheckouts {
         left.is_some_and(|left| digest(&admin.join("index")).is_ok_and(|now| now == left))
     }
 
-    /// Remembers a checkout that was verified just now.
-    pub(super) fn remember(&self, dir: &Path, admin: &Path, files: VerifiedFiles) {
+    /// Remembers the files and the index of a checkout that git has just written.
+    pub(super) fn remember_written(&self, dir: &Path, admin: &Path, files: VerifiedFiles) {
         let index = digest(&admin.join("index")).ok();
+        self.put(dir, index, files);
+    }
+
+    /// Remembers the files of a checkout that was left alone. A run may have changed its index since git wrote it.
+    pub(super) fn remember_files(&self, dir: &Path, files: VerifiedFiles) {
+        let index = {
+            let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            known.get(dir).and_then(|known| known.index)
+        };
+        self.put(dir, index, files);
+    }
+
+    fn put(&self, dir: &Path, index: Option<[u8; 32]>, files: VerifiedFiles) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.remove(dir);
-        let count = |known: &HashMap<PathBuf, KnownCheckout>| -> usize {
-            known.values().map(|known| known.files.0.len()).sum()
-        };
-        if known.len() >= MAX_CHECKOUTS || count(&known) + files.0.len() > MAX_FILES {
+        let others: usize = known.values().map(|known| known.files.0.len()).sum();
+        if known.len() >= MAX_CHECKOUTS || others + files.0.len() > MAX_FILES {
             known.clear();
         }
         if files.0.len() <= MAX_FILES {
@@ -155,10 +168,24 @@ fn identity(path: &Path, object: &str, meta: &Metadata) -> [u8; 16] {
     short
 }
 
+/// Hashes an index. A run may have put anything in its place, such as a pipe, which would never end.
 fn digest(path: &Path) -> io::Result<[u8; 32]> {
-    let mut hash = Sha256::new();
-    hash.update(fs::read(path)?);
-    Ok(hash.finalize().into())
+    let file = File::options()
+        .read(true)
+        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("the index is not a file"));
+    }
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 64 * 1024]);
+    let mut file = file.take(MAX_INDEX);
+    loop {
+        match file.read(&mut buffer)? {
+            0 if file.limit() == 0 => return Err(io::Error::other("the index is too large")),
+            0 => return Ok(hash.finalize().into()),
+            many => hash.update(&buffer[..many]),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -224,11 +251,24 @@ mod tests {
         let known = KnownCheckouts::default();
         assert!(!known.has_index(checkout, admin));
         fs::write(admin.join("index"), "as git left it").unwrap();
-        known.remember(checkout, admin, VerifiedFiles::default());
+        known.remember_written(checkout, admin, VerifiedFiles::default());
         assert!(known.has_index(checkout, admin));
         fs::write(admin.join("index"), "with flags").unwrap();
         assert!(!known.has_index(checkout, admin));
+        known.remember_files(checkout, VerifiedFiles::default());
+        assert!(
+            !known.has_index(checkout, admin),
+            "a foreign index is not adopted"
+        );
+        fs::remove_file(admin.join("index")).unwrap();
+        nix::unistd::mkfifo(&admin.join("index"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(
+            !known.has_index(checkout, admin),
+            "a pipe is not waited for"
+        );
+        fs::remove_file(admin.join("index")).unwrap();
         fs::write(admin.join("index"), "as git left it").unwrap();
+        assert!(known.has_index(checkout, admin));
         known.forget_index(checkout);
         assert!(!known.has_index(checkout, admin));
     }

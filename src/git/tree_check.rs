@@ -72,34 +72,84 @@ enum DirPart {
     Some(RepoPath),
 }
 
+/// Result of comparing the bytes of a checkout with its commit.
+enum Comparison {
+    /// All bytes are those of the commit.
+    Equal(VerifiedFiles),
+    /// The bytes of some files differ, and attributes of the commit may be the reason.
+    Converted {
+        files: Vec<TreeEntry>,
+        /// Paths of all files of the commit.
+        paths: BTreeSet<PathBuf>,
+        verified: VerifiedFiles,
+    },
+    /// Description of the first difference.
+    Different(String),
+}
+
 impl Mirror {
     /// Checks that the files of a directory are those of the commit. `git` is for the worktree in that directory. The
     /// caller must ensure that nothing changes the directory at the same time.
+    ///
+    /// Files that git converts can have other bytes than the commit, and still pass. So the check is for a directory
+    /// that git has just written; for one where a run has been, see [`Self::has_exactly`].
     pub(super) async fn check_tree(
-        &self,
-        doing: &str,
-        at: (Cmd, &Path),
-        known: &KnownFiles,
-        commit: &CommitSha,
-        extent: &Extent,
-    ) -> Result<VerifiedFiles, GitError> {
-        let compared = self.compare_tree(doing, at, known, commit, extent).await?;
-        compared.map_err(|difference| self.altered(doing, &difference))
-    }
-
-    /// Compares the files of a directory with the commit, like [`Self::check_tree`]. The inner error describes a
-    /// difference.
-    pub(super) async fn compare_tree(
         &self,
         doing: &str,
         (git, dir): (Cmd, &Path),
         known: &KnownFiles,
         commit: &CommitSha,
         extent: &Extent,
+    ) -> Result<VerifiedFiles, GitError> {
+        let compared = self.compare_tree(doing, dir, known, commit, extent).await?;
+        let difference = match compared {
+            Comparison::Equal(verified) => return Ok(verified),
+            Comparison::Different(difference) => difference,
+            Comparison::Converted {
+                files,
+                paths,
+                verified,
+            } => match self
+                .misconverted(doing, (git, dir), &files, &paths, commit)
+                .await?
+            {
+                None => return Ok(verified),
+                Some(difference) => difference,
+            },
+        };
+        Err(self.altered(doing, &difference))
+    }
+
+    /// Returns the verified files of a directory if each has exactly the bytes of the commit, and otherwise the
+    /// difference. A run could have changed a converted file into another one that git takes for the same, such as
+    /// the text after `$Id:`, so those count as different.
+    pub(super) async fn has_exactly(
+        &self,
+        doing: &str,
+        dir: &Path,
+        known: &KnownFiles,
+        commit: &CommitSha,
+        extent: &Extent,
     ) -> Result<Result<VerifiedFiles, String>, GitError> {
+        let compared = self.compare_tree(doing, dir, known, commit, extent).await?;
+        Ok(match compared {
+            Comparison::Equal(verified) => Ok(verified),
+            Comparison::Different(difference) => Err(difference),
+            Comparison::Converted { files, .. } => Err(not_of(&files[0].path, commit)),
+        })
+    }
+
+    async fn compare_tree(
+        &self,
+        doing: &str,
+        dir: &Path,
+        known: &KnownFiles,
+        commit: &CommitSha,
+        extent: &Extent,
+    ) -> Result<Comparison, GitError> {
         let tree = match self.tree_of(doing, commit, extent).await? {
             Ok(tree) => tree,
-            Err(what) => return Ok(Err(what)),
+            Err(what) => return Ok(Comparison::Different(what)),
         };
         let has_attributes = tree
             .entries
@@ -118,28 +168,39 @@ impl Mirror {
             .await
             .flatten()
             .map_err(GitError::from_io(doing))?;
-        let (converted, verified) = match looked {
-            Ok((converted, verified)) if converted.is_empty() => return Ok(Ok(verified)),
-            Ok(looked) if has_attributes => looked,
-            Ok((converted, _)) => return Ok(Err(not_of(&converted[0].path, commit))),
-            Err(path) => return Ok(Err(not_of(&path, commit))),
-        };
+        Ok(match looked {
+            Ok((files, verified)) if files.is_empty() => Comparison::Equal(verified),
+            Ok((files, verified)) if has_attributes => Comparison::Converted {
+                files,
+                paths,
+                verified,
+            },
+            Ok((files, _)) => Comparison::Different(not_of(&files[0].path, commit)),
+            Err(path) => Comparison::Different(not_of(&path, commit)),
+        })
+    }
+
+    /// Describes the first file that is not what git makes of its object, if there is one.
+    async fn misconverted(
+        &self,
+        doing: &str,
+        (git, dir): (Cmd, &Path),
+        files: &[TreeEntry],
+        paths: &BTreeSet<PathBuf>,
+        commit: &CommitSha,
+    ) -> Result<Option<String>, GitError> {
         // Git would also use attribute files that a run has created.
-        if let Some(other) = converted
+        if let Some(other) = files
             .iter()
-            .find_map(|entry| attributes_of_others(dir, &entry.path, &paths))
+            .find_map(|entry| attributes_of_others(dir, &entry.path, paths))
         {
-            return Ok(Err(not_of(&other, commit)));
+            return Ok(Some(not_of(&other, commit)));
         }
-        let ids = self.converted_ids(doing, git, &converted).await?;
+        let ids = self.converted_ids(doing, git, files).await?;
         let same =
             |(at, entry): &(usize, &TreeEntry)| ids.get(*at).is_some_and(|id| *id == entry.id);
-        Ok(
-            match converted.iter().enumerate().find(|pair| !same(pair)) {
-                None => Ok(verified),
-                Some((_, entry)) => Err(not_of(&entry.path, commit)),
-            },
-        )
+        let wrong = files.iter().enumerate().find(|pair| !same(pair));
+        Ok(wrong.map(|(_, entry)| not_of(&entry.path, commit)))
     }
 
     /// Returns everything that a commit has in an extent, or a description of an object that does not match its id.

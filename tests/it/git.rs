@@ -971,6 +971,10 @@ async fn no_trick_of_a_run_hides_a_changed_file() {
             "a broken index",
             "printf two > app/app.tf && echo broken > $(git rev-parse --git-dir)/index",
         ),
+        (
+            "a pipe in place of the index",
+            "printf two > app/app.tf && cd $(git rev-parse --git-dir) && rm index && mkfifo index",
+        ),
         ("more right to run it", "chmod +x app/app.tf"),
     ];
     for (what, script) in tricks {
@@ -997,6 +1001,24 @@ async fn no_trick_of_a_run_hides_a_changed_file() {
             assert_eq!(mode & 0o111, 0, "{what}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_text_that_git_would_take_for_the_same_is_undone() {
+    let world = World::new().await;
+    world
+        .sh("cd work && echo 'id.tf ident' > .gitattributes")
+        .await;
+    let commits = world.pull("id.tf=$Id$ main.tf=one").await;
+    let first = world.checkout(&commits).await;
+    let id = read(&first, "id.tf");
+    assert!(id.starts_with("$Id: ") && id.len() > 40, "{id}");
+    let dir = first.path.display();
+    world
+        .sh(&format!("cd {dir} && printf '$Id: evil $' > id.tf"))
+        .await;
+    let again = world.checkout(&commits).await;
+    assert_eq!(read(&again, "id.tf"), id);
 }
 
 /// Damage of a checkout.

@@ -73,7 +73,7 @@ enum DirPart {
 }
 
 /// Result of comparing the bytes of a checkout with its commit.
-enum Comparison {
+enum ComparedTree {
     /// All bytes are those of the commit.
     Equal(VerifiedFiles),
     /// The bytes of some files differ, and attributes of the commit may be the reason.
@@ -103,9 +103,9 @@ impl Mirror {
     ) -> Result<VerifiedFiles, GitError> {
         let compared = self.compare_tree(doing, dir, known, commit, extent).await?;
         let difference = match compared {
-            Comparison::Equal(verified) => return Ok(verified),
-            Comparison::Different(difference) => difference,
-            Comparison::Converted {
+            ComparedTree::Equal(verified) => return Ok(verified),
+            ComparedTree::Different(difference) => difference,
+            ComparedTree::Converted {
                 files,
                 paths,
                 verified,
@@ -133,9 +133,9 @@ impl Mirror {
     ) -> Result<Result<VerifiedFiles, String>, GitError> {
         let compared = self.compare_tree(doing, dir, known, commit, extent).await?;
         Ok(match compared {
-            Comparison::Equal(verified) => Ok(verified),
-            Comparison::Different(difference) => Err(difference),
-            Comparison::Converted { files, .. } => Err(not_of(&files[0].path, commit)),
+            ComparedTree::Equal(verified) => Ok(verified),
+            ComparedTree::Different(difference) => Err(difference),
+            ComparedTree::Converted { files, .. } => Err(not_of(&files[0].path, commit)),
         })
     }
 
@@ -146,10 +146,10 @@ impl Mirror {
         known: &KnownFiles,
         commit: &CommitSha,
         extent: &Extent,
-    ) -> Result<Comparison, GitError> {
+    ) -> Result<ComparedTree, GitError> {
         let tree = match self.tree_of(doing, commit, extent).await? {
             Ok(tree) => tree,
-            Err(what) => return Ok(Comparison::Different(what)),
+            Err(what) => return Ok(ComparedTree::Different(what)),
         };
         let has_attributes = tree
             .entries
@@ -169,14 +169,14 @@ impl Mirror {
             .flatten()
             .map_err(GitError::from_io(doing))?;
         Ok(match looked {
-            Ok((files, verified)) if files.is_empty() => Comparison::Equal(verified),
-            Ok((files, verified)) if has_attributes => Comparison::Converted {
+            Ok((files, verified)) if files.is_empty() => ComparedTree::Equal(verified),
+            Ok((files, verified)) if has_attributes => ComparedTree::Converted {
                 files,
                 paths,
                 verified,
             },
-            Ok((files, _)) => Comparison::Different(not_of(&files[0].path, commit)),
-            Err(path) => Comparison::Different(not_of(&path, commit)),
+            Ok((files, _)) => ComparedTree::Different(not_of(&files[0].path, commit)),
+            Err(path) => ComparedTree::Different(not_of(&path, commit)),
         })
     }
 

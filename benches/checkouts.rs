@@ -14,7 +14,6 @@ use lockkeeper::git::{
 };
 use lockkeeper::model::{CommitSha, RepoPath, Subject, WorkspaceName};
 use lockkeeper::process::Cmd;
-use tokio::runtime::Handle;
 
 use crate::report::{Section, Table};
 use crate::stats::{Samples, ratio};
@@ -280,20 +279,14 @@ impl Bench<'_> {
         for _ in 0..ROUNDS {
             let since = Instant::now();
             let tree = FileTree::new(mirror.files(&self.commits[1]).await?.paths);
-            let (reader, runtime) = (
-                RefCell::new(mirror.reader(&self.commits[1])),
-                Handle::current(),
-            );
+            let reader = RefCell::new(mirror.reader(&self.commits[1]));
             let start = Start {
                 dir: RepoPath::new(&dir(0))?,
                 texts: Vec::new(),
             };
             let search = move || {
                 let read = |path: &RepoPath| {
-                    let bytes = runtime
-                        .block_on(reader.borrow_mut().read(path, 1 << 20))
-                        .ok()
-                        .flatten();
+                    let bytes = reader.borrow_mut().read(path, 1 << 20).ok().flatten();
                     bytes.and_then(|bytes| String::from_utf8(bytes).ok())
                 };
                 reach(&tree, &read, &[start])

@@ -224,8 +224,12 @@ pub trait Forge: Send + Sync + 'static {
     /// Returns the repository with an identifier. The request uses the credentials for `known_as`.
     async fn repository_by_id(&self, id: u64, known_as: &RepoId) -> Result<RepoFacts, ForgeError>;
 
-    /// Returns true if an existing repository has a branch.
-    async fn has_branch(&self, repo: &RepoId, branch: &BranchName) -> Result<bool, ForgeError>;
+    /// Returns the newest commit of a branch of an existing repository, or `None` if there is no such branch.
+    async fn branch_tip(
+        &self,
+        repo: &RepoId,
+        branch: &BranchName,
+    ) -> Result<Option<CommitSha>, ForgeError>;
 
     /// Returns a page of the open pulls of a repository, oldest first. If nothing has changed since the answer with
     /// the given tag, the forge only reports that.

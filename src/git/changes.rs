@@ -1,6 +1,6 @@
 //! Lists the files and commits that a branch changes.
 
-use super::objects::MAX_LIST;
+use super::object_db::Difference;
 use super::{GitError, Mirror};
 use crate::model::{ChangeKind, ChangedFile, CommitSha, RepoPath};
 
@@ -49,17 +49,22 @@ impl Mirror {
         new: &CommitSha,
     ) -> Result<Option<Vec<ChangedFile>>, GitError> {
         let doing = format!("list the changes of {}", new.short());
-        let cmd = self.git().cap(MAX_LIST).args([
-            "diff-tree",
-            "-r",
-            "-z",
-            "--no-renames",
-            "--name-status",
-        ]);
-        let output = self
-            .run(&doing, cmd.args([old.as_str(), new.as_str()]))
-            .await?;
-        Ok((!output.stdout.truncated).then(|| changed_files(&output.stdout.bytes)))
+        let (old, new) = (old.clone(), new.clone());
+        self.look(&doing, move |objects| {
+            let (old, new) = (objects.tree_of(&old)?, objects.tree_of(&new)?);
+            let mut files = Vec::new();
+            let is_whole = objects.differences(old, new, |path, difference| {
+                let kind = match difference {
+                    Difference::Added => ChangeKind::Added,
+                    Difference::Removed => ChangeKind::Removed,
+                    // Also for a file that became a link.
+                    Difference::Modified => ChangeKind::Modified,
+                };
+                files.extend(changed_file(path, kind));
+            })?;
+            Ok(is_whole.then_some(files))
+        })
+        .await
     }
 
     /// Returns the commits merged into a branch between two of its commits that change files in one of the
@@ -105,20 +110,11 @@ impl Mirror {
         base: &CommitSha,
         head: &CommitSha,
     ) -> Result<CommitSha, GitError> {
-        let output = self
-            .call(
-                doing,
-                &self
-                    .git()
-                    .args(["merge-base", base.as_str(), head.as_str()]),
-            )
+        let (one, other) = (base.clone(), head.clone());
+        let common = self
+            .look(doing, move |objects| objects.merge_base(&one, &other))
             .await?;
-        match output.code {
-            Some(0) => CommitSha::new(output.stdout.text().trim())
-                .map_err(|error| GitError::other(doing, error)),
-            Some(1) => Ok(base.clone()),
-            _ => Err(GitError::from_output(doing, &output, None)),
-        }
+        Ok(common.unwrap_or_else(|| base.clone()))
     }
 }
 
@@ -136,24 +132,13 @@ fn base_commit(line: &str) -> Option<BaseCommit> {
     })
 }
 
-/// Parses a list of the form `M`, path, `A`, path, …
-fn changed_files(list: &[u8]) -> Vec<ChangedFile> {
-    let mut parts = list.split(|byte| *byte == 0);
-    let mut files = Vec::new();
-    while let (Some(status), Some(name)) = (parts.next(), parts.next()) {
-        let kind = match status {
-            b"A" => ChangeKind::Added,
-            b"D" => ChangeKind::Removed,
-            // Any other status, such as a file that became a link, counts as a modification.
-            _ => ChangeKind::Modified,
-        };
-        files.extend(named(name).map(|path| ChangedFile {
-            path,
-            previous: None,
-            kind,
-        }));
-    }
-    files
+fn changed_file(name: &[u8], kind: ChangeKind) -> Option<ChangedFile> {
+    let path = named(name)?;
+    Some(ChangedFile {
+        path,
+        previous: None,
+        kind,
+    })
 }
 
 /// Converts a name to a path even when it is not valid text: it still shows in which directory something changed. If
@@ -170,15 +155,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_change_counts_whatever_its_name() {
-        let list = b"M\0a/main.tf\0A\0d e.tf\0D\0c.tf\0T\0link\0A\0net/\x07\n.tf\0M\0net/\xff.tf\0";
-        let told: Vec<String> = changed_files(list)
-            .iter()
-            .map(|file| format!("{} {}", file.kind, file.path))
-            .collect();
+    fn a_change_counts_whatever_its_name() {
+        let told: Vec<String> = [
+            &b"a/main.tf"[..],
+            b"d e.tf",
+            b"net/\x07\n.tf",
+            b"net/\xff.tf",
+        ]
+        .into_iter()
+        .filter_map(|name| changed_file(name, ChangeKind::Modified))
+        .map(|file| file.path.to_string())
+        .collect();
         assert_eq!(
-            told.join(", "),
-            "modified a/main.tf, added d e.tf, removed c.tf, modified link, added net/\u{FFFD}\u{FFFD}.tf, modified net/\u{FFFD}.tf"
+            told,
+            [
+                "a/main.tf",
+                "d e.tf",
+                "net/\u{FFFD}\u{FFFD}.tf",
+                "net/\u{FFFD}.tf"
+            ]
         );
     }
 }

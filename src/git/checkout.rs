@@ -14,7 +14,7 @@ use super::mirror::{make_dir, remove_all};
 use super::ours::{COMMON, leads_here};
 use super::place::{self, CheckoutPlace};
 use super::tree_check::KnownFiles;
-use super::{Extent, GitError, Mirror, objects};
+use super::{Extent, GitError, Mirror, objects, ref_file};
 use crate::model::{CommitSha, RepoPath, Subject, WorkspaceName};
 use crate::process::{Cmd, FileHold};
 
@@ -429,13 +429,10 @@ impl Mirror {
     /// run could have changed the file `.git` in the worktree, so it must contain the path that git wrote.
     pub(super) fn admin_dir(&self, dir: &Path) -> Option<PathBuf> {
         let link = dir.join(".git");
-        let is_file = link
-            .symlink_metadata()
-            .is_ok_and(|meta| meta.is_file() && meta.len() < 8192);
-        let text = is_file.then(|| fs::read_to_string(&link).ok()).flatten()?;
+        let text = ref_file::small(&link).ok()??;
         let admin = Path::new(text.strip_prefix("gitdir: ")?.trim_end());
         let ours = self.dir().canonicalize().ok()?.join("worktrees");
-        let back = fs::read_to_string(admin.join("gitdir")).ok()?;
+        let back = ref_file::small(&admin.join("gitdir")).ok()??;
         let same = Path::new(back.trim_end()).canonicalize().ok()? == link.canonicalize().ok()?;
         (admin.parent() == Some(&ours) && same && leads_here(admin)).then(|| admin.to_owned())
     }
@@ -475,10 +472,7 @@ impl Mirror {
                     .dir(dir),
             )
         };
-        let old = self
-            .run(doing, git().args(["rev-parse", "--verify", "HEAD"]))
-            .await?;
-        let same = old.stdout.text().trim() == commit.as_str();
+        let same = is_at(admin, commit);
         let same_extent = Extent::noted(admin).is_ok_and(|noted| noted == *extent);
         // Only an index that is as git left it can be kept: flags in another one could make git overlook files that a
         // run has changed. With it, git writes only what differs.
@@ -649,8 +643,6 @@ fn clean(git: Cmd) -> Cmd {
 
 /// Returns true if the `HEAD` of a worktree is this commit. A run may have replaced the file with anything.
 fn is_at(admin: &Path, commit: &CommitSha) -> bool {
-    let head = admin.join("HEAD");
-    head.symlink_metadata()
-        .is_ok_and(|meta| meta.is_file() && meta.len() < 200)
-        && fs::read_to_string(head).is_ok_and(|text| text.trim_end() == commit.as_str())
+    ref_file::small(&admin.join("HEAD"))
+        .is_ok_and(|text| text.is_some_and(|text| text.trim_end() == commit.as_str()))
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use super::disk::apart;
 use super::mirror::{make_dir, remove_all};
 use super::parts_upkeep::now_on;
 use super::remote::Checked;
@@ -123,14 +124,23 @@ impl Mirror {
     /// Returns the LFS files of a commit, fetched or not.
     async fn lfs_files(&self, doing: &str, commit: &CommitSha) -> Result<Vec<LfsFile>, GitError> {
         let output = self.lfs_names(doing, commit).await?;
-        let (mut reader, mut files, mut bytes) = (self.reader(commit), Vec::new(), 0_u64);
-        for path in output
+        let paths: Vec<_> = output
             .stdout
             .bytes
             .split(|byte| *byte == b'\n')
             .filter_map(objects::path_of)
-        {
-            let text = reader.read(&path, MAX_POINTER).await?;
+            .collect();
+        let mut reader = self.reader(commit);
+        let read = apart(move || {
+            let texts = paths.into_iter().map(|path| {
+                let text = reader.read(&path, MAX_POINTER)?;
+                Ok((path, text))
+            });
+            texts.collect::<Result<Vec<_>, GitError>>()
+        });
+        let texts = read.await.map_err(GitError::from_io(doing))??;
+        let (mut files, mut bytes) = (Vec::new(), 0_u64);
+        for (path, text) in texts {
             let Some((id, size)) = text.as_deref().and_then(pointer) else {
                 continue;
             };

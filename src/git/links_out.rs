@@ -5,10 +5,10 @@
 //! not checked: they belong to the administrator, such as links to packages of providers.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::objects::{MAX_LIST, entries, path_of};
+use super::objects::path_of;
 use super::{Checkout, GitError, Mirror};
 use crate::model::{CommitSha, RepoPath};
 
@@ -49,25 +49,26 @@ impl Mirror {
     /// Returns the paths of the links of a commit.
     pub async fn links(&self, commit: &CommitSha) -> Result<CommitLinks, GitError> {
         let doing = format!("list the symbolic links of {}", commit.short());
-        let cmd =
-            self.git()
-                .cap(MAX_LIST)
-                .args(["ls-tree", "-r", "-z", "--full-tree", commit.as_str()]);
-        let output = self.run(&doing, cmd).await?;
-        if output.stdout.truncated {
+        let commit = commit.clone();
+        let (found, is_whole) = self
+            .look(&doing, move |objects| {
+                let mut found = CommitLinks::default();
+                let is_whole = objects.walk(objects.tree_of(&commit)?, |path, entry| {
+                    let path = || PathBuf::from(OsStr::from_bytes(path));
+                    if entry.is_link() {
+                        found.links.push(path());
+                    } else if entry.is_submodule() {
+                        found.submodules.push(path());
+                    }
+                })?;
+                Ok((found, is_whole))
+            })
+            .await?;
+        if !is_whole {
             return Err(GitError::other(
                 doing,
                 "the file names have more than 64 MiB in total",
             ));
-        }
-        let mut found = CommitLinks::default();
-        for entry in entries(&output.stdout.bytes) {
-            let path = || PathBuf::from(OsString::from_vec(entry.name.to_vec()));
-            if entry.is_link() {
-                found.links.push(path());
-            } else if entry.is_submodule() {
-                found.submodules.push(path());
-            }
         }
         if found.links.len() > MAX_LINKS {
             Err(too_many(doing))

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::OwnedRwLockReadGuard;
 
 use super::environment::{git, git_in};
+use super::ours::is_made;
 use super::{GitError, GitSettings, MirrorLocks, classify, place};
 use crate::model::RepoId;
 use crate::process::{CallOutput, Cmd};
@@ -127,6 +128,9 @@ impl Mirror {
     pub(super) async fn init(&self) -> Result<(), GitError> {
         let doing = format!("create the mirror of {}", self.repo);
         self.check_ours(&doing)?;
+        if is_made(&self.dir) {
+            return Ok(());
+        }
         let begun = make_dir(&self.dir).and_then(|()| self.begin_partial());
         // The file is complete before git sets the same values, so no process ever finds another configuration.
         begun

@@ -1,10 +1,11 @@
 //! Reads commits, file lists and files from a mirror without a checkout.
 
-use super::{Checkout, GitError, Mirror, RefName, kept};
-use crate::model::{CommitSha, RepoPath};
+use gix_object::Kind;
 
-/// Maximum size of a file list in bytes; enough for some hundred thousand files.
-pub(super) const MAX_LIST: usize = 64 * 1024 * 1024;
+pub(super) use super::object_db::MAX_LIST;
+use super::object_db::{Dirs, ObjectError};
+use super::{Checkout, GitError, Mirror, RefName, kept, ref_file};
+use crate::model::{CommitSha, RepoPath};
 
 /// Files of a commit or checkout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,31 +29,28 @@ pub enum IgnoredFiles {
     LeftOut,
 }
 
-pub(super) struct ObjectEntry<'a> {
-    mode: &'a str,
-    pub(super) id: &'a str,
-    /// Size in bytes, if the listing contains it.
-    size: Option<u64>,
-    pub(super) name: &'a [u8],
-}
-
-impl ObjectEntry<'_> {
-    fn is_file(&self) -> bool {
-        self.mode.starts_with("100")
-    }
-
-    pub(super) fn is_submodule(&self) -> bool {
-        self.mode == "160000"
-    }
-
-    pub(super) fn is_link(&self) -> bool {
-        self.mode == "120000"
-    }
-}
-
 impl Mirror {
+    /// Returns the commit of a ref, if the mirror has both. `None` means only that git has to be asked.
+    pub async fn commit_if_known(&self, name: &RefName) -> Option<CommitSha> {
+        let (dir, ref_name) = (self.dir().to_owned(), name.clone());
+        let found = self
+            .look(&format!("look up {name}"), move |objects| {
+                let Some(commit) = ref_file::read(&dir, &ref_name) else {
+                    return Ok(None);
+                };
+                Ok(objects.has_commit(&commit)?.then_some(commit))
+            })
+            .await;
+        found.ok().flatten()
+    }
+
     /// Returns the commit of a ref in the mirror, or `None` when the ref does not exist.
     pub async fn commit_of(&self, name: &RefName) -> Result<Option<CommitSha>, GitError> {
+        if let Some(commit) = self.commit_if_known(name).await {
+            return Ok(Some(commit));
+        }
+        // There is no such ref, it names a tag, or its object is missing. Git tells these apart.
+        let doing = format!("look up {name}");
         let cmd = self
             .git()
             .args(["rev-parse", "--verify", "--quiet", "--end-of-options"]);
@@ -62,13 +60,9 @@ impl Mirror {
         match output.code {
             Some(0) => CommitSha::new(output.stdout.text().trim())
                 .map(Some)
-                .map_err(|error| GitError::other(format!("look up {name}"), error)),
+                .map_err(|error| GitError::other(doing, error)),
             Some(1) => Ok(None),
-            _ => Err(GitError::from_output(
-                format!("look up {name}"),
-                &output,
-                None,
-            )),
+            _ => Err(GitError::from_output(doing, &output, None)),
         }
     }
 
@@ -79,13 +73,22 @@ impl Mirror {
 
     /// Returns true if the mirror has all of these commits.
     pub async fn has_commits(&self, commits: &[&CommitSha]) -> Result<bool, GitError> {
-        let names = commits.iter().map(|commit| format!("{commit}^{{commit}}"));
-        let cmd = self
-            .git()
-            .args(["rev-list", "--no-walk", "--quiet"])
-            .args(names);
-        let output = self.call("look up commits", &cmd).await?;
-        Ok(output.is_success())
+        let commits: Vec<CommitSha> = commits.iter().map(|commit| (*commit).clone()).collect();
+        let found = self
+            .look("look up commits", move |objects| {
+                for commit in &commits {
+                    if !objects.has_commit(commit)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            })
+            .await;
+        match found {
+            // A commit that cannot be read is not there: a fetch brings it, or finds the damage.
+            Err(GitError::Corrupt { .. } | GitError::NotFound { .. }) => Ok(false),
+            found => found,
+        }
     }
 
     /// Counts the commits in the history of `of` that are in the history of none of the others.
@@ -111,43 +114,35 @@ impl Mirror {
 
     /// Returns all files of a commit.
     pub async fn files(&self, commit: &CommitSha) -> Result<TreeFiles, GitError> {
-        let cmd =
-            self.git()
-                .cap(MAX_LIST)
-                .args(["ls-tree", "-r", "-z", "--full-tree", commit.as_str()]);
-        let output = self
-            .run(&format!("list the files of {}", commit.short()), cmd)
-            .await?;
-        let mut files = TreeFiles {
-            truncated: output.stdout.truncated,
-            ..TreeFiles::default()
-        };
-        for entry in
-            entries(&output.stdout.bytes).filter(|entry| entry.is_file() || entry.is_link())
-        {
-            match path_of(entry.name) {
-                Some(path) => {
-                    files.links.extend(entry.is_link().then(|| path.clone()));
-                    files.paths.push(path);
+        let doing = format!("list the files of {}", commit.short());
+        let commit = commit.clone();
+        self.look(&doing, move |objects| {
+            let mut files = TreeFiles::default();
+            let is_whole = objects.walk(objects.tree_of(&commit)?, |path, entry| {
+                if !entry.is_file() && !entry.is_link() {
+                    return;
                 }
-                None => files.left_out += 1,
-            }
-        }
-        Ok(files)
+                match path_of(path) {
+                    Some(path) => {
+                        files.links.extend(entry.is_link().then(|| path.clone()));
+                        files.paths.push(path);
+                    }
+                    None => files.left_out += 1,
+                }
+            })?;
+            files.truncated = !is_whole;
+            Ok(files)
+        })
+        .await
     }
 
     /// Returns the id of the tree of a commit, which is the same for two commits with the same files.
     pub async fn tree_id(&self, commit: &CommitSha) -> Result<String, GitError> {
-        let cmd = self
-            .git()
-            .args(["rev-parse", "--verify", "--end-of-options"]);
-        let output = self
-            .run(
-                "look up the tree of a commit",
-                cmd.arg(format!("{commit}^{{tree}}")),
-            )
-            .await?;
-        Ok(output.stdout.text().trim().to_owned())
+        let commit = commit.clone();
+        self.look("look up the tree of a commit", move |objects| {
+            objects.tree_of(&commit).map(|id| id.to_string())
+        })
+        .await
     }
 
     /// Returns files in a checkout that are not part of its commit, for example those that hooks made. Files that
@@ -202,33 +197,42 @@ impl Mirror {
         if path.is_root() {
             return Ok(None);
         }
-        let list = self
-            .entries_at(&doing, commit, std::slice::from_ref(path))
+        let shown_path = path.to_string();
+        let (at, path) = (commit.clone(), path.clone());
+        let found = self
+            .look(&doing, move |objects| {
+                let root = objects.tree_of(&at)?;
+                let Some(entry) = Dirs::default().entry_at(objects, root, &path)? else {
+                    return Ok(FoundFile::None);
+                };
+                if entry.is_link() {
+                    return Ok(FoundFile::Link);
+                }
+                if !entry.is_file() {
+                    return Ok(FoundFile::None);
+                }
+                let (_, size) = objects
+                    .header(entry.id)?
+                    .ok_or(ObjectError::Missing(entry.id))?;
+                if size > max_bytes {
+                    return Ok(FoundFile::TooLarge(size));
+                }
+                objects.read(entry.id, Kind::Blob).map(FoundFile::Bytes)
+            })
             .await?;
-        let Some(entry) = entries(&list).next() else {
-            return Ok(None);
-        };
-        if entry.is_link() {
-            return Err(GitError::other(
+        match found {
+            FoundFile::Bytes(bytes) => Ok(Some(bytes)),
+            FoundFile::None => Ok(None),
+            FoundFile::Link => Err(GitError::other(
                 doing,
                 "it is a symbolic link. Replace it with a regular file",
-            ));
-        }
-        let Some(size) = entry.size.filter(|_| entry.is_file()) else {
-            return Ok(None);
-        };
-        if size > max_bytes {
-            return Err(GitError::TooLarge {
-                path: path.to_string(),
+            )),
+            FoundFile::TooLarge(size) => Err(GitError::TooLarge {
+                path: shown_path,
                 size,
                 limit: max_bytes,
-            });
+            }),
         }
-        let cap = usize::try_from(size).unwrap_or(usize::MAX);
-        let cmd = self.git().cap(cap).args(["cat-file", "blob", entry.id]);
-        self.run(&doing, cmd)
-            .await
-            .map(|output| Some(output.stdout.bytes))
     }
 
     /// Returns true if a commit contains a file, link or directory at a path.
@@ -254,50 +258,29 @@ impl Mirror {
         if paths.is_empty() {
             return Ok(paths);
         }
-        let list = self
-            .entries_at(&format!("find files at {}", commit.short()), commit, &paths)
-            .await?;
-        let found: Vec<RepoPath> = entries(&list)
-            .filter_map(|entry| path_of(entry.name))
-            .collect();
-        Ok(paths
-            .into_iter()
-            .filter(|path| found.contains(path))
-            .collect())
-    }
-
-    async fn entries_at(
-        &self,
-        doing: &str,
-        commit: &CommitSha,
-        paths: &[RepoPath],
-    ) -> Result<Vec<u8>, GitError> {
-        let cmd = self
-            .git()
-            .args(["ls-tree", "-l", "-z", "--full-tree", commit.as_str()]);
-        self.run(doing, cmd.operands(paths.iter().map(RepoPath::as_str)))
-            .await
-            .map(|output| output.stdout.bytes)
+        let doing = format!("find files at {}", commit.short());
+        let commit = commit.clone();
+        self.look(&doing, move |objects| {
+            let (root, mut dirs) = (objects.tree_of(&commit)?, Dirs::default());
+            let mut found = Vec::new();
+            for path in paths {
+                if dirs.entry_at(objects, root, &path)?.is_some() {
+                    found.push(path);
+                }
+            }
+            Ok(found)
+        })
+        .await
     }
 }
 
-/// Parses `100644 blob 1234…   57\tpath\0…`, with the size if requested. An entry without its end was cut off and is
-/// dropped.
-pub(super) fn entries(list: &[u8]) -> impl Iterator<Item = ObjectEntry<'_>> {
-    let whole = &list[..list.iter().rposition(|byte| *byte == 0).unwrap_or(0)];
-    whole.split(|byte| *byte == 0).filter_map(|line| {
-        let tab = line.iter().position(|byte| *byte == b'\t')?;
-        let mut words = std::str::from_utf8(&line[..tab])
-            .ok()?
-            .split_ascii_whitespace();
-        let (mode, _kind, id) = (words.next()?, words.next()?, words.next()?);
-        Some(ObjectEntry {
-            mode,
-            id,
-            size: words.next().and_then(|size| size.parse().ok()),
-            name: &line[tab + 1..],
-        })
-    })
+/// Result of looking for a regular file in a commit.
+enum FoundFile {
+    Bytes(Vec<u8>),
+    None,
+    Link,
+    /// The size exceeds the limit.
+    TooLarge(u64),
 }
 
 pub(super) fn path_of(name: &[u8]) -> Option<RepoPath> {
@@ -311,24 +294,6 @@ pub(super) fn path_of(name: &[u8]) -> Option<RepoPath> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_are_read_entry_by_entry() {
-        let list =
-            b"100644 blob aa 12\ta b/c\x00160000 commit bb       -\tsub\x00120000 blob cc       3\tlink\x00100644 bl";
-        let found: Vec<_> = entries(list)
-            .map(|e| (e.id, e.size, e.is_file(), e.is_link()))
-            .collect();
-        assert_eq!(
-            found,
-            [
-                ("aa", Some(12), true, false),
-                ("bb", None, false, false),
-                ("cc", Some(3), false, true)
-            ]
-        );
-        assert_eq!(entries(b"").count(), 0);
-    }
 
     #[test]
     fn names_that_cannot_be_told_are_left_out() {

@@ -3,8 +3,8 @@
 //! The need: without a sandbox, a program from a pull request runs as the same user. It could write into the mirror
 //! of another repository (a filter in `config` and `info/attributes`). That would change checkouts there, and the
 //! filter would run. So these files are checked before every call of git on a mirror, which is cheap compared with
-//! the call. `config` must have exactly the expected bytes, `info/` must be empty, and no file may lead git to other
-//! files. The content of a checkout is also compared with its commit, see `tree_check`.
+//! the call. `config` must have exactly the expected bytes, `info/` must be empty, no file may lead git to other
+//! files, and worktrees must have a plain `HEAD`. The content of a checkout is also compared with its commit, see `tree_check`.
 //!
 //! A mirror that Lockkeeper did not write like this is marked as damaged. The next fetch or sync replaces it by a
 //! fresh clone.
@@ -37,6 +37,8 @@ const STRANGE: [&str; 7] = [
     "objects/info/http-alternates",
     "refs/replace",
 ];
+/// Maximum size of a `HEAD` in bytes. It has the id of a commit or the name of a branch.
+const MAX_HEAD: u64 = 1024;
 /// File written by `git repack` of earlier releases, for servers without git. Nothing reads it here.
 const LIST_OF_REFS: &str = "refs";
 
@@ -93,8 +95,10 @@ pub(super) fn leads_here(admin: &Path) -> bool {
 /// Names the first file that Lockkeeper did not write.
 fn foreign(dir: &Path, is_submodule: bool) -> io::Result<Option<String>> {
     // A directory without this file is no repository: git reads nothing and reports that.
-    if !exists(&dir.join("HEAD"))? {
-        return Ok(None);
+    match plain_head(dir)? {
+        None => return Ok(None),
+        Some(true) => {}
+        Some(false) => return Ok(Some("`HEAD` is not a small file".to_owned())),
     }
     if !is_config(&dir.join("config"))? {
         return Ok(Some(
@@ -111,7 +115,43 @@ fn foreign(dir: &Path, is_submodule: bool) -> io::Result<Option<String>> {
             )));
         }
     }
-    in_info(&dir.join("info"))
+    if let Some(strange) = in_info(&dir.join("info"))? {
+        return Ok(Some(strange));
+    }
+    in_worktrees(&dir.join("worktrees"))
+}
+
+/// Checks the `HEAD` of every worktree. A fetch reads all of them, and would wait for a pipe in their place.
+fn in_worktrees(worktrees: &Path) -> io::Result<Option<String>> {
+    let entries = match fs::read_dir(worktrees) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        // A worktree that is being removed has none.
+        if plain_head(&entry.path())? == Some(false) {
+            let name = entry.file_name();
+            let name = name.to_string_lossy().replace(char::is_control, "\u{FFFD}");
+            return Ok(Some(format!("`worktrees/{name}/HEAD` is not a small file")));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns true if `HEAD` in a directory is a small regular file, and `None` if it does not exist.
+fn plain_head(dir: &Path) -> io::Result<Option<bool>> {
+    match dir.join("HEAD").symlink_metadata() {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(None)
+        }
+        meta => meta.map(|meta| Some(meta.is_file() && meta.len() <= MAX_HEAD)),
+    }
 }
 
 /// Checks for attributes, exclusions and grafts.
@@ -146,6 +186,20 @@ fn exists(path: &Path) -> io::Result<bool> {
         }
         meta => meta.map(|_| true),
     }
+}
+
+/// Returns true if the directory is a whole repository with our configuration, so that `git init` would change nothing.
+pub(super) fn is_made(dir: &Path) -> bool {
+    let has = |name: &str| {
+        dir.join(name)
+            .symlink_metadata()
+            .is_ok_and(|meta| meta.is_dir())
+    };
+    plain_head(dir).is_ok_and(|head| head == Some(true))
+        && is_file_with(&dir.join("config"), CONFIG).unwrap_or(false)
+        && ["refs/heads", "objects/info", "objects/pack"]
+            .into_iter()
+            .all(has)
 }
 
 fn is_config(path: &Path) -> io::Result<bool> {
@@ -187,6 +241,23 @@ mod tests {
         assert_eq!(foreign(&dir.path().join("none"), false).unwrap(), None);
         fs::write(dir.path().join("shallow"), "").unwrap();
         assert_eq!(foreign(dir.path(), true).unwrap(), None);
+    }
+
+    #[test]
+    fn a_worktree_has_a_plain_head() {
+        let dir = mirror();
+        let admin = dir.path().join("worktrees/one");
+        fs::create_dir_all(&admin).unwrap();
+        assert_eq!(foreign(dir.path(), false).unwrap(), None);
+        let head = admin.join("HEAD");
+        fs::write(&head, "5626abf0f72e58d7a153368ba57db4c673c0e171\n").unwrap();
+        assert_eq!(foreign(dir.path(), false).unwrap(), None);
+        fs::write(&head, "x".repeat(2000)).unwrap();
+        assert!(foreign(dir.path(), false).unwrap().is_some());
+        fs::remove_file(&head).unwrap();
+        nix::unistd::mkfifo(&head, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let named = foreign(dir.path(), false).unwrap().unwrap();
+        assert!(named.contains("`worktrees/one/HEAD`"), "{named}");
     }
 
     #[test]

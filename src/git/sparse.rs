@@ -14,6 +14,8 @@ use std::io;
 use std::path::Path;
 
 use super::mirror::{make_dir, remove_all};
+use super::object_db::MAX_LIST;
+use super::ref_file;
 use crate::model::RepoPath;
 use crate::process::Cmd;
 
@@ -83,9 +85,8 @@ impl Extent {
 
     /// Reads the recorded extent of a checkout; one without a record is whole.
     pub(super) fn noted(admin: &Path) -> io::Result<Self> {
-        let text = match fs::read_to_string(admin.join(DIRS)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Whole),
-            text => text?,
+        let Some(text) = ref_file::text(&admin.join(DIRS), MAX_LIST as u64)? else {
+            return Ok(Self::Whole);
         };
         let dirs: Result<BTreeSet<RepoPath>, _> = text.lines().map(RepoPath::new).collect();
         dirs.map(Self::of_dirs)

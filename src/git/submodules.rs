@@ -15,7 +15,6 @@ use url::Url;
 
 use super::fetch::FETCH;
 use super::mirror::remove_all;
-use super::objects::{ObjectEntry, entries};
 use super::remote::Checked;
 use super::{
     GitError, GitSettings, Mirror, MirrorLocks, Remote, classify, objects, place, submodule_url,
@@ -183,24 +182,22 @@ impl Mirror {
             .input(text);
         let output = self.run(doing, cmd).await?;
         let mut urls = urls_by_path(&output.stdout.bytes);
-        let cmd = self.git().cap(objects::MAX_LIST).args([
-            "ls-tree",
-            "-r",
-            "-z",
-            "--full-tree",
-            commit.as_str(),
-        ]);
-        let output = self.run(doing, cmd).await?;
-        let links = entries(&output.stdout.bytes).filter(ObjectEntry::is_submodule);
-        let named = links.filter_map(|entry| {
-            let path = objects::path_of(entry.name)?;
-            Some(Named {
-                url: urls.remove(&path)?,
-                path,
-                commit: CommitSha::new(entry.id).ok()?,
-            })
-        });
-        Ok(named.collect())
+        let commit = commit.clone();
+        self.look(doing, move |objects| {
+            let mut named = Vec::new();
+            objects.walk(objects.tree_of(&commit)?, |path, entry| {
+                let path = objects::path_of(path).filter(|_| entry.is_submodule());
+                named.extend(path.and_then(|path| {
+                    Some(Named {
+                        url: urls.remove(&path)?,
+                        path,
+                        commit: CommitSha::new(&entry.id.to_string()).ok()?,
+                    })
+                }));
+            })?;
+            Ok(named)
+        })
+        .await
     }
 
     /// Returns the repository of this forge at a URL, or `None` if the URL does not name one.

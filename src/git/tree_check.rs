@@ -14,11 +14,11 @@
 //! Untracked files are not checked: hooks and earlier runs of the same pull request create them.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,15 +28,11 @@ use sha2::{Digest, Sha256};
 
 use super::disk::apart;
 use super::known::{FileClock, VerifiedFiles};
-use super::objects::MAX_LIST;
+use super::object_db::{Entry, MAX_LIST, ObjectDb, ObjectError};
 use super::{Extent, GitError, Mirror};
 use crate::model::{CommitSha, RepoPath};
-use crate::process::{Cmd, Dialogue};
+use crate::process::Cmd;
 
-/// Maximum length of the first line of an answer of `git cat-file`.
-const MAX_LINE: usize = 200;
-/// Maximum size of a commit in bytes.
-const MAX_COMMIT: usize = 16 * 1024 * 1024;
 /// Maximum number of converted files that git hashes.
 const MAX_CONVERTED: usize = 100_000;
 const ATTRIBUTES: &str = ".gitattributes";
@@ -147,10 +143,7 @@ impl Mirror {
         commit: &CommitSha,
         extent: &Extent,
     ) -> Result<ComparedTree, GitError> {
-        let tree = match self.tree_of(doing, commit, extent).await? {
-            Ok(tree) => tree,
-            Err(what) => return Ok(ComparedTree::Different(what)),
-        };
+        let tree = self.tree_of(doing, commit, extent).await?;
         let has_attributes = tree
             .entries
             .iter()
@@ -203,66 +196,16 @@ impl Mirror {
         Ok(wrong.map(|(_, entry)| not_of(&entry.path, commit)))
     }
 
-    /// Returns everything that a commit has in an extent, or a description of an object that does not match its id.
+    /// Returns everything that a commit has in an extent.
     async fn tree_of(
         &self,
         doing: &str,
         commit: &CommitSha,
         extent: &Extent,
-    ) -> Result<Result<ExpectedTree, String>, GitError> {
-        self.check_ours(doing)?;
-        let cmd = self.git().args(["cat-file", "--batch"]).holds_nothing();
-        let talk = cmd
-            .dialogue()
-            .map_err(|error| GitError::from_process(doing, error))?;
-        let mut objects = ObjectReader {
-            doing,
-            talk,
-            bytes: 0,
-        };
-        let Some(bytes) = objects.read("commit", commit.as_str()).await? else {
-            return Ok(Err(format!(
-                "the content of the commit {} does not match its id",
-                commit.short()
-            )));
-        };
-        let Some(id) = tree_id(&bytes) else {
-            return Ok(Err(format!("the commit {} has no tree", commit.short())));
-        };
-        let root = match extent {
-            Extent::Whole => DirPart::All,
-            Extent::Dirs(_) => DirPart::Some(RepoPath::root()),
-        };
-        let (mut tree, mut open) = (ExpectedTree::default(), vec![(PathBuf::new(), root, id)]);
-        while let Some((dir, part, id)) = open.pop() {
-            let Some(list) = objects.read("tree", &id).await? else {
-                return Ok(Err(format!(
-                    "the content of the directory `{}` at {} does not match its id",
-                    shown(&dir),
-                    commit.short()
-                )));
-            };
-            let Some(entries) = entries(&list, id.len() / 2) else {
-                return Err(GitError::other(
-                    doing,
-                    format!("cannot read the directory `{}`", shown(&dir)),
-                ));
-            };
-            for (mode, name, id) in entries {
-                let path = dir.join(&name);
-                match mode {
-                    b"40000" => open.extend(part.below(&name, extent).map(|part| (path, part, id))),
-                    b"160000" => {}
-                    mode if part.has_files(extent) => {
-                        tree.entries
-                            .extend(kind(mode).map(|kind| TreeEntry { path, kind, id }));
-                    }
-                    _ => {}
-                }
-            }
-            tree.dirs.push(dir);
-        }
-        Ok(Ok(tree))
+    ) -> Result<ExpectedTree, GitError> {
+        let (commit, extent) = (commit.clone(), extent.clone());
+        self.look(doing, move |objects| expected(objects, &commit, &extent))
+            .await
     }
 
     /// Returns the ids of the objects that the files would become, in the same order.
@@ -346,94 +289,49 @@ impl DirPart {
     }
 }
 
-/// Running `git cat-file --batch`.
-struct ObjectReader<'a> {
-    doing: &'a str,
-    talk: Dialogue,
-    /// Number of bytes read so far.
-    bytes: usize,
-}
-
-impl ObjectReader<'_> {
-    /// Returns the content of an object, or `None` if the content or kind does not match.
-    async fn read(&mut self, kind: &str, id: &str) -> Result<Option<Vec<u8>>, GitError> {
-        let doing = self.doing;
-        let process = |error| GitError::from_process(doing, error);
-        let gone = || GitError::Corrupt {
-            doing: doing.to_owned(),
-            message: format!("the object {id} is missing"),
-        };
-        self.talk
-            .say(format!("{id}\n").as_bytes())
-            .await
-            .map_err(process)?;
-        let line = self
-            .talk
-            .line(MAX_LINE)
-            .await
-            .map_err(process)?
-            .ok_or_else(gone)?;
-        let line = String::from_utf8_lossy(&line).into_owned();
-        let size = line
-            .strip_prefix(id)
-            .and_then(|rest| rest.trim_start().split_once(' '));
-        let Some((found, size)) =
-            size.and_then(|(found, size)| Some((found, size.parse::<usize>().ok()?)))
-        else {
-            return Err(gone());
-        };
-        self.bytes = self.bytes.saturating_add(size);
-        if self.bytes > MAX_LIST + MAX_COMMIT {
-            return Err(GitError::other(
-                doing,
-                "the directories have more than 64 MiB in total",
-            ));
+/// Returns everything that a commit has in an extent. Each directory is verified when it is read.
+fn expected(
+    objects: &ObjectDb,
+    commit: &CommitSha,
+    extent: &Extent,
+) -> Result<ExpectedTree, ObjectError> {
+    let root = match extent {
+        Extent::Whole => DirPart::All,
+        Extent::Dirs(_) => DirPart::Some(RepoPath::root()),
+    };
+    let mut open = vec![(PathBuf::new(), root, objects.tree_of(commit)?)];
+    let (mut tree, mut bytes) = (ExpectedTree::default(), 0);
+    while let Some((dir, part, id)) = open.pop() {
+        for (name, entry) in objects.entries(id)? {
+            let path = dir.join(OsStr::from_bytes(&name));
+            bytes += path.as_os_str().len();
+            if bytes > MAX_LIST {
+                return Err(ObjectError::TooLarge);
+            }
+            if entry.is_dir() {
+                let part = part.below(OsStr::from_bytes(&name), extent);
+                open.extend(part.map(|part| (path, part, entry.id)));
+            } else if part.has_files(extent) {
+                tree.entries.extend(kind(entry).map(|kind| TreeEntry {
+                    path,
+                    kind,
+                    id: entry.id.to_string(),
+                }));
+            }
         }
-        let bytes = self
-            .talk
-            .bytes(size)
-            .await
-            .map_err(process)?
-            .ok_or_else(gone)?;
-        self.talk.bytes(1).await.map_err(process)?;
-        Ok((found == kind && Hash::of(id, found, &bytes) == id).then_some(bytes))
+        tree.dirs.push(dir);
     }
+    Ok(tree)
 }
 
-/// Parses `tree 1234…` in the first line of a commit.
-fn tree_id(commit: &[u8]) -> Option<String> {
-    let line = commit.split(|byte| *byte == b'\n').next()?;
-    let id = std::str::from_utf8(line.strip_prefix(b"tree ")?).ok()?;
-    (matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
-        .then(|| id.to_owned())
-}
-
-/// Parses repeated entries of the form `<mode> SP <name> NUL <id in bytes>`.
-fn entries(mut list: &[u8], id_bytes: usize) -> Option<Vec<(&[u8], OsString, String)>> {
-    let mut entries = Vec::new();
-    while !list.is_empty() {
-        let space = list.iter().position(|byte| *byte == b' ')?;
-        let nul = list
-            .iter()
-            .position(|byte| *byte == 0)
-            .filter(|nul| *nul > space)?;
-        let id = list.get(nul + 1..nul + 1 + id_bytes)?;
-        let name = OsString::from_vec(list[space + 1..nul].to_vec());
-        entries.push((&list[..space], name, hex::encode(id)));
-        list = &list[nul + 1 + id_bytes..];
+/// Returns the kind of an entry; `None` for a submodule.
+fn kind(entry: Entry) -> Option<EntryKind> {
+    if entry.is_link() {
+        return Some(EntryKind::Link);
     }
-    Some(entries)
-}
-
-fn kind(mode: &[u8]) -> Option<EntryKind> {
-    match mode {
-        b"120000" => Some(EntryKind::Link),
-        // Old tools wrote other bits as well; git only distinguishes whether the owner may execute a file.
-        mode if mode.starts_with(b"100") => Some(EntryKind::File {
-            is_executable: mode.get(3).is_some_and(|bits| bits & 1 == 1),
-        }),
-        _ => None,
-    }
+    entry.is_file().then(|| EntryKind::File {
+        is_executable: entry.is_executable(),
+    })
 }
 
 /// Files that an earlier check has verified, and the time of their file system at the beginning of this one.
@@ -586,46 +484,5 @@ mod tests {
             Hash::of_file(sha1, &dir.path().join("f"), 3).unwrap(),
             Hash::of(sha1, "blob", b"one")
         );
-    }
-
-    #[test]
-    fn directories_are_read_entry_by_entry() {
-        let list = [&b"100644 a b\0"[..], &[0xAB; 20], b"40000 dir\0", &[1; 20]].concat();
-        let read = entries(&list, 20).unwrap();
-        let told: Vec<_> = read
-            .iter()
-            .map(|(mode, name, id)| (*mode, name.to_str().unwrap(), &id[..4]))
-            .collect();
-        assert_eq!(
-            told,
-            [
-                (&b"100644"[..], "a b", "abab"),
-                (&b"40000"[..], "dir", "0101")
-            ]
-        );
-        for broken in [&b"100644 a"[..], b"100644 a\0abc", b"x\0", b"x\0 y"] {
-            assert!(entries(broken, 20).is_none(), "{broken:?}");
-        }
-        assert_eq!(
-            kind(b"100755"),
-            Some(EntryKind::File {
-                is_executable: true
-            })
-        );
-        assert_eq!(
-            kind(b"100664"),
-            Some(EntryKind::File {
-                is_executable: false
-            })
-        );
-        assert_eq!(
-            (kind(b"120000"), kind(b"160000")),
-            (Some(EntryKind::Link), None)
-        );
-        assert_eq!(
-            tree_id(format!("tree {}\nauthor", "a".repeat(40)).as_bytes()),
-            Some("a".repeat(40))
-        );
-        assert_eq!(tree_id(b"parent x"), None);
     }
 }

@@ -10,6 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use command_fds::CommandFdExt as _;
+use tracing::debug;
 
 use super::group::ChildGroup;
 use super::hold;
@@ -171,13 +172,6 @@ impl Cmd {
         self
     }
 
-    /// Reverts [`Self::holds`], for a program that only reads: it does no harm after the server was killed. A
-    /// [`Self::dialogue`] without a hold starts faster, because it has only the usual three descriptors.
-    pub fn holds_nothing(mut self) -> Self {
-        self.hold = None;
-        self
-    }
-
     /// Returns the program name as given.
     pub(super) fn program(&self) -> &OsStr {
         &self.program
@@ -220,6 +214,7 @@ impl Cmd {
         program: &Path,
         piped_input: bool,
     ) -> io::Result<(ChildGroup, Option<SecretWriter>)> {
+        debug!(command = ?self, "Starting a program");
         let (program, before) = match &self.sandbox {
             None => (program.as_os_str().to_owned(), Vec::new()),
             Some(sandbox) => sandbox.wrap(program.as_os_str(), self.dir.as_deref(), None)?,

@@ -14,6 +14,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
 use super::lines::LineSplitter;
 use super::runs;
@@ -177,6 +178,7 @@ impl Supervised {
     /// Starts the supervisor. The child can read its secret while the caller keeps the second value. The supervisor
     /// passes the descriptor on, like all descriptors that it inherits.
     fn start(&self) -> Result<(Child, Option<SecretWriter>), ProcessError> {
+        debug!(command = ?self.cmd, "Starting a program under a supervisor");
         let program = self.cmd.resolve()?;
         let mut command = self.cmd.prepare(&self.supervisor.exe);
         command

@@ -189,6 +189,15 @@ impl Checkouts {
             return self.fetch_application(pull).await;
         }
         let base_ref = RefName::branch(&pull.base_branch);
+        if let Some(base) = self.base_if_here(pull, &base_ref).await? {
+            self.syncer.used(&pull.at.repo).await;
+            return Ok(Source {
+                pull: pull.at.clone(),
+                head: pull.head.clone(),
+                base_branch: pull.base_branch.clone(),
+                base,
+            });
+        }
         let fetched = self
             .fetch_commit(&pull.at, Some(&pull.head), std::slice::from_ref(&base_ref))
             .await?;
@@ -202,6 +211,48 @@ impl Checkouts {
             base_branch: pull.base_branch.clone(),
             base,
         })
+    }
+
+    /// Returns the newest commit of the base branch if the mirror already has this commit and the head. Then a fetch
+    /// would bring nothing. The refs of the mirror must lead to both, so that upkeep keeps their objects.
+    async fn base_if_here(
+        &self,
+        pull: &Pull,
+        base_ref: &RefName,
+    ) -> Result<Option<CommitSha>, CheckoutError> {
+        let repo = &pull.at.repo;
+        let mirror = self.git.mirror(repo);
+        self.check_mirror(repo)?;
+        if mirror.is_damaged() || mirror.is_partial() {
+            return Ok(None);
+        }
+        let Some(head_ref) = self.head_ref(&pull.at).await? else {
+            return Ok(None);
+        };
+        if mirror.commit_if_known(&head_ref).await.as_ref() != Some(&pull.head) {
+            return Ok(None);
+        }
+        let Some(base) = mirror.commit_if_known(base_ref).await else {
+            return Ok(None);
+        };
+        // Without an answer, the fetch tells what is wrong.
+        let tip = self
+            .forges
+            .of(repo)?
+            .branch_tip(repo, &pull.base_branch)
+            .await;
+        Ok(tip.ok().flatten().filter(|tip| *tip == base))
+    }
+
+    /// Returns the ref of the head of a pull in its repository, if the forge keeps one there.
+    async fn head_ref(&self, at: &PullRef) -> Result<Option<RefName>, CheckoutError> {
+        if at.subject.is_application() {
+            return Ok(None);
+        }
+        let source = self.forges.of(&at.repo)?.head_source(at).await?;
+        Ok(source
+            .ref_in(&at.repo)
+            .and_then(|name| RefName::new(&name).ok()))
     }
 
     /// Returns the source of an application. The commit is the one that was observed on its branch, even if the
@@ -349,15 +400,7 @@ impl Checkouts {
         refs: &[RefName],
     ) -> Result<Fetched, CheckoutError> {
         self.check_mirror(&at.repo)?;
-        let (is_pull, needed) = (!at.subject.is_application(), refs);
-        let pull_ref = if is_pull {
-            let source = self.forges.of(&at.repo)?.head_source(at).await?;
-            source
-                .ref_in(&at.repo)
-                .and_then(|name| RefName::new(&name).ok())
-        } else {
-            None
-        };
+        let (needed, pull_ref) = (refs, self.head_ref(at).await?);
         let refs: Vec<RefName> = refs.iter().cloned().chain(pull_ref).collect();
         let ticket = self.syncer.enter(&at.repo, &refs);
         let _gate = self.syncer.gate(&at.repo).await;

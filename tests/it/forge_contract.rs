@@ -325,11 +325,13 @@ async fn branches_and_rights_are_known(test: ForgeUnderTest) {
     let repo = test.world.repo();
     assert_eq!(test.forge.host(), repo.host());
     assert_eq!(test.forge.login().await.unwrap(), BOT);
-    let has = async |name: &str| {
+    let tip = async |name: &str| {
         let branch = BranchName::new(name).unwrap();
-        test.forge.has_branch(&repo, &branch).await.unwrap()
+        test.forge.branch_tip(&repo, &branch).await.unwrap()
     };
-    assert!(has("main").await && !has("missing").await);
+    let pushed = test.world.push("topic").await;
+    assert_eq!(tip("topic").await, Some(pushed));
+    assert_eq!(tip("missing").await, None);
     assert!(!test.forge.is_public(&repo).await.unwrap());
     assert!(!test.forge.may_write(&repo, "nobody-at-all").await.unwrap());
 }

@@ -181,8 +181,8 @@ async fn a_branch_that_was_renamed_is_gone() {
         ("master", false),
     ] {
         assert_eq!(
-            github.has_branch(&repo, &branch(name)).await.unwrap(),
-            is_there,
+            github.branch_tip(&repo, &branch(name)).await.unwrap(),
+            is_there.then(|| CommitSha::new(&"a1".repeat(20)).unwrap()),
             "{name}"
         );
     }

@@ -12,6 +12,7 @@ mod crash;
 mod disk;
 mod door;
 mod during;
+mod effort;
 mod explain;
 mod freeze;
 mod giving;

@@ -165,8 +165,8 @@ async fn check_base(cx: &CommandCx<'_>) -> Result<(), Stop> {
     }
     let base = &cx.pull.base_branch;
     let repo = &cx.pull.at.repo;
-    let is_there = async { cx.ctx.forges.of(repo)?.has_branch(repo, base).await }.await;
-    if is_there? {
+    let tip = async { cx.ctx.forges.of(repo)?.branch_tip(repo, base).await }.await;
+    if tip?.is_some() {
         return Ok(());
     }
     let base = base.clone();

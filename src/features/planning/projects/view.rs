@@ -7,8 +7,6 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
-
 use super::Work;
 use super::files::{MAX_CODE_BYTES, MAX_LINK_BYTES, link_target, read_code};
 use crate::config::repos::RepoRules;
@@ -87,7 +85,6 @@ impl SearchFiles {
 /// Files of a commit, read in a thread of its own.
 pub(super) struct CommitFiles {
     pub commit: CommitSha,
-    runtime: Handle,
     reader: RefCell<TreeReader>,
     /// First error. Readers do not see it, because a file is only readable or unreadable for them.
     trouble: RefCell<Option<GitError>>,
@@ -100,7 +97,6 @@ impl CommitFiles {
         let reader = RefCell::new(cx.ctx.checkouts.reader(source, &commit));
         Ok(Self {
             commit,
-            runtime: Handle::current(),
             reader,
             trouble: RefCell::default(),
         })
@@ -122,9 +118,7 @@ impl CommitFiles {
         if self.trouble.borrow().is_some() {
             return None;
         }
-        let read = self
-            .runtime
-            .block_on(self.reader.borrow_mut().read(path, most));
+        let read = self.reader.borrow_mut().read(path, most);
         read.unwrap_or_else(|error| {
             self.trouble.replace(Some(error));
             None

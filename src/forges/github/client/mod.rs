@@ -231,10 +231,19 @@ impl Forge for GitHub {
         self.repository_facts(known_as, call).await
     }
 
-    async fn has_branch(&self, repo: &RepoId, branch: &BranchName) -> Result<bool, ForgeError> {
+    async fn branch_tip(
+        &self,
+        repo: &RepoId,
+        branch: &BranchName,
+    ) -> Result<Option<CommitSha>, ForgeError> {
         #[derive(Deserialize)]
         struct ResponseBody {
             name: String,
+            commit: Tip,
+        }
+        #[derive(Deserialize)]
+        struct Tip {
+            sha: String,
         }
         let path = format!("{}/branches/{}", repo_path(repo), segment(branch.as_str()));
         let call = Call::get(
@@ -249,11 +258,16 @@ impl Forge for GitHub {
             .map_err(ForgeError::from)
         {
             // GitHub redirects a request for a renamed branch to the new one.
-            Ok(answer) => Ok(answer
-                .json::<ResponseBody>(&self.wire.host, &call.what)?
-                .name
-                == branch.as_str()),
-            Err(ForgeError::NotFound { .. }) => Ok(false),
+            Ok(answer) => {
+                let body: ResponseBody = answer.json(&self.wire.host, &call.what)?;
+                if body.name != branch.as_str() {
+                    return Ok(None);
+                }
+                CommitSha::new(&body.commit.sha).map(Some).map_err(|error| {
+                    RequestFailure::rejected(&self.wire.host, &call.what, &error.to_string()).into()
+                })
+            }
+            Err(ForgeError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }

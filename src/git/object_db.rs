@@ -1,0 +1,413 @@
+//! Reads objects of a mirror in this process.
+//!
+//! The need: a git process costs some milliseconds, and one plan looks up a dozen things: commits, directories, files,
+//! the commit at which a branch left its base. So objects are read with gitoxide, whose libraries read packs and loose
+//! objects. Git still talks to the forge, and writes mirrors and checkouts.
+//!
+//! Every object is hashed when it is read, and must have the requested id. Git does that only when it receives an
+//! object. So a program that has changed the objects on this disk changes nothing that is read here.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use gix_hash::ObjectId;
+use gix_object::{Data, Find, FindHeader as _, Kind, TreeRefIter};
+use sha1::Digest as _;
+use tokio::time::timeout;
+
+use super::disk::apart;
+use super::{GitError, Mirror};
+use crate::model::{CommitSha, RepoPath};
+
+/// Maximum size of the directories, or of the paths, that one call reads, in bytes.
+pub(super) const MAX_LIST: usize = 64 * 1024 * 1024;
+/// Maximum size of an object in bytes; also that of the parts from which a pack makes one.
+const MAX_OBJECT: usize = 512 * 1024 * 1024;
+/// Bytes that `git ls-tree` prints for an entry besides its path. With them, lists end where they always did.
+const AROUND_A_PATH: usize = 53;
+
+/// Objects of a mirror.
+pub(super) struct ObjectDb {
+    objects: gix_odb::Handle,
+}
+
+/// Reason that an object cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ObjectError {
+    /// The mirror does not have a requested commit.
+    #[error("commit {0} is not in the mirror; it must be fetched first")]
+    NoCommit(CommitSha),
+    /// Another object refers to this one, and the mirror does not have it.
+    #[error("the object {0} is missing")]
+    Missing(ObjectId),
+    /// The content has another id, or is of another kind.
+    #[error("the content of the object {0} does not match its id")]
+    Mismatch(ObjectId),
+    /// The directories are larger than [`MAX_LIST`].
+    #[error("the directories have more than 64 MiB in total")]
+    TooLarge,
+    /// The object, or the file with it, cannot be read.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+/// Entry of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Mode as git stores it.
+    mode: u16,
+    pub(super) id: ObjectId,
+}
+
+/// Names of a directory with their entries, in the order of git: a directory sorts as if its name ended with `/`.
+type Entries = Vec<(Vec<u8>, Entry)>;
+
+impl Entry {
+    pub(super) fn is_dir(self) -> bool {
+        self.mode == 0o040_000
+    }
+
+    pub(super) fn is_file(self) -> bool {
+        self.mode & 0o170_000 == 0o100_000
+    }
+
+    pub(super) fn is_link(self) -> bool {
+        self.mode == 0o120_000
+    }
+
+    pub(super) fn is_submodule(self) -> bool {
+        self.mode == 0o160_000
+    }
+
+    /// Returns true if the owner may execute the file. Old tools wrote other bits as well; git distinguishes no more.
+    pub(super) fn is_executable(self) -> bool {
+        self.mode & 0o100 != 0
+    }
+}
+
+/// Change of a path between two commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Difference {
+    Added,
+    Removed,
+    Modified,
+}
+
+impl Mirror {
+    /// Reads objects on a thread for blocking work, within the time limit of a git command.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Altered`] if the mirror is not as Lockkeeper left it, and [`GitError::Corrupt`] if an object is
+    /// missing or unreadable.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        doing: &str,
+        look: impl FnOnce(&ObjectDb) -> Result<T, ObjectError> + Send + 'static,
+    ) -> Result<T, GitError> {
+        self.check_ours(doing)?;
+        let dir = self.dir().to_owned();
+        let looked = apart(move || ObjectDb::open(&dir).and_then(|objects| look(&objects)));
+        let Ok(looked) = timeout(self.settings.deadline, looked).await else {
+            return Err(GitError::TimedOut {
+                doing: doing.to_owned(),
+                message: format!(
+                    "reading the mirror took longer than {} s",
+                    self.settings.deadline.as_secs()
+                ),
+            });
+        };
+        looked
+            .map_err(GitError::from_io(doing))?
+            .map_err(|error| self.object_error(doing, &error))
+    }
+
+    pub(super) fn object_error(&self, doing: &str, error: &ObjectError) -> GitError {
+        let (doing, message) = (doing.to_owned(), error.to_string());
+        match error {
+            ObjectError::NoCommit(_) => GitError::NotFound { doing, message },
+            ObjectError::Missing(_) | ObjectError::Unreadable(_) => {
+                GitError::Corrupt { doing, message }
+            }
+            ObjectError::Mismatch(_) => self.altered(&doing, &message),
+            ObjectError::TooLarge => GitError::Other { doing, message },
+        }
+    }
+}
+
+impl ObjectDb {
+    /// Opens the objects of a mirror. Everything on the disk at this moment is found.
+    pub(super) fn open(mirror: &Path) -> Result<Self, ObjectError> {
+        let options = gix_odb::store::init::Options {
+            alloc_limit_bytes: Some(MAX_OBJECT),
+            ..gix_odb::store::init::Options::default()
+        };
+        let objects = gix_odb::at_opts(mirror.join("objects"), gix_hash::Kind::Sha1, None, options);
+        let objects = objects.map_err(|error| ObjectError::Unreadable(error.to_string()))?;
+        Ok(Self { objects })
+    }
+
+    /// Returns kind and size of an object, or `None` if the mirror does not have it.
+    pub(super) fn header(&self, id: ObjectId) -> Result<Option<(Kind, u64)>, ObjectError> {
+        let header = self.objects.try_header(&id).map_err(unreadable)?;
+        Ok(header.map(|header| (header.kind, header.size)))
+    }
+
+    /// Returns the content of an object.
+    pub(super) fn read(&self, id: ObjectId, kind: Kind) -> Result<Vec<u8>, ObjectError> {
+        let mut buffer = Vec::new();
+        let found = self
+            .objects
+            .try_find(&id, &mut buffer)
+            .map_err(unreadable)?;
+        let data = found.ok_or(ObjectError::Missing(id))?;
+        if data.kind != kind || !has_id(&data, id) {
+            return Err(ObjectError::Mismatch(id));
+        }
+        let size = data.data.len();
+        buffer.truncate(size);
+        Ok(buffer)
+    }
+
+    /// Returns true if the mirror has a commit.
+    pub(super) fn has_commit(&self, commit: &CommitSha) -> Result<bool, ObjectError> {
+        Ok(self
+            .header(id_of(commit)?)?
+            .is_some_and(|(kind, _)| kind == Kind::Commit))
+    }
+
+    /// Returns the directory of a commit.
+    pub(super) fn tree_of(&self, commit: &CommitSha) -> Result<ObjectId, ObjectError> {
+        let id = id_of(commit)?;
+        let bytes = match self.read(id, Kind::Commit) {
+            Err(ObjectError::Missing(_)) => return Err(ObjectError::NoCommit(commit.clone())),
+            read => read?,
+        };
+        let parsed = gix_object::CommitRefIter::from_bytes(&bytes, gix_hash::Kind::Sha1).tree_id();
+        parsed.map_err(unreadable)
+    }
+
+    /// Returns the entries of a directory.
+    pub(super) fn entries(&self, dir: ObjectId) -> Result<Entries, ObjectError> {
+        let bytes = self.read(dir, Kind::Tree)?;
+        TreeRefIter::from_bytes(&bytes, gix_hash::Kind::Sha1)
+            .map(|entry| {
+                let entry = entry.map_err(unreadable)?;
+                let (mode, id) = (entry.mode.value(), entry.oid.to_owned());
+                Ok((entry.filename.to_vec(), Entry { mode, id }))
+            })
+            .collect()
+    }
+
+    /// Calls `visit` for everything in a directory and below it that is not a directory, in the order of
+    /// `git ls-tree -r`. Returns false if it ended early, because the list is too long.
+    pub(super) fn walk(
+        &self,
+        root: ObjectId,
+        mut visit: impl FnMut(&[u8], Entry),
+    ) -> Result<bool, ObjectError> {
+        let mut open = vec![(Vec::new(), self.entries(root)?.into_iter())];
+        let mut left = MAX_LIST;
+        while let Some((dir, entries)) = open.last_mut() {
+            let Some((name, entry)) = entries.next() else {
+                open.pop();
+                continue;
+            };
+            let path = [dir.as_slice(), &name].concat();
+            let Some(rest) = left.checked_sub(path.len() + AROUND_A_PATH) else {
+                return Ok(false);
+            };
+            left = rest;
+            if entry.is_dir() {
+                let below = self.entries(entry.id)?.into_iter();
+                open.push(([&path, &b"/"[..]].concat(), below));
+            } else {
+                visit(&path, entry);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Calls `visit` for each path in which two directories differ, in the order of `git diff-tree -r`. Returns false
+    /// if it ended early, because the list is too long.
+    pub(super) fn differences(
+        &self,
+        old: ObjectId,
+        new: ObjectId,
+        mut visit: impl FnMut(&[u8], Difference),
+    ) -> Result<bool, ObjectError> {
+        type Pairs = BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>;
+        let pairs = |old: Option<ObjectId>, new: Option<ObjectId>| -> Result<Pairs, ObjectError> {
+            let mut pairs = Pairs::new();
+            for (name, entry) in old.map_or(Ok(Vec::new()), |dir| self.entries(dir))? {
+                pairs.entry(sorted_name(name, entry)).or_default().0 = Some(entry);
+            }
+            for (name, entry) in new.map_or(Ok(Vec::new()), |dir| self.entries(dir))? {
+                pairs.entry(sorted_name(name, entry)).or_default().1 = Some(entry);
+            }
+            pairs.retain(|_, (old, new)| old != new);
+            Ok(pairs)
+        };
+        let mut open = vec![(Vec::new(), pairs(Some(old), Some(new))?.into_iter())];
+        let mut left = MAX_LIST;
+        while let Some((dir, entries)) = open.last_mut() {
+            let Some((name, (old, new))) = entries.next() else {
+                open.pop();
+                continue;
+            };
+            let path = [dir.as_slice(), &name].concat();
+            let Some(rest) = left.checked_sub(path.len()) else {
+                return Ok(false);
+            };
+            left = rest;
+            if path.ends_with(b"/") {
+                let below = pairs(old.map(|entry| entry.id), new.map(|entry| entry.id))?;
+                open.push((path, below.into_iter()));
+                continue;
+            }
+            let difference = match (old, new) {
+                (None, _) => Difference::Added,
+                (_, None) => Difference::Removed,
+                (Some(_), Some(_)) => Difference::Modified,
+            };
+            visit(&path, difference);
+        }
+        Ok(true)
+    }
+
+    /// Returns the best common ancestor of two commits, or `None` if they have none.
+    pub(super) fn merge_base(
+        &self,
+        one: &CommitSha,
+        other: &CommitSha,
+    ) -> Result<Option<CommitSha>, ObjectError> {
+        for commit in [one, other] {
+            if !self.has_commit(commit)? {
+                return Err(ObjectError::NoCommit(commit.clone()));
+            }
+        }
+        let mismatch = Cell::new(None);
+        let verified = Verified {
+            objects: &self.objects,
+            mismatch: &mismatch,
+        };
+        let mut graph = gix_revision::Graph::new(verified, None);
+        let bases = gix_revision::merge_base(id_of(one)?, &[id_of(other)?], &mut graph);
+        if let Some(id) = mismatch.take() {
+            return Err(ObjectError::Mismatch(id));
+        }
+        let bases = bases.map_err(unreadable)?;
+        bases.map(|bases| sha_of(*bases.first())).transpose()
+    }
+}
+
+/// Directories that were read, for callers that look up many paths.
+#[derive(Default)]
+pub(super) struct Dirs(HashMap<ObjectId, HashMap<Vec<u8>, Entry>>);
+
+impl Dirs {
+    /// Returns the entry at a path below a directory.
+    pub(super) fn entry_at(
+        &mut self,
+        objects: &ObjectDb,
+        root: ObjectId,
+        path: &RepoPath,
+    ) -> Result<Option<Entry>, ObjectError> {
+        let mut at = Entry {
+            mode: 0o040_000,
+            id: root,
+        };
+        for name in path.as_str().split('/') {
+            if !at.is_dir() {
+                return Ok(None);
+            }
+            let dir = match self.0.entry(at.id) {
+                std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+                std::collections::hash_map::Entry::Vacant(free) => {
+                    free.insert(objects.entries(at.id)?.into_iter().collect())
+                }
+            };
+            let Some(entry) = dir.get(name.as_bytes()) else {
+                return Ok(None);
+            };
+            at = *entry;
+        }
+        Ok(Some(at))
+    }
+}
+
+/// Objects for the search of a common ancestor, each verified. One with another content counts as missing and is noted.
+struct Verified<'a> {
+    objects: &'a gix_odb::Handle,
+    mismatch: &'a Cell<Option<ObjectId>>,
+}
+
+impl Find for Verified<'_> {
+    fn try_find<'a>(
+        &self,
+        id: &gix_hash::oid,
+        buffer: &'a mut Vec<u8>,
+    ) -> gix_error::Result<Option<Data<'a>>> {
+        let found = self.objects.try_find(id, buffer)?;
+        Ok(found.filter(|data| {
+            let is_same = has_id(data, id.to_owned());
+            if !is_same {
+                self.mismatch.set(Some(id.to_owned()));
+            }
+            is_same
+        }))
+    }
+}
+
+/// Returns the name by which git sorts an entry.
+fn sorted_name(mut name: Vec<u8>, entry: Entry) -> Vec<u8> {
+    if entry.is_dir() {
+        name.push(b'/');
+    }
+    name
+}
+
+fn has_id(data: &Data<'_>, id: ObjectId) -> bool {
+    let mut hash = sha1::Sha1::new();
+    hash.update(format!("{} {}\0", data.kind, data.data.len()));
+    hash.update(data.data);
+    hash.finalize().as_slice() == id.as_slice()
+}
+
+pub(super) fn id_of(commit: &CommitSha) -> Result<ObjectId, ObjectError> {
+    // A mirror has objects with ids of 40 digits only.
+    ObjectId::from_hex(commit.as_str().as_bytes())
+        .map_err(|_| ObjectError::NoCommit(commit.clone()))
+}
+
+fn sha_of(id: ObjectId) -> Result<CommitSha, ObjectError> {
+    CommitSha::new(&id.to_string()).map_err(unreadable)
+}
+
+fn unreadable(error: impl std::fmt::Display) -> ObjectError {
+    ObjectError::Unreadable(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(mode: u16) -> Entry {
+        Entry {
+            mode,
+            id: ObjectId::null(gix_hash::Kind::Sha1),
+        }
+    }
+
+    #[test]
+    fn modes_tell_what_an_entry_is() {
+        assert!(entry(0o040_000).is_dir());
+        assert!(entry(0o120_000).is_link() && !entry(0o120_000).is_file());
+        assert!(entry(0o160_000).is_submodule() && !entry(0o160_000).is_file());
+        for (mode, executable) in [(0o100_644, false), (0o100_664, false), (0o100_755, true)] {
+            assert!(entry(mode).is_file());
+            assert_eq!(entry(mode).is_executable(), executable);
+        }
+    }
+}

@@ -3,7 +3,7 @@
 //!
 //! The same SQL serves SQLite and PostgreSQL (P11). A `match` stands only where the dialects differ. Reads use the
 //! pool directly, writes use a `Tx`. SQLite has only one writing connection, so that writers queue up in the program
-//! instead of failing with "database is locked". Public methods own their transaction; `*_in_tx` functions cannot be
+//! instead of failing with "database is locked", and those that wait share a commit (`shared_commit`). Public methods own their transaction; `*_in_tx` functions cannot be
 //! given a pool.
 //!
 //! A transaction of PostgreSQL sees what others commit between two of its statements. Where that matters, the row of
@@ -57,6 +57,7 @@ mod repository_syncs;
 mod retention;
 mod runs;
 mod settings;
+mod shared_commit;
 mod state_changes;
 mod stops;
 mod time;
@@ -115,6 +116,7 @@ pub use watched::{ForgePage, WatchedRepo};
 
 use crate::clock::{Clock, Ids};
 use fence::LeaseFence;
+use shared_commit::{SqliteTx, SqliteWriter};
 use time::DeadlineClock;
 pub(crate) use time::kept_time;
 
@@ -136,7 +138,7 @@ pub struct Store {
 #[derive(Clone)]
 pub(crate) enum DbPool {
     Sqlite {
-        write: sqlx_sqlite::SqlitePool,
+        write: SqliteWriter,
         read: sqlx_sqlite::SqlitePool,
     },
     Postgres(sqlx_postgres::PgPool),
@@ -144,7 +146,7 @@ pub(crate) enum DbPool {
 
 /// A transaction on either database.
 pub(crate) enum Tx {
-    Sqlite(sqlx::Transaction<'static, sqlx_sqlite::Sqlite>),
+    Sqlite(SqliteTx),
     Postgres(sqlx::Transaction<'static, sqlx_postgres::Postgres>),
 }
 
@@ -204,9 +206,7 @@ impl Store {
     /// before it writes. Fails if the store works under a lease and that lease was lost.
     pub(crate) async fn begin(&self) -> Result<Tx> {
         let mut tx = match &self.pool {
-            DbPool::Sqlite { write, .. } => {
-                write.begin_with("BEGIN IMMEDIATE").await.map(Tx::Sqlite)?
-            }
+            DbPool::Sqlite { write, .. } => write.begin().await.map(Tx::Sqlite)?,
             DbPool::Postgres(pool) => pool.begin().await.map(Tx::Postgres)?,
         };
         self.fence_in_tx(&mut tx).await?;
@@ -253,7 +253,7 @@ impl Tx {
     /// Undoes everything done in the transaction.
     async fn roll_back(self) -> Result<()> {
         match self {
-            Self::Sqlite(tx) => tx.rollback().await,
+            Self::Sqlite(tx) => tx.roll_back().await,
             Self::Postgres(tx) => tx.rollback().await,
         }
     }

@@ -17,13 +17,14 @@ use sqlx_sqlite::{
 };
 use tracing::info;
 
+use super::shared_commit::SqliteWriter;
 use super::time::DeadlineClock;
 use super::{DbPool, Store, on_pool};
 use crate::clock::{Clock, Ids};
 use crate::secret::{create_private, make_private};
 
 /// Maximum wait for a free connection before a caller gets the error that the database is overloaded.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum wait for SQLite's write lock, which another process may hold (a backup, the command line).
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout after which PostgreSQL rolls back an idle transaction. Its client was paused or cut off, and it holds rows
@@ -130,6 +131,7 @@ impl Store {
             DatabaseUrl::Sqlite(path) if !path.exists() => return Ok(None),
             DatabaseUrl::Sqlite(path) => {
                 let (write, read) = sqlite_pools(path, false).await?;
+                let write = SqliteWriter::new(write);
                 (
                     DbPool::Sqlite { write, read },
                     sqlx::migrate!("migrations/sqlite"),
@@ -189,11 +191,17 @@ fn is_missing_table(error: &sqlx::Error) -> bool {
 async fn open_sqlite(path: &Path) -> Result<DbPool, sqlx::Error> {
     let (write, read) = sqlite_pools(path, true).await?;
     apply_missing(sqlx::migrate!("migrations/sqlite"), &write).await?;
-    Ok(DbPool::Sqlite { write, read })
+    Ok(DbPool::Sqlite {
+        write: SqliteWriter::new(write),
+        read,
+    })
 }
 
 /// Opens the pools for writing and reading. The readers connect when they are needed, after the migrations.
-async fn sqlite_pools(path: &Path, create: bool) -> Result<(SqlitePool, SqlitePool), sqlx::Error> {
+pub(super) async fn sqlite_pools(
+    path: &Path,
+    create: bool,
+) -> Result<(SqlitePool, SqlitePool), sqlx::Error> {
     keep_private(path, create)?;
     let options = SqliteConnectOptions::new()
         .filename(path)
@@ -314,10 +322,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_answered_survives_a_power_cut() {
         let dir = tempfile::tempdir().unwrap();
-        let DbPool::Sqlite { write, read } = open_sqlite(&dir.path().join("l.db")).await.unwrap()
-        else {
-            panic!("it is SQLite");
-        };
+        let (write, read) = sqlite_pools(&dir.path().join("l.db"), true).await.unwrap();
         for pool in [write, read] {
             // The value 2 means FULL.
             for (setting, expected) in [
@@ -333,30 +338,6 @@ mod tests {
                 assert_eq!(is, expected, "{setting}");
             }
         }
-    }
-
-    #[tokio::test]
-    async fn a_transaction_that_sqlite_gave_up_by_itself_blocks_nobody() {
-        let dir = tempfile::tempdir().unwrap();
-        let pool = open_sqlite(&dir.path().join("l.db")).await.unwrap();
-        let DbPool::Sqlite { write, .. } = &pool else {
-            unreachable!("it was opened as such")
-        };
-        for _ in 0..3 {
-            let mut tx = write.begin_with("BEGIN IMMEDIATE").await.unwrap();
-            // SQLite does the same when it cannot write, without notifying the connection.
-            sqlx::query("ROLLBACK").execute(&mut *tx).await.unwrap();
-            tx.commit().await.unwrap_err();
-        }
-        let tx = write.begin_with("BEGIN IMMEDIATE").await.unwrap();
-        drop(tx);
-        write
-            .begin_with("BEGIN IMMEDIATE")
-            .await
-            .unwrap()
-            .commit()
-            .await
-            .unwrap();
     }
 
     #[test]

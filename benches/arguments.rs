@@ -21,6 +21,8 @@ pub enum Part {
     Recovery,
     /// Time from a webhook to the comment that answers it.
     Comment,
+    /// Whole commands as people wait for them.
+    Whole,
     /// Finding the projects of a change.
     Discovery,
     /// The scheduler of mirror syncs, with many repositories.
@@ -57,7 +59,7 @@ impl Arguments {
                 "--dir" => arguments.dir = words.next().context("--dir: no value")?.into(),
                 other => bail!(
                     "`{other}` is not known; use --only \
-                     door,locks,line,claims,queue,recovery,comment,discovery,registry,checkouts,large,sandbox or --dir DIRECTORY"
+                     door,locks,line,claims,queue,recovery,comment,whole,discovery,registry,checkouts,large,sandbox or --dir DIRECTORY"
                 ),
             }
         }
@@ -79,6 +81,7 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "queue" => Ok(Part::Queue),
         "recovery" => Ok(Part::Recovery),
         "comment" => Ok(Part::Comment),
+        "whole" => Ok(Part::Whole),
         "discovery" => Ok(Part::Discovery),
         "registry" => Ok(Part::Registry),
         "checkouts" => Ok(Part::Checkouts),
@@ -86,7 +89,7 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "sandbox" => Ok(Part::Sandbox),
         other => {
             bail!(
-                "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, discovery, registry, \
+                "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, whole, discovery, registry, \
                  checkouts, large, sandbox"
             )
         }

@@ -29,6 +29,7 @@ mod server;
 mod stats;
 mod stub;
 mod support;
+mod whole;
 
 use std::process::ExitCode;
 
@@ -120,6 +121,13 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
             runtime
                 .block_on(comment::measure(work.path()))
                 .context("webhook to comment")?,
+        );
+    }
+    if arguments.wants(Part::Whole) {
+        print(
+            runtime
+                .block_on(whole::measure(work.path()))
+                .context("whole commands")?,
         );
     }
     if arguments.wants(Part::Discovery) {

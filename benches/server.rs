@@ -35,6 +35,11 @@ pub struct Server {
     pub events: String,
 }
 
+/// Adds the token of the bot to the URL of a repository of the emulated GitHub.
+pub fn with_token(url: &str) -> String {
+    url.replacen("://", &format!("://{LOGIN}:{TOKEN}@"), 1)
+}
+
 /// Starts the emulated GitHub in `dir`.
 pub async fn github(dir: &Path) -> anyhow::Result<Emulator> {
     let options = Options::new(
@@ -48,7 +53,16 @@ pub async fn github(dir: &Path) -> anyhow::Result<Emulator> {
 impl Server {
     /// Starts a server with usual settings: SQLite in the data directory, defaults for everything else.
     pub async fn start(dir: &Path, github: &Emulator) -> anyhow::Result<Self> {
-        Self::started(dir, spawn(dir, github, None)).await
+        Self::started(dir, spawn(dir, github, None, &[])).await
+    }
+
+    /// Starts a server as [`Self::start`] does, with more flags.
+    pub async fn start_with(
+        dir: &Path,
+        github: &Emulator,
+        flags: &[(&str, PathBuf)],
+    ) -> anyhow::Result<Self> {
+        Self::started(dir, spawn(dir, github, None, flags)).await
     }
 
     /// Starts a server with a database that several servers share.
@@ -61,7 +75,7 @@ impl Server {
             bail!("{database} is not shared")
         };
         let url = options.to_url_lossy();
-        Self::started(dir, spawn(dir, github, Some(url.as_str()))).await
+        Self::started(dir, spawn(dir, github, Some(url.as_str()), &[])).await
     }
 
     async fn started(dir: &Path, child: anyhow::Result<Child>) -> anyhow::Result<Self> {
@@ -155,7 +169,12 @@ impl Drop for Server {
     clippy::disallowed_methods,
     reason = "the server itself, not a child of the product"
 )]
-fn spawn(dir: &Path, github: &Emulator, database: Option<&str>) -> anyhow::Result<Child> {
+fn spawn(
+    dir: &Path,
+    github: &Emulator,
+    database: Option<&str>,
+    more: &[(&str, PathBuf)],
+) -> anyhow::Result<Child> {
     std::fs::write(dir.join("token"), TOKEN)?;
     let flags = [
         ("--repo-allowlist", "github.test/acme/*".into()),
@@ -178,7 +197,7 @@ fn spawn(dir: &Path, github: &Emulator, database: Option<&str>) -> anyhow::Resul
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", dir);
     command.envs(database.map(|url| ("LOCKKEEPER_DATABASE_URL", url)));
-    for (flag, value) in flags {
+    for (flag, value) in flags.iter().chain(more) {
         command.arg(flag).arg(value);
     }
     command

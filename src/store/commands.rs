@@ -137,7 +137,7 @@ impl Store {
         new: &NewCommand,
         jobs: impl FnOnce(CommandId) -> Vec<NewJob>,
     ) -> Result<CreateCommand> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let outcome = self.command_create_in_tx(&mut tx, new, jobs).await?;
         tx.commit().await.map(|()| outcome)
     }
@@ -243,7 +243,7 @@ impl Store {
         head: Option<&CommitSha>,
         outbox: &[NewJob],
     ) -> Result<bool> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let rows = execute!(
             &mut tx,
             "UPDATE commands SET state = 'running', head = $1 WHERE id = $2 AND state <> 'finished'",
@@ -251,7 +251,7 @@ impl Store {
             id,
         )?;
         if rows == 0 {
-            return Ok(false);
+            return tx.roll_back().await.map(|()| false);
         }
         self.outbox_in_tx(&mut tx, outbox).await?;
         tx.commit().await.map(|()| true)
@@ -260,7 +260,7 @@ impl Store {
     /// Ends a command. Its end and everything to post about it are written in one transaction. `false`: it had ended
     /// before, and nothing is posted again.
     pub async fn command_finish(&self, end: &FinishedCommand) -> Result<bool> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let has_ended = self.command_finish_in_tx(&mut tx, end).await?;
         tx.commit().await.map(|()| has_ended)
     }

@@ -54,11 +54,11 @@ impl Store {
         job: impl FnOnce(DeliveryId) -> NewJob,
     ) -> Result<Accepted> {
         let id = DeliveryId::next(&*self.ids);
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let rows =
             insert_in_tx(&mut tx, id, new, DeliveryState::Received, None, self.now()).await?;
         if rows == 0 {
-            return Ok(Accepted::Duplicate);
+            return tx.roll_back().await.map(|()| Accepted::Duplicate);
         }
         self.job_push_in_tx(&mut tx, &job(id)).await?;
         self.repository_events_in_tx(&mut tx, news).await?;
@@ -74,10 +74,10 @@ impl Store {
         jobs: &[NewJob],
     ) -> Result<Accepted> {
         let id = DeliveryId::next(&*self.ids);
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let rows = insert_in_tx(&mut tx, id, new, DeliveryState::Handled, None, self.now()).await?;
         if rows == 0 {
-            return Ok(Accepted::Duplicate);
+            return tx.roll_back().await.map(|()| Accepted::Duplicate);
         }
         self.outbox_in_tx(&mut tx, jobs).await?;
         self.repository_events_in_tx(&mut tx, news).await?;
@@ -87,7 +87,7 @@ impl Store {
     /// Stores a delivery that has no meaning for Lockkeeper, with the reason.
     pub async fn delivery_ignore(&self, new: &NewDelivery, note: &str) -> Result<Accepted> {
         let id = DeliveryId::next(&*self.ids);
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let rows = insert_in_tx(
             &mut tx,
             id,
@@ -112,7 +112,7 @@ impl Store {
         state: DeliveryState,
         note: Option<&str>,
     ) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         execute!(
             &mut tx,
             "UPDATE deliveries SET state = $1, note = $2, finished_at = $3 WHERE id = $4",

@@ -60,14 +60,14 @@ impl Store {
 
     /// Stores the head of a pull without a command. `false`: an event was faster, and nothing was stored.
     pub async fn head_note(&self, pull: &PullRef, news: HeadNews<'_>) -> Result<bool> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let noted = self.head_in_tx(&mut tx, pull, news).await?;
         tx.commit().await.map(|()| noted)
     }
 
     /// Stores the head of a pull that was not known to be open, without counting it as a missed event.
     pub async fn head_note_first(&self, pull: &PullRef, at: &PullHead) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         first_in_tx(&mut tx, pull, at, None).await?;
         tx.commit().await
     }

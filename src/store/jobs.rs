@@ -179,7 +179,7 @@ macro_rules! push_sql {
 impl Store {
     /// Puts a job into the queue.
     pub async fn job_push(&self, job: &NewJob) -> Result<JobId> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let id = self.job_push_in_tx(&mut tx, job).await?;
         tx.commit().await.map(|()| id)
     }
@@ -222,6 +222,15 @@ impl Store {
             "SELECT COUNT(*) FROM jobs WHERE lane = $1 AND state IN ('queued', 'running')")
             .bind(lane).fetch_one(db))?;
         Ok(open > 0)
+    }
+
+    /// Returns true if a newer job of the same kind waits in the lane of a claimed job.
+    pub async fn job_has_newer(&self, lane: &str, job: JobId, kind: &str) -> Result<bool> {
+        let newer: i64 = on_pool!(self, db => sqlx::query_scalar(
+            "SELECT COUNT(*) FROM jobs WHERE lane = $1 AND state IN ('queued', 'running') AND kind = $2 \
+             AND seq > (SELECT seq FROM jobs WHERE id = $3)")
+            .bind(lane).bind(kind).bind(job).fetch_one(db))?;
+        Ok(newer > 0)
     }
 
     /// Puts a copy of the newest job of a lane into the queue, if that job is done. The newest job is not older than
@@ -284,7 +293,7 @@ impl Store {
         most_of_a_share: i64,
         least_priority: i64,
     ) -> Result<Option<JobLease>> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let skew = self.claim_skew_in_tx(&mut tx).await?;
         let sql = match tx {
             Tx::Sqlite(_) => claim_sql!(""),
@@ -312,7 +321,7 @@ impl Store {
         state: JobState,
         error: Option<&str>,
     ) -> Result<JobFinish> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let rows = execute!(
             &mut tx,
             "UPDATE jobs SET state = $1, last_error = COALESCE($2, last_error), finished_at = $3, lease_until = NULL \
@@ -334,7 +343,7 @@ impl Store {
         at: DateTime<Utc>,
         error: &str,
     ) -> Result<JobFinish> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let skew = self.skew_in_tx(&mut tx).await?;
         let rows = execute!(
             &mut tx,

@@ -66,7 +66,25 @@ impl<'a> LockChange<'a> {
         pull: &PullRef,
         cause: &'a Cause,
     ) -> Result<(Self, Option<PullState>)> {
-        let mut tx = store.begin().await?;
+        Self::begin_in(store.begin().await?, store, pull, cause).await
+    }
+
+    /// Begins a change as [`Self::begin`] does, which may share its commit ([`Store::begin_shared`]): the function has to
+    /// commit it on every way out.
+    pub(super) async fn begin_shared(
+        store: &'a Store,
+        pull: &PullRef,
+        cause: &'a Cause,
+    ) -> Result<(Self, Option<PullState>)> {
+        Self::begin_in(store.begin_shared().await?, store, pull, cause).await
+    }
+
+    async fn begin_in(
+        mut tx: Tx,
+        store: &'a Store,
+        pull: &PullRef,
+        cause: &'a Cause,
+    ) -> Result<(Self, Option<PullState>)> {
         line_hold_in_tx(&mut tx, &pull.repo).await?;
         let state = pull_hold_in_tx(&mut tx, pull).await?;
         Ok((Self::of(store, tx, cause), state))

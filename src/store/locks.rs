@@ -177,12 +177,14 @@ const TAKE_TRIES: usize = 16;
 impl Store {
     /// Takes the lock of a project for a pull, or returns its holder. Re-entrant for the same pull.
     pub async fn lock_take(&self, attempt: &LockAttempt<'_>) -> Result<TakeLock> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let taken = self.lock_take_in_tx(&mut tx, attempt).await?;
         if let TakeLock::Taken(lock) = &taken {
             self.lock_events_in_tx(&mut tx, vec![taken_event(lock, attempt.cause)])
                 .await?;
             tx.commit().await?;
+        } else {
+            tx.roll_back().await?;
         }
         Ok(taken)
     }
@@ -239,7 +241,7 @@ impl Store {
         project: &ProjectKey,
         cause: &Cause,
     ) -> Result<bool> {
-        let (mut change, _) = LockChange::begin(self, pull, cause).await?;
+        let (mut change, _) = LockChange::begin_shared(self, pull, cause).await?;
         let freed = change.free_project(pull, project).await?;
         change.commit().await.map(|()| !freed.is_empty())
     }
@@ -247,7 +249,7 @@ impl Store {
     /// Releases all locks of a pull, except those under which an apply is running. Also removes the pull from every
     /// queue, and discards its plans.
     pub async fn lock_release_all(&self, pull: &PullRef, cause: &Cause) -> Result<Vec<Lock>> {
-        let (mut change, _) = LockChange::begin(self, pull, cause).await?;
+        let (mut change, _) = LockChange::begin_shared(self, pull, cause).await?;
         change.leave_all(pull).await?;
         let freed = change.free_all(pull, LockEventKind::Released).await?;
         super::plans::plans_discard_in_tx(&mut change.tx, pull).await?;

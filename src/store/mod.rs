@@ -205,8 +205,19 @@ impl Store {
     /// Begins a writing transaction. On SQLite it takes the write lock at once, so that nothing it reads can change
     /// before it writes. Fails if the store works under a lease and that lease was lost.
     pub(crate) async fn begin(&self) -> Result<Tx> {
+        self.begin_as(false).await
+    }
+
+    /// Begins a writing transaction that may share its commit with others on SQLite. It may see changes that are not
+    /// durable yet. So a function that returns anything but an error has to end it, by [`Tx::commit`] or
+    /// [`Tx::roll_back`], which both wait until everything that it has seen is durable.
+    pub(crate) async fn begin_shared(&self) -> Result<Tx> {
+        self.begin_as(true).await
+    }
+
+    async fn begin_as(&self, is_shared: bool) -> Result<Tx> {
         let mut tx = match &self.pool {
-            DbPool::Sqlite { write, .. } => write.begin().await.map(Tx::Sqlite)?,
+            DbPool::Sqlite { write, .. } => write.begin(is_shared).await.map(Tx::Sqlite)?,
             DbPool::Postgres(pool) => pool.begin().await.map(Tx::Postgres)?,
         };
         self.fence_in_tx(&mut tx).await?;
@@ -251,7 +262,7 @@ impl Tx {
     }
 
     /// Undoes everything done in the transaction.
-    async fn roll_back(self) -> Result<()> {
+    pub(crate) async fn roll_back(self) -> Result<()> {
         match self {
             Self::Sqlite(tx) => tx.roll_back().await,
             Self::Postgres(tx) => tx.rollback().await,

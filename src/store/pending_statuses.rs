@@ -36,7 +36,7 @@ const LOST: &str = "SELECT c.id FROM commands c WHERE c.state <> 'finished' AND 
 impl Store {
     /// Stores a pending status that the forge has accepted.
     pub async fn status_promise(&self, status: &PendingStatus) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         execute!(
             &mut tx,
             KEEP,
@@ -56,7 +56,7 @@ impl Store {
         head: &CommitSha,
         context: &str,
     ) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         execute!(
             &mut tx,
             "DELETE FROM pending_statuses WHERE repo = $1 AND head = $2 AND context = $3",

@@ -39,17 +39,17 @@ impl Store {
         lock: Option<LockId>,
         file: Option<&[u8]>,
     ) -> Result<RecordPlan> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let open = pull_share_in_tx(&mut tx, &plan.pull).await? == Some(PullState::Open);
         let held = match lock {
             Some(lock) => lock_hold_in_tx(&mut tx, plan, lock).await?,
             None => open,
         };
         if !held {
-            return Ok(RecordPlan::LockLost);
+            return tx.roll_back().await.map(|()| RecordPlan::LockLost);
         }
         if !run_hold_in_tx(&mut tx, plan.run).await? {
-            return Ok(RecordPlan::Overtaken);
+            return tx.roll_back().await.map(|()| RecordPlan::Overtaken);
         }
         discard_in_tx(&mut tx, &plan.pull, &plan.project).await?;
         let created_at = self.skew_in_tx(&mut tx).await?.of(plan.created_at);
@@ -77,14 +77,14 @@ impl Store {
         project: &ProjectKey,
         cause: &Cause,
     ) -> Result<()> {
-        let (mut change, _) = LockChange::begin(self, pull, cause).await?;
+        let (mut change, _) = LockChange::begin_shared(self, pull, cause).await?;
         drop_in(&mut change, pull, project).await?;
         change.commit().await
     }
 
     /// Discards the earlier plan of a project that needed no lock, after a new plan failed.
     pub async fn plan_discard(&self, pull: &PullRef, project: &ProjectKey) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         discard_in_tx(&mut tx, pull, project).await?;
         tx.commit().await
     }

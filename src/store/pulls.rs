@@ -19,7 +19,7 @@ macro_rules! state_sql {
 impl Store {
     /// Stores the state of a pull as the forge reported it. A pull that is open again may take locks again.
     pub async fn pull_seen(&self, pull: &PullRef, state: PullState, url: &str) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         self.pull_seen_in_tx(&mut tx, pull, state, url).await?;
         tx.commit().await
     }

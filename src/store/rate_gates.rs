@@ -38,7 +38,7 @@ impl Store {
         scope: &RateScope,
         spacing: Duration,
     ) -> Result<DateTime<Utc>> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         execute!(
             &mut tx,
             "INSERT INTO rate_gates (host, credential, traffic) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
@@ -74,7 +74,7 @@ impl Store {
         traffic: Traffic,
         until: DateTime<Utc>,
     ) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let skew = self.skew_in_tx(&mut tx).await?;
         execute!(
             &mut tx,

@@ -107,7 +107,7 @@ impl Store {
 
     /// Ends the hooks of a command that were interrupted.
     pub async fn hooks_cut_off(&self, command: CommandId) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         execute!(
             &mut tx,
             "UPDATE runs SET state = 'finished', outcome = $1, finished_at = $2 \
@@ -121,14 +121,14 @@ impl Store {
 
     /// Marks a run as private, before it begins to print output that must not appear in comments.
     pub async fn run_keep_private(&self, id: RunId) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         execute!(&mut tx, "UPDATE runs SET private = TRUE WHERE id = $1", id)?;
         tx.commit().await
     }
 
     async fn run_insert(&self, new: &NewRun, hook: Option<&str>) -> Result<RunId> {
         let id = RunId::next(&*self.ids);
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         execute!(
             &mut tx,
             "INSERT INTO runs (id, command, kind, repo, pull, dir, workspace, name, hook, state, created_at) \
@@ -149,7 +149,7 @@ impl Store {
 
     /// Marks a run as running when the tool starts. A run that has ended stays ended.
     pub async fn run_start(&self, id: RunId) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         run_start_in_tx(&mut tx, id, self.now()).await?;
         announce_in_tx(&mut tx, News::Run(id)).await?;
         tx.commit().await
@@ -162,7 +162,7 @@ impl Store {
         outcome: ProjectOutcome,
         message: Option<&str>,
     ) -> Result<bool> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let has_ended = run_finish_in_tx(&mut tx, id, outcome, message, self.now()).await?;
         announce_in_tx(&mut tx, News::Run(id)).await?;
         tx.commit().await.map(|()| has_ended)
@@ -210,7 +210,7 @@ impl Store {
 
     /// Appends a piece of output. Each run has one writer, which numbers the pieces.
     pub async fn run_output_append(&self, run: RunId, piece: &OutputPiece) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         execute!(
             &mut tx,
             "INSERT INTO run_output (run, seq, text) VALUES ($1, $2, $3)",

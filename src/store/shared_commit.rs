@@ -4,6 +4,11 @@
 //! that wait for their turn at the same moment become parts of one (a *batch*), each in a savepoint. They are
 //! committed together, and each is told only after the commit.
 //!
+//! A part sees what the parts before it have changed, although that is not durable yet. What it has seen may be told
+//! only after the commit. So a transaction takes part only if its function ends every one on every way out
+//! ([`super::Store::begin_shared`]), and both ways to end one wait for the commit of the batch. Any other transaction commits
+//! the batch first, and begins alone.
+//!
 //! A writer alone begins and commits as usual. When it commits while others wait, it leaves that to a task, which
 //! queues up behind those that wait. So a batch ends with the last of them, and nobody waits for a later writer.
 //!
@@ -78,13 +83,17 @@ impl SqliteWriter {
         }
     }
 
-    /// Begins a transaction that holds the write lock.
-    pub(super) async fn begin(&self) -> Result<SqliteTx> {
+    /// Begins a transaction that holds the write lock. If it is shared, it may become a part of a batch.
+    pub(super) async fn begin(&self, is_shared: bool) -> Result<SqliteTx> {
         let waiting = WaitingWriter::new(&self.queue.waiting);
         let turn = timeout(ACQUIRE_TIMEOUT, Arc::clone(&self.queue.turn).lock_owned()).await;
         let mut turn = turn.map_err(|_| sqlx::Error::PoolTimedOut)?;
         drop(waiting);
-        clear_up(&mut turn).await;
+        if is_shared {
+            clear_up(&mut turn).await;
+        } else {
+            commit_batch(&mut turn).await;
+        }
         let is_part = turn.is_some();
         if !is_part {
             let transaction = self.pool.begin_with("BEGIN IMMEDIATE").await?;
@@ -126,23 +135,14 @@ impl SqliteTx {
         if is_alone && let Some(batch) = self.turn.take() {
             return batch.transaction.commit().await;
         }
-        let batch = self.batch();
-        batch.parts += 1;
-        let mut ended = batch.ended.subscribe();
         if !self.is_part {
             let turn = Arc::clone(&self.queue.turn);
             tokio::spawn(async move { commit_batch(&mut *turn.lock().await).await });
         }
-        drop(self);
-        // Without a value, the task that commits has gone away, and so does this one.
-        let end = ended.wait_for(Option::is_some).await;
-        let end = end.map_or(Err(CommitFailed(None)), |end| {
-            end.clone().unwrap_or(Err(CommitFailed(None)))
-        });
-        end.map_err(|failed| sqlx::Error::AnyDriverError(Box::new(failed)))
+        self.committed().await
     }
 
-    /// Undoes everything done in the transaction.
+    /// Undoes everything done in the transaction. Returns when everything that it has seen is durable.
     pub(super) async fn roll_back(mut self) -> Result<()> {
         if !self.is_part
             && let Some(batch) = self.turn.take()
@@ -152,7 +152,21 @@ impl SqliteTx {
         }
         undo_part(self.batch()).await?;
         self.has_ended = true;
-        Ok(())
+        self.committed().await
+    }
+
+    /// Waits until the batch with this part is committed.
+    async fn committed(mut self) -> Result<()> {
+        let batch = self.batch();
+        batch.parts += 1;
+        let mut ended = batch.ended.subscribe();
+        drop(self);
+        // Without a value, the task that commits has gone away, and so does this one.
+        let end = ended.wait_for(Option::is_some).await;
+        let end = end.map_or(Err(CommitFailed(None)), |end| {
+            end.clone().unwrap_or(Err(CommitFailed(None)))
+        });
+        end.map_err(|failed| sqlx::Error::AnyDriverError(Box::new(failed)))
     }
 
     fn batch(&mut self) -> &mut CommitBatch {
@@ -270,7 +284,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let (write, read) = sqlite_pools(&dir.path().join("l.db"), true).await.unwrap();
             let writer = SqliteWriter::new(write);
-            let mut tx = writer.begin().await.unwrap();
+            let mut tx = writer.begin(true).await.unwrap();
             run(&mut tx, "CREATE TABLE t (n INTEGER PRIMARY KEY)")
                 .await
                 .unwrap();
@@ -279,7 +293,7 @@ mod tests {
         }
 
         async fn add(&self, n: i64) -> Result<()> {
-            let mut tx = self.writer.begin().await?;
+            let mut tx = self.writer.begin(true).await?;
             run(&mut tx, &format!("INSERT INTO t VALUES ({n})")).await?;
             tx.commit().await
         }
@@ -308,30 +322,30 @@ mod tests {
     async fn writers_that_wait_share_one_commit() {
         let test = TestWriter::new().await;
         let before = test.commits();
-        let mut first = test.writer.begin().await.unwrap();
+        let mut first = test.writer.begin(true).await.unwrap();
         run(&mut first, "INSERT INTO t VALUES (0)").await.unwrap();
         let mut others = Box::pin(join_all((1..=20).map(|n| test.add(n))));
         assert!(poll_immediate(&mut others).await.is_none());
         let (first, others) = tokio::join!(first.commit(), others);
         first.unwrap();
         assert!(others.into_iter().all(|added| added.is_ok()));
-        assert_eq!(test.all().await, Vec::from_iter(0..=20));
+        assert_eq!(test.all().await, (0..=20).collect::<Vec<_>>());
         assert_eq!(test.commits() - before, 1);
     }
 
     #[tokio::test]
     async fn a_part_that_fails_or_is_dropped_undoes_nothing_else() {
         let test = TestWriter::new().await;
-        let mut first = test.writer.begin().await.unwrap();
+        let mut first = test.writer.begin(true).await.unwrap();
         run(&mut first, "INSERT INTO t VALUES (1)").await.unwrap();
         let mut taken = Box::pin(test.add(1));
         let mut rolled_back = Box::pin(async {
-            let mut tx = test.writer.begin().await?;
+            let mut tx = test.writer.begin(true).await?;
             run(&mut tx, "INSERT INTO t VALUES (2)").await?;
             tx.roll_back().await
         });
         let mut dropped = Box::pin(async {
-            let mut tx = test.writer.begin().await?;
+            let mut tx = test.writer.begin(true).await?;
             run(&mut tx, "INSERT INTO t VALUES (3)").await
         });
         let mut last = Box::pin(test.add(4));
@@ -349,10 +363,37 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_a_part_has_seen_is_durable_when_it_ends() {
+        let test = TestWriter::new().await;
+        let mut first = test.writer.begin(true).await.unwrap();
+        run(&mut first, "INSERT INTO t VALUES (1)").await.unwrap();
+        let mut looking = Box::pin(async {
+            let mut tx = test.writer.begin(true).await?;
+            let seen: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM t")
+                .fetch_one(&mut *tx)
+                .await?;
+            tx.roll_back().await?;
+            Ok::<_, sqlx::Error>((seen, test.all().await))
+        });
+        let mut alone = Box::pin(async {
+            let tx = test.writer.begin(false).await?;
+            let there = test.all().await;
+            drop(tx);
+            Ok::<_, sqlx::Error>(there)
+        });
+        assert!(poll_immediate(&mut looking).await.is_none());
+        assert!(poll_immediate(&mut alone).await.is_none());
+        let (first, looking, alone) = tokio::join!(first.commit(), looking, alone);
+        first.unwrap();
+        assert_eq!(looking.unwrap(), (1, vec![1]));
+        assert_eq!(alone.unwrap(), [1]);
+    }
+
+    #[tokio::test]
     async fn a_writer_may_go_away_at_any_moment() {
         let test = TestWriter::new().await;
         for polls in 0..60 {
-            let mut first = test.writer.begin().await.unwrap();
+            let mut first = test.writer.begin(true).await.unwrap();
             let n = i64::from(polls) * 10;
             run(&mut first, &format!("INSERT INTO t VALUES ({n})"))
                 .await
@@ -390,10 +431,10 @@ mod tests {
     async fn all_parts_fail_if_sqlite_gives_the_transaction_up() {
         let test = TestWriter::new().await;
         for _ in 0..3 {
-            let mut first = test.writer.begin().await.unwrap();
+            let mut first = test.writer.begin(true).await.unwrap();
             run(&mut first, "INSERT INTO t VALUES (1)").await.unwrap();
             let mut fatal = Box::pin(async {
-                let mut tx = test.writer.begin().await?;
+                let mut tx = test.writer.begin(true).await?;
                 // SQLite does the same when it cannot write, without notifying the connection.
                 run(&mut tx, "ROLLBACK").await?;
                 tx.commit().await
@@ -405,7 +446,7 @@ mod tests {
             assert!(first.is_err() && fatal.is_err());
             last.unwrap();
             assert_eq!(test.all().await, [2]);
-            let mut tx = test.writer.begin().await.unwrap();
+            let mut tx = test.writer.begin(true).await.unwrap();
             run(&mut tx, "DELETE FROM t").await.unwrap();
             tx.commit().await.unwrap();
         }
@@ -415,11 +456,11 @@ mod tests {
     async fn a_lone_transaction_that_sqlite_gave_up_blocks_nobody() {
         let test = TestWriter::new().await;
         for _ in 0..3 {
-            let mut tx = test.writer.begin().await.unwrap();
+            let mut tx = test.writer.begin(true).await.unwrap();
             run(&mut tx, "ROLLBACK").await.unwrap();
             tx.commit().await.unwrap_err();
         }
-        drop(test.writer.begin().await.unwrap());
+        drop(test.writer.begin(true).await.unwrap());
         test.add(1).await.unwrap();
     }
 }

@@ -156,6 +156,33 @@ fn the_world_of_the_emulator_knows_no_wire() {
     }
 }
 
+/// A transaction that shares its commit may have seen what is not durable yet, so its function must not answer before
+/// the transaction has ended (`src/store/shared_commit.rs`).
+#[test]
+fn shared_transactions_are_ended_before_an_answer() {
+    let mut found = 0;
+    for file in rust_files(&root().join("src")) {
+        let text = read(&file);
+        for (at, _) in text.match_indices("begin_shared(") {
+            // Up to the end of the method, which is indented by four spaces.
+            let body = text[at..].split("\n    }\n").next().unwrap_or_default();
+            let returns = body.match_indices("return ").map(|(at, _)| &body[at..]);
+            for answer in returns {
+                let is_ended =
+                    answer.starts_with("return tx.") || answer.starts_with("return Err(");
+                assert!(
+                    is_ended,
+                    "{}: {}",
+                    shown(&file),
+                    answer.lines().next().unwrap()
+                );
+            }
+            found += 1;
+        }
+    }
+    assert!(found > 20, "only {found} shared transactions were found");
+}
+
 #[test]
 fn every_test_file_is_reachable_by_a_mod_line() {
     let tests = root().join("tests/it");

@@ -81,7 +81,7 @@ const LIVE_LEASE: &str = "SELECT COUNT(*) FROM leases l JOIN repository_syncs s 
 impl Store {
     /// Adds a mirror that needs a sync; `false`: the registry already has it.
     pub async fn mirror_know(&self, home: &DataDirId, repo: &RepoId) -> Result<bool> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let is_new = know_in_tx(&mut tx, home, repo, self.now()).await?;
         tx.commit().await.map(|()| is_new)
     }
@@ -113,7 +113,7 @@ impl Store {
         repo: &RepoId,
         event: &MirrorEvent,
     ) -> Result<MirrorChange> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let change = self.mirror_change_in_tx(&mut tx, home, repo, event).await?;
         tx.commit().await.map(|()| change)
     }

@@ -2,7 +2,7 @@
 //!
 //! A second run is harmless: the newest status of a context is in effect. The statuses of one context on one commit
 //! share a lane, so an older one is sent before a newer one. [`RepeatStatus`] corrects one that arrives late all the
-//! same.
+//! same. One that is followed by a newer one before it is sent is left out.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -82,6 +82,15 @@ impl Job<Ctx> for SetStatus {
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &RunningJob) -> Result<(), JobError> {
+        // A run may end before its pending status is set. An attempt that was made may still arrive, so it is repeated.
+        if attempt.lease.attempt == 1
+            && ctx
+                .store
+                .job_has_newer(&self.lane(), attempt.lease.id, Self::KIND)
+                .await?
+        {
+            return Ok(());
+        }
         // An older status must not follow a newer one, not even from a replica that was paused here.
         let permit = write_permit(ctx);
         let set = ctx

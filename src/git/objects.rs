@@ -30,6 +30,11 @@ pub enum IgnoredFiles {
 }
 
 impl Mirror {
+    /// Returns true if a ref of the mirror certainly leads to another commit. Reads one small file at most.
+    pub fn leads_elsewhere(&self, name: &RefName, commit: &CommitSha) -> bool {
+        ref_file::loose(self.dir(), name).is_some_and(|at| at != *commit)
+    }
+
     /// Returns the commit of a ref, if the mirror has both. `None` means only that git has to be asked.
     pub async fn commit_if_known(&self, name: &RefName) -> Option<CommitSha> {
         let (dir, ref_name) = (self.dir().to_owned(), name.clone());

@@ -23,6 +23,12 @@ pub(super) fn read(mirror: &Path, name: &RefName) -> Option<CommitSha> {
     }
 }
 
+/// Returns the id in the file of a ref, without a look at the packed ones.
+pub(super) fn loose(mirror: &Path, name: &RefName) -> Option<CommitSha> {
+    let text = small(&mirror.join(name.as_str())).ok()??;
+    CommitSha::new(text.strip_suffix('\n')?).ok()
+}
+
 /// Returns the text of a regular file of at most 8 KiB, or `None` if there is no file.
 pub(super) fn small(path: &Path) -> io::Result<Option<String>> {
     text(path, MAX_SMALL)

@@ -229,7 +229,9 @@ impl Checkouts {
         let Some(head_ref) = self.head_ref(&pull.at).await? else {
             return Ok(None);
         };
-        if mirror.commit_if_known(&head_ref).await.as_ref() != Some(&pull.head) {
+        if mirror.leads_elsewhere(&head_ref, &pull.head)
+            || mirror.commit_if_known(&head_ref).await.as_ref() != Some(&pull.head)
+        {
             return Ok(None);
         }
         let Some(base) = mirror.commit_if_known(base_ref).await else {

@@ -49,22 +49,17 @@ impl Mirror {
     /// Returns the paths of the links of a commit.
     pub async fn links(&self, commit: &CommitSha) -> Result<CommitLinks, GitError> {
         let doing = format!("list the symbolic links of {}", commit.short());
-        let commit = commit.clone();
-        let (found, is_whole) = self
-            .look(&doing, move |objects| {
-                let mut found = CommitLinks::default();
-                let is_whole = objects.walk(objects.tree_of(&commit)?, |path, entry| {
-                    let path = || PathBuf::from(OsStr::from_bytes(path));
-                    if entry.is_link() {
-                        found.links.push(path());
-                    } else if entry.is_submodule() {
-                        found.submodules.push(path());
-                    }
-                })?;
-                Ok((found, is_whole))
-            })
-            .await?;
-        if !is_whole {
+        let listing = self.commit_listing(&doing, commit).await?;
+        let mut found = CommitLinks::default();
+        for (path, entry) in &listing.entries {
+            let path = || PathBuf::from(OsStr::from_bytes(path));
+            if entry.is_link() {
+                found.links.push(path());
+            } else if entry.is_submodule() {
+                found.submodules.push(path());
+            }
+        }
+        if !listing.is_whole {
             return Err(GitError::other(
                 doing,
                 "the file names have more than 64 MiB in total",

@@ -158,6 +158,7 @@ pub struct Git {
     settings: Arc<GitSettings>,
     locks: Arc<Mutex<HashMap<RepoId, Arc<MirrorLocks>>>>,
     known: Arc<known::KnownCheckouts>,
+    listings: Arc<object_db::KnownListings>,
 }
 
 /// Mutexes of one mirror (see the invariant *one writer*), and its runs (see *no switch underneath*).
@@ -173,6 +174,7 @@ struct MirrorLocks {
     merges: merge::Merges,
     /// Verified checkouts of all mirrors.
     known: Arc<known::KnownCheckouts>,
+    listings: Arc<object_db::KnownListings>,
 }
 
 impl Git {
@@ -185,6 +187,7 @@ impl Git {
             settings: Arc::new(settings),
             locks: Arc::default(),
             known: Arc::default(),
+            listings: Arc::default(),
         }
     }
 
@@ -194,6 +197,7 @@ impl Git {
         let locks = Arc::clone(locks.entry(repo.clone()).or_insert_with(|| {
             Arc::new(MirrorLocks {
                 known: Arc::clone(&self.known),
+                listings: Arc::clone(&self.listings),
                 ..MirrorLocks::default()
             })
         }));

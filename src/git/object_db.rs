@@ -10,6 +10,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gix_hash::ObjectId;
 use gix_object::{Data, Find, FindHeader as _, Kind, TreeRefIter};
@@ -24,6 +25,8 @@ use crate::model::{CommitSha, RepoPath};
 pub(super) const MAX_LIST: usize = 64 * 1024 * 1024;
 /// Maximum size of an object in bytes; also that of the parts from which a pack makes one.
 const MAX_OBJECT: usize = 512 * 1024 * 1024;
+/// Maximum number of entries of all remembered listings, about 20 MiB.
+const MAX_KNOWN: usize = 200_000;
 /// Bytes that `git ls-tree` prints for an entry besides its path. With them, lists end where they always did.
 const AROUND_A_PATH: usize = 53;
 
@@ -86,6 +89,47 @@ impl Entry {
     }
 }
 
+/// Everything that a commit has.
+#[derive(Debug, Default)]
+pub(super) struct CommitListing {
+    /// Paths of files, links and submodules, in the order of git.
+    pub(super) entries: Vec<(Vec<u8>, Entry)>,
+    /// Paths of the directories below the root.
+    pub(super) dirs: Vec<Vec<u8>>,
+    /// False if the list ends early, because it is too long.
+    pub(super) is_whole: bool,
+}
+
+/// Listings of the commits that were used last, of all mirrors. One command lists a commit several times, and the next
+/// one often lists the same.
+#[derive(Debug, Default)]
+pub(super) struct KnownListings(Mutex<Vec<(CommitSha, Arc<CommitListing>)>>);
+
+impl KnownListings {
+    fn find(&self, commit: &CommitSha) -> Option<Arc<CommitListing>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = known.iter().position(|(id, _)| id == commit)?;
+        let found = known.remove(at);
+        let listing = Arc::clone(&found.1);
+        known.push(found);
+        Some(listing)
+    }
+
+    /// Remembers a listing, and forgets the oldest ones above the limit.
+    fn remember(&self, commit: CommitSha, listing: &Arc<CommitListing>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(id, _)| *id != commit);
+        known.push((commit, Arc::clone(listing)));
+        let mut many = 0;
+        let keep = known.iter().rev().take_while(|(_, listing)| {
+            many += listing.entries.len();
+            many <= MAX_KNOWN
+        });
+        let surplus = known.len() - keep.count();
+        known.drain(..surplus);
+    }
+}
+
 /// Change of a path between two commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Difference {
@@ -121,6 +165,23 @@ impl Mirror {
         looked
             .map_err(GitError::from_io(doing))?
             .map_err(|error| self.object_error(doing, &error))
+    }
+
+    /// Lists everything that a commit has.
+    pub(super) async fn commit_listing(
+        &self,
+        doing: &str,
+        commit: &CommitSha,
+    ) -> Result<Arc<CommitListing>, GitError> {
+        if let Some(known) = self.locks.listings.find(commit) {
+            self.check_ours(doing)?;
+            return Ok(known);
+        }
+        let wanted = commit.clone();
+        let listing = self.look(doing, move |objects| objects.listing(&wanted));
+        let listing = Arc::new(listing.await?);
+        self.locks.listings.remember(commit.clone(), &listing);
+        Ok(listing)
     }
 
     pub(super) fn object_error(&self, doing: &str, error: &ObjectError) -> GitError {
@@ -200,13 +261,10 @@ impl ObjectDb {
             .collect()
     }
 
-    /// Calls `visit` for everything in a directory and below it that is not a directory, in the order of
-    /// `git ls-tree -r`. Returns false if it ended early, because the list is too long.
-    pub(super) fn walk(
-        &self,
-        root: ObjectId,
-        mut visit: impl FnMut(&[u8], Entry),
-    ) -> Result<bool, ObjectError> {
+    /// Lists everything that a commit has.
+    fn listing(&self, commit: &CommitSha) -> Result<CommitListing, ObjectError> {
+        let mut listing = CommitListing::default();
+        let root = self.tree_of(commit)?;
         let mut open = vec![(Vec::new(), self.entries(root)?.into_iter())];
         let mut left = MAX_LIST;
         while let Some((dir, entries)) = open.last_mut() {
@@ -216,17 +274,19 @@ impl ObjectDb {
             };
             let path = [dir.as_slice(), &name].concat();
             let Some(rest) = left.checked_sub(path.len() + AROUND_A_PATH) else {
-                return Ok(false);
+                return Ok(listing);
             };
             left = rest;
             if entry.is_dir() {
                 let below = self.entries(entry.id)?.into_iter();
                 open.push(([&path, &b"/"[..]].concat(), below));
+                listing.dirs.push(path);
             } else {
-                visit(&path, entry);
+                listing.entries.push((path, entry));
             }
         }
-        Ok(true)
+        listing.is_whole = true;
+        Ok(listing)
     }
 
     /// Calls `visit` for each path in which two directories differ, in the order of `git diff-tree -r`. Returns false

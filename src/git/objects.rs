@@ -2,6 +2,7 @@
 
 use gix_object::Kind;
 
+use super::disk::apart;
 pub(super) use super::object_db::MAX_LIST;
 use super::object_db::{Dirs, ObjectError};
 use super::{Checkout, GitError, Mirror, RefName, kept, ref_file};
@@ -120,12 +121,15 @@ impl Mirror {
     /// Returns all files of a commit.
     pub async fn files(&self, commit: &CommitSha) -> Result<TreeFiles, GitError> {
         let doing = format!("list the files of {}", commit.short());
-        let commit = commit.clone();
-        self.look(&doing, move |objects| {
-            let mut files = TreeFiles::default();
-            let is_whole = objects.walk(objects.tree_of(&commit)?, |path, entry| {
+        let listing = self.commit_listing(&doing, commit).await?;
+        let made = apart(move || {
+            let mut files = TreeFiles {
+                truncated: !listing.is_whole,
+                ..TreeFiles::default()
+            };
+            for (path, entry) in &listing.entries {
                 if !entry.is_file() && !entry.is_link() {
-                    return;
+                    continue;
                 }
                 match path_of(path) {
                     Some(path) => {
@@ -134,11 +138,10 @@ impl Mirror {
                     }
                     None => files.left_out += 1,
                 }
-            })?;
-            files.truncated = !is_whole;
-            Ok(files)
-        })
-        .await
+            }
+            files
+        });
+        made.await.map_err(GitError::from_io(doing))
     }
 
     /// Returns the id of the tree of a commit, which is the same for two commits with the same files.

@@ -182,22 +182,20 @@ impl Mirror {
             .input(text);
         let output = self.run(doing, cmd).await?;
         let mut urls = urls_by_path(&output.stdout.bytes);
-        let commit = commit.clone();
-        self.look(doing, move |objects| {
-            let mut named = Vec::new();
-            objects.walk(objects.tree_of(&commit)?, |path, entry| {
-                let path = objects::path_of(path).filter(|_| entry.is_submodule());
-                named.extend(path.and_then(|path| {
-                    Some(Named {
-                        url: urls.remove(&path)?,
-                        path,
-                        commit: CommitSha::new(&entry.id.to_string()).ok()?,
-                    })
-                }));
-            })?;
-            Ok(named)
-        })
-        .await
+        let listing = self.commit_listing(doing, commit).await?;
+        let links = listing
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.is_submodule());
+        let named = links.filter_map(|(path, entry)| {
+            let path = objects::path_of(path)?;
+            Some(Named {
+                url: urls.remove(&path)?,
+                path,
+                commit: CommitSha::new(&entry.id.to_string()).ok()?,
+            })
+        });
+        Ok(named.collect())
     }
 
     /// Returns the repository of this forge at a URL, or `None` if the URL does not name one.

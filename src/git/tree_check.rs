@@ -28,7 +28,7 @@ use sha2::{Digest, Sha256};
 
 use super::disk::apart;
 use super::known::{FileClock, VerifiedFiles};
-use super::object_db::{Entry, MAX_LIST, ObjectDb, ObjectError};
+use super::object_db::{CommitListing, Entry, MAX_LIST, ObjectDb, ObjectError};
 use super::{Extent, GitError, Mirror};
 use crate::model::{CommitSha, RepoPath};
 use crate::process::Cmd;
@@ -203,6 +203,13 @@ impl Mirror {
         commit: &CommitSha,
         extent: &Extent,
     ) -> Result<ExpectedTree, GitError> {
+        if *extent == Extent::Whole {
+            let listing = self.commit_listing(doing, commit).await?;
+            if !listing.is_whole {
+                return Err(self.object_error(doing, &ObjectError::TooLarge));
+            }
+            return Ok(ExpectedTree::of(&listing));
+        }
         let (commit, extent) = (commit.clone(), extent.clone());
         self.look(doing, move |objects| expected(objects, &commit, &extent))
             .await
@@ -285,6 +292,24 @@ impl DirPart {
         match self {
             Self::All => true,
             Self::Some(dir) => dir.join("x").is_ok_and(|file| extent.has(&file)),
+        }
+    }
+}
+
+impl ExpectedTree {
+    fn of(listing: &CommitListing) -> Self {
+        let path = |path: &[u8]| PathBuf::from(OsStr::from_bytes(path));
+        let entries = listing.entries.iter().filter_map(|(name, entry)| {
+            Some(TreeEntry {
+                path: path(name),
+                kind: kind(*entry)?,
+                id: entry.id.to_string(),
+            })
+        });
+        let dirs = listing.dirs.iter().map(|dir| path(dir));
+        Self {
+            entries: entries.collect(),
+            dirs: std::iter::once(PathBuf::new()).chain(dirs).collect(),
         }
     }
 }

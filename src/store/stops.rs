@@ -109,7 +109,7 @@ impl Store {
 
     /// Withdraws a request to stop of the given kind.
     pub async fn command_go_on(&self, id: CommandId, kind: StopKind) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         execute!(
             &mut tx,
             "UPDATE commands SET stop_kind = NULL, stop_reason = NULL, superseded_by = NULL \

@@ -190,7 +190,6 @@ impl Checkouts {
         }
         let base_ref = RefName::branch(&pull.base_branch);
         if let Some(base) = self.base_if_here(pull, &base_ref).await? {
-            self.syncer.used(&pull.at.repo).await;
             return Ok(Source {
                 pull: pull.at.clone(),
                 head: pull.head.clone(),

@@ -473,9 +473,10 @@ async fn carry_out(
     attempt: &RunningJob,
 ) -> Result<WorkRound, JobError> {
     if pull.state == PullState::Open {
-        ctx.store.pull_seen(&pull.at, pull.state, &pull.url).await?;
+        let seen = ctx.store.pull_seen(&pull.at, pull.state, &pull.url);
+        // Transactions that wait at the same time share a commit.
+        tokio::try_join!(seen, ctx.store.command_go_on(row.id, StopKind::Closed))?;
         renew_locks(ctx, &pull.at, &row.actor, "the pull request is worked on").await?;
-        ctx.store.command_go_on(row.id, StopKind::Closed).await?;
     }
     let stop = ctx.stops.enter(row.id);
     let cx = CommandCx {

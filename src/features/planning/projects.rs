@@ -532,13 +532,13 @@ impl Work {
             (facts.approved, facts.mergeable) = (Some(false), Some(false));
             return facts;
         }
-        let approved = self
-            .findings
-            .approval(cx)
-            .await
-            .is_ok_and(|approval| approval.is_given_for(&cx.pull.head));
+        let (approval, mergeability) = tokio::join!(
+            self.findings.approval(cx),
+            self.findings.mergeability(cx, kind)
+        );
+        let approved = approval.is_ok_and(|approval| approval.is_given_for(&cx.pull.head));
         let mergeable = matches!(
-            self.findings.mergeability(cx, kind).await,
+            mergeability,
             Ok(Mergeability::Yes
                 | Mergeability::ButFor {
                     up_to_date: false,

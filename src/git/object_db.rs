@@ -91,7 +91,7 @@ impl Entry {
 
 /// Everything that a commit has.
 #[derive(Debug, Default)]
-pub(super) struct CommitListing {
+pub(super) struct TreeListing {
     /// Paths of files, links and submodules, in the order of git.
     pub(super) entries: Vec<(Vec<u8>, Entry)>,
     /// Paths of the directories below the root.
@@ -100,13 +100,32 @@ pub(super) struct CommitListing {
     pub(super) is_whole: bool,
 }
 
+impl TreeListing {
+    /// Returns true if the commit has a file, link, submodule or directory at a path. The paths of the entries are in
+    /// the order of their bytes, because git sorts directories as if their names ended with `/`.
+    pub(super) fn has(&self, path: &RepoPath) -> bool {
+        let path = path.as_str().as_bytes();
+        let at = self
+            .entries
+            .partition_point(|(name, _)| name.as_slice() < path);
+        let is_entry = self.entries.get(at).is_some_and(|(name, _)| name == path);
+        let inside = [path, b"/"].concat();
+        let at = self.entries.partition_point(|(name, _)| *name < inside);
+        is_entry
+            || self
+                .entries
+                .get(at)
+                .is_some_and(|(name, _)| name.starts_with(&inside))
+    }
+}
+
 /// Listings of the commits that were used last, of all mirrors. One command lists a commit several times, and the next
 /// one often lists the same.
 #[derive(Debug, Default)]
-pub(super) struct KnownListings(Mutex<Vec<(CommitSha, Arc<CommitListing>)>>);
+pub(super) struct KnownListings(Mutex<Vec<(CommitSha, Arc<TreeListing>)>>);
 
 impl KnownListings {
-    fn find(&self, commit: &CommitSha) -> Option<Arc<CommitListing>> {
+    fn find(&self, commit: &CommitSha) -> Option<Arc<TreeListing>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = known.iter().position(|(id, _)| id == commit)?;
         let found = known.remove(at);
@@ -116,7 +135,7 @@ impl KnownListings {
     }
 
     /// Remembers a listing, and forgets the oldest ones above the limit.
-    fn remember(&self, commit: CommitSha, listing: &Arc<CommitListing>) {
+    fn remember(&self, commit: CommitSha, listing: &Arc<TreeListing>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(id, _)| *id != commit);
         known.push((commit, Arc::clone(listing)));
@@ -172,7 +191,7 @@ impl Mirror {
         &self,
         doing: &str,
         commit: &CommitSha,
-    ) -> Result<Arc<CommitListing>, GitError> {
+    ) -> Result<Arc<TreeListing>, GitError> {
         if let Some(known) = self.locks.listings.find(commit) {
             self.check_ours(doing)?;
             return Ok(known);
@@ -262,8 +281,8 @@ impl ObjectDb {
     }
 
     /// Lists everything that a commit has.
-    fn listing(&self, commit: &CommitSha) -> Result<CommitListing, ObjectError> {
-        let mut listing = CommitListing::default();
+    fn listing(&self, commit: &CommitSha) -> Result<TreeListing, ObjectError> {
+        let mut listing = TreeListing::default();
         let root = self.tree_of(commit)?;
         let mut open = vec![(Vec::new(), self.entries(root)?.into_iter())];
         let mut left = MAX_LIST;
@@ -458,6 +477,54 @@ mod tests {
             mode,
             id: ObjectId::null(gix_hash::Kind::Sha1),
         }
+    }
+
+    #[test]
+    fn a_listing_is_searched_by_path() {
+        let names = ["a-b", "a.tf", "a/x.tf", "a0", "b/c/d", "b/c-d"];
+        let mut entries: Vec<_> = names
+            .map(|name| (name.as_bytes().to_vec(), entry(0o100_644)))
+            .into();
+        entries.sort_by(|one, other| one.0.cmp(&other.0));
+        let listing = TreeListing {
+            entries,
+            ..TreeListing::default()
+        };
+        for (path, expected) in [
+            ("a-b", true),
+            ("a", true),
+            ("a/x.tf", true),
+            ("a/y.tf", false),
+            ("b/c", true),
+            ("b/c/d/e", false),
+            ("b/c-", false),
+            ("c", false),
+        ] {
+            assert_eq!(
+                listing.has(&RepoPath::new(path).unwrap()),
+                expected,
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn listings_above_the_limit_are_forgotten_oldest_first() {
+        let known = KnownListings::default();
+        let commit = |digit: &str| CommitSha::new(&digit.repeat(40)).unwrap();
+        let listing = |many| {
+            Arc::new(TreeListing {
+                entries: vec![(Vec::new(), entry(0o100_644)); many],
+                ..TreeListing::default()
+            })
+        };
+        for digit in ["a", "b", "c"] {
+            known.remember(commit(digit), &listing(MAX_KNOWN / 2));
+        }
+        assert!(known.find(&commit("a")).is_none());
+        assert!(known.find(&commit("b")).is_some() && known.find(&commit("c")).is_some());
+        known.remember(commit("d"), &listing(MAX_KNOWN + 1));
+        assert!(known.0.lock().unwrap().is_empty());
     }
 
     #[test]

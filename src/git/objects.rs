@@ -267,6 +267,10 @@ impl Mirror {
             return Ok(paths);
         }
         let doing = format!("find files at {}", commit.short());
+        let listing = self.commit_listing(&doing, commit).await?;
+        if listing.is_whole {
+            return Ok(paths.into_iter().filter(|path| listing.has(path)).collect());
+        }
         let commit = commit.clone();
         self.look(&doing, move |objects| {
             let (root, mut dirs) = (objects.tree_of(&commit)?, Dirs::default());

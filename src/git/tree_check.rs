@@ -28,7 +28,7 @@ use sha2::{Digest, Sha256};
 
 use super::disk::apart;
 use super::known::{FileClock, VerifiedFiles};
-use super::object_db::{CommitListing, Entry, MAX_LIST, ObjectDb, ObjectError};
+use super::object_db::{Entry, MAX_LIST, ObjectDb, ObjectError, TreeListing};
 use super::{Extent, GitError, Mirror};
 use crate::model::{CommitSha, RepoPath};
 use crate::process::Cmd;
@@ -297,7 +297,7 @@ impl DirPart {
 }
 
 impl ExpectedTree {
-    fn of(listing: &CommitListing) -> Self {
+    fn of(listing: &TreeListing) -> Self {
         let path = |path: &[u8]| PathBuf::from(OsStr::from_bytes(path));
         let entries = listing.entries.iter().filter_map(|(name, entry)| {
             Some(TreeEntry {

@@ -2,12 +2,12 @@
 //!
 //! The need: SQLite makes one transaction durable at a time, and most of that is waiting for the disk. So transactions
 //! that wait for their turn at the same moment become parts of one (a *batch*), each in a savepoint. They are
-//! committed together, and each is told only after the commit.
+//! committed together, and each writer gets its answer only after the commit.
 //!
-//! A part sees what the parts before it have changed, although that is not durable yet. What it has seen may be told
-//! only after the commit. So a transaction takes part only if its function ends every one on every way out
-//! ([`super::Store::begin_shared`]), and both ways to end one wait for the commit of the batch. Any other transaction commits
-//! the batch first, and begins alone.
+//! A part sees what the parts before it have changed, although that is not durable yet. A function may answer with what
+//! it has seen only after the commit. So a transaction takes part only if its function ends it on every way out
+//! ([`super::Store::begin_shared`]), and both ways to end one wait for the commit of the batch. Any other transaction
+//! commits the batch first, and begins alone.
 //!
 //! A writer alone begins and commits as usual. When it commits while others wait, it leaves that to a task, which
 //! queues up behind those that wait. So a batch ends with the last of them, and nobody waits for a later writer.
@@ -39,7 +39,7 @@ pub(crate) struct SqliteWriter {
 
 #[derive(Default)]
 struct WriterQueue {
-    /// The batch that is not committed yet. Whoever holds the mutex writes.
+    /// The batch that is not committed yet. The holder of the mutex writes.
     turn: Arc<Mutex<Option<CommitBatch>>>,
     /// Number of writers that wait for the mutex to begin a transaction.
     waiting: AtomicUsize,
@@ -252,7 +252,7 @@ async fn undo_part(batch: &mut CommitBatch) -> Result<()> {
     Ok(())
 }
 
-/// Commits a batch and tells the writers of its parts.
+/// Commits a batch and wakes the writers of its parts.
 async fn commit_batch(turn: &mut Option<CommitBatch>) {
     clear_up(turn).await;
     let Some(batch) = turn.take() else {

@@ -37,6 +37,7 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
         "server process",
         "RSS MiB",
         "PSS MiB",
+        "anonymous MiB",
         "processor ms in 5 s",
     ]);
     weigh("after the start, idle", &server, &mut weight).await?;

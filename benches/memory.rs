@@ -9,6 +9,8 @@ pub struct Memory {
     pub rss: u64,
     /// Resident pages, with each shared page divided by the number of processes that share it.
     pub pss: u64,
+    /// Resident pages that belong to no file. The others are those of the program, which the system can drop.
+    pub anonymous: u64,
 }
 
 impl Memory {
@@ -24,12 +26,17 @@ impl Memory {
         Ok(Self {
             rss: field("Rss:")?,
             pss: field("Pss:")?,
+            anonymous: field("Anonymous:")?,
         })
     }
 
-    /// Returns resident and proportional memory in MiB.
+    /// Returns resident, proportional and anonymous memory in MiB.
     pub fn cells(self) -> Vec<String> {
-        vec![mebibytes(self.rss), mebibytes(self.pss)]
+        vec![
+            mebibytes(self.rss),
+            mebibytes(self.pss),
+            mebibytes(self.anonymous),
+        ]
     }
 }
 

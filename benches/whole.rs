@@ -168,8 +168,8 @@ async fn small(dir: &Path, table: &mut Table, notes: &mut Vec<String>) -> anyhow
 fn idle(stage: &Stage, when: &str) -> anyhow::Result<String> {
     let memory = Memory::of(stage.server.pid())?.cells();
     Ok(format!(
-        "Server process {when}: RSS {} MiB, PSS {} MiB.",
-        memory[0], memory[1]
+        "Server process {when}: RSS {} MiB, of which {} MiB are not of the file of the program.",
+        memory[0], memory[2]
     ))
 }
 

@@ -22,6 +22,7 @@ story!(
     a_comment_whose_answer_was_lost_is_not_posted_twice,
     a_comment_that_arrives_after_it_was_posted_again_is_deleted,
     a_status_that_arrives_after_a_newer_one_does_not_stay,
+    a_status_that_is_replaced_before_it_is_sent_is_left_out,
     a_server_that_lost_the_job_while_it_waited_for_a_token_posts_nothing,
     a_server_that_lost_the_job_while_it_waited_for_a_token_sets_no_status,
     statuses_get_through_bad_moments_as_well,
@@ -232,6 +233,8 @@ async fn a_status_that_arrives_after_a_newer_one_does_not_stay(backend: Backend)
         ))
         .await
         .unwrap();
+    // One that was not sent yet would be left out.
+    assert_eq!(bot.replica.tick_short().await.unwrap(), Tick::Worked);
     bot.store()
         .job_push(&plan_status(
             &bot,
@@ -260,9 +263,35 @@ async fn a_status_that_arrives_after_a_newer_one_does_not_stay(backend: Backend)
     bot.end(&[]).await;
 }
 
+async fn a_status_that_is_replaced_before_it_is_sent_is_left_out(backend: Backend) {
+    let (bot, pull) = Bot::talking(backend, &[]).await;
+    let sent = || {
+        let requests = bot.github.requests();
+        requests
+            .iter()
+            .filter(|sent| sent.path.contains("/statuses/"))
+            .count()
+    };
+    let before = sent();
+    for (state, description) in [
+        (CommitState::Pending, "The older one."),
+        (CommitState::Success, "The newer one."),
+    ] {
+        let status = plan_status(&bot, pull, state, description);
+        bot.store().job_push(&status).await.unwrap();
+    }
+    bot.settle().await;
+    assert_eq!(sent() - before, 1);
+    assert!(
+        bot.statuses(pull)
+            .contains("lockkeeper/plan: Success, The newer one.")
+    );
+    bot.end(&[]).await;
+}
+
 /// Pauses a server that hangs in a request for a token. Meanwhile another server takes its job and does it. Then the
 /// first one goes on.
-async fn overtaken_at_the_token(bot: &mut Bot) {
+async fn overtaken_at_the_token(bot: &mut Bot, meanwhile: &[NewJob]) {
     // Tokens are valid for an hour, and one that is about to expire is replaced.
     bot.db.clock.advance(Duration::from_mins(30));
     bot.github
@@ -270,6 +299,9 @@ async fn overtaken_at_the_token(bot: &mut Bot) {
     let paused = Arc::clone(&bot.replica);
     let paused = tokio::spawn(async move { paused.tick_short().await.unwrap() });
     bot.github.hanging(1).await;
+    for job in meanwhile {
+        bot.store().job_push(job).await.unwrap();
+    }
     bot.db.clock.advance(lockkeeper::queue::LEASE * 2);
     bot.replica = bot.replica_beside().await;
     bot.replica.tick("orphans").await.unwrap();
@@ -293,7 +325,7 @@ async fn a_server_that_lost_the_job_while_it_waited_for_a_token_posts_nothing(ba
         "the delivery is read"
     );
     assert_eq!(bot.replica.tick_command().await.unwrap(), Tick::Worked);
-    overtaken_at_the_token(&mut bot).await;
+    overtaken_at_the_token(&mut bot, &[]).await;
     assert_eq!((posts(&bot), bot.heard(pull).len()), (1, 1));
     bot.end(&[]).await;
 }
@@ -312,16 +344,8 @@ async fn a_server_that_lost_the_job_while_it_waited_for_a_token_sets_no_status(b
         ))
         .await
         .unwrap();
-    bot.store()
-        .job_push(&plan_status(
-            &bot,
-            pull,
-            CommitState::Success,
-            "The newer one.",
-        ))
-        .await
-        .unwrap();
-    overtaken_at_the_token(&mut bot).await;
+    let newer = plan_status(&bot, pull, CommitState::Success, "The newer one.");
+    overtaken_at_the_token(&mut bot, &[newer]).await;
     assert!(
         bot.statuses(pull)
             .contains("lockkeeper/plan: Success, The newer one."),

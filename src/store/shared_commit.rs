@@ -89,10 +89,19 @@ impl SqliteWriter {
         let turn = timeout(ACQUIRE_TIMEOUT, Arc::clone(&self.queue.turn).lock_owned()).await;
         let mut turn = turn.map_err(|_| sqlx::Error::PoolTimedOut)?;
         drop(waiting);
-        if is_shared {
-            clear_up(&mut turn).await;
-        } else {
-            commit_batch(&mut turn).await;
+        if let Some(batch) = &*turn
+            && (batch.is_abandoned || !is_shared)
+        {
+            // In a task of its own: this caller may go away at any moment, and the writers of the batch must not notice.
+            let prepared = tokio::spawn(async move {
+                if is_shared {
+                    clear_up(&mut turn).await;
+                } else {
+                    commit_batch(&mut turn).await;
+                }
+                turn
+            });
+            turn = prepared.await.map_err(|_| sqlx::Error::WorkerCrashed)?;
         }
         let is_part = turn.is_some();
         if !is_part {
@@ -227,13 +236,14 @@ async fn clear_up(turn: &mut Option<CommitBatch>) {
     let Some(batch) = turn.as_mut().filter(|batch| batch.is_abandoned) else {
         return;
     };
-    batch.is_abandoned = false;
     if let Err(error) = undo_part(batch).await
         && !is_open(batch).await
     {
         let failed = CommitFailed(Some(Arc::new(error)));
         batch.ended.send_replace(Some(Err(failed)));
         *turn = None;
+    } else {
+        batch.is_abandoned = false;
     }
 }
 
@@ -398,7 +408,12 @@ mod tests {
             run(&mut first, &format!("INSERT INTO t VALUES ({n})"))
                 .await
                 .unwrap();
-            let mut leaving = Box::pin(test.add(n + 1));
+            let mut leaving = Box::pin(async {
+                let mut tx = test.writer.begin(polls % 3 > 0).await?;
+                run(&mut tx, &format!("INSERT INTO t VALUES ({})", n + 1)).await?;
+                run(&mut tx, &format!("INSERT INTO t VALUES ({})", n + 3)).await?;
+                tx.commit().await
+            });
             let mut staying = Box::pin(test.add(n + 2));
             assert!(poll_immediate(&mut leaving).await.is_none());
             assert!(poll_immediate(&mut staying).await.is_none());
@@ -424,6 +439,8 @@ mod tests {
                 all.contains(&n) && all.contains(&(n + 2)),
                 "{polls}: {all:?}"
             );
+            let halves = [n + 1, n + 3].map(|n| all.contains(&n));
+            assert!(halves[0] == halves[1], "{polls}: half of it is there");
         }
     }
 

@@ -242,7 +242,11 @@ impl Checkouts {
             .of(repo)?
             .branch_tip(repo, &pull.base_branch)
             .await;
-        Ok(tip.ok().flatten().filter(|tip| *tip == base))
+        let base = tip.ok().flatten().filter(|tip| *tip == base);
+        if base.is_some() {
+            self.syncer.used(repo).await;
+        }
+        Ok(base)
     }
 
     /// Returns the ref of the head of a pull in its repository, if the forge keeps one there.

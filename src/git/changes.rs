@@ -1,6 +1,6 @@
 //! Lists the files and commits that a branch changes.
 
-use super::object_db::Difference;
+use super::object_db::{Difference, ObjectError};
 use super::{GitError, Mirror};
 use crate::model::{ChangeKind, ChangedFile, CommitSha, RepoPath};
 
@@ -53,7 +53,7 @@ impl Mirror {
         self.look(&doing, move |objects| {
             let (old, new) = (objects.tree_of(&old)?, objects.tree_of(&new)?);
             let mut files = Vec::new();
-            let is_whole = objects.differences(old, new, |path, difference| {
+            let listed = objects.differences(old, new, |path, difference| {
                 let kind = match difference {
                     Difference::Added => ChangeKind::Added,
                     Difference::Removed => ChangeKind::Removed,
@@ -61,8 +61,12 @@ impl Mirror {
                     Difference::Modified => ChangeKind::Modified,
                 };
                 files.extend(changed_file(path, kind));
-            })?;
-            Ok(is_whole.then_some(files))
+            });
+            match listed {
+                Ok(()) => Ok(Some(files)),
+                Err(ObjectError::TooLarge) => Ok(None),
+                Err(error) => Err(error),
+            }
         })
         .await
     }

@@ -14,7 +14,7 @@ use super::mirror::{make_dir, remove_all};
 use super::ours::{COMMON, leads_here};
 use super::place::{self, CheckoutPlace};
 use super::tree_check::KnownFiles;
-use super::{Extent, GitError, Mirror, objects, ref_file};
+use super::{Extent, GitError, Mirror, objects, plain_file};
 use crate::model::{CommitSha, RepoPath, Subject, WorkspaceName};
 use crate::process::{Cmd, FileHold};
 
@@ -429,10 +429,10 @@ impl Mirror {
     /// run could have changed the file `.git` in the worktree, so it must contain the path that git wrote.
     pub(super) fn admin_dir(&self, dir: &Path) -> Option<PathBuf> {
         let link = dir.join(".git");
-        let text = ref_file::small(&link).ok()??;
+        let text = plain_file::small(&link).ok()??;
         let admin = Path::new(text.strip_prefix("gitdir: ")?.trim_end());
         let ours = self.dir().canonicalize().ok()?.join("worktrees");
-        let back = ref_file::small(&admin.join("gitdir")).ok()??;
+        let back = plain_file::small(&admin.join("gitdir")).ok()??;
         let same = Path::new(back.trim_end()).canonicalize().ok()? == link.canonicalize().ok()?;
         (admin.parent() == Some(&ours) && same && leads_here(admin)).then(|| admin.to_owned())
     }
@@ -643,6 +643,6 @@ fn clean(git: Cmd) -> Cmd {
 
 /// Returns true if the `HEAD` of a worktree is this commit. A run may have replaced the file with anything.
 fn is_at(admin: &Path, commit: &CommitSha) -> bool {
-    ref_file::small(&admin.join("HEAD"))
+    plain_file::small(&admin.join("HEAD"))
         .is_ok_and(|text| text.is_some_and(|text| text.trim_end() == commit.as_str()))
 }

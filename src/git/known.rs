@@ -12,11 +12,13 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
+
+use super::plain_file;
 
 /// Maximum number of remembered checkouts of a process.
 const MAX_CHECKOUTS: usize = 256;
@@ -170,13 +172,7 @@ fn identity(path: &Path, object: &str, meta: &Metadata) -> [u8; 16] {
 
 /// Hashes an index. A run may have put anything in its place, such as a pipe, which would never end.
 fn digest(path: &Path) -> io::Result<[u8; 32]> {
-    let file = File::options()
-        .read(true)
-        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("the index is not a file"));
-    }
+    let file = plain_file::open(path)?.ok_or(io::ErrorKind::NotFound)?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 64 * 1024]);
     let mut file = file.take(MAX_INDEX);
     loop {

@@ -92,6 +92,7 @@ impl Mirror {
     /// [`GitError::Altered`] if the mirror is not as Lockkeeper left it: then git is not called.
     pub(super) async fn call(&self, doing: &str, cmd: &Cmd) -> Result<CallOutput, GitError> {
         self.check_ours(doing)?;
+        self.check_worktrees(doing)?;
         let mut output = cmd
             .output()
             .await

@@ -49,6 +49,7 @@ mod objects;
 mod ours;
 mod parts_upkeep;
 mod place;
+mod plain_file;
 mod rebuild;
 mod ref_file;
 mod refs;

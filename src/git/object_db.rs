@@ -21,18 +21,22 @@ use super::disk::apart;
 use super::{GitError, Mirror};
 use crate::model::{CommitSha, RepoPath};
 
-/// Maximum size of the directories, or of the paths, that one call reads, in bytes.
+/// Maximum size of the directories that one call reads, and of the paths that it lists, in bytes.
 pub(super) const MAX_LIST: usize = 64 * 1024 * 1024;
-/// Maximum size of an object in bytes; also that of the parts from which a pack makes one.
+/// Maximum size of a commit in bytes.
+const MAX_COMMIT: usize = 16 * 1024 * 1024;
+/// Maximum size of an object in a pack in bytes; also that of the parts from which it is made.
 const MAX_OBJECT: usize = 512 * 1024 * 1024;
-/// Maximum number of entries of all remembered listings, about 20 MiB.
-const MAX_KNOWN: usize = 200_000;
+/// Maximum size of all remembered listings, counted as [`TreeListing::bytes`].
+const MAX_KNOWN: usize = 32 * 1024 * 1024;
 /// Bytes that `git ls-tree` prints for an entry besides its path. With them, lists end where they always did.
 const AROUND_A_PATH: usize = 53;
 
 /// Objects of a mirror.
 pub(super) struct ObjectDb {
     objects: gix_odb::Handle,
+    /// Bytes of directories that may still be read. A pull request decides how large they are.
+    left: Cell<usize>,
 }
 
 /// Reason that an object cannot be read.
@@ -50,6 +54,9 @@ pub(super) enum ObjectError {
     /// The directories are larger than [`MAX_LIST`].
     #[error("the directories have more than 64 MiB in total")]
     TooLarge,
+    /// A commit is larger than [`MAX_COMMIT`].
+    #[error("the commit {0} is larger than 16 MiB")]
+    LargeCommit(ObjectId),
     /// The object, or the file with it, cannot be read.
     #[error("{0}")]
     Unreadable(String),
@@ -98,6 +105,8 @@ pub(super) struct TreeListing {
     pub(super) dirs: Vec<Vec<u8>>,
     /// False if the list ends early, because it is too long.
     pub(super) is_whole: bool,
+    /// Size of the paths, and of what stands beside them.
+    bytes: usize,
 }
 
 impl TreeListing {
@@ -139,10 +148,10 @@ impl KnownListings {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(id, _)| *id != commit);
         known.push((commit, Arc::clone(listing)));
-        let mut many = 0;
+        let mut bytes = 0;
         let keep = known.iter().rev().take_while(|(_, listing)| {
-            many += listing.entries.len();
-            many <= MAX_KNOWN
+            bytes += listing.bytes;
+            bytes <= MAX_KNOWN
         });
         let surplus = known.len() - keep.count();
         known.drain(..surplus);
@@ -211,7 +220,9 @@ impl Mirror {
                 GitError::Corrupt { doing, message }
             }
             ObjectError::Mismatch(_) => self.altered(&doing, &message),
-            ObjectError::TooLarge => GitError::Other { doing, message },
+            ObjectError::TooLarge | ObjectError::LargeCommit(_) => {
+                GitError::Other { doing, message }
+            }
         }
     }
 }
@@ -225,7 +236,10 @@ impl ObjectDb {
         };
         let objects = gix_odb::at_opts(mirror.join("objects"), gix_hash::Kind::Sha1, None, options);
         let objects = objects.map_err(|error| ObjectError::Unreadable(error.to_string()))?;
-        Ok(Self { objects })
+        Ok(Self {
+            objects,
+            left: Cell::new(MAX_LIST),
+        })
     }
 
     /// Returns kind and size of an object, or `None` if the mirror does not have it.
@@ -234,8 +248,24 @@ impl ObjectDb {
         Ok(header.map(|header| (header.kind, header.size)))
     }
 
+    /// Checks the size of a commit or directory before it is read. The caller checks that of a file.
+    fn check_size(&self, id: ObjectId, kind: Kind) -> Result<(), ObjectError> {
+        let (_, size) = self.header(id)?.ok_or(ObjectError::Missing(id))?;
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        match kind {
+            Kind::Commit if size > MAX_COMMIT => Err(ObjectError::LargeCommit(id)),
+            Kind::Tree => {
+                let left = self.left.get().checked_sub(size);
+                self.left.set(left.ok_or(ObjectError::TooLarge)?);
+                Ok(())
+            }
+            Kind::Commit | Kind::Blob | Kind::Tag => Ok(()),
+        }
+    }
+
     /// Returns the content of an object.
     pub(super) fn read(&self, id: ObjectId, kind: Kind) -> Result<Vec<u8>, ObjectError> {
+        self.check_size(id, kind)?;
         let mut buffer = Vec::new();
         let found = self
             .objects
@@ -283,19 +313,26 @@ impl ObjectDb {
     /// Lists everything that a commit has.
     fn listing(&self, commit: &CommitSha) -> Result<TreeListing, ObjectError> {
         let mut listing = TreeListing::default();
-        let root = self.tree_of(commit)?;
+        match self.list(self.tree_of(commit)?, &mut listing) {
+            Ok(()) => listing.is_whole = true,
+            Err(ObjectError::TooLarge) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(listing)
+    }
+
+    fn list(&self, root: ObjectId, listing: &mut TreeListing) -> Result<(), ObjectError> {
         let mut open = vec![(Vec::new(), self.entries(root)?.into_iter())];
-        let mut left = MAX_LIST;
         while let Some((dir, entries)) = open.last_mut() {
             let Some((name, entry)) = entries.next() else {
                 open.pop();
                 continue;
             };
             let path = [dir.as_slice(), &name].concat();
-            let Some(rest) = left.checked_sub(path.len() + AROUND_A_PATH) else {
-                return Ok(listing);
-            };
-            left = rest;
+            listing.bytes += path.len() + AROUND_A_PATH;
+            if listing.bytes > MAX_LIST {
+                return Err(ObjectError::TooLarge);
+            }
             if entry.is_dir() {
                 let below = self.entries(entry.id)?.into_iter();
                 open.push(([&path, &b"/"[..]].concat(), below));
@@ -304,18 +341,16 @@ impl ObjectDb {
                 listing.entries.push((path, entry));
             }
         }
-        listing.is_whole = true;
-        Ok(listing)
+        Ok(())
     }
 
-    /// Calls `visit` for each path in which two directories differ, in the order of `git diff-tree -r`. Returns false
-    /// if it ended early, because the list is too long.
+    /// Calls `visit` for each path in which two directories differ, in the order of `git diff-tree -r`.
     pub(super) fn differences(
         &self,
         old: ObjectId,
         new: ObjectId,
         mut visit: impl FnMut(&[u8], Difference),
-    ) -> Result<bool, ObjectError> {
+    ) -> Result<(), ObjectError> {
         type Pairs = BTreeMap<Vec<u8>, (Option<Entry>, Option<Entry>)>;
         let pairs = |old: Option<ObjectId>, new: Option<ObjectId>| -> Result<Pairs, ObjectError> {
             let mut pairs = Pairs::new();
@@ -336,10 +371,7 @@ impl ObjectDb {
                 continue;
             };
             let path = [dir.as_slice(), &name].concat();
-            let Some(rest) = left.checked_sub(path.len()) else {
-                return Ok(false);
-            };
-            left = rest;
+            left = left.checked_sub(path.len()).ok_or(ObjectError::TooLarge)?;
             if path.ends_with(b"/") {
                 let below = pairs(old.map(|entry| entry.id), new.map(|entry| entry.id))?;
                 open.push((path, below.into_iter()));
@@ -352,7 +384,7 @@ impl ObjectDb {
             };
             visit(&path, difference);
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Returns the best common ancestor of two commits, or `None` if they have none.
@@ -366,15 +398,15 @@ impl ObjectDb {
                 return Err(ObjectError::NoCommit(commit.clone()));
             }
         }
-        let mismatch = Cell::new(None);
+        let refused = Cell::new(None);
         let verified = Verified {
-            objects: &self.objects,
-            mismatch: &mismatch,
+            objects: self,
+            refused: &refused,
         };
         let mut graph = gix_revision::Graph::new(verified, None);
         let bases = gix_revision::merge_base(id_of(one)?, &[id_of(other)?], &mut graph);
-        if let Some(id) = mismatch.take() {
-            return Err(ObjectError::Mismatch(id));
+        if let Some(refused) = refused.take() {
+            return Err(refused);
         }
         let bases = bases.map_err(unreadable)?;
         bases.map(|bases| sha_of(*bases.first())).transpose()
@@ -416,10 +448,11 @@ impl Dirs {
     }
 }
 
-/// Objects for the search of a common ancestor, each verified. One with another content counts as missing and is noted.
+/// Objects for the search of a common ancestor, each verified. One that is refused counts as missing, and the reason is
+/// kept.
 struct Verified<'a> {
-    objects: &'a gix_odb::Handle,
-    mismatch: &'a Cell<Option<ObjectId>>,
+    objects: &'a ObjectDb,
+    refused: &'a Cell<Option<ObjectError>>,
 }
 
 impl Find for Verified<'_> {
@@ -428,14 +461,20 @@ impl Find for Verified<'_> {
         id: &gix_hash::oid,
         buffer: &'a mut Vec<u8>,
     ) -> gix_error::Result<Option<Data<'a>>> {
-        let found = self.objects.try_find(id, buffer)?;
-        Ok(found.filter(|data| {
-            let is_same = has_id(data, id.to_owned());
-            if !is_same {
-                self.mismatch.set(Some(id.to_owned()));
-            }
-            is_same
-        }))
+        let refused = self.objects.check_size(id.to_owned(), Kind::Commit).err();
+        let found = match &refused {
+            Some(_) => None,
+            None => self.objects.objects.try_find(id, buffer)?,
+        };
+        let is_same = found
+            .as_ref()
+            .is_none_or(|data| has_id(data, id.to_owned()));
+        let refused = refused.or_else(|| (!is_same).then(|| ObjectError::Mismatch(id.to_owned())));
+        let found = found.filter(|_| is_same);
+        if refused.is_some() {
+            self.refused.set(refused);
+        }
+        Ok(found)
     }
 }
 
@@ -514,7 +553,7 @@ mod tests {
         let commit = |digit: &str| CommitSha::new(&digit.repeat(40)).unwrap();
         let listing = |many| {
             Arc::new(TreeListing {
-                entries: vec![(Vec::new(), entry(0o100_644)); many],
+                bytes: many,
                 ..TreeListing::default()
             })
         };

@@ -15,6 +15,7 @@ use std::path::Path;
 
 use tracing::error;
 
+use super::plain_file::meta;
 use super::{GitError, Mirror};
 
 /// Configuration of every mirror, in the form of `git init --bare`. Settings that differ between calls are passed
@@ -46,6 +47,13 @@ impl Mirror {
     /// Refuses a mirror with foreign configuration. A missing mirror is accepted.
     pub fn check_ours(&self, doing: &str) -> Result<(), GitError> {
         let strange = foreign(self.dir(), self.is_submodule()).map_err(GitError::from_io(doing))?;
+        strange.map_or(Ok(()), |what| Err(self.altered(doing, &what)))
+    }
+
+    /// Refuses a mirror that would make git wait: commands such as a fetch read the `HEAD` of every worktree.
+    pub(super) fn check_worktrees(&self, doing: &str) -> Result<(), GitError> {
+        let strange =
+            in_worktrees(&self.dir().join("worktrees")).map_err(GitError::from_io(doing))?;
         strange.map_or(Ok(()), |what| Err(self.altered(doing, &what)))
     }
 
@@ -95,7 +103,7 @@ pub(super) fn leads_here(admin: &Path) -> bool {
 /// Names the first file that Lockkeeper did not write.
 fn foreign(dir: &Path, is_submodule: bool) -> io::Result<Option<String>> {
     // A directory without this file is no repository: git reads nothing and reports that.
-    match plain_head(dir)? {
+    match has_plain_head(dir)? {
         None => return Ok(None),
         Some(true) => {}
         Some(false) => return Ok(Some("`HEAD` is not a small file".to_owned())),
@@ -109,19 +117,16 @@ fn foreign(dir: &Path, is_submodule: bool) -> io::Result<Option<String>> {
         .into_iter()
         .chain((!is_submodule).then_some("shallow"));
     for name in strange {
-        if exists(&dir.join(name))? {
+        if meta(&dir.join(name))?.is_some() {
             return Ok(Some(format!(
                 "`{name}` exists, but Lockkeeper does not create it"
             )));
         }
     }
-    if let Some(strange) = in_info(&dir.join("info"))? {
-        return Ok(Some(strange));
-    }
-    in_worktrees(&dir.join("worktrees"))
+    in_info(&dir.join("info"))
 }
 
-/// Checks the `HEAD` of every worktree. A fetch reads all of them, and would wait for a pipe in their place.
+/// Names the first worktree without a plain `HEAD`.
 fn in_worktrees(worktrees: &Path) -> io::Result<Option<String>> {
     let entries = match fs::read_dir(worktrees) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -130,7 +135,7 @@ fn in_worktrees(worktrees: &Path) -> io::Result<Option<String>> {
     for entry in entries {
         let entry = entry?;
         // A worktree that is being removed has none.
-        if plain_head(&entry.path())? == Some(false) {
+        if has_plain_head(&entry.path())? == Some(false) {
             let name = entry.file_name();
             let name = name.to_string_lossy().replace(char::is_control, "\u{FFFD}");
             return Ok(Some(format!("`worktrees/{name}/HEAD` is not a small file")));
@@ -140,18 +145,9 @@ fn in_worktrees(worktrees: &Path) -> io::Result<Option<String>> {
 }
 
 /// Returns true if `HEAD` in a directory is a small regular file, and `None` if it does not exist.
-fn plain_head(dir: &Path) -> io::Result<Option<bool>> {
-    match dir.join("HEAD").symlink_metadata() {
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            Ok(None)
-        }
-        meta => meta.map(|meta| Some(meta.is_file() && meta.len() <= MAX_HEAD)),
-    }
+fn has_plain_head(dir: &Path) -> io::Result<Option<bool>> {
+    let head = meta(&dir.join("HEAD"))?;
+    Ok(head.map(|meta| meta.is_file() && meta.len() <= MAX_HEAD))
 }
 
 /// Checks for attributes, exclusions and grafts.
@@ -174,28 +170,11 @@ fn in_info(info: &Path) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-fn exists(path: &Path) -> io::Result<bool> {
-    match path.symlink_metadata() {
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            Ok(false)
-        }
-        meta => meta.map(|_| true),
-    }
-}
-
 /// Returns true if the directory is a whole repository with our configuration, so that `git init` would change nothing.
 pub(super) fn is_made(dir: &Path) -> bool {
-    let has = |name: &str| {
-        dir.join(name)
-            .symlink_metadata()
-            .is_ok_and(|meta| meta.is_dir())
-    };
-    plain_head(dir).is_ok_and(|head| head == Some(true))
+    let has =
+        |name: &str| meta(&dir.join(name)).is_ok_and(|meta| meta.is_some_and(|meta| meta.is_dir()));
+    has_plain_head(dir).is_ok_and(|head| head == Some(true))
         && is_file_with(&dir.join("config"), CONFIG).unwrap_or(false)
         && ["refs/heads", "objects/info", "objects/pack"]
             .into_iter()
@@ -248,15 +227,16 @@ mod tests {
         let dir = mirror();
         let admin = dir.path().join("worktrees/one");
         fs::create_dir_all(&admin).unwrap();
-        assert_eq!(foreign(dir.path(), false).unwrap(), None);
+        let found = || in_worktrees(&dir.path().join("worktrees")).unwrap();
+        assert_eq!(found(), None);
         let head = admin.join("HEAD");
         fs::write(&head, "5626abf0f72e58d7a153368ba57db4c673c0e171\n").unwrap();
-        assert_eq!(foreign(dir.path(), false).unwrap(), None);
+        assert_eq!(found(), None);
         fs::write(&head, "x".repeat(2000)).unwrap();
-        assert!(foreign(dir.path(), false).unwrap().is_some());
+        assert!(found().is_some());
         fs::remove_file(&head).unwrap();
         nix::unistd::mkfifo(&head, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let named = foreign(dir.path(), false).unwrap().unwrap();
+        let named = found().unwrap();
         assert!(named.contains("`worktrees/one/HEAD`"), "{named}");
     }
 

@@ -1,15 +1,12 @@
-//! Reads refs and other small files of a mirror.
+//! Reads refs of a mirror from their files.
 
-use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use super::RefName;
+use super::plain_file::{open, small};
 use crate::model::CommitSha;
 
-/// Maximum size of a small file in bytes.
-const MAX_SMALL: u64 = 8192;
 /// Maximum size of the file with packed refs in bytes, enough for a million of them.
 const MAX_PACKED: u64 = 128 * 1024 * 1024;
 
@@ -27,25 +24,6 @@ pub(super) fn read(mirror: &Path, name: &RefName) -> Option<CommitSha> {
 pub(super) fn loose(mirror: &Path, name: &RefName) -> Option<CommitSha> {
     let text = small(&mirror.join(name.as_str())).ok()??;
     CommitSha::new(text.strip_suffix('\n')?).ok()
-}
-
-/// Returns the text of a regular file of at most 8 KiB, or `None` if there is no file.
-pub(super) fn small(path: &Path) -> io::Result<Option<String>> {
-    text(path, MAX_SMALL)
-}
-
-/// Returns the text of a regular file of at most `most` bytes, or `None` if there is no file. A run could have put
-/// anything in its place, such as a link, or a pipe that nobody writes to.
-pub(super) fn text(path: &Path, most: u64) -> io::Result<Option<String>> {
-    let Some(file) = open(path)? else {
-        return Ok(None);
-    };
-    let mut text = String::new();
-    let length = file.take(most + 1).read_to_string(&mut text)?;
-    if length as u64 > most {
-        return Err(io::Error::other("the file is too large"));
-    }
-    Ok(Some(text))
 }
 
 /// Finds a ref in the file `packed-refs` (`<id> SP <name> LF`).
@@ -67,32 +45,6 @@ fn packed(mirror: &Path, name: &RefName) -> io::Result<Option<CommitSha>> {
         line.clear();
     }
     Ok(None)
-}
-
-fn open(path: &Path) -> io::Result<Option<File>> {
-    let file = File::options()
-        .read(true)
-        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
-        .open(path);
-    let file = match file {
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            return Ok(None);
-        }
-        file => file?,
-    };
-    let meta = file.metadata()?;
-    if meta.is_dir() {
-        return Ok(None);
-    }
-    if !meta.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    Ok(Some(file))
 }
 
 #[cfg(test)]

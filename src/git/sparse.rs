@@ -15,7 +15,7 @@ use std::path::Path;
 
 use super::mirror::{make_dir, remove_all};
 use super::object_db::MAX_LIST;
-use super::ref_file;
+use super::plain_file;
 use crate::model::RepoPath;
 use crate::process::Cmd;
 
@@ -85,7 +85,7 @@ impl Extent {
 
     /// Reads the recorded extent of a checkout; one without a record is whole.
     pub(super) fn noted(admin: &Path) -> io::Result<Self> {
-        let Some(text) = ref_file::text(&admin.join(DIRS), MAX_LIST as u64)? else {
+        let Some(text) = plain_file::text(&admin.join(DIRS), MAX_LIST as u64)? else {
             return Ok(Self::Whole);
         };
         let dirs: Result<BTreeSet<RepoPath>, _> = text.lines().map(RepoPath::new).collect();

@@ -29,6 +29,7 @@ use sha2::{Digest, Sha256};
 use super::disk::apart;
 use super::known::{FileClock, VerifiedFiles};
 use super::object_db::{Entry, MAX_LIST, ObjectDb, ObjectError, TreeListing};
+use super::plain_file::meta;
 use super::{Extent, GitError, Mirror};
 use crate::model::{CommitSha, RepoPath};
 use crate::process::Cmd;
@@ -423,20 +424,6 @@ fn differing(
         }
     }
     Ok(Ok((differing, verified)))
-}
-
-fn meta(path: &Path) -> io::Result<Option<fs::Metadata>> {
-    match path.symlink_metadata() {
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            Ok(None)
-        }
-        meta => meta.map(Some),
-    }
 }
 
 /// Running hash of an object; the length of another id selects the algorithm.

@@ -2,6 +2,7 @@
 
 mod partial;
 mod parts;
+mod reading;
 mod sparse;
 mod ssh;
 mod sync;

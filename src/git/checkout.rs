@@ -173,7 +173,7 @@ impl Mirror {
                     .exact_files(&doing, &place, &commit, &placed.extent)
                     .await?;
                 if let Some(verified) = exact {
-                    self.remember_written(&doing, &place, verified).await?;
+                    self.remember_written(&doing, &place.dir, verified).await?;
                     return Ok((placed.fresh, placed.extent));
                 }
                 // The index did not show that a run had changed something, such as a directory that is a link now.
@@ -189,7 +189,7 @@ impl Mirror {
             let verified = self
                 .check_tree(&doing, (git, &place.dir), &known, &commit, &placed.extent)
                 .await?;
-            self.remember_written(&doing, &place, verified).await?;
+            self.remember_written(&doing, &place.dir, verified).await?;
             Ok((placed.fresh, placed.extent))
         };
         let (fresh, extent) = match placed.await {
@@ -345,14 +345,14 @@ impl Mirror {
     }
 
     /// Remembers a checkout that git has just written.
-    async fn remember_written(
+    pub(super) async fn remember_written(
         &self,
         doing: &str,
-        place: &CheckoutPlace,
+        dir: &Path,
         verified: VerifiedFiles,
     ) -> Result<(), GitError> {
-        let (admin, _) = self.worktree(doing, &place.dir)?;
-        let (locks, dir) = (Arc::clone(&self.locks), place.dir.clone());
+        let (admin, _) = self.worktree(doing, dir)?;
+        let (locks, dir) = (Arc::clone(&self.locks), dir.to_owned());
         apart(move || locks.known.remember_written(&dir, &admin, verified))
             .await
             .map_err(GitError::from_io(doing))
@@ -360,7 +360,7 @@ impl Mirror {
 
     /// Returns the files of a checkout that this process has verified before. Without a clock of the file system,
     /// nothing can be remembered.
-    fn known_files(&self, dir: &Path, admin: &Path) -> KnownFiles {
+    pub(super) fn known_files(&self, dir: &Path, admin: &Path) -> KnownFiles {
         KnownFiles {
             files: self.locks.known.files(dir),
             clock: FileClock::of(admin).ok(),
@@ -443,7 +443,7 @@ impl Mirror {
     }
 
     /// Returns the directory in the mirror that belongs to a worktree, and a git command for the worktree.
-    fn worktree(&self, doing: &str, dir: &Path) -> Result<(PathBuf, Cmd), GitError> {
+    pub(super) fn worktree(&self, doing: &str, dir: &Path) -> Result<(PathBuf, Cmd), GitError> {
         let admin = self
             .admin_dir(dir)
             .ok_or_else(|| GitError::other(doing, "the checkout is not complete"))?;
@@ -564,6 +564,17 @@ impl Mirror {
     ) -> Result<(), GitError> {
         remove_all(dir).map_err(GitError::from_io(doing))?;
         self.prune(doing).await?;
+        if *extent == Extent::Whole {
+            match self.take_spare(doing, dir, commit).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(repo = %self.repo, %error, "Could not use the spare checkout; writing all files");
+                    remove_all(dir).map_err(GitError::from_io(doing))?;
+                    self.prune(doing).await?;
+                }
+            }
+        }
         let admin = self
             .register(dir, commit)
             .map_err(GitError::from_io(doing))?;
@@ -585,7 +596,7 @@ impl Mirror {
     /// `git worktree add` would write a `HEAD` of zeros before the commit. A fetch reads the `HEAD` of every worktree,
     /// and in between it fails as if an object of the mirror was missing. So the record is written aside, and git
     /// finds it only when it is complete.
-    fn register(&self, dir: &Path, commit: &CommitSha) -> io::Result<PathBuf> {
+    pub(super) fn register(&self, dir: &Path, commit: &CommitSha) -> io::Result<PathBuf> {
         fs::create_dir_all(dir)?;
         let link = dir.canonicalize()?.join(".git");
         let mirror = self.dir().canonicalize()?;
@@ -631,7 +642,7 @@ fn forget_worktree(worktrees: &Path, link: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn path_line(path: &Path) -> Vec<u8> {
+pub(super) fn path_line(path: &Path) -> Vec<u8> {
     [path.as_os_str().as_bytes(), b"\n"].concat()
 }
 

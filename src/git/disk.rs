@@ -58,11 +58,13 @@ impl Git {
                     count.walk(&dir);
                 }
                 let used_at = used_at(&part, &dir);
+                // The only states in a mirror are those that a commit has, in the spare checkout.
+                let has_state = count.has_state && matches!(part, DiskPart::Checkouts(_));
                 DiskUse {
                     part,
                     bytes: count.bytes,
                     used_at,
-                    has_state: count.has_state,
+                    has_state,
                 }
             };
             parts(&settings.data_dir).into_iter().map(count).collect()
@@ -141,9 +143,11 @@ impl Mirror {
     /// Removes the mirror. If a writer holds it or it has checkouts, does nothing and returns `false`. The caller
     /// must ensure that nothing begins to use it.
     pub async fn evict(&self) -> Result<bool, GitError> {
-        let (Ok(_transfer), Ok(_writer)) =
-            (self.locks.transfer.try_lock(), self.locks.writer.try_lock())
-        else {
+        let (Ok(_transfer), Ok(_spare), Ok(_writer)) = (
+            self.locks.transfer.try_lock(),
+            self.locks.spare.try_lock(),
+            self.locks.writer.try_lock(),
+        ) else {
             return Ok(false);
         };
         let checkouts = place::pulls(&self.settings.data_dir, &self.repo);

@@ -78,6 +78,14 @@ impl KnownCheckouts {
         self.put(dir, index, files);
     }
 
+    /// Tells that the directory of a checkout was renamed, with its index and files.
+    pub(super) fn rename(&self, from: &Path, to: &Path) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(checkout) = known.remove(from) {
+            known.insert(to.to_owned(), checkout);
+        }
+    }
+
     fn put(&self, dir: &Path, index: Option<[u8; 32]>, files: VerifiedFiles) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.remove(dir);

@@ -12,8 +12,9 @@
 //! Invariants:
 //! - *One writer.* A mirror has two async mutexes. `transfer` covers bringing objects and moving refs, and its holder
 //!   may wait for the network. `writer` covers the worktrees and the replacement of the mirror itself. So a checkout
-//!   of a commit that is already present never waits for the network. Code that removes objects or replaces the
-//!   mirror holds both, in this order: hold, transfer, writer. Between replicas that share a disk, the caller's lease
+//!   of a commit that is already present never waits for the network. A third mutex, `spare`, covers the spare
+//!   checkout, which is written without `writer`. Code that removes objects or replaces the mirror holds all, in this
+//!   order: hold, transfer, spare, writer. Between replicas that share a disk, the caller's lease
 //!   on the repository does the same.
 //! - *No run underneath.* A checkout is changed or removed only while its [`crate::process::FileHold`] is held
 //!   exclusively. So Lockkeeper waits for a Terraform process that outlived a server.
@@ -56,6 +57,7 @@ mod refs;
 mod refused;
 mod remote;
 mod renames;
+mod spare;
 mod sparse;
 mod ssh;
 mod submodule_files;
@@ -98,6 +100,9 @@ pub use sync::Synced;
 pub use tree_reader::TreeReader;
 pub use work_tree::{Base, WorkTree, WorkTreeChanges};
 
+/// Number of files that take long enough to write that another copy of them on the disk is worth it.
+const SPARE_FROM: usize = 5_000;
+
 /// Settings of the git program and its surroundings.
 #[derive(Clone)]
 pub struct GitSettings {
@@ -112,6 +117,8 @@ pub struct GitSettings {
     pub sandbox: Option<Sandbox>,
     /// Objects that new mirrors leave at the forge until they are needed; `None` leaves nothing there.
     pub filter: Option<MirrorFilter>,
+    /// Minimum number of files of a repository that gets a spare checkout.
+    pub spare_from: usize,
     /// True if fetches from `file://` are allowed; only for tests and demonstrations.
     pub allow_file: bool,
     /// Longest time for one call that does not use the network.
@@ -132,6 +139,7 @@ impl GitSettings {
             env: vec![("PATH".into(), path.into())],
             sandbox: None,
             filter: None,
+            spare_from: SPARE_FROM,
             allow_file: false,
             deadline: Duration::from_mins(5),
             hold_wait: Duration::from_mins(2),
@@ -167,6 +175,8 @@ pub struct Git {
 struct MirrorLocks {
     transfer: tokio::sync::Mutex<()>,
     writer: tokio::sync::Mutex<()>,
+    /// Covers the directory of the spare checkout, see `spare`.
+    spare: tokio::sync::Mutex<()>,
     /// Lock shared by runs. Code that replaces the mirror only tries to lock it exclusively and never queues for it,
     /// so no run waits for another.
     runs: Arc<tokio::sync::RwLock<()>>,

@@ -72,6 +72,8 @@ pub(super) const SUBMODULES: &str = "lockkeeper-submodules";
 pub(super) const LFS_FILES: &str = "lockkeeper-lfs";
 /// Directory in a mirror where the record of a worktree is written before git can see it.
 pub(super) const WORKTREE: &str = ".lockkeeper-worktree";
+/// Directory in a mirror with a checkout for the next pull.
+pub(super) const SPARE: &str = "lockkeeper-spare";
 /// Directory of lock files in the directory of a pull's checkouts.
 pub(super) const HOLDS: &str = ".hold";
 

@@ -74,13 +74,14 @@ impl Mirror {
         if !self.dir().exists() {
             return Ok(());
         }
+        let spare = self.locks.spare.lock().await;
         let writer = self.locks.writer.lock().await;
         self.clear_locks()
             .map_err(GitError::from_io(self.maintaining()))?;
         self.forget_refused()
             .map_err(GitError::from_io(self.maintaining()))?;
         self.prune(&self.maintaining()).await?;
-        drop(writer);
+        drop((spare, writer));
         self.tidy_parts(&self.maintaining()).await?;
         // The steps below remove nothing that a checkout in progress needs, so checkouts need not wait.
         self.run(

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::CheckoutParts;
@@ -21,7 +22,7 @@ use crate::config::{NotUtf8, text_of};
 use crate::forges::{ForgeError, Forges};
 use crate::git::{
     BaseCommit, BranchChanges, Checkout, CheckoutRequest, CheckoutStrategy, DirError, DiskPart,
-    DiskUse, Extent, FetchRequest, Fetched, Git, GitError, Head, IgnoredFiles, LinkOut,
+    DiskUse, Extent, FetchRequest, Fetched, Git, GitError, Head, IgnoredFiles, LinkOut, Mirror,
     MirrorInUse, Prepared, RefName, Remote, TreeFiles, TreeReader,
 };
 use crate::model::{
@@ -158,6 +159,8 @@ pub struct Checkouts {
     /// Time limit for one exchange with the forge.
     pub(super) fetch_time: Duration,
     uses: CheckoutUses,
+    /// Tasks that make spare checkouts. They end with the server.
+    spares: Mutex<JoinSet<()>>,
 }
 
 impl Checkouts {
@@ -180,6 +183,7 @@ impl Checkouts {
             forges,
             fetch_time,
             uses: CheckoutUses::default(),
+            spares: Mutex::default(),
         }
     }
 
@@ -546,6 +550,9 @@ impl Checkouts {
                 if let Err(error) = mirror.touch(Some(source.pull.subject), self.clock.now()) {
                     warn!(%error, pull = %source.pull, "Could not record the use of a checkout; it may be removed too early");
                 }
+                if checkout.fresh {
+                    self.make_spare(mirror, checkout.clone());
+                }
                 Ok(checkout)
             }
             Prepared::Conflict { files } => Err(CheckoutError::Conflict {
@@ -553,6 +560,17 @@ impl Checkouts {
                 files,
             }),
         }
+    }
+
+    /// Makes a spare checkout for the next pull of a large repository, while this one is being planned.
+    fn make_spare(&self, mirror: Mirror, like: Checkout) {
+        let mut tasks = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
+            if let Err(error) = mirror.make_spare(&like).await {
+                warn!(%error, "Could not make a spare checkout; the first plan of the next pull request takes longer");
+            }
+        });
     }
 
     /// Returns the symbolic links of a checkout that lead out of it.

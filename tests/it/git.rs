@@ -3,6 +3,7 @@
 mod partial;
 mod parts;
 mod reading;
+mod spare;
 mod sparse;
 mod ssh;
 mod sync;

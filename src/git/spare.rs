@@ -71,7 +71,7 @@ impl Mirror {
     }
 
     /// Puts the spare in the place of a checkout that does not exist, and moves it to the commit. Returns false if
-    /// there is no spare. Needs the mutex `writer`. After an error, the checkout has to be made anew.
+    /// there is no spare. Needs the mutex `writer`. After an error, the checkout has to be made from nothing.
     pub(super) async fn take_spare(
         &self,
         doing: &str,

@@ -57,6 +57,9 @@ pub struct RunRow {
     pub started_at: Option<DateTime<Utc>>,
     /// Time when the run ended.
     pub finished_at: Option<DateTime<Utc>>,
+    /// True if the run sets the status of its project; false for kinds without statuses, and for commands on too many
+    /// projects.
+    pub has_status: bool,
 }
 
 /// A piece of the output of a run.
@@ -69,17 +72,17 @@ pub struct OutputPiece {
 }
 
 const BY_ID: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, hook, private, state, outcome, \
-     message, created_at, started_at, finished_at FROM runs WHERE id = $1";
+     message, created_at, started_at, finished_at, has_status FROM runs WHERE id = $1";
 const OF_COMMAND: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, hook, private, state, outcome, \
-     message, created_at, started_at, finished_at FROM runs WHERE command = $1 AND hook IS NULL ORDER BY id";
+     message, created_at, started_at, finished_at, has_status FROM runs WHERE command = $1 AND hook IS NULL ORDER BY id";
 const OF_HEAD: &str = "SELECT r.id, r.command, r.kind, r.repo, r.pull, r.dir, r.workspace, r.name, r.hook, r.private, \
-     r.state, r.outcome, r.message, r.created_at, r.started_at, r.finished_at FROM runs r \
+     r.state, r.outcome, r.message, r.created_at, r.started_at, r.finished_at, r.has_status FROM runs r \
      JOIN commands c ON c.id = r.command WHERE r.repo = $1 AND r.pull = $2 AND c.head = $3 AND r.kind IN ('plan', 'apply') AND r.state = 'finished' AND r.hook IS NULL ORDER BY r.id";
 macro_rules! recent_of_repos {
     ($which:ident) => {
         concat!(
             "SELECT id, command, kind, repo, pull, dir, workspace, name, hook, private, state, outcome, message, \
-             created_at, started_at, finished_at FROM runs WHERE hook IS NULL AND ",
+             created_at, started_at, finished_at, has_status FROM runs WHERE hook IS NULL AND ",
             $which!(),
             " ORDER BY created_at DESC, id DESC LIMIT $2"
         )
@@ -87,7 +90,7 @@ macro_rules! recent_of_repos {
 }
 
 const RECENT: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, hook, private, state, outcome, \
-     message, created_at, started_at, finished_at FROM runs WHERE hook IS NULL ORDER BY created_at DESC, id DESC LIMIT $1";
+     message, created_at, started_at, finished_at, has_status FROM runs WHERE hook IS NULL ORDER BY created_at DESC, id DESC LIMIT $1";
 const RECENT_OF_REPOS: [&str; 2] = [
     recent_of_repos!(of_repos_sqlite),
     recent_of_repos!(of_repos_postgres),
@@ -96,13 +99,19 @@ const RECENT_OF_REPOS: [&str; 2] = [
 impl Store {
     /// Stores a new run, which is queued.
     pub async fn run_create(&self, new: &NewRun) -> Result<RunId> {
-        self.run_insert(new, None).await
+        self.run_insert(new, None, true).await
+    }
+
+    /// Stores a new run, which is queued and sets no status.
+    pub async fn run_create_without_status(&self, new: &NewRun) -> Result<RunId> {
+        self.run_insert(new, None, false).await
     }
 
     /// Stores a hook of a command as a run, which is queued. It counts as a run only for its output, and not for the
     /// status of projects.
     pub async fn hook_create(&self, new: &NewRun, called: &str) -> Result<RunId> {
-        self.run_insert(new, Some(free_text(called).as_ref())).await
+        self.run_insert(new, Some(free_text(called).as_ref()), false)
+            .await
     }
 
     /// Ends the hooks of a command that were interrupted.
@@ -126,13 +135,18 @@ impl Store {
         tx.commit().await
     }
 
-    async fn run_insert(&self, new: &NewRun, hook: Option<&str>) -> Result<RunId> {
+    async fn run_insert(
+        &self,
+        new: &NewRun,
+        hook: Option<&str>,
+        has_status: bool,
+    ) -> Result<RunId> {
         let id = RunId::next(&*self.ids);
         let mut tx = self.begin_shared().await?;
         execute!(
             &mut tx,
-            "INSERT INTO runs (id, command, kind, repo, pull, dir, workspace, name, hook, state, created_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10)",
+            "INSERT INTO runs (id, command, kind, repo, pull, dir, workspace, name, hook, state, created_at, has_status) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10, $11)",
             id,
             new.command,
             new.kind,
@@ -143,6 +157,7 @@ impl Store {
             name_column(&new.project),
             hook,
             self.now(),
+            has_status,
         )?;
         tx.commit().await.map(|()| id)
     }
@@ -311,6 +326,7 @@ struct RunColumns {
     created_at: DateTime<Utc>,
     started_at: Option<DateTime<Utc>>,
     finished_at: Option<DateTime<Utc>>,
+    has_status: bool,
 }
 
 impl From<RunColumns> for RunRow {
@@ -337,6 +353,7 @@ impl From<RunColumns> for RunRow {
             created_at: row.created_at,
             started_at: row.started_at,
             finished_at: row.finished_at,
+            has_status: row.has_status && row.kind.has_status(),
         }
     }
 }

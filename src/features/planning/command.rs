@@ -107,7 +107,7 @@ impl CommandCx<'_> {
             .run_list(row.id)
             .await?
             .into_iter()
-            .filter(|run| run.kind.has_status())
+            .filter(|run| run.has_status)
         {
             let end = status::project(
                 run.kind,

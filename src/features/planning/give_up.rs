@@ -103,7 +103,7 @@ pub(super) async fn wind_up(
         }
         ctx.runs.hub.announce(run.id);
         discard(ctx, &run).await?;
-        if run.kind.has_status() {
+        if run.has_status {
             statuses.push(statuses::of_project(
                 ctx,
                 run.kind,

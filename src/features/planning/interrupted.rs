@@ -37,9 +37,9 @@ pub(super) async fn reply(ctx: &RunCtx, row: &CommandRow) -> Result<Option<Reply
         .collect();
     let (mut reports, mut statuses) = (Vec::new(), Vec::new());
     for run in newest.into_values() {
-        let (id, kind) = (run.id, run.kind);
+        let (id, kind, has_status) = (run.id, run.kind, run.has_status);
         let report = after_crash(ctx, run).await?;
-        if kind.has_status() {
+        if has_status {
             let state = status::project(kind, report.outcome, report.counts);
             statuses.push(statuses::of_project(ctx, kind, &report.key, id, state));
         }

@@ -25,7 +25,7 @@ use crate::discovery::terragrunt::Unresolved;
 use crate::errors::describe_error;
 use crate::features::applications::{UnknownState, registered};
 use crate::features::replies::reply::Reply;
-use crate::features::replies::statuses::{self, NewestRuns};
+use crate::features::replies::statuses::{self, NewestRuns, ProjectStatuses};
 use crate::git::Checkout;
 use crate::locks::{self, LockRequest, QueuedPlan, TakeAll, TakeOutcome};
 use crate::model::{
@@ -147,6 +147,7 @@ async fn run(
         wanted,
         denied,
         locks,
+        statuses: ProjectStatuses::of(cx.ctx, cx.pull, RunKind::Plan, work.projects.len()).await?,
         not_known: &work.not_known,
     };
     let mut course = StageProgress::new(work.aborts());
@@ -196,6 +197,7 @@ struct PlanRequest<'a> {
     wanted: &'a ProjectSelection<'a>,
     denied: BTreeMap<ProjectKey, UserText>,
     locks: TakeAll,
+    statuses: ProjectStatuses,
     not_known: &'a [Unresolved],
 }
 
@@ -286,7 +288,10 @@ async fn end_obsolete_statuses(cx: &CommandCx<'_>, keep: &[ProjectKey]) -> Resul
         .store
         .run_list_of_head(&cx.pull.at, &cx.pull.head)
         .await?;
-    for run in runs.into_iter().filter(|run| !keep.contains(&run.project)) {
+    for run in runs
+        .into_iter()
+        .filter(|run| run.has_status && !keep.contains(&run.project))
+    {
         cx.status(statuses::of_project(
             cx.ctx,
             run.kind,
@@ -453,7 +458,8 @@ async fn plan_project(
         cx,
         project: &project.key,
         kind: RunKind::Plan,
-        id: cx.ctx.store.run_create(&new).await?,
+        id: order.statuses.create_run(cx.ctx, &new).await?,
+        has_status: order.statuses.has(&project.key),
         verbose: order.command.verbose,
         halted,
     };

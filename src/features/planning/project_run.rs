@@ -25,6 +25,8 @@ pub(super) struct ProjectRun<'a> {
     pub project: &'a ProjectKey,
     pub kind: RunKind,
     pub id: RunId,
+    /// True if the run sets the status of its project.
+    pub has_status: bool,
     /// True if the reply quotes the whole output.
     pub verbose: bool,
     /// Reason why the run is skipped, if an earlier failure prevents it.
@@ -102,7 +104,7 @@ impl ProjectRun<'_> {
     /// Carries out the run, and stores how far it came.
     pub async fn drive<T: Task>(&self, task: &T) -> Result<ProjectReport, JobError> {
         let cx = self.cx;
-        if self.kind.has_status() {
+        if self.has_status {
             let running = status::running(self.kind);
             cx.status(statuses::of_project(
                 cx.ctx,
@@ -130,7 +132,9 @@ impl ProjectRun<'_> {
         if !has_ended {
             cx.finish_run(self.id, &report).await?;
         }
-        task.set_status(self, &report).await?;
+        if self.has_status {
+            task.set_status(self, &report).await?;
+        }
         Ok(report)
     }
 

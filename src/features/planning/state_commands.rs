@@ -287,6 +287,7 @@ async fn change_group(
             project: key,
             kind: order.change.run_kind(),
             id: runs[key],
+            has_status: false,
             verbose: order.verbose,
             halted,
         };

@@ -110,7 +110,11 @@ async fn wind_up(
             status::superseded(run.kind, &stop.why),
         )
     };
-    let mut statuses: Vec<CommitStatus> = runs.iter().map(of_run).collect();
+    let mut statuses: Vec<CommitStatus> = runs
+        .iter()
+        .filter(|run| run.has_status)
+        .map(of_run)
+        .collect();
     statuses.push(statuses::superseded(ctx, RunKind::Plan, &stop.why));
     forget(ctx, runs, &format!("{} before its turn came.", stop.why)).await?;
     Ok(statuses)

@@ -62,6 +62,7 @@ async fn ask(
         project,
         kind: RunKind::Version,
         id: cx.ctx.store.run_create(&new).await?,
+        has_status: false,
         verbose,
         halted: None,
     };

@@ -11,7 +11,7 @@ use crate::model::{
     ProjectOutcome, Pull, PullRef, RunId, RunKind,
 };
 use crate::render::status::{self, StatusSummary};
-use crate::store::RunRow;
+use crate::store::{NewRun, RunRow};
 
 /// Newest run of each project at the head commit of a pull request, since the last search for its projects.
 pub(crate) struct NewestRuns {
@@ -273,6 +273,49 @@ pub(crate) fn status_kind(kind: CommandKind) -> Option<RunKind> {
     kind.runs().filter(|kind| kind.has_status())
 }
 
+/// Projects of a command that get statuses of their own.
+pub(crate) enum ProjectStatuses {
+    All,
+    Some(BTreeSet<ProjectKey>),
+}
+
+impl ProjectStatuses {
+    /// Decides for a command on this number of projects. If there are too many for the forge, only those that have a
+    /// status at this head already get one, because that would become untrue.
+    pub async fn of(
+        ctx: &Ctx,
+        pull: &Pull,
+        kind: RunKind,
+        number: usize,
+    ) -> Result<Self, sqlx::Error> {
+        if number <= ctx.settings.comments.project_statuses {
+            return Ok(Self::All);
+        }
+        let runs = ctx.store.run_list_of_head(&pull.at, &pull.head).await?;
+        let with_status = runs
+            .into_iter()
+            .filter(|run| run.kind == kind && run.has_status);
+        Ok(Self::Some(with_status.map(|run| run.project).collect()))
+    }
+
+    /// Returns true if this project gets a status.
+    pub fn has(&self, project: &ProjectKey) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(projects) => projects.contains(project),
+        }
+    }
+
+    /// Stores a new run of the command.
+    pub async fn create_run(&self, ctx: &Ctx, new: &NewRun) -> Result<RunId, sqlx::Error> {
+        if self.has(&new.project) {
+            ctx.store.run_create(new).await
+        } else {
+            ctx.store.run_create_without_status(new).await
+        }
+    }
+}
+
 /// Returns the status of one project.
 pub(crate) fn of_project(
     ctx: &Ctx,
@@ -292,16 +335,27 @@ pub(crate) async fn of_discarded(
     plans: &[PlanRecord],
     command: CommandId,
 ) -> Result<Vec<CommitStatus>, sqlx::Error> {
-    let of_head = plans.iter().filter(|plan| plan.head == pull.head);
+    let of_head: Vec<&PlanRecord> = plans.iter().filter(|plan| plan.head == pull.head).collect();
+    if of_head.is_empty() {
+        return Ok(Vec::new());
+    }
+    let runs = ctx.store.run_list_of_head(&pull.at, &pull.head).await?;
+    let without: BTreeSet<RunId> = runs
+        .iter()
+        .filter(|run| !run.has_status)
+        .map(|run| run.id)
+        .collect();
     let of_project = |plan: &PlanRecord| {
         let line = status::project(RunKind::Plan, ProjectOutcome::Discarded, None);
         of_project(ctx, RunKind::Plan, &plan.project, plan.run, line)
     };
-    let mut statuses: Vec<CommitStatus> = of_head.map(of_project).collect();
-    if !statuses.is_empty() {
-        let standing = NewestRuns::of(ctx, &pull.at, &pull.head).await?;
-        statuses.push(standing.plan_status(ctx));
-        statuses.extend(standing.apply_status_after_plan(ctx, pull, command).await?);
-    }
+    let mut statuses: Vec<CommitStatus> = of_head
+        .into_iter()
+        .filter(|plan| !without.contains(&plan.run))
+        .map(of_project)
+        .collect();
+    let standing = NewestRuns::of(ctx, &pull.at, &pull.head).await?;
+    statuses.push(standing.plan_status(ctx));
+    statuses.extend(standing.apply_status_after_plan(ctx, pull, command).await?);
     Ok(statuses)
 }

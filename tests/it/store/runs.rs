@@ -50,6 +50,10 @@ async fn a_run_is_kept_as_it_was_asked_for(db: &TestDb) {
         };
         let id = db.store().run_create(&new).await.unwrap();
         let kept = db.reopen().await.run_get(id).await.unwrap().unwrap();
+        assert!(kept.has_status);
+        let silent = db.store().run_create_without_status(&new).await.unwrap();
+        let silent = db.store().run_get(silent).await.unwrap().unwrap();
+        assert!(!silent.has_status);
         assert_eq!(
             (kept.id, kept.command, kept.kind, kept.pull, kept.project),
             (id, command, kind, pull(1), project)

@@ -10,6 +10,8 @@ use crate::support::db::{Backend, story};
 
 story!(
     what_was_unlocked_is_not_green_any_more,
+    many_projects_have_only_the_combined_statuses,
+    a_status_of_a_project_never_becomes_untrue,
     an_unlock_after_an_apply_warns_that_it_would_be_undone,
     an_import_discards_a_plan_and_its_green_status,
     a_second_plan_says_no_more_of_applying_than_the_first,
@@ -56,6 +58,62 @@ async fn what_was_unlocked_is_not_green_any_more(backend: Backend) {
         "acme/infra/network/default by #1",
     ])
     .await;
+}
+
+async fn many_projects_have_only_the_combined_statuses(backend: Backend) {
+    let mut bot = with_statuses_of_one(backend).await;
+    let pull = bot
+        .open_pull(
+            "both",
+            &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+        )
+        .await;
+    bot.heard(pull);
+    assert_snapshot!(bot.statuses(pull), @"lockkeeper/plan: Success, 2/2 projects planned successfully.");
+    bot.say(pull, "lockkeeper apply").await;
+    bot.heard(pull);
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Success, 2/2 projects applied successfully.
+    lockkeeper/plan: Success, 2/2 projects planned successfully.
+    ");
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
+}
+
+async fn a_status_of_a_project_never_becomes_untrue(backend: Backend) {
+    let mut bot = with_statuses_of_one(backend).await;
+    let pull = bot
+        .open_pull("both", &[WIDER, ("app/main.tf", "# fake: fail plan\n")])
+        .await;
+    bot.heard(pull);
+    // A command on one project sets its status.
+    bot.say(pull, "lockkeeper plan -d network").await;
+    bot.heard(pull);
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, 1/2 projects failed to plan.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    ");
+    // A command on both updates it, and adds no other.
+    bot.say(pull, "lockkeeper plan").await;
+    bot.heard(pull);
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, 1/2 projects failed to plan.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    ");
+    bot.say(pull, "lockkeeper unlock").await;
+    bot.heard(pull);
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, 1/2 projects failed to plan.
+    lockkeeper/plan: network/default: Failure, The plan was discarded: plan again.
+    ");
+    bot.end(&[]).await;
+}
+
+async fn with_statuses_of_one(backend: Backend) -> Bot {
+    Bot::with(backend, &[NETWORK, APP], &[("max-project-statuses", "1")]).await
 }
 
 async fn an_unlock_after_an_apply_warns_that_it_would_be_undone(backend: Backend) {

@@ -37,7 +37,7 @@ use crate::context::Ctx;
 use crate::discovery::{OrderPosition, ProjectGroup, stages};
 use crate::errors::describe_error;
 use crate::features::replies::reply::Reply;
-use crate::features::replies::statuses::{self, NewestRuns};
+use crate::features::replies::statuses::{self, NewestRuns, ProjectStatuses};
 use crate::model::{
     CommitSha, Distribution, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId,
     RunKind, WorkspaceName,
@@ -88,11 +88,14 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         Err(stop) => return Ok(refused_by_hook(cx, stop.into_reply()?).await?),
     };
     let (mut course, hooked) = (StageProgress::new(work.aborts()), hooked.as_ref());
-    for stage in in_order(&work, runs_to_come(cx, plans).await?) {
+    let statuses = ProjectStatuses::of(cx.ctx, cx.pull, RunKind::Apply, plans.len()).await?;
+    let runs = runs_to_come(cx, plans, &statuses).await?;
+    for stage in in_order(&work, runs) {
         let halted = course.halted(stage.group);
-        let applying = |(run, plan)| Applying {
+        let applying = |(run, plan): PlannedRun| Applying {
             work: &work,
             run,
+            has_status: statuses.has(&plan.project),
             plan,
             command,
             hooked,
@@ -272,6 +275,7 @@ pub(super) async fn answer(
 async fn runs_to_come(
     cx: &CommandCx<'_>,
     plans: Vec<PlanRecord>,
+    statuses: &ProjectStatuses,
 ) -> Result<Vec<PlannedRun>, JobError> {
     let mut runs = Vec::new();
     for plan in plans {
@@ -282,7 +286,7 @@ async fn runs_to_come(
             pull,
             project,
         };
-        runs.push((cx.ctx.store.run_create(&new).await?, plan));
+        runs.push((statuses.create_run(cx.ctx, &new).await?, plan));
     }
     Ok(runs)
 }
@@ -305,6 +309,7 @@ async fn apply_group(
             project: &applying.plan.project,
             kind: RunKind::Apply,
             id: applying.run,
+            has_status: applying.has_status,
             verbose,
             halted,
         };
@@ -318,6 +323,7 @@ async fn apply_group(
 struct Applying<'a> {
     work: &'a Work,
     run: RunId,
+    has_status: bool,
     plan: PlanRecord,
     command: &'a ApplyCommand,
     /// State on which the hooks before it ran, if there were any.

@@ -59,6 +59,11 @@ section! {
         pub max_comments: Option<u32> =
             number("max-comments-per-command", "NUMBER", 0, 10_000).or("100") => unless_zero,
 
+        /// Maximum number of projects of one command that get statuses of their own. A command on more projects sets
+        /// only the combined statuses; 0: every command.
+        pub project_statuses: usize =
+            number("max-project-statuses", "NUMBER", 0, 10_000).or("30"),
+
         /// Reaction to a comment with an accepted command: eyes, rocket, +1 …; `none` for none.
         pub reaction: Option<String> = text("emoji-reaction", "NAME").or("eyes") => read_reaction,
 

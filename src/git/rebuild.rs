@@ -61,8 +61,9 @@ impl Mirror {
     }
 
     async fn switch(&self, beside: &Path) -> Result<(), GitError> {
-        let _alone = self.without_runs().await?;
+        // Before the runs are kept out: writing a spare checkout takes seconds.
         let _spare = self.locks.spare.lock().await;
+        let _alone = self.without_runs().await?;
         let _writer = self.locks.writer.lock().await;
         // The time of the last use is copied, because a rebuild is no use.
         if let Ok(used) =

@@ -109,6 +109,10 @@ impl Mirror {
     /// is as git left it.
     async fn usable_spare(&self) -> Result<Option<PathBuf>, GitError> {
         let dir = self.spare_dir();
+        // Without a sandbox, a run could have put a link in its place, and files would be written where it leads.
+        if !dir.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+            return Ok(None);
+        }
         let Some(admin) = self.admin_dir(&dir) else {
             return Ok(None);
         };

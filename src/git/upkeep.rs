@@ -74,14 +74,16 @@ impl Mirror {
         if !self.dir().exists() {
             return Ok(());
         }
-        let spare = self.locks.spare.lock().await;
         let writer = self.locks.writer.lock().await;
-        self.clear_locks()
-            .map_err(GitError::from_io(self.maintaining()))?;
+        // A git that writes the spare checkout may hold a lock file. The next call finds what is left.
+        if let Ok(_spare) = self.locks.spare.try_lock() {
+            self.clear_locks()
+                .map_err(GitError::from_io(self.maintaining()))?;
+        }
         self.forget_refused()
             .map_err(GitError::from_io(self.maintaining()))?;
         self.prune(&self.maintaining()).await?;
-        drop((spare, writer));
+        drop(writer);
         self.tidy_parts(&self.maintaining()).await?;
         // The steps below remove nothing that a checkout in progress needs, so checkouts need not wait.
         self.run(
@@ -177,7 +179,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Removes the lock files of killed processes. Needs both mutexes.
+    /// Removes the lock files of killed processes. Needs all mutexes.
     fn clear_locks(&self) -> io::Result<()> {
         let dir = self.dir();
         ["refs", "worktrees", "objects/info"]

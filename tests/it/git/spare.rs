@@ -107,6 +107,10 @@ async fn a_spare_that_something_changed_shows_nothing_of_it() {
             "mv app ../app; ln -s ../app app",
         ),
         ("another repository", "mkdir x; git init -q x"),
+        (
+            "a link in its place",
+            "cd .. && mv lockkeeper-spare elsewhere && ln -s elsewhere lockkeeper-spare",
+        ),
         ("no record", "rm .git"),
         ("no index", "rm $(git rev-parse --git-dir)/index"),
         (
@@ -131,6 +135,7 @@ async fn a_spare_that_something_changed_shows_nothing_of_it() {
             "{what}"
         );
         assert!(!second.path.join("app").is_symlink(), "{what}");
+        assert!(!second.path.is_symlink(), "{what}");
     }
 }
 

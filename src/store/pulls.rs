@@ -19,6 +19,12 @@ macro_rules! state_sql {
 impl Store {
     /// Stores the state of a pull as the forge reported it. A pull that is open again may take locks again.
     pub async fn pull_seen(&self, pull: &PullRef, state: PullState, url: &str) -> Result<()> {
+        let known = on_pool!(self, db => sqlx::query_as::<_, (PullState, String)>(
+            "SELECT state, url FROM pulls WHERE repo = $1 AND number = $2")
+            .bind(&pull.repo).bind(pull.subject).fetch_optional(db))?;
+        if known.is_some_and(|known| known == (state, free_text(url).into_owned())) {
+            return Ok(());
+        }
         let mut tx = self.begin_shared().await?;
         self.pull_seen_in_tx(&mut tx, pull, state, url).await?;
         tx.commit().await

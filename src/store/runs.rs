@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use super::locks::{name_column, name_from_column};
 use super::news::{News, announce_in_tx};
 use super::of_repos::{listed, of_repos_postgres, of_repos_sqlite};
-use super::{Result, Store, Tx, execute, free_text, on_pool};
+use super::{NewJob, Result, Store, Tx, execute, free_text, on_pool};
 use crate::model::{
     CommandId, CommitSha, ProjectKey, ProjectOutcome, PullRef, RepoId, RepoPath, RunId, RunKind,
     Subject, WorkspaceName, text_enum,
@@ -99,19 +99,39 @@ const RECENT_OF_REPOS: [&str; 2] = [
 impl Store {
     /// Stores a new run, which is queued.
     pub async fn run_create(&self, new: &NewRun) -> Result<RunId> {
-        self.run_insert(new, None, true).await
+        self.run_create_with(new, |_| None).await
+    }
+
+    /// Stores a new run, which is queued, and the job that sets its first status.
+    pub async fn run_create_with(
+        &self,
+        new: &NewRun,
+        status: impl FnOnce(RunId) -> Option<NewJob>,
+    ) -> Result<RunId> {
+        let mut tx = self.begin_shared().await?;
+        let id = self.run_insert_in_tx(&mut tx, new, None, true).await?;
+        if let Some(job) = status(id) {
+            self.job_push_in_tx(&mut tx, &job).await?;
+        }
+        tx.commit().await.map(|()| id)
     }
 
     /// Stores a new run, which is queued and sets no status.
     pub async fn run_create_without_status(&self, new: &NewRun) -> Result<RunId> {
-        self.run_insert(new, None, false).await
+        let mut tx = self.begin_shared().await?;
+        let id = self.run_insert_in_tx(&mut tx, new, None, false).await?;
+        tx.commit().await.map(|()| id)
     }
 
     /// Stores a hook of a command as a run, which is queued. It counts as a run only for its output, and not for the
     /// status of projects.
     pub async fn hook_create(&self, new: &NewRun, called: &str) -> Result<RunId> {
-        self.run_insert(new, Some(free_text(called).as_ref()), false)
-            .await
+        let mut tx = self.begin_shared().await?;
+        let called = free_text(called);
+        let id = self
+            .run_insert_in_tx(&mut tx, new, Some(called.as_ref()), false)
+            .await?;
+        tx.commit().await.map(|()| id)
     }
 
     /// Ends the hooks of a command that were interrupted.
@@ -135,16 +155,16 @@ impl Store {
         tx.commit().await
     }
 
-    async fn run_insert(
+    async fn run_insert_in_tx(
         &self,
+        tx: &mut Tx,
         new: &NewRun,
         hook: Option<&str>,
         has_status: bool,
     ) -> Result<RunId> {
         let id = RunId::next(&*self.ids);
-        let mut tx = self.begin_shared().await?;
         execute!(
-            &mut tx,
+            tx,
             "INSERT INTO runs (id, command, kind, repo, pull, dir, workspace, name, hook, state, created_at, has_status) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10, $11)",
             id,
@@ -159,7 +179,7 @@ impl Store {
             self.now(),
             has_status,
         )?;
-        tx.commit().await.map(|()| id)
+        Ok(id)
     }
 
     /// Marks a run as running when the tool starts. A run that has ended stays ended.
@@ -177,10 +197,26 @@ impl Store {
         outcome: ProjectOutcome,
         message: Option<&str>,
     ) -> Result<bool> {
+        self.run_finish_with(id, outcome, message, None).await
+    }
+
+    /// Ends a run, and adds the job that sets its last status; `false`: it had ended before, and nothing was added.
+    pub async fn run_finish_with(
+        &self,
+        id: RunId,
+        outcome: ProjectOutcome,
+        message: Option<&str>,
+        status: Option<&NewJob>,
+    ) -> Result<bool> {
         let mut tx = self.begin_shared().await?;
-        let has_ended = run_finish_in_tx(&mut tx, id, outcome, message, self.now()).await?;
+        if !run_finish_in_tx(&mut tx, id, outcome, message, self.now()).await? {
+            return tx.commit().await.map(|()| false);
+        }
+        if let Some(job) = status {
+            self.job_push_in_tx(&mut tx, job).await?;
+        }
         announce_in_tx(&mut tx, News::Run(id)).await?;
-        tx.commit().await.map(|()| has_ended)
+        tx.commit().await.map(|()| true)
     }
 
     /// Returns the run with this identifier.

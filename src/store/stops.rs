@@ -109,6 +109,12 @@ impl Store {
 
     /// Withdraws a request to stop of the given kind.
     pub async fn command_go_on(&self, id: CommandId, kind: StopKind) -> Result<()> {
+        let is_stopping = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
+            "SELECT COUNT(*) FROM commands WHERE id = $1 AND stop_kind = $2")
+            .bind(id).bind(kind).fetch_one(db))?;
+        if is_stopping == 0 {
+            return Ok(());
+        }
         let mut tx = self.begin_shared().await?;
         execute!(
             &mut tx,

@@ -38,7 +38,9 @@ use crate::config::server::RepoAllowlist;
 use crate::forges::Forges;
 use crate::git::{Git, RefName};
 use crate::leases::Leases;
-use crate::model::{DataDirId, FailureKind, Jitter, MirrorEvent, RepoId, RepoUrl, SyncState};
+use crate::model::{
+    DataDirId, FailureKind, Jitter, MirrorEvent, MirrorState, RepoId, RepoUrl, SyncState,
+};
 use crate::store::{EventWalk, MirrorChange, Store};
 use crate::telemetry::{Metric, Metrics};
 
@@ -48,6 +50,9 @@ const EVENTS: i64 = 500;
 const WALKS: usize = 40;
 /// Maximum number of mirrors of each kind in a round.
 const BATCH: i64 = 200;
+/// Accuracy of the recorded time of the last use of a mirror. Mirrors are removed after hours without use, so a
+/// transaction for every command would gain nothing.
+const USE_ACCURACY: Duration = Duration::from_mins(1);
 /// Maximum number of claims in a round.
 const CLAIMS: i64 = 500;
 
@@ -220,10 +225,21 @@ impl Syncer {
             store, home, clock, ..
         } = &self.0.parts;
         let noted = async {
+            let known = store.mirror_get(home, repo).await?;
+            let was_used = |mirror: &MirrorState| {
+                mirror.evicted_at.is_none()
+                    && mirror
+                        .used_at
+                        .is_some_and(|at| clock.now() < at + USE_ACCURACY)
+            };
+            if known.is_some_and(|row| was_used(&row.state)) {
+                return Ok(());
+            }
             store.mirror_know(home, repo).await?;
             store
                 .mirror_change(home, repo, &MirrorEvent::Used { at: clock.now() })
                 .await
+                .map(drop)
         };
         if let Err(error) = noted.await {
             warn!(%repo, %error, "Could not record the use of a mirror");

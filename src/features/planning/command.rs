@@ -130,32 +130,47 @@ impl CommandCx<'_> {
 
     /// Sets a status on the head commit at once.
     pub async fn status(&self, status: CommitStatus) -> Result<(), JobError> {
-        if let Some(job) = reply::status_job(self.row, &self.pull.head, status) {
+        self.push(self.status_job(status)).await
+    }
+
+    /// Adds the job of a status, if there is one.
+    pub async fn push(&self, job: Option<NewJob>) -> Result<(), JobError> {
+        if let Some(job) = job {
             self.ctx.store.job_push(&job).await?;
             self.ctx.nudge.nudge();
         }
         Ok(())
     }
 
-    /// Sets the last status that this command will set. If it is pending, something else will replace it.
-    pub async fn last_status(&self, status: CommitStatus) -> Result<(), JobError> {
-        if let Some(job) = reply::last_status_job(self.row, &self.pull.head, status) {
-            self.ctx.store.job_push(&job).await?;
-            self.ctx.nudge.nudge();
-        }
-        Ok(())
+    /// Returns the job that sets a status on the head commit.
+    pub fn status_job(&self, status: CommitStatus) -> Option<NewJob> {
+        reply::status_job(self.row, &self.pull.head, status)
     }
 
-    /// Records the end of a run. If the run had ended before, another replica took the command over and ended it.
-    /// This one may not know yet that the lease is lost.
-    pub async fn finish_run(&self, run: RunId, report: &ProjectReport) -> Result<(), JobError> {
+    /// Returns the job that sets the last status of this command. If it is pending, something else will replace it.
+    pub fn last_status_job(&self, status: CommitStatus) -> Option<NewJob> {
+        reply::last_status_job(self.row, &self.pull.head, status)
+    }
+
+    /// Records the end of a run, and sets the status of its project. If the run had ended before, another replica took
+    /// the command over and ended it. This one may not know yet that the lease is lost.
+    pub async fn finish_run(
+        &self,
+        run: RunId,
+        report: &ProjectReport,
+        status: Option<NewJob>,
+    ) -> Result<(), JobError> {
+        let message = headline(report);
         if !self
             .ctx
             .store
-            .run_finish(run, report.outcome, headline(report).as_deref())
+            .run_finish_with(run, report.outcome, message.as_deref(), status.as_ref())
             .await?
         {
             return Err(taken_over());
+        }
+        if status.is_some() {
+            self.ctx.nudge.nudge();
         }
         tally::run(self.ctx, run, report.outcome).await;
         self.ctx.runs.hub.announce(run);
@@ -407,6 +422,7 @@ async fn note_head(
             .head_note(&pull.at, HeadNews::Found { known, at: &at })
             .await
             .map(drop),
+        (PullState::Open, _) if known.is_some() && *spec != CommandSpec::Autoplan => Ok(()),
         (
             PullState::Open,
             CommandSpec::Command(_)

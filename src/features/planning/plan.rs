@@ -34,7 +34,7 @@ use crate::model::{
 };
 use crate::queue::JobError;
 use crate::render::{Body, Next, PlanList, ProjectReport, UserText, plan_output, status};
-use crate::store::{NewRun, RecordPlan};
+use crate::store::{NewJob, NewRun, RecordPlan};
 use crate::workflow::{
     ArtifactError, PlanMade, ResourceList, RunError, RunOutput, Saved, StepError, StepFailure,
 };
@@ -454,11 +454,18 @@ async fn plan_project(
         pull: cx.pull.at.clone(),
         project: project.key.clone(),
     };
+    let running = |id| {
+        let line = status::running(RunKind::Plan);
+        let status = statuses::of_project(cx.ctx, RunKind::Plan, &project.key, id, line);
+        cx.status_job(status)
+    };
+    let id = order.statuses.create_run(cx.ctx, &new, running).await?;
+    cx.ctx.nudge.nudge();
     let run = ProjectRun {
         cx,
         project: &project.key,
         kind: RunKind::Plan,
-        id: order.statuses.create_run(cx.ctx, &new).await?,
+        id,
         has_status: order.statuses.has(&project.key),
         verbose: order.command.verbose,
         halted,
@@ -573,11 +580,11 @@ impl Task for Planning<'_> {
         }
     }
 
-    async fn set_status(
+    async fn last_status(
         &self,
         run: &ProjectRun<'_>,
         report: &ProjectReport,
-    ) -> Result<(), JobError> {
+    ) -> Result<Option<NewJob>, JobError> {
         let cx = run.cx;
         let was_stopped = report.outcome == ProjectOutcome::Cancelled;
         let state = if let Some(stop) = cx.superseded().await?.filter(|_| was_stopped) {
@@ -592,7 +599,7 @@ impl Task for Planning<'_> {
             (state, report.status.clone().unwrap_or(line))
         };
         let status = statuses::of_project(cx.ctx, run.kind, run.project, run.id, state);
-        cx.last_status(status).await
+        Ok(cx.last_status_job(status))
     }
 }
 

@@ -13,10 +13,10 @@
 use super::stop::Stop;
 use super::{CommandCx, log, projects};
 use crate::errors::describe_error;
-use crate::features::replies::statuses;
 use crate::model::{Distribution, ProjectKey, ProjectOutcome, RunId, RunKind};
 use crate::queue::JobError;
-use crate::render::{ProjectReport, UserText, status};
+use crate::render::{ProjectReport, UserText};
+use crate::store::NewJob;
 use crate::workflow::{RunError, RunOutput};
 
 /// Run of one project.
@@ -92,29 +92,18 @@ pub(super) trait Task {
         report: ProjectReport,
     ) -> Result<ProjectReport, JobError>;
 
-    /// Sets the status of the project after its run.
-    async fn set_status(
+    /// Returns the job that sets the status of the project after its run.
+    async fn last_status(
         &self,
         run: &ProjectRun<'_>,
         report: &ProjectReport,
-    ) -> Result<(), JobError>;
+    ) -> Result<Option<NewJob>, JobError>;
 }
 
 impl ProjectRun<'_> {
     /// Carries out the run, and stores how far it came.
     pub async fn drive<T: Task>(&self, task: &T) -> Result<ProjectReport, JobError> {
         let cx = self.cx;
-        if self.has_status {
-            let running = status::running(self.kind);
-            cx.status(statuses::of_project(
-                cx.ctx,
-                self.kind,
-                self.project,
-                self.id,
-                running,
-            ))
-            .await?;
-        }
         // Boxed, because the future is large, and every command awaits it.
         let (report, has_ended) = match Box::pin(self.attempt(task)).await {
             Ok(report) => (report, T::ENDS_RUN),
@@ -129,11 +118,15 @@ impl ProjectRun<'_> {
             // The caller notices it too, once all runs of the command have come this far.
             return Ok(report);
         }
-        if !has_ended {
-            cx.finish_run(self.id, &report).await?;
-        }
-        if self.has_status {
-            task.set_status(self, &report).await?;
+        let status = if self.has_status {
+            task.last_status(self, &report).await?
+        } else {
+            None
+        };
+        if has_ended {
+            cx.push(status).await?;
+        } else {
+            cx.finish_run(self.id, &report, status).await?;
         }
         Ok(report)
     }

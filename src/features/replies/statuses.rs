@@ -11,7 +11,7 @@ use crate::model::{
     ProjectOutcome, Pull, PullRef, RunId, RunKind,
 };
 use crate::render::status::{self, StatusSummary};
-use crate::store::{NewRun, RunRow};
+use crate::store::{NewJob, NewRun, RunRow};
 
 /// Newest run of each project at the head commit of a pull request, since the last search for its projects.
 pub(crate) struct NewestRuns {
@@ -306,10 +306,15 @@ impl ProjectStatuses {
         }
     }
 
-    /// Stores a new run of the command.
-    pub async fn create_run(&self, ctx: &Ctx, new: &NewRun) -> Result<RunId, sqlx::Error> {
+    /// Stores a new run of the command, and the job that sets its first status, if it is to have one now.
+    pub async fn create_run(
+        &self,
+        ctx: &Ctx,
+        new: &NewRun,
+        first: impl FnOnce(RunId) -> Option<NewJob>,
+    ) -> Result<RunId, sqlx::Error> {
         if self.has(&new.project) {
-            ctx.store.run_create(new).await
+            ctx.store.run_create_with(new, first).await
         } else {
             ctx.store.run_create_without_status(new).await
         }

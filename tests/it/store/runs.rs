@@ -5,13 +5,14 @@ use std::time::Duration;
 use lockkeeper::model::{CommandKind, CommitSha, ProjectOutcome, RunId, RunKind};
 use lockkeeper::store::{NewRun, OutputPiece, RunRow, RunState};
 
-use super::samples::{HOSTILE, command, named, project, pull, run};
+use super::samples::{HOSTILE, command, job, named, project, pull, run};
 use crate::support::db::{TestDb, start_of_time, store_test};
 
 store_test!(
     a_run_is_kept_as_it_was_asked_for,
     a_run_starts_and_ends,
     a_run_ends_once,
+    the_statuses_of_a_run_are_queued_with_its_beginning_and_end,
     a_run_that_has_ended_does_not_start_again,
     runs_of_a_command_are_listed_in_the_order_in_which_they_were_made,
     recent_runs_are_listed_newest_first,
@@ -104,6 +105,39 @@ async fn a_run_starts_and_ends(db: &TestDb) {
         (Some(started), Some(db.now()))
     );
     assert_eq!(kept.message, Some(format!("{HOSTILE}\u{fffd}")));
+}
+
+async fn the_statuses_of_a_run_are_queued_with_its_beginning_and_end(db: &TestDb) {
+    let store = db.store();
+    let lanes = async || {
+        let jobs = store.job_list_open().await.unwrap();
+        let lanes = jobs.into_iter().map(|job| job.lane);
+        lanes
+            .filter(|lane| !lane.starts_with("command "))
+            .collect::<Vec<_>>()
+    };
+    let new = NewRun {
+        command: command(store, CommandKind::Plan, &pull(1)).await,
+        kind: RunKind::Plan,
+        pull: pull(1),
+        project: project("net"),
+    };
+    let id = store
+        .run_create_with(&new, |id| Some(job(&format!("begins {id}"))))
+        .await
+        .unwrap();
+    let begins = format!("begins {id}");
+    assert_eq!(lanes().await, [&*begins]);
+    let ended = async |lane: &str| {
+        store
+            .run_finish_with(id, ProjectOutcome::Planned, None, Some(&job(lane)))
+            .await
+            .unwrap()
+    };
+    assert!(ended("ends").await);
+    // Another server has ended it before, and its status counts.
+    assert!(!ended("ends again").await);
+    assert_eq!(lanes().await, [&*begins, "ends"]);
 }
 
 async fn a_run_ends_once(db: &TestDb) {

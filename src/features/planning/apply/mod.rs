@@ -44,7 +44,7 @@ use crate::model::{
 };
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText, status};
-use crate::store::{ApplyGrant, NewRun, StopRequest};
+use crate::store::{ApplyGrant, NewJob, NewRun, StopRequest};
 use crate::workflow::{
     CheckedOut, CheckoutError, RunError, RunOutput, Source, StepError, StepFailure,
 };
@@ -286,7 +286,7 @@ async fn runs_to_come(
             pull,
             project,
         };
-        runs.push((statuses.create_run(cx.ctx, &new).await?, plan));
+        runs.push((statuses.create_run(cx.ctx, &new, |_| None).await?, plan));
     }
     Ok(runs)
 }
@@ -313,6 +313,17 @@ async fn apply_group(
             verbose,
             halted,
         };
+        if run.has_status {
+            let line = status::running(run.kind);
+            cx.status(statuses::of_project(
+                cx.ctx,
+                run.kind,
+                run.project,
+                run.id,
+                line,
+            ))
+            .await?;
+        }
         let span = info_span!("apply", project = %applying.plan.project);
         reports.push(run.drive(applying).instrument(span).await?);
     }
@@ -475,16 +486,16 @@ impl Task for Applying<'_> {
         }
     }
 
-    async fn set_status(
+    async fn last_status(
         &self,
         run: &ProjectRun<'_>,
         report: &ProjectReport,
-    ) -> Result<(), JobError> {
+    ) -> Result<Option<NewJob>, JobError> {
         let cx = run.cx;
         let (state, line) = status::project(run.kind, report.outcome, report.counts);
         let state = (state, report.status.clone().unwrap_or(line));
         let status = statuses::of_project(cx.ctx, run.kind, run.project, run.id, state);
-        cx.status(status).await
+        Ok(cx.status_job(status))
     }
 }
 

@@ -10,12 +10,11 @@
 //! environment contains them (see `process/secret.rs`).
 //!
 //! Invariants:
-//! - *One writer.* A mirror has two async mutexes. `transfer` covers bringing objects and moving refs, and its holder
-//!   may wait for the network. `writer` covers the worktrees and the replacement of the mirror itself. So a checkout
-//!   of a commit that is already present never waits for the network. A third mutex, `spare`, covers the spare
-//!   checkout, which is written without `writer`. Code that removes objects or replaces the mirror holds all, in this
-//!   order: hold, transfer, spare, writer. Between replicas that share a disk, the caller's lease
-//!   on the repository does the same.
+//! - *One writer.* A mirror has three async mutexes. `transfer` covers bringing objects and moving refs, and its
+//!   holder may wait for the network. `writer` covers the worktrees and the replacement of the mirror itself. So a
+//!   checkout of a commit that is already present never waits for the network. `spare` covers the spare checkout,
+//!   which is written without `writer`. Code that removes or replaces the mirror holds all, in this order: hold,
+//!   transfer, spare, writer. Between replicas that share a disk, the caller's lease on the repository does the same.
 //! - *No run underneath.* A checkout is changed or removed only while its [`crate::process::FileHold`] is held
 //!   exclusively. So Lockkeeper waits for a Terraform process that outlived a server.
 //! - *No switch underneath.* A checkout is a worktree of one copy of the mirror. A fresh copy replaces the old one

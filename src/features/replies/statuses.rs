@@ -276,7 +276,7 @@ pub(crate) fn status_kind(kind: CommandKind) -> Option<RunKind> {
 /// Projects of a command that get statuses of their own.
 pub(crate) enum ProjectStatuses {
     All,
-    Some(BTreeSet<ProjectKey>),
+    Only(BTreeSet<ProjectKey>),
 }
 
 impl ProjectStatuses {
@@ -295,14 +295,14 @@ impl ProjectStatuses {
         let with_status = runs
             .into_iter()
             .filter(|run| run.kind == kind && run.has_status);
-        Ok(Self::Some(with_status.map(|run| run.project).collect()))
+        Ok(Self::Only(with_status.map(|run| run.project).collect()))
     }
 
     /// Returns true if this project gets a status.
     pub fn has(&self, project: &ProjectKey) -> bool {
         match self {
             Self::All => true,
-            Self::Some(projects) => projects.contains(project),
+            Self::Only(projects) => projects.contains(project),
         }
     }
 

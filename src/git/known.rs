@@ -78,7 +78,7 @@ impl KnownCheckouts {
         self.put(dir, index, files);
     }
 
-    /// Tells that the directory of a checkout was renamed, with its index and files.
+    /// Moves what is known of a checkout, because its directory was renamed.
     pub(super) fn rename(&self, from: &Path, to: &Path) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(checkout) = known.remove(from) {

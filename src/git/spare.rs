@@ -12,6 +12,7 @@
 //! again. The mutex `spare` covers the directory of the spare. A pull never waits for it.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +28,12 @@ impl Mirror {
         let doing = format!("make a spare checkout of {}", self.repo);
         // Files that a partial mirror lacks come only with the credential of a pull.
         if like.extent != Extent::Whole || self.is_partial() {
+            return Ok(());
+        }
+        if !self
+            .is_beside(&like.path)
+            .map_err(GitError::from_io(&doing))?
+        {
             return Ok(());
         }
         // Another task is making it, or the mirror is being replaced.
@@ -120,6 +127,11 @@ impl Mirror {
         let usable = apart(move || locks.known.has_index(&dir, &index_of)).await;
         let usable = usable.map_err(GitError::from_io("read the spare checkout"))?;
         Ok(usable.then_some(admin))
+    }
+
+    /// Returns true if a checkout is on the same file system as the mirror. Otherwise no spare can be renamed to it.
+    fn is_beside(&self, checkout: &Path) -> std::io::Result<bool> {
+        Ok(fs::metadata(self.dir())?.dev() == fs::metadata(checkout)?.dev())
     }
 
     fn spare_dir(&self) -> PathBuf {

@@ -422,7 +422,7 @@ async fn note_head(
             .head_note(&pull.at, HeadNews::Found { known, at: &at })
             .await
             .map(drop),
-        (PullState::Open, _) if known.is_some() && *spec != CommandSpec::Autoplan => Ok(()),
+        (PullState::Open, _) if known.is_some() => Ok(()),
         (
             PullState::Open,
             CommandSpec::Command(_)

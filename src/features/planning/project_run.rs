@@ -92,12 +92,14 @@ pub(super) trait Task {
         report: ProjectReport,
     ) -> Result<ProjectReport, JobError>;
 
-    /// Returns the job that sets the status of the project after its run.
+    /// Returns the job that sets the status of the project after its run; `None` for kinds without statuses.
     async fn last_status(
         &self,
-        run: &ProjectRun<'_>,
-        report: &ProjectReport,
-    ) -> Result<Option<NewJob>, JobError>;
+        _run: &ProjectRun<'_>,
+        _report: &ProjectReport,
+    ) -> Result<Option<NewJob>, JobError> {
+        Ok(None)
+    }
 }
 
 impl ProjectRun<'_> {

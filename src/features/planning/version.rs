@@ -18,7 +18,7 @@ use crate::features::replies::reply::Reply;
 use crate::model::{CommandOutcome, Distribution, PlanState, ProjectKey, ProjectOutcome, RunKind};
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText};
-use crate::store::{NewJob, NewRun};
+use crate::store::NewRun;
 use crate::workflow::{RunError, RunOutput, StepError, StepFailure};
 
 pub(super) async fn run(cx: &CommandCx<'_>, command: &VersionCommand) -> Result<Reply, Stop> {
@@ -180,15 +180,6 @@ impl Task for VersionRequest<'_> {
                 })
             }
         }
-    }
-
-    /// No status reports a version.
-    async fn last_status(
-        &self,
-        _: &ProjectRun<'_>,
-        _: &ProjectReport,
-    ) -> Result<Option<NewJob>, JobError> {
-        Ok(None)
     }
 }
 

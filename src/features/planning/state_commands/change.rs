@@ -14,7 +14,7 @@ use crate::features::planning::{CommandCx, headline, needs, permission, taken_ov
 use crate::model::{ApplyLock, Distribution, LockKey, PlanState, ProjectOutcome};
 use crate::queue::JobError;
 use crate::render::{Next, ProjectReport, UserText};
-use crate::store::{LockAttempt, NewJob, StateChanged, StateGate};
+use crate::store::{LockAttempt, StateChanged, StateGate};
 use crate::workflow::{RunError, RunOutput, StateWork, StepError, StepFailure};
 
 /// Change of one project's state.
@@ -165,15 +165,6 @@ impl Task for Changing<'_> {
         tally::run(cx.ctx, run.id, report.outcome).await;
         cx.ctx.runs.hub.announce(run.id);
         Ok(report)
-    }
-
-    /// No status reports it (reference 9.1).
-    async fn last_status(
-        &self,
-        _: &ProjectRun<'_>,
-        _: &ProjectReport,
-    ) -> Result<Option<NewJob>, JobError> {
-        Ok(None)
     }
 }
 

@@ -10,11 +10,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _};
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
@@ -34,23 +34,58 @@ const MAX_INDEX: u64 = 256 << 20;
 /// File in the directory of a worktree that shows the time of its file system.
 const CLOCK: &str = "lockkeeper-clock";
 
-/// Checkouts that this process has verified, by their directory.
+/// Checkouts that this process has verified. Those used least recently make room for others.
 #[derive(Debug, Default)]
-pub(super) struct KnownCheckouts(Mutex<HashMap<PathBuf, KnownCheckout>>);
+pub(super) struct KnownCheckouts(Mutex<RecentCheckouts>);
+
+#[derive(Debug, Default)]
+struct RecentCheckouts {
+    by_dir: HashMap<PathBuf, KnownCheckout>,
+    uses: u64,
+}
 
 #[derive(Debug)]
 struct KnownCheckout {
     index: Option<[u8; 32]>,
     files: Arc<VerifiedFiles>,
+    /// Number of the last use among those of all checkouts.
+    last_use: u64,
+}
+
+impl RecentCheckouts {
+    fn make_room(&mut self, max_checkouts: usize, max_files: usize) {
+        let mut files: usize = self
+            .by_dir
+            .values()
+            .map(|checkout| checkout.files.0.len())
+            .sum();
+        while self.by_dir.len() > max_checkouts || files > max_files {
+            let oldest = self
+                .by_dir
+                .iter()
+                .min_by_key(|(_, checkout)| checkout.last_use)
+                .map(|(dir, _)| dir.clone());
+            let Some(forgotten) = oldest.and_then(|dir| self.by_dir.remove(&dir)) else {
+                return;
+            };
+            files -= forgotten.files.0.len();
+        }
+    }
 }
 
 impl KnownCheckouts {
     /// Returns the files of a checkout that have been verified.
     pub(super) fn files(&self, dir: &Path) -> Arc<VerifiedFiles> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.uses += 1;
+        let uses = known.uses;
         known
-            .get(dir)
-            .map(|known| Arc::clone(&known.files))
+            .by_dir
+            .get_mut(dir)
+            .map(|checkout| {
+                checkout.last_use = uses;
+                Arc::clone(&checkout.files)
+            })
             .unwrap_or_default()
     }
 
@@ -58,7 +93,7 @@ impl KnownCheckouts {
     pub(super) fn has_index(&self, dir: &Path, admin: &Path) -> bool {
         let left = {
             let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            known.get(dir).and_then(|known| known.index)
+            known.by_dir.get(dir).and_then(|known| known.index)
         };
         left.is_some_and(|left| digest(&admin.join("index")).is_ok_and(|now| now == left))
     }
@@ -73,7 +108,7 @@ impl KnownCheckouts {
     pub(super) fn remember_files(&self, dir: &Path, files: VerifiedFiles) {
         let index = {
             let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            known.get(dir).and_then(|known| known.index)
+            known.by_dir.get(dir).and_then(|known| known.index)
         };
         self.put(dir, index, files);
     }
@@ -81,50 +116,82 @@ impl KnownCheckouts {
     /// Moves what is known of a checkout, because its directory was renamed.
     pub(super) fn rename(&self, from: &Path, to: &Path) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(checkout) = known.remove(from) {
-            known.insert(to.to_owned(), checkout);
+        if let Some(checkout) = known.by_dir.remove(from) {
+            known.by_dir.insert(to.to_owned(), checkout);
         }
     }
 
     fn put(&self, dir: &Path, index: Option<[u8; 32]>, files: VerifiedFiles) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.remove(dir);
-        let others: usize = known.values().map(|known| known.files.0.len()).sum();
-        if known.len() >= MAX_CHECKOUTS || others + files.0.len() > MAX_FILES {
-            known.clear();
+        known.by_dir.remove(dir);
+        // One that is too large on its own must not push out all others.
+        if files.0.len() > MAX_FILES {
+            return;
         }
-        if files.0.len() <= MAX_FILES {
-            let files = Arc::new(files);
-            known.insert(dir.to_owned(), KnownCheckout { index, files });
-        }
+        known.uses += 1;
+        let checkout = KnownCheckout {
+            index,
+            files: Arc::new(files),
+            last_use: known.uses,
+        };
+        known.by_dir.insert(dir.to_owned(), checkout);
+        known.make_room(MAX_CHECKOUTS, MAX_FILES);
     }
 
     /// Forgets the index of a checkout, because git is about to change it. Until the files are verified again, another
     /// index is created.
     pub(super) fn forget_index(&self, dir: &Path) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.get_mut(dir) {
-            known.index = None;
+        if let Some(checkout) = known.by_dir.get_mut(dir) {
+            checkout.index = None;
         }
     }
 }
 
-/// Files whose content was compared with an object, each as a digest of path, object and identity.
+/// Files whose content was compared with an object.
 #[derive(Debug, Default)]
-pub(super) struct VerifiedFiles(HashSet<[u8; 16]>);
+pub(super) struct VerifiedFiles(HashSet<VerifiedIdentity>);
 
 impl VerifiedFiles {
     /// Returns true if a file was verified against this object and has not changed since.
-    pub(super) fn has(&self, path: &Path, object: &str, meta: &Metadata) -> bool {
-        self.0.contains(&identity(path, object, meta))
+    pub(super) fn has(&self, file: VerifiedIdentity) -> bool {
+        self.0.contains(&file)
     }
 
     /// Remembers a file, unless it changed so shortly before `clock` that another change could look the same. `meta`
-    /// must have been read before the content.
-    pub(super) fn insert(&mut self, path: &Path, object: &str, meta: &Metadata, clock: FileClock) {
+    /// is that of the identity, and must have been read before the content.
+    pub(super) fn insert(&mut self, file: VerifiedIdentity, meta: &Metadata, clock: FileClock) {
         if clock.0 - changed_at(meta) >= clock.settled() {
-            self.0.insert(identity(path, object, meta));
+            self.0.insert(file);
         }
+    }
+
+    /// Adds the files of another part of the same checkout.
+    pub(super) fn extend(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
+}
+
+/// Digest of the path of a file, of its object, and of everything that the file system says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct VerifiedIdentity([u64; 2]);
+
+/// Keys of the digests. Nobody can make two files alike without them, and they never leave the process.
+static KEYS: LazyLock<[RandomState; 2]> =
+    LazyLock::new(|| [RandomState::new(), RandomState::new()]);
+
+impl VerifiedIdentity {
+    /// Returns the identity of a file that is compared with an object.
+    pub(super) fn of(path: &Path, object: &str, meta: &Metadata) -> Self {
+        let file = (
+            path.as_os_str(),
+            object,
+            (meta.dev(), meta.ino(), meta.size(), meta.mode()),
+            (meta.mtime(), meta.mtime_nsec()),
+            (meta.ctime(), meta.ctime_nsec()),
+        );
+        let [one, two] = &*KEYS;
+        Self([one.hash_one(file), two.hash_one(file)])
     }
 }
 
@@ -156,28 +223,6 @@ fn changed_at(meta: &Metadata) -> i128 {
     i128::from(meta.ctime()) * 1_000_000_000 + i128::from(meta.ctime_nsec())
 }
 
-fn identity(path: &Path, object: &str, meta: &Metadata) -> [u8; 16] {
-    let mut hash = Sha256::new();
-    hash.update(path.as_os_str().as_bytes());
-    hash.update([0]);
-    hash.update(object.as_bytes());
-    for number in [meta.dev(), meta.ino(), meta.size(), u64::from(meta.mode())] {
-        hash.update(number.to_le_bytes());
-    }
-    for number in [
-        meta.mtime(),
-        meta.mtime_nsec(),
-        meta.ctime(),
-        meta.ctime_nsec(),
-    ] {
-        hash.update(number.to_le_bytes());
-    }
-    let digest: [u8; 32] = hash.finalize().into();
-    let mut short = [0; 16];
-    short.copy_from_slice(&digest[..16]);
-    short
-}
-
 /// Hashes an index. A run may have put anything in its place, such as a pipe, which would never end.
 fn digest(path: &Path) -> io::Result<[u8; 32]> {
     let file = plain_file::open(path)?.ok_or(io::ErrorKind::NotFound)?;
@@ -206,10 +251,13 @@ mod tests {
         let meta = fs::metadata(&path).unwrap();
         let late = FileClock(changed_at(&meta) + SETTLED_COARSE);
         let mut files = VerifiedFiles::default();
-        files.insert(Path::new("main.tf"), OBJECT, &meta, late);
-        assert!(files.has(Path::new("main.tf"), OBJECT, &meta));
-        assert!(!files.has(Path::new("other.tf"), OBJECT, &meta));
-        assert!(!files.has(Path::new("main.tf"), &OBJECT.replace('5', "6"), &meta));
+        let of = |path: &str, object: &str, meta: &Metadata| {
+            VerifiedIdentity::of(Path::new(path), object, meta)
+        };
+        files.insert(of("main.tf", OBJECT, &meta), &meta, late);
+        assert!(files.has(of("main.tf", OBJECT, &meta)));
+        assert!(!files.has(of("other.tf", OBJECT, &meta)));
+        assert!(!files.has(of("main.tf", &OBJECT.replace('5', "6"), &meta)));
         // The same size, and the old time of its last change: only `ctime` tells.
         fs::write(&path, "two").unwrap();
         let file = File::options().write(true).open(&path).unwrap();
@@ -217,7 +265,7 @@ mod tests {
         let forged = fs::metadata(&path).unwrap();
         assert_eq!(forged.modified().unwrap(), meta.modified().unwrap());
         if changed_at(&forged) != changed_at(&meta) {
-            assert!(!files.has(Path::new("main.tf"), OBJECT, &forged));
+            assert!(!files.has(of("main.tf", OBJECT, &forged)));
         }
     }
 
@@ -230,8 +278,9 @@ mod tests {
         let at = changed_at(&meta);
         let remembered = |clock: i128| {
             let mut files = VerifiedFiles::default();
-            files.insert(Path::new("main.tf"), OBJECT, &meta, FileClock(clock));
-            files.has(Path::new("main.tf"), OBJECT, &meta)
+            let file = VerifiedIdentity::of(Path::new("main.tf"), OBJECT, &meta);
+            files.insert(file, &meta, FileClock(clock));
+            files.has(file)
         };
         // Neither time ends with a whole second.
         let fine = |time: i128| {
@@ -246,6 +295,30 @@ mod tests {
         let whole = (at / 1_000_000_000 + 1) * 1_000_000_000;
         assert!(!remembered(whole));
         assert!(remembered(whole + SETTLED_COARSE));
+    }
+
+    #[test]
+    fn the_checkout_used_least_recently_makes_room() {
+        let of = |file: u64| VerifiedFiles(HashSet::from([VerifiedIdentity([file; 2])]));
+        let is_known = |known: &KnownCheckouts, dir: &str| {
+            let checkouts = known.0.lock().unwrap();
+            checkouts.by_dir.contains_key(Path::new(dir))
+        };
+        let known = KnownCheckouts::default();
+        let admin = tempfile::tempdir().unwrap();
+        for (dir, file) in [("/one", 1), ("/two", 2), ("/three", 3)] {
+            known.remember_written(Path::new(dir), admin.path(), of(file));
+        }
+        known.files(Path::new("/one"));
+        known.0.lock().unwrap().make_room(2, 100);
+        assert!(!is_known(&known, "/two"));
+        assert!(is_known(&known, "/one") && is_known(&known, "/three"));
+        known.rename(Path::new("/one"), Path::new("/renamed"));
+        known.0.lock().unwrap().make_room(100, 1);
+        assert!(!is_known(&known, "/three"), "used before the renamed one");
+        assert!(is_known(&known, "/renamed"));
+        known.0.lock().unwrap().make_room(100, 0);
+        assert!(!is_known(&known, "/renamed"));
     }
 
     #[test]

@@ -22,12 +22,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use super::disk::apart;
-use super::known::{FileClock, VerifiedFiles};
+use super::known::{FileClock, VerifiedFiles, VerifiedIdentity};
 use super::object_db::{Entry, MAX_LIST, ObjectDb, ObjectError, TreeListing};
 use super::plain_file::meta;
 use super::{Extent, GitError, Mirror};
@@ -36,6 +37,10 @@ use crate::process::Cmd;
 
 /// Maximum number of converted files that git hashes.
 const MAX_CONVERTED: usize = 100_000;
+/// Minimum number of files that are worth a thread of their own.
+const FILES_OF_A_THREAD: usize = 2_000;
+/// Maximum number of threads for one checkout. They mostly wait for the kernel, and other checkouts need some, too.
+const MAX_THREADS: usize = 8;
 const ATTRIBUTES: &str = ".gitattributes";
 
 /// Entry of a commit for a file or link.
@@ -378,20 +383,60 @@ impl KnownFiles {
     }
 }
 
-/// Returns the files whose bytes differ from those of their objects, and the others as verified. The inner error is a
-/// path that is not the expected kind of file or directory.
-fn differing(
-    root: &Path,
-    tree: ExpectedTree,
-    known: &KnownFiles,
-) -> io::Result<Result<(Vec<TreeEntry>, VerifiedFiles), PathBuf>> {
+/// Files whose bytes differ from those of their objects, and the others as verified. The error is a path that is not the
+/// expected kind of file or directory.
+type Differing = Result<(Vec<TreeEntry>, VerifiedFiles), PathBuf>;
+
+/// Compares all files of a tree, on several threads if there are many.
+fn differing(root: &Path, tree: ExpectedTree, known: &KnownFiles) -> io::Result<Differing> {
     for dir in tree.dirs {
         if !meta(&root.join(&dir))?.is_some_and(|meta| meta.is_dir()) {
             return Ok(Err(dir));
         }
     }
+    let mut parts: Vec<Vec<TreeEntry>> = Vec::new();
+    let mut rest = tree.entries;
+    let size = rest.len().div_ceil(threads()).max(FILES_OF_A_THREAD);
+    while rest.len() > size {
+        let tail = rest.split_off(size);
+        parts.push(std::mem::replace(&mut rest, tail));
+    }
+    let compared: Vec<io::Result<Differing>> = thread::scope(|scope| {
+        let others: Vec<_> = parts
+            .into_iter()
+            .map(|part| scope.spawn(|| differing_part(root, part, known)))
+            .collect();
+        let last = differing_part(root, rest, known);
+        let joined = others.into_iter().map(|thread| {
+            let panicked = || Err(io::Error::other("a thread that compares files panicked"));
+            thread.join().unwrap_or_else(|_| panicked())
+        });
+        joined.chain([last]).collect()
+    });
     let (mut differing, mut verified) = (Vec::new(), VerifiedFiles::default());
-    for entry in tree.entries {
+    for part in compared {
+        match part? {
+            Ok((files, others)) => {
+                differing.extend(files);
+                verified.extend(others);
+            }
+            Err(path) => return Ok(Err(path)),
+        }
+    }
+    Ok(Ok((differing, verified)))
+}
+
+fn threads() -> usize {
+    thread::available_parallelism().map_or(1, |threads| threads.get().min(MAX_THREADS))
+}
+
+fn differing_part(
+    root: &Path,
+    entries: Vec<TreeEntry>,
+    known: &KnownFiles,
+) -> io::Result<Differing> {
+    let (mut differing, mut verified) = (Vec::new(), VerifiedFiles::default());
+    for entry in entries {
         let path = root.join(&entry.path);
         let Some(meta) = meta(&path)? else {
             return Ok(Err(entry.path));
@@ -405,13 +450,14 @@ fn differing(
             EntryKind::File { is_executable }
                 if meta.is_file() && (meta.permissions().mode() & 0o100 != 0) == is_executable =>
             {
-                let id = if known.files.has(&entry.path, &entry.id, &meta) {
+                let file = VerifiedIdentity::of(&entry.path, &entry.id, &meta);
+                let id = if known.files.has(file) {
                     entry.id.clone()
                 } else {
                     Hash::of_file(&entry.id, &path, meta.len())?
                 };
                 if let Some(clock) = known.clock.filter(|_| id == entry.id) {
-                    verified.insert(&entry.path, &entry.id, &meta, clock);
+                    verified.insert(file, &meta, clock);
                 }
                 id
             }

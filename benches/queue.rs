@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use chrono::TimeDelta;
 use lockkeeper::clock::{Clock as _, SystemClock};
-use lockkeeper::store::{DatabaseUrl, JobFinish, NewJob, Store};
+use lockkeeper::store::{DatabaseUrl, JobClaim, JobFinish, NewJob, Store};
 
 use crate::locks::{durable_postgres, open};
 use crate::report::{Section, Table};
@@ -41,7 +41,7 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     table.row("3 servers : 1", [format!("{:.2}", three / one)]);
     let mut section = Section::new("Jobs: claim and finish, both durable").with_table(table);
     section.note(format!(
-        "`Store::job_claim` and `job_finish`, {WORKERS} workers per server, which does nothing else. {version}"
+        "`Store::job_claim` and `job_finish_and_claim`, {WORKERS} workers per server, which does nothing else. {version}"
     ));
     Ok(section)
 }
@@ -76,20 +76,15 @@ async fn empty(url: &DatabaseUrl, servers: u32) -> anyhow::Result<Duration> {
 
 async fn work_off(store: Store, holder: String) -> anyhow::Result<u32> {
     let mut done = 0;
-    while let Some(lease) = store
-        .job_claim(
-            &holder,
-            SystemClock.now() + TimeDelta::minutes(1),
-            "",
-            "none",
-            i64::MAX,
-        )
-        .await?
-    {
-        ensure!(
-            store.job_finish(&lease).await? == JobFinish::Recorded,
-            "a job was lost"
-        );
+    let claim = || JobClaim {
+        except: "none",
+        ..JobClaim::any(&holder, SystemClock.now() + TimeDelta::minutes(1))
+    };
+    let mut next = store.job_claim(&claim()).await?;
+    while let Some(lease) = next {
+        let (finish, after) = store.job_finish_and_claim(&lease, &claim()).await?;
+        ensure!(finish == JobFinish::Recorded, "a job was lost");
+        next = after;
         done += 1;
     }
     Ok(done)

@@ -14,7 +14,7 @@ use super::{Replica, reload};
 use crate::features::{self, Jobs};
 use crate::kit::reconcile::{Reconciler, StopDeadline, TurnResult};
 use crate::leases;
-use crate::queue::{RENEW_EVERY, WakeUps, Worker};
+use crate::queue::{NextJob, RENEW_EVERY, WakeUps, Worker};
 use crate::store::JobLease;
 
 /// Number of workers for short jobs. They wait for the forge, not for the processor.
@@ -210,9 +210,21 @@ fn spawn_until<F>(
 }
 
 async fn work(worker: &Worker<Jobs>, turn: &Mutex<WakeUps>, closing: &CancellationToken) {
-    while let Some(lease) = next(worker, turn, closing).await {
-        if let Err(error) = worker.see_through(lease).await {
-            error!(%error, "Could not record the end of a job");
+    while let Some(mut lease) = next(worker, turn, closing).await {
+        loop {
+            let then = if closing.is_cancelled() {
+                NextJob::Leave
+            } else {
+                NextJob::Claim
+            };
+            match worker.see_through(lease, then).await {
+                Ok(Some(next)) => lease = next,
+                Ok(None) => break,
+                Err(error) => {
+                    error!(%error, "Could not record the end of a job");
+                    break;
+                }
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ pub use job::{Job, JobError, TooManyInterruptions, backoff};
 pub use keeper::{LeaseKeeper, requeue_orphans};
 pub use nudge::{WakeUp, WakeUps};
 pub use pool::{RunPermit, RunPool};
-pub use worker::{Kinds, Runner, Running, RunningJob, Tick, Worker};
+pub use worker::{Kinds, NextJob, Runner, Running, RunningJob, Tick, Worker};
 
 use std::time::Duration;
 

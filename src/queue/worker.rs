@@ -14,7 +14,7 @@ use super::{LEASE, WakeUp};
 use crate::clock::Clock;
 use crate::model::JobId;
 use crate::process::LeaseHeartbeat;
-use crate::store::{JobFinish, JobLease, Store};
+use crate::store::{JobClaim, JobFinish, JobLease, Store};
 
 /// Number of attempts after which a job that panics fails for good.
 const ATTEMPTS_AT_A_PANIC: i64 = 6;
@@ -130,6 +130,15 @@ pub enum Kinds {
     Except(&'static str),
 }
 
+/// Decision about the next job, at the end of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextJob {
+    /// Claim it in the same step.
+    Claim,
+    /// Leave it in the queue.
+    Leave,
+}
+
 /// Outcome of a tick.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,7 +209,9 @@ impl<R: Runner> Worker<R> {
         let Some(lease) = self.claim().await? else {
             return Ok(Tick::Idle);
         };
-        self.see_through(lease).await.map(|()| Tick::Worked)
+        self.see_through(lease, NextJob::Leave)
+            .await
+            .map(|_| Tick::Worked)
     }
 
     /// Claims the next job, if one is ready.
@@ -208,27 +219,38 @@ impl<R: Runner> Worker<R> {
         if !self.running.may_begin() {
             return Ok(None);
         }
-        let until = self.clock.now() + LEASE;
+        self.store.job_claim(&self.next_claim()).await
+    }
+
+    fn next_claim(&self) -> JobClaim<'_> {
         let (only, except) = match self.kinds {
             Kinds::Only(kind) => (kind, ""),
             Kinds::Except(kind) => ("", kind),
         };
-        let (share, least) = (self.most_of_a_share, self.least_priority);
-        self.store
-            .job_claim_urgent(&self.holder, until, (only, except), share, least)
-            .await
+        JobClaim {
+            holder: &self.holder,
+            until: self.clock.now() + LEASE,
+            only,
+            except,
+            most_of_a_share: self.most_of_a_share,
+            least_priority: self.least_priority,
+        }
     }
 
-    /// Works on a claimed job and writes its result.
-    pub async fn see_through(&self, lease: JobLease) -> Result<(), sqlx::Error> {
+    /// Works on a claimed job and writes its result. Returns the next job if it is to be claimed and one is ready.
+    pub async fn see_through(
+        &self,
+        lease: JobLease,
+        next: NextJob,
+    ) -> Result<Option<JobLease>, sqlx::Error> {
         let span =
             info_span!("job", kind = %lease.kind, job.id = %lease.id, attempt = lease.attempt);
-        self.work(lease).instrument(span).await?;
+        let next = self.work(lease, next).instrument(span).await?;
         self.nudge.nudge();
-        Ok(())
+        Ok(next)
     }
 
-    async fn work(&self, lease: JobLease) -> Result<(), sqlx::Error> {
+    async fn work(&self, lease: JobLease, next: NextJob) -> Result<Option<JobLease>, sqlx::Error> {
         let attempt = RunningJob {
             lost: self.running.enter(lease.id),
             lease,
@@ -238,18 +260,23 @@ impl<R: Runner> Worker<R> {
             .await;
         self.running.leave(attempt.lease.id);
         if attempt.lost.is_cancelled() {
-            return self.release(&attempt.lease).await;
+            return self.release(&attempt.lease).await.map(|()| None);
         }
         let result = result.unwrap_or_else(|panic| Err(after_panic(&*panic, &attempt.lease)));
-        let finish = match result {
-            Err(error) if error.is_lease_lost() => JobFinish::LeaseLost,
-            Ok(()) => self.store.job_finish(&attempt.lease).await?,
-            Err(error) => self.after_error(&attempt, error).await?,
+        let (finish, next) = match result {
+            Err(error) if error.is_lease_lost() => (JobFinish::LeaseLost, None),
+            Ok(()) if next == NextJob::Claim && self.running.may_begin() => {
+                self.store
+                    .job_finish_and_claim(&attempt.lease, &self.next_claim())
+                    .await?
+            }
+            Ok(()) => (self.store.job_finish(&attempt.lease).await?, None),
+            Err(error) => (self.after_error(&attempt, error).await?, None),
         };
         if finish == JobFinish::LeaseLost {
             warn!("Another replica took over the job during its work");
         }
-        Ok(())
+        Ok(next)
     }
 
     /// Asks for another start of a job whose lease was lost, or could not be renewed for so long that it may be. If

@@ -15,8 +15,9 @@
 //!   one appears as the new head of the lane. Two jobs of the lane would then run at once.
 //!
 //! Claiming follows the index of the order, and never sorts the open jobs. PostgreSQL would sort them: if a table was
-//! not analyzed since the queue grew, it estimates that reading and sorting all open jobs is cheaper. So the
-//! transaction of a claim turns off the query plans that read everything (`claim_skew_in_tx`).
+//! not analyzed since the queue grew, it estimates that reading and sorting all open jobs is cheaper. So there a
+//! function of the database claims, which turns off the query plans that read everything (migration 0009). It also
+//! saves the round trips of a transaction.
 //!
 //! Times of leases and waits are those of the judge (`store::time`).
 //!
@@ -27,10 +28,13 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
+use sqlx_postgres::PgPool;
 
 use super::news::{CHANNEL, News, announce_in_tx};
 use super::time::DeadlineClock;
-use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
+use super::{
+    DbPool, Result, Store, Tx, execute, execute_alone, free_text, kept_time, on_pool, on_tx,
+};
 use crate::model::{JobId, RepoId, text_enum};
 
 text_enum! {
@@ -61,6 +65,37 @@ pub struct NewJob {
     pub priority: i64,
     /// Earliest time to run.
     pub run_after: Option<DateTime<Utc>>,
+}
+
+/// Request for the next job that may run now.
+#[derive(Clone, Copy, Debug)]
+pub struct JobClaim<'a> {
+    /// Name of the holder.
+    pub holder: &'a str,
+    /// End of the lease, unless it is renewed.
+    pub until: DateTime<Utc>,
+    /// Only jobs of this kind; empty: of any.
+    pub only: &'a str,
+    /// No jobs of this kind; empty: of any.
+    pub except: &'a str,
+    /// Maximum number of jobs of one share that the holder works on.
+    pub most_of_a_share: i64,
+    /// Only jobs of at least this priority.
+    pub least_priority: i64,
+}
+
+impl<'a> JobClaim<'a> {
+    /// Requests the next job of any kind, share and priority.
+    pub const fn any(holder: &'a str, until: DateTime<Utc>) -> Self {
+        Self {
+            holder,
+            until,
+            only: "",
+            except: "",
+            most_of_a_share: i64::MAX,
+            least_priority: i64::MIN,
+        }
+    }
 }
 
 /// A claimed job: the right to work on it until `until`, unless renewed.
@@ -131,25 +166,27 @@ pub fn answers_share(repo: &RepoId) -> String {
     format!("at once: {repo}")
 }
 
-/// Claims the next job. `state IN ('queued', 'running')` stands beside narrower conditions, because SQLite uses a
+/// Claims the next job on SQLite. `state IN ('queued', 'running')` stands beside narrower conditions, because SQLite uses a
 /// partial index only if the query repeats its condition word for word. Without it, every claim would also read all
 /// finished jobs.
-macro_rules! claim_sql {
-    ($lock:literal) => {
-        concat!(
-            "UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_holder = $1, lease_until = $2 ",
-            "WHERE seq = (SELECT j.seq FROM jobs j WHERE j.state IN ('queued', 'running') AND j.state = 'queued' ",
-            "AND j.run_after <= $3 AND j.priority >= $7 ",
-            "AND ($4 = '' OR j.kind = $4) AND ($5 = '' OR j.kind <> $5) ",
-            "AND (j.share = '' OR (SELECT COUNT(*) FROM jobs r WHERE r.share = j.share AND r.lease_holder = $1 ",
-            "AND r.state IN ('queued', 'running') AND r.state = 'running') < $6) ",
-            "AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.lane = j.lane AND o.seq < j.seq ",
-            "AND o.state IN ('queued', 'running')) ORDER BY j.priority DESC, j.seq LIMIT 1",
-            $lock,
-            ") RETURNING id, kind, payload, lane, attempt, cut_offs, lease_holder"
-        )
+macro_rules! claim_on_sqlite {
+    () => {
+        "UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_holder = $1, lease_until = $2 \
+         WHERE seq = (SELECT j.seq FROM jobs j WHERE j.state IN ('queued', 'running') AND j.state = 'queued' \
+         AND j.run_after <= $3 AND j.priority >= $7 \
+         AND ($4 = '' OR j.kind = $4) AND ($5 = '' OR j.kind <> $5) \
+         AND (j.share = '' OR (SELECT COUNT(*) FROM jobs r WHERE r.share = j.share AND r.lease_holder = $1 \
+         AND r.state IN ('queued', 'running') AND r.state = 'running') < $6) \
+         AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.lane = j.lane AND o.seq < j.seq \
+         AND o.state IN ('queued', 'running')) ORDER BY j.priority DESC, j.seq LIMIT 1) \
+         RETURNING id, kind, payload, lane, attempt, cut_offs, lease_holder"
     };
 }
+
+const CLAIM_ON_POSTGRES: &str = "SELECT id, kind, payload, lane, attempt, cut_offs, lease_holder \
+     FROM claim_job($1, $2, $3, $4, $5, $6, $7)";
+const END: &str = "UPDATE jobs SET state = $1, last_error = COALESCE($2, last_error), finished_at = $3, lease_until = NULL \
+     WHERE id = $4 AND lease_holder = $5 AND attempt = $6 AND state = 'running'";
 
 macro_rules! requeue_sql {
     ($lock:literal) => {
@@ -270,44 +307,82 @@ impl Store {
         tx.commit().await.map(|()| Some(id))
     }
 
-    /// Takes the lease of the next job that may run now: only of kind `only`, or any but `except` (empty: no
-    /// condition). Skips shares if the holder has `most_of_a_share` of their jobs already.
-    pub async fn job_claim(
-        &self,
-        holder: &str,
-        until: DateTime<Utc>,
-        only: &str,
-        except: &str,
-        most_of_a_share: i64,
-    ) -> Result<Option<JobLease>> {
-        self.job_claim_urgent(holder, until, (only, except), most_of_a_share, i64::MIN)
-            .await
+    /// Takes the lease of the next job that may run now.
+    pub async fn job_claim(&self, claim: &JobClaim<'_>) -> Result<Option<JobLease>> {
+        match &self.pool {
+            DbPool::Sqlite { .. } => {
+                let mut tx = self.begin_shared().await?;
+                let lease = self.claim_on_sqlite_in_tx(&mut tx, claim).await?;
+                tx.commit().await.map(|()| lease)
+            }
+            DbPool::Postgres(pool) => self.claim_on_postgres(pool, claim).await,
+        }
     }
 
-    /// Like [`Self::job_claim`], for jobs of at least this priority. `kinds` are `only` and `except`.
-    pub async fn job_claim_urgent(
+    async fn claim_on_sqlite_in_tx(
         &self,
-        holder: &str,
-        until: DateTime<Utc>,
-        (only, except): (&str, &str),
-        most_of_a_share: i64,
-        least_priority: i64,
+        tx: &mut Tx,
+        claim: &JobClaim<'_>,
     ) -> Result<Option<JobLease>> {
-        let mut tx = self.begin_shared().await?;
-        let skew = self.claim_skew_in_tx(&mut tx).await?;
-        let sql = match tx {
-            Tx::Sqlite(_) => claim_sql!(""),
-            Tx::Postgres(_) => claim_sql!(" FOR UPDATE SKIP LOCKED"),
+        on_tx!(tx, db => sqlx::query_as::<_, JobLease>(claim_on_sqlite!())
+            .bind(claim.holder).bind(kept_time(claim.until)).bind(kept_time(self.now()))
+            .bind(claim.only).bind(claim.except).bind(claim.most_of_a_share).bind(claim.least_priority)
+            .fetch_optional(db))
+    }
+
+    /// Claims by one statement, which is a transaction of its own.
+    async fn claim_on_postgres(
+        &self,
+        pool: &PgPool,
+        claim: &JobClaim<'_>,
+    ) -> Result<Option<JobLease>> {
+        let now = self.now();
+        // The time that the statement is on its way makes the lease longer for others, never for us.
+        let lease_time = (claim.until - now).num_microseconds().unwrap_or(i64::MAX);
+        let present = match self.judge {
+            DeadlineClock::Database => None,
+            DeadlineClock::Own => Some(kept_time(now)),
         };
-        let lease = on_tx!(&mut tx, db => sqlx::query_as::<_, JobLease>(sql)
-            .bind(holder).bind(skew.of(until)).bind(skew.of(self.now())).bind(only).bind(except)
-            .bind(most_of_a_share).bind(least_priority).fetch_optional(db))?;
-        tx.commit().await.map(|()| lease)
+        sqlx::query_as::<_, JobLease>(CLAIM_ON_POSTGRES)
+            .bind(claim.holder)
+            .bind(lease_time)
+            .bind(present)
+            .bind(claim.only)
+            .bind(claim.except)
+            .bind(claim.most_of_a_share)
+            .bind(claim.least_priority)
+            .fetch_optional(pool)
+            .await
     }
 
     /// Marks a job as done.
     pub async fn job_finish(&self, lease: &JobLease) -> Result<JobFinish> {
         self.job_end(lease, JobState::Done, None).await
+    }
+
+    /// Marks a job as done, and takes the lease of the next one.
+    pub async fn job_finish_and_claim(
+        &self,
+        lease: &JobLease,
+        claim: &JobClaim<'_>,
+    ) -> Result<(JobFinish, Option<JobLease>)> {
+        if self.is_shared() {
+            let finish = self.job_finish(lease).await?;
+            return Ok((finish, self.job_claim(claim).await?));
+        }
+        let mut tx = self.begin_shared().await?;
+        let rows = execute!(
+            &mut tx,
+            END,
+            JobState::Done,
+            None::<&str>,
+            self.now(),
+            lease.id,
+            &lease.holder,
+            lease.attempt,
+        )?;
+        let next = self.claim_on_sqlite_in_tx(&mut tx, claim).await?;
+        tx.commit().await.map(|()| (JobFinish::of(rows), next))
     }
 
     /// Marks a job as failed for good, and stores the reason.
@@ -321,11 +396,9 @@ impl Store {
         state: JobState,
         error: Option<&str>,
     ) -> Result<JobFinish> {
-        let mut tx = self.begin_shared().await?;
-        let rows = execute!(
-            &mut tx,
-            "UPDATE jobs SET state = $1, last_error = COALESCE($2, last_error), finished_at = $3, lease_until = NULL \
-             WHERE id = $4 AND lease_holder = $5 AND attempt = $6 AND state = 'running'",
+        let rows = execute_alone!(
+            self,
+            END,
             state,
             error.map(free_text),
             self.now(),
@@ -333,7 +406,7 @@ impl Store {
             &lease.holder,
             lease.attempt,
         )?;
-        tx.commit().await.map(|()| JobFinish::of(rows))
+        Ok(JobFinish::of(rows))
     }
 
     /// Returns a job to the head of its lane, to run no earlier than `at`.
@@ -443,7 +516,7 @@ pub(super) async fn lane_hold_in_tx(tx: &mut Tx, lane: &str) -> Result<()> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::{DatabaseUrl, DbPool};
+    use super::super::DatabaseUrl;
     use super::*;
     use crate::clock::{CountingIds, ManualClock};
 
@@ -458,7 +531,7 @@ mod tests {
         let DbPool::Sqlite { read, .. } = &store.pool else {
             panic!("SQLite was asked for")
         };
-        let explain = concat!("EXPLAIN QUERY PLAN ", claim_sql!(""));
+        let explain = concat!("EXPLAIN QUERY PLAN ", claim_on_sqlite!());
         let steps: Vec<(i64, i64, i64, String)> =
             sqlx::query_as(explain).fetch_all(read).await.unwrap();
         let steps: Vec<&str> = steps.iter().map(|(.., step)| step.as_str()).collect();

@@ -87,7 +87,7 @@ pub use import::{
     ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportStatus, ImportStatuses, Imported,
     ImportedApplyLock, ImportedLock, ImportedPull,
 };
-pub use jobs::{JobFinish, JobLease, JobState, JobView, NewJob, answers_share};
+pub use jobs::{JobClaim, JobFinish, JobLease, JobState, JobView, NewJob, answers_share};
 pub use json::JsonText;
 pub use leases::{FreeLease, Lease, LeaseHold, LeaseRow, NewLease, TIME_TO_LET_GO, TakeLease};
 pub use lock_change::TAKE_TURN;
@@ -190,6 +190,23 @@ macro_rules! execute {
     };
 }
 
+/// Executes the only statement of a transaction, and returns the number of affected rows. Where nothing has to be
+/// checked before it, PostgreSQL needs no round trips for the beginning and the end.
+macro_rules! execute_alone {
+    ($store:expr, $sql:expr $(, $bind:expr)* $(,)?) => {
+        match (&$store.pool, &$store.fence) {
+            ($crate::store::DbPool::Postgres(pool), None) => {
+                sqlx::query($sql)$(.bind($bind))*.execute(pool).await.map(|done| done.rows_affected())
+            }
+            _ => {
+                let mut tx = $store.begin_shared().await?;
+                let rows = $crate::store::execute!(&mut tx, $sql $(, $bind)*)?;
+                tx.commit().await.map(|()| rows)
+            }
+        }
+    };
+}
+
 pub(crate) use application_runs::application_use_in_tx;
 pub(crate) use applications::{
     application_count_in_tx, application_delete_in_tx, application_hold_in_tx,
@@ -199,7 +216,7 @@ pub(crate) use claims::claim_refer_in_tx;
 pub(crate) use lock_change::LockChange;
 pub(crate) use owners::{owner_event, owner_share_named_in_tx};
 pub(crate) use waiters::{NewWaiter, WaiterRow};
-pub(crate) use {execute, on_pool, on_tx};
+pub(crate) use {execute, execute_alone, on_pool, on_tx};
 
 impl Store {
     /// Begins a writing transaction. On SQLite it takes the write lock at once, so that nothing it reads can change

@@ -9,8 +9,7 @@ use std::time::Duration;
 use futures::TryFutureExt;
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::{Acquire, Connection, Executor};
-use sqlx_postgres::PgPool;
-use sqlx_postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx_postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx_sqlite::SqlitePool;
 use sqlx_sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
@@ -30,6 +29,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout after which PostgreSQL rolls back an idle transaction. Its client was paused or cut off, and it holds rows
 /// that others wait for. The timeout is shorter than a lease.
 const SILENT_TRANSACTION: &str = "SET idle_in_transaction_session_timeout = '30s'";
+/// Time after its last use in which a connection to PostgreSQL is used again without a check.
+const TRUSTED: Duration = Duration::from_secs(1);
 const SQLITE_READERS: u32 = 8;
 const POSTGRES_CONNECTIONS: u32 = 20;
 
@@ -262,12 +263,22 @@ async fn open_postgres(options: &PgConnectOptions) -> Result<DbPool, sqlx::Error
 async fn postgres_pool(options: &PgConnectOptions) -> Result<PgPool, sqlx::Error> {
     let pool = PgPoolOptions::new()
         .max_connections(POSTGRES_CONNECTIONS)
-        .acquire_timeout(ACQUIRE_TIMEOUT);
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .test_before_acquire(false)
+        .before_acquire(|connection, meta| Box::pin(is_alive(connection, meta.idle_for)));
     pool.after_connect(|connection, _| {
         Box::pin(connection.execute(SILENT_TRANSACTION).map_ok(drop))
     })
     .connect_with(options.clone())
     .await
+}
+
+/// Returns true if a connection can be used. Asking costs a round trip, so one that was used a moment ago is trusted.
+async fn is_alive(connection: &mut PgConnection, idle_for: Duration) -> Result<bool, sqlx::Error> {
+    if idle_for < TRUSTED {
+        return Ok(true);
+    }
+    connection.ping().await.map(|()| true)
 }
 
 /// Applies the missing migrations. Newer migrations of a newer release are fine: while replicas are replaced one by

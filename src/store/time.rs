@@ -41,12 +41,6 @@ impl ClockOffset {
 }
 
 const NOW: &str = "SELECT clock_timestamp()";
-/// Selects the time. Until the end of the transaction, it also makes PostgreSQL use indexes in their order wherever
-/// possible.
-const NOW_IN_ORDER: &str = "SELECT clock_timestamp(), concat(set_config('enable_sort', 'off', true), \
-     set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true), \
-     set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), \
-     set_config('enable_material', 'off', true))";
 
 impl Store {
     /// Judges leases by the clock that the store was opened with, also on a shared database. For callers that set
@@ -68,22 +62,6 @@ impl Store {
                 .map(|theirs| self.skew_at(theirs)),
             Tx::Sqlite(_) | Tx::Postgres(_) => Ok(ClockOffset::NONE),
         }
-    }
-
-    /// Returns the skew in the transaction that claims a job. From then on, the transaction reads no table as a
-    /// whole, no matter what the statistics of the table say.
-    pub(super) async fn claim_skew_in_tx(&self, tx: &mut Tx) -> Result<ClockOffset> {
-        let Tx::Postgres(tx) = tx else {
-            return Ok(ClockOffset::NONE);
-        };
-        let row = sqlx::query_as::<_, (DateTime<Utc>, String)>(NOW_IN_ORDER)
-            .fetch_one(&mut **tx)
-            .await?;
-        Ok(if self.judge == DeadlineClock::Database {
-            self.skew_at(row.0)
-        } else {
-            ClockOffset::NONE
-        })
     }
 
     /// Returns the skew for a single read outside a transaction.

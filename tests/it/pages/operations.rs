@@ -6,7 +6,7 @@ use lockkeeper::context::{FileState, RefusedContent};
 use lockkeeper::model::{ChainLink, PullState, Sha256Digest};
 use lockkeeper::queue::LEASE;
 use lockkeeper::store::{
-    JobFinish, LockEventWalk, NewDelivery, NewJob, Presence, ReconcilerRun, ReplicaId,
+    JobClaim, JobFinish, LockEventWalk, NewDelivery, NewJob, Presence, ReconcilerRun, ReplicaId,
 };
 
 use super::fixture::{World, project, pull};
@@ -96,7 +96,7 @@ pub async fn troubled_world(who: &str, error: &str) -> World {
         store.job_push(&job(kind, lane)).await.unwrap();
     }
     let lease = store
-        .job_claim("w", world.clock_now() + LEASE, "", "", i64::MAX)
+        .job_claim(&JobClaim::any("w", world.clock_now() + LEASE))
         .await
         .unwrap()
         .unwrap();
@@ -116,7 +116,10 @@ pub async fn troubled_world(who: &str, error: &str) -> World {
             .await
             .unwrap();
         let lease = store
-            .job_claim("w", next, "post_comment", "", i64::MAX)
+            .job_claim(&JobClaim {
+                only: "post_comment",
+                ..JobClaim::any("w", next)
+            })
             .await
             .unwrap()
             .unwrap();

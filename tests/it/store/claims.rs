@@ -760,8 +760,6 @@ async fn lists_of_what_is_in_repositories_are_narrowed_to_those_of_an_owner(db: 
     );
     let commands = store.command_list_of_repos(&repos, 9).await.unwrap();
     assert!(!commands.is_empty() && commands.iter().all(|command| command.pull == own));
-    let runs = store.run_list_recent_of_repos(&repos, 9).await.unwrap();
-    assert!(!runs.is_empty() && runs.iter().all(|run| run.pull == own));
     let search = MirrorSearch {
         repos: Some(&repos),
         limit: 9,

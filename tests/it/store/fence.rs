@@ -8,8 +8,8 @@ use lockkeeper::model::{
     RunKind,
 };
 use lockkeeper::store::{
-    ApplyGate, DatabaseUrl, FinishedCommand, JobLease, LeaseLost, LockAttempt, NewRun, OutputPiece,
-    RecordPlan, RunState, Store,
+    ApplyGate, DatabaseUrl, FinishedCommand, JobClaim, JobLease, LeaseLost, LockAttempt, NewRun,
+    OutputPiece, RecordPlan, RunState, Store,
 };
 use sqlx::Connection;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +37,7 @@ async fn under(db: &TestDb) -> (Store, JobLease, CancellationToken) {
     db.store().job_push(&job("the work")).await.unwrap();
     let lease = db
         .store()
-        .job_claim("a", db.now() + LEASE, "", "", i64::MAX)
+        .job_claim(&JobClaim::any("a", db.now() + LEASE))
         .await
         .unwrap()
         .expect("a job may run");
@@ -50,7 +50,10 @@ async fn take_over(db: &TestDb) {
     db.clock.advance(Duration::from_secs(46));
     assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 1);
     db.store()
-        .job_claim("b", db.now() + LEASE, "work", "", i64::MAX)
+        .job_claim(&JobClaim {
+            only: "work",
+            ..JobClaim::any("b", db.now() + LEASE)
+        })
         .await
         .unwrap()
         .expect("the job is free");
@@ -268,7 +271,7 @@ async fn a_replica_that_is_paused_in_the_middle_of_a_write_keeps_nobody_waiting(
     let (_store, lease, _lost) = under(db).await;
     db.store().job_push(&job("other")).await.unwrap();
     db.store()
-        .job_claim("a", db.now() + LEASE, "", "", i64::MAX)
+        .job_claim(&JobClaim::any("a", db.now() + LEASE))
         .await
         .unwrap()
         .expect("a job may run");

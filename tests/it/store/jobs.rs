@@ -7,7 +7,9 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::join_all;
 use lockkeeper::model::JobId;
-use lockkeeper::store::{DatabaseUrl, JobFinish, JobLease, JobState, NewJob, Presence, Store};
+use lockkeeper::store::{
+    DatabaseUrl, JobClaim, JobFinish, JobLease, JobState, NewJob, Presence, Store,
+};
 use sqlx::Connection;
 
 use super::replicas::replica;
@@ -24,6 +26,7 @@ store_test!(
     a_job_does_not_run_before_its_time,
     a_claim_may_ask_for_a_kind_or_for_all_but_one,
     a_finished_job_makes_way_for_the_next,
+    the_end_of_a_job_and_the_claim_of_the_next_may_be_one_step,
     a_failed_job_makes_way_and_keeps_its_error,
     a_retried_job_goes_to_the_head_of_its_lane,
     a_lost_lease_writes_nothing,
@@ -42,7 +45,7 @@ const MINUTE: TimeDelta = TimeDelta::minutes(1);
 
 async fn claim(store: &Store, holder: &str) -> Option<JobLease> {
     store
-        .job_claim(holder, start_of_time() + MINUTE, "", "", i64::MAX)
+        .job_claim(&JobClaim::any(holder, start_of_time() + MINUTE))
         .await
         .unwrap()
 }
@@ -233,15 +236,42 @@ async fn a_claim_may_ask_for_a_kind_or_for_all_but_one(db: &TestDb) {
             .await
             .unwrap();
     }
-    let ask = |only, except| {
-        db.store()
-            .job_claim("w", start_of_time() + MINUTE, only, except, i64::MAX)
+    let ask = async |only, except| {
+        let claim = JobClaim {
+            only,
+            except,
+            ..JobClaim::any("w", start_of_time() + MINUTE)
+        };
+        db.store().job_claim(&claim).await
     };
     assert!(ask("unknown", "").await.unwrap().is_none());
     assert!(ask("post", "post").await.unwrap().is_none());
     assert_eq!(ask("", "post").await.unwrap().unwrap().kind, "command");
     assert_eq!(ask("delivery", "").await.unwrap().unwrap().kind, "delivery");
     assert_eq!(ask("", "").await.unwrap().unwrap().kind, "post");
+}
+
+async fn the_end_of_a_job_and_the_claim_of_the_next_may_be_one_step(db: &TestDb) {
+    let store = db.store();
+    let (_first, second) = (push(store, "lane").await, push(store, "lane").await);
+    let lease = claimed(store, "w").await;
+    let claim = JobClaim::any("w", start_of_time() + MINUTE);
+    let (finish, next) = store.job_finish_and_claim(&lease, &claim).await.unwrap();
+    assert_eq!(finish, JobFinish::Recorded);
+    let next = next.expect("the next of the lane was waiting for that end");
+    assert_eq!((next.id, next.attempt), (second, 1));
+
+    // Somebody else took the job over: the end is not written, and there is nothing to claim.
+    db.clock.advance(std::time::Duration::from_mins(2));
+    store.job_requeue_orphans(db.now()).await.unwrap();
+    let theirs = claimed(store, "other").await;
+    let outcome = store.job_finish_and_claim(&next, &claim).await.unwrap();
+    assert_eq!(outcome.0, JobFinish::LeaseLost);
+    assert!(outcome.1.is_none());
+    let (finish, next) = store.job_finish_and_claim(&theirs, &claim).await.unwrap();
+    assert_eq!(finish, JobFinish::Recorded);
+    assert!(next.is_none());
+    assert_eq!(open(store).await, []);
 }
 
 async fn a_finished_job_makes_way_for_the_next(db: &TestDb) {
@@ -679,7 +709,10 @@ async fn a_share_takes_only_so_many_workers_of_a_holder(db: &TestDb) {
     let next = async |holder: &str| {
         let lease = db
             .store()
-            .job_claim(holder, start_of_time() + MINUTE, "", "", 2)
+            .job_claim(&JobClaim {
+                most_of_a_share: 2,
+                ..JobClaim::any(holder, start_of_time() + MINUTE)
+            })
             .await
             .unwrap();
         lease.map(|lease| (lease.lane.clone(), lease))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use lockkeeper::store::{
-    DeliveryState, JobFinish, JobStage, JobState, NewDelivery, NewJob, StoredCounts,
+    DeliveryState, JobClaim, JobFinish, JobStage, JobState, NewDelivery, NewJob, StoredCounts,
 };
 
 use super::samples::{job, open_pull, project, taken};
@@ -30,17 +30,26 @@ async fn jobs_are_counted_by_kind_and_by_what_they_do(db: &TestDb) {
         db.clock.advance(Duration::from_secs(1));
     }
     let first = store
-        .job_claim("w", lease, "a", "", i64::MAX)
+        .job_claim(&JobClaim {
+            only: "a",
+            ..JobClaim::any("w", lease)
+        })
         .await
         .unwrap()
         .unwrap();
     let second = store
-        .job_claim("w", lease, "a", "", i64::MAX)
+        .job_claim(&JobClaim {
+            only: "a",
+            ..JobClaim::any("w", lease)
+        })
         .await
         .unwrap()
         .unwrap();
     let done = store
-        .job_claim("w", lease, "a", "", i64::MAX)
+        .job_claim(&JobClaim {
+            only: "a",
+            ..JobClaim::any("w", lease)
+        })
         .await
         .unwrap()
         .unwrap();
@@ -79,7 +88,7 @@ async fn lanes_that_wait_longest_come_first_with_their_first_job(db: &TestDb) {
         store.job_push(&job(lane)).await.unwrap();
     }
     let lease = store
-        .job_claim("w", db.now() + TimeDelta::minutes(1), "", "", i64::MAX)
+        .job_claim(&JobClaim::any("w", db.now() + TimeDelta::minutes(1)))
         .await
         .unwrap()
         .unwrap();
@@ -114,7 +123,7 @@ async fn jobs_given_up_lately_are_listed_newest_first_and_counted(db: &TestDb) {
         db.clock.advance(Duration::from_secs(1));
         store.job_push(&job(lane)).await.unwrap();
         let lease = store
-            .job_claim("w", db.now() + TimeDelta::minutes(1), "", "", i64::MAX)
+            .job_claim(&JobClaim::any("w", db.now() + TimeDelta::minutes(1)))
             .await
             .unwrap()
             .unwrap();

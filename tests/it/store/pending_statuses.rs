@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use futures::future::join_all;
 use lockkeeper::clock::CountingIds;
 use lockkeeper::model::{CommandId, CommandKind, CommandOutcome, CommitSha};
-use lockkeeper::store::{CreateCommand, FinishedCommand, NewJob, PendingStatus};
+use lockkeeper::store::{CreateCommand, FinishedCommand, JobClaim, NewJob, PendingStatus};
 
 use super::samples::{job, new_command, pull};
 use crate::support::db::{TestDb, store_test};
@@ -85,7 +85,10 @@ async fn a_status_is_left_when_its_command_is_over_and_no_job_will_set_it(db: &T
     assert_eq!(left(db).await, [], "a job will set it");
     let lease = db
         .store()
-        .job_claim("me", db.now() + TimeDelta::minutes(1), "", "", 9)
+        .job_claim(&JobClaim {
+            most_of_a_share: 9,
+            ..JobClaim::any("me", db.now() + TimeDelta::minutes(1))
+        })
         .await
         .unwrap()
         .unwrap();
@@ -189,7 +192,10 @@ async fn a_command_is_lost_when_no_job_names_it(db: &TestDb) {
     assert_eq!(db.store().command_list_lost(10).await.unwrap(), [lost]);
     let lease = db
         .store()
-        .job_claim("me", db.now() + TimeDelta::minutes(1), "", "", 9)
+        .job_claim(&JobClaim {
+            most_of_a_share: 9,
+            ..JobClaim::any("me", db.now() + TimeDelta::minutes(1))
+        })
         .await
         .unwrap()
         .unwrap();
@@ -215,7 +221,10 @@ async fn the_newest_job_that_was_given_up_is_found(db: &TestDb) {
         db.store().job_push(&new).await.unwrap();
         let lease = db
             .store()
-            .job_claim("me", db.now() + TimeDelta::minutes(1), "", "", 9)
+            .job_claim(&JobClaim {
+                most_of_a_share: 9,
+                ..JobClaim::any("me", db.now() + TimeDelta::minutes(1))
+            })
             .await
             .unwrap()
             .unwrap();

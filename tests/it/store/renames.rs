@@ -14,8 +14,8 @@ use lockkeeper::model::{
 use lockkeeper::seal::{Keyring, OpenError, SealedText, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
-    Acquired, DatabaseUrl, FormerName, JobFinish, KnownRepository, NewJob, RENAMED_COLUMNS, Rename,
-    RenameRefused, Renamed, Store, answers_share,
+    Acquired, DatabaseUrl, FormerName, JobClaim, JobFinish, KnownRepository, NewJob,
+    RENAMED_COLUMNS, Rename, RenameRefused, Renamed, Store, answers_share,
 };
 use sqlx::{AssertSqlSafe, Connection};
 use sqlx_postgres::PgConnection;
@@ -461,7 +461,7 @@ async fn nothing_moves_while_a_job_is_at_work_but_for_the_one_that_found_out(db:
     taken(store, &open, &project("a")).await;
     store.job_push(&work(OLD)).await.unwrap();
     let lease = store
-        .job_claim("w", db.now() + TimeDelta::minutes(1), "", "", i64::MAX)
+        .job_claim(&JobClaim::any("w", db.now() + TimeDelta::minutes(1)))
         .await
         .unwrap()
         .unwrap();
@@ -505,7 +505,7 @@ async fn nothing_moves_while_a_job_is_at_work_but_for_the_one_that_found_out(db:
     let at_once = store.job_retry(&lease, db.now(), "renamed").await.unwrap();
     assert_eq!(at_once, lockkeeper::store::JobFinish::Recorded);
     let lease = store
-        .job_claim("w", db.now() + TimeDelta::minutes(1), "", "", i64::MAX)
+        .job_claim(&JobClaim::any("w", db.now() + TimeDelta::minutes(1)))
         .await
         .unwrap()
         .unwrap();
@@ -559,7 +559,7 @@ async fn a_status_that_is_to_be_repeated_is_the_newest_under_the_new_name(db: &T
     };
     let ends = async || {
         let lease = store
-            .job_claim("w", db.now() + TimeDelta::seconds(45), "", "", i64::MAX)
+            .job_claim(&JobClaim::any("w", db.now() + TimeDelta::seconds(45)))
             .await
             .unwrap()
             .unwrap();
@@ -596,7 +596,7 @@ async fn a_status_that_is_to_be_repeated_is_the_newest_under_the_new_name(db: &T
         "it is known by the new name"
     );
     let lease = store
-        .job_claim("w", db.now() + TimeDelta::seconds(45), "", "", i64::MAX)
+        .job_claim(&JobClaim::any("w", db.now() + TimeDelta::seconds(45)))
         .await
         .unwrap()
         .unwrap();

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use lockkeeper::model::JobId;
-use lockkeeper::store::{LeaseHold, NewLease, Presence, ReplicaId, ReplicaState, Store, TakeLease};
+use lockkeeper::store::{
+    JobClaim, LeaseHold, NewLease, Presence, ReplicaId, ReplicaState, Store, TakeLease,
+};
 
 use super::samples::job;
 use crate::support::db::{TestDb, store_test};
@@ -72,7 +74,7 @@ async fn state(store: &Store) -> ReplicaState {
 async fn claimed(db: &TestDb, until: TimeDelta) -> JobId {
     db.store().job_push(&job("lane")).await.unwrap();
     db.store()
-        .job_claim("a", db.now() + until, "", "", i64::MAX)
+        .job_claim(&JobClaim::any("a", db.now() + until))
         .await
         .unwrap()
         .expect("a job may run")
@@ -164,7 +166,7 @@ async fn a_replica_that_ends_leaves_its_work_at_once(db: &TestDb) {
     assert_eq!(live_lease(db.store(), "mirror").await, None);
     let next = db
         .store()
-        .job_claim("b", db.now() + LEASE, "", "", i64::MAX)
+        .job_claim(&JobClaim::any("b", db.now() + LEASE))
         .await
         .unwrap()
         .expect("the job is free");

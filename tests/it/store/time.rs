@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper::clock::{Clock, CountingIds, ManualClock};
 use lockkeeper::features::apply_locks::SetApplyLock;
 use lockkeeper::model::{ApplyScope, CommandKind};
-use lockkeeper::store::{LeaseHold, NewJob, NewLease, Presence, Store, TakeLease};
+use lockkeeper::store::{JobClaim, LeaseHold, NewJob, NewLease, Presence, Store, TakeLease};
 
 use super::replicas::replica;
 use super::samples::{command, job, open_pull};
@@ -41,7 +41,7 @@ impl Replica {
 
     async fn claim(&self, lasts: TimeDelta) -> bool {
         self.store
-            .job_claim("it", self.after(lasts), "", "", i64::MAX)
+            .job_claim(&JobClaim::any("it", self.after(lasts)))
             .await
             .unwrap()
             .is_some()
@@ -71,7 +71,7 @@ async fn nobody_takes_a_job_from_a_live_holder_whose_clock_differs() {
         holder.store.job_push(&job("lane")).await.unwrap();
         let lease = holder
             .store
-            .job_claim("it", holder.after(LEASE), "", "", i64::MAX)
+            .job_claim(&JobClaim::any("it", holder.after(LEASE)))
             .await
             .unwrap()
             .unwrap();
@@ -107,7 +107,7 @@ async fn no_job_outlives_a_dead_holder_whose_clock_differs() {
         assert_eq!(other.requeue().await, 1, "the lease is over by now");
         let lease = other
             .store
-            .job_claim("it", other.after(LEASE), "", "", i64::MAX)
+            .job_claim(&JobClaim::any("it", other.after(LEASE)))
             .await
             .unwrap()
             .unwrap();
@@ -135,7 +135,7 @@ async fn a_wait_is_as_long_for_a_replica_whose_clock_differs() {
         pusher.store.job_push(&now).await.unwrap();
         let lease = other
             .store
-            .job_claim("it", other.after(LEASE), "", "", i64::MAX)
+            .job_claim(&JobClaim::any("it", other.after(LEASE)))
             .await
             .unwrap()
             .unwrap();

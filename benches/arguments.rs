@@ -23,6 +23,8 @@ pub enum Part {
     Comment,
     /// Whole commands as people wait for them.
     Whole,
+    /// Pages with long lists.
+    Pages,
     /// Finding the projects of a change.
     Discovery,
     /// The scheduler of mirror syncs, with many repositories.
@@ -59,7 +61,7 @@ impl Arguments {
                 "--dir" => arguments.dir = words.next().context("--dir: no value")?.into(),
                 other => bail!(
                     "`{other}` is not known; use --only \
-                     door,locks,line,claims,queue,recovery,comment,whole,discovery,registry,checkouts,large,sandbox or --dir DIRECTORY"
+                     door,locks,line,claims,queue,recovery,comment,whole,pages,discovery,registry,checkouts,large,sandbox or --dir DIRECTORY"
                 ),
             }
         }
@@ -82,6 +84,7 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "recovery" => Ok(Part::Recovery),
         "comment" => Ok(Part::Comment),
         "whole" => Ok(Part::Whole),
+        "pages" => Ok(Part::Pages),
         "discovery" => Ok(Part::Discovery),
         "registry" => Ok(Part::Registry),
         "checkouts" => Ok(Part::Checkouts),
@@ -89,7 +92,7 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "sandbox" => Ok(Part::Sandbox),
         other => {
             bail!(
-                "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, whole, discovery, registry, \
+                "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, whole, pages, discovery, registry, \
                  checkouts, large, sandbox"
             )
         }

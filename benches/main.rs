@@ -20,6 +20,7 @@ mod load;
 mod locks;
 mod machine;
 mod memory;
+mod pages;
 mod queue;
 mod recovery;
 mod registry;
@@ -128,6 +129,13 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
             runtime
                 .block_on(whole::measure(work.path()))
                 .context("whole commands")?,
+        );
+    }
+    if arguments.wants(Part::Pages) {
+        print(
+            runtime
+                .block_on(pages::measure(work.path()))
+                .context("pages")?,
         );
     }
     if arguments.wants(Part::Discovery) {

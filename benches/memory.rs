@@ -30,6 +30,15 @@ impl Memory {
         })
     }
 
+    /// Reads the most resident memory that a process ever had, in MiB, from `/proc/PID/status`.
+    pub fn peak(pid: u32) -> anyhow::Result<String> {
+        let text =
+            std::fs::read_to_string(format!("/proc/{pid}/status")).context("cannot read status")?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+        Ok(mebibytes(kibibytes.context("status has no VmHWM")?))
+    }
+
     /// Returns resident, proportional and anonymous memory in MiB.
     pub fn cells(self) -> Vec<String> {
         vec![

@@ -21,6 +21,8 @@ pub const LOGIN: &str = "lockbot";
 pub const REPO: &str = "acme/infra";
 /// Secret that signs webhooks.
 pub const SECRET: &str = "a webhook secret";
+/// Password of the pages.
+pub const PASSWORD: &str = "a password for the pages";
 
 const TOKEN: &str = "ghp_of_the_bot";
 const START_DEADLINE: Duration = Duration::from_secs(30);
@@ -192,7 +194,9 @@ fn spawn(
     command
         .arg("server")
         .env_clear()
-        .env("LOCKKEEPER_GH_WEBHOOK_SECRET", SECRET);
+        .env("LOCKKEEPER_GH_WEBHOOK_SECRET", SECRET)
+        .env("LOCKKEEPER_WEB_BASIC_AUTH", "true")
+        .env("LOCKKEEPER_WEB_PASSWORD", PASSWORD);
     command
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", dir);

@@ -1,7 +1,7 @@
 //! Acts as a `terraform` that finishes at once: this program under another name, which records the time of each call.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{BufWriter, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,6 +15,11 @@ const NAME: &str = "terraform";
 const NOTES: &str = "calls";
 /// Name of the file that holds plans. While it exists, plans record their start in it and do not end.
 const HELD: &str = "held";
+/// Name of the file whose existence makes plans large.
+const LARGE: &str = "large";
+/// Resources of a large plan, and bytes of output for each of them.
+const LARGE_RESOURCES: usize = 5_000;
+const LARGE_RESOURCE: usize = 10_000;
 
 /// Output of `show -json` for the plan.
 const SHOWN: &str = r#"{"format_version":"1.2","resource_changes":[{"address":"terraform_data.subnet","mode":"managed","change":{"actions":["create"]}}]}"#;
@@ -61,6 +66,11 @@ pub fn let_go(tools: &Path) -> anyhow::Result<()> {
     Ok(std::fs::remove_file(tools.join(HELD))?)
 }
 
+/// Makes plans large from now on: 5,000 resources and 50 MB of output.
+pub fn enlarge(tools: &Path) -> anyhow::Result<()> {
+    Ok(std::fs::write(tools.join(LARGE), "")?)
+}
+
 /// Returns the calls since the last time.
 pub fn take_calls(tools: &Path) -> anyhow::Result<Vec<Call>> {
     let path = tools.join(NOTES);
@@ -94,7 +104,7 @@ pub fn main(tools: &Path) -> ExitCode {
     let began = SystemClock.now();
     let args: Vec<String> = std::env::args().skip(1).collect();
     let step = args.first().map_or("", String::as_str);
-    let done = work(step, &args)
+    let done = work(tools, step, &args)
         .and_then(|()| {
             if step == "plan" {
                 wait(&tools.join(HELD))
@@ -110,20 +120,67 @@ pub fn main(tools: &Path) -> ExitCode {
     }
 }
 
-fn work(step: &str, args: &[String]) -> std::io::Result<()> {
+fn work(tools: &Path, step: &str, args: &[String]) -> std::io::Result<()> {
+    let is_large = tools.join(LARGE).exists();
     match step {
         "version" => println!(r#"{{"terraform_version":"1.15.5"}}"#),
         "init" => std::fs::create_dir_all(".terraform")?,
         "plan" => {
             let file = args.iter().find_map(|arg| arg.strip_prefix("-out="));
             std::fs::write(file.ok_or(std::io::ErrorKind::InvalidInput)?, "a plan")?;
-            println!("{PLAN}");
+            if is_large {
+                print_large_plan()?;
+            } else {
+                println!("{PLAN}");
+            }
         }
+        "show" if is_large => print_large_plan_json()?,
         "apply" => println!("Apply complete! Resources: 1 added, 0 changed, 0 destroyed."),
         "show" => println!("{SHOWN}"),
         _ => {}
     }
     Ok(())
+}
+
+fn print_large_plan() -> std::io::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    writeln!(out, "\nTerraform will perform the following actions:\n")?;
+    for n in 0..LARGE_RESOURCES {
+        let head = format!(
+            "  # terraform_data.x[{n}] will be created\n  + resource \"terraform_data\" \"x\" {{\n"
+        );
+        out.write_all(head.as_bytes())?;
+        let mut written = head.len();
+        while written < LARGE_RESOURCE {
+            let line = format!(
+                "      + attribute_{written:05} = \"{:064x}\"\n",
+                n * 31 + written
+            );
+            out.write_all(line.as_bytes())?;
+            written += line.len();
+        }
+        writeln!(out, "    }}\n")?;
+    }
+    writeln!(
+        out,
+        "Plan: {LARGE_RESOURCES} to add, 0 to change, 0 to destroy."
+    )?;
+    out.flush()
+}
+
+fn print_large_plan_json() -> std::io::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    write!(out, r#"{{"format_version":"1.2","resource_changes":["#)?;
+    for n in 0..LARGE_RESOURCES {
+        let comma = if n == 0 { "" } else { "," };
+        write!(
+            out,
+            r#"{comma}{{"address":"terraform_data.x[{n}]","mode":"managed","type":"terraform_data","name":"x","change":{{"actions":["create"],"before":null,"after":{{"input":"{:01000x}"}}}}}}"#,
+            n
+        )?;
+    }
+    writeln!(out, "]}}")?;
+    out.flush()
 }
 
 fn wait(held: &Path) -> std::io::Result<()> {

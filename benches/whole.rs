@@ -21,6 +21,8 @@ const DEADLINE: Duration = Duration::from_mins(10);
 const SMALL_ROUNDS: usize = 30;
 /// Rounds with a large repository.
 const LARGE_ROUNDS: usize = 4;
+/// Rounds beside a large command.
+const ROUNDS_BESIDE: usize = 20;
 /// Sizes of pull requests that change many projects.
 const PROJECTS: [usize; 3] = [50, 200, 1_000];
 /// Directories of the large repository, with [`FILES`] files each.
@@ -47,6 +49,7 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let mut notes = Vec::new();
     small(&dir, &mut table, &mut notes).await?;
     many(&dir, &mut table, &mut notes).await?;
+    beside(&dir, &mut table).await?;
     large(&dir, &mut table).await?;
     let mut section =
         Section::new("Whole commands, with a workflow that does nothing").with_table(table);
@@ -119,18 +122,30 @@ impl Stage {
         after: u64,
         since: Instant,
     ) -> anyhow::Result<Duration> {
+        self.answer(pull, after).await?;
+        let took = since.elapsed();
+        server::drained(&self.store, DEADLINE).await?;
+        Ok(took)
+    }
+
+    async fn answer(&self, pull: PullNumber, after: u64) -> anyhow::Result<()> {
         let answer = self.github.comment_by(REPO, pull, LOGIN, after);
         let answer = tokio::time::timeout(DEADLINE, answer)
             .await
             .with_context(|| format!("no answer on the pull\n{}", self.server.log()))??;
-        let took = since.elapsed();
         ensure!(
             answer.body.contains("Plan for") && !answer.body.contains("failed"),
             "the answer is no plan:\n{}",
             answer.body
         );
-        server::drained(&self.store, DEADLINE).await?;
-        Ok(took)
+        Ok(())
+    }
+
+    async fn has_answer(&self, pull: PullNumber, after: u64) -> anyhow::Result<bool> {
+        let comments = self.github.comments(REPO, pull)?;
+        Ok(comments
+            .iter()
+            .any(|comment| comment.id > after && comment.author == LOGIN))
     }
 
     async fn stop(self) -> anyhow::Result<()> {
@@ -199,6 +214,49 @@ async fn many(dir: &Path, table: &mut Table, notes: &mut Vec<String>) -> anyhow:
         stage.stop().await?;
     }
     Ok(())
+}
+
+/// Measures a plan of one project while the same repository plans 1,000 in another pull request.
+async fn beside(dir: &Path, table: &mut Table) -> anyhow::Result<()> {
+    let stage = Stage::start(&dir.join("beside"), &[("README.md", "x\n")]).await?;
+    stage.push("small", &["small/main.tf".to_owned()]).await?;
+    let (small, _) = stage.open("small").await?;
+    let mut idle = Samples::default();
+    for _ in 0..ROUNDS_BESIDE {
+        idle.push(stage.plan(small).await?);
+    }
+    let paths: Vec<String> = (0..1_000).map(|n| format!("p{n}/main.tf")).collect();
+    stage.push("many", &paths).await?;
+    let (many, _) = stage.open("many").await?;
+    let mut busy = Samples::default();
+    while busy.count() < ROUNDS_BESIDE {
+        let asked = stage
+            .github
+            .comment(REPO, many, "alice", "lockkeeper plan")
+            .await?;
+        // Only rounds that end before the large command does count.
+        loop {
+            let since = Instant::now();
+            let comment = stage
+                .github
+                .comment(REPO, small, "alice", "lockkeeper plan")
+                .await?;
+            stage.answer(small, comment).await?;
+            let took = since.elapsed();
+            if stage.has_answer(many, asked).await? {
+                break;
+            }
+            busy.push(took);
+        }
+        server::drained(&stage.store, DEADLINE).await?;
+    }
+    table.row("comment to answer, one project, again", idle.cells());
+    let compared = ratio(busy.quantile(50), idle.quantile(50));
+    table.row(
+        "… while 1,000 projects are planned (reference: the row above)",
+        busy.cells().into_iter().chain([compared]),
+    );
+    stage.stop().await
 }
 
 async fn large(dir: &Path, table: &mut Table) -> anyhow::Result<()> {

@@ -141,23 +141,30 @@ const OF_PLACE: &str = select_sql!(
 const BY_ID: &str = select_sql!("WHERE id = $1");
 const OF_PULL: &str = select_sql!("WHERE repo = $1 AND pull = $2");
 pub(super) const OF_REPO: &str = select_sql!("WHERE repo = $1");
-const ALL: &str = select_sql!("ORDER BY taken_at DESC, id DESC LIMIT 10000");
-const OF_REPOS: [&str; 2] = [
-    concat!(
-        "SELECT ",
-        columns!(),
-        " FROM locks WHERE ",
-        of_repos_sqlite!(),
-        " ORDER BY taken_at DESC, id DESC LIMIT 10000"
-    ),
-    concat!(
-        "SELECT ",
-        columns!(),
-        " FROM locks WHERE ",
-        of_repos_postgres!(),
-        " ORDER BY taken_at DESC, id DESC LIMIT 10000"
-    ),
-];
+const NEWEST: &str = select_sql!("ORDER BY taken_at DESC, id DESC LIMIT $1");
+const OLDER: &str =
+    select_sql!("WHERE (taken_at, id) < ($1, $2) ORDER BY taken_at DESC, id DESC LIMIT $3");
+/// Selects locks of repositories, on SQLite and PostgreSQL.
+macro_rules! of_repos_sql {
+    ($start:expr, $rest:literal) => {
+        [
+            concat!($start, " FROM locks WHERE ", of_repos_sqlite!(), $rest),
+            concat!($start, " FROM locks WHERE ", of_repos_postgres!(), $rest),
+        ]
+    };
+}
+
+const NEWEST_OF_REPOS: [&str; 2] = of_repos_sql!(
+    concat!("SELECT ", columns!()),
+    " ORDER BY taken_at DESC, id DESC LIMIT $2"
+);
+const OLDER_OF_REPOS: [&str; 2] = of_repos_sql!(
+    concat!("SELECT ", columns!()),
+    " AND (taken_at, id) < ($2, $3) ORDER BY taken_at DESC, id DESC LIMIT $4"
+);
+const COUNT: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM locks LIMIT $1) AS counted";
+const COUNT_OF_REPOS: [&str; 2] =
+    of_repos_sql!("SELECT COUNT(*) FROM (SELECT 1", " LIMIT $2) AS counted");
 const TURNS: &str = concat!(
     "SELECT asks, ",
     columns!(),
@@ -170,6 +177,9 @@ const RENEW: &str = concat!(
      AND (active_at < $4 OR (warned_at IS NOT NULL AND active_at < $1)) RETURNING ",
     columns!()
 );
+
+/// Number of locks that are read at once when all are listed.
+const PART: i64 = 5_000;
 
 /// Number of tries before a holder that changes faster than we can read it is reported as an error.
 const TAKE_TRIES: usize = 16;
@@ -296,15 +306,63 @@ impl Store {
 
     /// Lists all locks, newest first.
     pub async fn lock_list(&self) -> Result<Vec<Lock>> {
-        on_pool!(self, db => sqlx::query_as::<_, LockRow>(ALL).fetch_all(db))
-            .map(|rows| rows.into_iter().map(Lock::from).collect())
+        self.lock_list_in_parts(None).await
     }
 
     /// Lists the locks of these repositories, newest first.
     pub async fn lock_list_of_repos(&self, repos: &[RepoId]) -> Result<Vec<Lock>> {
-        let (sql, repos) = (self.either(OF_REPOS[0], OF_REPOS[1]), listed(repos));
-        on_pool!(self, db => sqlx::query_as::<_, LockRow>(sql).bind(repos).fetch_all(db))
-            .map(|rows| rows.into_iter().map(Lock::from).collect())
+        self.lock_list_in_parts(Some(repos)).await
+    }
+
+    async fn lock_list_in_parts(&self, repos: Option<&[RepoId]>) -> Result<Vec<Lock>> {
+        let mut locks: Vec<Lock> = Vec::new();
+        loop {
+            let part = self.lock_part(repos, locks.last(), PART).await?;
+            let is_last = part.len() < PART.unsigned_abs() as usize;
+            locks.extend(part);
+            if is_last {
+                return Ok(locks);
+            }
+        }
+    }
+
+    /// Lists the newest locks, or those older than `before`: of these repositories or of all, newest first.
+    pub async fn lock_part(
+        &self,
+        repos: Option<&[RepoId]>,
+        before: Option<&Lock>,
+        limit: i64,
+    ) -> Result<Vec<Lock>> {
+        let rows = match (repos.map(listed), before) {
+            (None, None) => {
+                on_pool!(self, db => sqlx::query_as::<_, LockRow>(NEWEST).bind(limit).fetch_all(db))
+            }
+            (None, Some(before)) => on_pool!(self, db => sqlx::query_as::<_, LockRow>(OLDER)
+                .bind(before.taken_at).bind(before.id).bind(limit).fetch_all(db)),
+            (Some(repos), None) => {
+                let sql = self.either(NEWEST_OF_REPOS[0], NEWEST_OF_REPOS[1]);
+                on_pool!(self, db => sqlx::query_as::<_, LockRow>(sql).bind(repos).bind(limit).fetch_all(db))
+            }
+            (Some(repos), Some(before)) => {
+                let sql = self.either(OLDER_OF_REPOS[0], OLDER_OF_REPOS[1]);
+                on_pool!(self, db => sqlx::query_as::<_, LockRow>(sql)
+                    .bind(repos).bind(before.taken_at).bind(before.id).bind(limit).fetch_all(db))
+            }
+        };
+        rows.map(|rows| rows.into_iter().map(Lock::from).collect())
+    }
+
+    /// Counts the locks of these repositories or of all, but not beyond `limit`.
+    pub async fn lock_count(&self, repos: Option<&[RepoId]>, limit: i64) -> Result<i64> {
+        match repos.map(listed) {
+            None => {
+                on_pool!(self, db => sqlx::query_scalar::<_, i64>(COUNT).bind(limit).fetch_one(db))
+            }
+            Some(repos) => {
+                let sql = self.either(COUNT_OF_REPOS[0], COUNT_OF_REPOS[1]);
+                on_pool!(self, db => sqlx::query_scalar::<_, i64>(sql).bind(repos).bind(limit).fetch_one(db))
+            }
+        }
     }
 
     /// Lists the locks of one pull, by directory and workspace.

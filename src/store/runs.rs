@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::locks::{name_column, name_from_column};
 use super::news::{News, announce_in_tx};
-use super::of_repos::{listed, of_repos_postgres, of_repos_sqlite};
+use super::of_repos::listed;
 use super::{NewJob, Result, Store, Tx, execute, free_text, on_pool};
 use crate::model::{
     CommandId, CommitSha, ProjectKey, ProjectOutcome, PullRef, RepoId, RepoPath, RunId, RunKind,
@@ -78,22 +78,20 @@ const OF_COMMAND: &str = "SELECT id, command, kind, repo, pull, dir, workspace, 
 const OF_HEAD: &str = "SELECT r.id, r.command, r.kind, r.repo, r.pull, r.dir, r.workspace, r.name, r.hook, r.private, \
      r.state, r.outcome, r.message, r.created_at, r.started_at, r.finished_at, r.has_status FROM runs r \
      JOIN commands c ON c.id = r.command WHERE r.repo = $1 AND r.pull = $2 AND c.head = $3 AND r.kind IN ('plan', 'apply') AND r.state = 'finished' AND r.hook IS NULL ORDER BY r.id";
-macro_rules! recent_of_repos {
-    ($which:ident) => {
+macro_rules! of_commands {
+    ($one_of:literal) => {
         concat!(
             "SELECT id, command, kind, repo, pull, dir, workspace, name, hook, private, state, outcome, message, \
-             created_at, started_at, finished_at, has_status FROM runs WHERE hook IS NULL AND ",
-            $which!(),
+             created_at, started_at, finished_at, has_status FROM runs WHERE hook IS NULL AND command ",
+            $one_of,
             " ORDER BY created_at DESC, id DESC LIMIT $2"
         )
     };
 }
 
-const RECENT: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, hook, private, state, outcome, \
-     message, created_at, started_at, finished_at, has_status FROM runs WHERE hook IS NULL ORDER BY created_at DESC, id DESC LIMIT $1";
-const RECENT_OF_REPOS: [&str; 2] = [
-    recent_of_repos!(of_repos_sqlite),
-    recent_of_repos!(of_repos_postgres),
+const OF_COMMANDS: [&str; 2] = [
+    of_commands!("IN (SELECT value FROM json_each($1) AS each)"),
+    of_commands!("= ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb)))"),
 ];
 
 impl Store {
@@ -239,23 +237,17 @@ impl Store {
         .map(|rows| rows.into_iter().map(RunRow::from).collect())
     }
 
-    /// Lists the newest runs.
-    pub async fn run_list_recent(&self, limit: i64) -> Result<Vec<RunRow>> {
-        on_pool!(self, db => sqlx::query_as::<_, RunColumns>(RECENT).bind(limit).fetch_all(db))
-            .map(|rows| rows.into_iter().map(RunRow::from).collect())
-    }
-
-    /// Lists the newest runs in these repositories.
-    pub async fn run_list_recent_of_repos(
+    /// Lists the runs of some commands, newest first.
+    pub async fn run_list_of_commands(
         &self,
-        repos: &[RepoId],
+        commands: &[CommandId],
         limit: i64,
     ) -> Result<Vec<RunRow>> {
-        let (sql, repos) = (
-            self.either(RECENT_OF_REPOS[0], RECENT_OF_REPOS[1]),
-            listed(repos),
+        let (sql, commands) = (
+            self.either(OF_COMMANDS[0], OF_COMMANDS[1]),
+            listed(commands),
         );
-        on_pool!(self, db => sqlx::query_as::<_, RunColumns>(sql).bind(repos).bind(limit).fetch_all(db))
+        on_pool!(self, db => sqlx::query_as::<_, RunColumns>(sql).bind(commands).bind(limit).fetch_all(db))
             .map(|rows| rows.into_iter().map(RunRow::from).collect())
     }
 

@@ -10,15 +10,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::features::apply_locks;
 use crate::features::runs::{CommandLine, recent_commands};
+use crate::kit::web::cursor::is_full;
 use crate::kit::web::extract::LenientQuery;
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::text::{PastTime, PullName, SearchWords, shown};
 use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{WebError, WebState};
-use crate::model::Lock;
+use crate::model::{Lock, RepoId};
+use crate::store::Store;
 
 /// Maximum number of locks on the page; a search finds the others.
-const LOCKS_SHOWN: usize = 300;
+const LOCKS_SHOWN: i64 = 300;
+/// Number of locks that are read at once in a search.
+const SEARCH_PART: i64 = 2_000;
+/// Maximum number of locks that are counted, because a database reads every row that it counts.
+const MOST_COUNTED: i64 = 10_000;
 
 /// `?q=…&owner=…&notice=…`
 #[derive(Default, Deserialize)]
@@ -85,9 +91,9 @@ struct DashboardPage {
     other_apply_locks: usize,
     locks: Vec<LockLine>,
     /// Number of all locks.
-    held: usize,
+    held: LockCount,
     /// Number of locks that the search found.
-    found: usize,
+    found: LockCount,
     commands: Vec<CommandLine>,
     /// True if the locks are on several hosts, so that names of repositories need the host.
     several_hosts: bool,
@@ -135,15 +141,15 @@ pub(super) async fn show(
 ) -> Result<Response, WebError> {
     let (now, search) = (web.clock.now(), SearchWords::new(&params.q));
     let repos = sight.repos(Some(&params.owner)).await?;
-    let all = match &repos {
-        Some(repos) => web.store.lock_list_of_repos(repos).await?,
-        None => web.store.lock_list().await?,
+    let found = if search.is_empty() {
+        newest(&web.store, repos.as_deref()).await?
+    } else {
+        searched(&web.store, repos.as_deref(), &search).await?
     };
-    let found: Vec<&Lock> = all.iter().filter(|lock| is_found(&search, lock)).collect();
     let commands = recent_commands(&web, repos.as_deref(), &search, now).await?;
     let locks: Vec<LockLine> = found
+        .shown
         .iter()
-        .take(LOCKS_SHOWN)
         .map(|lock| LockLine::new(lock, now))
         .collect();
     let stopped = apply_locks::seen(&web, &sight, None).await?;
@@ -160,13 +166,84 @@ pub(super) async fn show(
         other_apply_locks,
         apply_lock,
         locks,
-        held: all.len(),
-        found: found.len(),
+        held: found.held,
+        found: found.found,
         commands,
         q: params.q,
         owner: shown(params.owner.trim()),
     };
     visitor.page("home.html", &view)
+}
+
+/// Locks for the page.
+struct FoundLocks {
+    shown: Vec<Lock>,
+    found: LockCount,
+    held: LockCount,
+}
+
+/// A number of locks, perhaps not counted to the end.
+#[derive(Clone, Copy, Serialize)]
+struct LockCount {
+    number: usize,
+    /// True if there may be more.
+    at_least: bool,
+}
+
+impl LockCount {
+    const fn exactly(number: usize) -> Self {
+        Self {
+            number,
+            at_least: false,
+        }
+    }
+}
+
+async fn newest(store: &Store, repos: Option<&[RepoId]>) -> Result<FoundLocks, WebError> {
+    let shown = store.lock_part(repos, None, LOCKS_SHOWN).await?;
+    let held = if is_full(shown.len(), LOCKS_SHOWN) {
+        let number = store.lock_count(repos, MOST_COUNTED).await?;
+        LockCount {
+            number: usize::try_from(number).unwrap_or_default(),
+            at_least: number >= MOST_COUNTED,
+        }
+    } else {
+        LockCount::exactly(shown.len())
+    };
+    Ok(FoundLocks {
+        shown,
+        found: held,
+        held,
+    })
+}
+
+/// Reads all locks, in parts, because a database does not compare the case of all letters as [`SearchWords`] does.
+async fn searched(
+    store: &Store,
+    repos: Option<&[RepoId]>,
+    search: &SearchWords,
+) -> Result<FoundLocks, WebError> {
+    let (mut shown, mut found, mut held) = (Vec::new(), 0, 0);
+    let mut before: Option<Lock> = None;
+    loop {
+        let part = store.lock_part(repos, before.as_ref(), SEARCH_PART).await?;
+        let is_last = !is_full(part.len(), SEARCH_PART);
+        held += part.len();
+        for lock in part.iter().filter(|lock| is_found(search, lock)) {
+            found += 1;
+            if found <= LOCKS_SHOWN.unsigned_abs() as usize {
+                shown.push(lock.clone());
+            }
+        }
+        before = part.into_iter().last();
+        if is_last {
+            return Ok(FoundLocks {
+                shown,
+                found: LockCount::exactly(found),
+                held: LockCount::exactly(held),
+            });
+        }
+    }
 }
 
 fn are_several<'a>(mut hosts: impl Iterator<Item = &'a str>) -> bool {

@@ -13,7 +13,7 @@ use crate::store::{CommandRow, RunRow};
 /// Number of commands that a search looks through.
 const SEARCHED: i64 = 500;
 /// Maximum number of commands on the page.
-const SHOWN: usize = 40;
+const SHOWN: i64 = 40;
 /// Maximum number of runs that are read for the commands.
 const RUNS: i64 = 2000;
 
@@ -46,16 +46,13 @@ pub(crate) async fn recent_commands(
     search: &SearchWords,
     now: DateTime<Utc>,
 ) -> Result<Vec<CommandLine>, WebError> {
-    let (commands, recent) = match repos {
-        Some(repos) => (
-            web.store.command_list_of_repos(repos, SEARCHED).await?,
-            web.store.run_list_recent_of_repos(repos, RUNS).await?,
-        ),
-        None => (
-            web.store.command_list(SEARCHED).await?,
-            web.store.run_list_recent(RUNS).await?,
-        ),
+    let limit = if search.is_empty() { SHOWN } else { SEARCHED };
+    let commands = match repos {
+        Some(repos) => web.store.command_list_of_repos(repos, limit).await?,
+        None => web.store.command_list(limit).await?,
     };
+    let ids: Vec<CommandId> = commands.iter().map(|command| command.id).collect();
+    let recent = web.store.run_list_of_commands(&ids, RUNS).await?;
     let mut runs: HashMap<CommandId, Vec<RunRow>> = HashMap::new();
     for run in recent {
         runs.entry(run.command).or_default().push(run);
@@ -64,7 +61,7 @@ pub(crate) async fn recent_commands(
         let runs = runs.remove(&command.id).unwrap_or_default();
         is_found(search, command, &runs).then(|| CommandLine::new(command, &runs, now))
     });
-    Ok(lines.take(SHOWN).collect())
+    Ok(lines.take(SHOWN.unsigned_abs() as usize).collect())
 }
 
 fn is_found(search: &SearchWords, command: &CommandRow, runs: &[RunRow]) -> bool {

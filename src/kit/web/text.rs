@@ -255,6 +255,11 @@ impl SearchWords {
         Self(query.split_whitespace().map(str::to_lowercase).collect())
     }
 
+    /// Returns true if there is no word, so that everything is found.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns true if every word occurs in one of the fields.
     pub fn finds(&self, fields: &[&str]) -> bool {
         let text = fields.join("\n").to_lowercase();

@@ -9,6 +9,7 @@ use super::gates::{ApplyGate, PlanGate};
 use super::world::{REPO, World};
 use crate::support::db::Backend;
 use crate::support::postgres::{self, Content};
+use crate::support::rows::recent_runs;
 use crate::support::server::Settings;
 
 /// Runs each story on both databases, as the tests `name::sqlite` and `name::postgres`.
@@ -226,7 +227,7 @@ async fn a_pull_closed_while_the_server_was_down_is_not_planned_again(backend: B
         .is("closed success | . default discarded");
     world.settled(pull).await;
     let store = world.store().await;
-    let runs = store.run_list_recent(10).await.expect("runs");
+    let runs = recent_runs(&store, 10).await;
     assert!(
         runs.iter().all(|run| run.state == RunState::Finished),
         "{runs:?}"

@@ -215,6 +215,11 @@ async fn a_long_list_says_that_it_is_cut() {
     let page = world.browser().await.get("/").await;
     assert!(page.text().contains("Showing the newest 300 of 301."));
     assert!(page.body.contains("<span class=\"count\">301</span>"));
+    // The oldest lock is not among them, but a search reads all.
+    let page = world.browser().await.get("/?q=p0").await;
+    assert!(page.body.contains("<span class=\"count\">1 of 301</span>"));
+    let page = world.browser().await.get("/?q=apps").await;
+    assert!(page.text().contains("Showing the newest 300 of 301."));
 }
 
 #[tokio::test]

@@ -30,6 +30,7 @@ store_test!(
     a_discarded_lock_takes_its_plans_with_it,
     a_lock_that_is_gone_cannot_be_discarded,
     locks_are_listed_newest_first_and_those_of_a_pull_by_path,
+    locks_are_read_in_parts_and_counted_up_to_a_limit,
     sixty_four_tasks_that_race_for_one_lock_see_exactly_one_winner,
     close_meets_take_and_no_lock_is_left,
     release_meets_take_and_somebody_holds_the_lock,
@@ -324,6 +325,42 @@ const ROUNDS: usize = 1000;
 /// Number of groups of racers that run side by side, each with its share of the rounds. One group alone would leave
 /// the database idle while its last racer is running.
 const GROUPS: usize = 4;
+
+async fn locks_are_read_in_parts_and_counted_up_to_a_limit(db: &TestDb) {
+    let store = db.store();
+    let one = open_pull(store, 1).await;
+    let mut newest_first = Vec::new();
+    // Pairs are taken at the same time, so that only their identifiers order them.
+    for n in 0..6 {
+        newest_first.insert(0, taken(store, &one, &project(&format!("p{n}"))).await.id);
+        if n % 2 == 1 {
+            db.clock.advance(std::time::Duration::from_micros(1));
+        }
+    }
+    let (ours, other) = (
+        [one.repo.clone()],
+        ["github.com/acme/other".parse().unwrap()],
+    );
+    for repos in [None, Some(ours.as_slice())] {
+        let mut read: Vec<Lock> = Vec::new();
+        loop {
+            let part = store.lock_part(repos, read.last(), 1).await.unwrap();
+            if part.is_empty() {
+                break;
+            }
+            read.extend(part);
+        }
+        let ids: Vec<LockId> = read.iter().map(|lock| lock.id).collect();
+        assert_eq!(ids, newest_first);
+        let part = store.lock_part(repos, Some(&read[3]), 9).await.unwrap();
+        assert_eq!(part, read[4..]);
+        assert_eq!(store.lock_count(repos, 100).await.unwrap(), 6);
+        assert_eq!(store.lock_count(repos, 4).await.unwrap(), 4);
+    }
+    assert_eq!(store.lock_part(Some(&other), None, 9).await.unwrap(), []);
+    assert_eq!(store.lock_count(Some(&other), 9).await.unwrap(), 0);
+    assert_eq!(store.lock_count(Some(&[]), 9).await.unwrap(), 0);
+}
 
 async fn sixty_four_tasks_that_race_for_one_lock_see_exactly_one_winner(db: &TestDb) {
     for number in 1..=RACERS {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use lockkeeper::model::{CommandKind, CommitSha, ProjectOutcome, RunId, RunKind};
+use lockkeeper::model::{CommandId, CommandKind, CommitSha, ProjectOutcome, RunId, RunKind};
 use lockkeeper::store::{NewRun, OutputPiece, RunRow, RunState};
 
 use super::samples::{HOSTILE, command, job, named, project, pull, run};
 use crate::support::db::{TestDb, start_of_time, store_test};
+use crate::support::rows::recent_runs;
 
 store_test!(
     a_run_is_kept_as_it_was_asked_for,
@@ -15,7 +16,7 @@ store_test!(
     the_statuses_of_a_run_are_queued_with_its_beginning_and_end,
     a_run_that_has_ended_does_not_start_again,
     runs_of_a_command_are_listed_in_the_order_in_which_they_were_made,
-    recent_runs_are_listed_newest_first,
+    runs_of_some_commands_are_listed_newest_first,
     runs_at_a_head_are_those_that_ended_oldest_first,
     output_comes_back_as_it_was_printed,
     output_is_read_on_from_any_place,
@@ -190,17 +191,24 @@ async fn runs_of_a_command_are_listed_in_the_order_in_which_they_were_made(db: &
     assert_eq!(ids(db.store().run_list(ours).await.unwrap()), made);
 }
 
-async fn recent_runs_are_listed_newest_first(db: &TestDb) {
-    let mut made = Vec::new();
+async fn runs_of_some_commands_are_listed_newest_first(db: &TestDb) {
+    let store = db.store();
+    let (mut made, mut commands) = (Vec::new(), Vec::new());
     for dir in ["b", "a", "c"] {
-        made.insert(
-            0,
-            run(db.store(), RunKind::Plan, &pull(1), &project(dir)).await,
-        );
+        let id = run(store, RunKind::Plan, &pull(1), &project(dir)).await;
+        let row = store.run_get(id).await.unwrap().unwrap();
+        made.insert(0, id);
+        commands.insert(0, row.command);
         db.clock.advance(Duration::from_micros(1));
     }
-    assert_eq!(ids(db.store().run_list_recent(10).await.unwrap()), made);
-    assert_eq!(ids(db.store().run_list_recent(2).await.unwrap()), made[..2]);
+    let of = |commands: &[CommandId], limit| {
+        let commands = commands.to_vec();
+        async move { ids(store.run_list_of_commands(&commands, limit).await.unwrap()) }
+    };
+    assert_eq!(of(&commands, 10).await, made);
+    assert_eq!(of(&commands, 2).await, made[..2]);
+    assert_eq!(of(&commands[1..], 10).await, made[1..]);
+    assert_eq!(of(&[], 10).await, []);
 }
 
 async fn runs_at_a_head_are_those_that_ended_oldest_first(db: &TestDb) {
@@ -363,7 +371,7 @@ async fn a_hook_is_found_by_its_id_and_counts_nowhere(db: &TestDb) {
         ids(store.run_list_of_head(&pull(1), &head).await.unwrap()),
         []
     );
-    assert_eq!(ids(store.run_list_recent(10).await.unwrap()), []);
+    assert_eq!(recent_runs(store, 10).await.len(), 0);
     let run = store.run_create(&new).await.unwrap();
     assert_eq!(ids(store.run_list(id).await.unwrap()), [run]);
 }

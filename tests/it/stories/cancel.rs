@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use crate::stories::{APP, NETWORK};
 use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
+use crate::support::rows::recent_runs;
 
 story!(
     cancel_interrupts_the_plan_that_runs_and_drops_what_waits,
@@ -286,7 +287,7 @@ async fn a_plan_that_waits_for_a_place_is_cancelled(backend: Backend) {
 
 async fn an_apply_is_cancelled_on_the_dashboard(backend: Backend) {
     let (mut bot, pull, command) = applying(backend, "# fake: hang apply\n", "hanging").await;
-    let run = bot.store().run_list_recent(1).await.unwrap().remove(0);
+    let run = recent_runs(bot.store(), 1).await.remove(0);
     let ops = Actor {
         login: "ops".to_owned(),
         origin: Origin::Page,

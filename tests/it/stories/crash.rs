@@ -9,6 +9,7 @@ use lockkeeper::model::{CommitSha, PullNumber};
 
 use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
+use crate::support::rows::recent_runs;
 
 story!(
     a_plan_that_is_killed_anywhere_is_told_once,
@@ -457,7 +458,7 @@ async fn a_plan_that_was_cut_off_leaves_nothing_pending_when_the_pull_moved_on_a
 
 /// Returns state, outcome and headline of every run, oldest first.
 async fn runs(bot: &Bot) -> String {
-    let mut runs = bot.store().run_list_recent(100).await.unwrap();
+    let mut runs = recent_runs(bot.store(), 100).await;
     runs.sort_by_key(|run| run.id);
     let line = |run: &lockkeeper::store::RunRow| {
         let outcome = run

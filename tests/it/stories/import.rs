@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::stories::{APP, NETWORK};
 use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, stop_applies, story};
+use crate::support::rows::recent_runs;
 
 story!(
     an_import_is_told_and_the_plan_made_before_is_discarded,
@@ -420,7 +421,7 @@ async fn the_operators_steps_and_hooks_are_for_imports_too(backend: Backend) {
     "#);
     bot.say(pull, "lockkeeper state rm a.b").await;
     bot.comment(pull);
-    let runs = bot.store().run_list_recent(50).await.unwrap();
+    let runs = recent_runs(bot.store(), 50).await;
     assert_eq!(
         runs.iter().map(|run| run.kind.as_str()).collect::<Vec<_>>(),
         ["state_rm", "import", "plan"]

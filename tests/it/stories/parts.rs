@@ -18,6 +18,7 @@ use crate::stories::claims::key_file;
 use crate::stories::repositories::infra;
 use crate::support::bot::{Bot, REPO, TEAM_TOKEN};
 use crate::support::db::{Backend, by, story};
+use crate::support::rows::recent_runs;
 
 story!(
     a_module_in_a_submodule_is_there_for_plan_and_apply,
@@ -238,7 +239,7 @@ async fn another_repository_of_the_name_while_the_code_of_an_apply_is_fetched_re
         bot.calls()
     );
     let why = "github.test/acme/infra is a different repository now than at the time of the plan";
-    let runs = bot.store().run_list_recent(1).await.unwrap();
+    let runs = recent_runs(bot.store(), 1).await;
     assert!(
         runs[0]
             .message

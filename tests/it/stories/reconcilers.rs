@@ -16,6 +16,7 @@ use tower::ServiceExt;
 use super::NETWORK;
 use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, execute, story, tell};
+use crate::support::rows::recent_runs;
 
 const LOCK: &str = "acme/infra/network/default by #1";
 
@@ -434,19 +435,19 @@ async fn old_runs_are_removed_with_what_they_printed_and_those_of_a_plan_that_co
     bot.github.close(REPO, closed, "alice").await.unwrap();
     bot.settle().await;
     bot.answer(closed);
-    let runs = bot.store().run_list_recent(10).await.unwrap();
+    let runs = recent_runs(bot.store(), 10).await;
     assert_eq!(runs.len(), 2);
     bot.db.clock.advance(Duration::from_hours(24 * 29));
     bot.replica.tick("retention").await.unwrap();
     assert_eq!(
-        bot.store().run_list_recent(10).await.unwrap().len(),
+        recent_runs(bot.store(), 10).await.len(),
         2,
         "it is not old yet"
     );
     bot.db.clock.advance(Duration::from_hours(24 * 2));
     let events = bot.store().lock_event_list(100).await.unwrap();
     bot.replica.tick("retention").await.unwrap();
-    let left = bot.store().run_list_recent(10).await.unwrap();
+    let left = recent_runs(bot.store(), 10).await;
     assert_eq!(
         left.iter().map(|run| run.pull.subject).collect::<Vec<_>>(),
         [open.into()]

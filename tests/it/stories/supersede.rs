@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use crate::stories::{APP, NETWORK};
 use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
+use crate::support::rows::recent_runs;
 
 story!(
     a_push_during_a_plan_takes_its_place,
@@ -122,13 +123,7 @@ async fn a_push_during_a_plan_takes_its_place(backend: Backend) {
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 0 to add, 0 to change, 4 to destroy.
     ");
-    let run = bot
-        .store()
-        .run_list_recent(10)
-        .await
-        .unwrap()
-        .pop()
-        .unwrap();
+    let run = recent_runs(bot.store(), 10).await.pop().unwrap();
     assert_snapshot!(run.message.unwrap(), @"a newer commit was pushed, so `terraform plan` was interrupted.");
     let replaced = bot.store().command_get(run.command).await.unwrap().unwrap();
     assert_eq!(

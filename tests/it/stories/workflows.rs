@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::stories::NETWORK;
 use crate::support::bot::Bot;
 use crate::support::db::{Backend, story};
+use crate::support::rows::recent_runs;
 
 story!(
     steps_of_every_kind_plan_and_apply,
@@ -46,7 +47,7 @@ async fn planned_by(backend: Backend, plan: &Value, apply: &Value) -> (Bot, Pull
 
 /// Returns everything that the newest run printed, as its page shows it.
 async fn page(bot: &Bot) -> String {
-    let runs = bot.store().run_list_recent(1).await.unwrap();
+    let runs = recent_runs(bot.store(), 1).await;
     let output = bot.store().run_output(runs[0].id).await.unwrap();
     bot.plain(&output)
 }

@@ -11,6 +11,7 @@ mod crash;
 mod hosts;
 mod parcel;
 
+use crate::support::rows::recent_runs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -362,12 +363,7 @@ impl Bot {
     pub async fn printed(&self, text: &str) {
         let mut news = self.replica.ctx.runs.hub.subscribe();
         loop {
-            for run in self
-                .store()
-                .run_list_recent(50)
-                .await
-                .expect("the runs can be listed")
-            {
+            for run in recent_runs(self.store(), 50).await {
                 if self
                     .store()
                     .run_output(run.id)

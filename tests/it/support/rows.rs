@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper::model::{PlanId, PlanState};
-use lockkeeper::store::{DatabaseUrl, DeliveryState, Lease, LeaseRow, Store};
+use lockkeeper::store::{DatabaseUrl, DeliveryState, Lease, LeaseRow, RunRow, Store};
 use sqlx::ConnectOptions;
 use sqlx_sqlite::SqliteConnectOptions;
 
@@ -50,6 +50,20 @@ pub async fn plan_state(url: &DatabaseUrl, plan: PlanId) -> Option<PlanState> {
     let sql = "SELECT state FROM plans WHERE id = $1";
     connected!(url, db => sqlx::query_scalar::<_, PlanState>(sql).bind(plan).fetch_optional(&mut db))
         .expect("the plan can be read")
+}
+
+/// Returns the newest runs of the newest 1,000 commands.
+pub async fn recent_runs(store: &Store, limit: i64) -> Vec<RunRow> {
+    let commands = store.command_list(1_000).await;
+    let commands: Vec<_> = commands
+        .expect("the commands can be listed")
+        .iter()
+        .map(|command| command.id)
+        .collect();
+    store
+        .run_list_of_commands(&commands, limit)
+        .await
+        .expect("the runs can be listed")
 }
 
 /// Returns a lease that has not ended and whose holder is alive.

@@ -12,9 +12,6 @@ DECLARE
     present TIMESTAMPTZ := COALESCE($3, clock_timestamp());
     lease_end TIMESTAMPTZ := present + $2 * INTERVAL '1 microsecond';
 BEGIN
-    -- Nobody waits for the disk here. A claim that a crash of the database undoes leaves its job in the queue, and
-    -- whoever worked on it finds its lease lost. The first durable commit of the work makes the claim durable, too.
-    PERFORM set_config('synchronous_commit', 'off', true);
     RETURN QUERY
     UPDATE jobs SET state = 'running', attempt = jobs.attempt + 1, lease_holder = $1,
         lease_until = lease_end

@@ -32,7 +32,7 @@ const ADD_LOCKS: &str = "INSERT INTO locks (id, repo, dir, workspace, scope, nam
      FROM (WITH RECURSIVE s(n) AS (SELECT $2 UNION ALL SELECT n + 1 FROM s WHERE n < $3) SELECT n FROM s) AS s";
 const ADD_EVENTS: &str = "INSERT INTO lock_events (seq, at, kind, repo, dir, workspace, pull, actor, origin, reason, \
      previous, hash) SELECT n, $1, 'taken', 'github.test/acme/r' || (n % 500), 'stacks/app' || n, 'default', n, 'alice', \
-     'comment', 'planned by comment', 'none', 'none' \
+     'comment', 'planned by comment', '0000000000000000000000000000000000000000000000000000000000000000', '0000000000000000000000000000000000000000000000000000000000000000' \
      FROM (WITH RECURSIVE s(n) AS (SELECT $2 UNION ALL SELECT n + 1 FROM s WHERE n < $3) SELECT n FROM s) AS s";
 
 /// Number of locks on a full page, and of all locks.

@@ -3,10 +3,10 @@
 -- condition), how many jobs of one share the holder may have, and the lowest priority.
 --
 -- The settings make PostgreSQL follow the index of the order, whatever the statistics of the table say: it never reads
--- and sorts all open jobs. They end with the call.
+-- and sorts all open jobs, and plans only once for a connection. They end with the call.
 CREATE FUNCTION claim_job(TEXT, BIGINT, TIMESTAMPTZ, TEXT, TEXT, BIGINT, BIGINT) RETURNS SETOF jobs LANGUAGE plpgsql
     SET enable_sort = off SET enable_bitmapscan = off SET enable_seqscan = off SET enable_hashjoin = off
-    SET enable_mergejoin = off SET enable_material = off
+    SET enable_mergejoin = off SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     present TIMESTAMPTZ := COALESCE($3, clock_timestamp());

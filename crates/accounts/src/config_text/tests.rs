@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::fixed_seed;
 
 fn config(text: &str) -> ConfigText {
     ConfigText::parse(text.as_bytes()).unwrap()
@@ -158,6 +159,8 @@ fn a_key_that_git_could_not_read_is_not_written() {
 }
 
 proptest! {
+    #![proptest_config(fixed_seed())]
+
     #[test]
     fn no_text_makes_it_panic(text in "[\\[\\]a-c.=\"\\\\ \t\r\n#;0-2é\u{feff}\0]{0,60}") {
         if let Ok(config) = ConfigText::parse(text.as_bytes()) {

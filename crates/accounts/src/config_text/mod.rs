@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use self::parser::{EntrySpan, SectionSpan, Spans};
 use crate::findings::Problem;
-use crate::text::shown;
+use crate::text::{shown, suggestion};
 
 /// A file in the syntax of git config files, with all of its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -146,6 +146,33 @@ impl<'a> ConfigEntry<'a> {
                 format!("write at most {} in plain digits, without a unit", u32::MAX),
             )
         })
+    }
+}
+
+impl ConfigEntry<'_> {
+    /// Warning about a key that no reader knows. It is kept in the file.
+    pub(crate) fn unknown_key(&self, known: &[&str]) -> Problem {
+        let what = format!("unknown key `{}`", shown(self.key));
+        Problem::warning(self.line, what, suggestion(self.key, known))
+    }
+
+    /// Warning about a key in a section that no reader knows. It is kept in the file.
+    pub(crate) fn unknown_section(&self, known: &[&str]) -> Problem {
+        let (what, fix) = match (self.section, self.subsection) {
+            ("", None) => (
+                format!("`{}` is in no section", shown(self.key)),
+                suggestion("", known),
+            ),
+            (section, Some(subsection)) if known.contains(&section) => (
+                format!("unknown subsection `{section}.{}`", shown(subsection)),
+                format!("write `[{section}]`"),
+            ),
+            (section, _) => (
+                format!("unknown section `{}`", shown(section)),
+                suggestion(section, known),
+            ),
+        };
+        Problem::warning(self.line, what, fix)
     }
 }
 

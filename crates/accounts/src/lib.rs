@@ -11,4 +11,6 @@ pub mod refs;
 
 #[cfg(test)]
 mod testing;
+pub mod watches;
+
 mod text;

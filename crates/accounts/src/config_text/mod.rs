@@ -260,28 +260,33 @@ impl ConfigText {
     /// Replaces the values of a key. Values that stay keep their lines and comments, as far as their order allows.
     pub fn set_values(&mut self, path: KeyPath<'_>, values: &[&str]) -> Result<(), Problem> {
         let old = self.matching(path);
-        let same = |(entry, value): &(&EntrySpan, &&str)| entry.value.as_deref() == Some(**value);
-        let before = old.iter().zip(values).take_while(same).count();
-        let most = old.len().min(values.len()) - before;
-        let from_end = old.iter().rev().zip(values.iter().rev());
-        let after = from_end.take(most).take_while(same).count();
-
-        let changed = &old[before..old.len() - after];
-        let wanted = &values[before..values.len() - after];
         let mut splices = Vec::new();
-        for (entry, value) in changed.iter().zip(wanted) {
-            check(path, value)?;
-            splices.push(replacement(entry, value));
+        let (mut rest, mut wanted) = (old.as_slice(), values);
+        loop {
+            // The next value that stays ends a gap, in which values are replaced, removed or added.
+            let staying = wanted.iter().enumerate().find_map(|(number, value)| {
+                let is_same = |entry: &EntrySpan| entry.value.as_deref() == Some(*value);
+                Some((number, rest.iter().position(is_same)?))
+            });
+            let (values_end, entries_end) = staying.unwrap_or((wanted.len(), rest.len()));
+            let (gap, next) = rest.split_at(entries_end);
+            let (new, later) = wanted.split_at(values_end);
+            for (entry, value) in gap.iter().zip(new) {
+                check(path, value)?;
+                splices.push(replacement(entry, value));
+            }
+            for entry in gap.iter().skip(new.len()) {
+                splices.push((self.lines_of(entry), String::new()));
+            }
+            let added = new.get(gap.len()..).unwrap_or_default();
+            if !added.is_empty() {
+                splices.push(self.insertion(path, next.first(), added)?);
+            }
+            if staying.is_none() {
+                return self.splice(splices);
+            }
+            (rest, wanted) = (&next[1..], &later[1..]);
         }
-        for entry in changed.iter().skip(wanted.len()) {
-            splices.push((self.lines_of(entry), String::new()));
-        }
-        let added = wanted.get(changed.len()..).unwrap_or_default();
-        if !added.is_empty() {
-            let next = old.get(old.len() - after);
-            splices.push(self.insertion(path, next, added)?);
-        }
-        self.splice(splices)
     }
 
     /// Removes all sections of this name with their keys. A comment right above the next header stays.
@@ -331,7 +336,7 @@ impl ConfigText {
         Ok(())
     }
 
-    /// Lines for new values, before this one or after all keys of the section.
+    /// Lines for new values, before this one or after all others.
     fn insertion(
         &self,
         path: KeyPath<'_>,
@@ -365,13 +370,18 @@ impl ConfigText {
         let header_end = self.spans.sections[section].header.end;
         let rest = self.text[header_end..].split_inclusive('\n').next();
         let rest = rest.unwrap_or_default();
-        let mut entries = self.spans.entries.iter();
+        // New values follow the others of their key, or all keys.
+        let in_section = || {
+            let entries = self.spans.entries.iter();
+            entries.filter(|entry| entry.section == section)
+        };
+        let same_key = in_section().rfind(|entry| entry.key.eq_ignore_ascii_case(path.key));
         let (at, text) = if let Some(next) = next {
             match self.indent(next) {
                 Some(indent) => (next.key_span.start - indent.len(), lines(indent)),
                 None => (header_end, format!("{line_break}{}", lines("\t"))),
             }
-        } else if let Some(last) = entries.rfind(|entry| entry.section == section) {
+        } else if let Some(last) = same_key.or(in_section().next_back()) {
             (last.end, lines(self.indent(last).unwrap_or("\t")))
         } else if rest.trim_start_matches([' ', '\t']).starts_with('[') {
             // Another header is in the same line.

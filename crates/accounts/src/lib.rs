@@ -9,6 +9,7 @@ pub mod findings;
 pub mod preferences;
 pub mod refs;
 
+pub mod ssh_keys;
 #[cfg(test)]
 mod testing;
 pub mod watches;

@@ -5,6 +5,7 @@ pub mod account_config;
 pub mod blobs;
 pub mod config_text;
 pub mod email;
+pub mod external_ids;
 pub mod findings;
 pub mod preferences;
 pub mod refs;

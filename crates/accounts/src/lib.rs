@@ -7,6 +7,7 @@ pub mod config_text;
 pub mod email;
 pub mod external_ids;
 pub mod findings;
+pub mod notes;
 pub mod preferences;
 pub mod refs;
 

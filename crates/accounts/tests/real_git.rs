@@ -1,8 +1,16 @@
 //! Compares what this crate reads and writes with the `git` program.
 
+use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
+use gix_hash::ObjectId;
+use gix_object::Tree;
+use gix_object::tree::{Entry, EntryKind};
 use lockkeeper_accounts::config_text::{ConfigText, KeyPath};
+use lockkeeper_accounts::external_ids::{ExternalIdKey, NoteName};
+use lockkeeper_accounts::notes::{NoteTrees, changed_notes, read_notes, write_notes};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -20,16 +28,28 @@ fn few_cases(cases: u32) -> ProptestConfig {
     clippy::disallowed_methods,
     reason = "a test runs git without a deadline"
 )]
-fn git(arguments: &[&str], dir: &Path) -> Option<Vec<u8>> {
-    let output = std::process::Command::new("git")
+fn git_with_input(arguments: &[&str], dir: &Path, input: &str) -> Option<Vec<u8>> {
+    let mut child = Command::new("git")
         .args(arguments)
         .current_dir(dir)
         .env_clear()
         .env("PATH", std::env!("PATH"))
         .env("GIT_CONFIG_NOSYSTEM", "1")
-        .output()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
         .expect("git is installed");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let input = input.to_owned();
+    let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+    let output = child.wait_with_output().expect("git ends");
+    writer.join().expect("the input was written");
     output.status.success().then_some(output.stdout)
+}
+
+fn git(arguments: &[&str], dir: &Path) -> Option<Vec<u8>> {
+    git_with_input(arguments, dir, "")
 }
 
 /// Returns the keys and values as git reads them, or `None` if it refuses the file.
@@ -202,4 +222,133 @@ proptest! {
         }
         same(config.as_str())?;
     }
+}
+
+/// A repository whose trees are read with `git ls-tree`.
+struct GitTrees<'a>(&'a Path);
+
+impl NoteTrees for GitTrees<'_> {
+    type Error = std::fmt::Error;
+
+    fn tree(&self, id: ObjectId) -> Result<Tree, std::fmt::Error> {
+        let entries = git_text(&["ls-tree", &id.to_string()], self.0);
+        let entry = |line: &str| {
+            let words: Vec<&str> = line.split([' ', '\t']).collect();
+            let &[mode, _, oid, name] = words.as_slice() else {
+                panic!("{line}");
+            };
+            let kind = if mode == "040000" {
+                EntryKind::Tree
+            } else {
+                EntryKind::Blob
+            };
+            Entry {
+                mode: kind.into(),
+                filename: name.into(),
+                oid: oid.parse().expect("an object id"),
+            }
+        };
+        Ok(Tree {
+            entries: entries.lines().map(entry).collect(),
+        })
+    }
+}
+
+fn git_text(arguments: &[&str], dir: &Path) -> String {
+    let output = git(arguments, dir).unwrap_or_else(|| panic!("git {arguments:?} failed"));
+    String::from_utf8(output)
+        .expect("UTF-8")
+        .trim_end()
+        .to_owned()
+}
+
+/// Writes trees with git, which has to compute the same ids.
+fn store(trees: &[(ObjectId, Tree)], dir: &Path) {
+    let mut input = String::new();
+    for (_, tree) in trees {
+        for entry in &tree.entries {
+            let (mode, kind) = if entry.mode.is_tree() {
+                ("040000", "tree")
+            } else {
+                ("100644", "blob")
+            };
+            let line = format!("{mode} {kind} {}\t{}\n", entry.oid, entry.filename);
+            input.push_str(&line);
+        }
+        input.push('\n');
+    }
+    let written = git_with_input(&["mktree", "--batch"], dir, &input).expect("git takes the trees");
+    let written = String::from_utf8(written).expect("UTF-8");
+    let expected: Vec<String> = trees.iter().map(|(id, _)| id.to_string()).collect();
+    assert_eq!(written.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn notes_agree_with_git_notes() {
+    const REF: &str = "refs/notes/external-ids";
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    git_text(&["init", "-q", "--bare"], dir);
+    let blob = git_with_input(&["hash-object", "-w", "--stdin"], dir, "a").unwrap();
+    let blob: ObjectId = String::from_utf8(blob).unwrap().trim_end().parse().unwrap();
+    let keys = (0..300).map(|number| {
+        format!("gerrit:user{number}")
+            .parse::<ExternalIdKey>()
+            .unwrap()
+    });
+    let mut notes: BTreeMap<NoteName, ObjectId> = keys.map(|key| (key.note_name(), blob)).collect();
+    let list = || {
+        let list = git_text(&["notes", "--ref", REF, "list"], dir);
+        let pair = |line: &str| {
+            let (blob, name) = line.split_once(' ')?;
+            Some((name.to_owned(), blob.to_owned()))
+        };
+        list.lines().filter_map(pair).collect::<BTreeMap<_, _>>()
+    };
+    let as_text = |notes: &BTreeMap<NoteName, ObjectId>| {
+        let pairs = notes
+            .iter()
+            .map(|(name, blob)| (name.to_string(), blob.to_string()));
+        pairs.collect::<BTreeMap<_, _>>()
+    };
+    let identity = ["-c", "user.name=x", "-c", "user.email=x@example.com"];
+    let commit = |root: ObjectId| {
+        let root = root.to_string();
+        let commit = git_text(
+            &[&identity[..], &["commit-tree", "-m", "x", &root]].concat(),
+            dir,
+        );
+        git_text(&["update-ref", REF, &commit], dir);
+    };
+
+    // Git lists what was written here.
+    let all = notes
+        .iter()
+        .map(|(name, blob)| (*name, Some(*blob)))
+        .collect();
+    let written = write_notes(&GitTrees(dir), None, &all).unwrap();
+    store(&written.trees, dir);
+    commit(written.root);
+    assert_eq!(list(), as_text(&notes));
+
+    // A change made by git, in a fan-out of its own, is found here.
+    let name = *notes.keys().nth(150).unwrap();
+    let removed = name.to_string();
+    let remove = ["notes", "--ref", REF, "remove", &removed];
+    git_text(&[&identity[..], &remove].concat(), dir);
+    notes.remove(&name);
+    let root = git_text(&["rev-parse", &format!("{REF}^{{tree}}")], dir);
+    let root: ObjectId = root.parse().unwrap();
+    assert_eq!(read_notes(&GitTrees(dir), Some(root)).unwrap(), notes);
+    let found = changed_notes(&GitTrees(dir), Some(written.root), Some(root)).unwrap();
+    assert_eq!(found.keys().collect::<Vec<_>>(), [&name]);
+
+    // A change made here in the tree of git is listed by git.
+    let added: ExternalIdKey = "gerrit:jdoe".parse().unwrap();
+    let changes = BTreeMap::from([(added.note_name(), Some(blob))]);
+    let written = write_notes(&GitTrees(dir), Some(root), &changes).unwrap();
+    store(&written.trees, dir);
+    notes.insert(added.note_name(), blob);
+    commit(written.root);
+    assert_eq!(list(), as_text(&notes));
 }

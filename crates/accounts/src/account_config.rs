@@ -52,6 +52,11 @@ impl AccountConfig {
         (config, problems)
     }
 
+    /// Returns the line of the preferred address.
+    pub(crate) fn preferred_email_line(text: &ConfigText) -> Option<usize> {
+        text.value(PREFERRED_EMAIL).map(|entry| entry.line)
+    }
+
     /// Writes the properties that differ from the text. `active` is left out when it is true.
     pub fn write(&self, text: &mut ConfigText) -> Result<(), Problem> {
         let (old, _) = Self::read(text);

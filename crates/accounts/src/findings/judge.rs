@@ -1,0 +1,497 @@
+//! The rules that a push to `All-Users` has to follow.
+
+use std::collections::BTreeMap;
+
+use super::{AccountFindings, Problem};
+use crate::account_config::AccountConfig;
+use crate::config_text::{ConfigText, KeyPath};
+use crate::email::AccountEmail;
+use crate::external_ids::{ExternalId, HashedPassword, NoteName};
+use crate::notes::NoteFault;
+use crate::preferences::Preferences;
+use crate::refs::{AccountId, AllUsersRef};
+use crate::ssh_keys::{AuthorizedKeys, KeyRules};
+use crate::text::{nearest, quoted, shown};
+use crate::watches::Watches;
+
+/// Maximum number of files in a user branch.
+const MAX_FILES: usize = 100;
+
+/// Maximum size of all files of a user branch in bytes.
+const MAX_BRANCH_BYTES: usize = 1024 * 1024;
+
+/// Maximum number of external IDs of an account.
+const MAX_EXTERNAL_IDS: usize = 100;
+
+/// Files with a meaning. Others are kept as they are.
+const FILES: [&str; 4] = [
+    AccountConfig::FILE,
+    Preferences::FILE,
+    Watches::FILE,
+    AuthorizedKeys::FILE,
+];
+
+/// Judges all files of a user branch, by their paths. `external_ids` are those of the account.
+pub fn judge_user_branch(
+    files: &BTreeMap<String, Vec<u8>>,
+    external_ids: &[ExternalId],
+    rules: KeyRules,
+) -> AccountFindings {
+    let mut findings = AccountFindings::default();
+    judge_sizes(files, &mut findings);
+    for (path, content) in files {
+        let config = || ConfigText::parse(content);
+        let judged = match path.as_str() {
+            AccountConfig::FILE => config().map(|text| judge_properties(&text, external_ids)),
+            Preferences::FILE => config().map(|text| Preferences::read(&text).1),
+            Watches::FILE => config().map(|text| Watches::read(&text).1),
+            AuthorizedKeys::FILE => AuthorizedKeys::parse(content).map(|keys| keys.problems(rules)),
+            path => Ok(judge_other_file(path, content)),
+        };
+        match judged {
+            Ok(problems) => findings.add(path, problems),
+            Err(problem) => findings.add(path, [problem]),
+        }
+    }
+    findings
+}
+
+fn judge_sizes(files: &BTreeMap<String, Vec<u8>>, findings: &mut AccountFindings) {
+    let branch = "user branch";
+    if files.len() > MAX_FILES {
+        let what = format!("there are {} files", files.len());
+        findings.add(
+            branch,
+            [Problem::error(
+                None,
+                what,
+                format!("keep at most {MAX_FILES}"),
+            )],
+        );
+    }
+    let bytes: usize = files.values().map(Vec::len).sum();
+    if bytes > MAX_BRANCH_BYTES {
+        let what = format!("the files have {bytes} bytes");
+        let fix = format!("keep them below {MAX_BRANCH_BYTES} bytes");
+        findings.add(branch, [Problem::error(None, what, fix)]);
+    }
+}
+
+fn judge_other_file(path: &str, content: &[u8]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if content.len() > ConfigText::MAX_BYTES {
+        let what = format!("the file has {} bytes", content.len());
+        let fix = format!("keep it below the limit of {} bytes", ConfigText::MAX_BYTES);
+        problems.push(Problem::error(None, what, fix));
+    }
+    if let Some(near) = nearest(path, FILES) {
+        let fix = format!("did you mean `{near}`?");
+        problems.push(Problem::warning(None, "the file has no meaning", fix));
+    }
+    problems
+}
+
+fn judge_properties(text: &ConfigText, external_ids: &[ExternalId]) -> Vec<Problem> {
+    let (config, mut problems) = AccountConfig::read(text);
+    let Some(preferred) = config.preferred_email else {
+        return problems;
+    };
+    let emails: Vec<&AccountEmail> = external_ids
+        .iter()
+        .filter_map(|id| id.email.as_ref())
+        .collect();
+    if !emails.iter().any(|email| email.key() == preferred.key()) {
+        let mut known: Vec<&str> = emails.iter().map(|email| email.as_str()).collect();
+        known.sort_unstable();
+        known.dedup();
+        let fix = if known.is_empty() {
+            "link an external ID with this address first".to_owned()
+        } else {
+            format!(
+                "use one of {}, or link an external ID with this address first",
+                quoted(&known)
+            )
+        };
+        let what = format!(
+            "`{}` is on no external ID of the account",
+            shown(preferred.as_str())
+        );
+        problems.push(Problem::error(
+            AccountConfig::preferred_email_line(text),
+            what,
+            fix,
+        ));
+    }
+    problems
+}
+
+/// Judges external IDs with the names of their notes. They have to be all of them, or all that share an account or an
+/// address with a changed one.
+pub fn judge_external_ids<'a>(
+    notes: impl IntoIterator<Item = (NoteName, &'a [u8])>,
+    exists: impl Fn(AccountId) -> bool,
+) -> AccountFindings {
+    let mut findings = AccountFindings::default();
+    let mut by_email: BTreeMap<String, Vec<ExternalId>> = BTreeMap::new();
+    let mut by_account: BTreeMap<AccountId, usize> = BTreeMap::new();
+    for (name, content) in notes {
+        let file = name.to_string();
+        let text = match ConfigText::parse(content) {
+            Ok(text) => text,
+            Err(problem) => {
+                findings.add(&file, [problem]);
+                continue;
+            }
+        };
+        let (external_id, problems) = ExternalId::read(&text);
+        findings.add(&file, problems);
+        let Some(external_id) = external_id else {
+            continue;
+        };
+        findings.add(&file, judge_external_id(name, &text, &external_id, &exists));
+        *by_account.entry(external_id.account).or_default() += 1;
+        if let Some(email) = &external_id.email {
+            by_email.entry(email.key()).or_default().push(external_id);
+        }
+    }
+    for (email, ids) in by_email {
+        if ids.iter().all(|id| id.account == ids[0].account) {
+            continue;
+        }
+        let owners = ids
+            .iter()
+            .map(|id| format!("`{}` of account {}", shown(id.key.as_str()), id.account));
+        let owners: Vec<String> = owners.collect();
+        let what = format!(
+            "`{}` belongs to several accounts: {}",
+            shown(&email),
+            owners.join(", ")
+        );
+        let fix = "leave it on the external IDs of one account";
+        findings.add(
+            &ids[0].key.note_name().to_string(),
+            [Problem::error(None, what, fix)],
+        );
+    }
+    for (account, number) in by_account {
+        if number > MAX_EXTERNAL_IDS {
+            let what = format!("account {account} has {number} external IDs");
+            let fix = format!("keep at most {MAX_EXTERNAL_IDS}");
+            findings.add(
+                &AllUsersRef::ExternalIds.to_string(),
+                [Problem::error(None, what, fix)],
+            );
+        }
+    }
+    findings
+}
+
+fn judge_external_id(
+    name: NoteName,
+    text: &ConfigText,
+    external_id: &ExternalId,
+    exists: impl Fn(AccountId) -> bool,
+) -> Vec<Problem> {
+    let key = &external_id.key;
+    let line_of = |name| {
+        let entry = text.value(KeyPath::within("externalId", key.as_str(), name));
+        entry.map(|entry| entry.line)
+    };
+    let mut problems = Vec::new();
+    if key.note_name() != name {
+        let what = format!(
+            "the note has the key `{}` of another name",
+            shown(key.as_str())
+        );
+        let fix = format!("rename it to {}", key.note_name());
+        problems.push(Problem::error(None, what, fix));
+    }
+    if !exists(external_id.account) {
+        let what = format!("account {} does not exist", external_id.account);
+        let fix = "write the number of an account, or remove the note";
+        problems.push(Problem::error(line_of("accountId"), what, fix));
+    }
+    if let (Some(password), Some(_)) = (&external_id.password, key.as_username()) {
+        match password.decode() {
+            Err(error) => {
+                let fix = "generate a new password, or remove the line";
+                problems.push(Problem::error(line_of("password"), error.to_string(), fix));
+            }
+            Ok(decoded) if decoded.cost() > HashedPassword::MAX_COST => {
+                let what = format!(
+                    "nobody can sign in with a password of cost {}",
+                    decoded.cost()
+                );
+                let fix = format!("use at most {}", HashedPassword::MAX_COST);
+                problems.push(Problem::warning(line_of("password"), what, fix));
+            }
+            Ok(_) => {}
+        }
+    }
+    problems
+}
+
+/// Judges a tree of notes that cannot be read.
+pub fn judge_notes(faults: &[NoteFault]) -> AccountFindings {
+    let mut findings = AccountFindings::default();
+    let problems = faults.iter().map(NoteFault::to_problem);
+    findings.add(&AllUsersRef::ExternalIds.to_string(), problems);
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::external_ids::ExternalIdKey;
+    use crate::testing::fixed_seed;
+
+    const RULES: KeyRules = KeyRules { min_rsa_bits: 2048 };
+
+    fn branch(files: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
+        let files = files
+            .iter()
+            .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
+        files.collect()
+    }
+
+    fn external_id(key: &str, account: u32, email: Option<&str>) -> ExternalId {
+        ExternalId {
+            key: key.parse().unwrap(),
+            account: AccountId::new(account).unwrap(),
+            email: email.map(|email| email.parse().unwrap()),
+            password: None,
+        }
+    }
+
+    fn judge_branch(files: &[(&str, &str)]) -> Vec<String> {
+        let ids = [
+            external_id("mailto:john@example.com", 5, Some("John@example.com")),
+            external_id("github:1", 5, None),
+        ];
+        judge_user_branch(&branch(files), &ids, RULES).lines()
+    }
+
+    #[test]
+    fn every_file_is_optional() {
+        assert_eq!(judge_branch(&[]), [""; 0]);
+        let files = [
+            (
+                "account.config",
+                "[account]\n\tpreferredEmail = john@Example.com\n",
+            ),
+            ("preferences.config", "[diff]\n\ttabSize = 4\n"),
+            ("watch.config", "[project \"x\"]\n\tnotify = * [ALL]\n"),
+            ("authorized_keys", "# DELETED\n"),
+            ("notes/mine.txt", "anything"),
+        ];
+        assert_eq!(judge_branch(&files), [""; 0]);
+    }
+
+    #[test]
+    fn all_problems_of_a_branch_are_found_at_once() {
+        let files = [
+            (
+                "account.config",
+                "[account]\n\tfulName = J\n\tpreferredEmail = x@example.com\n",
+            ),
+            ("preferences.config", "[diff]\n\ttabSize = 1k\n"),
+            (
+                "watch.config",
+                "[project \"x\"]\n\tnotify = label:#1 [ALL]\n",
+            ),
+            ("authorized_keys", "hello\n"),
+            ("authorised_keys", "hello\n"),
+        ];
+        let lines = judge_branch(&files);
+        let starts = [
+            "error: account.config:3: `x@example.com` is on no external ID of the account; use one of `John@example.com`",
+            "error: authorized_keys:1: `hello` is not a type of key",
+            "error: preferences.config:2: `tabSize`: `1k` is not a number",
+            "error: watch.config:2: `label:` has no types at its end",
+            "warning: account.config:2: unknown key `fulName`; did you mean `fullName`?",
+            "warning: authorised_keys: the file has no meaning; did you mean `authorized_keys`?",
+        ];
+        assert_eq!(lines.len(), starts.len(), "{lines:#?}");
+        for (line, start) in lines.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
+        }
+        assert_eq!(
+            judge_branch(&[("account.config", "[account\n")]),
+            [
+                "error: account.config:1: invalid section header; write `[section]` or `[section \"name\"]` in one line"
+            ]
+        );
+        let none = judge_user_branch(
+            &branch(&[(
+                "account.config",
+                "[account]\n\tpreferredEmail = x@example.com\n",
+            )]),
+            &[],
+            RULES,
+        );
+        assert!(
+            none.lines()[0].ends_with("link an external ID with this address first"),
+            "{none:?}"
+        );
+    }
+
+    #[test]
+    fn a_branch_has_limits() {
+        let long = "x".repeat(65_537);
+        assert_eq!(
+            judge_branch(&[("README", &long)]),
+            ["error: README: the file has 65537 bytes; keep it below the limit of 65536 bytes"]
+        );
+        let many = (0..101)
+            .map(|number| (number.to_string(), vec![b'x'; 11_000]))
+            .collect();
+        assert_eq!(
+            judge_user_branch(&many, &[], RULES).lines(),
+            [
+                "error: user branch: there are 101 files; keep at most 100",
+                "error: user branch: the files have 1111000 bytes; keep them below 1048576 bytes",
+            ]
+        );
+    }
+
+    fn judge(texts: &[(&str, &str)]) -> Vec<String> {
+        let notes: Vec<(NoteName, &[u8])> = texts
+            .iter()
+            .map(|(key, text)| {
+                (
+                    key.parse::<ExternalIdKey>().unwrap().note_name(),
+                    text.as_bytes(),
+                )
+            })
+            .collect();
+        judge_external_ids(notes, |account| account.get() < 10).lines()
+    }
+
+    #[test]
+    fn external_ids_follow_the_rules() {
+        let password = "bcrypt:4:LCbmSBDivK/hhGVQMfkDpA==:XcWn0pKYSVU/UJgOvhidkEtmqCp6oKB7";
+        let good = format!("[externalId \"username:j\"]\naccountId = 5\npassword = {password}\n");
+        let expensive = good
+            .replace("bcrypt:4", "bcrypt:31")
+            .replace("username:j", "username:k");
+        assert_eq!(
+            judge(&[
+                ("username:j", &good),
+                (
+                    "mailto:j@x.de",
+                    "[externalId \"mailto:j@x.de\"]\naccountId = 5\nemail = j@x.de\n"
+                ),
+                (
+                    "github:1",
+                    "[externalId \"github:1\"]\naccountId = 5\nemail = J@X.de\n"
+                ),
+                (
+                    "ldap:x",
+                    "[externalId \"ldap:x\"]\naccountId = 5\npassword = anything\n"
+                ),
+            ]),
+            [""; 0]
+        );
+        let lines = judge(&[
+            ("x:1", "[externalId \"x:2\"]\naccountId = 5\n"),
+            ("x:3", "[externalId \"x:3\"]\naccountId = 10\n"),
+            ("x:4", "[externalId\n"),
+            (
+                "username:j",
+                "[externalId \"username:j\"]\naccountId = 5\npassword = secret\n",
+            ),
+            ("username:k", &expensive),
+        ]);
+        let starts = [
+            "the note has the key `x:2` of another name; rename it to ",
+            "account 10 does not exist; write the number of an account, or remove the note",
+            "invalid section header; ",
+            "the password is not `bcrypt:<cost 4 to 31>:<base64 of 16 bytes>:<base64 of 24 bytes>`; ",
+            "nobody can sign in with a password of cost 31; use at most 14",
+        ];
+        assert_eq!(lines.len(), starts.len(), "{lines:#?}");
+        for (line, start) in lines.iter().zip(starts) {
+            assert!(line.contains(start), "{line}");
+        }
+        assert!(
+            lines.iter().all(|line| !line.contains("secret")),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn an_address_on_two_accounts_names_all_of_its_external_ids() {
+        let lines = judge(&[
+            (
+                "x:1",
+                "[externalId \"x:1\"]\naccountId = 5\nemail = j@x.de\n",
+            ),
+            (
+                "x:2",
+                "[externalId \"x:2\"]\naccountId = 6\nemail = J@x.de\n",
+            ),
+            (
+                "x:3",
+                "[externalId \"x:3\"]\naccountId = 5\nemail = j@X.de\n",
+            ),
+            (
+                "x:4",
+                "[externalId \"x:4\"]\naccountId = 7\nemail = k@x.de\n",
+            ),
+        ]);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0].ends_with(
+                "`j@x.de` belongs to several accounts: `x:1` of account 5, `x:2` of account 6, `x:3` of account 5; \
+                 leave it on the external IDs of one account"
+            ),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn an_account_has_at_most_100_external_ids() {
+        let texts: Vec<(String, String)> = (0..101)
+            .map(|number| {
+                (
+                    format!("x:{number}"),
+                    format!("[externalId \"x:{number}\"]\naccountId = 5\n"),
+                )
+            })
+            .collect();
+        let texts: Vec<(&str, &str)> = texts
+            .iter()
+            .map(|(key, text)| (key.as_str(), text.as_str()))
+            .collect();
+        assert_eq!(
+            judge(&texts),
+            ["error: refs/meta/external-ids: account 5 has 101 external IDs; keep at most 100"]
+        );
+        assert_eq!(judge(&texts[1..]), [""; 0]);
+        let faults = [NoteFault::NotANote("README".to_owned())];
+        assert!(
+            judge_notes(&faults).lines()[0]
+                .starts_with("error: refs/meta/external-ids: `README` is not a note")
+        );
+    }
+
+    proptest! {
+        #![proptest_config(fixed_seed())]
+
+        #[test]
+        fn no_bytes_make_it_panic(
+            contents in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 5),
+            text in "(\\[[a-z]{0,9}( \"x\")?\\]|[a-zA-Z]{1,9} = .{0,9}|.{0,9})(\n.{0,9}){0,3}",
+        ) {
+            let paths = FILES.into_iter().chain(["other"]);
+            let files = paths.zip(contents.clone()).map(|(path, content)| (path.to_owned(), content)).collect();
+            drop(judge_user_branch(&files, &[], RULES).lines());
+            let files = FILES.map(|path| (path.to_owned(), text.as_bytes().to_vec())).into();
+            drop(judge_user_branch(&files, &[], RULES).lines());
+            let name = NoteName::from_bytes([0; 20]);
+            drop(judge_external_ids([(name, contents[0].as_slice()), (name, text.as_bytes())], |_| true).lines());
+        }
+    }
+}

@@ -414,22 +414,24 @@ impl ConfigText {
         }
     }
 
-    /// Start of the line, or the place itself if something stands before it.
-    fn line_start(&self, at: usize) -> usize {
+    /// Blanks between the start of a line and this place. `None` if something else is between.
+    fn blanks_before(&self, at: usize) -> Option<&str> {
         let line = self.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
-        let is_first = self.text[line..at].chars().all(|c| matches!(c, ' ' | '\t'));
-        if is_first { line } else { at }
+        let before = &self.text[line..at];
+        before
+            .chars()
+            .all(|c| matches!(c, ' ' | '\t'))
+            .then_some(before)
+    }
+
+    /// Start of the line of a header, or the header itself if something is before it.
+    fn line_start(&self, header: usize) -> usize {
+        header - self.blanks_before(header).map_or(0, str::len)
     }
 
     /// Blanks before a key. `None` if the header of the section is in the same line.
     fn indent(&self, entry: &EntrySpan) -> Option<&str> {
-        let key = entry.key_span.start;
-        let line = self.text[..key]
-            .rfind('\n')
-            .map_or(0, |newline| newline + 1);
-        let indent = &self.text[line..key];
-        let is_first = indent.chars().all(|c| matches!(c, ' ' | '\t'));
-        is_first.then_some(indent)
+        self.blanks_before(entry.key_span.start)
     }
 
     /// Range to remove with an entry: its lines, or the rest of the line after a header.

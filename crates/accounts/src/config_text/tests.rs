@@ -46,6 +46,15 @@ fn a_text_is_read_as_git_reads_it() {
 }
 
 #[test]
+fn an_include_is_a_section_like_any_other() {
+    let text = "[include]\n\tpath = other\n[includeIf \"onbranch:x\"]\n\tpath = more\n";
+    assert_eq!(
+        list(&config(text)),
+        ["include.path=other", "includeif.onbranch:x.path=more"]
+    );
+}
+
+#[test]
 fn an_invalid_text_has_an_error_with_its_line() {
     for (text, line) in [
         ("[a]\nk # c\n", 2),

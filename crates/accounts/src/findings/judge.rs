@@ -290,6 +290,42 @@ mod tests {
     }
 
     #[test]
+    fn the_examples_of_the_format_are_read() {
+        let keys = [
+            "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQCgug5VyMXQGnem2H1KVC4/HcRcD4zzBqSuJBRWVonSSoz3RoAZ7bWXCVVGwchtXwUURD689wFYdiPecOrWOUgeeyRq754YWRhU+W28vf8IZixgjCmiBhaL2gt3wff6pP+NXJpTSA4aeWE5DfNK5tZlxlSxqkKOS8JRSUeNQov5Tw== john.doe@example.com",
+            "# DELETED",
+            "# INVALID ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQDm5yP7FmEoqzQRDyskX+9+N0q9GrvZeh5RG52EUpE4ms/Ujm3ewV1LoGzc/lYKJAIbdcZQNJ9+06EfWZaIRA3oOwAPe1eCnX+aLr8E6Tw2gDMQOGc5e9HfyXpC2pDvzauoZNYqLALOG3y/1xjo7IH8GYRS2B7zO/Mf9DdCcCKSfw== john.doe@example.com",
+            "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQCaS7RHEcZ/zjl9hkWkqnm29RNr2OQ/TZ5jk2qBVMH3BgzPsTsEs+7ag9tfD8OCj+vOcwm626mQBZoR2e3niHa/9gnHBHFtOrGfzKbpRjTWtiOZbB9HF+rqMVD+Dawo/oicX/dDg7VAgOFSPothe6RMhbgWf84UcK5aQd5eP5y+tQ== john.doe@example.com",
+        ]
+        .join("\n");
+        let files = [
+            (
+                "account.config",
+                "[account]\n  fullName = John Doe\n  preferredEmail = john.doe@example.com\n  status = OOO\n  active = false\n",
+            ),
+            (
+                "preferences.config",
+                "[general]\n  showSiteHeader = false\n[diff]\n  hideTopMenu = true\n[edit]\n  lineLength = 80\n",
+            ),
+            (
+                "watch.config",
+                "[project \"foo\"]\n  notify = * [ALL_COMMENTS]\n  notify = branch:master [ALL_COMMENTS, NEW_PATCHSETS]\n  \
+                 notify = branch:master owner:self [SUBMITTED_CHANGES]\n",
+            ),
+            ("authorized_keys", &keys),
+        ];
+        let ids = [external_id("x:1", 5, Some("john.doe@example.com"))];
+        let old_keys = KeyRules { min_rsa_bits: 1024 };
+        assert_eq!(
+            judge_user_branch(&branch(&files), &ids, old_keys).lines(),
+            [""; 0]
+        );
+        let keys = AuthorizedKeys::parse(keys.as_bytes()).unwrap();
+        let numbers: Vec<usize> = keys.keys(old_keys).map(|(number, _)| number).collect();
+        assert_eq!(numbers, [1, 4]);
+    }
+
+    #[test]
     fn all_problems_of_a_branch_are_found_at_once() {
         let files = [
             (

@@ -16,6 +16,7 @@ WORKDIR /build
 # The dependencies are a layer of their own: it is built again only when a Cargo.toml or Cargo.lock change. Every target
 # that they name needs a file.
 COPY Cargo.toml Cargo.lock ./
+COPY crates/accounts/Cargo.toml crates/accounts/
 COPY crates/emulator/Cargo.toml crates/emulator/
 COPY crates/model/Cargo.toml crates/model/
 COPY crates/rules/Cargo.toml crates/rules/

@@ -294,7 +294,7 @@ proptest! {
         let mut with_note = new;
         with_note.insert(twice, blob(7));
         let new_root = trees.mixed(&list(&with_note), 0, &fan_out);
-        prop_assume!(is_flat_below(&trees, new_root, twice, folder));
+        let folder = (folder..6).find(|folder| is_elsewhere(&trees, new_root, twice, *folder)).unwrap();
         let both = add_at(&mut trees, new_root, twice, folder, 0);
         prop_assert_eq!(faults(read_notes(&trees, Some(both))).len(), 1);
         prop_assert_eq!(faults(changed_notes(&trees, Some(old_root), Some(both))).len(), 1);
@@ -315,8 +315,8 @@ proptest! {
     }
 }
 
-/// Returns true if the note is not already in a folder of this depth.
-fn is_flat_below(trees: &MemoryTrees, root: ObjectId, note: NoteName, depth: usize) -> bool {
+/// Returns true if the note is not in a folder of this depth.
+fn is_elsewhere(trees: &MemoryTrees, root: ObjectId, note: NoteName, depth: usize) -> bool {
     let mut id = root;
     for (index, byte) in note.as_bytes().iter().enumerate() {
         let tree = &trees.trees[&id];

@@ -119,36 +119,33 @@ impl WatchFilter {
 
     /// Joins filters that all have to match. Returns `None` for an empty list.
     fn all(filters: Vec<Self>) -> Option<Self> {
-        let flat = filters.into_iter().flat_map(|filter| match filter {
-            Self::All(inner) => inner,
-            filter @ (Self::Field(..)
-            | Self::OwnerSelf
-            | Self::Is(_)
-            | Self::Not(_)
-            | Self::Any(_)) => vec![filter],
+        let flat = filters.into_iter().flat_map(|filter| {
+            if let Self::All(inner) = filter {
+                inner
+            } else {
+                vec![filter]
+            }
         });
-        let mut flat: Vec<Self> = flat.collect();
-        if flat.len() > 1 {
-            return Some(Self::All(flat));
-        }
-        flat.pop()
+        Self::joined(flat.collect(), Self::All)
     }
 
-    /// Joins filters so that one match is enough.
+    /// Joins filters so that one match is enough. Returns `None` for an empty list.
     fn any(filters: Vec<Self>) -> Option<Self> {
-        let flat = filters.into_iter().flat_map(|filter| match filter {
-            Self::Any(inner) => inner,
-            filter @ (Self::Field(..)
-            | Self::OwnerSelf
-            | Self::Is(_)
-            | Self::Not(_)
-            | Self::All(_)) => vec![filter],
+        let flat = filters.into_iter().flat_map(|filter| {
+            if let Self::Any(inner) = filter {
+                inner
+            } else {
+                vec![filter]
+            }
         });
-        let mut flat: Vec<Self> = flat.collect();
-        if flat.len() > 1 {
-            return Some(Self::Any(flat));
+        Self::joined(flat.collect(), Self::Any)
+    }
+
+    fn joined(mut filters: Vec<Self>, join: fn(Vec<Self>) -> Self) -> Option<Self> {
+        if filters.len() > 1 {
+            return Some(join(filters));
         }
-        flat.pop()
+        filters.pop()
     }
 }
 

@@ -175,8 +175,7 @@ fn print_large_plan_json() -> std::io::Result<()> {
         let comma = if n == 0 { "" } else { "," };
         write!(
             out,
-            r#"{comma}{{"address":"terraform_data.x[{n}]","mode":"managed","type":"terraform_data","name":"x","change":{{"actions":["create"],"before":null,"after":{{"input":"{:01000x}"}}}}}}"#,
-            n
+            r#"{comma}{{"address":"terraform_data.x[{n}]","mode":"managed","type":"terraform_data","name":"x","change":{{"actions":["create"],"before":null,"after":{{"input":"{n:01000x}"}}}}}}"#
         )?;
     }
     writeln!(out, "]}}")?;

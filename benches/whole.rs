@@ -141,7 +141,7 @@ impl Stage {
         Ok(())
     }
 
-    async fn has_answer(&self, pull: PullNumber, after: u64) -> anyhow::Result<bool> {
+    fn has_answer(&self, pull: PullNumber, after: u64) -> anyhow::Result<bool> {
         let comments = self.github.comments(REPO, pull)?;
         Ok(comments
             .iter()
@@ -243,7 +243,7 @@ async fn beside(dir: &Path, table: &mut Table) -> anyhow::Result<()> {
                 .await?;
             stage.answer(small, comment).await?;
             let took = since.elapsed();
-            if stage.has_answer(many, asked).await? {
+            if stage.has_answer(many, asked)? {
                 break;
             }
             busy.push(took);

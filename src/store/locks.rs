@@ -318,7 +318,7 @@ impl Store {
         let mut locks: Vec<Lock> = Vec::new();
         loop {
             let part = self.lock_part(repos, locks.last(), PART).await?;
-            let is_last = part.len() < PART.unsigned_abs() as usize;
+            let is_last = usize::try_from(PART).is_ok_and(|full| part.len() < full);
             locks.extend(part);
             if is_last {
                 return Ok(locks);

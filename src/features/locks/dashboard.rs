@@ -231,7 +231,7 @@ async fn searched(
         held += part.len();
         for lock in part.iter().filter(|lock| is_found(search, lock)) {
             found += 1;
-            if found <= LOCKS_SHOWN.unsigned_abs() as usize {
+            if !is_full(shown.len(), LOCKS_SHOWN) {
                 shown.push(lock.clone());
             }
         }

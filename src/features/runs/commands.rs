@@ -13,7 +13,7 @@ use crate::store::{CommandRow, RunRow};
 /// Number of commands that a search looks through.
 const SEARCHED: i64 = 500;
 /// Maximum number of commands on the page.
-const SHOWN: i64 = 40;
+const SHOWN: usize = 40;
 /// Maximum number of runs that are read for the commands.
 const RUNS: i64 = 2000;
 
@@ -46,7 +46,11 @@ pub(crate) async fn recent_commands(
     search: &SearchWords,
     now: DateTime<Utc>,
 ) -> Result<Vec<CommandLine>, WebError> {
-    let limit = if search.is_empty() { SHOWN } else { SEARCHED };
+    let limit = if search.is_empty() {
+        i64::try_from(SHOWN).unwrap_or(SEARCHED)
+    } else {
+        SEARCHED
+    };
     let commands = match repos {
         Some(repos) => web.store.command_list_of_repos(repos, limit).await?,
         None => web.store.command_list(limit).await?,
@@ -61,7 +65,7 @@ pub(crate) async fn recent_commands(
         let runs = runs.remove(&command.id).unwrap_or_default();
         is_found(search, command, &runs).then(|| CommandLine::new(command, &runs, now))
     });
-    Ok(lines.take(SHOWN.unsigned_abs() as usize).collect())
+    Ok(lines.take(SHOWN).collect())
 }
 
 fn is_found(search: &SearchWords, command: &CommandRow, runs: &[RunRow]) -> bool {

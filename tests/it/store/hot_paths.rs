@@ -693,12 +693,12 @@ async fn claim_function(db: &TestDb) -> (String, String) {
             .unwrap();
     let (_, claim) = source.split_once("RETURN QUERY").unwrap();
     let (claim, _) = claim.split_once(';').unwrap();
-    let settings = settings
+    let settings: Vec<String> = settings
         .iter()
         .map(|setting| format!("SET LOCAL {setting};"))
         .collect();
     let claim = claim.trim().replace("lease_end", "$2");
-    (claim.replace("present", "$3"), settings)
+    (claim.replace("present", "$3"), settings.join(" "))
 }
 
 /// Returns true if the statement claims, renews or ends a job.

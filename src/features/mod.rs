@@ -3,6 +3,7 @@
 //!
 //! A feature registers itself with one value, [`Feature`], in [`FEATURES`].
 
+mod accounts;
 pub mod applications;
 pub mod apply_locks;
 pub(crate) mod audit;
@@ -53,6 +54,7 @@ const FEATURES: &[Feature] = &[
     owners::FEATURE,
     applications::FEATURE,
     credentials::FEATURE,
+    accounts::FEATURE,
     audit::FEATURE,
     leases::FEATURE,
     operations::FEATURE,

@@ -5,6 +5,7 @@
     reason = "an unexpected error fails the test, here and in the helpers of tests"
 )]
 
+mod accounts;
 mod architecture;
 mod browser;
 mod chaos;

@@ -1,0 +1,142 @@
+//! Reads all accounts of a copy of `All-Users`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gix_hash::ObjectId;
+use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
+use lockkeeper_accounts::config_text::ConfigText;
+use lockkeeper_accounts::external_ids::{ExternalId, NoteName};
+use lockkeeper_accounts::notes::{NoteFault, NotesError, read_notes};
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
+
+use crate::git::{BranchHistory, LocalCopy, LocalCopyError};
+
+/// Maximum size of a file that is read, in bytes. A valid one is smaller; this one is read to say so.
+const MAX_FILE: u64 = 1024 * 1024;
+
+/// Content of all notes by name, or the reasons why they are no notes.
+type Notes = Result<BTreeMap<NoteName, Vec<u8>>, Vec<NoteFault>>;
+
+/// A copy of `All-Users`, with everything that its refs lead to.
+pub(super) struct AccountsCopy {
+    /// Branches of the accounts, by number.
+    pub(super) users: BTreeMap<AccountId, UserBranch>,
+    /// Preferences for everybody and what else is in their branch, by path.
+    pub(super) defaults: BTreeMap<String, Vec<u8>>,
+    pub(super) notes: Notes,
+    /// Content of each starred change.
+    pub(super) stars: BTreeMap<(AccountId, ChangeNumber), Vec<u8>>,
+    /// Content of the sequence.
+    pub(super) sequence: Option<Vec<u8>>,
+    /// Refs that `All-Users` must not have, with the reason.
+    pub(super) others: Vec<(String, String)>,
+}
+
+/// Branch of an account.
+pub(super) struct UserBranch {
+    pub(super) files: BTreeMap<String, Vec<u8>>,
+    pub(super) history: BranchHistory,
+}
+
+impl AccountsCopy {
+    /// Reads a repository on this disk.
+    pub(super) fn read(dir: &Path) -> Result<Self, LocalCopyError> {
+        let copy = LocalCopy::open(dir)?;
+        let mut accounts = Self {
+            users: BTreeMap::new(),
+            defaults: BTreeMap::new(),
+            notes: Ok(BTreeMap::new()),
+            stars: BTreeMap::new(),
+            sequence: None,
+            others: Vec::new(),
+        };
+        for (name, id) in copy.refs() {
+            accounts.add(&copy, name, id)?;
+        }
+        Ok(accounts)
+    }
+
+    fn add(&mut self, copy: &LocalCopy, name: &str, id: ObjectId) -> Result<(), LocalCopyError> {
+        let known = match name.parse::<AllUsersRef>() {
+            Ok(known) => known,
+            // A clone with a worktree has these. They say nothing about accounts.
+            Err(_) if is_of_clone(name) => return Ok(()),
+            Err(error) => {
+                self.others.push((name.to_owned(), error.to_string()));
+                return Ok(());
+            }
+        };
+        match known {
+            AllUsersRef::User(account) => {
+                let branch = UserBranch {
+                    files: copy.files(id, MAX_FILE)?,
+                    history: copy.history(id)?,
+                };
+                self.users.insert(account, branch);
+            }
+            AllUsersRef::UserDefault => self.defaults = copy.files(id, MAX_FILE)?,
+            AllUsersRef::ExternalIds => self.notes = notes(copy, id)?,
+            AllUsersRef::StarredChange(change, account) => {
+                let labels = copy.blob(id, MAX_FILE)?;
+                self.stars.insert((account, change), labels);
+            }
+            AllUsersRef::AccountSequence => self.sequence = Some(copy.blob(id, MAX_FILE)?),
+            AllUsersRef::UserSelf => {
+                let why = "`refs/users/self` stands for the branch of the caller and cannot exist";
+                self.others.push((name.to_owned(), why.to_owned()));
+            }
+            AllUsersRef::Config => {}
+        }
+        Ok(())
+    }
+
+    /// Returns the readable external IDs of each account, by key.
+    pub(super) fn external_ids(&self) -> BTreeMap<AccountId, Vec<ExternalId>> {
+        let mut by_account: BTreeMap<AccountId, Vec<ExternalId>> = BTreeMap::new();
+        for content in self.notes.iter().flat_map(BTreeMap::values) {
+            let text = ConfigText::parse(content).ok();
+            if let Some(id) = text.and_then(|text| ExternalId::read(&text).0) {
+                by_account.entry(id.account).or_default().push(id);
+            }
+        }
+        for ids in by_account.values_mut() {
+            ids.sort_by(|a, b| a.key.cmp(&b.key));
+        }
+        by_account
+    }
+
+    /// Returns the readable stars of each account, by change.
+    pub(super) fn stars_of(&self, account: AccountId) -> Vec<(ChangeNumber, StarLabels)> {
+        let first = ChangeNumber::new(1).expect("1 is the first number of a change");
+        self.stars
+            .range((account, first)..)
+            .take_while(|((of, _), _)| *of == account)
+            .filter_map(|((_, change), labels)| Some((*change, StarLabels::parse(labels).ok()?)))
+            .collect()
+    }
+
+    /// Returns the next free account number, if it can be read.
+    pub(super) fn next_account(&self) -> Option<AccountId> {
+        let sequence = self.sequence.as_deref()?;
+        AccountSequence::parse(sequence).ok().map(|next| next.0)
+    }
+}
+
+fn is_of_clone(name: &str) -> bool {
+    ["refs/heads/", "refs/remotes/", "refs/tags/", "refs/notes/"]
+        .iter()
+        .any(|folder| name.starts_with(folder))
+}
+
+fn notes(copy: &LocalCopy, commit: ObjectId) -> Result<Notes, LocalCopyError> {
+    let blobs = match read_notes(copy, Some(copy.root(commit)?)) {
+        Ok(blobs) => blobs,
+        Err(NotesError::Read(error)) => return Err(error),
+        Err(NotesError::Invalid(faults)) => return Ok(Err(faults)),
+    };
+    let contents = blobs
+        .into_iter()
+        .map(|(name, blob)| Ok((name, copy.blob(blob, MAX_FILE)?)));
+    contents.collect::<Result<_, LocalCopyError>>().map(Ok)
+}

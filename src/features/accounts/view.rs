@@ -1,0 +1,259 @@
+//! Renders accounts for people and as JSON. The API will use the same fields.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use lockkeeper_accounts::account_config::AccountConfig;
+use lockkeeper_accounts::blobs::StarLabels;
+use lockkeeper_accounts::config_text::{ConfigEntry, ConfigText};
+use lockkeeper_accounts::external_ids::ExternalId;
+use lockkeeper_accounts::preferences::{Preferences, TABLE};
+use lockkeeper_accounts::refs::{AccountId, ChangeNumber};
+use lockkeeper_accounts::ssh_keys::{AuthorizedKeys, KeySlot};
+use lockkeeper_accounts::watches::{Watch, Watches};
+use serde::Serialize;
+
+use super::copy::{AccountsCopy, UserBranch};
+use crate::kit::web::text::shown;
+
+/// The sections with a meaning.
+const SECTIONS: [&str; 3] = ["general", "diff", "edit"];
+
+type PreferencesJson = BTreeMap<&'static str, BTreeMap<String, String>>;
+
+/// All accounts of a copy.
+#[derive(Serialize)]
+pub(super) struct AccountsJson {
+    accounts: Vec<AccountJson>,
+    default_preferences: PreferencesJson,
+    /// Next free account number; `null` if the copy has no sequence.
+    next_account: Option<u32>,
+}
+
+/// An account. Fields without a value are left out.
+#[derive(Serialize)]
+pub(super) struct AccountJson {
+    #[serde(rename = "_account_id")]
+    account_id: u32,
+    registered_on: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    inactive: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    username: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    preferences: PreferencesJson,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    watches: Vec<ProjectWatchesJson>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ssh_keys: Vec<SshKeyJson>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    external_ids: Vec<ExternalIdJson>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    starred_changes: Vec<StarsJson>,
+}
+
+/// Watches of a project.
+#[derive(Serialize)]
+struct ProjectWatchesJson {
+    project: String,
+    notify: Vec<WatchJson>,
+}
+
+#[derive(Serialize)]
+struct WatchJson {
+    filter: String,
+    types: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+struct SshKeyJson {
+    seq: usize,
+    key: String,
+    /// False if the file marks the key as invalid.
+    valid: bool,
+}
+
+#[derive(Serialize)]
+struct ExternalIdJson {
+    key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    has_password: bool,
+}
+
+#[derive(Serialize)]
+struct StarsJson {
+    change: u32,
+    labels: Vec<String>,
+}
+
+impl AccountsJson {
+    /// Renders everything that can be read. The check says what cannot.
+    pub(super) fn of(copy: &AccountsCopy) -> Self {
+        let mut external_ids = copy.external_ids();
+        let accounts = copy.users.iter().map(|(account, branch)| {
+            let ids = external_ids.remove(account).unwrap_or_default();
+            AccountJson::new(*account, branch, &ids, copy.stars_of(*account))
+        });
+        Self {
+            accounts: accounts.collect(),
+            default_preferences: preferences(&copy.defaults),
+            next_account: copy.next_account().map(AccountId::get),
+        }
+    }
+
+    /// Returns a line for each account.
+    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
+        self.accounts.iter().map(AccountJson::line)
+    }
+}
+
+impl AccountJson {
+    fn new(
+        account: AccountId,
+        branch: &UserBranch,
+        external_ids: &[ExternalId],
+        stars: Vec<(ChangeNumber, StarLabels)>,
+    ) -> Self {
+        let properties = config(&branch.files, AccountConfig::FILE)
+            .map_or_else(AccountConfig::default, |text| AccountConfig::read(&text).0);
+        let watches = config(&branch.files, Watches::FILE)
+            .map_or_else(Watches::default, |text| Watches::read(&text).0);
+        let username = external_ids.iter().find_map(|id| id.key.as_username());
+        Self {
+            account_id: account.get(),
+            registered_on: time(branch.history.began_at),
+            name: properties.full_name,
+            email: properties
+                .preferred_email
+                .map(|email| email.as_str().to_owned()),
+            status: properties.status,
+            inactive: !properties.active,
+            username: username.map(str::to_owned),
+            preferences: preferences(&branch.files),
+            watches: watches.iter().map(ProjectWatchesJson::new).collect(),
+            ssh_keys: ssh_keys(&branch.files),
+            external_ids: external_ids.iter().map(ExternalIdJson::new).collect(),
+            starred_changes: stars.into_iter().map(StarsJson::new).collect(),
+        }
+    }
+
+    fn line(&self) -> String {
+        let mut line = self.account_id.to_string();
+        for part in [&self.username, &self.name].into_iter().flatten() {
+            line = format!("{line} {}", shown(part));
+        }
+        if let Some(email) = &self.email {
+            line = format!("{line} <{}>", shown(email));
+        }
+        if let Some(status) = &self.status {
+            line = format!("{line} ({})", shown(status));
+        }
+        if self.inactive {
+            line.push_str(", inactive");
+        }
+        line
+    }
+}
+
+impl ProjectWatchesJson {
+    fn new((project, watches): (&str, &[Watch])) -> Self {
+        let notify = watches.iter().map(|watch| WatchJson {
+            filter: watch
+                .filter
+                .as_ref()
+                .map_or_else(|| "*".to_owned(), ToString::to_string),
+            types: watch.types.iter().map(|word| word.as_str()).collect(),
+        });
+        Self {
+            project: project.to_owned(),
+            notify: notify.collect(),
+        }
+    }
+}
+
+impl ExternalIdJson {
+    fn new(id: &ExternalId) -> Self {
+        Self {
+            key: id.key.as_str().to_owned(),
+            email: id.email.as_ref().map(|email| email.as_str().to_owned()),
+            has_password: id.password.is_some(),
+        }
+    }
+}
+
+impl StarsJson {
+    fn new((change, labels): (ChangeNumber, StarLabels)) -> Self {
+        Self {
+            change: change.get(),
+            labels: labels.iter().map(str::to_owned).collect(),
+        }
+    }
+}
+
+fn config(files: &BTreeMap<String, Vec<u8>>, name: &str) -> Option<ConfigText> {
+    ConfigText::parse(files.get(name)?).ok()
+}
+
+/// Returns what a file says, also about keys that mean nothing here.
+fn preferences(files: &BTreeMap<String, Vec<u8>>) -> PreferencesJson {
+    let mut sections = PreferencesJson::new();
+    let Some(text) = config(files, Preferences::FILE) else {
+        return sections;
+    };
+    for entry in text.entries().filter(|entry| entry.subsection.is_none()) {
+        if let Some(section) = SECTIONS.into_iter().find(|name| *name == entry.section) {
+            let value = entry.value.unwrap_or("true").to_owned();
+            let values = sections.entry(section).or_default();
+            values.insert(spelling(section, entry), value);
+        }
+    }
+    sections
+}
+
+/// Returns a key in the spelling of the documentation, or in lower case if it has no meaning.
+fn spelling(section: &str, entry: ConfigEntry<'_>) -> String {
+    let known = TABLE
+        .iter()
+        .find(|row| row.section.as_str() == section && row.name.eq_ignore_ascii_case(entry.key));
+    known.map_or_else(|| entry.key.to_ascii_lowercase(), |row| row.name.to_owned())
+}
+
+fn ssh_keys(files: &BTreeMap<String, Vec<u8>>) -> Vec<SshKeyJson> {
+    let keys = files
+        .get(AuthorizedKeys::FILE)
+        .and_then(|file| AuthorizedKeys::parse(file).ok())
+        .unwrap_or_default();
+    let keys = keys.slots().filter_map(|(seq, slot)| {
+        let (key, valid) = match slot {
+            KeySlot::Key(key) => (key, true),
+            KeySlot::Invalid(key) => (key, false),
+            KeySlot::Deleted => return None,
+        };
+        Some(SshKeyJson {
+            seq,
+            key: key.to_owned(),
+            valid,
+        })
+    });
+    keys.collect()
+}
+
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_false(value: &bool) -> bool {
+    !*value
+}

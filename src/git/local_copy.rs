@@ -1,0 +1,231 @@
+//! Reads a repository on this disk that is no mirror, such as a fetched copy of the accounts. Nothing is written, and no
+//! git is run, so neither the configuration nor the hooks of the repository matter.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, Utc};
+use gix_hash::ObjectId;
+use gix_object::{CommitRefIter, Kind, Tree, TreeRef};
+use lockkeeper_accounts::notes::NoteTrees;
+
+use super::object_db::{ObjectDb, ObjectError};
+use super::plain_file::{open, small};
+
+/// Maximum size of the file with packed refs in bytes, enough for some millions of them.
+const MAX_PACKED: u64 = 512 * 1024 * 1024;
+/// Maximum number of folders inside each other in the name of a ref.
+const MAX_DEPTH: usize = 16;
+/// Maximum number of commits of a branch.
+const MAX_COMMITS: usize = 1_000_000;
+
+/// A repository on this disk.
+pub struct LocalCopy {
+    objects: ObjectDb,
+    refs: BTreeMap<String, ObjectId>,
+}
+
+/// Reason that a repository cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalCopyError {
+    /// The directory is not a repository.
+    #[error("{} is not a git repository", .0.display())]
+    NotARepository(PathBuf),
+    /// The refs or objects are stored in a form that is not read here.
+    #[error("{} stores {what}, which is not supported; make a copy with `git clone --mirror`", .dir.display())]
+    Format {
+        /// Directory of the repository.
+        dir: PathBuf,
+        /// Part that is stored in another form.
+        what: &'static str,
+    },
+    /// A file cannot be read.
+    #[error("{}", .0.display())]
+    File(PathBuf, #[source] io::Error),
+    /// The content of a ref is not the id of an object.
+    #[error("the ref {0} cannot be read: it has no id of an object")]
+    Ref(String),
+    /// An object cannot be read.
+    #[error("an object cannot be read: {0}")]
+    Object(String),
+    /// An object is larger than its place permits.
+    #[error("the object {0} has {1} bytes, and the limit is {2}")]
+    Large(ObjectId, u64, u64),
+    /// A branch has more than [`MAX_COMMITS`] commits.
+    #[error("the history of {0} has more than {MAX_COMMITS} commits")]
+    LongHistory(ObjectId),
+}
+
+impl From<ObjectError> for LocalCopyError {
+    fn from(error: ObjectError) -> Self {
+        Self::Object(error.to_string())
+    }
+}
+
+/// History of a branch, along the first parents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchHistory {
+    /// Committer time of the first commit.
+    pub began_at: DateTime<Utc>,
+    /// Newest commit with several parents.
+    pub merge: Option<ObjectId>,
+}
+
+impl LocalCopy {
+    /// Opens a repository, bare or with a worktree, and reads all of its refs.
+    pub fn open(dir: &Path) -> Result<Self, LocalCopyError> {
+        let git_dir = [dir.to_owned(), dir.join(".git")]
+            .into_iter()
+            .find(|dir| dir.join("HEAD").is_file() && dir.join("objects").is_dir())
+            .ok_or_else(|| LocalCopyError::NotARepository(dir.to_owned()))?;
+        if git_dir.join("reftable").exists() {
+            return Err(LocalCopyError::Format {
+                dir: git_dir,
+                what: "its refs as a reftable",
+            });
+        }
+        if git_dir.join("objects/info/alternates").exists() {
+            return Err(LocalCopyError::Format {
+                dir: git_dir,
+                what: "objects in another repository",
+            });
+        }
+        let mut refs = packed_refs(&git_dir.join("packed-refs"))?;
+        loose_refs(&git_dir, "refs", 0, &mut refs)?;
+        Ok(Self {
+            objects: ObjectDb::open(&git_dir)?,
+            refs,
+        })
+    }
+
+    /// Returns all refs with their ids, by name.
+    pub fn refs(&self) -> impl Iterator<Item = (&str, ObjectId)> {
+        self.refs.iter().map(|(name, id)| (name.as_str(), *id))
+    }
+
+    /// Returns the content of a blob of at most `most` bytes.
+    pub fn blob(&self, id: ObjectId, most: u64) -> Result<Vec<u8>, LocalCopyError> {
+        match self.objects.header(id)? {
+            Some((_, size)) if size > most => Err(LocalCopyError::Large(id, size, most)),
+            _ => Ok(self.objects.read(id, Kind::Blob)?),
+        }
+    }
+
+    /// Returns the root directory of a commit.
+    pub fn root(&self, commit: ObjectId) -> Result<ObjectId, LocalCopyError> {
+        let bytes = self.objects.read(commit, Kind::Commit)?;
+        CommitRefIter::from_bytes(&bytes, gix_hash::Kind::Sha1)
+            .tree_id()
+            .map_err(|error| LocalCopyError::Object(error.to_string()))
+    }
+
+    /// Returns the files of a commit by their paths, each of at most `most` bytes. Links and submodules are left out.
+    pub fn files(
+        &self,
+        commit: ObjectId,
+        most: u64,
+    ) -> Result<BTreeMap<String, Vec<u8>>, LocalCopyError> {
+        let mut files = BTreeMap::new();
+        let mut open = vec![(String::new(), self.root(commit)?)];
+        while let Some((dir, id)) = open.pop() {
+            for (name, entry) in self.objects.entries(id)? {
+                let path = format!("{dir}{}", String::from_utf8_lossy(&name));
+                if entry.is_dir() {
+                    open.push((format!("{path}/"), entry.id));
+                } else if entry.is_file() {
+                    files.insert(path, self.blob(entry.id, most)?);
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    /// Follows a branch to its first commit.
+    pub fn history(&self, head: ObjectId) -> Result<BranchHistory, LocalCopyError> {
+        let bad = |error: &dyn std::fmt::Display| LocalCopyError::Object(error.to_string());
+        let (mut at, mut merge) = (head, None);
+        for _ in 0..MAX_COMMITS {
+            let bytes = self.objects.read(at, Kind::Commit)?;
+            let commit = CommitRefIter::from_bytes(&bytes, gix_hash::Kind::Sha1);
+            let mut parents = commit.parent_ids();
+            let (first, second) = (parents.next(), parents.next());
+            if second.is_some() {
+                merge = merge.or(Some(at));
+            }
+            if let Some(parent) = first {
+                at = parent;
+                continue;
+            }
+            let committer = commit.committer().map_err(|error| bad(&error))?;
+            let seconds = committer.time().map_err(|error| bad(&error))?.seconds;
+            let began_at = DateTime::from_timestamp_secs(seconds)
+                .ok_or_else(|| bad(&format!("the commit {at} has no valid time")))?;
+            return Ok(BranchHistory { began_at, merge });
+        }
+        Err(LocalCopyError::LongHistory(head))
+    }
+}
+
+impl NoteTrees for LocalCopy {
+    type Error = LocalCopyError;
+
+    fn tree(&self, id: ObjectId) -> Result<Tree, LocalCopyError> {
+        let bytes = self.objects.read(id, Kind::Tree)?;
+        TreeRef::from_bytes(&bytes, gix_hash::Kind::Sha1)
+            .map(|tree| tree.to_owned())
+            .map_err(|error| LocalCopyError::Object(error.to_string()))
+    }
+}
+
+/// Reads the file `packed-refs` (`<id> SP <name> LF`).
+fn packed_refs(path: &Path) -> Result<BTreeMap<String, ObjectId>, LocalCopyError> {
+    let failed = |error| LocalCopyError::File(path.to_owned(), error);
+    let mut refs = BTreeMap::new();
+    let Some(file) = open(path).map_err(failed)? else {
+        return Ok(refs);
+    };
+    for line in BufReader::new(file.take(MAX_PACKED)).lines() {
+        let line = line.map_err(failed)?;
+        // The first line is a comment, and `^` stands before the commit of a tag.
+        if line.starts_with(['#', '^']) {
+            continue;
+        }
+        let entry = line.split_once(' ');
+        let entry = entry.and_then(|(id, name)| Some((id_of(id)?, name.to_owned())));
+        let (id, name) = entry.ok_or(LocalCopyError::Ref(line))?;
+        refs.insert(name, id);
+    }
+    Ok(refs)
+}
+
+/// Adds the refs that have a file of their own. They come before packed ones.
+fn loose_refs(
+    git_dir: &Path,
+    name: &str,
+    depth: usize,
+    refs: &mut BTreeMap<String, ObjectId>,
+) -> Result<(), LocalCopyError> {
+    let dir = git_dir.join(name);
+    let failed = |error| LocalCopyError::File(dir.clone(), error);
+    if depth > MAX_DEPTH {
+        return Err(LocalCopyError::Ref(name.to_owned()));
+    }
+    for entry in fs::read_dir(&dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = format!("{name}/{}", entry.file_name().to_string_lossy());
+        if entry.file_type().map_err(failed)?.is_dir() {
+            loose_refs(git_dir, &name, depth + 1, refs)?;
+            continue;
+        }
+        let text = small(&entry.path()).map_err(failed)?.unwrap_or_default();
+        let id = id_of(text.trim_end()).ok_or_else(|| LocalCopyError::Ref(name.clone()))?;
+        refs.insert(name, id);
+    }
+    Ok(())
+}
+
+fn id_of(text: &str) -> Option<ObjectId> {
+    ObjectId::from_hex(text.as_bytes()).ok()
+}

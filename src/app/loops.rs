@@ -212,12 +212,10 @@ fn spawn_until<F>(
 async fn work(worker: &Worker<Jobs>, turn: &Mutex<WakeUps>, closing: &CancellationToken) {
     while let Some(mut lease) = next(worker, turn, closing).await {
         loop {
-            let then = if closing.is_cancelled() {
-                NextJob::Leave
-            } else {
-                NextJob::Claim
-            };
-            match worker.see_through(lease, then).await {
+            match worker
+                .see_through(lease, NextJob::ClaimUnless(closing))
+                .await
+            {
                 Ok(Some(next)) => lease = next,
                 Ok(None) => break,
                 Err(error) => {

@@ -18,6 +18,9 @@ use super::plain_file::{open, small};
 const MAX_PACKED: u64 = 512 * 1024 * 1024;
 /// Maximum number of folders inside each other in the name of a ref.
 const MAX_DEPTH: usize = 16;
+/// Maximum number of files of a branch that are read, and of their bytes. One blob can be in a tree many times.
+const MAX_FILES: usize = 1_000;
+const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum number of commits of a branch.
 const MAX_COMMITS: usize = 1_000_000;
 
@@ -45,7 +48,7 @@ pub enum LocalCopyError {
     #[error("{}", .0.display())]
     File(PathBuf, #[source] io::Error),
     /// The content of a ref is not the id of an object.
-    #[error("the ref {0} cannot be read: it has no id of an object")]
+    #[error("the ref {0:?} cannot be read: it has no id of an object")]
     Ref(String),
     /// An object cannot be read.
     #[error("an object cannot be read: {0}")]
@@ -53,6 +56,9 @@ pub enum LocalCopyError {
     /// An object is larger than its place permits.
     #[error("the object {0} has {1} bytes, and the limit is {2}")]
     Large(ObjectId, u64, u64),
+    /// A commit has more than [`MAX_FILES`] files or [`MAX_FILE_BYTES`] bytes.
+    #[error("the commit {0} has more than {MAX_FILES} files or {MAX_FILE_BYTES} bytes in them")]
+    ManyFiles(ObjectId),
     /// A branch has more than [`MAX_COMMITS`] commits.
     #[error("the history of {0} has more than {MAX_COMMITS} commits")]
     LongHistory(ObjectId),
@@ -113,8 +119,10 @@ impl LocalCopy {
         }
     }
 
-    /// Returns the root directory of a commit.
+    /// Returns the root directory of a commit. The limit for directories applies to each commit, because they belong to
+    /// different people.
     pub fn root(&self, commit: ObjectId) -> Result<ObjectId, LocalCopyError> {
+        self.objects.renew_limit();
         let bytes = self.objects.read(commit, Kind::Commit)?;
         CommitRefIter::from_bytes(&bytes, gix_hash::Kind::Sha1)
             .tree_id()
@@ -127,7 +135,7 @@ impl LocalCopy {
         commit: ObjectId,
         most: u64,
     ) -> Result<BTreeMap<String, Vec<u8>>, LocalCopyError> {
-        let mut files = BTreeMap::new();
+        let (mut files, mut bytes) = (BTreeMap::new(), 0);
         let mut open = vec![(String::new(), self.root(commit)?)];
         while let Some((dir, id)) = open.pop() {
             for (name, entry) in self.objects.entries(id)? {
@@ -135,7 +143,12 @@ impl LocalCopy {
                 if entry.is_dir() {
                     open.push((format!("{path}/"), entry.id));
                 } else if entry.is_file() {
-                    files.insert(path, self.blob(entry.id, most)?);
+                    let content = self.blob(entry.id, most)?;
+                    bytes += content.len();
+                    if files.len() >= MAX_FILES || bytes > MAX_FILE_BYTES {
+                        return Err(LocalCopyError::ManyFiles(commit));
+                    }
+                    files.insert(path, content);
                 }
             }
         }

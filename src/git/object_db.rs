@@ -242,6 +242,11 @@ impl ObjectDb {
         })
     }
 
+    /// Allows as many bytes of directories as in the beginning.
+    pub(super) fn renew_limit(&self) {
+        self.left.set(MAX_LIST);
+    }
+
     /// Returns kind and size of an object, or `None` if the mirror does not have it.
     pub(super) fn header(&self, id: ObjectId) -> Result<Option<(Kind, u64)>, ObjectError> {
         let header = self.objects.try_header(&id).map_err(unreadable)?;

@@ -131,12 +131,21 @@ pub enum Kinds {
 }
 
 /// Decision about the next job, at the end of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NextJob {
-    /// Claim it in the same step.
-    Claim,
+#[derive(Clone, Copy, Debug)]
+pub enum NextJob<'a> {
+    /// Claim it in the same step, unless this is cancelled by then.
+    ClaimUnless(&'a CancellationToken),
     /// Leave it in the queue.
     Leave,
+}
+
+impl NextJob<'_> {
+    fn is_wanted(self) -> bool {
+        match self {
+            Self::ClaimUnless(closing) => !closing.is_cancelled(),
+            Self::Leave => false,
+        }
+    }
 }
 
 /// Outcome of a tick.
@@ -241,7 +250,7 @@ impl<R: Runner> Worker<R> {
     pub async fn see_through(
         &self,
         lease: JobLease,
-        next: NextJob,
+        next: NextJob<'_>,
     ) -> Result<Option<JobLease>, sqlx::Error> {
         let span =
             info_span!("job", kind = %lease.kind, job.id = %lease.id, attempt = lease.attempt);
@@ -250,7 +259,11 @@ impl<R: Runner> Worker<R> {
         Ok(next)
     }
 
-    async fn work(&self, lease: JobLease, next: NextJob) -> Result<Option<JobLease>, sqlx::Error> {
+    async fn work(
+        &self,
+        lease: JobLease,
+        next: NextJob<'_>,
+    ) -> Result<Option<JobLease>, sqlx::Error> {
         let attempt = RunningJob {
             lost: self.running.enter(lease.id),
             lease,
@@ -265,7 +278,7 @@ impl<R: Runner> Worker<R> {
         let result = result.unwrap_or_else(|panic| Err(after_panic(&*panic, &attempt.lease)));
         let (finish, next) = match result {
             Err(error) if error.is_lease_lost() => (JobFinish::LeaseLost, None),
-            Ok(()) if next == NextJob::Claim && self.running.may_begin() => {
+            Ok(()) if next.is_wanted() && self.running.may_begin() => {
                 self.store
                     .job_finish_and_claim(&attempt.lease, &self.next_claim())
                     .await?

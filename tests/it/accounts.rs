@@ -227,6 +227,36 @@ fn every_problem_of_a_copy_is_a_line_with_the_way_out() {
 }
 
 #[test]
+fn an_account_that_cannot_be_read_hides_no_other() {
+    let all = AllUsers::new();
+    all.commit("refs/users/00/1000000", &[]);
+    // One blob a thousand times costs its owner nothing.
+    let blob = all.blob("x");
+    let entries: Vec<String> = (0..1_001)
+        .map(|n| format!("100644 blob {blob}\tfile{n}\n"))
+        .collect();
+    let tree = all.git(&["mktree"], &entries.concat());
+    let commit = all.git(&["commit-tree", &tree, "-m", "Many"], "");
+    all.git(&["update-ref", "refs/users/01/1000001", &commit], "");
+    all.set("refs/users/02/1000002", "not a commit");
+    all.commit("refs/users/03/1000003", &[]);
+    let said = all.check();
+    assert_eq!(said.code, 1);
+    let lines: Vec<&str> = said.out.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", said.out);
+    assert!(lines[0].starts_with("refs/users/01/1000001: error: the commit "));
+    assert!(
+        lines[0].contains("has more than 1000 files"),
+        "{}",
+        said.out
+    );
+    assert!(lines[1].starts_with("refs/users/02/1000002: error: an object cannot be read"));
+    assert!(said.err.starts_with("2 accounts: 2 errors"), "{}", said.err);
+    let listed = accounts(&["list", "--git", all.path().to_str().unwrap()]);
+    assert_eq!(listed.out, "1000000\n1000003\n");
+}
+
+#[test]
 fn a_copy_without_problems_is_listed_for_people() {
     let all = AllUsers::new();
     let properties = "[account]\n\tfullName = Jörg \"J\" Doe\n\tstatus = OOO\n\tactive = false\n";
@@ -264,7 +294,7 @@ fn what_is_no_copy_is_refused_with_the_reason() {
     let broken = accounts(&["check", "--git", path.to_str().unwrap()]);
     assert_eq!(broken.code, 1);
     assert!(
-        broken.err.contains("the ref refs/users cannot be read"),
+        broken.err.contains("the ref \"refs/users\" cannot be read"),
         "{}",
         broken.err
     );

@@ -29,8 +29,8 @@ impl CheckedCopy {
             lines: Vec::new(),
             errors: 0,
         };
-        for (name, why) in &copy.others {
-            checked.add_problem(name, &Problem::error(None, why, "rename or remove it"));
+        for (name, problem) in &copy.bad_refs {
+            checked.add_problem(name, problem);
         }
         checked.defaults(copy);
         checked.external_ids(copy);

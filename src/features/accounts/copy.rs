@@ -7,10 +7,12 @@ use gix_hash::ObjectId;
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, NoteName};
+use lockkeeper_accounts::findings::Problem;
 use lockkeeper_accounts::notes::{NoteFault, NotesError, read_notes};
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 
 use crate::git::{BranchHistory, LocalCopy, LocalCopyError};
+use crate::kit::web::text::shown;
 
 /// Maximum size of a file that is read, in bytes. A valid one is smaller; this one is read to say so.
 const MAX_FILE: u64 = 1024 * 1024;
@@ -29,8 +31,8 @@ pub(super) struct AccountsCopy {
     pub(super) stars: BTreeMap<(AccountId, ChangeNumber), Vec<u8>>,
     /// Content of the sequence.
     pub(super) sequence: Option<Vec<u8>>,
-    /// Refs that `All-Users` must not have, with the reason.
-    pub(super) others: Vec<(String, String)>,
+    /// Refs that `All-Users` must not have, and those that cannot be read.
+    pub(super) bad_refs: Vec<(String, Problem)>,
 }
 
 /// Branch of an account.
@@ -49,10 +51,14 @@ impl AccountsCopy {
             notes: Ok(BTreeMap::new()),
             stars: BTreeMap::new(),
             sequence: None,
-            others: Vec::new(),
+            bad_refs: Vec::new(),
         };
         for (name, id) in copy.refs() {
-            accounts.add(&copy, name, id)?;
+            // One account that cannot be read must not hide the others.
+            if let Err(error) = accounts.add(&copy, name, id) {
+                let problem = Problem::error(None, error.to_string(), "correct or remove it");
+                accounts.bad_refs.push((shown(name), problem));
+            }
         }
         Ok(accounts)
     }
@@ -63,7 +69,7 @@ impl AccountsCopy {
             // A clone with a worktree has these. They say nothing about accounts.
             Err(_) if is_of_clone(name) => return Ok(()),
             Err(error) => {
-                self.others.push((name.to_owned(), error.to_string()));
+                self.add_bad(name, error.to_string());
                 return Ok(());
             }
         };
@@ -83,12 +89,19 @@ impl AccountsCopy {
             }
             AllUsersRef::AccountSequence => self.sequence = Some(copy.blob(id, MAX_FILE)?),
             AllUsersRef::UserSelf => {
-                let why = "`refs/users/self` stands for the branch of the caller and cannot exist";
-                self.others.push((name.to_owned(), why.to_owned()));
+                self.add_bad(
+                    name,
+                    "it stands for the branch of the caller and cannot exist",
+                );
             }
             AllUsersRef::Config => {}
         }
         Ok(())
+    }
+
+    fn add_bad(&mut self, name: &str, why: impl Into<String>) {
+        let problem = Problem::error(None, why, "rename or remove it");
+        self.bad_refs.push((shown(name), problem));
     }
 
     /// Returns the readable external IDs of each account, by key.

@@ -369,3 +369,76 @@ fn panic_error(panic: &(dyn std::any::Any + Send)) -> anyhow::Error {
         .unwrap_or_default();
     anyhow::anyhow!("the job panicked, which is a bug in Lockkeeper: {text}")
 }
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+    use crate::clock::{CountingIds, ManualClock};
+    use crate::store::{DatabaseUrl, JobState, NewJob};
+
+    /// Succeeds with every job at once.
+    struct Idle;
+
+    #[async_trait]
+    impl Runner for Idle {
+        async fn run(&self, _attempt: &RunningJob) -> Result<(), JobError> {
+            Ok(())
+        }
+
+        async fn gave_up(&self, _attempt: &RunningJob, _error: &JobError) -> anyhow::Result<()> {
+            Ok(())
+        }
+
+        fn max_attempts(&self, _kind: &str) -> i64 {
+            1
+        }
+
+        fn max_cut_offs(&self, _kind: &str) -> i64 {
+            1
+        }
+    }
+
+    #[tokio::test]
+    async fn the_next_job_is_claimed_with_the_end_of_one_unless_the_server_closes() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::new(DateTime::UNIX_EPOCH));
+        let url = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
+        let ids = Arc::new(CountingIds::default());
+        let store = Store::open(&url, clock.clone(), ids).await.unwrap();
+        let job = |lane: &str| NewJob {
+            kind: "work",
+            payload: "{}".to_owned(),
+            lane: lane.to_owned(),
+            share: String::new(),
+            priority: 0,
+            run_after: None,
+        };
+        for lane in ["a", "b", "c"] {
+            store.job_push(&job(lane)).await.unwrap();
+        }
+        let worker = Worker::new(
+            store.clone(),
+            clock,
+            Arc::new(Idle),
+            "w".to_owned(),
+            Kinds::Except(""),
+            Running::new(LeaseHeartbeat::unneeded()),
+            WakeUp::default(),
+        );
+        let closing = CancellationToken::new();
+        let first = worker.claim().await.unwrap().unwrap();
+        let then = NextJob::ClaimUnless(&closing);
+        let second = worker.see_through(first, then).await.unwrap().unwrap();
+        assert_eq!(second.lane, "b");
+        closing.cancel();
+        assert!(worker.see_through(second, then).await.unwrap().is_none());
+        let open = store.job_list_open().await.unwrap();
+        let open: Vec<_> = open
+            .iter()
+            .map(|job| (job.lane.as_str(), job.state))
+            .collect();
+        assert_eq!(open, [("c", JobState::Queued)]);
+    }
+}

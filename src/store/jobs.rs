@@ -29,6 +29,7 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 use sqlx_postgres::PgPool;
+use tracing::warn;
 
 use super::news::{CHANNEL, News, announce_in_tx};
 use super::time::DeadlineClock;
@@ -368,7 +369,12 @@ impl Store {
     ) -> Result<(JobFinish, Option<JobLease>)> {
         if self.is_shared() {
             let finish = self.job_finish(lease).await?;
-            return Ok((finish, self.job_claim(claim).await?));
+            // The end is durable even if the claim fails. The worker looks at the queue again.
+            let next = self.job_claim(claim).await.unwrap_or_else(|error| {
+                warn!(%error, "Could not claim the next job");
+                None
+            });
+            return Ok((finish, next));
         }
         let mut tx = self.begin_shared().await?;
         let rows = execute!(

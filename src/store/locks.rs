@@ -180,6 +180,8 @@ const RENEW: &str = concat!(
 
 /// Number of locks that are read at once when all are listed.
 const PART: i64 = 5_000;
+/// Maximum number of locks in a list, which strangers may request where the pages need no password.
+pub const MOST_LISTED: usize = 50_000;
 
 /// Number of tries before a holder that changes faster than we can read it is reported as an error.
 const TAKE_TRIES: usize = 16;
@@ -304,12 +306,12 @@ impl Store {
         .map(|rows| rows.into_iter().next().map(Lock::from))
     }
 
-    /// Lists all locks, newest first.
+    /// Lists all locks, newest first, at most [`MOST_LISTED`].
     pub async fn lock_list(&self) -> Result<Vec<Lock>> {
         self.lock_list_in_parts(None).await
     }
 
-    /// Lists the locks of these repositories, newest first.
+    /// Lists the locks of these repositories, newest first, at most [`MOST_LISTED`].
     pub async fn lock_list_of_repos(&self, repos: &[RepoId]) -> Result<Vec<Lock>> {
         self.lock_list_in_parts(Some(repos)).await
     }
@@ -320,7 +322,7 @@ impl Store {
             let part = self.lock_part(repos, locks.last(), PART).await?;
             let is_last = usize::try_from(PART).is_ok_and(|full| part.len() < full);
             locks.extend(part);
-            if is_last {
+            if is_last || locks.len() >= MOST_LISTED {
                 return Ok(locks);
             }
         }

@@ -93,7 +93,7 @@ pub use leases::{FreeLease, Lease, LeaseHold, LeaseRow, NewLease, TIME_TO_LET_GO
 pub use lock_change::TAKE_TURN;
 pub use lock_event_seal::{AuditKey, AuditLogRange, LockEventSeal, PruneLog, SealLog};
 pub use lock_events::LockEventWalk;
-pub use locks::{LockAttempt, TakeLock};
+pub use locks::{LockAttempt, MOST_LISTED, TakeLock};
 pub use news::{Listener, News, NewsOutcome};
 pub use open::{DatabaseUrl, InvalidDatabaseUrl};
 pub use operations::{FailedJob, JobStage, LaneRow, QueueLine, StoredCounts};

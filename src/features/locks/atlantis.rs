@@ -54,7 +54,7 @@ pub(super) struct AtlantisLocksQuery {
     owner: Option<String>,
 }
 
-/// Answers with every lock that the user may see.
+/// Answers with the locks that the user may see, newest first, at most [`crate::store::MOST_LISTED`].
 pub(super) async fn list(
     State(web): State<Arc<WebState>>,
     sight: VisibleScope,

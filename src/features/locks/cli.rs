@@ -15,7 +15,7 @@ use crate::kit::term::{
 };
 use crate::locks::{HandOver, HandOverOutcome};
 use crate::model::{CommandId, Lock, LockId, LockName, Reason, RepoId, Subject};
-use crate::store::Store;
+use crate::store::{MOST_LISTED, Store};
 
 /// Word that starts commands in comments, unless another one is configured.
 const EXECUTABLE: &str = "lockkeeper";
@@ -143,6 +143,11 @@ async fn list(
         .lock_list()
         .await
         .context("the locks could not be read")?;
+    if locks.len() >= MOST_LISTED {
+        terminal.note(format!(
+            "There are more locks. Only the newest {MOST_LISTED} were read."
+        ));
+    }
     if let Some(repo) = repo {
         locks.retain(|lock| is_of(&lock.key.repo, repo));
     }

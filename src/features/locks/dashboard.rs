@@ -17,7 +17,7 @@ use crate::kit::web::text::{PastTime, PullName, SearchWords, shown};
 use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{WebError, WebState};
 use crate::model::{Lock, RepoId};
-use crate::store::Store;
+use crate::store::{MOST_LISTED, Store};
 
 /// Maximum number of locks on the page; a search finds the others.
 const LOCKS_SHOWN: i64 = 300;
@@ -217,7 +217,8 @@ async fn newest(store: &Store, repos: Option<&[RepoId]>) -> Result<FoundLocks, W
     })
 }
 
-/// Reads all locks, in parts, because a database does not compare the case of all letters as [`SearchWords`] does.
+/// Reads the locks in parts, at most [`MOST_LISTED`]. A database does not compare the case of all letters as
+/// [`SearchWords`] does.
 async fn searched(
     store: &Store,
     repos: Option<&[RepoId]>,
@@ -236,11 +237,13 @@ async fn searched(
             }
         }
         before = part.into_iter().last();
-        if is_last {
+        let at_least = !is_last && held >= MOST_LISTED;
+        if is_last || at_least {
+            let count = |number| LockCount { number, at_least };
             return Ok(FoundLocks {
                 shown,
-                found: LockCount::exactly(found),
-                held: LockCount::exactly(held),
+                found: count(found),
+                held: count(held),
             });
         }
     }

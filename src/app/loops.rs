@@ -32,8 +32,9 @@ const AFTER_ERROR: Duration = Duration::from_secs(2);
 const LISTEN_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Time between two summaries of metrics if no monitor reads them.
 const TIDY_EVERY: Duration = Duration::from_secs(30);
-/// Time after a nudge in which further ones are gathered before the next look.
-const GATHER: Duration = Duration::from_millis(200);
+/// Time after a nudge in which further ones are gathered before the next look. The event of a push often comes with one
+/// of its pull request. That command fetches the same commits, so it goes first; a mirror has time.
+const GATHER: Duration = Duration::from_secs(2);
 /// Number of attempts per period if another replica had the turn, in case that replica ends in the meantime.
 const TRIES_IN_A_PERIOD: u32 = 5;
 

@@ -20,6 +20,7 @@ pub use settings::{ModuleGraphs, SeenRepositories, Settings};
 use crate::claims::CredentialStore;
 use crate::clock::{Clock, Ids};
 use crate::forges::{Forges, Memberships, Webhooks};
+use crate::git::GitSettings;
 use crate::leases::Leases;
 use crate::locks::AuditFiles;
 use crate::model::CommandId;
@@ -215,6 +216,8 @@ pub struct ServerServices {
     /// Location of the key and the last checkpoint of the audit log.
     pub audit: AuditFiles,
     pub panics: Arc<Panics>,
+    /// Settings of the git that serves the accounts.
+    pub git_of_accounts: GitSettings,
 }
 
 /// Commands that this process works on, each with the token that stops it.

@@ -20,6 +20,7 @@ use crate::config::server::{
     GithubAuth, GithubConfig, MirrorUrl, PlanFiles, RunConfig, SecretSource, ServerConfig,
 };
 use crate::context::{Live, RunServices, ServerCtx, ServerServices, Services, Settings, Stops};
+use crate::features::accounts::ACCOUNTS_DIR;
 use crate::features::audit;
 use crate::forges::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::forges::{Forge, Forges, Memberships};
@@ -104,16 +105,17 @@ pub async fn build_on(
     let tools = tools(config, &parts, environments.plans.clone())?;
     let boundaries =
         Boundaries::detect(config, &parts, (&environments.plans, tools.dirs())).await?;
-    let of_git = boundaries.of_git(&environments.plans);
-    let usual = GitSettings::new(&storage.data_dir, environments.plans.path());
-    let git = GitSettings {
-        sandbox: of_git,
+    let settings_of_git = |dirs: &[&str]| GitSettings {
+        sandbox: boundaries.of_git(&environments.plans, dirs),
         hold: Some(git_hold(&storage.data_dir)),
-        ..usual
+        ..GitSettings::new(&storage.data_dir, environments.plans.path())
     };
+    let git = settings_of_git(&["mirrors", "checkouts"]);
+    // No git that reads the repositories of others can read the accounts.
+    let git_of_accounts = settings_of_git(&[ACCOUNTS_DIR]);
     let setups = environments.setups(&boundaries)?;
     sandbox::tell_git_config(&setups.plans);
-    for name in ["mirrors", "checkouts"] {
+    for name in ["mirrors", "checkouts", ACCOUNTS_DIR] {
         own_dir(&storage.data_dir.join(name))
             .context("cannot create a directory in the data directory (--data-dir)")?;
     }
@@ -156,6 +158,7 @@ pub async fn build_on(
         leases,
         audit,
         panics: Arc::clone(&parts.panics),
+        git_of_accounts,
     };
     let services = Services {
         authz_environment: runs.terraform.plans.environment.clone(),

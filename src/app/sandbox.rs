@@ -78,11 +78,11 @@ impl<'a> Boundaries<'a> {
     /// Builds the boundary around git, which reads content that other people pushed. It is Landlock if the kernel has
     /// it, because git is started more often than anything else. Otherwise it is the boundary of runs. Returns `None`
     /// if runs have no boundary either.
-    pub(super) fn of_git(&self, environment: &ChildEnvironment) -> Option<Sandbox> {
+    pub(super) fn of_git(&self, environment: &ChildEnvironment, dirs: &[&str]) -> Option<Sandbox> {
         let data_dir = &self.config.storage.data_dir;
-        let own = ["mirrors", "checkouts"]
+        let own = dirs
+            .iter()
             .map(|name| data_dir.join(name))
-            .into_iter()
             .chain([scratch(data_dir)]);
         let runs = self.mechanism.clone()?;
         let mechanism = if self.has_landlock {

@@ -123,7 +123,7 @@ pub(crate) mod tests {
           claims       Show the owners of repositories
           apps         Register, change, show, plan, apply, cancel and remove projects of owners
           credentials  Add, change and remove credentials of repositories
-          accounts     Read accounts of people in a copy of All-Users
+          accounts     Keep accounts of people in Git
           audit        Show, verify and prune the audit log
           leases       Show leases, and release one
           check        Check the local configuration, and show what would be planned and why

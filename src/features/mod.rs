@@ -3,7 +3,7 @@
 //!
 //! A feature registers itself with one value, [`Feature`], in [`FEATURES`].
 
-mod accounts;
+pub mod accounts;
 pub mod applications;
 pub mod apply_locks;
 pub(crate) mod audit;

@@ -19,6 +19,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub use intake::DeliveryLimits;
 
 use crate::context::Ctx;
+use crate::features::accounts::{self, AccountsGit};
 use crate::features::{self, operations};
 use crate::kit::web::routes::{self, GuardedRoutes};
 use crate::kit::web::{
@@ -28,6 +29,8 @@ use crate::kit::web::{
 
 /// Time limit for an answer. For streams it ends with the first byte.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
+/// Time limit for an answer to git.
+const GIT_TIME: Duration = Duration::from_mins(5);
 /// Maximum size of a body, because all are short forms.
 const BODY_BYTES: usize = 16 * 1024;
 
@@ -63,7 +66,35 @@ fn guarded_routes() -> Routes<Arc<WebState>> {
     )
 }
 
-/// Returns the table of all routes.
+/// Returns the router of the repository of accounts. git sends and receives more than forms, and signs in on its own.
+pub(crate) fn accounts_router(git: Arc<AccountsGit>) -> Router {
+    let web = git.web();
+    accounts::git_routes()
+        .router
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(web),
+            hosts::guard,
+        ))
+        .layer(middleware::from_fn(|request: Request, next: Next| {
+            within(GIT_TIME, next.run(request))
+        }))
+        .layer(CatchPanicLayer::custom(
+            |cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause),
+        ))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(web),
+            errors::render,
+        ))
+        .layer(middleware::map_response(headers::secure))
+        .layer(middleware::from_fn_with_state(
+            web.metrics.clone(),
+            count::count,
+        ))
+        .layer(middleware::from_fn_with_state(Arc::clone(web), trace::log))
+        .with_state(git)
+}
+
+/// Returns the table of all routes but those of [`accounts_router`].
 pub fn routes() -> Vec<Route> {
     [
         door_routes().table,

@@ -48,12 +48,12 @@ fn run(program: &str, args: &[&str], input: &str) -> Said {
     }
 }
 
-fn accounts(args: &[&str]) -> Said {
+pub fn accounts(args: &[&str]) -> Said {
     let all = [&["accounts"], args].concat();
     run(env!("CARGO_BIN_EXE_lockkeeper"), &all, "")
 }
 
-fn independent(args: &[&str]) -> Said {
+pub fn independent(args: &[&str]) -> Said {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/independent/all_users.py");
     let all = [&[program.to_str().unwrap()], args].concat();
     let said = run("python3", &all, "");
@@ -211,7 +211,7 @@ fn every_problem_of_a_copy_is_a_line_with_the_way_out() {
     refs/users/00/1000000: warning: account.config:2: unknown key `fulName`; did you mean `fullName`?
     refs/users/01/1000001: error: watch.config:2: unknown type `ALLES`; did you mean `ALL`?
     ");
-    assert_eq!(said.err, "2 accounts: 7 errors, 1 warnings.\n");
+    assert_eq!(said.err, "2 accounts: 7 errors, 1 warning.\n");
     // The other program finds the same refs at fault.
     let dir = all.path();
     let theirs = independent(&["check", dir.to_str().unwrap()]);

@@ -8,9 +8,9 @@ pub mod email;
 pub mod external_ids;
 pub mod findings;
 pub mod notes;
+pub mod objects;
 pub mod preferences;
 pub mod refs;
-
 pub mod ssh_keys;
 #[cfg(test)]
 mod testing;

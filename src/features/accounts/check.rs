@@ -1,18 +1,22 @@
 //! Applies every rule to a copy of `All-Users`.
 
+use std::collections::BTreeMap;
+
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::findings::{
     AccountFindings, Problem, Severity, judge_external_ids, judge_notes, judge_user_branch,
 };
 use lockkeeper_accounts::preferences::Preferences;
-use lockkeeper_accounts::refs::AllUsersRef;
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 use lockkeeper_accounts::ssh_keys::KeyRules;
 
-use super::copy::AccountsCopy;
+use super::copy::{AccountsCopy, UserBranch};
+use super::store::AccountRow;
+use super::view::AccountJson;
 
 /// Smallest RSA keys that are accepted.
-const KEYS: KeyRules = KeyRules { min_rsa_bits: 2048 };
+pub(super) const KEYS: KeyRules = KeyRules { min_rsa_bits: 2048 };
 
 /// Problems of a copy.
 pub(super) struct CheckedCopy {
@@ -93,6 +97,38 @@ impl CheckedCopy {
                 let what = format!("account {account} does not exist");
                 self.add_problem(&name, &Problem::error(None, what, "remove the ref"));
             }
+        }
+    }
+
+    /// Compares the rows of the database with the branches and external IDs that they were made from.
+    pub(super) fn index(&mut self, copy: &AccountsCopy, rows: &[AccountRow]) {
+        let external_ids = copy.external_ids();
+        let mut branches: BTreeMap<AccountId, AccountJson> = copy
+            .users
+            .iter()
+            .map(|(account, branch)| {
+                let ids = external_ids.get(account).map_or(&[][..], Vec::as_slice);
+                let UserBranch { files, history } = branch;
+                let json = AccountJson::new(*account, files, history.began_at, ids, Vec::new());
+                (*account, json)
+            })
+            .collect();
+        let fix = "this is a defect of Lockkeeper; report it";
+        for row in rows {
+            let name = AllUsersRef::User(row.number).to_string();
+            let what = match branches.remove(&row.number) {
+                None => "the database has a row without a branch",
+                Some(branch) if !branch.has_properties_of(&AccountJson::of_row(row)) => {
+                    "the row in the database has other properties than the branch"
+                }
+                Some(_) => continue,
+            };
+            self.add_problem(&name, &Problem::error(None, what, fix));
+        }
+        for account in branches.keys() {
+            let name = AllUsersRef::User(*account).to_string();
+            let what = "the database has no row for this branch";
+            self.add_problem(&name, &Problem::error(None, what, fix));
         }
     }
 

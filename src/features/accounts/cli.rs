@@ -1,62 +1,414 @@
-//! `lockkeeper accounts (list | check)`: the accounts in a copy of `All-Users`.
+//! `lockkeeper accounts`: changes accounts in the database, and reads copies of `All-Users`.
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+use lockkeeper_accounts::external_ids::ExternalIdKey;
+use lockkeeper_accounts::objects::CommitPerson;
 
+use super::actions::{NewAccount, PropertyChanges, read_email};
+use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::check::CheckedCopy;
 use super::copy::AccountsCopy;
-use super::view::AccountsJson;
-use crate::kit::term::{ExitResult, ExitStatus, SubcommandArgs, Terminal};
+use super::git::copy_to;
+use super::store::AccountRow;
+use super::view::{AccountJson, AccountsJson};
+use crate::kit::term::{
+    DatabaseFlags, ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, actor, block_on,
+    safe,
+};
+use crate::model::Cause;
 
-/// Read accounts of people in a copy of All-Users
+/// Keep accounts of people in Git
 #[derive(clap::Parser)]
 pub(super) enum AccountsArgs {
-    /// Show every account of a copy
-    List {
-        #[command(flatten)]
-        copy: CopyFlags,
-        /// As one JSON document, with everything that the copy says about each account
-        #[arg(long)]
-        json: bool,
-    },
-    /// Check a copy by every rule that a push has to follow
+    /// Show every account
     ///
-    /// Prints a line for each problem: ref, file, line and the way out. Ends with exit code 1 if there are errors;
+    /// Without --git, the accounts of the server: a line for each, also with --json. A copy is one JSON document.
+    List {
+        /// Accounts of a copy of All-Users: a directory, as `git clone --mirror` makes it
+        #[arg(long = "git", value_name = "DIR")]
+        copy: Option<PathBuf>,
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    #[command(flatten)]
+    OfServer(ServerAccounts),
+    /// Check all accounts by every rule that a push has to follow
+    ///
+    /// Without --git, the accounts of the server, and the tables that are derived from them. Prints a line for each problem: ref, file, line and the way out. Ends with exit code 1 if there are errors;
     /// warnings alone are no failure.
     Check {
+        /// Check a copy of All-Users instead: a directory, as `git clone --mirror` makes it
+        #[arg(long = "git", value_name = "DIR")]
+        copy: Option<PathBuf>,
         #[command(flatten)]
-        copy: CopyFlags,
+        database: DatabaseFlags,
     },
 }
 
-/// Repository on this machine that a subcommand reads.
-#[derive(clap::Args)]
-pub(super) struct CopyFlags {
-    /// Directory of a git repository with the refs of All-Users, as `git clone --mirror` makes it
-    #[arg(long = "git", value_name = "DIR")]
-    dir: PathBuf,
+/// Subcommands on the accounts of the server.
+#[derive(clap::Subcommand)]
+pub(super) enum ServerAccounts {
+    /// Show an account with its external IDs
+    Show {
+        #[command(flatten)]
+        account: AccountFlag,
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Create an account
+    ///
+    /// Prints its number.
+    ///
+    /// Exit code 1: a name or address belongs to another account; the message says to which one.
+    Create {
+        /// User name, for git and the API. It is kept in lower case
+        #[arg(value_name = "USERNAME")]
+        username: Option<String>,
+        /// Name of the person
+        #[arg(long, value_name = "TEXT")]
+        full_name: Option<String>,
+        /// E-mail address, which becomes the preferred one
+        #[arg(long, value_name = "ADDRESS")]
+        email: Option<String>,
+        /// Name by which the account is known elsewhere, as in github:583231. May be given several times
+        #[arg(long = "link", value_name = "SCHEME:ID")]
+        external_ids: Vec<String>,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Change properties of an account
+    ///
+    /// An empty value removes a property.
+    Set {
+        #[command(flatten)]
+        account: AccountFlag,
+        /// Name of the person
+        #[arg(long, value_name = "TEXT")]
+        full_name: Option<String>,
+        /// Preferred e-mail address, which must be on an external ID of the account
+        #[arg(long, value_name = "ADDRESS")]
+        preferred_email: Option<String>,
+        /// Text about the person's state, as in "OOO until Monday"
+        #[arg(long, value_name = "TEXT")]
+        status: Option<String>,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Let an account sign in again
+    Activate {
+        #[command(flatten)]
+        account: AccountFlag,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Lock an account out
+    Deactivate {
+        #[command(flatten)]
+        account: AccountFlag,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Give an account another external ID
+    Link {
+        #[command(flatten)]
+        account: AccountFlag,
+        /// The external ID, as in github:583231, mailto:john@example.com or username:jdoe
+        #[arg(value_name = "SCHEME:ID")]
+        external_id: String,
+        /// E-mail address of the external ID. `mailto:` has its own
+        #[arg(long, value_name = "ADDRESS")]
+        email: Option<String>,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Take an external ID away from an account
+    Unlink {
+        #[command(flatten)]
+        account: AccountFlag,
+        /// The external ID, as `show` prints it
+        #[arg(value_name = "SCHEME:ID")]
+        external_id: String,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Generate an HTTP password for git and the API
+    ///
+    /// Prints it. It replaces an older one, and cannot be shown again. The account needs a user name.
+    Password {
+        #[command(flatten)]
+        account: AccountFlag,
+        /// Remove the password instead
+        #[arg(long)]
+        remove: bool,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Show the commits of an account, newest first
+    History {
+        #[command(flatten)]
+        account: AccountFlag,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
 }
 
-impl CopyFlags {
-    fn read(&self) -> anyhow::Result<AccountsCopy> {
-        AccountsCopy::read(&self.dir)
-            .with_context(|| format!("the accounts in {} could not be read", self.dir.display()))
+/// Account that a subcommand is about.
+#[derive(clap::Args)]
+pub(super) struct AccountFlag {
+    /// Number, user name or e-mail address
+    #[arg(value_name = "ACCOUNT")]
+    account: String,
+}
+
+impl AccountFlag {
+    async fn find(&self, users: &AllUsers) -> anyhow::Result<AccountRow> {
+        match users.find(&self.account).await? {
+            Some(row) => Ok(row),
+            None => bail!(
+                "no account has the number, user name or address `{}`; `lockkeeper accounts list` shows all",
+                self.account
+            ),
+        }
     }
 }
 
 impl SubcommandArgs for AccountsArgs {
     fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
         match self {
-            Self::List { copy, json } => list(&copy.read()?, json, terminal),
-            Self::Check { copy } => check(&copy.read()?, terminal),
+            Self::Check {
+                copy: Some(copy), ..
+            } => {
+                let copy = read_copy(&copy)?;
+                report(&copy, &CheckedCopy::of(&copy), terminal)
+            }
+            Self::Check {
+                copy: None,
+                database,
+            } => block_on(async { check_server(&open(&database).await?, terminal).await })?,
+            Self::List {
+                copy: Some(copy),
+                format,
+                ..
+            } => list_copy(&read_copy(&copy)?, format, terminal),
+            Self::List {
+                copy: None,
+                format,
+                database,
+            } => block_on(async { list(&open(&database).await?, format, terminal).await })?,
+            Self::OfServer(accounts) => block_on(accounts.run(terminal))?,
         }
     }
 }
 
-fn list(copy: &AccountsCopy, as_json: bool, terminal: &mut Terminal<'_>) -> ExitResult {
+async fn open(database: &DatabaseFlags) -> anyhow::Result<AllUsers> {
+    Ok(AllUsers::new(database.open().await?, "localhost"))
+}
+
+impl ServerAccounts {
+    async fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        let users = open(self.database()).await?;
+        match self.act(&users, terminal).await {
+            Ok(status) => Ok(status),
+            // What the person can correct is no failure of the program.
+            Err(error) => match error.downcast::<AccountsError>() {
+                Ok(error) if error.is_refusal() => {
+                    terminal.note(error.to_string());
+                    Ok(ExitStatus::Failure)
+                }
+                Ok(error) => Err(error.into()),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    fn database(&self) -> &DatabaseFlags {
+        match self {
+            Self::Show { database, .. }
+            | Self::Create { database, .. }
+            | Self::Set { database, .. }
+            | Self::Activate { database, .. }
+            | Self::Deactivate { database, .. }
+            | Self::Link { database, .. }
+            | Self::Unlink { database, .. }
+            | Self::Password { database, .. }
+            | Self::History { database, .. } => database,
+        }
+    }
+
+    async fn act(self, users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
+        let by = cli_actor();
+        match self {
+            Self::Show {
+                account, format, ..
+            } => {
+                let row = account.find(users).await?;
+                let account = users.json(&row).await?;
+                if format.is_json() {
+                    let json = serde_json::to_string(&account);
+                    terminal.line(json.context("the account could not be written as JSON")?)?;
+                } else {
+                    terminal.line(account.line())?;
+                    for line in account.external_id_lines() {
+                        terminal.line(line)?;
+                    }
+                }
+            }
+            Self::Create {
+                username,
+                full_name,
+                email,
+                external_ids,
+                ..
+            } => {
+                let keys = external_ids.iter().map(|key| read_key(key));
+                let new = NewAccount {
+                    username: username
+                        .as_deref()
+                        .map(ExternalIdKey::username)
+                        .transpose()
+                        .map_err(AccountsError::Invalid)?,
+                    full_name,
+                    email: email
+                        .as_deref()
+                        .map(read_email)
+                        .transpose()
+                        .map_err(AccountsError::Invalid)?,
+                    external_ids: keys.collect::<Result<_, _>>()?,
+                };
+                let number = users.create(&by, &new).await?;
+                terminal.line(number.to_string())?;
+            }
+            Self::Set {
+                account,
+                full_name,
+                preferred_email,
+                status,
+                ..
+            } => {
+                let changes = PropertyChanges {
+                    full_name,
+                    preferred_email,
+                    status,
+                };
+                let number = account.find(users).await?.number;
+                users.set_properties(&by, number, &changes).await?;
+            }
+            Self::Activate { account, .. } => {
+                let number = account.find(users).await?.number;
+                users.set_active(&by, number, true).await?;
+            }
+            Self::Deactivate { account, .. } => {
+                let number = account.find(users).await?.number;
+                users.set_active(&by, number, false).await?;
+            }
+            Self::Link {
+                account,
+                external_id,
+                email,
+                ..
+            } => {
+                let key = read_key(&external_id)?;
+                let email = match email.as_deref() {
+                    None if key.scheme() == "mailto" => Some(key.id()),
+                    given => given,
+                };
+                let email = email.map(read_email).transpose();
+                let email = email.map_err(AccountsError::Invalid)?;
+                let number = account.find(users).await?.number;
+                users.link(&by, number, &key, email.as_ref()).await?;
+            }
+            Self::Unlink {
+                account,
+                external_id,
+                ..
+            } => {
+                let number = account.find(users).await?.number;
+                users.unlink(&by, number, &read_key(&external_id)?).await?;
+            }
+            Self::Password {
+                account, remove, ..
+            } => {
+                let number = account.find(users).await?.number;
+                if remove {
+                    users.remove_password(&by, number).await?;
+                } else {
+                    let password = users.generate_password(&by, number).await?;
+                    terminal.line(password.expose())?;
+                }
+            }
+            Self::History { account, .. } => {
+                let number = account.find(users).await?.number;
+                for commit in users.history(number).await? {
+                    let at = commit.at.format("%Y-%m-%d %H:%M:%S");
+                    terminal.line(format!(
+                        "{}  {at} UTC  {}  {}",
+                        &commit.id[..12],
+                        safe(&commit.author),
+                        safe(&commit.message)
+                    ))?;
+                }
+            }
+        }
+        Ok(ExitStatus::Success)
+    }
+}
+
+fn read_copy(dir: &std::path::Path) -> anyhow::Result<AccountsCopy> {
+    AccountsCopy::read(dir)
+        .with_context(|| format!("the accounts in {} could not be read", dir.display()))
+}
+
+fn read_key(text: &str) -> Result<ExternalIdKey, AccountsError> {
+    text.parse().map_err(AccountsError::Invalid)
+}
+
+fn cli_actor() -> AccountsActor {
+    let actor = actor();
+    AccountsActor {
+        author: CommitPerson::new(&actor.login, &format!("{}@localhost", actor.login)),
+        cause: Cause::new(actor, ""),
+    }
+}
+
+async fn all_rows(users: &AllUsers) -> anyhow::Result<Vec<AccountRow>> {
+    let mut rows: Vec<AccountRow> = Vec::new();
+    loop {
+        let after = rows.last().map_or(0, |row| row.number.get());
+        let more = users.store().account_list(after).await?;
+        if more.is_empty() {
+            return Ok(rows);
+        }
+        rows.extend(more);
+    }
+}
+
+async fn list(users: &AllUsers, format: OutputFormat, terminal: &mut Terminal<'_>) -> ExitResult {
+    let rows = all_rows(users).await?;
+    if format.is_json() {
+        for row in &rows {
+            let json = serde_json::to_string(&AccountJson::of_row(row));
+            terminal.line(json.context("an account could not be written as JSON")?)?;
+        }
+        return Ok(ExitStatus::Success);
+    }
+    for row in &rows {
+        terminal.line(AccountJson::of_row(row).line())?;
+    }
+    if rows.is_empty() {
+        terminal.note("There are no accounts. `lockkeeper accounts create USERNAME` makes one.");
+    }
+    Ok(ExitStatus::Success)
+}
+
+fn list_copy(copy: &AccountsCopy, format: OutputFormat, terminal: &mut Terminal<'_>) -> ExitResult {
     let accounts = AccountsJson::of(copy);
-    if as_json {
+    if format.is_json() {
         let json = serde_json::to_string_pretty(&accounts);
         terminal.line(json.context("the accounts could not be written as JSON")?)?;
         return Ok(ExitStatus::Success);
@@ -70,20 +422,35 @@ fn list(copy: &AccountsCopy, as_json: bool, terminal: &mut Terminal<'_>) -> Exit
     Ok(ExitStatus::Success)
 }
 
-fn check(copy: &AccountsCopy, terminal: &mut Terminal<'_>) -> ExitResult {
-    let checked = CheckedCopy::of(copy);
+async fn check_server(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
+    let dir = tempfile::tempdir().context("there is no place for a copy of All-Users")?;
+    copy_to(users, dir.path()).await?;
+    let copy = read_copy(dir.path())?;
+    let mut checked = CheckedCopy::of(&copy);
+    checked.index(&copy, &all_rows(users).await?);
+    report(&copy, &checked, terminal)
+}
+
+/// Prints the problems of a copy.
+fn report(copy: &AccountsCopy, checked: &CheckedCopy, terminal: &mut Terminal<'_>) -> ExitResult {
     for line in &checked.lines {
         terminal.line(line)?;
     }
     let warnings = checked.lines.len() - checked.errors;
     terminal.note(format!(
-        "{} accounts: {} errors, {warnings} warnings.",
-        copy.users.len(),
-        checked.errors
+        "{}: {}, {}.",
+        counted(copy.users.len(), "account"),
+        counted(checked.errors, "error"),
+        counted(warnings, "warning")
     ));
     Ok(if checked.errors == 0 {
         ExitStatus::Success
     } else {
         ExitStatus::Failure
     })
+}
+
+fn counted(many: usize, what: &str) -> String {
+    let plural = if many == 1 { "" } else { "s" };
+    format!("{many} {what}{plural}")
 }

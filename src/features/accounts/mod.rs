@@ -1,19 +1,34 @@
 //! Accounts of people, kept in a Git repository that is called `All-Users` (`docs/accounts.md`). The formats and their
 //! rules are in [`lockkeeper_accounts`].
 //!
-//! This version reads copies of such a repository. The server does not keep accounts there yet.
-//!
 //! | File | Content |
 //! |---|---|
+//! | `store.rs` | objects, refs, and the rows that are derived from them |
+//! | `all_users.rs` | updates: read the state, edit it, store everything in one transaction |
+//! | `actions.rs` | what people do with accounts |
+//! | `forge_users.rs` | accounts of people on forges |
+//! | `git/` | `All-Users` for git clients |
 //! | `copy.rs` | all accounts of a copy |
 //! | `check.rs` | every rule, applied to a copy |
 //! | `view.rs` | an account as JSON |
 //! | `cli.rs` | `lockkeeper accounts` |
 
+mod actions;
+mod all_users;
 mod check;
 mod cli;
 mod copy;
+mod forge_users;
+mod git;
+mod store;
 mod view;
+
+pub(crate) use forge_users::{inactive_reply, of_forge_user};
+pub use store::AccountRow;
+
+pub use actions::NewAccount;
+pub use all_users::{AccountsActor, AccountsError, AllUsers};
+pub(crate) use git::{ACCOUNTS_DIR, AccountsGit, routes as git_routes};
 
 use super::Feature;
 use crate::kit::term::Subcommand;

@@ -14,6 +14,7 @@ use lockkeeper_accounts::watches::{Watch, Watches};
 use serde::Serialize;
 
 use super::copy::{AccountsCopy, UserBranch};
+use super::store::AccountRow;
 use crate::kit::web::text::shown;
 
 /// The sections with a meaning.
@@ -100,7 +101,14 @@ impl AccountsJson {
         let mut external_ids = copy.external_ids();
         let accounts = copy.users.iter().map(|(account, branch)| {
             let ids = external_ids.remove(account).unwrap_or_default();
-            AccountJson::new(*account, branch, &ids, copy.stars_of(*account))
+            let UserBranch { files, history } = branch;
+            AccountJson::new(
+                *account,
+                files,
+                history.began_at,
+                &ids,
+                copy.stars_of(*account),
+            )
         });
         Self {
             accounts: accounts.collect(),
@@ -116,20 +124,22 @@ impl AccountsJson {
 }
 
 impl AccountJson {
-    fn new(
+    /// Renders the files of a branch with what belongs to the account elsewhere.
+    pub(super) fn new(
         account: AccountId,
-        branch: &UserBranch,
+        files: &BTreeMap<String, Vec<u8>>,
+        began_at: DateTime<Utc>,
         external_ids: &[ExternalId],
         stars: Vec<(ChangeNumber, StarLabels)>,
     ) -> Self {
-        let properties = config(&branch.files, AccountConfig::FILE)
+        let properties = config(files, AccountConfig::FILE)
             .map_or_else(AccountConfig::default, |text| AccountConfig::read(&text).0);
-        let watches = config(&branch.files, Watches::FILE)
+        let watches = config(files, Watches::FILE)
             .map_or_else(Watches::default, |text| Watches::read(&text).0);
         let username = external_ids.iter().find_map(|id| id.key.as_username());
         Self {
             account_id: account.get(),
-            registered_on: time(branch.history.began_at),
+            registered_on: time(began_at),
             name: properties.full_name,
             email: properties
                 .preferred_email
@@ -137,15 +147,64 @@ impl AccountJson {
             status: properties.status,
             inactive: !properties.active,
             username: username.map(str::to_owned),
-            preferences: preferences(&branch.files),
+            preferences: preferences(files),
             watches: watches.iter().map(ProjectWatchesJson::new).collect(),
-            ssh_keys: ssh_keys(&branch.files),
+            ssh_keys: ssh_keys(files),
             external_ids: external_ids.iter().map(ExternalIdJson::new).collect(),
             starred_changes: stars.into_iter().map(StarsJson::new).collect(),
         }
     }
 
-    fn line(&self) -> String {
+    /// Renders what the list of all accounts knows of one.
+    pub(super) fn of_row(row: &AccountRow) -> Self {
+        Self {
+            account_id: row.number.get(),
+            registered_on: time(row.registered_at),
+            name: row.full_name.clone(),
+            email: row.preferred_email.clone(),
+            status: row.status.clone(),
+            inactive: !row.active,
+            username: row.username.clone(),
+            preferences: PreferencesJson::new(),
+            watches: Vec::new(),
+            ssh_keys: Vec::new(),
+            external_ids: Vec::new(),
+            starred_changes: Vec::new(),
+        }
+    }
+
+    /// Returns true if everything that the list of all accounts knows is the same in both.
+    pub(super) fn has_properties_of(&self, other: &Self) -> bool {
+        let listed = |account: &Self| {
+            (
+                account.account_id,
+                account.registered_on.clone(),
+                account.name.clone(),
+                account.email.clone(),
+                account.status.clone(),
+                account.inactive,
+                account.username.clone(),
+            )
+        };
+        listed(self) == listed(other)
+    }
+
+    /// Returns a line for each external ID.
+    pub(super) fn external_id_lines(&self) -> impl Iterator<Item = String> {
+        self.external_ids.iter().map(|id| {
+            let mut line = format!("  {}", shown(&id.key));
+            if let Some(email) = &id.email {
+                line = format!("{line} <{}>", shown(email));
+            }
+            if id.has_password {
+                line.push_str(", with a password");
+            }
+            line
+        })
+    }
+
+    /// Returns number, names, address and state in one line.
+    pub(super) fn line(&self) -> String {
         let mut line = self.account_id.to_string();
         for part in [&self.username, &self.name].into_iter().flatten() {
             line = format!("{line} {}", shown(part));

@@ -82,6 +82,7 @@ pub(crate) const fn event_words(kind: LockEventKind) -> &'static str {
         LockEventKind::Registered => "registered",
         LockEventKind::Unregistered => "removed",
         LockEventKind::Pruned => "log pruned",
+        LockEventKind::AccountChanged => "account changed",
         LockEventKind::KeyAdded => "new log key",
     }
 }

@@ -3,6 +3,7 @@
 use super::{DeliveryEnd, renew_locks};
 use crate::command::{Command, CommentReading};
 use crate::context::Ctx;
+use crate::features::accounts::{self, AccountRow};
 use crate::features::owners::claimed::{self, Service, UnclaimedNotice};
 use crate::features::planning::{CancelCommands, CommandSpec, RunCommand};
 use crate::features::replies::AddReaction;
@@ -40,6 +41,10 @@ pub(super) async fn handle(
     };
     match service {
         Service::Served => {
+            let spec = match inactive_author(ctx, event).await? {
+                Some(account) => CommandSpec::Mistake(accounts::inactive_reply(&account)),
+                None => spec,
+            };
             create(ctx, delivery, event, &spec).await?;
             Ok(DeliveryEnd::handled())
         }
@@ -65,6 +70,15 @@ pub(super) async fn handle(
             Ok(DeliveryEnd::unclaimed())
         }
     }
+}
+
+/// Returns the account of the author, if it is locked out.
+async fn inactive_author(ctx: &Ctx, event: &CommentEvent) -> Result<Option<AccountRow>, JobError> {
+    let Some(author) = event.author_id else {
+        return Ok(None);
+    };
+    let account = accounts::of_forge_user(ctx, event.pull.repo.host(), author).await?;
+    Ok(account.filter(|account| !account.active))
 }
 
 /// Returns true for Lockkeeper's own comments, because the bot never answers itself. Every comment of the bot also

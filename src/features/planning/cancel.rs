@@ -106,7 +106,7 @@ async fn cancel(
 pub(crate) fn why(who: &Actor) -> String {
     let login = who.login.replace('`', "'");
     match who.origin {
-        Origin::Page | Origin::Api | Origin::Cli => {
+        Origin::Page | Origin::Api | Origin::Git | Origin::Cli => {
             format!("`{login}` cancelled it {}", who.origin.way())
         }
         Origin::Comment | Origin::Pull | Origin::Reconciler | Origin::Queue => {

@@ -116,6 +116,13 @@ pub(crate) fn is_known(web: &WebState, extensions: &Extensions, headers: &Header
         .is_some_and(|auth| matches!(known(web, auth, extensions, headers), PasswordCheck::Yes(_)))
 }
 
+/// Returns true if these are name and password of the web user, which is not limited to anything.
+pub(crate) fn is_web_user(web: &WebState, user: &str, password: &str) -> bool {
+    web.auth
+        .as_ref()
+        .is_some_and(|auth| same(user, &auth.user) & same(password.trim(), auth.password.expose()))
+}
+
 fn same(given: &str, expected: &str) -> bool {
     Sha256::digest(given)
         .as_slice()
@@ -124,7 +131,7 @@ fn same(given: &str, expected: &str) -> bool {
 }
 
 /// Reads `Authorization: Basic base64(user:password)`, RFC 7617.
-fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
+pub(crate) fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
@@ -174,7 +181,11 @@ impl WebUser {
 }
 
 /// Returns the address of the client: the peer of the connection, or the address that trusted proxies report.
-fn client(web: &WebState, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
+pub(crate) fn client(
+    web: &WebState,
+    extensions: &Extensions,
+    headers: &HeaderMap,
+) -> Option<IpAddr> {
     let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
     let forwarded = headers.get_all(&FORWARDED_FOR).into_iter();
     // A value that is not text is an address that cannot be read.

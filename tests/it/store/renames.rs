@@ -47,6 +47,11 @@ const ID: u64 = 4711;
 
 /// Text columns that contain no name of a repository, or one that never changes: by table.
 const OTHERS: &[(&str, &str)] = &[
+    ("account_emails", "email"),
+    ("account_external_ids", "external_id"),
+    ("account_objects", "kind"),
+    ("account_refs", "name"),
+    ("accounts", "full_name preferred_email status username"),
     (
         "applications",
         "id owner branch dir workspace name created_by",

@@ -1,5 +1,6 @@
 //! Stories: the actions of people at a pull request and the exact comments that they read, on both databases.
 
+mod accounts;
 mod applications;
 mod apply;
 mod automerge;

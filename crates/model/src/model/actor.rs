@@ -13,6 +13,8 @@ text_enum! {
         Page = "page",
         /// A request to the JSON API.
         Api = "api",
+        /// A push to the repository of accounts.
+        Git = "git",
         /// The command line on the server's machine.
         Cli = "cli",
         /// A reconciler of Lockkeeper.
@@ -30,6 +32,7 @@ impl Origin {
             Self::Pull => "by a push",
             Self::Page => "on the dashboard",
             Self::Api => "through the API",
+            Self::Git => "with git",
             Self::Cli => "on the command line",
             Self::Reconciler => "by a reconciler",
             Self::Queue => "when its turn came",

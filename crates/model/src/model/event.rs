@@ -94,6 +94,10 @@ pub struct CommentEvent {
     pub body: String,
     /// Login of the author.
     pub author: String,
+    /// Number of the author on the forge. Unlike a login, it never belongs to anybody else. `None` if the forge does not
+    /// say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author_id: Option<u64>,
     /// True if the forge says that the author is a bot.
     pub author_is_bot: bool,
 }

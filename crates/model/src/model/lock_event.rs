@@ -57,6 +57,8 @@ text_enum! {
         Unregistered = "unregistered",
         /// Old events were removed from the beginning of the audit log.
         Pruned = "pruned",
+        /// An account of a person was created or changed. The reason names the change, and its commits.
+        AccountChanged = "account_changed",
         /// Another key signs checkpoints of the audit log from here on.
         KeyAdded = "key_added",
     }
@@ -83,7 +85,8 @@ impl LockEventKind {
             | Self::Registered
             | Self::Unregistered
             | Self::Pruned
-            | Self::KeyAdded => false,
+            | Self::KeyAdded
+            | Self::AccountChanged => false,
         }
     }
 }

@@ -220,6 +220,7 @@ fn comment(payload: CommentPayload, host: &HostName) -> Result<Event, PayloadErr
         comment: payload.comment.id.into(),
         body,
         author: login(user, "comment.user.login")?,
+        author_id: user.and_then(|user| user.id),
         author_is_bot: user.and_then(|user| user.kind.as_deref()) == Some("Bot"),
     }))
 }

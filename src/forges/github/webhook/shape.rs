@@ -180,6 +180,8 @@ pub(super) struct SendingInstallation {
 #[derive(Deserialize)]
 pub(super) struct WebhookUser {
     pub login: String,
+    #[serde(default)]
+    pub id: Option<u64>,
     #[serde(default, rename = "type")]
     pub kind: Option<String>,
 }

@@ -52,7 +52,7 @@ impl Identity {
             Origin::Comment => Self::Commenter(login),
             Origin::Pull => Self::Pusher(login),
             Origin::Page => Self::Web(login),
-            Origin::Api => Self::Api(login),
+            Origin::Api | Origin::Git => Self::Api(login),
             Origin::Cli => Self::Cli(login),
             Origin::Reconciler => Self::System("reconciler"),
             Origin::Queue => Self::System("queue"),

@@ -1,0 +1,255 @@
+//! Changes `All-Users`. An update is a function of the state that it reads: when a ref has moved since, the function
+//! runs again on the new state. What it leaves behind is judged like a push, and stored in one transaction.
+
+mod edit;
+mod finish;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gix_hash::ObjectId;
+use lockkeeper_accounts::config_text::ConfigText;
+use lockkeeper_accounts::email::AccountEmail;
+use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
+use lockkeeper_accounts::findings::{AccountFindings, Problem};
+use lockkeeper_accounts::objects::{CommitPerson, CommitText};
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+use rand::RngExt as _;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+pub(super) use self::edit::{AccountsEdit, PushedBranch};
+use super::store::{AccountRow, AccountsUpdated, ExternalIdRow};
+use super::view::AccountJson;
+use crate::model::Cause;
+use crate::store::Store;
+
+/// Time in which an update has to find a moment without another one. After it, the caller gets an error.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The accounts of this server.
+pub struct AllUsers {
+    store: Store,
+    /// Name of the server in its commits.
+    committer: CommitPerson,
+    /// Updates of this process queue up here instead of making each other run again.
+    turn: Mutex<()>,
+}
+
+/// Person or program that changes accounts.
+#[derive(Clone, Debug)]
+pub struct AccountsActor {
+    /// Author of the commits.
+    pub author: CommitPerson,
+    /// Actor of the event. Its reason is replaced by what changed.
+    pub cause: Cause,
+}
+
+/// Reason why accounts could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountsError {
+    #[error("the database failed")]
+    Database(#[from] sqlx::Error),
+    /// The new state would break rules.
+    #[error("{}", .0.lines().join("\n"))]
+    Refused(AccountFindings),
+    /// A value cannot be written.
+    #[error(transparent)]
+    Invalid(#[from] Problem),
+    #[error("there is no account {0}")]
+    NoAccount(AccountId),
+    #[error("the account has no external ID `{0}`")]
+    NoExternalId(ExternalIdKey),
+    #[error("`{0}` belongs to account {1}; remove it there first")]
+    EmailTaken(AccountEmail, AccountId),
+    #[error("`{0}` belongs to account {1}; remove it there first")]
+    ExternalIdTaken(ExternalIdKey, AccountId),
+    /// The sequence does not lead to a free number.
+    #[error("no account can be created: {0}")]
+    Sequence(Problem),
+    /// A stored object cannot be read.
+    #[error("All-Users is damaged: {0}")]
+    Damaged(String),
+    /// The ref is not where the caller of a push saw it.
+    #[error("somebody else was faster; fetch first")]
+    Moved,
+    #[error("other changes of accounts did not let this one through within 30 seconds; try again")]
+    Busy,
+}
+
+/// An update, for as long as it is made. Others of this process wait.
+pub(super) struct UpdateTurn<'a> {
+    store: &'a Store,
+    commit: CommitText,
+    cause: Cause,
+    _turn: MutexGuard<'a, ()>,
+    deadline: Instant,
+}
+
+impl AccountsError {
+    /// Returns true if the request cannot be granted as it is. Otherwise something failed.
+    pub(super) fn is_refusal(&self) -> bool {
+        match self {
+            Self::Refused(_)
+            | Self::Invalid(_)
+            | Self::NoAccount(_)
+            | Self::NoExternalId(_)
+            | Self::EmailTaken(..)
+            | Self::ExternalIdTaken(..)
+            | Self::Moved => true,
+            Self::Database(_) | Self::Sequence(_) | Self::Damaged(_) | Self::Busy => false,
+        }
+    }
+}
+
+impl AllUsers {
+    /// Creates the service. `host` is the name of the server in the address of its commits.
+    pub fn new(store: Store, host: &str) -> Self {
+        let committer = CommitPerson::new("Lockkeeper", &format!("lockkeeper@{host}"));
+        Self {
+            store,
+            committer,
+            turn: Mutex::new(()),
+        }
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Begins an update. `message` names the kind of the change in the commits.
+    ///
+    /// ```text
+    /// let update = users.update(actor, "Activate Account").await;
+    /// loop {
+    ///     let mut edit = update.begin();
+    ///     // read and change accounts in `edit`
+    ///     if update.store(edit).await? {
+    ///         return Ok(());
+    ///     }
+    /// }
+    /// ```
+    pub(super) async fn update(&self, actor: &AccountsActor, message: &str) -> UpdateTurn<'_> {
+        UpdateTurn {
+            store: &self.store,
+            commit: CommitText {
+                author: actor.author.clone(),
+                committer: self.committer.clone(),
+                at: self.store.now(),
+                message: message.to_owned(),
+            },
+            cause: actor.cause.clone(),
+            _turn: self.turn.lock().await,
+            deadline: Instant::now() + PATIENCE,
+        }
+    }
+
+    /// Returns the external IDs of an account.
+    pub async fn external_ids(&self, account: AccountId) -> Result<Vec<ExternalId>, AccountsError> {
+        let rows = self.store.account_external_ids(account).await?;
+        let mut ids = Vec::new();
+        for row in rows {
+            ids.push(external_id(&self.store, &row).await?.0);
+        }
+        Ok(ids)
+    }
+
+    /// Renders an account with everything that belongs to it.
+    pub(super) async fn json(&self, row: &AccountRow) -> Result<AccountJson, AccountsError> {
+        let root = edit::read_root(&self.store, row.commit).await?;
+        let mut files = BTreeMap::new();
+        for entry in root.entries.iter().filter(|entry| entry.mode.is_blob()) {
+            let blob = self.store.account_object(entry.oid).await?;
+            files.insert(entry.filename.to_string(), blob.content);
+        }
+        let ids = self.external_ids(row.number).await?;
+        let (number, since) = (row.number, row.registered_at);
+        Ok(AccountJson::new(number, &files, since, &ids, Vec::new()))
+    }
+
+    /// Returns the external ID with this key.
+    pub(super) async fn external_id(
+        &self,
+        key: &ExternalIdKey,
+    ) -> Result<Option<ExternalId>, AccountsError> {
+        match self.store.account_external_id(key.as_str()).await? {
+            None => Ok(None),
+            Some(row) => Ok(Some(external_id(&self.store, &row).await?.0)),
+        }
+    }
+}
+
+impl UpdateTurn<'_> {
+    /// Begins with the present state.
+    pub(super) fn begin(&self) -> AccountsEdit<'_> {
+        AccountsEdit::new(self.store)
+    }
+
+    /// Stores what was edited. Returns false after a short wait if a ref has moved since it was read: nothing was
+    /// stored, and the caller edits the new state.
+    pub(super) async fn store(&self, edit: AccountsEdit<'_>) -> Result<bool, AccountsError> {
+        let refs = edit.refs.clone();
+        let change = match edit.finish(&self.commit, &self.cause).await {
+            Ok(Some(change)) => change,
+            Ok(None) => return Ok(true),
+            // What was read before and after another update may not fit together.
+            Err(AccountsError::Refused(_)) if self.have_moved(&refs).await? => {
+                return self.pause().await.map(|()| false);
+            }
+            Err(error) => return Err(error),
+        };
+        match self.store.account_update(&change).await? {
+            AccountsUpdated::Done(_) => return Ok(true),
+            AccountsUpdated::EmailTaken(email, by) => {
+                return Err(AccountsError::EmailTaken(email, by));
+            }
+            AccountsUpdated::ExternalIdTaken(key, by) => {
+                return Err(AccountsError::ExternalIdTaken(key, by));
+            }
+            AccountsUpdated::Moved(_) => {}
+        }
+        self.pause().await.map(|()| false)
+    }
+
+    async fn have_moved(
+        &self,
+        refs: &BTreeMap<AllUsersRef, Option<ObjectId>>,
+    ) -> Result<bool, AccountsError> {
+        for (name, id) in refs {
+            if self.store.account_ref(&name.to_string()).await? != *id {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits a random moment, if there is time for it.
+    async fn pause(&self) -> Result<(), AccountsError> {
+        let pause = Duration::from_millis(rand::rng().random_range(5..100));
+        if Instant::now() + pause > self.deadline {
+            return Err(AccountsError::Busy);
+        }
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+}
+
+/// Reads the note of an external ID, with its text.
+async fn external_id(
+    store: &Store,
+    row: &ExternalIdRow,
+) -> Result<(ExternalId, ConfigText), AccountsError> {
+    let note = store.account_object(row.note).await?.content;
+    let text = ConfigText::parse(&note).map_err(|problem| damaged(row.note, &problem))?;
+    match ExternalId::read(&text) {
+        (Some(id), _) => Ok((id, text)),
+        (None, problems) => Err(AccountsError::Damaged(format!(
+            "the note {} is no external ID: {problems:?}",
+            row.note
+        ))),
+    }
+}
+
+fn damaged(id: ObjectId, why: &dyn std::fmt::Display) -> AccountsError {
+    AccountsError::Damaged(format!("the object {id}: {why}"))
+}

@@ -1,0 +1,313 @@
+//! The state that an update has read, and what it wants instead.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use gix_hash::ObjectId;
+use gix_object::{CommitRefIter, Tree, TreeRef};
+use lockkeeper_accounts::account_config::AccountConfig;
+use lockkeeper_accounts::blobs::AccountSequence;
+use lockkeeper_accounts::config_text::ConfigText;
+use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
+use lockkeeper_accounts::findings::Problem;
+use lockkeeper_accounts::objects::GitObject;
+use lockkeeper_accounts::preferences::Preferences;
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+use lockkeeper_accounts::ssh_keys::AuthorizedKeys;
+use lockkeeper_accounts::watches::Watches;
+
+use super::{AccountsError, damaged, external_id};
+use crate::store::Store;
+
+/// Files with a meaning, all in the root directory of a user branch.
+const FILES: [&str; 4] = [
+    AccountConfig::FILE,
+    Preferences::FILE,
+    Watches::FILE,
+    AuthorizedKeys::FILE,
+];
+
+/// An update that is being made.
+pub(in super::super) struct AccountsEdit<'a> {
+    pub(super) store: &'a Store,
+    /// Refs that were read, with the objects that they pointed to.
+    pub(super) refs: BTreeMap<AllUsersRef, Option<ObjectId>>,
+    pub(super) accounts: BTreeMap<AccountId, EditedAccount>,
+    /// Number to write into the sequence.
+    pub(super) next_account: Option<AccountId>,
+}
+
+/// An account that was read, and what it will be.
+pub(in super::super) struct EditedAccount {
+    /// Newest commit. `None` if the account is new.
+    pub(super) tip: Option<ObjectId>,
+    pub(super) root: Tree,
+    /// Time of the first commit. `None` if the account is new.
+    pub(super) registered_at: Option<DateTime<Utc>>,
+    pub(super) old_files: BTreeMap<&'static str, Vec<u8>>,
+    pub(super) files: BTreeMap<&'static str, Vec<u8>>,
+    /// Content of the notes by key.
+    pub(super) old_external_ids: BTreeMap<String, (ExternalId, ConfigText)>,
+    pub(super) external_ids: BTreeMap<String, (ExternalId, ConfigText)>,
+    /// Commits that were pushed to the branch.
+    pub(super) pushed: Option<PushedBranch>,
+}
+
+/// Commits that somebody pushed to a user branch.
+#[derive(Clone, Debug)]
+pub(in super::super) struct PushedBranch {
+    /// New commit at the tip of the branch.
+    pub(in super::super) tip: ObjectId,
+    /// All files of the newest commit by path.
+    pub(in super::super) files: BTreeMap<String, Vec<u8>>,
+    /// Objects that are not stored yet.
+    pub(in super::super) objects: Vec<GitObject>,
+}
+
+impl<'a> AccountsEdit<'a> {
+    pub(super) fn new(store: &'a Store) -> Self {
+        Self {
+            store,
+            refs: BTreeMap::new(),
+            accounts: BTreeMap::new(),
+            next_account: None,
+        }
+    }
+
+    /// Reads a ref. The update is made again if it moves.
+    pub(super) async fn read_ref(
+        &mut self,
+        name: AllUsersRef,
+    ) -> Result<Option<ObjectId>, AccountsError> {
+        if let Some(id) = self.refs.get(&name) {
+            return Ok(*id);
+        }
+        let id = self.store.account_ref(&name.to_string()).await?;
+        self.refs.insert(name, id);
+        Ok(id)
+    }
+
+    /// Returns an account for changes.
+    pub(in super::super) async fn account(
+        &mut self,
+        account: AccountId,
+    ) -> Result<&mut EditedAccount, AccountsError> {
+        if !self.accounts.contains_key(&account) {
+            let read = self.read(account).await?;
+            self.accounts.insert(account, read);
+        }
+        self.accounts
+            .get_mut(&account)
+            .ok_or(AccountsError::NoAccount(account))
+    }
+
+    async fn read(&mut self, account: AccountId) -> Result<EditedAccount, AccountsError> {
+        // The refs come first: what is read after them is newer, and then they have moved.
+        let tip = self.read_ref(AllUsersRef::User(account)).await?;
+        self.read_ref(AllUsersRef::ExternalIds).await?;
+        let tip = tip.ok_or(AccountsError::NoAccount(account))?;
+        let row = self.store.account_get(account).await?;
+        let row = row.ok_or(AccountsError::NoAccount(account))?;
+        let root = read_root(self.store, tip).await?;
+        let mut files = BTreeMap::new();
+        for name in FILES {
+            let entry = root.entries.iter().find(|entry| entry.filename == name);
+            if let Some(entry) = entry.filter(|entry| entry.mode.is_blob()) {
+                let blob = self.store.account_object(entry.oid).await?;
+                files.insert(name, blob.content);
+            }
+        }
+        let mut external_ids = BTreeMap::new();
+        for row in self.store.account_external_ids(account).await? {
+            let read = external_id(self.store, &row).await?;
+            external_ids.insert(row.key, read);
+        }
+        Ok(EditedAccount {
+            tip: Some(tip),
+            root,
+            registered_at: Some(row.registered_at),
+            old_files: files.clone(),
+            files,
+            old_external_ids: external_ids.clone(),
+            external_ids,
+            pushed: None,
+        })
+    }
+
+    /// Adds an account with the next free number.
+    pub(in super::super) async fn create(&mut self) -> Result<AccountId, AccountsError> {
+        self.read_ref(AllUsersRef::ExternalIds).await?;
+        let number = match self.next_account {
+            Some(next) => next,
+            None => self.next_free().await?,
+        };
+        let next = number.next().ok_or_else(|| {
+            let fix = "no number is left";
+            AccountsError::Sequence(Problem::error(None, "the last number was given", fix))
+        })?;
+        self.next_account = Some(next);
+        self.refs.insert(AllUsersRef::User(number), None);
+        self.accounts.insert(
+            number,
+            EditedAccount {
+                tip: None,
+                root: Tree::empty(),
+                registered_at: None,
+                old_files: BTreeMap::new(),
+                files: BTreeMap::new(),
+                old_external_ids: BTreeMap::new(),
+                external_ids: BTreeMap::new(),
+                pushed: None,
+            },
+        );
+        Ok(number)
+    }
+
+    async fn next_free(&mut self) -> Result<AccountId, AccountsError> {
+        // Before the sequence, which another update may move in between: then it is above this number all the more.
+        let highest = self.store.account_highest().await?;
+        let next = match self.read_ref(AllUsersRef::AccountSequence).await? {
+            None => AccountId::FIRST,
+            Some(id) => {
+                let content = self.store.account_object(id).await?.content;
+                AccountSequence::parse(&content)
+                    .map_err(AccountsError::Sequence)?
+                    .0
+            }
+        };
+        match highest {
+            Some(highest) if highest >= next => Err(AccountsError::Sequence(Problem::error(
+                None,
+                format!("the next number would be {next}, but account {highest} exists"),
+                format!(
+                    "write a number above {highest} into {}",
+                    AllUsersRef::AccountSequence
+                ),
+            ))),
+            _ => Ok(next),
+        }
+    }
+
+    /// Gives an account an external ID, or replaces the one with the same key.
+    pub(in super::super) async fn put_external_id(
+        &mut self,
+        id: ExternalId,
+    ) -> Result<(), AccountsError> {
+        let key = id.key.as_str().to_owned();
+        let there = self.store.account_external_id(&key).await?;
+        if let Some(there) = there.filter(|there| there.account != id.account) {
+            return Err(AccountsError::ExternalIdTaken(id.key, there.account));
+        }
+        let ids = &mut self.account(id.account).await?.external_ids;
+        let mut text = match ids.get(&key) {
+            Some((_, text)) => text.clone(),
+            None => ConfigText::default(),
+        };
+        id.write(&mut text)?;
+        ids.insert(key, (id, text));
+        Ok(())
+    }
+}
+
+impl EditedAccount {
+    /// Edits a file that has the syntax of git's configuration.
+    pub(in super::super) fn edit_config(
+        &mut self,
+        file: &'static str,
+        edit: impl FnOnce(&mut ConfigText) -> Result<(), Problem>,
+    ) -> Result<(), AccountsError> {
+        let old = self.files.get(file).map_or(&[][..], Vec::as_slice);
+        let mut text = ConfigText::parse(old)?;
+        edit(&mut text)?;
+        if text.as_str().is_empty() {
+            self.files.remove(file);
+        } else {
+            self.files.insert(file, text.as_str().as_bytes().to_vec());
+        }
+        Ok(())
+    }
+
+    /// Changes properties of the account.
+    pub(in super::super) fn edit_properties(
+        &mut self,
+        edit: impl FnOnce(&mut AccountConfig),
+    ) -> Result<(), AccountsError> {
+        self.edit_config(AccountConfig::FILE, |text| {
+            let (mut config, _) = AccountConfig::read(text);
+            edit(&mut config);
+            config.write(text)
+        })
+    }
+
+    /// Removes an external ID. If no other one has the preferred address, that goes too.
+    pub(in super::super) fn remove_external_id(
+        &mut self,
+        key: &ExternalIdKey,
+    ) -> Result<(), AccountsError> {
+        if self.external_ids.remove(key.as_str()).is_none() {
+            return Err(AccountsError::NoExternalId(key.clone()));
+        }
+        let emails: Vec<String> = self
+            .external_ids
+            .values()
+            .filter_map(|(id, _)| Some(id.email.as_ref()?.key()))
+            .collect();
+        self.edit_properties(|config| {
+            config
+                .preferred_email
+                .take_if(|preferred| !emails.contains(&preferred.key()));
+        })
+    }
+
+    /// Returns the external IDs by key.
+    pub(in super::super) fn external_ids(&self) -> impl Iterator<Item = &ExternalId> {
+        self.external_ids.values().map(|(id, _)| id)
+    }
+
+    /// Returns the external ID with this key.
+    pub(in super::super) fn external_id(&self, key: &ExternalIdKey) -> Option<ExternalId> {
+        self.external_ids
+            .get(key.as_str())
+            .map(|(id, _)| id.clone())
+    }
+
+    /// Returns the external ID of the user name.
+    pub(in super::super) fn username(&self) -> Option<ExternalId> {
+        let mut ids = self.external_ids();
+        ids.find(|id| id.key.as_username().is_some()).cloned()
+    }
+
+    /// Replaces the branch by pushed commits, if it is where the pusher saw it.
+    pub(in super::super) fn push(
+        &mut self,
+        seen: ObjectId,
+        pushed: PushedBranch,
+    ) -> Result<(), AccountsError> {
+        if self.tip != Some(seen) {
+            return Err(AccountsError::Moved);
+        }
+        self.files = FILES
+            .iter()
+            .filter_map(|name| Some((*name, pushed.files.get(*name)?.clone())))
+            .collect();
+        self.pushed = Some(pushed);
+        Ok(())
+    }
+}
+
+/// Reads the root directory of a commit.
+pub(super) async fn read_root(store: &Store, commit: ObjectId) -> Result<Tree, AccountsError> {
+    let content = store.account_object(commit).await?.content;
+    let tree = CommitRefIter::from_bytes(&content, gix_hash::Kind::Sha1)
+        .tree_id()
+        .map_err(|error| damaged(commit, &error))?;
+    read_tree(store, tree).await
+}
+
+/// Reads the entries of a directory.
+pub(super) async fn read_tree(store: &Store, id: ObjectId) -> Result<Tree, AccountsError> {
+    let content = store.account_object(id).await?.content;
+    TreeRef::from_bytes(&content, gix_hash::Kind::Sha1)
+        .map(|tree| tree.to_owned())
+        .map_err(|error| damaged(id, &error))
+}

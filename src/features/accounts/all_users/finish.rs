@@ -1,0 +1,285 @@
+//! Judges what an update wants, and turns it into objects, refs and rows.
+
+use std::collections::{BTreeMap, HashMap};
+
+use gix_hash::ObjectId;
+use gix_object::{Kind, Tree};
+use lockkeeper_accounts::account_config::AccountConfig;
+use lockkeeper_accounts::blobs::AccountSequence;
+use lockkeeper_accounts::config_text::ConfigText;
+use lockkeeper_accounts::external_ids::{ExternalId, NoteName};
+use lockkeeper_accounts::findings::{judge_external_ids, judge_user_branch};
+use lockkeeper_accounts::notes::{NoteTrees, NotesError, WrittenNotes, write_notes};
+use lockkeeper_accounts::objects::{CommitText, GitObject, with_files};
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+
+use super::super::check::KEYS;
+use super::super::store::{AccountRow, AccountsChange, IndexedAccount, RefUpdate};
+use super::edit::{AccountsEdit, EditedAccount, read_root, read_tree};
+use super::{AccountsError, damaged};
+use crate::model::Cause;
+use crate::store::Store;
+
+impl AccountsEdit<'_> {
+    /// Returns what has to be stored. `None` if nothing differs from what was read.
+    pub(super) async fn finish(
+        mut self,
+        text: &CommitText,
+        cause: &Cause,
+    ) -> Result<Option<AccountsChange>, AccountsError> {
+        self.accounts.retain(|_, account| account.is_changed());
+        if self.accounts.is_empty() && self.next_account.is_none() {
+            return Ok(None);
+        }
+        self.judge()?;
+        let mut new = NewState {
+            objects: Vec::new(),
+            refs: std::mem::take(&mut self.refs)
+                .into_iter()
+                .map(|(name, id)| (name, (id, id)))
+                .collect(),
+        };
+        if let Some(next) = self.next_account {
+            let content = AccountSequence(next).to_string().into_bytes();
+            let id = new.add(GitObject::new(Kind::Blob, content));
+            new.point(AllUsersRef::AccountSequence, id);
+        }
+        self.write_notes(&mut new, text).await?;
+        let (mut rows, mut changes) = (Vec::new(), Vec::new());
+        for (number, account) in std::mem::take(&mut self.accounts) {
+            let commit = account.write(&mut new, text);
+            new.point(AllUsersRef::User(number), commit);
+            changes.push(account.describe(number, commit));
+            rows.push(account.index(number, commit, text)?);
+        }
+        let refs = new.refs.into_iter().map(|(name, (from, to))| RefUpdate {
+            name: name.to_string(),
+            from,
+            to,
+        });
+        Ok(Some(AccountsChange {
+            objects: new.objects,
+            refs: refs.collect(),
+            accounts: rows,
+            cause: Cause {
+                reason: format!("{}: {}", text.message, changes.join(", ")),
+                ..cause.clone()
+            },
+        }))
+    }
+
+    fn judge(&self) -> Result<(), AccountsError> {
+        for account in self.accounts.values() {
+            let ids: Vec<ExternalId> = account.external_ids().cloned().collect();
+            let files = match &account.pushed {
+                Some(pushed) => pushed.files.clone(),
+                None => account
+                    .files
+                    .iter()
+                    .map(|(name, content)| ((*name).to_owned(), content.clone()))
+                    .collect(),
+            };
+            let findings = judge_user_branch(&files, &ids, KEYS);
+            if !findings.is_accepted() {
+                return Err(AccountsError::Refused(findings));
+            }
+        }
+        let notes = self.accounts.values().flat_map(|account| {
+            let ids = account.external_ids.values();
+            ids.map(|(id, text)| (id.key.note_name(), text.as_str().as_bytes()))
+        });
+        let findings = judge_external_ids(notes, |account| self.accounts.contains_key(&account));
+        if findings.is_accepted() {
+            Ok(())
+        } else {
+            Err(AccountsError::Refused(findings))
+        }
+    }
+
+    /// Writes the notes of external IDs that differ, with a commit.
+    async fn write_notes(
+        &self,
+        new: &mut NewState,
+        text: &CommitText,
+    ) -> Result<(), AccountsError> {
+        let mut changes: BTreeMap<NoteName, Option<ObjectId>> = BTreeMap::new();
+        // An external ID that moves from one account to another is removed there and added here.
+        for account in self.accounts.values() {
+            for (id, _) in account.old_external_ids.values() {
+                if !account.external_ids.contains_key(id.key.as_str()) {
+                    changes.entry(id.key.note_name()).or_insert(None);
+                }
+            }
+            for (key, (id, content)) in &account.external_ids {
+                let old = account.old_external_ids.get(key);
+                if old.is_none_or(|(_, old)| old.as_str() != content.as_str()) {
+                    let blob = new.add(GitObject::new(
+                        Kind::Blob,
+                        content.as_str().as_bytes().to_vec(),
+                    ));
+                    changes.insert(id.key.note_name(), Some(blob));
+                }
+            }
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let old = new.refs.get(&AllUsersRef::ExternalIds);
+        let old = old.and_then(|(from, _)| *from);
+        let root = match old {
+            None => None,
+            Some(commit) => {
+                let root = read_root(self.store, commit).await?;
+                Some(GitObject::tree(&root).id)
+            }
+        };
+        let written = self.written_notes(root, &changes).await?;
+        for (_, tree) in &written.trees {
+            new.add(GitObject::tree(tree));
+        }
+        let commit = new.add(GitObject::commit(written.root, old, text));
+        new.point(AllUsersRef::ExternalIds, commit);
+        Ok(())
+    }
+
+    /// Runs the function that changes notes until every tree that it needs is loaded.
+    async fn written_notes(
+        &self,
+        root: Option<ObjectId>,
+        changes: &BTreeMap<NoteName, Option<ObjectId>>,
+    ) -> Result<WrittenNotes, AccountsError> {
+        let mut trees = LoadedTrees::default();
+        loop {
+            match write_notes(&trees, root, changes) {
+                Ok(written) => return Ok(written),
+                Err(NotesError::Read(MissingTree(id))) => trees.load(self.store, id).await?,
+                Err(error @ NotesError::Invalid(_)) => {
+                    let id = root.unwrap_or_else(|| ObjectId::null(gix_hash::Kind::Sha1));
+                    return Err(damaged(id, &error));
+                }
+            }
+        }
+    }
+}
+
+/// Objects and refs of an update.
+struct NewState {
+    objects: Vec<GitObject>,
+    /// Each ref as it was read, and as it is to be.
+    refs: BTreeMap<AllUsersRef, (Option<ObjectId>, Option<ObjectId>)>,
+}
+
+impl NewState {
+    fn add(&mut self, object: GitObject) -> ObjectId {
+        let id = object.id;
+        self.objects.push(object);
+        id
+    }
+
+    fn point(&mut self, name: AllUsersRef, to: ObjectId) {
+        self.refs.entry(name).or_default().1 = Some(to);
+    }
+}
+
+impl EditedAccount {
+    fn is_changed(&self) -> bool {
+        let notes = |ids: &BTreeMap<String, (ExternalId, ConfigText)>| {
+            let ids = ids.iter();
+            ids.map(|(key, (_, text))| (key.clone(), text.as_str().to_owned()))
+                .collect::<Vec<_>>()
+        };
+        self.tip.is_none()
+            || self.pushed.is_some()
+            || self.files != self.old_files
+            || notes(&self.external_ids) != notes(&self.old_external_ids)
+    }
+
+    /// Adds the objects of the branch, and returns its newest commit. If only external IDs have changed, it changes no
+    /// file, so that the branch tells everything that happened to the account.
+    fn write(&self, new: &mut NewState, text: &CommitText) -> ObjectId {
+        if let Some(pushed) = &self.pushed {
+            new.objects.extend(pushed.objects.iter().cloned());
+            return pushed.tip;
+        }
+        let mut changed = BTreeMap::new();
+        for name in self.old_files.keys().chain(self.files.keys()) {
+            let content = self.files.get(name);
+            if content != self.old_files.get(name) {
+                let blob = content.map(|content| GitObject::new(Kind::Blob, content.clone()));
+                changed.insert(*name, blob.map(|blob| new.add(blob)));
+            }
+        }
+        let root = new.add(GitObject::tree(&with_files(&self.root, &changed)));
+        new.add(GitObject::commit(root, self.tip, text))
+    }
+
+    fn describe(&self, number: AccountId, commit: ObjectId) -> String {
+        let name = AllUsersRef::User(number);
+        match self.tip {
+            None => format!("{name} begins with {commit}"),
+            Some(tip) => format!("{name} from {tip} to {commit}"),
+        }
+    }
+
+    /// Returns the rows of the account.
+    fn index(
+        &self,
+        number: AccountId,
+        commit: ObjectId,
+        text: &CommitText,
+    ) -> Result<IndexedAccount, AccountsError> {
+        let config = match self.files.get(AccountConfig::FILE) {
+            None => AccountConfig::default(),
+            Some(content) => AccountConfig::read(&ConfigText::parse(content)?).0,
+        };
+        let username = self.external_ids().find_map(|id| id.key.as_username());
+        let notes = self.external_ids.values().map(|(id, text)| {
+            let note = GitObject::new(Kind::Blob, text.as_str().as_bytes().to_vec());
+            (id.key.clone(), note.id)
+        });
+        Ok(IndexedAccount {
+            row: AccountRow {
+                number,
+                full_name: config.full_name,
+                preferred_email: config
+                    .preferred_email
+                    .map(|email| email.as_str().to_owned()),
+                status: config.status,
+                active: config.active,
+                username: username.map(str::to_owned),
+                registered_at: self.registered_at.unwrap_or(text.at),
+                commit,
+            },
+            external_ids: notes.collect(),
+            emails: self
+                .external_ids()
+                .filter_map(|id| id.email.clone())
+                .collect(),
+        })
+    }
+}
+
+/// Trees of notes that were read from the database.
+#[derive(Default)]
+struct LoadedTrees(HashMap<ObjectId, Tree>);
+
+/// A tree that has to be read first.
+#[derive(Debug, thiserror::Error)]
+#[error("the tree {0} is not loaded")]
+struct MissingTree(ObjectId);
+
+impl LoadedTrees {
+    async fn load(&mut self, store: &Store, id: ObjectId) -> Result<(), AccountsError> {
+        let tree = read_tree(store, id).await?;
+        self.0.insert(id, tree);
+        Ok(())
+    }
+}
+
+impl NoteTrees for LoadedTrees {
+    type Error = MissingTree;
+
+    fn tree(&self, id: ObjectId) -> Result<Tree, MissingTree> {
+        self.0.get(&id).cloned().ok_or(MissingTree(id))
+    }
+}

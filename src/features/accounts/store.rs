@@ -1,0 +1,439 @@
+//! Stores the objects and refs of `All-Users`, and the rows that are derived from them.
+//!
+//! An update is one transaction: new objects, all refs, the rows of the accounts it concerns, and its event. It begins
+//! with the row of `account_updates`, which only one writer holds at a time. So each object has the number of its
+//! update, and a reader of all updates up to a number has missed nothing.
+
+use std::io::{Read as _, Write as _};
+
+use chrono::{DateTime, Utc};
+use flate2::Compression;
+use flate2::read::ZlibDecoder;
+use flate2::write::ZlibEncoder;
+use gix_hash::ObjectId;
+use gix_object::Kind;
+use lockkeeper_accounts::email::AccountEmail;
+use lockkeeper_accounts::external_ids::ExternalIdKey;
+use lockkeeper_accounts::objects::GitObject;
+use lockkeeper_accounts::refs::AccountId;
+
+use crate::model::{Cause, LockEventKind, NewLockEvent};
+use crate::store::{Result, Store, Tx, execute, kept_time, on_pool, on_tx};
+
+/// Maximum number of accounts that are listed at once.
+pub(crate) const MOST_ACCOUNTS: i64 = 10_000;
+
+macro_rules! account_sql {
+    ($rest:literal) => {
+        concat!(
+            "SELECT number, full_name, preferred_email, status, active, username, registered_at, commit_id FROM accounts ",
+            $rest
+        )
+    };
+}
+
+/// Row of an account, derived from its branch and its external IDs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountRow {
+    pub number: AccountId,
+    pub full_name: Option<String>,
+    pub preferred_email: Option<String>,
+    /// Text of the person about their state, such as `OOO`.
+    pub status: Option<String>,
+    pub active: bool,
+    pub username: Option<String>,
+    /// Committer time of the first commit.
+    pub registered_at: DateTime<Utc>,
+    /// Newest commit of the branch.
+    pub commit: ObjectId,
+}
+
+/// External ID in the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalIdRow {
+    pub key: String,
+    pub account: AccountId,
+    /// Blob with the content of the note.
+    pub note: ObjectId,
+}
+
+/// Wanted place of a ref.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefUpdate {
+    pub name: String,
+    /// Object that the ref pointed to when the update was made. `None`: it did not exist.
+    pub from: Option<ObjectId>,
+    /// New object; the same one if the ref was only read. `None` removes the ref.
+    pub to: Option<ObjectId>,
+}
+
+/// Rows of an account after an update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexedAccount {
+    pub row: AccountRow,
+    pub external_ids: Vec<(ExternalIdKey, ObjectId)>,
+    /// Addresses of the external IDs.
+    pub emails: Vec<AccountEmail>,
+}
+
+/// Everything that an update changes.
+#[derive(Clone, Debug)]
+pub struct AccountsChange {
+    pub objects: Vec<GitObject>,
+    pub refs: Vec<RefUpdate>,
+    pub accounts: Vec<IndexedAccount>,
+    /// Actor, and what changed.
+    pub cause: Cause,
+}
+
+/// Outcome of an update.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccountsUpdated {
+    /// Everything was stored, under this number.
+    Done(i64),
+    /// Nothing was stored, because this ref has moved since it was read.
+    Moved(String),
+    /// Nothing was stored, because the address belongs to the account with this number.
+    EmailTaken(AccountEmail, AccountId),
+    /// Nothing was stored, because the external ID belongs to the account with this number.
+    ExternalIdTaken(ExternalIdKey, AccountId),
+}
+
+#[derive(sqlx::FromRow)]
+struct AccountColumns {
+    number: i64,
+    full_name: Option<String>,
+    preferred_email: Option<String>,
+    status: Option<String>,
+    active: bool,
+    username: Option<String>,
+    registered_at: DateTime<Utc>,
+    commit_id: Vec<u8>,
+}
+
+#[derive(sqlx::FromRow)]
+struct ObjectColumns {
+    id: Vec<u8>,
+    kind: String,
+    size: i64,
+    packed: Vec<u8>,
+}
+
+impl Store {
+    /// Returns the object that a ref points to.
+    pub async fn account_ref(&self, name: &str) -> Result<Option<ObjectId>> {
+        let id = on_pool!(self, db => sqlx::query_scalar::<_, Vec<u8>>("SELECT object_id FROM account_refs WHERE name = $1")
+            .bind(name).fetch_optional(db))?;
+        id.map(|id| object_id(&id)).transpose()
+    }
+
+    /// Returns all refs by name, and the number of the newest update that they come from.
+    pub async fn account_refs(&self) -> Result<(Vec<(String, ObjectId)>, i64)> {
+        // One statement sees one state.
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (String, Vec<u8>, i64)>(
+            "SELECT r.name, r.object_id, u.number FROM account_refs r CROSS JOIN account_updates u ORDER BY r.name")
+            .fetch_all(db))?;
+        let number = rows.first().map_or(0, |(_, _, number)| *number);
+        let refs = rows
+            .into_iter()
+            .map(|(name, id, _)| Ok((name, object_id(&id)?)));
+        Ok((refs.collect::<Result<_>>()?, number))
+    }
+
+    /// Returns an object. The error says if it does not exist, because everything that a ref leads to is stored.
+    pub async fn account_object(&self, id: ObjectId) -> Result<GitObject> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, ObjectColumns>(
+            "SELECT id, kind, size, packed FROM account_objects WHERE id = $1")
+            .bind(id.as_bytes()).fetch_optional(db))?;
+        match row {
+            Some(row) => row.read(),
+            None => Err(damaged(format!("the object {id} of All-Users is missing"))),
+        }
+    }
+
+    /// Returns up to `limit` objects that were added after an update, in a fixed order, with the number of their update.
+    pub async fn account_objects_after(
+        &self,
+        (number, id): (i64, ObjectId),
+        limit: i64,
+    ) -> Result<Vec<(i64, GitObject)>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (i64, Vec<u8>, String, i64, Vec<u8>)>(
+            "SELECT update_number, id, kind, size, packed FROM account_objects \
+             WHERE update_number > $1 OR (update_number = $1 AND id > $2) ORDER BY update_number, id LIMIT $3")
+            .bind(number).bind(id.as_bytes()).bind(limit).fetch_all(db))?;
+        let objects = rows.into_iter().map(|(number, id, kind, size, packed)| {
+            let row = ObjectColumns {
+                id,
+                kind,
+                size,
+                packed,
+            };
+            Ok((number, row.read()?))
+        });
+        objects.collect()
+    }
+
+    /// Returns the account with this number.
+    pub async fn account_get(&self, number: AccountId) -> Result<Option<AccountRow>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, AccountColumns>(account_sql!("WHERE number = $1"))
+            .bind(i64::from(number.get())).fetch_optional(db))?;
+        row.map(AccountColumns::read).transpose()
+    }
+
+    /// Returns the account that has this external ID.
+    pub async fn account_of_external_id(&self, key: &str) -> Result<Option<AccountRow>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, AccountColumns>(account_sql!(
+            "WHERE number = (SELECT account FROM account_external_ids WHERE external_id = $1)"))
+            .bind(key).fetch_optional(db))?;
+        row.map(AccountColumns::read).transpose()
+    }
+
+    /// Returns the accounts after this number, up to [`MOST_ACCOUNTS`].
+    pub async fn account_list(&self, after: u32) -> Result<Vec<AccountRow>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, AccountColumns>(
+            account_sql!("WHERE number > $1 ORDER BY number LIMIT $2"))
+            .bind(i64::from(after)).bind(MOST_ACCOUNTS).fetch_all(db))?;
+        rows.into_iter().map(AccountColumns::read).collect()
+    }
+
+    /// Returns the highest account number.
+    pub async fn account_highest(&self) -> Result<Option<AccountId>> {
+        let highest = on_pool!(self, db => sqlx::query_scalar::<_, Option<i64>>("SELECT MAX(number) FROM accounts").fetch_one(db))?;
+        highest.map(account_id).transpose()
+    }
+
+    /// Returns the external ID with this key.
+    pub async fn account_external_id(&self, key: &str) -> Result<Option<ExternalIdRow>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, (String, i64, Vec<u8>)>(
+            "SELECT external_id, account, note_id FROM account_external_ids WHERE external_id = $1")
+            .bind(key).fetch_optional(db))?;
+        row.map(external_id).transpose()
+    }
+
+    /// Returns the external IDs of an account by key.
+    pub async fn account_external_ids(&self, account: AccountId) -> Result<Vec<ExternalIdRow>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (String, i64, Vec<u8>)>(
+            "SELECT external_id, account, note_id FROM account_external_ids WHERE account = $1 ORDER BY external_id")
+            .bind(i64::from(account.get())).fetch_all(db))?;
+        rows.into_iter().map(external_id).collect()
+    }
+
+    /// Returns the account with this address, compared without case.
+    pub async fn account_of_email(&self, email: &AccountEmail) -> Result<Option<AccountId>> {
+        let account = on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT account FROM account_emails WHERE email = $1")
+            .bind(email.key()).fetch_optional(db))?;
+        account.map(account_id).transpose()
+    }
+
+    /// Stores an update, all of it or nothing.
+    pub async fn account_update(&self, change: &AccountsChange) -> Result<AccountsUpdated> {
+        let mut tx = self.begin().await?;
+        let number = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
+            "UPDATE account_updates SET number = number + 1 WHERE id = 1 RETURNING number").fetch_one(db))?;
+        for update in &change.refs {
+            if !ref_move_in_tx(&mut tx, update).await? {
+                return tx
+                    .roll_back()
+                    .await
+                    .map(|()| AccountsUpdated::Moved(update.name.clone()));
+            }
+        }
+        for object in &change.objects {
+            object_add_in_tx(&mut tx, number, object).await?;
+        }
+        for account in &change.accounts {
+            account_clear_in_tx(&mut tx, account.row.number).await?;
+        }
+        for account in &change.accounts {
+            if let Some(taken) = account_index_in_tx(&mut tx, account).await? {
+                return tx.roll_back().await.map(|()| taken);
+            }
+        }
+        let event = NewLockEvent {
+            kind: LockEventKind::AccountChanged,
+            key: None,
+            scope: None,
+            pull: None,
+            concern: None,
+            cause: change.cause.clone(),
+        };
+        self.lock_events_in_tx(&mut tx, vec![event]).await?;
+        tx.commit().await.map(|()| AccountsUpdated::Done(number))
+    }
+}
+
+/// Moves a ref, or checks that it is where it was. Returns false if it is not.
+async fn ref_move_in_tx(tx: &mut Tx, update: &RefUpdate) -> Result<bool> {
+    let RefUpdate { name, from, to } = update;
+    let rows = match (from, to) {
+        (None, None) => {
+            let there = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, i64>(
+                "SELECT COUNT(*) FROM account_refs WHERE name = $1").bind(name).fetch_one(db))?;
+            return Ok(there == 0);
+        }
+        (None, Some(to)) => execute!(
+            tx,
+            "INSERT INTO account_refs (name, object_id) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+            name,
+            to.as_bytes()
+        )?,
+        (Some(from), Some(to)) => execute!(
+            tx,
+            "UPDATE account_refs SET object_id = $3 WHERE name = $1 AND object_id = $2",
+            name,
+            from.as_bytes(),
+            to.as_bytes()
+        )?,
+        (Some(from), None) => execute!(
+            tx,
+            "DELETE FROM account_refs WHERE name = $1 AND object_id = $2",
+            name,
+            from.as_bytes()
+        )?,
+    };
+    Ok(rows == 1)
+}
+
+async fn object_add_in_tx(tx: &mut Tx, number: i64, object: &GitObject) -> Result<()> {
+    let kind = match object.kind {
+        Kind::Blob => "blob",
+        Kind::Tree => "tree",
+        Kind::Commit => "commit",
+        Kind::Tag => return Err(damaged("All-Users has no tags".to_owned())),
+    };
+    let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(&object.content)?;
+    execute!(
+        tx,
+        "INSERT INTO account_objects (id, update_number, kind, size, packed) VALUES ($1, $2, $3, $4, $5) \
+         ON CONFLICT (id) DO NOTHING",
+        object.id.as_bytes(),
+        number,
+        kind,
+        i64::try_from(object.content.len()).unwrap_or(i64::MAX),
+        packed.finish()?
+    )
+    .map(drop)
+}
+
+async fn account_clear_in_tx(tx: &mut Tx, account: AccountId) -> Result<()> {
+    let number = i64::from(account.get());
+    execute!(tx, "DELETE FROM account_emails WHERE account = $1", number)?;
+    execute!(
+        tx,
+        "DELETE FROM account_external_ids WHERE account = $1",
+        number
+    )?;
+    execute!(tx, "DELETE FROM accounts WHERE number = $1", number).map(drop)
+}
+
+/// Writes the rows of an account. Returns why they cannot be, if another account has one of its names.
+async fn account_index_in_tx(
+    tx: &mut Tx,
+    account: &IndexedAccount,
+) -> Result<Option<AccountsUpdated>> {
+    let row = &account.row;
+    let number = i64::from(row.number.get());
+    execute!(
+        tx,
+        "INSERT INTO accounts (number, full_name, preferred_email, status, active, username, registered_at, commit_id) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        number,
+        &row.full_name,
+        &row.preferred_email,
+        &row.status,
+        row.active,
+        &row.username,
+        kept_time(row.registered_at),
+        row.commit.as_bytes()
+    )?;
+    for (key, note) in &account.external_ids {
+        let added = execute!(
+            tx,
+            "INSERT INTO account_external_ids (external_id, account, note_id) VALUES ($1, $2, $3) ON CONFLICT (external_id) DO NOTHING",
+            key.as_str(),
+            number,
+            note.as_bytes()
+        )?;
+        if added == 0 {
+            let owner = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, i64>(
+                "SELECT account FROM account_external_ids WHERE external_id = $1").bind(key.as_str()).fetch_one(db))?;
+            let owner = account_id(owner)?;
+            return Ok(Some(AccountsUpdated::ExternalIdTaken(key.clone(), owner)));
+        }
+    }
+    for email in &account.emails {
+        execute!(
+            tx,
+            "INSERT INTO account_emails (email, account) VALUES ($1, $2) ON CONFLICT (email) DO NOTHING",
+            email.key(),
+            number
+        )?;
+        let owner = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, i64>(
+            "SELECT account FROM account_emails WHERE email = $1").bind(email.key()).fetch_one(db))?;
+        if owner != number {
+            let owner = account_id(owner)?;
+            return Ok(Some(AccountsUpdated::EmailTaken(email.clone(), owner)));
+        }
+    }
+    Ok(None)
+}
+
+impl AccountColumns {
+    fn read(self) -> Result<AccountRow> {
+        Ok(AccountRow {
+            number: account_id(self.number)?,
+            full_name: self.full_name,
+            preferred_email: self.preferred_email,
+            status: self.status,
+            active: self.active,
+            username: self.username,
+            registered_at: self.registered_at,
+            commit: object_id(&self.commit_id)?,
+        })
+    }
+}
+
+impl ObjectColumns {
+    fn read(self) -> Result<GitObject> {
+        let id = object_id(&self.id)?;
+        let kind = Kind::from_bytes(self.kind.as_bytes())
+            .map_err(|error| damaged(format!("the object {id} of All-Users: {error}")))?;
+        let size = usize::try_from(self.size).unwrap_or_default();
+        let mut content = Vec::with_capacity(size);
+        // One byte more shows a wrong size.
+        ZlibDecoder::new(self.packed.as_slice())
+            .take(size as u64 + 1)
+            .read_to_end(&mut content)?;
+        let object = GitObject::new(kind, content);
+        if object.id == id {
+            Ok(object)
+        } else {
+            Err(damaged(format!(
+                "the object {id} of All-Users has another content"
+            )))
+        }
+    }
+}
+
+fn external_id((key, account, note): (String, i64, Vec<u8>)) -> Result<ExternalIdRow> {
+    Ok(ExternalIdRow {
+        key,
+        account: account_id(account)?,
+        note: object_id(&note)?,
+    })
+}
+
+fn account_id(number: i64) -> Result<AccountId> {
+    let account = u32::try_from(number).ok().and_then(AccountId::new);
+    account.ok_or_else(|| damaged(format!("{number} is not an account number")))
+}
+
+fn object_id(bytes: &[u8]) -> Result<ObjectId> {
+    ObjectId::try_from(bytes).map_err(|error| damaged(error.to_string()))
+}
+
+fn damaged(what: String) -> sqlx::Error {
+    sqlx::Error::Decode(what.into())
+}

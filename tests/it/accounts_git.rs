@@ -1,0 +1,491 @@
+//! Stories of accounts on a running server: people clone, fetch and push with unchanged git, and administrators use
+//! `lockkeeper accounts`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use insta::assert_snapshot;
+use lockkeeper::clock::SystemClock;
+use lockkeeper::emulator::{Emulator, Options};
+use lockkeeper::secret::Secret;
+use tempfile::TempDir;
+
+use crate::support::program::{Said, lockkeeper};
+use crate::support::server::{BOT, Server, Settings, TOKEN, WEBHOOK_SECRET};
+
+const ADMIN: &str = "ops:a-long-password-of-the-dashboard";
+
+/// A server with accounts, and directories for clones.
+struct Office {
+    server: Server,
+    dir: TempDir,
+    _github: Emulator,
+}
+
+/// A clone of somebody.
+struct Clone {
+    dir: PathBuf,
+}
+
+impl Office {
+    async fn open() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let secret = Secret::new(WEBHOOK_SECRET);
+        let options = Options::new(&dir.path().join("forge"), Arc::new(SystemClock), secret);
+        let options = options.with_token(BOT, Secret::new(TOKEN));
+        let github = Emulator::start(options).await.unwrap();
+        let settings = Settings::default()
+            .flag("--web-basic-auth=true")
+            .flag("--web-username=ops")
+            .variable(
+                "LOCKKEEPER_WEB_PASSWORD",
+                "a-long-password-of-the-dashboard",
+            );
+        let server = Server::start(&github, settings).await;
+        Self {
+            server,
+            dir,
+            _github: github,
+        }
+    }
+
+    fn accounts(&self, command: &str, args: &[&str]) -> Said {
+        lockkeeper(&["accounts", command], &self.server.database(), args, &[])
+    }
+
+    /// Creates an account with an address and a password. Returns the number and the credentials.
+    fn person(&self, name: &str) -> (String, String) {
+        let email = format!("{name}@example.com");
+        let created = self.accounts("create", &[name, "--email", &email]);
+        assert_eq!(created.code, 0, "{}", created.err);
+        let password = self.accounts("password", &[name]);
+        assert_eq!(password.code, 0, "{}", password.err);
+        let number = created.out.trim().to_owned();
+        (number, format!("{name}:{}", password.out.trim()))
+    }
+
+    fn url(&self, credentials: &str) -> String {
+        let host = self.server.url().trim_start_matches("http://");
+        format!("http://{credentials}@{host}/All-Users")
+    }
+
+    /// Clones what somebody may read, all refs.
+    fn mirror(&self, credentials: &str, name: &str) -> PathBuf {
+        let dir = self.dir.path().join(name);
+        let said = git(
+            self.dir.path(),
+            &["clone", "--quiet", "--mirror", &self.url(credentials), name],
+        );
+        assert_eq!(said.code, 0, "{}", said.err);
+        dir
+    }
+
+    /// Clones the branch of somebody and checks it out.
+    fn clone_of(&self, credentials: &str, name: &str) -> Clone {
+        let dir = self.dir.path().join(name);
+        let said = git(
+            self.dir.path(),
+            &["clone", "--quiet", &self.url(credentials), name],
+        );
+        assert_eq!(said.code, 0, "{}", said.err);
+        let clone = Clone { dir };
+        clone.git(&["config", "user.name", name]);
+        clone.git(&["config", "user.email", &format!("{name}@example.com")]);
+        clone.git(&["fetch", "--quiet", "origin", "refs/users/self"]);
+        clone.git(&["checkout", "--quiet", "FETCH_HEAD"]);
+        clone
+    }
+}
+
+impl Clone {
+    fn git(&self, args: &[&str]) -> String {
+        let said = git(&self.dir, args);
+        assert_eq!(said.code, 0, "{args:?}: {}", said.err);
+        said.out
+    }
+
+    fn commit(&self, file: &str, text: &str) {
+        std::fs::write(self.dir.join(file), text).unwrap();
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--message", "Edit"]);
+    }
+
+    fn push(&self, args: &[&str]) -> Said {
+        git(&self.dir, &[&["push"], args].concat())
+    }
+
+    /// Makes a directory with as many entries, all of them the same directory.
+    fn tree(&self, inner: &str, entries: usize) -> String {
+        let lines = (0..entries).map(|n| format!("040000 tree {inner}\td{n:02}\n"));
+        std::fs::write(self.dir.join(".git/listing"), lines.collect::<String>()).unwrap();
+        let made = self.git(&["-c", "alias.x=!git mktree < .git/listing", "x"]);
+        made.trim().to_owned()
+    }
+
+    /// Pushes, and returns what git says to the person, without the address of the server.
+    fn refused(&self, args: &[&str]) -> String {
+        let said = self.push(args);
+        let pushed = || self.git(&["show", "HEAD"]);
+        assert_ne!(said.code, 0, "the push was accepted: {}", pushed());
+        let lines = said.err.lines().map(str::trim_end);
+        let lines = lines.filter(|line| {
+            !line.starts_with("To http") && !line.starts_with("error: failed to push")
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "git is run as people run it")]
+fn git(dir: &Path, args: &[&str]) -> Said {
+    let output = Command::new("git")
+        .args(args)
+        .current_dir(dir)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", "/nonexistent")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .env("LC_ALL", "C")
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    }
+}
+
+const WATCH: &str = "[project \"github.com/acme/infra\"]\n\tnotify = branch:main [ALL_COMMENTS]\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn somebody_clones_their_account_edits_it_and_pushes_it_back() {
+    let office = Office::open().await;
+    let (number, jdoe) = office.person("jdoe");
+    let (_, _kim) = office.person("kim");
+    assert_eq!(number, "1000000");
+
+    let clone = office.clone_of(&jdoe, "jdoe");
+    assert_eq!(
+        clone.git(&["show", "HEAD:account.config"]),
+        "[account]\n\tpreferredEmail = jdoe@example.com\n"
+    );
+    clone.commit("watch.config", WATCH);
+    let pushed = clone.push(&["origin", "HEAD:refs/users/self"]);
+    assert_eq!(pushed.code, 0, "{}", pushed.err);
+
+    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    assert_eq!(
+        shown["watches"][0]["project"], "github.com/acme/infra",
+        "{shown}"
+    );
+    // Later changes continue the history of the person.
+    let set = office.accounts("set", &["jdoe", "--status", "OOO"]);
+    assert_eq!(set.code, 0, "{}", set.err);
+    let history = office.accounts("history", &["jdoe"]).out;
+    let messages: Vec<&str> = history
+        .lines()
+        .map(|line| line.rsplit("  ").next().unwrap())
+        .collect();
+    assert_eq!(
+        messages,
+        [
+            "Change Properties",
+            "Edit",
+            "Generate HTTP Password",
+            "Create Account"
+        ]
+    );
+    let line = office.accounts("list", &[]).out;
+    assert_eq!(
+        line,
+        "1000000 jdoe <jdoe@example.com> (OOO)\n1000001 kim <kim@example.com>\n"
+    );
+
+    // A copy of everything is whole, and keeps every rule.
+    let copy = office.mirror(ADMIN, "copy.git");
+    let fsck = git(&copy, &["fsck", "--strict", "--no-progress"]);
+    // A mirror has no branch of its own to check out.
+    let notice = "notice: HEAD points to an unborn branch (master)\n";
+    assert_eq!((fsck.code, fsck.err.as_str()), (0, notice));
+    let refs = git(&copy, &["for-each-ref", "--format=%(refname)"]).out;
+    assert_eq!(
+        refs,
+        "refs/meta/external-ids\nrefs/sequences/accounts\nrefs/users/00/1000000\nrefs/users/01/1000001\n"
+    );
+    let checked = crate::accounts::accounts(&["check", "--git", copy.to_str().unwrap()]);
+    assert_eq!(
+        (checked.code, checked.out.as_str()),
+        (0, ""),
+        "{}",
+        checked.err
+    );
+    let independent = crate::accounts::independent(&["check", copy.to_str().unwrap()]);
+    assert_eq!(independent.code, 0, "{}", independent.out);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_that_breaks_a_rule_is_refused_with_the_way_out() {
+    let office = Office::open().await;
+    let (number, jdoe) = office.person("jdoe");
+    office.person("kim");
+    let before = git(&office.mirror(ADMIN, "before.git"), &["for-each-ref"]).out;
+    let clone = office.clone_of(&jdoe, "jdoe");
+    let start = clone.git(&["rev-parse", "HEAD"]);
+    let start = start.trim();
+    let own = format!("HEAD:refs/users/00/{number}");
+    let mut said = String::new();
+    let mut attempt = |what: &str, clone: &Clone, args: &[&str]| {
+        let refused = clone.refused(args);
+        // Ids of commits differ in each run.
+        let mut words = String::new();
+        for word in refused.split_inclusive(char::is_whitespace) {
+            let is_id = word.trim_end().len() == 40
+                && word.trim_end().bytes().all(|b| b.is_ascii_hexdigit());
+            words.push_str(if is_id { "COMMIT " } else { word });
+        }
+        said.extend(["# ", what, "\n", &words, "\n\n"]);
+        clone.git(&["reset", "--quiet", "--hard", start]);
+    };
+
+    clone.commit("account.config", "[account\n");
+    attempt(
+        "not a config file",
+        &clone,
+        &["origin", "HEAD:refs/users/self"],
+    );
+    clone.commit(
+        "account.config",
+        "[account]\n\tpreferredEmail = kim@example.com\n",
+    );
+    attempt("a foreign address", &clone, &["origin", &own]);
+    clone.commit("account.config", "[account]\n\tactive = false\n");
+    attempt(
+        "locking oneself out",
+        &clone,
+        &["origin", "HEAD:refs/users/self"],
+    );
+    clone.commit(
+        "watch.config",
+        "[project \"x\"]\n\tnotify = colour:red [SOMETIMES]\n",
+    );
+    attempt("a wrong watch", &clone, &["origin", "HEAD:refs/users/self"]);
+    clone.commit("authorized_keys", "ssh-ed25519 AAAA me\n");
+    attempt("a wrong key", &clone, &["origin", "HEAD:refs/users/self"]);
+    clone.commit("preferences.config", "[diff]\n\ttabSize = wide\n");
+    attempt(
+        "a wrong preference",
+        &clone,
+        &["origin", "HEAD:refs/users/self"],
+    );
+    std::fs::write(clone.dir.join("x"), "x").unwrap();
+    clone.git(&["add", "x"]);
+    clone.git(&[
+        "-c",
+        "user.email=kim@example.com",
+        "commit",
+        "--quiet",
+        "-m",
+        "x",
+    ]);
+    attempt(
+        "a foreign committer",
+        &clone,
+        &["origin", "HEAD:refs/users/self"],
+    );
+    clone.git(&["checkout", "--quiet", "--orphan", "other"]);
+    clone.commit("y", "y");
+    attempt(
+        "another history",
+        &clone,
+        &["--force", "origin", "HEAD:refs/users/self"],
+    );
+    clone.git(&["checkout", "--quiet", "-B", "side", start]);
+    clone.commit("side", "1");
+    clone.git(&["checkout", "--quiet", "-B", "own", start]);
+    clone.commit("own", "2");
+    clone.git(&["merge", "--quiet", "--no-ff", "-m", "merge", "side"]);
+    attempt("a merge", &clone, &["origin", "HEAD:refs/users/self"]);
+    attempt(
+        "another account",
+        &clone,
+        &["origin", "HEAD:refs/users/01/1000001"],
+    );
+    attempt(
+        "a wrong folder",
+        &clone,
+        &["origin", "HEAD:refs/users/01/1000000"],
+    );
+    attempt(
+        "an account that is not there",
+        &clone,
+        &["origin", "HEAD:refs/users/07/1000007"],
+    );
+    attempt(
+        "external IDs",
+        &clone,
+        &["origin", "HEAD:refs/meta/external-ids"],
+    );
+    attempt(
+        "the defaults",
+        &clone,
+        &["origin", "HEAD:refs/users/default"],
+    );
+    attempt("any other ref", &clone, &["origin", "HEAD:refs/heads/main"]);
+    attempt("a removal", &clone, &["origin", ":refs/users/self"]);
+    let mut tree = clone.tree("", 0);
+    for _ in 0..20 {
+        tree = clone.tree(&tree, 1);
+    }
+    let deep = clone.git(&["commit-tree", "-p", "HEAD", "-m", "deep", &tree]);
+    let deep = format!("{}:refs/users/self", deep.trim());
+    attempt(
+        "many directories inside each other",
+        &clone,
+        &["origin", &deep],
+    );
+    // Thirty directories with thirty directories each, and so on: a few hundred bytes.
+    let mut tree = clone.tree("", 0);
+    for _ in 0..10 {
+        tree = clone.tree(&tree, 30);
+    }
+    let bomb = clone.git(&["commit-tree", "-p", "HEAD", "-m", "bomb", &tree]);
+    let bomb = format!("{}:refs/users/self", bomb.trim());
+    attempt("directories without end", &clone, &["origin", &bomb]);
+    clone.commit("watch.config", WATCH);
+    attempt(
+        "a good ref with a bad one",
+        &clone,
+        &[
+            "--atomic",
+            "origin",
+            "HEAD:refs/users/self",
+            "HEAD:refs/heads/main",
+        ],
+    );
+    clone.commit("watch.config", WATCH);
+    attempt(
+        "one ref by two names",
+        &clone,
+        &["--atomic", "origin", "HEAD:refs/users/self", &own],
+    );
+    assert_snapshot!(said);
+    let after = git(&office.mirror(ADMIN, "after.git"), &["for-each-ref"]).out;
+    assert_eq!(before, after, "a refused push leaves nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_gets_at_the_objects_of_others() {
+    let office = Office::open().await;
+    let (_, jdoe) = office.person("jdoe");
+    office.person("kim");
+    let all = office.mirror(ADMIN, "all.git");
+    let id = |name: &str| {
+        let said = git(&all, &["rev-parse", name]);
+        assert_eq!(said.code, 0, "{}", said.err);
+        said.out.trim().to_owned()
+    };
+    let theirs = id("refs/users/01/1000001:account.config");
+    let notes = id("refs/meta/external-ids");
+    let clone = office.clone_of(&jdoe, "jdoe");
+    let refs = clone.git(&["ls-remote", "origin"]);
+    assert!(
+        !refs.contains("external-ids") && !refs.contains("1000001"),
+        "{refs}"
+    );
+
+    // An id is no key: neither to what it names …
+    for version in ["0", "2"] {
+        for id in [&theirs, &notes] {
+            let protocol = format!("protocol.version={version}");
+            let said = git(&clone.dir, &["-c", &protocol, "fetch", "origin", id]);
+            assert_ne!(said.code, 0, "{version} {id}");
+        }
+    }
+    // … nor to a place in a directory of one's own.
+    let tree = {
+        let listing = format!("100644 blob {theirs}\taccount.config\n");
+        std::fs::write(clone.dir.join("listing"), listing).unwrap();
+        let said = git(
+            &clone.dir,
+            &["-c", "alias.x=!git mktree --missing < listing", "x"],
+        );
+        assert_eq!(said.code, 0, "{}", said.err);
+        said.out.trim().to_owned()
+    };
+    let commit = clone.git(&["commit-tree", "-p", "HEAD", "-m", "steal", &tree]);
+    // git on the client does not pack what it does not have, so the pack is made by hand.
+    let stolen = format!("{}:refs/users/self", commit.trim());
+    let said = clone.push(&["origin", &stolen]);
+    assert_ne!(said.code, 0, "{}", said.err);
+    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    assert_eq!(shown["email"], "jdoe@example.com");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_who_push_at_once_one_is_asked_to_fetch_first() {
+    let office = Office::open().await;
+    let (_, jdoe) = office.person("jdoe");
+    let (laptop, desktop) = (office.clone_of(&jdoe, "jdoe"), {
+        let dir = office.dir.path().join("desktop");
+        let said = git(
+            office.dir.path(),
+            &["clone", "--quiet", &office.url(&jdoe), "desktop"],
+        );
+        assert_eq!(said.code, 0, "{}", said.err);
+        let clone = Clone { dir };
+        clone.git(&["config", "user.name", "jdoe"]);
+        clone.git(&["config", "user.email", "jdoe@example.com"]);
+        clone.git(&["fetch", "--quiet", "origin", "refs/users/self"]);
+        clone.git(&["checkout", "--quiet", "FETCH_HEAD"]);
+        clone
+    });
+    laptop.commit("watch.config", WATCH);
+    desktop.commit("preferences.config", "[diff]\n\ttabSize = 4\n");
+    assert_eq!(laptop.push(&["origin", "HEAD:refs/users/self"]).code, 0);
+    let late = desktop.refused(&["origin", "HEAD:refs/users/self"]);
+    assert!(late.contains("fetch first"), "{late}");
+    desktop.git(&["pull", "--quiet", "--rebase", "origin", "refs/users/self"]);
+    let again = desktop.push(&["origin", "HEAD:refs/users/self"]);
+    assert_eq!(again.code, 0, "{}", again.err);
+    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    assert_eq!(shown["preferences"]["diff"]["tabSize"], "4");
+    assert_eq!(shown["watches"][0]["project"], "github.com/acme/infra");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_active_accounts_with_the_right_password_get_in() {
+    let office = Office::open().await;
+    let (_, jdoe) = office.person("jdoe");
+    let attempt = |credentials: &str| {
+        let said = git(office.dir.path(), &["ls-remote", &office.url(credentials)]);
+        (said.code, said.err)
+    };
+    assert_eq!(attempt(&jdoe).0, 0);
+    assert_eq!(attempt(&jdoe.to_uppercase().replace("JDOE", "JDoe")).0, 128);
+    assert_eq!(attempt("nobody:x").0, 128);
+    assert_eq!(attempt("").0, 128);
+    // The browser of somebody who has signed in sends nothing on behalf of another page.
+    let push = format!("{}/git-receive-pack", office.url(ADMIN));
+    let page = reqwest::Client::new()
+        .post(push)
+        .header("content-type", "text/plain");
+    let refused = page.body("0000").send().await.unwrap();
+    assert_eq!(refused.status(), 415);
+    // A name of another site that leads here is no way in.
+    let listing = format!("{}/info/refs?service=git-upload-pack", office.url(ADMIN));
+    let page = reqwest::Client::new()
+        .get(listing)
+        .header("host", "evil.example");
+    assert_eq!(page.send().await.unwrap().status(), 421);
+    assert_eq!(office.accounts("deactivate", &["jdoe"]).code, 0);
+    let (code, error) = attempt(&jdoe);
+    assert_eq!(code, 128);
+    assert!(error.contains("The account is inactive"), "{error}");
+    assert_eq!(office.accounts("activate", &["jdoe"]).code, 0);
+    assert_eq!(attempt(&jdoe).0, 0);
+    assert_eq!(office.accounts("password", &["jdoe", "--remove"]).code, 0);
+    assert_eq!(attempt(&jdoe).0, 128);
+}

@@ -1,0 +1,111 @@
+//! Races for accounts, and the tables that are derived from them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use lockkeeper::features::accounts::{AccountsActor, AccountsError, AllUsers, NewAccount};
+use lockkeeper::model::{Actor, Cause, Origin};
+use lockkeeper_accounts::email::AccountEmail;
+use lockkeeper_accounts::external_ids::ExternalIdKey;
+use lockkeeper_accounts::objects::CommitPerson;
+use tokio::task::JoinSet;
+
+use crate::support::db::{TestDb, store_test};
+use crate::support::program::lockkeeper;
+
+store_test!(
+    of_many_arrivals_of_one_external_id_one_makes_an_account,
+    of_many_who_take_one_address_one_gets_it,
+    no_number_is_given_twice,
+);
+
+const TASKS: usize = 64;
+
+fn actor() -> AccountsActor {
+    let actor = Actor {
+        login: "ops".to_owned(),
+        origin: Origin::Cli,
+    };
+    AccountsActor {
+        author: CommitPerson::new("Ops", "ops@example.com"),
+        cause: Cause::new(actor, ""),
+    }
+}
+
+/// Creates accounts from many tasks of several servers at once.
+async fn create_at_once(
+    db: &TestDb,
+    new: impl Fn(usize) -> NewAccount,
+) -> Vec<Result<u32, AccountsError>> {
+    let servers: Vec<Arc<AllUsers>> = (0..4)
+        .map(|_| Arc::new(AllUsers::new(db.store().clone(), "localhost")))
+        .collect();
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (users, new) = (Arc::clone(&servers[task % servers.len()]), new(task));
+        tasks.spawn(async move {
+            let created = users.create(&actor(), &new).await;
+            created.map(lockkeeper_accounts::refs::AccountId::get)
+        });
+    }
+    tasks.join_all().await
+}
+
+/// Checks every rule, and the derived tables.
+fn assert_sound(db: &TestDb) {
+    let checked = lockkeeper(&["accounts", "check"], &db.url, &[], &[]);
+    assert_eq!(
+        (checked.code, checked.out.as_str()),
+        (0, ""),
+        "{}",
+        checked.err
+    );
+}
+
+async fn of_many_arrivals_of_one_external_id_one_makes_an_account(db: &TestDb) {
+    let key: ExternalIdKey = "github:583231".parse().unwrap();
+    let outcomes = create_at_once(db, |_| NewAccount {
+        external_ids: vec![key.clone()],
+        ..NewAccount::default()
+    })
+    .await;
+    let created = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    assert_eq!(created, 1);
+    for refused in outcomes.iter().filter_map(|outcome| outcome.as_ref().err()) {
+        assert_eq!(
+            refused.to_string(),
+            "`github:583231` belongs to account 1000000; remove it there first"
+        );
+    }
+    assert_sound(db);
+}
+
+async fn of_many_who_take_one_address_one_gets_it(db: &TestDb) {
+    let email: AccountEmail = "Kim@example.com".parse().unwrap();
+    let outcomes = create_at_once(db, |task| NewAccount {
+        username: Some(ExternalIdKey::username(&format!("kim{task}")).unwrap()),
+        // The same address in another case is the same address, but another external ID.
+        email: Some(if task % 2 == 0 {
+            email.clone()
+        } else {
+            "kim@EXAMPLE.com".parse().unwrap()
+        }),
+        ..NewAccount::default()
+    })
+    .await;
+    let created: Vec<u32> = outcomes.into_iter().filter_map(Result::ok).collect();
+    assert_eq!(created, [1_000_000]);
+    assert_sound(db);
+}
+
+async fn no_number_is_given_twice(db: &TestDb) {
+    let outcomes = create_at_once(db, |task| NewAccount {
+        username: Some(ExternalIdKey::username(&format!("kim{task}")).unwrap()),
+        ..NewAccount::default()
+    })
+    .await;
+    let numbers: BTreeSet<u32> = outcomes.into_iter().map(Result::unwrap).collect();
+    assert_eq!(numbers.len(), TASKS);
+    assert_eq!(numbers.first(), Some(&1_000_000));
+    assert_sound(db);
+}

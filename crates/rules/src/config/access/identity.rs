@@ -159,7 +159,7 @@ mod tests {
         for origin in Origin::ALL
             .iter()
             .copied()
-            .filter(|origin| !matches!(origin, Origin::Reconciler | Origin::Queue))
+            .filter(|origin| !matches!(origin, Origin::Git | Origin::Reconciler | Origin::Queue))
         {
             let actor = Actor {
                 login: "kim".to_owned(),
@@ -168,6 +168,12 @@ mod tests {
             let identity = Identity::of_actor(&actor);
             assert_eq!((identity.actor(), identity.name()), (actor, "kim"));
         }
+        // A push is as good as the password that it comes with, as at the API.
+        let pusher = Actor {
+            login: "kim".to_owned(),
+            origin: Origin::Git,
+        };
+        assert_eq!(Identity::of_actor(&pusher), Identity::Api("kim".to_owned()));
         assert_eq!(
             Identity::System("reconciler").actor().origin,
             Origin::Reconciler

@@ -1,7 +1,7 @@
 //! Reads a repository on this disk that is no mirror, such as a fetched copy of the accounts. Nothing is written, and no
 //! git is run, so neither the configuration nor the hooks of the repository matter.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,8 @@ const MAX_DEPTH: usize = 16;
 /// Maximum number of files of a branch that are read, and of their bytes. One blob can be in a tree many times.
 const MAX_FILES: usize = 1_000;
 const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
+/// Maximum size of an object of a whole copy in bytes. The root directory of some million notes is as large.
+const MAX_REACHABLE: u64 = 64 * 1024 * 1024;
 /// Maximum number of commits of a branch.
 const MAX_COMMITS: usize = 1_000_000;
 
@@ -153,6 +155,47 @@ impl LocalCopy {
             }
         }
         Ok(files)
+    }
+
+    /// Returns everything that these objects lead to, each once, with kind and content.
+    pub fn reachable(
+        &self,
+        from: impl IntoIterator<Item = ObjectId>,
+    ) -> Result<Vec<(ObjectId, Kind, Vec<u8>)>, LocalCopyError> {
+        let mut open: Vec<ObjectId> = from.into_iter().collect();
+        let (mut seen, mut found) = (HashSet::new(), Vec::new());
+        while let Some(id) = open.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let bad = |error: &dyn std::fmt::Display| LocalCopyError::Object(error.to_string());
+            let header = self.objects.header(id)?;
+            let (kind, size) = header.ok_or_else(|| bad(&format!("{id} is missing")))?;
+            if size > MAX_REACHABLE {
+                return Err(LocalCopyError::Large(id, size, MAX_REACHABLE));
+            }
+            self.objects.renew_limit();
+            let content = self.objects.read(id, kind)?;
+            match kind {
+                Kind::Commit => {
+                    let commit = CommitRefIter::from_bytes(&content, gix_hash::Kind::Sha1);
+                    open.extend(commit.parent_ids());
+                    let mut commit = CommitRefIter::from_bytes(&content, gix_hash::Kind::Sha1);
+                    open.push(commit.tree_id().map_err(|error| bad(&error))?);
+                }
+                Kind::Tree => {
+                    let entries = self.objects.entries(id)?;
+                    // A submodule is a commit of another repository.
+                    let entries = entries
+                        .into_iter()
+                        .filter(|(_, entry)| !entry.is_submodule());
+                    open.extend(entries.map(|(_, entry)| entry.id));
+                }
+                Kind::Blob | Kind::Tag => {}
+            }
+            found.push((id, kind, content));
+        }
+        Ok(found)
     }
 
     /// Follows a branch to its first commit.

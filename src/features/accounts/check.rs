@@ -29,11 +29,20 @@ pub(super) struct CheckedCopy {
 impl CheckedCopy {
     /// Checks everything that can be seen without knowing who pushed it.
     pub(super) fn of(copy: &AccountsCopy) -> Self {
+        Self::of_refs(copy, |_| true)
+    }
+
+    /// Checks the same, but allows refs that `All-Users` does not have.
+    pub(super) fn of_known_refs(copy: &AccountsCopy) -> Self {
+        Self::of_refs(copy, |name| name.parse::<AllUsersRef>().is_ok())
+    }
+
+    fn of_refs(copy: &AccountsCopy, counts: impl Fn(&str) -> bool) -> Self {
         let mut checked = Self {
             lines: Vec::new(),
             errors: 0,
         };
-        for (name, problem) in &copy.bad_refs {
+        for (name, problem) in copy.bad_refs.iter().filter(|(name, _)| counts(name)) {
             checked.add_problem(name, problem);
         }
         checked.defaults(copy);

@@ -11,8 +11,10 @@ use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::check::CheckedCopy;
 use super::copy::AccountsCopy;
 use super::git::copy_to;
+use super::import::ImportAccountsError;
 use super::store::AccountRow;
 use super::view::{AccountJson, AccountsJson};
+use crate::git::LocalCopy;
 use crate::kit::term::{
     DatabaseFlags, ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, actor, block_on,
     safe,
@@ -36,6 +38,11 @@ pub(super) enum AccountsArgs {
     },
     #[command(flatten)]
     OfServer(ServerAccounts),
+    /// Fill a server that has no accounts
+    Import {
+        #[command(subcommand)]
+        source: AccountsSource,
+    },
     /// Check all accounts by every rule that a push has to follow
     ///
     /// Without --git, the accounts of the server, and the tables that are derived from them. Prints a line for each problem: ref, file, line and the way out. Ends with exit code 1 if there are errors;
@@ -44,6 +51,24 @@ pub(super) enum AccountsArgs {
         /// Check a copy of All-Users instead: a directory, as `git clone --mirror` makes it
         #[arg(long = "git", value_name = "DIR")]
         copy: Option<PathBuf>,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+}
+
+/// Source of an import.
+#[derive(clap::Subcommand)]
+pub(super) enum AccountsSource {
+    /// A copy of All-Users, of another server of this kind or of Gerrit
+    ///
+    /// Checks the copy first, as `check --git` does. With errors, nothing is imported. All accounts are imported at once,
+    /// with their history, external IDs and stars, or none. Refs that this version has no use for are named and left out.
+    ///
+    /// Exit code 1: the copy has errors, or the server already has accounts.
+    Git {
+        /// Directory of the copy, as `git clone --mirror` makes it
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
         #[command(flatten)]
         database: DatabaseFlags,
     },
@@ -202,6 +227,9 @@ impl SubcommandArgs for AccountsArgs {
                 database,
             } => block_on(async { list(&open(&database).await?, format, terminal).await })?,
             Self::OfServer(accounts) => block_on(accounts.run(terminal))?,
+            Self::Import {
+                source: AccountsSource::Git { dir, database },
+            } => block_on(async { import(&open(&database).await?, &dir, terminal).await })?,
         }
     }
 }
@@ -429,6 +457,41 @@ async fn check_server(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResu
     let mut checked = CheckedCopy::of(&copy);
     checked.index(&copy, &all_rows(users).await?);
     report(&copy, &checked, terminal)
+}
+
+async fn import(
+    users: &AllUsers,
+    dir: &std::path::Path,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
+    let repository = LocalCopy::open(dir)?;
+    let copy = AccountsCopy::of(&repository);
+    let checked = CheckedCopy::of_known_refs(&copy);
+    if checked.errors > 0 {
+        report(&copy, &checked, terminal)?;
+        terminal.note("Nothing was imported. Correct the errors in the copy first.");
+        return Ok(ExitStatus::Failure);
+    }
+    match users.import(&cli_actor(), &repository, &copy).await {
+        Ok(imported) => {
+            for name in imported.left_out {
+                terminal.line(format!(
+                    "{}: left out, because this version does not use it",
+                    safe(&name)
+                ))?;
+            }
+            terminal.note(format!(
+                "Imported {}.",
+                counted(imported.accounts, "account")
+            ));
+            Ok(ExitStatus::Success)
+        }
+        Err(error @ ImportAccountsError::NotEmpty(_)) => {
+            terminal.note(error.to_string());
+            Ok(ExitStatus::Failure)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Prints the problems of a copy.

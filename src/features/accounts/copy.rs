@@ -44,7 +44,11 @@ pub(super) struct UserBranch {
 impl AccountsCopy {
     /// Reads a repository on this disk.
     pub(super) fn read(dir: &Path) -> Result<Self, LocalCopyError> {
-        let copy = LocalCopy::open(dir)?;
+        LocalCopy::open(dir).map(|copy| Self::of(&copy))
+    }
+
+    /// Reads an open repository.
+    pub(super) fn of(copy: &LocalCopy) -> Self {
         let mut accounts = Self {
             users: BTreeMap::new(),
             defaults: BTreeMap::new(),
@@ -55,12 +59,12 @@ impl AccountsCopy {
         };
         for (name, id) in copy.refs() {
             // One account that cannot be read must not hide the others.
-            if let Err(error) = accounts.add(&copy, name, id) {
+            if let Err(error) = accounts.add(copy, name, id) {
                 let problem = Problem::error(None, error.to_string(), "correct or remove it");
                 accounts.bad_refs.push((shown(name), problem));
             }
         }
-        Ok(accounts)
+        accounts
     }
 
     fn add(&mut self, copy: &LocalCopy, name: &str, id: ObjectId) -> Result<(), LocalCopyError> {

@@ -7,6 +7,7 @@
 //! | `all_users.rs` | updates: read the state, edit it, store everything in one transaction |
 //! | `actions.rs` | what people do with accounts |
 //! | `forge_users.rs` | accounts of people on forges |
+//! | `import.rs` | an empty server is filled from a copy |
 //! | `git/` | `All-Users` for git clients |
 //! | `copy.rs` | all accounts of a copy |
 //! | `check.rs` | every rule, applied to a copy |
@@ -20,6 +21,7 @@ mod cli;
 mod copy;
 mod forge_users;
 mod git;
+mod import;
 mod store;
 mod view;
 

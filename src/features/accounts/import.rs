@@ -1,0 +1,138 @@
+//! Fills an empty server with the accounts of a copy of `All-Users`.
+
+use std::collections::BTreeMap;
+
+use gix_hash::ObjectId;
+use lockkeeper_accounts::account_config::AccountConfig;
+use lockkeeper_accounts::config_text::ConfigText;
+use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
+use lockkeeper_accounts::objects::GitObject;
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+
+use super::all_users::{AccountsActor, AccountsError, AllUsers};
+use super::copy::{AccountsCopy, UserBranch};
+use super::store::{AccountRow, AccountsChange, AccountsUpdated, IndexedAccount, RefUpdate};
+use crate::git::{LocalCopy, LocalCopyError};
+use crate::model::Cause;
+
+/// Result of an import.
+pub(super) struct ImportedAccounts {
+    pub accounts: usize,
+    /// Refs that this version has no use for.
+    pub left_out: Vec<String>,
+}
+
+/// An import did not happen.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ImportAccountsError {
+    #[error("the copy cannot be read")]
+    Copy(#[from] LocalCopyError),
+    #[error(transparent)]
+    Accounts(#[from] AccountsError),
+    /// A ref of the copy is on the server already.
+    #[error("the server already has {0}; accounts are imported into a server without any")]
+    NotEmpty(String),
+}
+
+impl AllUsers {
+    /// Stores everything of a copy in one update. The copy was checked: it has no errors.
+    pub(super) async fn import(
+        &self,
+        actor: &AccountsActor,
+        repository: &LocalCopy,
+        copy: &AccountsCopy,
+    ) -> Result<ImportedAccounts, ImportAccountsError> {
+        let (mut refs, mut left_out) = (Vec::new(), Vec::new());
+        for (name, id) in repository.refs() {
+            match name.parse::<AllUsersRef>() {
+                Ok(AllUsersRef::Config) | Err(_) => left_out.push(name.to_owned()),
+                Ok(_) => refs.push((name.to_owned(), id)),
+            }
+        }
+        let objects = repository.reachable(refs.iter().map(|(_, id)| *id))?;
+        let external_ids = copy.external_ids();
+        let mut accounts = Vec::new();
+        for (account, branch) in &copy.users {
+            let ids = external_ids.get(account).map_or(&[][..], Vec::as_slice);
+            let tip = refs
+                .binary_search_by(|(name, _)| name.cmp(&AllUsersRef::User(*account).to_string()));
+            let Ok(tip) = tip else { continue };
+            accounts.push(indexed(*account, refs[tip].1, branch, ids, copy)?);
+        }
+        let many = accounts.len();
+        let updates = refs.into_iter().map(|(name, id)| RefUpdate {
+            name,
+            from: None,
+            to: Some(id),
+        });
+        let objects =
+            objects
+                .into_iter()
+                .map(|(id, kind, content)| GitObject { id, kind, content });
+        let change = AccountsChange {
+            objects: objects.collect(),
+            refs: updates.collect(),
+            accounts,
+            cause: Cause {
+                reason: format!("Import {many} accounts"),
+                ..actor.cause.clone()
+            },
+        };
+        match self
+            .store()
+            .account_update(&change)
+            .await
+            .map_err(AccountsError::from)?
+        {
+            AccountsUpdated::Done(_) => Ok(ImportedAccounts {
+                accounts: many,
+                left_out,
+            }),
+            AccountsUpdated::Moved(name) => Err(ImportAccountsError::NotEmpty(name)),
+            AccountsUpdated::EmailTaken(email, by) => {
+                Err(AccountsError::EmailTaken(email, by).into())
+            }
+            AccountsUpdated::ExternalIdTaken(key, by) => {
+                Err(AccountsError::ExternalIdTaken(key, by).into())
+            }
+        }
+    }
+}
+
+/// Returns the rows of an account.
+fn indexed(
+    account: AccountId,
+    commit: ObjectId,
+    branch: &UserBranch,
+    ids: &[ExternalId],
+    copy: &AccountsCopy,
+) -> Result<IndexedAccount, AccountsError> {
+    let config = match branch.files.get(AccountConfig::FILE) {
+        None => AccountConfig::default(),
+        Some(content) => AccountConfig::read(&ConfigText::parse(content)?).0,
+    };
+    let empty = BTreeMap::new();
+    let notes = copy.notes.as_ref().unwrap_or(&empty);
+    let notes = ids.iter().filter_map(|id| {
+        let content = notes.get(&id.key.note_name())?;
+        let note = GitObject::new(gix_object::Kind::Blob, content.clone());
+        Some((id.key.clone(), note.id))
+    });
+    let notes: Vec<(ExternalIdKey, ObjectId)> = notes.collect();
+    let username = ids.iter().find_map(|id| id.key.as_username());
+    let email = config.preferred_email;
+    Ok(IndexedAccount {
+        row: AccountRow {
+            number: account,
+            full_name: config.full_name,
+            preferred_email: email.map(|email| email.as_str().to_owned()),
+            status: config.status,
+            active: config.active,
+            username: username.map(str::to_owned),
+            registered_at: branch.history.began_at,
+            commit,
+        },
+        external_ids: notes,
+        emails: ids.iter().filter_map(|id| id.email.clone()).collect(),
+    })
+}

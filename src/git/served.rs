@@ -224,7 +224,9 @@ impl ServedRepo {
 
     async fn answer(&self, command: &'static str, cmd: Cmd) -> Result<Vec<u8>, ServeError> {
         let output = cmd.output().await?;
-        if !output.is_success() {
+        // git tells the client what is wrong with its request, in a line of the protocol: `0030ERR …`.
+        let is_told = output.stdout.bytes.get(4..8) == Some(b"ERR ");
+        if !output.is_success() && !is_told {
             return Err(ServeError::Git {
                 command,
                 complaint: last_line(&output.stderr.bytes),

@@ -456,6 +456,34 @@ async fn of_two_who_push_at_once_one_is_asked_to_fetch_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_copy_for_clients_is_made_again() {
+    let office = Office::open().await;
+    let (number, jdoe) = office.person("jdoe");
+    office.clone_of(&jdoe, "first");
+    let copy = office
+        .server
+        .data_dir()
+        .join(format!("all-users/{number}.git"));
+    let mut cut_off = 0;
+    for folder in std::fs::read_dir(copy.join("objects")).unwrap() {
+        for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
+            let file = file.unwrap().path();
+            std::fs::remove_file(&file).unwrap();
+            std::fs::write(&file, "").unwrap();
+            cut_off += 1;
+        }
+    }
+    assert!(cut_off > 3, "{cut_off} objects");
+    let clone = office.clone_of(&jdoe, "second");
+    assert!(
+        clone
+            .git(&["show", "HEAD:account.config"])
+            .contains("jdoe@example.com")
+    );
+    office.server.logged("is made again").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_active_accounts_with_the_right_password_get_in() {
     let office = Office::open().await;
     let (_, jdoe) = office.person("jdoe");

@@ -221,6 +221,12 @@ impl AccountsGit {
         }
     }
 
+    /// Makes the repository of a caller again, because git cannot use it. A crash of the machine can cut off its files.
+    async fn new_view(&self, caller: &GitCaller) -> Result<View, GitRefusal> {
+        warn!("The copy of All-Users for a client was damaged, and is made again");
+        Ok(self.views.anew(&self.users, caller).await?)
+    }
+
     /// Returns what a caller may read.
     async fn view(&self, caller: &GitCaller) -> Result<View, GitRefusal> {
         Ok(self.views.of(&self.users, caller).await?)
@@ -240,7 +246,13 @@ async fn advertise(
     let _place = git.places.acquire().await;
     let view = git.view(&caller).await?;
     let body = if service == "git-upload-pack" {
-        let listed = view.repo.advertise(protocol(headers)).await?;
+        let listed = match view.repo.advertise(protocol(headers)).await {
+            Err(ServeError::Git { .. }) => {
+                let view = git.new_view(&caller).await?;
+                view.repo.advertise(protocol(headers)).await?
+            }
+            listed => listed?,
+        };
         fetch_advertisement(&listed)
     } else {
         push_advertisement(&view.refs)
@@ -261,7 +273,14 @@ async fn fetch(
     let (parts, body) = request.into_parts();
     let body = read(&parts.headers, body, MAX_FETCH).await?;
     let view = git.view(&caller).await?;
-    let pack = view.repo.fetch(protocol(&parts.headers), body).await?;
+    let protocol = protocol(&parts.headers);
+    let pack = match view.repo.fetch(protocol, body.clone()).await {
+        Err(ServeError::Git { .. }) => {
+            let view = git.new_view(&caller).await?;
+            view.repo.fetch(protocol, body).await?
+        }
+        pack => pack?,
+    };
     Ok(answer("application/x-git-upload-pack-result", pack))
 }
 

@@ -71,11 +71,34 @@ impl Views {
     /// Brings the repository of a caller up to date.
     pub(super) async fn of(&self, users: &AllUsers, caller: &GitCaller) -> Result<View, ViewError> {
         let _turn = self.turn.lock().await;
-        let name = match caller {
+        self.up_to_date(users, caller).await
+    }
+
+    /// Removes the repository of a caller, and makes it again.
+    pub(super) async fn anew(
+        &self,
+        users: &AllUsers,
+        caller: &GitCaller,
+    ) -> Result<View, ViewError> {
+        let _turn = self.turn.lock().await;
+        let dir = self.dir_of(caller);
+        match std::fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(ViewError::File(dir, error))
+            }
+            _ => self.up_to_date(users, caller).await,
+        }
+    }
+
+    fn dir_of(&self, caller: &GitCaller) -> PathBuf {
+        self.dir.join(match caller {
             GitCaller::Administrator(_) => "all.git".to_owned(),
             GitCaller::Account { row, .. } => format!("{}.git", row.number),
-        };
-        let repo = ServedRepo::open(&self.settings, self.dir.join(name))?;
+        })
+    }
+
+    async fn up_to_date(&self, users: &AllUsers, caller: &GitCaller) -> Result<View, ViewError> {
+        let repo = ServedRepo::open(&self.settings, self.dir_of(caller))?;
         let (all, number) = users.store().account_refs().await?;
         let refs = caller.readable(all);
         match caller {

@@ -141,7 +141,15 @@ impl LocalCopy {
         let mut open = vec![(String::new(), self.root(commit)?)];
         while let Some((dir, id)) = open.pop() {
             for (name, entry) in self.objects.entries(id)? {
-                let path = format!("{dir}{}", String::from_utf8_lossy(&name));
+                // A name that is not UTF-8 could not be told from another one.
+                let name = String::from_utf8(name).map_err(|error| {
+                    let name = String::from_utf8_lossy(error.as_bytes()).into_owned();
+                    LocalCopyError::Object(format!(
+                        "the name `{}` in the commit {commit} is not UTF-8",
+                        name.escape_debug()
+                    ))
+                })?;
+                let path = format!("{dir}{name}");
                 if entry.is_dir() {
                     open.push((format!("{path}/"), entry.id));
                 } else if entry.is_file() {

@@ -96,7 +96,9 @@ pub use objects::{IgnoredFiles, TreeFiles};
 pub use refs::{InvalidRefName, RefList, RefName, RefSelection};
 pub use refused::{RefusedRef, without_refused};
 pub use remote::Remote;
-pub use served::{PushFault, PushedCommit, PushedCommits, PushedPack, ServeError, ServedRepo};
+pub use served::{
+    FetchAnswer, PushFault, PushedCommit, PushedCommits, PushedPack, ServeError, ServedRepo,
+};
 pub use sparse::Extent;
 pub use submodules::{Submodule, SubmoduleAdmission, SubmoduleRules};
 pub use sync::Synced;

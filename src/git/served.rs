@@ -13,11 +13,22 @@ use gix_object::{CommitRefIter, Kind, Write as _};
 
 use super::GitSettings;
 use super::environment::git_in;
-use super::object_db::{ObjectDb, ObjectError};
-use crate::process::{Cmd, ProcessError, RunLimits};
+use super::object_db::{Entry, ObjectDb, ObjectError};
+use crate::process::{Cmd, Dialogue, ProcessError, RunLimits};
 
-/// Maximum size of an answer to a client in bytes, held in memory.
-const MAX_ANSWER: usize = 256 * 1024 * 1024;
+/// Size of the first part of an answer in bytes. An answer that is not larger is whole before anything is sent, so that a
+/// damaged repository can be made again.
+const FIRST_PART: usize = 1024 * 1024;
+/// Size of the other parts in bytes.
+const PART: usize = 64 * 1024;
+/// Longest time for an answer, with the time that the client takes to receive it.
+const ANSWER_TIME: Duration = Duration::from_mins(5);
+/// Maximum number of objects in a push. Each becomes a file.
+const MAX_OBJECTS: u32 = 20_000;
+/// Maximum size of a pushed commit in bytes.
+const MAX_COMMIT: u64 = 64 * 1024;
+/// Maximum number of objects from before that the commits of a push lead to.
+const MAX_KNOWN: usize = 1_000;
 /// Maximum number of directories in a pushed commit, and of directories inside each other. A small pack can describe any
 /// number of both.
 const MAX_DIRS: usize = 100;
@@ -30,7 +41,7 @@ const UNPACKING: RunLimits = RunLimits {
     memory: Some(512 * 1024 * 1024),
     processes: None,
     file_size: Some(64 * 1024 * 1024),
-    cpu: Some(Duration::from_mins(1)),
+    cpu: Some(Duration::from_secs(20)),
 };
 
 const CONFIG: &str = "\
@@ -67,12 +78,16 @@ pub enum ServeError {
         /// Last line of its error output.
         complaint: String,
     },
-    /// The answer is larger than [`MAX_ANSWER`].
-    #[error("the answer has more than {MAX_ANSWER} bytes")]
-    Large,
     /// An object cannot be read.
     #[error("an object cannot be read: {0}")]
     Object(String),
+}
+
+/// Answer to a client that fetches.
+pub struct FetchAnswer {
+    /// Program that answers, until it has said everything.
+    program: Option<Dialogue>,
+    first: Option<Vec<u8>>,
 }
 
 /// Objects that a client has pushed, in quarantine. Dropping the value removes them.
@@ -89,6 +104,8 @@ pub struct PushedCommits {
     pub files: BTreeMap<String, Vec<u8>>,
     /// Everything that the new commits lead to and that was pushed, each after what it leads to.
     pub objects: Vec<(ObjectId, Kind, Vec<u8>)>,
+    /// Objects from before that the new ones lead to.
+    pub known: HashSet<ObjectId>,
 }
 
 /// A commit in a push.
@@ -165,20 +182,32 @@ impl ServedRepo {
         replace(&self.dir.join("HEAD"), &format!("ref: {head}\n"))
     }
 
+    /// Returns the number of bytes of all objects, as they are on the disk.
+    pub fn size(&self) -> Result<u64, ServeError> {
+        let mut bytes = 0;
+        for folder in read_dir(&self.dir.join("objects"))? {
+            for file in read_dir(&folder)? {
+                let metadata =
+                    fs::metadata(&file).map_err(|error| ServeError::File(file, error))?;
+                bytes += metadata.len();
+            }
+        }
+        Ok(bytes)
+    }
+
     /// Lists the refs for a client that fetches.
-    pub async fn advertise(&self, protocol: Option<&str>) -> Result<Vec<u8>, ServeError> {
+    pub async fn advertise(&self, protocol: Option<&str>) -> Result<FetchAnswer, ServeError> {
         let cmd = self.upload_pack(protocol).arg("--advertise-refs");
-        self.answer("upload-pack", cmd.arg(&self.dir)).await
+        answer(&cmd.arg(&self.dir), &[]).await
     }
 
     /// Answers a client that fetches.
     pub async fn fetch(
         &self,
         protocol: Option<&str>,
-        request: Vec<u8>,
-    ) -> Result<Vec<u8>, ServeError> {
-        let cmd = self.upload_pack(protocol).arg(&self.dir).input(request);
-        self.answer("upload-pack", cmd).await
+        request: &[u8],
+    ) -> Result<FetchAnswer, ServeError> {
+        answer(&self.upload_pack(protocol).arg(&self.dir), request).await
     }
 
     fn upload_pack(&self, protocol: Option<&str>) -> Cmd {
@@ -187,8 +216,15 @@ impl ServedRepo {
             Some(protocol) => cmd.env("GIT_PROTOCOL", protocol),
             None => cmd,
         };
-        cmd.cap(MAX_ANSWER)
+        cmd.deadline(ANSWER_TIME)
             .args(["upload-pack", "--stateless-rpc", "--strict"])
+    }
+
+    /// Returns true if everything that the refs lead to can be read.
+    pub async fn is_whole(&self) -> Result<bool, ServeError> {
+        let cmd = git_in(&self.settings, &self.dir, None);
+        let cmd = cmd.args(["fsck", "--no-dangling", "--no-progress"]);
+        Ok(cmd.output().await?.is_success())
     }
 
     /// Checks a pushed pack and keeps it in quarantine below `dir`. `Err` inside: the reason why it is refused.
@@ -202,6 +238,13 @@ impl ServedRepo {
             let path = path.to_owned();
             move |error| ServeError::File(path, error)
         };
+        if let Some(objects) = number_of_objects(&pack)
+            && objects > MAX_OBJECTS
+        {
+            return Ok(Err(format!(
+                "the push has {objects} objects; the limit is {MAX_OBJECTS}"
+            )));
+        }
         fs::create_dir_all(dir).map_err(failed(dir))?;
         let quarantine = tempfile::tempdir_in(dir).map_err(failed(dir))?;
         init(quarantine.path())?;
@@ -210,7 +253,7 @@ impl ServedRepo {
         let alternates = quarantine.path().join("objects/info/alternates");
         replace(&alternates, &format!("{}\n", known.display()))?;
         let cmd = git_in(&self.settings, quarantine.path(), None)
-            .args(["index-pack", "--stdin", "--fix-thin", "--strict"])
+            .args(["unpack-objects", "-q", "--strict"])
             .arg(format!("--max-input-size={max_bytes}"))
             .limits(UNPACKING)
             .input(pack);
@@ -221,22 +264,59 @@ impl ServedRepo {
             Ok(Err(last_line(&output.stderr.bytes)))
         }
     }
+}
 
-    async fn answer(&self, command: &'static str, cmd: Cmd) -> Result<Vec<u8>, ServeError> {
-        let output = cmd.output().await?;
-        // git tells the client what is wrong with its request, in a line of the protocol: `0030ERR …`.
-        let is_told = output.stdout.bytes.get(4..8) == Some(b"ERR ");
-        if !output.is_success() && !is_told {
-            return Err(ServeError::Git {
-                command,
-                complaint: last_line(&output.stderr.bytes),
-            });
+impl FetchAnswer {
+    /// Returns the next part. `None`: the answer is complete.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, ServeError> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
         }
-        if output.stdout.truncated {
-            return Err(ServeError::Large);
+        let Some(program) = &mut self.program else {
+            return Ok(None);
+        };
+        let part = program.more(PART).await?;
+        if !part.is_empty() {
+            return Ok(Some(part));
         }
-        Ok(output.stdout.bytes)
+        match self.program.take() {
+            Some(program) => ended(program).await.map(|()| None),
+            None => Ok(None),
+        }
     }
+}
+
+/// Starts git, and waits for the first part of its answer. A shorter answer is complete.
+async fn answer(cmd: &Cmd, request: &[u8]) -> Result<FetchAnswer, ServeError> {
+    let mut program = cmd.dialogue()?;
+    let first = program.ask(request, FIRST_PART).await?;
+    if first.len() == FIRST_PART {
+        return Ok(FetchAnswer {
+            program: Some(program),
+            first: Some(first),
+        });
+    }
+    // git tells the client what is wrong with its request, in a line of the protocol: `0030ERR …`.
+    let is_told = first.get(4..8) == Some(b"ERR ");
+    match ended(program).await {
+        Err(ServeError::Git { .. }) if is_told => {}
+        ended => ended?,
+    }
+    Ok(FetchAnswer {
+        program: None,
+        first: Some(first),
+    })
+}
+
+async fn ended(program: Dialogue) -> Result<(), ServeError> {
+    let output = program.end().await?;
+    if output.is_success() {
+        return Ok(());
+    }
+    Err(ServeError::Git {
+        command: "upload-pack",
+        complaint: last_line(&output.stderr.bytes),
+    })
 }
 
 impl PushedPack {
@@ -249,10 +329,9 @@ impl PushedPack {
         max_bytes: u64,
     ) -> Result<PushedCommits, PushFault> {
         let objects = ObjectDb::open(self.dir.path()).map_err(unreadable)?;
-        let pushed = self.pushed_ids()?;
-        let mut found = PushWalk {
+        let mut walk = PushWalk {
             objects: &objects,
-            pushed: &pushed,
+            pushed: &self.pushed_ids()?,
             seen: HashSet::new(),
             found: PushedCommits::default(),
             bytes: max_bytes,
@@ -265,59 +344,75 @@ impl PushedPack {
                 return Err(PushFault::Large(what));
             }
             // A commit that was here before and is not the old one is on another line of history.
-            if !pushed.contains(&at) {
+            if !walk.pushed.contains(&at) {
                 return Err(PushFault::NotForward);
             }
+            let size = walk.charge(at)?;
+            if size > MAX_COMMIT {
+                let what = format!("the commit {at} has {size} bytes; the limit is {MAX_COMMIT}");
+                return Err(PushFault::Large(what));
+            }
             let content = objects.read(at, Kind::Commit).map_err(unreadable)?;
-            let iter = || CommitRefIter::from_bytes(&content, gix_hash::Kind::Sha1);
-            let bad = |error: &dyn std::fmt::Display| {
-                PushFault::Unreadable(format!("the commit {at}: {error}"))
-            };
-            let committer = iter().committer().map_err(|error| bad(&error))?;
-            found.found.commits.push(PushedCommit {
-                id: at,
-                committer: committer.email.to_string(),
-            });
-            trees.push((at, iter().tree_id().map_err(|error| bad(&error))?));
-            let mut parents = iter().parent_ids();
-            let parent = parents.next().ok_or(PushFault::NotForward)?;
-            if parents.next().is_some() {
+            let header = CommitHeader::read(at, &content)?;
+            let parent = *header.parents.first().ok_or(PushFault::NotForward)?;
+            if header.parents.len() > 1 {
                 return Err(PushFault::Merge(at));
             }
+            walk.found.commits.push(PushedCommit {
+                id: at,
+                committer: header.committer,
+            });
+            trees.push((at, header.tree, content));
             at = parent;
         }
+        let Some((_, newest, _)) = trees.first() else {
+            return Err(PushFault::NotForward);
+        };
+        walk.read_files(*newest, max_files)?;
         // Oldest first, so that each object comes after those that it leads to.
-        for (commit, tree) in trees.iter().rev() {
-            found.tree(*tree, 0)?;
-            found.keep(*commit, Kind::Commit)?;
+        for (commit, tree, content) in trees.into_iter().rev() {
+            walk.tree(tree, 0)?;
+            walk.found.objects.push((commit, Kind::Commit, content));
         }
-        if let Some((_, tree)) = trees.first() {
-            found.read_files(*tree, max_files)?;
-        }
-        Ok(found.found)
+        Ok(walk.found)
     }
 
-    /// Returns the ids of all objects in the pack, from its index (version 2: a header and 256 counts, then the ids).
+    /// Returns the ids of all objects that were pushed. Each has a file of its own.
     fn pushed_ids(&self) -> Result<HashSet<ObjectId>, PushFault> {
-        const HEADER: usize = 8;
-        const COUNTS: usize = 256 * 4;
         let mut ids = HashSet::new();
-        let packs = self.dir.path().join("objects/pack");
-        for entry in fs::read_dir(&packs).map_err(unreadable)? {
-            let path = entry.map_err(unreadable)?.path();
-            if path.extension().is_none_or(|extension| extension != "idx") {
-                continue;
+        for folder in read_dir(&self.dir.path().join("objects")).map_err(unreadable)? {
+            for file in read_dir(&folder).map_err(unreadable)? {
+                let name = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
+                let hex = name(&folder).zip(name(&file));
+                let id = hex.and_then(|(dir, rest)| {
+                    ObjectId::from_hex(format!("{dir}{rest}").as_bytes()).ok()
+                });
+                ids.extend(id);
             }
-            let index = fs::read(&path).map_err(unreadable)?;
-            let count = index.get(HEADER + COUNTS - 4..HEADER + COUNTS);
-            let count: Option<[u8; 4]> = count.and_then(|bytes| bytes.try_into().ok());
-            let count = count.map_or(0, u32::from_be_bytes) as usize;
-            let names = index.get(HEADER + COUNTS..HEADER + COUNTS + count * 20);
-            let names =
-                names.ok_or_else(|| PushFault::Unreadable("index of the pack".to_owned()))?;
-            ids.extend(names.chunks_exact(20).map(ObjectId::from_bytes_or_panic));
         }
         Ok(ids)
+    }
+}
+
+/// Committer, directory and parents of a commit.
+struct CommitHeader {
+    committer: String,
+    tree: ObjectId,
+    parents: Vec<ObjectId>,
+}
+
+impl CommitHeader {
+    fn read(id: ObjectId, content: &[u8]) -> Result<Self, PushFault> {
+        let bad = |error: &dyn std::fmt::Display| {
+            PushFault::Unreadable(format!("the commit {id}: {error}"))
+        };
+        let iter = || CommitRefIter::from_bytes(content, gix_hash::Kind::Sha1);
+        let committer = iter().committer().map_err(|error| bad(&error))?;
+        Ok(Self {
+            committer: committer.email.to_string(),
+            tree: iter().tree_id().map_err(|error| bad(&error))?,
+            parents: iter().parent_ids().collect(),
+        })
     }
 }
 
@@ -332,29 +427,39 @@ struct PushWalk<'a> {
 }
 
 impl PushWalk<'_> {
-    /// Keeps everything below a directory that is new. What was here before is complete.
+    /// Keeps everything below a directory that is new. An object from before is complete.
     fn tree(&mut self, id: ObjectId, depth: usize) -> Result<(), PushFault> {
         if depth > MAX_DEPTH {
             let what = format!("there are more than {MAX_DEPTH} directories inside each other");
             return Err(PushFault::Large(what));
         }
-        if !self.pushed.contains(&id) || !self.seen.insert(id) {
+        if !self.is_new(id)? {
             return Ok(());
         }
-        for (name, entry) in self.objects.entries(id).map_err(unreadable)? {
+        for (name, entry) in self.entries(id)? {
             if entry.is_dir() {
                 self.tree(entry.id, depth + 1)?;
-            } else if entry.is_file() {
-                if self.pushed.contains(&entry.id) && self.seen.insert(entry.id) {
-                    self.keep(entry.id, Kind::Blob)?;
-                }
-            } else {
-                let name = String::from_utf8_lossy(&name);
+            } else if !entry.is_file() {
                 let what = format!("`{}` is no plain file", name.escape_debug());
                 return Err(PushFault::Unreadable(what));
+            } else if self.is_new(entry.id)? {
+                self.keep(entry.id, Kind::Blob)?;
             }
         }
         self.keep(id, Kind::Tree)
+    }
+
+    /// Returns true if the object was pushed and is met for the first time.
+    fn is_new(&mut self, id: ObjectId) -> Result<bool, PushFault> {
+        if self.pushed.contains(&id) {
+            return Ok(self.seen.insert(id));
+        }
+        self.found.known.insert(id);
+        if self.found.known.len() > MAX_KNOWN {
+            let what = format!("the push leads to more than {MAX_KNOWN} older objects");
+            return Err(PushFault::Large(what));
+        }
+        Ok(false)
     }
 
     fn keep(&mut self, id: ObjectId, kind: Kind) -> Result<(), PushFault> {
@@ -364,12 +469,33 @@ impl PushWalk<'_> {
     }
 
     fn read(&mut self, id: ObjectId, kind: Kind) -> Result<Vec<u8>, PushFault> {
+        self.charge(id)?;
+        self.objects.read(id, kind).map_err(unreadable)
+    }
+
+    /// Returns the size of an object, which has to be within the bytes that are left.
+    fn charge(&mut self, id: ObjectId) -> Result<u64, PushFault> {
         let header = self.objects.header(id).map_err(unreadable)?;
         let (_, size) = header.ok_or_else(|| unreadable(ObjectError::Missing(id)))?;
         self.bytes = self.bytes.checked_sub(size).ok_or_else(|| {
             PushFault::Large("the push has too many bytes for one branch".to_owned())
         })?;
-        self.objects.read(id, kind).map_err(unreadable)
+        Ok(size)
+    }
+
+    /// Returns the entries of a directory. A name that is not UTF-8 could not be told from another one.
+    fn entries(&mut self, id: ObjectId) -> Result<Vec<(String, Entry)>, PushFault> {
+        self.charge(id)?;
+        let entries = self.objects.entries(id).map_err(unreadable)?;
+        let entries = entries.into_iter().map(|(name, entry)| {
+            let name = String::from_utf8(name).map_err(|error| {
+                let name = String::from_utf8_lossy(error.as_bytes()).into_owned();
+                let what = format!("the name `{}` is not UTF-8", name.escape_debug());
+                PushFault::Unreadable(what)
+            })?;
+            Ok((name, entry))
+        });
+        entries.collect()
     }
 
     fn read_files(&mut self, tree: ObjectId, max_files: usize) -> Result<(), PushFault> {
@@ -381,11 +507,15 @@ impl PushWalk<'_> {
                 let what = format!("the branch has more than {MAX_DIRS} directories");
                 return Err(PushFault::Large(what));
             }
-            for (name, entry) in self.objects.entries(id).map_err(unreadable)? {
-                let path = format!("{dir}{}", String::from_utf8_lossy(&name));
+            for (name, entry) in self.entries(id)? {
+                let path = format!("{dir}{name}");
                 if entry.is_dir() {
                     open.push((format!("{path}/"), entry.id));
                     continue;
+                }
+                if !entry.is_file() {
+                    let what = format!("`{}` is no plain file", path.escape_debug());
+                    return Err(PushFault::Unreadable(what));
                 }
                 if self.found.files.len() >= max_files {
                     let what = format!("the branch has more than {max_files} files");
@@ -416,6 +546,14 @@ fn init(dir: &Path) -> Result<(), ServeError> {
     Ok(())
 }
 
+fn read_dir(dir: &Path) -> Result<Vec<PathBuf>, ServeError> {
+    let entries = fs::read_dir(dir).and_then(|entries| {
+        let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+        paths.collect::<io::Result<Vec<_>>>()
+    });
+    entries.map_err(|error| ServeError::File(dir.to_owned(), error))
+}
+
 /// Writes a file whole: a reader sees the old content or the new one.
 fn replace(path: &Path, text: &str) -> Result<(), ServeError> {
     let failed = |error| ServeError::File(path.to_owned(), error);
@@ -424,6 +562,12 @@ fn replace(path: &Path, text: &str) -> Result<(), ServeError> {
     io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
     Ok(())
+}
+
+/// Returns the number of objects that a pack says it has: `PACK`, a version, the number. git checks the rest.
+fn number_of_objects(pack: &[u8]) -> Option<u32> {
+    let number = pack.get(8..12)?.try_into().ok()?;
+    Some(u32::from_be_bytes(number))
 }
 
 fn last_line(stderr: &[u8]) -> String {

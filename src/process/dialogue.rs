@@ -103,6 +103,40 @@ impl Dialogue {
         Ok((bytes.len() == many).then_some(bytes))
     }
 
+    /// Sends the only request, and returns the first bytes of the answer: all of it, or at least `most` bytes.
+    pub async fn ask(&mut self, request: &[u8], most: usize) -> Result<Vec<u8>, ProcessError> {
+        let (stdin, stdout) = (&mut self.stdin, &mut self.stdout);
+        let say = async {
+            let said = async {
+                stdin.write_all(request).await?;
+                stdin.flush().await
+            };
+            match said.await {
+                // The program has heard enough.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                said => said,
+            }
+        };
+        let hear = async {
+            let mut answer = Vec::new();
+            stdout.take(most as u64).read_to_end(&mut answer).await?;
+            Ok(answer)
+        };
+        // At the same time, because a program may answer before it has read everything.
+        let asked = async { tokio::try_join!(say, hear) };
+        let ((), answer) = in_time(&self.program, self.deadline, asked).await?;
+        Ok(answer)
+    }
+
+    /// Returns the next bytes of the answer, at most `most` of them. They are empty at its end.
+    pub async fn more(&mut self, most: usize) -> Result<Vec<u8>, ProcessError> {
+        let mut piece = vec![0; most];
+        let read = self.stdout.read(&mut piece);
+        let read = in_time(&self.program, self.deadline, read).await?;
+        piece.truncate(read);
+        Ok(piece)
+    }
+
     /// Closes standard input, waits for the program to end, and discards its remaining answers.
     pub async fn end(mut self) -> Result<CallOutput, ProcessError> {
         drop(self.stdin);

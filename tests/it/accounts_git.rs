@@ -1,6 +1,8 @@
 //! Stories of accounts on a running server: people clone, fetch and push with unchanged git, and administrators use
 //! `lockkeeper accounts`.
 
+mod abuse;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -516,4 +518,96 @@ async fn only_active_accounts_with_the_right_password_get_in() {
     assert_eq!(attempt(&jdoe).0, 0);
     assert_eq!(office.accounts("password", &["jdoe", "--remove"]).code, 0);
     assert_eq!(attempt(&jdoe).0, 128);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clone_with_a_cut_off_history_can_push() {
+    let office = Office::open().await;
+    let (_, jdoe) = office.person("jdoe");
+    let clone = Clone {
+        dir: office.dir.path().join("shallow"),
+    };
+    std::fs::create_dir(&clone.dir).unwrap();
+    clone.git(&["init", "--quiet"]);
+    clone.git(&["config", "user.name", "jdoe"]);
+    clone.git(&["config", "user.email", "jdoe@example.com"]);
+    let url = office.url(&jdoe);
+    clone.git(&["fetch", "--quiet", "--depth=1", &url, "refs/users/self"]);
+    clone.git(&["checkout", "--quiet", "FETCH_HEAD"]);
+    assert_eq!(clone.git(&["rev-list", "--count", "HEAD"]).trim(), "1");
+
+    clone.commit("watch.config", WATCH);
+    let pushed = clone.push(&[&url, "HEAD:refs/users/self"]);
+    assert_eq!(pushed.code, 0, "{}", pushed.err);
+    let history = office.accounts("history", &["jdoe"]).out;
+    assert_eq!(history.lines().count(), 3, "{history}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_copy_of_the_administrator_follows_a_database_from_a_backup() {
+    let office = Office::open().await;
+    let (number, _) = office.person("jdoe");
+    let before = office.mirror(ADMIN, "before.git");
+    let refs = git(&before, &["for-each-ref"]).out;
+    let copy = office.server.data_dir().join("all-users/all.git");
+    let tip = git(&before, &["rev-parse", "refs/meta/external-ids"]).out;
+    let remove = |id: &str| {
+        let file = copy.join(format!("objects/{}/{}", &id[..2], id[2..].trim()));
+        std::fs::remove_file(file).unwrap();
+    };
+
+    // The last object in the copy is none of the database, as after a backup was restored.
+    let newest = "999 0123456789012345678901234567890123456789";
+    std::fs::write(copy.join("lockkeeper-last"), newest).unwrap();
+    remove(&tip);
+    let after = office.mirror(ADMIN, "after.git");
+    assert_eq!(git(&after, &["for-each-ref"]).out, refs);
+    // A file is lost, and nothing else says so.
+    remove(&tip);
+    let user = format!("refs/users/00/{number}");
+    remove(&git(&before, &["rev-parse", &format!("{user}^{{tree}}")]).out);
+    let healed = office.mirror(ADMIN, "healed.git");
+    let fsck = git(&healed, &["fsck", "--strict", "--no-progress"]);
+    assert_eq!(fsck.code, 0, "{}", fsck.err);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_moves_to_another_server_with_its_password() {
+    let old = Office::open().await;
+    let (number, jdoe) = old.person("jdoe");
+    let copy = old.mirror(ADMIN, "copy.git");
+    // Gerrit has accepted a submodule in the branch of an account.
+    let user = format!("refs/users/00/{number}");
+    let start = git(&copy, &["rev-parse", &user]).out;
+    let start = start.trim();
+    std::fs::write(
+        copy.join("listing"),
+        format!("160000 commit {start}\tmodule\n"),
+    )
+    .unwrap();
+    let run = |args: &[&str]| {
+        let person = ["-c", "user.name=x", "-c", "user.email=x@example.com"];
+        let said = git(&copy, &[&person[..], args].concat());
+        assert_eq!(said.code, 0, "{args:?} {}", said.err);
+        said.out.trim().to_owned()
+    };
+    let tree = run(&["-c", "alias.x=!git mktree < listing", "x"]);
+    let with = run(&["commit-tree", "-p", start, "-m", "module", &tree]);
+    let old_tree = format!("{start}^{{tree}}");
+    let without = run(&["commit-tree", "-p", &with, "-m", "gone", &old_tree]);
+    run(&["update-ref", &user, &without]);
+
+    let new = Office::open().await;
+    let imported = lockkeeper(
+        &["accounts", "import", "git"],
+        &new.server.database(),
+        &[copy.to_str().unwrap()],
+        &[],
+    );
+    assert_eq!(imported.code, 0, "{}{}", imported.out, imported.err);
+    let clone = new.clone_of(&jdoe, "jdoe");
+    assert_eq!(clone.git(&["rev-parse", "HEAD"]).trim(), without);
+    clone.commit("watch.config", WATCH);
+    let pushed = clone.push(&["origin", "HEAD:refs/users/self"]);
+    assert_eq!(pushed.code, 0, "{}", pushed.err);
 }

@@ -154,7 +154,11 @@ impl AllUsers {
         loop {
             let mut edit = update.begin();
             let account = edit.account(account).await?;
-            account.edit_properties(|config| config.active = active)?;
+            if active {
+                account.edit_properties(|config| config.active = true)?;
+            } else {
+                account.lock_out()?;
+            }
             if update.store(edit).await? {
                 return Ok(());
             }

@@ -450,13 +450,27 @@ fn list_copy(copy: &AccountsCopy, format: OutputFormat, terminal: &mut Terminal<
     Ok(ExitStatus::Success)
 }
 
+/// Number of times that a check begins again because of an update.
+const CHECK_ATTEMPTS: usize = 5;
+
 async fn check_server(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
-    let dir = tempfile::tempdir().context("there is no place for a copy of All-Users")?;
-    copy_to(users, dir.path()).await?;
-    let copy = read_copy(dir.path())?;
-    let mut checked = CheckedCopy::of(&copy);
-    checked.index(&copy, &all_rows(users).await?);
-    report(&copy, &checked, terminal)
+    // The branches and the tables are read one after the other, and belong together if there was no update meanwhile.
+    for _ in 0..CHECK_ATTEMPTS {
+        let (_, before) = users.store().account_refs().await?;
+        let dir = tempfile::tempdir().context("there is no place for a copy of All-Users")?;
+        copy_to(users, dir.path()).await?;
+        let rows = all_rows(users).await?;
+        let (_, after) = users.store().account_refs().await?;
+        if before == after {
+            let copy = read_copy(dir.path())?;
+            let mut checked = CheckedCopy::of(&copy);
+            checked.index(&copy, &rows);
+            return report(&copy, &checked, terminal);
+        }
+    }
+    anyhow::bail!(
+        "the accounts were changed during each of {CHECK_ATTEMPTS} checks; run the command when fewer people change them"
+    )
 }
 
 async fn import(

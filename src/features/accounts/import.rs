@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use gix_hash::ObjectId;
 use lockkeeper_accounts::account_config::AccountConfig;
+use lockkeeper_accounts::blobs::AccountSequence;
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
+use lockkeeper_accounts::findings::Problem;
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 
@@ -50,6 +52,11 @@ impl AllUsers {
             }
         }
         let objects = repository.reachable(refs.iter().map(|(_, id)| *id))?;
+        let objects =
+            objects
+                .into_iter()
+                .map(|(id, kind, content)| GitObject { id, kind, content });
+        let mut objects: Vec<GitObject> = objects.collect();
         let external_ids = copy.external_ids();
         let mut accounts = Vec::new();
         for (account, branch) in &copy.users {
@@ -65,13 +72,20 @@ impl AllUsers {
             from: None,
             to: Some(id),
         });
-        let objects =
-            objects
-                .into_iter()
-                .map(|(id, kind, content)| GitObject { id, kind, content });
+        let mut refs: Vec<RefUpdate> = updates.collect();
+        // Every server with accounts has a sequence, so this also makes sure that there are none.
+        if copy.sequence.is_none() {
+            let sequence = sequence_after(copy)?;
+            refs.push(RefUpdate {
+                name: AllUsersRef::AccountSequence.to_string(),
+                from: None,
+                to: Some(sequence.id),
+            });
+            objects.push(sequence);
+        }
         let change = AccountsChange {
-            objects: objects.collect(),
-            refs: updates.collect(),
+            objects,
+            refs,
             accounts,
             cause: Cause {
                 reason: format!("Import {many} accounts"),
@@ -97,6 +111,20 @@ impl AllUsers {
             }
         }
     }
+}
+
+/// Returns the sequence for a copy without one: the next number is above that of every account.
+fn sequence_after(copy: &AccountsCopy) -> Result<GitObject, AccountsError> {
+    let next = match copy.users.keys().next_back() {
+        None => AccountId::FIRST,
+        Some(highest) => highest.next().ok_or_else(|| {
+            let fix = "no number is left for new accounts";
+            let what = format!("account {highest} has the last number");
+            AccountsError::Sequence(Problem::error(None, what, fix))
+        })?,
+    };
+    let content = AccountSequence(next).to_string().into_bytes();
+    Ok(GitObject::new(gix_object::Kind::Blob, content))
 }
 
 /// Returns the rows of an account.

@@ -152,6 +152,12 @@ impl Store {
         }
     }
 
+    /// Returns the number of the update that added an object. `None`: it does not exist.
+    pub async fn account_object_update(&self, id: ObjectId) -> Result<Option<i64>> {
+        on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT update_number FROM account_objects WHERE id = $1")
+            .bind(id.as_bytes()).fetch_optional(db))
+    }
+
     /// Returns up to `limit` objects that were added after an update, in a fixed order, with the number of their update.
     pub async fn account_objects_after(
         &self,

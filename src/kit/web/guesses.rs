@@ -29,6 +29,8 @@ const FORGOTTEN: TimeDelta = TimeDelta::hours(1);
 pub const ALL_AT_ONCE: i32 = 200;
 /// Time after which one more wrong password is allowed.
 pub const ALL_EVERY: TimeDelta = TimeDelta::seconds(3);
+/// Time after a wrong password in which it is not checked again.
+const STILL_WRONG: TimeDelta = TimeDelta::minutes(1);
 /// Time after a sign-in during which an address is trusted.
 const TRUSTED: TimeDelta = TimeDelta::hours(24);
 /// Maximum number of remembered addresses. One takes about 200 bytes.
@@ -81,6 +83,16 @@ impl Guesses {
             state.paid_at - now - ALL_EVERY * (ALL_AT_ONCE - 1)
         };
         Some(own.max(in_all)).filter(|wait| *wait > TimeDelta::zero())
+    }
+
+    /// Returns true if this very password was wrong within the last minute, so that it need not be checked again.
+    pub fn was_wrong(&self, address: Option<IpAddr>, given: &str, now: DateTime<Utc>) -> bool {
+        let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let digest = Sha256::digest(given).into();
+        let wrong = state.wrong_of(guesser(address), now);
+        wrong.is_some_and(|wrong| {
+            now - wrong.last < STILL_WRONG && wrong.passwords.contains(&Some(digest))
+        })
     }
 
     /// Records that somebody signed in from an address.
@@ -163,6 +175,19 @@ mod tests {
     )]
     fn ip(text: &str) -> Option<IpAddr> {
         Some(text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_wrong_password_is_not_checked_again_for_a_minute() {
+        let (guesses, script) = (Guesses::default(), ip("192.0.2.1"));
+        assert!(!guesses.was_wrong(script, "old", START));
+        guesses.wrong(script, "old", START);
+        let soon = START + TimeDelta::seconds(59);
+        assert!(guesses.was_wrong(script, "old", soon));
+        assert!(!guesses.was_wrong(script, "new", soon));
+        assert!(!guesses.was_wrong(ip("192.0.2.2"), "old", soon));
+        // It may be right by then.
+        assert!(!guesses.was_wrong(script, "old", START + STILL_WRONG));
     }
 
     #[test]

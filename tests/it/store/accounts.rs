@@ -4,15 +4,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use lockkeeper::features::accounts::{AccountsActor, AccountsError, AllUsers, NewAccount};
+use lockkeeper::features::accounts::{AccountsError, AllUsers, NewAccount};
 use lockkeeper::git::LocalCopy;
-use lockkeeper::model::{Actor, Cause, Origin};
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::ExternalIdKey;
-use lockkeeper_accounts::objects::CommitPerson;
 use tokio::task::JoinSet;
 
 use crate::accounts::independent;
+use crate::support::accounts::by_ops;
 use crate::support::db::{TestDb, store_test};
 use crate::support::program::{Said, lockkeeper};
 
@@ -22,20 +21,10 @@ store_test!(
     no_number_is_given_twice,
     a_copy_of_a_thousand_accounts_is_imported_once,
     a_copy_with_an_error_is_not_imported,
+    a_copy_without_a_sequence_is_imported_and_goes_on_after_its_highest_number,
 );
 
 const TASKS: usize = 64;
-
-fn actor() -> AccountsActor {
-    let actor = Actor {
-        login: "ops".to_owned(),
-        origin: Origin::Cli,
-    };
-    AccountsActor {
-        author: CommitPerson::new("Ops", "ops@example.com"),
-        cause: Cause::new(actor, ""),
-    }
-}
 
 /// Creates accounts from many tasks of several servers at once.
 async fn create_at_once(
@@ -49,7 +38,7 @@ async fn create_at_once(
     for task in 0..TASKS {
         let (users, new) = (Arc::clone(&servers[task % servers.len()]), new(task));
         tasks.spawn(async move {
-            let created = users.create(&actor(), &new).await;
+            let created = users.create(&by_ops(), &new).await;
             created.map(lockkeeper_accounts::refs::AccountId::get)
         });
     }
@@ -151,6 +140,28 @@ async fn a_copy_of_a_thousand_accounts_is_imported_once(db: &TestDb) {
         again.err
     );
     assert_eq!(db.store().account_refs().await.unwrap().1, update);
+}
+
+async fn a_copy_without_a_sequence_is_imported_and_goes_on_after_its_highest_number(db: &TestDb) {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy.git");
+    independent(&["write", copy.to_str().unwrap(), "3", "7"]);
+    let packed = copy.join("packed-refs");
+    let refs = std::fs::read_to_string(&packed).unwrap();
+    let others = refs
+        .split_inclusive('\n')
+        .filter(|line| !line.ends_with("refs/sequences/accounts\n"));
+    let others: String = others.collect();
+    assert_ne!(others, refs);
+    std::fs::write(&packed, others).unwrap();
+
+    let imported = import(db, &copy);
+    assert_eq!(imported.code, 0, "{}{}", imported.out, imported.err);
+    let highest = db.store().account_highest().await.unwrap().unwrap();
+    let users = AllUsers::new(db.store().clone(), "localhost");
+    let created = users.create(&by_ops(), &NewAccount::default()).await;
+    assert_eq!(created.unwrap(), highest.next().unwrap());
+    assert_sound(db);
 }
 
 async fn a_copy_with_an_error_is_not_imported(db: &TestDb) {

@@ -1,12 +1,11 @@
 //! Stories about people on the forge who have an account on the server.
 
 use insta::assert_snapshot;
-use lockkeeper::features::accounts::{AccountsActor, AllUsers, NewAccount};
-use lockkeeper::model::{Actor, Cause, Origin};
+use lockkeeper::features::accounts::{AllUsers, NewAccount};
 use lockkeeper_accounts::external_ids::{ExternalIdKey, ForgeScheme};
-use lockkeeper_accounts::objects::CommitPerson;
 use sha2::{Digest, Sha256};
 
+use crate::support::accounts::by_ops;
 use crate::support::bot::Bot;
 use crate::support::db::{Backend, story};
 
@@ -17,17 +16,6 @@ fn number(login: &str) -> u64 {
     let hash = Sha256::digest(login);
     let first: [u8; 4] = hash[..4].try_into().unwrap();
     u64::from(u32::from_be_bytes(first) % 100_000_000) + 1
-}
-
-fn by_ops() -> AccountsActor {
-    let actor = Actor {
-        login: "ops".to_owned(),
-        origin: Origin::Cli,
-    };
-    AccountsActor {
-        author: CommitPerson::new("Ops", "ops@example.com"),
-        cause: Cause::new(actor, ""),
-    }
 }
 
 async fn an_inactive_account_has_no_command_carried_out_until_it_is_active_again(backend: Backend) {

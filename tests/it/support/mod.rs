@@ -1,5 +1,6 @@
 //! Support code of the tests. Each kind has a file; `main.rs` and this file stay plain lists of modules.
 
+pub mod accounts;
 pub mod bot;
 pub mod db;
 pub mod git_http;

@@ -9,7 +9,7 @@ use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::blobs::AccountSequence;
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
-use lockkeeper_accounts::findings::Problem;
+use lockkeeper_accounts::findings::{AccountFindings, Problem};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::preferences::Preferences;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
@@ -277,14 +277,44 @@ impl EditedAccount {
         ids.find(|id| id.key.as_username().is_some()).cloned()
     }
 
-    /// Replaces the branch by pushed commits, if it is where the pusher saw it.
+    /// Locks the account out, also if its file has no room for another line or cannot be read: then a new file has what
+    /// can be read of the old one.
+    pub(in super::super) fn lock_out(&mut self) -> Result<(), AccountsError> {
+        if self.edit_properties(|config| config.active = false).is_ok() {
+            return Ok(());
+        }
+        let old = self.files.remove(AccountConfig::FILE).unwrap_or_default();
+        let kept = ConfigText::parse(&old).map(|text| AccountConfig::read(&text).0);
+        self.edit_properties(|config| {
+            *config = kept.unwrap_or_default();
+            config.active = false;
+        })
+    }
+
+    /// Replaces the branch by pushed commits, if it is where the pusher saw it. Only an administrator may change
+    /// `active`, and push to an account that is locked out. The state is the one that the update compares, so nobody
+    /// gets in between.
     pub(in super::super) fn push(
         &mut self,
         seen: ObjectId,
         pushed: PushedBranch,
+        is_administrator: bool,
     ) -> Result<(), AccountsError> {
         if self.tip != Some(seen) {
             return Err(AccountsError::Moved);
+        }
+        let is_active = |content: Option<&Vec<u8>>| {
+            let text = content.and_then(|content| ConfigText::parse(content).ok());
+            text.is_none_or(|text| AccountConfig::read(&text).0.active)
+        };
+        let was_active = is_active(self.old_files.get(AccountConfig::FILE));
+        let stays_active = is_active(pushed.files.get(AccountConfig::FILE));
+        if !(is_administrator || was_active && stays_active) {
+            let what = "`active` cannot be changed by a push to one's own branch";
+            let fix = "remove the line; an administrator uses `lockkeeper accounts deactivate`";
+            let mut findings = AccountFindings::default();
+            findings.add(AccountConfig::FILE, [Problem::error(None, what, fix)]);
+            return Err(AccountsError::Refused(findings));
         }
         self.files = FILES
             .iter()

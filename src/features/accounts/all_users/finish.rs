@@ -165,7 +165,7 @@ impl AccountsEdit<'_> {
 /// Objects and refs of an update.
 struct NewState {
     objects: Vec<GitObject>,
-    /// Each ref as it was read, and as it is to be.
+    /// The object of each ref when it was read, and its new one.
     refs: BTreeMap<AllUsersRef, (Option<ObjectId>, Option<ObjectId>)>,
 }
 

@@ -39,6 +39,14 @@ impl GitCaller {
         }
     }
 
+    /// Returns the name of the repository with what the caller may read.
+    pub(super) fn view_name(&self) -> String {
+        match self {
+            Self::Administrator(_) => "all.git".to_owned(),
+            Self::Account { row, .. } => format!("{}.git", row.number),
+        }
+    }
+
     /// Returns the refs that the caller may read, of all refs.
     pub(super) fn readable(&self, all: Vec<(String, ObjectId)>) -> Vec<(String, ObjectId)> {
         let Some(own) = self.own_ref().map(|own| own.to_string()) else {
@@ -119,7 +127,8 @@ impl AllUsers {
             if let Some(hashed) = hashed {
                 return hashed.verify(&password);
             }
-            // Takes as long as with a generated password, so that nobody learns which user names exist.
+            // Takes as long as with a generated password, so that nobody learns which user names exist. An imported
+            // password can have another cost, which shows.
             let _hashed = HashedPassword::new(&password, PASSWORD_COST, [0; 16]);
             false
         });

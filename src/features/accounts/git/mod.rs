@@ -12,16 +12,22 @@ mod push;
 mod view;
 mod wire;
 
+use std::collections::HashMap;
+use std::collections::hash_map::{DefaultHasher, Entry};
+use std::hash::{Hash as _, Hasher as _};
 use std::io::Read as _;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, Request, State};
+use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use flate2::read::GzDecoder;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 use tracing::{error, info, warn};
 
 use self::access::{GitCaller, SignIn};
@@ -31,16 +37,23 @@ pub(super) use self::view::copy_to;
 use self::view::{View, ViewError, Views};
 use self::wire::{PushRequest, RefOutcome, fetch_advertisement, push_advertisement, push_report};
 use super::all_users::{AccountsError, AllUsers};
-use crate::git::{GitSettings, ServeError};
+use crate::git::{FetchAnswer, GitSettings, PushedPack, ServeError};
 use crate::kit::web::{RouteAccess, Routes, WebState, auth};
 use crate::store::Store;
 
 /// Maximum size of a request of a client that fetches, in bytes, unpacked: ids that it wants and has.
-const MAX_FETCH: usize = 8 * 1024 * 1024;
+const MAX_FETCH: usize = 1024 * 1024;
 /// Maximum size of a push in bytes.
 const MAX_PUSH: usize = 8 * 1024 * 1024;
-/// Maximum number of requests that are served at once, because each is held in memory.
-const AT_ONCE: usize = 8;
+/// Maximum size of a list of refs in bytes, enough for a million.
+const MAX_LISTING: usize = 128 * 1024 * 1024;
+/// Maximum number of requests that are answered at once, and of those of one caller.
+const AT_ONCE: usize = 16;
+const AT_ONCE_EACH: usize = 4;
+/// Longest time for the body of a request.
+const BODY_TIME: Duration = Duration::from_mins(1);
+/// Number of locks for passwords. Addresses share them.
+const STRIPES: usize = 64;
 /// Header in which a client says that it knows a newer protocol.
 const PROTOCOL: &str = "git-protocol";
 
@@ -51,10 +64,30 @@ pub(crate) struct AccountsGit {
     views: Views,
     /// Name of this server in addresses.
     host: String,
-    /// Passwords are checked one after the other, so that of several guesses sent at once, each counts before the next
-    /// is checked.
-    checking: Mutex<()>,
-    places: Semaphore,
+    /// Passwords from one address are checked one after the other, so that of several guesses sent at once, each counts
+    /// before the next is checked.
+    checking: [Mutex<()>; STRIPES],
+    places: Arc<Semaphore>,
+    /// Number of requests of each caller.
+    busy: Arc<std::sync::Mutex<HashMap<String, usize>>>,
+}
+
+/// Request of a caller, counted for as long as the value exists.
+struct CallerPlace {
+    busy: Arc<std::sync::Mutex<HashMap<String, usize>>>,
+    name: String,
+}
+
+impl Drop for CallerPlace {
+    fn drop(&mut self) {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut entry) = busy.entry(std::mem::take(&mut self.name)) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+    }
 }
 
 #[derive(serde::Deserialize)]
@@ -68,6 +101,7 @@ enum GitRefusal {
     Unauthorized,
     Inactive,
     Later(i64),
+    TooSlow,
     NoService,
     WrongType,
     TooLarge,
@@ -116,7 +150,9 @@ impl IntoResponse for GitRefusal {
                 "The account is inactive. An administrator can activate it.".to_owned(),
             ),
             Self::Later(seconds) => {
-                let why = format!("Too many wrong passwords; try again in {seconds} seconds.");
+                let why = format!(
+                    "Too many requests, or wrong passwords; try again in {seconds} seconds."
+                );
                 let mut response = text(StatusCode::TOO_MANY_REQUESTS, why);
                 response
                     .headers_mut()
@@ -131,6 +167,10 @@ impl IntoResponse for GitRefusal {
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("The request is larger than {MAX_PUSH} bytes."),
             ),
+            Self::TooSlow => {
+                let why = "The request did not arrive in time.";
+                text(StatusCode::REQUEST_TIMEOUT, why.to_owned())
+            }
             Self::WrongType => {
                 let why = "Only git may send this request.";
                 text(StatusCode::UNSUPPORTED_MEDIA_TYPE, why.to_owned())
@@ -177,8 +217,9 @@ impl AccountsGit {
             views: Views::new(git),
             host,
             web,
-            checking: Mutex::new(()),
-            places: Semaphore::new(AT_ONCE),
+            checking: std::array::from_fn(|_| Mutex::new(())),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+            busy: Arc::default(),
         }
     }
 
@@ -194,13 +235,20 @@ impl AccountsGit {
     ) -> Result<GitCaller, GitRefusal> {
         let (user, password) = auth::credentials(headers).ok_or(GitRefusal::Unauthorized)?;
         let address = auth::client(&self.web, extensions, headers);
-        let _turn = self.checking.lock().await;
+        let given = format!("{user}:{password}");
+        let mut hasher = DefaultHasher::new();
+        address.hash(&mut hasher);
+        let stripe = usize::try_from(hasher.finish()).unwrap_or_default() % STRIPES;
+        let _turn = self.checking[stripe].lock().await;
         let now = self.web.clock.now();
         if let Some(wait) = self.web.guesses.wait(address, now) {
             return Err(GitRefusal::Later(wait.num_seconds() + 1));
         }
+        if self.web.guesses.was_wrong(address, &given, now) {
+            return Err(GitRefusal::Unauthorized);
+        }
         let known = if auth::is_web_user(&self.web, &user, &password) {
-            SignIn::Known(GitCaller::Administrator(user.clone()))
+            SignIn::Known(GitCaller::Administrator(user))
         } else {
             self.users.sign_in(&user, &password).await?
         };
@@ -211,7 +259,6 @@ impl AccountsGit {
             }
             SignIn::Inactive => Err(GitRefusal::Inactive),
             SignIn::Unknown => {
-                let given = format!("{user}:{password}");
                 if let Some(wrong) = self.web.guesses.wrong(address, &given, now) {
                     let remote = address.map(tracing::field::display);
                     warn!(remote, wrong, "Wrong user name or password for All-Users");
@@ -221,15 +268,83 @@ impl AccountsGit {
         }
     }
 
-    /// Makes the repository of a caller again, because git cannot use it. A crash of the machine can cut off its files.
-    async fn new_view(&self, caller: &GitCaller) -> Result<View, GitRefusal> {
-        warn!("The copy of All-Users for a client was damaged, and is made again");
-        Ok(self.views.anew(&self.users, caller).await?)
+    /// Counts a request of a caller, who may have few at once.
+    fn enter(&self, caller: &GitCaller) -> Result<CallerPlace, GitRefusal> {
+        let name = caller.view_name();
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let many = busy.entry(name.clone()).or_default();
+        if *many >= AT_ONCE_EACH {
+            return Err(GitRefusal::Later(1));
+        }
+        *many += 1;
+        Ok(CallerPlace {
+            busy: Arc::clone(&self.busy),
+            name,
+        })
+    }
+
+    /// Reads a request with a body. The password is checked again after that, because a body takes its time, and
+    /// the account may have been locked out since.
+    async fn request(
+        &self,
+        request: Request,
+        (content_type, most): (&str, usize),
+    ) -> Result<(GitCaller, CallerPlace, Parts, Vec<u8>), GitRefusal> {
+        check_type(request.headers(), content_type)?;
+        let caller = self.caller(request.extensions(), request.headers()).await?;
+        let place = self.enter(&caller)?;
+        let (parts, body) = request.into_parts();
+        let body = timeout(BODY_TIME, read(&parts.headers, body, most));
+        let body = body.await.map_err(|_| GitRefusal::TooSlow)??;
+        let caller = self.caller(&parts.extensions, &parts.headers).await?;
+        Ok((caller, place, parts, body))
+    }
+
+    /// Waits for one of the places of all callers.
+    async fn place(&self) -> Result<OwnedSemaphorePermit, GitRefusal> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        place.map_err(|error| GitRefusal::Failed(error.into()))
     }
 
     /// Returns what a caller may read.
     async fn view(&self, caller: &GitCaller) -> Result<View, GitRefusal> {
         Ok(self.views.of(&self.users, caller).await?)
+    }
+
+    /// Makes the repository of a caller again, because git cannot use it. A crash of the machine can cut off its files.
+    /// The caller must not use it any more.
+    async fn new_view(&self, caller: &GitCaller) -> Result<Option<View>, GitRefusal> {
+        let view = self.views.anew(&self.users, caller).await?;
+        if view.is_some() {
+            warn!("The copy of All-Users for a client was damaged, and is made again");
+        }
+        Ok(view)
+    }
+
+    /// Asks git for an answer, and once more after the repository was made again.
+    async fn ask(
+        &self,
+        caller: &GitCaller,
+        protocol: Option<&str>,
+        request: Option<&[u8]>,
+    ) -> Result<(View, FetchAnswer), GitRefusal> {
+        let mut view = self.view(caller).await?;
+        loop {
+            let answer = match request {
+                None => view.repo.advertise(protocol).await,
+                Some(request) => view.repo.fetch(protocol, request).await,
+            };
+            let error = match answer {
+                Ok(answer) => return Ok((view, answer)),
+                Err(error @ ServeError::Git { .. }) => error,
+                Err(error) => return Err(error.into()),
+            };
+            drop(view);
+            view = match self.new_view(caller).await? {
+                Some(view) => view,
+                None => return Err(error.into()),
+            };
+        }
     }
 }
 
@@ -243,45 +358,42 @@ async fn advertise(
         return Err(GitRefusal::NoService);
     };
     let caller = git.caller(extensions, headers).await?;
-    let _place = git.places.acquire().await;
-    let view = git.view(&caller).await?;
+    let _busy = git.enter(&caller)?;
+    let _place = git.place().await?;
     let body = if service == "git-upload-pack" {
-        let listed = match view.repo.advertise(protocol(headers)).await {
-            Err(ServeError::Git { .. }) => {
-                let view = git.new_view(&caller).await?;
-                view.repo.advertise(protocol(headers)).await?
+        let (_view, mut listed) = git.ask(&caller, protocol(headers), None).await?;
+        let mut lines = Vec::new();
+        while let Some(part) = listed.next().await? {
+            lines.extend(part);
+            if lines.len() > MAX_LISTING {
+                return Err(GitRefusal::Failed("the list of refs is too long".into()));
             }
-            listed => listed?,
-        };
-        fetch_advertisement(&listed)
+        }
+        fetch_advertisement(&lines)
     } else {
-        push_advertisement(&view.refs)
+        push_advertisement(&git.view(&caller).await?.refs)
     };
-    Ok(answer(
-        &format!("application/x-{service}-advertisement"),
-        body,
-    ))
+    let content_type = format!("application/x-{service}-advertisement");
+    Ok(answer(&content_type, Body::from(body)))
 }
 
 async fn fetch(
     State(git): State<Arc<AccountsGit>>,
     request: Request,
 ) -> Result<Response, GitRefusal> {
-    check_type(request.headers(), "application/x-git-upload-pack-request")?;
-    let caller = git.caller(request.extensions(), request.headers()).await?;
-    let _place = git.places.acquire().await;
-    let (parts, body) = request.into_parts();
-    let body = read(&parts.headers, body, MAX_FETCH).await?;
-    let view = git.view(&caller).await?;
+    let expected = ("application/x-git-upload-pack-request", MAX_FETCH);
+    let (caller, busy, parts, body) = git.request(request, expected).await?;
+    let place = git.place().await?;
     let protocol = protocol(&parts.headers);
-    let pack = match view.repo.fetch(protocol, body.clone()).await {
-        Err(ServeError::Git { .. }) => {
-            let view = git.new_view(&caller).await?;
-            view.repo.fetch(protocol, body).await?
-        }
-        pack => pack?,
-    };
-    Ok(answer("application/x-git-upload-pack-result", pack))
+    let (view, pack) = git.ask(&caller, protocol, Some(&body)).await?;
+    // The repository and both places are held until the client has everything, or is gone.
+    let held = (view, place, busy);
+    let parts = futures::stream::try_unfold((pack, held), async |(mut pack, held)| {
+        let part = pack.next().await?;
+        Ok::<_, ServeError>(part.map(|part| (part, (pack, held))))
+    });
+    let body = Body::from_stream(parts);
+    Ok(answer("application/x-git-upload-pack-result", body))
 }
 
 async fn receive(
@@ -289,56 +401,79 @@ async fn receive(
     request: Request,
 ) -> Result<Response, GitRefusal> {
     const TYPE: &str = "application/x-git-receive-pack-result";
-    check_type(request.headers(), "application/x-git-receive-pack-request")?;
-    let caller = git.caller(request.extensions(), request.headers()).await?;
-    let _place = git.places.acquire().await;
-    let (parts, body) = request.into_parts();
-    let body = read(&parts.headers, body, MAX_PUSH).await?;
+    let expected = ("application/x-git-receive-pack-request", MAX_PUSH);
+    let (caller, _busy, parts, body) = git.request(request, expected).await?;
+    let _place = git.place().await?;
     let push_request = PushRequest::read(&body);
     let push_request = push_request.map_err(|error| GitRefusal::Unreadable(error.to_string()))?;
     if push_request.commands.is_empty() {
-        return Ok(answer(TYPE, Vec::new()));
+        return Ok(answer(TYPE, Body::empty()));
     }
     let view = git.view(&caller).await?;
-    let quarantine = git.views.quarantine();
-    let pack = if push_request.pack.is_empty() {
-        None
-    } else {
-        let pack = push_request.pack.to_vec();
-        match view.repo.receive(&quarantine, pack, MAX_PUSH).await? {
-            Ok(pack) => Some(pack),
-            Err(why) => {
-                let outcomes = push_request.commands.iter().map(|command| RefOutcome {
-                    name: command.name.clone(),
-                    refused: Some("unpacker error".to_owned()),
-                });
-                let lines = [format!("error: the pushed objects are not accepted: {why}")];
-                let outcomes: Vec<RefOutcome> = outcomes.collect();
-                return Ok(answer(TYPE, push_report(&push_request, &lines, &outcomes)));
-            }
+    let (view, unpacked) = unpack(&git, &caller, view, push_request.pack).await?;
+    let pack = match unpacked {
+        Ok(pack) => pack,
+        Err(why) => {
+            let outcomes = push_request.commands.iter().map(|command| RefOutcome {
+                name: command.name.clone(),
+                refused: Some("unpacker error".to_owned()),
+            });
+            let lines = [format!("error: the pushed objects are not accepted: {why}")];
+            let outcomes: Vec<RefOutcome> = outcomes.collect();
+            let report = push_report(&push_request, &lines, &outcomes);
+            return Ok(answer(TYPE, Body::from(report)));
         }
     };
     let remote = auth::client(&git.web, &parts.extensions, &parts.headers);
-    let remote = remote.map(|address| address.to_string());
-    let place = (git.host.as_str(), remote);
-    let judged = push(
+    let from = (git.host.as_str(), remote.map(|address| address.to_string()));
+    let pushed = push(
         &git.users,
         &caller,
         &view,
         &push_request,
         pack.as_ref(),
-        place,
-    )
-    .await?;
+        from,
+    );
+    let judged = pushed.await?;
     for outcome in &judged.outcomes {
-        let refused = outcome.refused.as_deref();
-        info!(
-            name = outcome.name,
-            refused, "A push to All-Users was judged"
-        );
+        let (name, refused) = (&outcome.name, outcome.refused.as_deref());
+        info!(name, refused, "A push to All-Users was judged");
+    }
+    if judged.is_copy_stale {
+        drop(view);
+        git.new_view(&caller).await?;
     }
     let report = push_report(&push_request, &judged.lines, &judged.outcomes);
-    Ok(answer(TYPE, report))
+    Ok(answer(TYPE, Body::from(report)))
+}
+
+/// Unpacks a push. If git does not accept it, and the repository turns out to be damaged, that is made again, and git is
+/// asked once more. `Err` inside: the reason why the push is refused.
+async fn unpack(
+    git: &AccountsGit,
+    caller: &GitCaller,
+    view: View,
+    pack: &[u8],
+) -> Result<(View, Result<Option<Arc<PushedPack>>, String>), GitRefusal> {
+    if pack.is_empty() {
+        return Ok((view, Ok(None)));
+    }
+    let quarantine = git.views.quarantine();
+    let shared = |unpacked: Result<PushedPack, String>| unpacked.map(|pack| Some(Arc::new(pack)));
+    let unpacked = view.repo.receive(&quarantine, pack.to_vec(), MAX_PUSH);
+    let unpacked = unpacked.await?;
+    if unpacked.is_ok() || view.repo.is_whole().await? {
+        return Ok((view, shared(unpacked)));
+    }
+    drop(view);
+    match git.new_view(caller).await? {
+        None => Ok((git.view(caller).await?, shared(unpacked))),
+        Some(view) => {
+            let again = view.repo.receive(&quarantine, pack.to_vec(), MAX_PUSH);
+            let again = again.await?;
+            Ok((view, shared(again)))
+        }
+    }
 }
 
 /// Checks the type of a request. A page of another site can make a browser send its password here, but never with a type
@@ -385,7 +520,7 @@ async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result<Vec<u8>, G
     }
 }
 
-fn answer(content_type: &str, body: Vec<u8>) -> Response {
+fn answer(content_type: &str, body: Body) -> Response {
     let content_type = HeaderValue::from_str(content_type);
     let content_type = content_type.unwrap_or(HeaderValue::from_static("application/octet-stream"));
     let headers = [

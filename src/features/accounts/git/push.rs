@@ -1,11 +1,10 @@
 //! Judges a push to `All-Users` whole, before any ref moves, and makes it one update.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use gix_hash::ObjectId;
-use lockkeeper_accounts::account_config::AccountConfig;
-use lockkeeper_accounts::config_text::ConfigText;
-use lockkeeper_accounts::findings::{AccountFindings, Problem, judge_user_branch};
+use lockkeeper_accounts::findings::{AccountFindings, judge_user_branch};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 
@@ -21,11 +20,16 @@ const MAX_FILES: usize = 100;
 /// Maximum number of bytes that the commits of a push to one branch may lead to.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
+/// Size of the compressed history of an account that takes no more pushes, in bytes. Nothing can be removed from it.
+const MAX_HISTORY: u64 = 32 * 1024 * 1024;
+
 /// Answer to a push.
 pub(super) struct JudgedPush {
     /// Lines that git prints after `remote: `.
     pub lines: Vec<String>,
     pub outcomes: Vec<RefOutcome>,
+    /// True if the copy that the client pushed to has to be made again.
+    pub is_copy_stale: bool,
 }
 
 /// A command that may be carried out.
@@ -33,6 +37,8 @@ struct AcceptedCommand {
     account: AccountId,
     seen: ObjectId,
     branch: PushedBranch,
+    /// Objects from before that the branch leads to.
+    known: HashSet<ObjectId>,
 }
 
 /// Reason why a command is refused: in a few words, and in lines with the way out.
@@ -56,12 +62,17 @@ pub(super) async fn push(
     caller: &GitCaller,
     view: &View,
     request: &PushRequest<'_>,
-    pack: Option<&PushedPack>,
+    pack: Option<&Arc<PushedPack>>,
     (host, remote): (&str, Option<String>),
 ) -> Result<JudgedPush, ViewError> {
     let mut judged = JudgedPush {
         lines: Vec::new(),
         outcomes: Vec::new(),
+        is_copy_stale: false,
+    };
+    let is_full = match caller {
+        GitCaller::Administrator(_) => false,
+        GitCaller::Account { .. } => view.repo.size()? > MAX_HISTORY,
     };
     let (mut accepted, mut named) = (Vec::new(), BTreeSet::new());
     for command in &request.commands {
@@ -70,18 +81,15 @@ pub(super) async fn push(
             view,
             pack,
             host,
+            is_full,
         };
-        let verdict = judge.command(command, &mut named, &mut judged.lines);
+        let verdict = judge.command(command, &mut named, &mut judged.lines).await;
         judged.outcomes.push(RefOutcome {
             name: command.name.clone(),
             refused: verdict.as_ref().err().map(|refused| refused.reason.clone()),
         });
         match verdict {
-            Ok((account, seen, branch)) => accepted.push(AcceptedCommand {
-                account,
-                seen,
-                branch,
-            }),
+            Ok(command) => accepted.push(command),
             Err(refused) => judged.lines.extend(refused.lines),
         }
     }
@@ -96,8 +104,16 @@ pub(super) async fn push(
     if accepted.is_empty() {
         return Ok(judged);
     }
+    // A copy from before a backup was restored can have objects that the database lacks.
+    for id in accepted.iter().flat_map(|command| &command.known) {
+        if users.store().account_object_update(*id).await?.is_none() {
+            judged.is_copy_stale = true;
+            judged.refuse_rest("failed to update ref: lock failure, fetch first");
+            return Ok(judged);
+        }
+    }
     let actor = caller.actor(host, remote);
-    match store(users, &actor, &accepted).await {
+    match store(users, (caller, &actor), &accepted).await {
         Ok(()) => {}
         Err(AccountsError::Moved | AccountsError::NoAccount(_)) => {
             judged.refuse_rest("failed to update ref: lock failure, fetch first");
@@ -115,15 +131,16 @@ pub(super) async fn push(
 /// Stores all accepted commands in one update.
 async fn store(
     users: &AllUsers,
-    actor: &AccountsActor,
+    (caller, actor): (&GitCaller, &AccountsActor),
     accepted: &[AcceptedCommand],
 ) -> Result<(), AccountsError> {
+    let is_administrator = matches!(caller, GitCaller::Administrator(_));
     let update = users.update(actor, "Push").await;
     loop {
         let mut edit = update.begin();
         for command in accepted {
             let account = edit.account(command.account).await?;
-            account.push(command.seen, command.branch.clone())?;
+            account.push(command.seen, command.branch.clone(), is_administrator)?;
         }
         if update.store(edit).await? {
             return Ok(());
@@ -144,18 +161,20 @@ impl JudgedPush {
 struct PushJudge<'a> {
     caller: &'a GitCaller,
     view: &'a View,
-    pack: Option<&'a PushedPack>,
+    pack: Option<&'a Arc<PushedPack>>,
     host: &'a str,
+    /// True if the history has no room for more.
+    is_full: bool,
 }
 
 impl PushJudge<'_> {
     /// Judges a command. `named` are the refs of earlier commands. Warnings are added to `lines`.
-    fn command(
+    async fn command(
         &self,
         command: &PushCommand,
         named: &mut BTreeSet<AllUsersRef>,
         lines: &mut Vec<String>,
-    ) -> Result<(AccountId, ObjectId, PushedBranch), RefusedPush> {
+    ) -> Result<AcceptedCommand, RefusedPush> {
         let account = self.account(&command.name)?;
         let name = AllUsersRef::User(account);
         if !named.insert(name) {
@@ -191,9 +210,24 @@ impl PushJudge<'_> {
                 [],
             ));
         }
-        let commits = self.commits(*present, new)?;
+        if self.is_full {
+            let limit = MAX_HISTORY / 1024 / 1024;
+            return Err(RefusedPush::new(
+                "the account is full",
+                [format!(
+                    "error: the history of the account has more than {limit} MiB, so it takes no more pushes"
+                )],
+            ));
+        }
+        let commits = self.commits(*present, new).await?;
         self.committers(&commits)?;
-        let findings = self.files(account, &commits);
+        // The update judges again, by the external IDs at that moment. Here each ref gets its own reason, and warnings.
+        let findings = match self.caller {
+            GitCaller::Administrator(_) => AccountFindings::default(),
+            GitCaller::Account { external_ids, .. } => {
+                judge_user_branch(&commits.files, external_ids, KEYS)
+            }
+        };
         if !findings.is_accepted() {
             return Err(RefusedPush::new(
                 "invalid account configuration",
@@ -210,7 +244,12 @@ impl PushJudge<'_> {
             files: commits.files,
             objects: objects.collect(),
         };
-        Ok((account, *present, branch))
+        Ok(AcceptedCommand {
+            account,
+            seen: *present,
+            branch,
+            known: commits.known,
+        })
     }
 
     /// Returns the account whose branch the name is, if the caller may push to it.
@@ -239,11 +278,14 @@ impl PushJudge<'_> {
         }
     }
 
-    fn commits(&self, old: ObjectId, new: ObjectId) -> Result<PushedCommits, RefusedPush> {
-        let Some(pack) = self.pack else {
+    async fn commits(&self, old: ObjectId, new: ObjectId) -> Result<PushedCommits, RefusedPush> {
+        let Some(pack) = self.pack.map(Arc::clone) else {
             return Err(RefusedPush::new("non-fast-forward", []));
         };
-        pack.commits(old, new, MAX_FILES, MAX_BYTES).map_err(|fault| match fault {
+        let walk = move || pack.commits(old, new, MAX_FILES, MAX_BYTES);
+        let commits = tokio::task::spawn_blocking(walk).await;
+        let commits = commits.unwrap_or_else(|error| Err(PushFault::Unreadable(error.to_string())));
+        commits.map_err(|fault| match fault {
             PushFault::NotForward => RefusedPush::new(
                 "non-fast-forward",
                 ["error: the history of an account is never rewritten; rebase on the branch as it is here".to_owned()],
@@ -285,21 +327,5 @@ impl PushJudge<'_> {
                 )],
             )),
         }
-    }
-
-    fn files(&self, account: AccountId, commits: &PushedCommits) -> AccountFindings {
-        let GitCaller::Account { row, external_ids } = self.caller else {
-            return AccountFindings::default();
-        };
-        let mut findings = judge_user_branch(&commits.files, external_ids, KEYS);
-        let config = commits.files.get(AccountConfig::FILE);
-        let text = config.and_then(|content| ConfigText::parse(content).ok());
-        let active = text.is_none_or(|text| AccountConfig::read(&text).0.active);
-        if row.number == account && active != row.active {
-            let what = "`active` cannot be changed by a push to one's own branch";
-            let fix = "remove the line; an administrator uses `lockkeeper accounts deactivate`";
-            findings.add(AccountConfig::FILE, [Problem::error(None, what, fix)]);
-        }
-        findings
     }
 }

@@ -2,14 +2,17 @@
 //! any object by its id, and push a directory that names it. So each account has a repository with nothing
 //! but its own objects.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use gix_hash::ObjectId;
 use gix_object::{CommitRefIter, Kind, TreeRefIter};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::AllUsersRef;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedRwLockReadGuard, RwLock};
+use tokio::time::timeout;
 
 use super::super::all_users::{AccountsError, AllUsers};
 use super::access::GitCaller;
@@ -19,22 +22,33 @@ use crate::git::{GitSettings, ServeError, ServedRepo};
 pub(crate) const ACCOUNTS_DIR: &str = "all-users";
 /// Maximum number of objects that are read from the database at once.
 const AT_ONCE: i64 = 1_000;
-/// The id after all others.
-const LAST: ObjectId = ObjectId::Sha1([0xff; 20]);
+/// Time in which a repository is made again at most once.
+const AGAIN_AFTER: Duration = Duration::from_mins(1);
+/// Longest wait for the requests that use a repository which is to be removed.
+const ALONE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Repositories for callers, below the data directory. All of them can be removed at any time.
 pub(super) struct Views {
     settings: GitSettings,
     dir: PathBuf,
-    /// One repository is brought up to date at a time.
-    turn: Mutex<()>,
+    places: std::sync::Mutex<HashMap<String, Arc<ViewPlace>>>,
 }
 
-/// The part of `All-Users` that a caller may read.
+/// Place of a repository.
+#[derive(Default)]
+struct ViewPlace {
+    /// One request at a time brings the repository up to date. The moment when it was last made again.
+    turn: Mutex<Option<Instant>>,
+    /// Requests that use the repository share it; it is removed while nobody does.
+    users: Arc<RwLock<()>>,
+}
+
+/// The part of `All-Users` that a caller may read. The repository stays as long as this value does.
 pub(super) struct View {
     pub repo: ServedRepo,
     /// All readable refs by name.
     pub refs: Vec<(String, ObjectId)>,
+    _used: OwnedRwLockReadGuard<()>,
 }
 
 /// A repository could not be brought up to date.
@@ -44,6 +58,11 @@ pub(in super::super) enum ViewError {
     Accounts(#[from] AccountsError),
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// A ref leads to an object that is not here.
+    #[error("an object is missing in the copy of All-Users")]
+    Incomplete,
+    #[error("the copy of All-Users is damaged, and other requests still use it")]
+    InUse,
     #[error("the file {} cannot be used", .0.display())]
     File(PathBuf, #[source] std::io::Error),
 }
@@ -56,11 +75,14 @@ impl From<sqlx::Error> for ViewError {
 
 impl Views {
     pub(super) fn new(settings: &GitSettings) -> Self {
-        Self {
+        let views = Self {
             settings: settings.clone(),
             dir: settings.data_dir.join(ACCOUNTS_DIR),
-            turn: Mutex::new(()),
-        }
+            places: std::sync::Mutex::default(),
+        };
+        // Pushes that a crash has interrupted.
+        std::fs::remove_dir_all(views.quarantine()).ok();
+        views
     }
 
     /// Returns the directory for pushes that are judged.
@@ -70,48 +92,83 @@ impl Views {
 
     /// Brings the repository of a caller up to date.
     pub(super) async fn of(&self, users: &AllUsers, caller: &GitCaller) -> Result<View, ViewError> {
-        let _turn = self.turn.lock().await;
-        self.up_to_date(users, caller).await
+        let place = self.place(caller);
+        let mut made = place.turn.lock().await;
+        let used = Arc::clone(&place.users).read_owned().await;
+        match self.up_to_date(users, caller, used).await {
+            Err(ViewError::Incomplete) => {}
+            view => return view,
+        }
+        let used = self.remove(&place, caller).await?;
+        *made = Some(Instant::now());
+        self.up_to_date(users, caller, used).await
     }
 
-    /// Removes the repository of a caller, and makes it again.
+    /// Removes the repository of a caller, and makes it again. `None` if that was done a moment ago, so that no client can
+    /// keep the server busy with it.
     pub(super) async fn anew(
         &self,
         users: &AllUsers,
         caller: &GitCaller,
-    ) -> Result<View, ViewError> {
-        let _turn = self.turn.lock().await;
-        let dir = self.dir_of(caller);
+    ) -> Result<Option<View>, ViewError> {
+        let place = self.place(caller);
+        let mut made = place.turn.lock().await;
+        if made.is_some_and(|at| at.elapsed() < AGAIN_AFTER) {
+            return Ok(None);
+        }
+        let used = self.remove(&place, caller).await?;
+        *made = Some(Instant::now());
+        self.up_to_date(users, caller, used).await.map(Some)
+    }
+
+    fn place(&self, caller: &GitCaller) -> Arc<ViewPlace> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(places.entry(caller.view_name()).or_default())
+    }
+
+    async fn remove(
+        &self,
+        place: &ViewPlace,
+        caller: &GitCaller,
+    ) -> Result<OwnedRwLockReadGuard<()>, ViewError> {
+        let alone = timeout(ALONE_WITHIN, Arc::clone(&place.users).write_owned());
+        let alone = alone.await.map_err(|_| ViewError::InUse)?;
+        let dir = self.dir.join(caller.view_name());
         match std::fs::remove_dir_all(&dir) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(ViewError::File(dir, error))
             }
-            _ => self.up_to_date(users, caller).await,
+            _ => Ok(alone.downgrade()),
         }
     }
 
-    fn dir_of(&self, caller: &GitCaller) -> PathBuf {
-        self.dir.join(match caller {
-            GitCaller::Administrator(_) => "all.git".to_owned(),
-            GitCaller::Account { row, .. } => format!("{}.git", row.number),
-        })
-    }
-
-    async fn up_to_date(&self, users: &AllUsers, caller: &GitCaller) -> Result<View, ViewError> {
-        let repo = ServedRepo::open(&self.settings, self.dir_of(caller))?;
-        let (all, number) = users.store().account_refs().await?;
+    async fn up_to_date(
+        &self,
+        users: &AllUsers,
+        caller: &GitCaller,
+        used: OwnedRwLockReadGuard<()>,
+    ) -> Result<View, ViewError> {
+        let repo = ServedRepo::open(&self.settings, self.dir.join(caller.view_name()))?;
+        let (all, _) = users.store().account_refs().await?;
         let refs = caller.readable(all);
         match caller {
-            GitCaller::Administrator(_) => add_since(users, &repo, number).await?,
+            GitCaller::Administrator(_) => add_all(users, &repo).await?,
             GitCaller::Account { .. } => {
                 for (_, id) in &refs {
                     add_reachable(users, &repo, *id).await?;
                 }
             }
         }
+        if refs.iter().any(|(_, id)| !repo.has(*id)) {
+            return Err(ViewError::Incomplete);
+        }
         let head = caller.own_ref().unwrap_or(AllUsersRef::Config);
         repo.set_refs(&refs, &head.to_string())?;
-        Ok(View { repo, refs })
+        Ok(View {
+            repo,
+            refs,
+            _used: used,
+        })
     }
 }
 
@@ -121,36 +178,44 @@ pub(in super::super) async fn copy_to(
     dir: &std::path::Path,
 ) -> Result<(), ViewError> {
     let repo = ServedRepo::open(&GitSettings::new(dir, ""), dir.to_owned())?;
-    let (refs, number) = users.store().account_refs().await?;
-    add_since(users, &repo, number).await?;
+    let (refs, _) = users.store().account_refs().await?;
+    add_all(users, &repo).await?;
     Ok(repo.set_refs(&refs, &AllUsersRef::Config.to_string())?)
 }
 
-/// Adds all objects of the updates up to `number` that are not here yet. A file says how far that is done.
-async fn add_since(users: &AllUsers, repo: &ServedRepo, number: i64) -> Result<(), ViewError> {
-    let path = repo.dir().join("lockkeeper-update");
+/// Adds all objects that are not here yet. A file names the last one that is here, and the number of its update. If the
+/// database has another number for it, the database was restored from a backup, and everything is added again.
+async fn add_all(users: &AllUsers, repo: &ServedRepo) -> Result<(), ViewError> {
+    let path = repo.dir().join("lockkeeper-last");
     let failed = |error| ViewError::File(path.clone(), error);
-    let done = match std::fs::read_to_string(&path) {
-        Ok(text) => text.trim().parse().unwrap_or(0),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(failed(error)),
     };
-    // A restored database is behind its copy: begin again.
-    let at = if done > number { 0 } else { done };
-    if at == number {
-        return Ok(());
+    let last = text.trim().split_once(' ');
+    let last = last.and_then(|(number, id)| {
+        Some((
+            number.parse().ok()?,
+            ObjectId::from_hex(id.as_bytes()).ok()?,
+        ))
+    });
+    let mut after = (0, ObjectId::null(gix_hash::Kind::Sha1));
+    if let Some((number, id)) = last
+        && users.store().account_object_update(id).await? == Some(number)
+    {
+        after = (number, id);
     }
-    let mut after = (at, LAST);
     loop {
         let objects = users.store().account_objects_after(after, AT_ONCE).await?;
         let Some((newest, object)) = objects.last() else {
-            break;
+            return Ok(());
         };
         after = (*newest, object.id);
         let objects = objects.iter();
         repo.add(objects.map(|(_, object)| (object.kind, object.content.as_slice())))?;
+        std::fs::write(&path, format!("{} {}", after.0, after.1)).map_err(failed)?;
     }
-    std::fs::write(&path, number.to_string()).map_err(failed)
 }
 
 /// Adds an object and everything that it leads to. What is here already stands for all that it leads to, so each object
@@ -158,18 +223,22 @@ async fn add_since(users: &AllUsers, repo: &ServedRepo, number: i64) -> Result<(
 async fn add_reachable(users: &AllUsers, repo: &ServedRepo, id: ObjectId) -> Result<(), ViewError> {
     enum CopyStep {
         Read(ObjectId),
-        Write(GitObject),
+        Write(ObjectId),
     }
     let mut seen = HashSet::new();
     let mut steps = vec![CopyStep::Read(id)];
     while let Some(step) = steps.pop() {
         match step {
-            CopyStep::Write(object) => repo.add([(object.kind, object.content.as_slice())])?,
+            // Read a second time, because a history does not fit into memory.
+            CopyStep::Write(id) => {
+                let object = users.store().account_object(id).await?;
+                repo.add([(object.kind, object.content.as_slice())])?;
+            }
             CopyStep::Read(id) if repo.has(id) || !seen.insert(id) => {}
             CopyStep::Read(id) => {
                 let object = users.store().account_object(id).await?;
                 let links = links(&object)?;
-                steps.push(CopyStep::Write(object));
+                steps.push(CopyStep::Write(id));
                 steps.extend(links.into_iter().map(CopyStep::Read));
             }
         }
@@ -185,6 +254,8 @@ fn links(object: &GitObject) -> Result<Vec<ObjectId>, AccountsError> {
     match object.kind {
         Kind::Blob | Kind::Tag => Ok(Vec::new()),
         Kind::Tree => TreeRefIter::from_bytes(&object.content, gix_hash::Kind::Sha1)
+            // A submodule is a commit of another repository.
+            .filter(|entry| !matches!(entry, Ok(entry) if entry.mode.is_commit()))
             .map(|entry| Ok(entry.map_err(|error| bad(&error))?.oid.to_owned()))
             .collect(),
         Kind::Commit => {

@@ -7,7 +7,7 @@ use gix_hash::ObjectId;
 const MAX_LINE: usize = 65_516;
 /// Maximum number of commands in a push.
 const MAX_COMMANDS: usize = 1_000;
-/// Capabilities of a push. `atomic` is always so: all refs of a push move together.
+/// Capabilities of a push. Accepted refs always move together. With `atomic`, a refused one refuses all.
 const CAPABILITIES: &str = "report-status delete-refs side-band-64k quiet atomic ofs-delta object-format=sha1 agent=lockkeeper";
 
 /// Request to move a ref.
@@ -58,6 +58,10 @@ impl<'a> PushRequest<'a> {
             pack: &[],
         };
         while let Some(line) = next_line(&mut rest)? {
+            // A client whose history is cut off says where. The server has all of it.
+            if line.starts_with(b"shallow ") {
+                continue;
+            }
             let (line, capabilities) = match line.iter().position(|byte| *byte == 0) {
                 Some(end) => (&line[..end], &line[end + 1..]),
                 None => (line, &[][..]),

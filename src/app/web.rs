@@ -12,7 +12,7 @@ use crate::authz::{self, AuthzError, Decision, OutsideScope, Resource};
 use crate::config::access::{Action, Identity, NetworkRequester};
 use crate::config::server::{self, ServerConfig};
 use crate::context::{Ctx, ServerCtx};
-use crate::features::accounts::AccountsGit;
+use crate::features::accounts::{AccountSignIn, AccountsGit};
 use crate::features::{applications, locks, planning};
 use crate::http;
 use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebAuth, WebState};
@@ -60,14 +60,11 @@ pub async fn router(
         .await
         .context("cannot read the data of the dashboard from the database")?;
     let web = Arc::new(web);
-    let git = AccountsGit::new(
-        Arc::clone(&web),
-        ctx.store.clone(),
-        &ctx.server.git_of_accounts,
-    );
+    let door = Arc::new(AccountSignIn::new(Arc::clone(&web), ctx.store.clone()));
+    let git = AccountsGit::new(Arc::clone(&door), &ctx.server.git_of_accounts);
     Ok(http::door(Ctx::clone(ctx))
         .merge(http::router(web))
-        .merge(http::accounts_router(Arc::new(git))))
+        .merge(http::accounts_router(door, git)))
 }
 
 fn auth(config: &ServerConfig) -> Option<WebAuth> {

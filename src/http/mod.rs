@@ -19,7 +19,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub use intake::DeliveryLimits;
 
 use crate::context::Ctx;
-use crate::features::accounts::{self, AccountsGit};
+use crate::features::accounts::{self, AccountSignIn, AccountsGit};
 use crate::features::{self, operations};
 use crate::kit::web::routes::{self, GuardedRoutes};
 use crate::kit::web::{
@@ -33,6 +33,8 @@ const REQUEST_TIME: Duration = Duration::from_secs(30);
 const GIT_TIME: Duration = Duration::from_mins(5);
 /// Maximum size of a body, because all are short forms.
 const BODY_BYTES: usize = 16 * 1024;
+/// Maximum size of a body with files of an account.
+const ACCOUNT_BYTES: usize = 128 * 1024;
 
 /// Returns the router of the webhook endpoint, which is guarded by signatures, not by the web user.
 pub fn door(ctx: Ctx) -> Router {
@@ -66,23 +68,32 @@ fn guarded_routes() -> Routes<Arc<WebState>> {
     )
 }
 
-/// Returns the router of the repository of accounts. git sends and receives more than forms, and signs in on its own.
-pub(crate) fn accounts_router(git: Arc<AccountsGit>) -> Router {
-    let web = git.web();
-    accounts::git_routes()
+/// Returns the router of accounts: their API, and their repository for git, which sends and receives more than forms.
+/// Both sign in with the passwords of accounts.
+pub(crate) fn accounts_router(door: Arc<AccountSignIn>, git: AccountsGit) -> Router {
+    let web = Arc::clone(door.web());
+    let api = accounts::api_routes()
         .router
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(web),
-            hosts::guard,
-        ))
+        .method_not_allowed_fallback(|| async { WebError::wrong_method() })
+        .layer(DefaultBodyLimit::max(ACCOUNT_BYTES))
+        .layer(middleware::from_fn(time_limit))
+        .with_state(door);
+    let git = accounts::git_routes()
+        .router
         .layer(middleware::from_fn(|request: Request, next: Next| {
             within(GIT_TIME, next.run(request))
         }))
+        .with_state(Arc::new(git));
+    api.merge(git)
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&web),
+            hosts::guard,
+        ))
         .layer(CatchPanicLayer::custom(
             |cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause),
         ))
         .layer(middleware::from_fn_with_state(
-            Arc::clone(web),
+            Arc::clone(&web),
             errors::render,
         ))
         .layer(middleware::map_response(headers::secure))
@@ -90,8 +101,12 @@ pub(crate) fn accounts_router(git: Arc<AccountsGit>) -> Router {
             web.metrics.clone(),
             count::count,
         ))
-        .layer(middleware::from_fn_with_state(Arc::clone(web), trace::log))
-        .with_state(git)
+        .layer(middleware::from_fn_with_state(web, trace::log))
+}
+
+/// Returns the table of the API of accounts, which asks for the password of an account.
+pub fn account_routes() -> Vec<Route> {
+    accounts::api_routes().table
 }
 
 /// Returns the table of all routes but those of [`accounts_router`].

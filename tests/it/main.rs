@@ -6,6 +6,7 @@
 )]
 
 mod accounts;
+mod accounts_api;
 mod accounts_git;
 mod architecture;
 mod browser;

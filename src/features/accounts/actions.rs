@@ -1,17 +1,24 @@
 //! Creates, changes and finds accounts, for every surface.
 
+use std::collections::BTreeSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
+use gix_hash::ObjectId;
 use gix_object::{CommitRefIter, Kind};
+use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::{
     ExternalId, ExternalIdKey, HashedPassword, StoredPassword,
 };
 use lockkeeper_accounts::findings::Problem;
+use lockkeeper_accounts::preferences::{Preference, PreferenceValue, Preferences};
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+use lockkeeper_accounts::watches::{NotifyType, Watch, WatchFilter, Watches};
 
-use super::all_users::{AccountsActor, AccountsError, AllUsers};
+use super::all_users::{AccountsActor, AccountsError, AllUsers, EditedAccount};
+use super::check::KEYS;
 use super::store::AccountRow;
 use crate::secret::Secret;
 
@@ -29,6 +36,8 @@ pub struct NewAccount {
     pub email: Option<AccountEmail>,
     /// More names by which the account is known elsewhere.
     pub external_ids: Vec<ExternalIdKey>,
+    /// First SSH key, as it stands in `authorized_keys`.
+    pub ssh_key: Option<String>,
 }
 
 /// Changes of the properties of an account. `None` leaves one alone, and an empty text removes it.
@@ -39,19 +48,32 @@ pub(super) struct PropertyChanges {
     pub status: Option<String>,
 }
 
+/// Change of the watch with this project and filter.
+#[derive(Clone, Debug)]
+pub(super) struct WatchChange {
+    pub project: String,
+    pub filter: Option<WatchFilter>,
+    /// New types. `None` removes the watch.
+    pub types: Option<BTreeSet<NotifyType>>,
+}
+
 /// Commit of a user branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AccountCommit {
-    pub id: String,
+    pub id: ObjectId,
     pub at: DateTime<Utc>,
     pub author: String,
     pub message: String,
 }
 
 impl AllUsers {
-    /// Finds an account by its number, its user name or one of its addresses.
+    /// Finds an account by its number, its user name, one of its addresses, or `Name <address>`.
     pub async fn find(&self, name: &str) -> Result<Option<AccountRow>, AccountsError> {
         let store = self.store();
+        let address = name
+            .strip_suffix('>')
+            .and_then(|name| name.rsplit_once('<'));
+        let name = address.map_or(name, |(_, address)| address);
         let mut found = None;
         if let Ok(number) = name.parse::<AccountId>() {
             found = store.account_get(number).await?;
@@ -99,6 +121,9 @@ impl AllUsers {
                 config.full_name.clone_from(&new.full_name);
                 config.preferred_email.clone_from(&new.email);
             })?;
+            if let Some(line) = &new.ssh_key {
+                created.edit_keys(|keys| keys.add(line, KEYS))?;
+            }
             if update.store(edit).await? {
                 return Ok(account);
             }
@@ -118,10 +143,8 @@ impl AllUsers {
             Some(None) => Some(None),
             Some(Some(email)) => Some(Some(read_email(&email)?)),
         };
-        let update = self.update(actor, "Change Properties").await;
-        loop {
-            let mut edit = update.begin();
-            edit.account(account).await?.edit_properties(|config| {
+        self.edit(actor, account, "Change Properties", |account| {
+            account.edit_properties(|config| {
                 if let Some(name) = &changes.full_name {
                     config.full_name = text(name);
                 }
@@ -131,11 +154,9 @@ impl AllUsers {
                 if let Some(status) = &changes.status {
                     config.status = text(status);
                 }
-            })?;
-            if update.store(edit).await? {
-                return Ok(());
-            }
-        }
+            })
+        })
+        .await
     }
 
     /// Activates or deactivates an account.
@@ -150,17 +171,161 @@ impl AllUsers {
         } else {
             "Deactivate Account"
         };
+        self.edit(actor, account, message, |account| {
+            if active {
+                account.edit_properties(|config| config.active = true)
+            } else {
+                account.lock_out()
+            }
+        })
+        .await
+    }
+
+    /// Changes an account alone.
+    async fn edit<T>(
+        &self,
+        actor: &AccountsActor,
+        account: AccountId,
+        message: &str,
+        change: impl Fn(&mut EditedAccount) -> Result<T, AccountsError>,
+    ) -> Result<T, AccountsError> {
         let update = self.update(actor, message).await;
         loop {
             let mut edit = update.begin();
-            let account = edit.account(account).await?;
-            if active {
-                account.edit_properties(|config| config.active = true)?;
-            } else {
-                account.lock_out()?;
+            let changed = change(edit.account(account).await?)?;
+            if update.store(edit).await? {
+                return Ok(changed);
+            }
+        }
+    }
+
+    /// Adds an SSH key, and returns its number; that of the same key if there is one.
+    pub(super) async fn add_ssh_key(
+        &self,
+        actor: &AccountsActor,
+        account: AccountId,
+        line: &str,
+    ) -> Result<usize, AccountsError> {
+        self.edit(actor, account, "Add SSH Key", |account| {
+            account.edit_keys(|keys| keys.add(line, KEYS))
+        })
+        .await
+    }
+
+    /// Deletes an SSH key. Returns false if no key has this number.
+    pub(super) async fn delete_ssh_key(
+        &self,
+        actor: &AccountsActor,
+        account: AccountId,
+        number: usize,
+    ) -> Result<bool, AccountsError> {
+        self.edit(actor, account, "Delete SSH Key", |account| {
+            account.edit_keys(|keys| keys.delete(number))
+        })
+        .await
+    }
+
+    /// Sets preferences. `None` instead of a value goes back to the default.
+    pub(super) async fn set_preferences(
+        &self,
+        actor: &AccountsActor,
+        account: AccountId,
+        values: &[(&'static Preference, Option<PreferenceValue>)],
+    ) -> Result<(), AccountsError> {
+        let defaults = self.default_preferences().await?;
+        self.edit(actor, account, "Change Preferences", |account| {
+            account.edit_config(Preferences::FILE, |text| {
+                for (row, value) in values {
+                    let default = Preferences::default().get(row, &defaults);
+                    let value = value.as_ref().unwrap_or(&default);
+                    Preferences::set(text, row, value, &defaults)?;
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Returns the preferences of accounts that set none: `refs/users/default`.
+    pub(super) async fn default_preferences(&self) -> Result<Preferences, AccountsError> {
+        let name = AllUsersRef::UserDefault.to_string();
+        let Some(tip) = self.store().account_ref(&name).await? else {
+            return Ok(Preferences::default());
+        };
+        let files = self.files(tip).await?;
+        let text = files
+            .get(Preferences::FILE)
+            .map(|file| ConfigText::parse(file));
+        Ok(match text.transpose()? {
+            Some(text) => Preferences::read(&text).0,
+            None => Preferences::default(),
+        })
+    }
+
+    /// Changes watches of projects.
+    pub(super) async fn edit_watches(
+        &self,
+        actor: &AccountsActor,
+        account: AccountId,
+        changes: &[WatchChange],
+    ) -> Result<(), AccountsError> {
+        self.edit(actor, account, "Change Watches", |account| {
+            account.edit_config(Watches::FILE, |text| {
+                for change in changes {
+                    let (watches, _) = Watches::read(text);
+                    let there = watches.iter().find(|(name, _)| *name == change.project);
+                    let mut kept: Vec<Watch> = there
+                        .map(|(_, watches)| watches.to_vec())
+                        .unwrap_or_default();
+                    kept.retain(|watch| watch.filter != change.filter);
+                    if let Some(types) = &change.types {
+                        kept.push(Watch {
+                            filter: change.filter.clone(),
+                            types: types.clone(),
+                        });
+                    }
+                    Watches::set_project(text, &change.project, &kept)?;
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Takes an address away from an account: the external ID that is nothing but this address, and the address of
+    /// others. Returns false if no external ID has it.
+    pub(super) async fn remove_email(
+        &self,
+        actor: &AccountsActor,
+        account: AccountId,
+        email: &AccountEmail,
+    ) -> Result<bool, AccountsError> {
+        let update = self.update(actor, "Remove Address").await;
+        loop {
+            let mut edit = update.begin();
+            let edited = edit.account(account).await?;
+            let has_email = |id: &&ExternalId| {
+                let own = id.email.as_ref();
+                own.is_some_and(|own| own.key() == email.key())
+            };
+            let ids: Vec<ExternalId> = edited.external_ids().filter(has_email).cloned().collect();
+            if ids.is_empty() {
+                return Ok(false);
+            }
+            edited.edit_properties(|config| {
+                let preferred = &mut config.preferred_email;
+                preferred.take_if(|preferred| preferred.key() == email.key());
+            })?;
+            for id in ids {
+                if id.key.as_str().starts_with("mailto:") {
+                    edit.account(account).await?.remove_external_id(&id.key)?;
+                } else {
+                    edit.put_external_id(ExternalId { email: None, ..id })
+                        .await?;
+                }
             }
             if update.store(edit).await? {
-                return Ok(());
+                return Ok(true);
             }
         }
     }
@@ -191,21 +356,18 @@ impl AllUsers {
         }
     }
 
-    /// Takes an external ID away from an account.
+    /// Takes external IDs away from an account.
     pub async fn unlink(
         &self,
         actor: &AccountsActor,
         account: AccountId,
-        key: &ExternalIdKey,
+        keys: &[ExternalIdKey],
     ) -> Result<(), AccountsError> {
-        let update = self.update(actor, "Unlink External ID").await;
-        loop {
-            let mut edit = update.begin();
-            edit.account(account).await?.remove_external_id(key)?;
-            if update.store(edit).await? {
-                return Ok(());
-            }
-        }
+        self.edit(actor, account, "Unlink External ID", |account| {
+            keys.iter()
+                .try_for_each(|key| account.remove_external_id(key))
+        })
+        .await
     }
 
     /// Generates an HTTP password, in place of an old one. It can be seen only now.
@@ -254,6 +416,24 @@ impl AllUsers {
         }
     }
 
+    /// Makes the files of an earlier commit the newest ones. `active` stays as it is, so that nobody gets back in this
+    /// way. External IDs are not part of a branch.
+    pub(super) async fn restore(
+        &self,
+        actor: &AccountsActor,
+        account: AccountId,
+        commit: ObjectId,
+    ) -> Result<(), AccountsError> {
+        let update = self.update(actor, &format!("Restore {commit}")).await;
+        loop {
+            let mut edit = update.begin();
+            edit.restore(account, commit).await?;
+            if update.store(edit).await? {
+                return Ok(());
+            }
+        }
+    }
+
     /// Returns the commits of an account, newest first, up to [`MOST_COMMITS`].
     pub(super) async fn history(
         &self,
@@ -276,7 +456,7 @@ impl AllUsers {
             let seconds = time.map_err(|error| bad(&error))?.seconds;
             let message = iter().message().map_err(|error| bad(&error))?;
             commits.push(AccountCommit {
-                id: id.to_string(),
+                id,
                 at: DateTime::from_timestamp_secs(seconds).unwrap_or_default(),
                 author: format!("{} <{}>", author.name, author.email),
                 message: message

@@ -18,7 +18,7 @@ use rand::RngExt as _;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-pub(super) use self::edit::{AccountsEdit, PushedBranch};
+pub(super) use self::edit::{AccountsEdit, EditedAccount, PushedBranch};
 use super::store::{AccountRow, AccountsUpdated, ExternalIdRow};
 use super::view::AccountJson;
 use crate::model::Cause;
@@ -43,6 +43,8 @@ pub struct AccountsActor {
     pub author: CommitPerson,
     /// Actor of the event. Its reason is replaced by what changed.
     pub cause: Cause,
+    /// Newest commit of each changed account, as the actor saw it. `None`: any.
+    pub expected: Option<ObjectId>,
 }
 
 /// Reason why accounts could not be read or changed.
@@ -73,6 +75,9 @@ pub enum AccountsError {
     /// The ref is not where the caller of a push saw it.
     #[error("somebody else was faster; fetch first")]
     Moved,
+    /// The account is not as the actor saw it.
+    #[error("account {0} has changed since you read it; read it again")]
+    Changed(AccountId),
     #[error("other changes of accounts did not let this one through within 30 seconds; try again")]
     Busy,
 }
@@ -82,6 +87,7 @@ pub(super) struct UpdateTurn<'a> {
     store: &'a Store,
     commit: CommitText,
     cause: Cause,
+    expected: Option<ObjectId>,
     _turn: MutexGuard<'a, ()>,
     deadline: Instant,
 }
@@ -96,7 +102,8 @@ impl AccountsError {
             | Self::NoExternalId(_)
             | Self::EmailTaken(..)
             | Self::ExternalIdTaken(..)
-            | Self::Moved => true,
+            | Self::Moved
+            | Self::Changed(_) => true,
             Self::Database(_) | Self::Sequence(_) | Self::Damaged(_) | Self::Busy => false,
         }
     }
@@ -139,6 +146,7 @@ impl AllUsers {
                 message: message.to_owned(),
             },
             cause: actor.cause.clone(),
+            expected: actor.expected,
             _turn: self.turn.lock().await,
             deadline: Instant::now() + PATIENCE,
         }
@@ -156,15 +164,24 @@ impl AllUsers {
 
     /// Renders an account with everything that belongs to it.
     pub(super) async fn json(&self, row: &AccountRow) -> Result<AccountJson, AccountsError> {
-        let root = edit::read_root(&self.store, row.commit).await?;
+        let files = self.files(row.commit).await?;
+        let ids = self.external_ids(row.number).await?;
+        let (number, since) = (row.number, row.registered_at);
+        Ok(AccountJson::new(number, &files, since, &ids, Vec::new()))
+    }
+
+    /// Returns the files in the root directory of a commit.
+    pub(super) async fn files(
+        &self,
+        commit: ObjectId,
+    ) -> Result<BTreeMap<String, Vec<u8>>, AccountsError> {
+        let root = edit::read_root(&self.store, commit).await?;
         let mut files = BTreeMap::new();
         for entry in root.entries.iter().filter(|entry| entry.mode.is_blob()) {
             let blob = self.store.account_object(entry.oid).await?;
             files.insert(entry.filename.to_string(), blob.content);
         }
-        let ids = self.external_ids(row.number).await?;
-        let (number, since) = (row.number, row.registered_at);
-        Ok(AccountJson::new(number, &files, since, &ids, Vec::new()))
+        Ok(files)
     }
 
     /// Returns the external ID with this key.
@@ -182,7 +199,7 @@ impl AllUsers {
 impl UpdateTurn<'_> {
     /// Begins with the present state.
     pub(super) fn begin(&self) -> AccountsEdit<'_> {
-        AccountsEdit::new(self.store)
+        AccountsEdit::new(self.store, self.expected)
     }
 
     /// Stores what was edited. Returns false after a short wait if a ref has moved since it was read: nothing was

@@ -12,7 +12,9 @@ use super::check::CheckedCopy;
 use super::copy::AccountsCopy;
 use super::git::copy_to;
 use super::import::ImportAccountsError;
-use super::store::AccountRow;
+use super::query::AccountQuery;
+use super::search::AccountSearch;
+use super::store::{AccountRow, MOST_ACCOUNTS};
 use super::view::{AccountJson, AccountsJson};
 use crate::git::LocalCopy;
 use crate::kit::term::{
@@ -20,6 +22,10 @@ use crate::kit::term::{
     safe,
 };
 use crate::model::Cause;
+
+/// Number of characters of a commit that are printed, and that must be given at least.
+const SHORT_ID: usize = 12;
+const SHORTEST_ID: usize = 4;
 
 /// Keep accounts of people in Git
 #[derive(clap::Parser)]
@@ -174,10 +180,54 @@ pub(super) enum ServerAccounts {
         #[command(flatten)]
         database: DatabaseFlags,
     },
+    /// Show, add or delete SSH keys of an account
+    ///
+    /// Without a flag, prints a line for each key: its number and the key. A number is never given again.
+    Keys {
+        #[command(flatten)]
+        account: AccountFlag,
+        /// Key to add, in the format of OpenSSH. Prints its number
+        #[arg(long, value_name = "KEY", conflicts_with = "delete")]
+        add: Option<String>,
+        /// Number of a key to delete
+        #[arg(long, value_name = "NUMBER")]
+        delete: Option<usize>,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
     /// Show the commits of an account, newest first
     History {
         #[command(flatten)]
         account: AccountFlag,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Make an earlier state of an account the newest one
+    ///
+    /// The files of the branch become those of the commit, in a new commit. External IDs stay as they are, and so does
+    /// the lock of an inactive account.
+    ///
+    /// Exit code 1: the files break a rule now, for example because an address was removed since.
+    Restore {
+        #[command(flatten)]
+        account: AccountFlag,
+        /// Commit of the account, as `history` prints it
+        #[arg(value_name = "COMMIT")]
+        commit: String,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Find accounts
+    ///
+    /// Words match a part of a name or user name, the beginning of an address, or the number. name:TEXT, email:TEXT and
+    /// username:TEXT match these alone, is:inactive finds inactive accounts, limit:NUMBER ends the list, and a minus in
+    /// front of a condition turns it around.
+    Query {
+        /// Query, as in: john -email:john@old.example.com
+        #[arg(value_name = "QUERY", allow_hyphen_values = true)]
+        query: String,
+        #[command(flatten)]
+        format: OutputFormat,
         #[command(flatten)]
         database: DatabaseFlags,
     },
@@ -265,7 +315,10 @@ impl ServerAccounts {
             | Self::Link { database, .. }
             | Self::Unlink { database, .. }
             | Self::Password { database, .. }
-            | Self::History { database, .. } => database,
+            | Self::Keys { database, .. }
+            | Self::History { database, .. }
+            | Self::Restore { database, .. }
+            | Self::Query { database, .. } => database,
         }
     }
 
@@ -308,6 +361,7 @@ impl ServerAccounts {
                         .transpose()
                         .map_err(AccountsError::Invalid)?,
                     external_ids: keys.collect::<Result<_, _>>()?,
+                    ssh_key: None,
                 };
                 let number = users.create(&by, &new).await?;
                 terminal.line(number.to_string())?;
@@ -357,7 +411,8 @@ impl ServerAccounts {
                 ..
             } => {
                 let number = account.find(users).await?.number;
-                users.unlink(&by, number, &read_key(&external_id)?).await?;
+                let key = read_key(&external_id)?;
+                users.unlink(&by, number, &[key]).await?;
             }
             Self::Password {
                 account, remove, ..
@@ -370,13 +425,68 @@ impl ServerAccounts {
                     terminal.line(password.expose())?;
                 }
             }
+            Self::Keys {
+                account,
+                add,
+                delete,
+                ..
+            } => {
+                let row = account.find(users).await?;
+                if let Some(key) = add {
+                    let number = users.add_ssh_key(&by, row.number, &key).await?;
+                    terminal.line(number.to_string())?;
+                } else if let Some(number) = delete {
+                    if !users.delete_ssh_key(&by, row.number, number).await? {
+                        bail!(
+                            "the account has no SSH key with the number {number}; `lockkeeper accounts keys` shows all"
+                        );
+                    }
+                } else {
+                    for line in users.json(&row).await?.ssh_key_lines() {
+                        terminal.line(line)?;
+                    }
+                }
+            }
+            Self::Restore {
+                account, commit, ..
+            } => {
+                let number = account.find(users).await?.number;
+                let commits = users.history(number).await?;
+                let mut named = commits
+                    .iter()
+                    .filter(|known| known.id.to_string().starts_with(&commit));
+                match (named.next(), named.next()) {
+                    (Some(known), None) if commit.len() >= SHORTEST_ID => {
+                        users.restore(&by, number, known.id).await?;
+                    }
+                    _ => bail!(
+                        "`{}` is not the beginning of one commit of the account, with {SHORTEST_ID} characters or more; \
+                         `lockkeeper accounts history` shows all",
+                        safe(&commit)
+                    ),
+                }
+            }
+            Self::Query { query, format, .. } => {
+                let query = AccountQuery::parse(&query).map_err(AccountsError::Invalid)?;
+                let search = AccountSearch {
+                    conditions: &query.conditions,
+                    sees_addresses: true,
+                    skip: 0,
+                    limit: query.limit.map_or(MOST_ACCOUNTS, i64::from),
+                };
+                print_rows(
+                    &users.store().account_search(search).await?,
+                    format,
+                    terminal,
+                )?;
+            }
             Self::History { account, .. } => {
                 let number = account.find(users).await?.number;
                 for commit in users.history(number).await? {
                     let at = commit.at.format("%Y-%m-%d %H:%M:%S");
                     terminal.line(format!(
                         "{}  {at} UTC  {}  {}",
-                        &commit.id[..12],
+                        commit.id.to_hex_with_len(SHORT_ID),
                         safe(&commit.author),
                         safe(&commit.message)
                     ))?;
@@ -401,6 +511,7 @@ fn cli_actor() -> AccountsActor {
     AccountsActor {
         author: CommitPerson::new(&actor.login, &format!("{}@localhost", actor.login)),
         cause: Cause::new(actor, ""),
+        expected: None,
     }
 }
 
@@ -418,20 +529,27 @@ async fn all_rows(users: &AllUsers) -> anyhow::Result<Vec<AccountRow>> {
 
 async fn list(users: &AllUsers, format: OutputFormat, terminal: &mut Terminal<'_>) -> ExitResult {
     let rows = all_rows(users).await?;
-    if format.is_json() {
-        for row in &rows {
-            let json = serde_json::to_string(&AccountJson::of_row(row));
-            terminal.line(json.context("an account could not be written as JSON")?)?;
-        }
-        return Ok(ExitStatus::Success);
-    }
-    for row in &rows {
-        terminal.line(AccountJson::of_row(row).line())?;
-    }
-    if rows.is_empty() {
+    print_rows(&rows, format, terminal)?;
+    if rows.is_empty() && !format.is_json() {
         terminal.note("There are no accounts. `lockkeeper accounts create USERNAME` makes one.");
     }
     Ok(ExitStatus::Success)
+}
+
+fn print_rows(
+    rows: &[AccountRow],
+    format: OutputFormat,
+    terminal: &mut Terminal<'_>,
+) -> anyhow::Result<()> {
+    for account in rows.iter().map(AccountJson::of_row) {
+        if format.is_json() {
+            let json = serde_json::to_string(&account);
+            terminal.line(json.context("an account could not be written as JSON")?)?;
+        } else {
+            terminal.line(account.line())?;
+        }
+    }
+    Ok(())
 }
 
 fn list_copy(copy: &AccountsCopy, format: OutputFormat, terminal: &mut Terminal<'_>) -> ExitResult {

@@ -8,6 +8,9 @@
 //! | `actions.rs` | what people do with accounts |
 //! | `forge_users.rs` | accounts of people on forges |
 //! | `import.rs` | an empty server is filled from a copy |
+//! | `query.rs`, `search.rs` | queries for accounts |
+//! | `sign_in.rs` | people and programs sign in with an HTTP password |
+//! | `api/` | `/api/accounts/…` |
 //! | `git/` | `All-Users` for git clients |
 //! | `copy.rs` | all accounts of a copy |
 //! | `check.rs` | every rule, applied to a copy |
@@ -16,12 +19,16 @@
 
 mod actions;
 mod all_users;
+mod api;
 mod check;
 mod cli;
 mod copy;
 mod forge_users;
 mod git;
 mod import;
+mod query;
+mod search;
+mod sign_in;
 mod store;
 mod view;
 
@@ -30,7 +37,9 @@ pub use store::AccountRow;
 
 pub use actions::NewAccount;
 pub use all_users::{AccountsActor, AccountsError, AllUsers};
+pub(crate) use api::routes as api_routes;
 pub(crate) use git::{ACCOUNTS_DIR, AccountsGit, routes as git_routes};
+pub(crate) use sign_in::AccountSignIn;
 
 use super::Feature;
 use crate::kit::term::Subcommand;

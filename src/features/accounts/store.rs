@@ -101,7 +101,7 @@ pub enum AccountsUpdated {
 }
 
 #[derive(sqlx::FromRow)]
-struct AccountColumns {
+pub(super) struct AccountColumns {
     number: i64,
     full_name: Option<String>,
     preferred_email: Option<String>,
@@ -387,7 +387,7 @@ async fn account_index_in_tx(
 }
 
 impl AccountColumns {
-    fn read(self) -> Result<AccountRow> {
+    pub(super) fn read(self) -> Result<AccountRow> {
         Ok(AccountRow {
             number: account_id(self.number)?,
             full_name: self.full_name,

@@ -203,6 +203,14 @@ impl AccountJson {
         })
     }
 
+    /// Returns a line for each SSH key.
+    pub(super) fn ssh_key_lines(&self) -> impl Iterator<Item = String> {
+        self.ssh_keys.iter().map(|key| {
+            let mark = if key.valid { "" } else { ", invalid" };
+            format!("{}  {}{mark}", key.seq, shown(&key.key))
+        })
+    }
+
     /// Returns number, names, address and state in one line.
     pub(super) fn line(&self) -> String {
         let mut line = self.account_id.to_string();

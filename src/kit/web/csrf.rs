@@ -203,10 +203,7 @@ impl FromRequestParts<Arc<WebState>> for Script {
     type Rejection = WebError;
 
     async fn from_request_parts(parts: &mut Parts, web: &Arc<WebState>) -> Result<Self, WebError> {
-        if BROWSER_MARKS
-            .iter()
-            .any(|name| parts.headers.contains_key(name))
-        {
+        if is_browser(&parts.headers) {
             return Err(WebError::scripts_only());
         }
         if web.auth.is_none() {
@@ -214,6 +211,11 @@ impl FromRequestParts<Arc<WebState>> for Script {
         }
         WebUser::from_request_parts(parts, web).await.map(Self)
     }
+}
+
+/// Returns true if only a browser sends such headers with a request that changes something.
+pub(crate) fn is_browser(headers: &HeaderMap) -> bool {
+    BROWSER_MARKS.iter().any(|name| headers.contains_key(name))
 }
 
 #[cfg(test)]

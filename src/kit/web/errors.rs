@@ -479,7 +479,7 @@ impl WebError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", message)
     }
 
-    fn database() -> Self {
+    pub(crate) fn database() -> Self {
         let message = "The database does not work as expected. Try again in a moment. The log of the server has the details, \
                        under the reference below.";
         Self::new(

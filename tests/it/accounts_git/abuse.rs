@@ -4,7 +4,7 @@ use reqwest::StatusCode;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use super::{Clone, Office, WATCH};
+use crate::support::office::{Clone, Office, WATCH};
 
 /// A pack without objects: header, and its checksum.
 const EMPTY_PACK: [u8; 32] = [

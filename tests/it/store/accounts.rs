@@ -21,6 +21,8 @@ store_test!(
     no_number_is_given_twice,
     a_copy_of_a_thousand_accounts_is_imported_once,
     a_copy_with_an_error_is_not_imported,
+    a_query_finds_the_same_on_both_databases,
+    an_earlier_state_is_restored_but_nobody_gets_back_in,
     a_copy_without_a_sequence_is_imported_and_goes_on_after_its_highest_number,
 );
 
@@ -185,4 +187,108 @@ async fn a_copy_with_an_error_is_not_imported(db: &TestDb) {
         imported.err
     );
     assert_eq!(db.store().account_refs().await.unwrap().0, []);
+}
+
+async fn a_query_finds_the_same_on_both_databases(db: &TestDb) {
+    let accounts = |command: &str, args: &[&str]| {
+        let said = lockkeeper(&["accounts", command], &db.url, args, &[]);
+        assert_eq!(said.code, 0, "{command} {args:?}: {}", said.err);
+        said.out
+    };
+    accounts(
+        "create",
+        &[
+            "jdoe",
+            "--full-name",
+            "John Doe",
+            "--email",
+            "John@example.com",
+        ],
+    );
+    accounts("create", &["oezil", "--full-name", "Özil 100%"]);
+    accounts(
+        "create",
+        &["kim", "--email", "kim@example.com", "--link", "github:7"],
+    );
+    accounts("create", &["gone", "--full-name", "John Gone"]);
+    accounts("deactivate", &["gone"]);
+    let found = |query: &str| {
+        let out = accounts("query", &[query]);
+        let names = out.lines().filter_map(|line| line.split(' ').nth(1));
+        names.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(found(""), "jdoe oezil kim");
+    assert_eq!(found("john"), "jdoe");
+    assert_eq!(found("JOHN is:inactive"), "gone");
+    assert_eq!(found("name:\"john d\""), "jdoe");
+    assert_eq!(found("Özil"), "oezil");
+    assert_eq!(found("name:100%"), "oezil");
+    assert_eq!(found("name:_"), "", "an underscore is no pattern");
+    assert_eq!(found("email:JOHN@"), "jdoe");
+    assert_eq!(
+        found("email:example"),
+        "",
+        "only the beginning of an address"
+    );
+    assert_eq!(
+        found("-email:john@"),
+        "oezil kim",
+        "also those without an address"
+    );
+    assert_eq!(
+        found("-name:john"),
+        "oezil kim",
+        "also those without a name"
+    );
+    assert_eq!(found("username:ki"), "kim");
+    assert_eq!(found("1000001"), "oezil");
+    assert_eq!(found("limit:2"), "jdoe oezil");
+    assert_eq!(found("o'; DROP TABLE accounts; --"), "");
+    let refused = lockkeeper(&["accounts", "query"], &db.url, &["is:x"], &[]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("known are"), "{}", refused.err);
+}
+
+async fn an_earlier_state_is_restored_but_nobody_gets_back_in(db: &TestDb) {
+    let accounts =
+        |command: &str, args: &[&str]| lockkeeper(&["accounts", command], &db.url, args, &[]);
+    accounts("create", &["jdoe", "--email", "jdoe@example.com"]);
+    accounts("set", &["jdoe", "--full-name", "John Doe"]);
+    accounts(
+        "set",
+        &["jdoe", "--full-name", "Somebody Else", "--status", "OOO"],
+    );
+    accounts("deactivate", &["jdoe"]);
+    let history = accounts("history", &["jdoe"]).out;
+    let commits: Vec<&str> = history.lines().map(|line| &line[..12]).collect();
+    assert_eq!(commits.len(), 4, "{history}");
+
+    let restored = accounts("restore", &["jdoe", commits[2]]);
+    assert_eq!(restored.code, 0, "{}", restored.err);
+    let shown = accounts("show", &["jdoe", "--json"]).json();
+    assert_eq!(
+        (&shown["name"], &shown["status"], &shown["inactive"]),
+        (&"John Doe".into(), &serde_json::Value::Null, &true.into())
+    );
+    let history = accounts("history", &["jdoe"]).out;
+    assert!(
+        history.lines().next().unwrap().contains("Restore "),
+        "{history}"
+    );
+    assert_sound(db);
+    // An active account stays active, too.
+    accounts("activate", &["jdoe"]);
+    let newest = accounts("history", &["jdoe"]).out;
+    let while_inactive = newest.lines().nth(1).unwrap()[..12].to_owned();
+    assert_eq!(accounts("restore", &["jdoe", &while_inactive]).code, 0);
+    let shown = accounts("show", &["jdoe", "--json"]).json();
+    assert_eq!(shown["inactive"], serde_json::Value::Null);
+    // The address of that time belongs to nobody any more.
+    accounts("set", &["jdoe", "--preferred-email", ""]);
+    accounts("unlink", &["jdoe", "mailto:jdoe@example.com"]);
+    let refused = accounts("restore", &["jdoe", commits[2]]);
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    assert!(refused.err.contains("jdoe@example.com"), "{}", refused.err);
+    assert_eq!(accounts("restore", &["jdoe", "zzzz"]).code, 1);
+    assert_sound(db);
 }

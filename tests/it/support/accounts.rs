@@ -13,5 +13,6 @@ pub fn by_ops() -> AccountsActor {
     AccountsActor {
         author: CommitPerson::new("Ops", "ops@example.com"),
         cause: Cause::new(actor, ""),
+        expected: None,
     }
 }

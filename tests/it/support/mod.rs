@@ -5,6 +5,7 @@ pub mod bot;
 pub mod db;
 pub mod git_http;
 pub mod log;
+pub mod office;
 pub mod openapi;
 pub mod panics;
 pub mod postgres;

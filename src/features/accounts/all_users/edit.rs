@@ -30,6 +30,8 @@ const FILES: [&str; 4] = [
 /// An update that is being made.
 pub(in super::super) struct AccountsEdit<'a> {
     pub(super) store: &'a Store,
+    /// Newest commit that each account must have.
+    expected: Option<ObjectId>,
     /// Refs that were read, with the objects that they pointed to.
     pub(super) refs: BTreeMap<AllUsersRef, Option<ObjectId>>,
     pub(super) accounts: BTreeMap<AccountId, EditedAccount>,
@@ -49,6 +51,8 @@ pub(in super::super) struct EditedAccount {
     /// Content of the notes by key.
     pub(super) old_external_ids: BTreeMap<String, (ExternalId, ConfigText)>,
     pub(super) external_ids: BTreeMap<String, (ExternalId, ConfigText)>,
+    /// True if the files are those of an earlier commit. Then `root` and `old_files` are its own.
+    pub(super) is_restored: bool,
     /// Commits that were pushed to the branch.
     pub(super) pushed: Option<PushedBranch>,
 }
@@ -65,9 +69,10 @@ pub(in super::super) struct PushedBranch {
 }
 
 impl<'a> AccountsEdit<'a> {
-    pub(super) fn new(store: &'a Store) -> Self {
+    pub(super) fn new(store: &'a Store, expected: Option<ObjectId>) -> Self {
         Self {
             store,
+            expected,
             refs: BTreeMap::new(),
             accounts: BTreeMap::new(),
             next_account: None,
@@ -106,17 +111,13 @@ impl<'a> AccountsEdit<'a> {
         let tip = self.read_ref(AllUsersRef::User(account)).await?;
         self.read_ref(AllUsersRef::ExternalIds).await?;
         let tip = tip.ok_or(AccountsError::NoAccount(account))?;
+        if self.expected.is_some_and(|expected| expected != tip) {
+            return Err(AccountsError::Changed(account));
+        }
         let row = self.store.account_get(account).await?;
         let row = row.ok_or(AccountsError::NoAccount(account))?;
         let root = read_root(self.store, tip).await?;
-        let mut files = BTreeMap::new();
-        for name in FILES {
-            let entry = root.entries.iter().find(|entry| entry.filename == name);
-            if let Some(entry) = entry.filter(|entry| entry.mode.is_blob()) {
-                let blob = self.store.account_object(entry.oid).await?;
-                files.insert(name, blob.content);
-            }
-        }
+        let files = self.known_files(&root).await?;
         let mut external_ids = BTreeMap::new();
         for row in self.store.account_external_ids(account).await? {
             let read = external_id(self.store, &row).await?;
@@ -130,8 +131,46 @@ impl<'a> AccountsEdit<'a> {
             files,
             old_external_ids: external_ids.clone(),
             external_ids,
+            is_restored: false,
             pushed: None,
         })
+    }
+
+    /// Reads the files with a meaning.
+    async fn known_files(
+        &self,
+        root: &Tree,
+    ) -> Result<BTreeMap<&'static str, Vec<u8>>, AccountsError> {
+        let mut files = BTreeMap::new();
+        for name in FILES {
+            let entry = root.entries.iter().find(|entry| entry.filename == name);
+            if let Some(entry) = entry.filter(|entry| entry.mode.is_blob()) {
+                let blob = self.store.account_object(entry.oid).await?;
+                files.insert(name, blob.content);
+            }
+        }
+        Ok(files)
+    }
+
+    /// Gives an account the files of an earlier commit. `active` stays as it is.
+    pub(in super::super) async fn restore(
+        &mut self,
+        account: AccountId,
+        commit: ObjectId,
+    ) -> Result<(), AccountsError> {
+        let root = read_root(self.store, commit).await?;
+        let files = self.known_files(&root).await?;
+        let edited = self.account(account).await?;
+        let was_active = is_active(edited.old_files.get(AccountConfig::FILE));
+        edited.old_files.clone_from(&files);
+        (edited.root, edited.files, edited.is_restored) = (root, files, true);
+        if was_active == is_active(edited.files.get(AccountConfig::FILE)) {
+            Ok(())
+        } else if was_active {
+            edited.edit_properties(|config| config.active = true)
+        } else {
+            edited.lock_out()
+        }
     }
 
     /// Adds an account with the next free number.
@@ -157,6 +196,7 @@ impl<'a> AccountsEdit<'a> {
                 files: BTreeMap::new(),
                 old_external_ids: BTreeMap::new(),
                 external_ids: BTreeMap::new(),
+                is_restored: false,
                 pushed: None,
             },
         );
@@ -225,6 +265,21 @@ impl EditedAccount {
             self.files.insert(file, text.as_str().as_bytes().to_vec());
         }
         Ok(())
+    }
+
+    /// Edits the SSH keys.
+    pub(in super::super) fn edit_keys<T>(
+        &mut self,
+        edit: impl FnOnce(&mut AuthorizedKeys) -> Result<T, Problem>,
+    ) -> Result<T, AccountsError> {
+        let file = AuthorizedKeys::FILE;
+        let old = self.files.get(file).map_or(&[][..], Vec::as_slice);
+        let mut keys = AuthorizedKeys::parse(old)?;
+        let edited = edit(&mut keys)?;
+        if !keys.as_str().is_empty() {
+            self.files.insert(file, keys.as_str().as_bytes().to_vec());
+        }
+        Ok(edited)
     }
 
     /// Changes properties of the account.
@@ -303,10 +358,6 @@ impl EditedAccount {
         if self.tip != Some(seen) {
             return Err(AccountsError::Moved);
         }
-        let is_active = |content: Option<&Vec<u8>>| {
-            let text = content.and_then(|content| ConfigText::parse(content).ok());
-            text.is_none_or(|text| AccountConfig::read(&text).0.active)
-        };
         let was_active = is_active(self.old_files.get(AccountConfig::FILE));
         let stays_active = is_active(pushed.files.get(AccountConfig::FILE));
         if !(is_administrator || was_active && stays_active) {
@@ -323,6 +374,12 @@ impl EditedAccount {
         self.pushed = Some(pushed);
         Ok(())
     }
+}
+
+/// Returns the state that a file says. One that cannot be read says nothing.
+fn is_active(content: Option<&Vec<u8>>) -> bool {
+    let text = content.and_then(|content| ConfigText::parse(content).ok());
+    text.is_none_or(|text| AccountConfig::read(&text).0.active)
 }
 
 /// Reads the root directory of a commit.

@@ -189,6 +189,7 @@ impl EditedAccount {
                 .collect::<Vec<_>>()
         };
         self.tip.is_none()
+            || self.is_restored
             || self.pushed.is_some()
             || self.files != self.old_files
             || notes(&self.external_ids) != notes(&self.old_external_ids)

@@ -2,7 +2,7 @@
 //!
 //! | File | Content |
 //! |---|---|
-//! | `access.rs` | who a client is, and what they may read |
+//! | `access.rs` | what a client may read |
 //! | `view.rs` | repositories with exactly that |
 //! | `wire.rs` | the protocol of a push |
 //! | `push.rs` | the verdict on a push |
@@ -13,8 +13,7 @@ mod view;
 mod wire;
 
 use std::collections::HashMap;
-use std::collections::hash_map::{DefaultHasher, Entry};
-use std::hash::{Hash as _, Hasher as _};
+use std::collections::hash_map::Entry;
 use std::io::Read as _;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -26,20 +25,19 @@ use axum::http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use flate2::read::GzDecoder;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::{error, info, warn};
 
-use self::access::{GitCaller, SignIn};
 use self::push::push;
 pub(crate) use self::view::ACCOUNTS_DIR;
 pub(super) use self::view::copy_to;
 use self::view::{View, ViewError, Views};
 use self::wire::{PushRequest, RefOutcome, fetch_advertisement, push_advertisement, push_report};
-use super::all_users::{AccountsError, AllUsers};
+use super::all_users::AccountsError;
+use super::sign_in::{AccountCaller, AccountSignIn, SignInRefusal};
 use crate::git::{FetchAnswer, GitSettings, PushedPack, ServeError};
-use crate::kit::web::{RouteAccess, Routes, WebState, auth};
-use crate::store::Store;
+use crate::kit::web::{RouteAccess, Routes, auth};
 
 /// Maximum size of a request of a client that fetches, in bytes, unpacked: ids that it wants and has.
 const MAX_FETCH: usize = 1024 * 1024;
@@ -52,21 +50,13 @@ const AT_ONCE: usize = 16;
 const AT_ONCE_EACH: usize = 4;
 /// Longest time for the body of a request.
 const BODY_TIME: Duration = Duration::from_mins(1);
-/// Number of locks for passwords. Addresses share them.
-const STRIPES: usize = 64;
 /// Header in which a client says that it knows a newer protocol.
 const PROTOCOL: &str = "git-protocol";
 
 /// The repository as git clients see it.
 pub(crate) struct AccountsGit {
-    web: Arc<WebState>,
-    users: AllUsers,
+    door: Arc<AccountSignIn>,
     views: Views,
-    /// Name of this server in addresses.
-    host: String,
-    /// Passwords from one address are checked one after the other, so that of several guesses sent at once, each counts
-    /// before the next is checked.
-    checking: [Mutex<()>; STRIPES],
     places: Arc<Semaphore>,
     /// Number of requests of each caller.
     busy: Arc<std::sync::Mutex<HashMap<String, usize>>>,
@@ -118,6 +108,17 @@ impl From<ViewError> for GitRefusal {
 impl From<AccountsError> for GitRefusal {
     fn from(error: AccountsError) -> Self {
         Self::Failed(error.into())
+    }
+}
+
+impl From<SignInRefusal> for GitRefusal {
+    fn from(refusal: SignInRefusal) -> Self {
+        match refusal {
+            SignInRefusal::Unauthorized => Self::Unauthorized,
+            SignInRefusal::Inactive => Self::Inactive,
+            SignInRefusal::Later(seconds) => Self::Later(seconds),
+            SignInRefusal::Failed(error) => error.into(),
+        }
     }
 }
 
@@ -210,21 +211,13 @@ pub(crate) fn routes() -> Routes<Arc<AccountsGit>> {
 }
 
 impl AccountsGit {
-    pub(crate) fn new(web: Arc<WebState>, store: Store, git: &GitSettings) -> Self {
-        let host = web.public_url.host_str().unwrap_or("localhost").to_owned();
+    pub(crate) fn new(door: Arc<AccountSignIn>, git: &GitSettings) -> Self {
         Self {
-            users: AllUsers::new(store, &host),
+            door,
             views: Views::new(git),
-            host,
-            web,
-            checking: std::array::from_fn(|_| Mutex::new(())),
             places: Arc::new(Semaphore::new(AT_ONCE)),
             busy: Arc::default(),
         }
-    }
-
-    pub(crate) fn web(&self) -> &Arc<WebState> {
-        &self.web
     }
 
     /// Finds out who sends a request.
@@ -232,44 +225,12 @@ impl AccountsGit {
         &self,
         extensions: &Extensions,
         headers: &HeaderMap,
-    ) -> Result<GitCaller, GitRefusal> {
-        let (user, password) = auth::credentials(headers).ok_or(GitRefusal::Unauthorized)?;
-        let address = auth::client(&self.web, extensions, headers);
-        let given = format!("{user}:{password}");
-        let mut hasher = DefaultHasher::new();
-        address.hash(&mut hasher);
-        let stripe = usize::try_from(hasher.finish()).unwrap_or_default() % STRIPES;
-        let _turn = self.checking[stripe].lock().await;
-        let now = self.web.clock.now();
-        if let Some(wait) = self.web.guesses.wait(address, now) {
-            return Err(GitRefusal::Later(wait.num_seconds() + 1));
-        }
-        if self.web.guesses.was_wrong(address, &given, now) {
-            return Err(GitRefusal::Unauthorized);
-        }
-        let known = if auth::is_web_user(&self.web, &user, &password) {
-            SignIn::Known(GitCaller::Administrator(user))
-        } else {
-            self.users.sign_in(&user, &password).await?
-        };
-        match known {
-            SignIn::Known(caller) => {
-                self.web.guesses.right(address, now);
-                Ok(caller)
-            }
-            SignIn::Inactive => Err(GitRefusal::Inactive),
-            SignIn::Unknown => {
-                if let Some(wrong) = self.web.guesses.wrong(address, &given, now) {
-                    let remote = address.map(tracing::field::display);
-                    warn!(remote, wrong, "Wrong user name or password for All-Users");
-                }
-                Err(GitRefusal::Unauthorized)
-            }
-        }
+    ) -> Result<AccountCaller, GitRefusal> {
+        Ok(self.door.caller(extensions, headers).await?)
     }
 
     /// Counts a request of a caller, who may have few at once.
-    fn enter(&self, caller: &GitCaller) -> Result<CallerPlace, GitRefusal> {
+    fn enter(&self, caller: &AccountCaller) -> Result<CallerPlace, GitRefusal> {
         let name = caller.view_name();
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let many = busy.entry(name.clone()).or_default();
@@ -289,7 +250,7 @@ impl AccountsGit {
         &self,
         request: Request,
         (content_type, most): (&str, usize),
-    ) -> Result<(GitCaller, CallerPlace, Parts, Vec<u8>), GitRefusal> {
+    ) -> Result<(AccountCaller, CallerPlace, Parts, Vec<u8>), GitRefusal> {
         check_type(request.headers(), content_type)?;
         let caller = self.caller(request.extensions(), request.headers()).await?;
         let place = self.enter(&caller)?;
@@ -307,14 +268,14 @@ impl AccountsGit {
     }
 
     /// Returns what a caller may read.
-    async fn view(&self, caller: &GitCaller) -> Result<View, GitRefusal> {
-        Ok(self.views.of(&self.users, caller).await?)
+    async fn view(&self, caller: &AccountCaller) -> Result<View, GitRefusal> {
+        Ok(self.views.of(&self.door.users, caller).await?)
     }
 
     /// Makes the repository of a caller again, because git cannot use it. A crash of the machine can cut off its files.
     /// The caller must not use it any more.
-    async fn new_view(&self, caller: &GitCaller) -> Result<Option<View>, GitRefusal> {
-        let view = self.views.anew(&self.users, caller).await?;
+    async fn new_view(&self, caller: &AccountCaller) -> Result<Option<View>, GitRefusal> {
+        let view = self.views.anew(&self.door.users, caller).await?;
         if view.is_some() {
             warn!("The copy of All-Users for a client was damaged, and is made again");
         }
@@ -324,7 +285,7 @@ impl AccountsGit {
     /// Asks git for an answer, and once more after the repository was made again.
     async fn ask(
         &self,
-        caller: &GitCaller,
+        caller: &AccountCaller,
         protocol: Option<&str>,
         request: Option<&[u8]>,
     ) -> Result<(View, FetchAnswer), GitRefusal> {
@@ -424,10 +385,13 @@ async fn receive(
             return Ok(answer(TYPE, Body::from(report)));
         }
     };
-    let remote = auth::client(&git.web, &parts.extensions, &parts.headers);
-    let from = (git.host.as_str(), remote.map(|address| address.to_string()));
+    let remote = auth::client(&git.door.web, &parts.extensions, &parts.headers);
+    let from = (
+        git.door.host.as_str(),
+        remote.map(|address| address.to_string()),
+    );
     let pushed = push(
-        &git.users,
+        &git.door.users,
         &caller,
         &view,
         &push_request,
@@ -451,7 +415,7 @@ async fn receive(
 /// asked once more. `Err` inside: the reason why the push is refused.
 async fn unpack(
     git: &AccountsGit,
-    caller: &GitCaller,
+    caller: &AccountCaller,
     view: View,
     pack: &[u8],
 ) -> Result<(View, Result<Option<Arc<PushedPack>>, String>), GitRefusal> {

@@ -10,10 +10,11 @@ use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 
 use super::super::all_users::{AccountsActor, AccountsError, AllUsers, PushedBranch};
 use super::super::check::KEYS;
-use super::access::GitCaller;
+use super::super::sign_in::AccountCaller;
 use super::view::{View, ViewError};
 use super::wire::{PushCommand, PushRequest, RefOutcome};
 use crate::git::{PushFault, PushedCommits, PushedPack};
+use crate::model::Origin;
 
 /// Maximum number of files in a user branch that are read. More are refused.
 const MAX_FILES: usize = 100;
@@ -59,7 +60,7 @@ impl RefusedPush {
 /// Judges all commands, and stores what they change. A refused push leaves nothing behind.
 pub(super) async fn push(
     users: &AllUsers,
-    caller: &GitCaller,
+    caller: &AccountCaller,
     view: &View,
     request: &PushRequest<'_>,
     pack: Option<&Arc<PushedPack>>,
@@ -71,8 +72,8 @@ pub(super) async fn push(
         is_copy_stale: false,
     };
     let is_full = match caller {
-        GitCaller::Administrator(_) => false,
-        GitCaller::Account { .. } => view.repo.size()? > MAX_HISTORY,
+        AccountCaller::Administrator(_) => false,
+        AccountCaller::Account { .. } => view.repo.size()? > MAX_HISTORY,
     };
     let (mut accepted, mut named) = (Vec::new(), BTreeSet::new());
     for command in &request.commands {
@@ -112,7 +113,7 @@ pub(super) async fn push(
             return Ok(judged);
         }
     }
-    let actor = caller.actor(host, remote);
+    let actor = caller.actor(host, Origin::Git, remote);
     match store(users, (caller, &actor), &accepted).await {
         Ok(()) => {}
         Err(AccountsError::Moved | AccountsError::NoAccount(_)) => {
@@ -131,10 +132,10 @@ pub(super) async fn push(
 /// Stores all accepted commands in one update.
 async fn store(
     users: &AllUsers,
-    (caller, actor): (&GitCaller, &AccountsActor),
+    (caller, actor): (&AccountCaller, &AccountsActor),
     accepted: &[AcceptedCommand],
 ) -> Result<(), AccountsError> {
-    let is_administrator = matches!(caller, GitCaller::Administrator(_));
+    let is_administrator = matches!(caller, AccountCaller::Administrator(_));
     let update = users.update(actor, "Push").await;
     loop {
         let mut edit = update.begin();
@@ -159,7 +160,7 @@ impl JudgedPush {
 
 /// Everything that the verdict on a command depends on.
 struct PushJudge<'a> {
-    caller: &'a GitCaller,
+    caller: &'a AccountCaller,
     view: &'a View,
     pack: Option<&'a Arc<PushedPack>>,
     host: &'a str,
@@ -223,8 +224,8 @@ impl PushJudge<'_> {
         self.committers(&commits)?;
         // The update judges again, by the external IDs at that moment. Here each ref gets its own reason, and warnings.
         let findings = match self.caller {
-            GitCaller::Administrator(_) => AccountFindings::default(),
-            GitCaller::Account { external_ids, .. } => {
+            AccountCaller::Administrator(_) => AccountFindings::default(),
+            AccountCaller::Account { external_ids, .. } => {
                 judge_user_branch(&commits.files, external_ids, KEYS)
             }
         };

@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, OwnedRwLockReadGuard, RwLock};
 use tokio::time::timeout;
 
 use super::super::all_users::{AccountsError, AllUsers};
-use super::access::GitCaller;
+use super::super::sign_in::AccountCaller;
 use crate::git::{GitSettings, ServeError, ServedRepo};
 
 /// Directory of the repositories that git serves, in the data directory.
@@ -91,7 +91,11 @@ impl Views {
     }
 
     /// Brings the repository of a caller up to date.
-    pub(super) async fn of(&self, users: &AllUsers, caller: &GitCaller) -> Result<View, ViewError> {
+    pub(super) async fn of(
+        &self,
+        users: &AllUsers,
+        caller: &AccountCaller,
+    ) -> Result<View, ViewError> {
         let place = self.place(caller);
         let mut made = place.turn.lock().await;
         let used = Arc::clone(&place.users).read_owned().await;
@@ -109,7 +113,7 @@ impl Views {
     pub(super) async fn anew(
         &self,
         users: &AllUsers,
-        caller: &GitCaller,
+        caller: &AccountCaller,
     ) -> Result<Option<View>, ViewError> {
         let place = self.place(caller);
         let mut made = place.turn.lock().await;
@@ -121,7 +125,7 @@ impl Views {
         self.up_to_date(users, caller, used).await.map(Some)
     }
 
-    fn place(&self, caller: &GitCaller) -> Arc<ViewPlace> {
+    fn place(&self, caller: &AccountCaller) -> Arc<ViewPlace> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(places.entry(caller.view_name()).or_default())
     }
@@ -129,7 +133,7 @@ impl Views {
     async fn remove(
         &self,
         place: &ViewPlace,
-        caller: &GitCaller,
+        caller: &AccountCaller,
     ) -> Result<OwnedRwLockReadGuard<()>, ViewError> {
         let alone = timeout(ALONE_WITHIN, Arc::clone(&place.users).write_owned());
         let alone = alone.await.map_err(|_| ViewError::InUse)?;
@@ -145,15 +149,15 @@ impl Views {
     async fn up_to_date(
         &self,
         users: &AllUsers,
-        caller: &GitCaller,
+        caller: &AccountCaller,
         used: OwnedRwLockReadGuard<()>,
     ) -> Result<View, ViewError> {
         let repo = ServedRepo::open(&self.settings, self.dir.join(caller.view_name()))?;
         let (all, _) = users.store().account_refs().await?;
         let refs = caller.readable(all);
         match caller {
-            GitCaller::Administrator(_) => add_all(users, &repo).await?,
-            GitCaller::Account { .. } => {
+            AccountCaller::Administrator(_) => add_all(users, &repo).await?,
+            AccountCaller::Account { .. } => {
                 for (_, id) in &refs {
                     add_reachable(users, &repo, *id).await?;
                 }

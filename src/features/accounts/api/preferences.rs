@@ -1,0 +1,273 @@
+//! Preferences and watches of an account.
+//!
+//! - `GET PUT /api/accounts/{account}/preferences`, the same for `preferences.diff` and `preferences.edit`
+//! - `GET POST /api/accounts/{account}/watched.projects`
+//! - `POST /api/accounts/{account}/watched.projects:delete`
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::Json;
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use axum::routing::{get, post, put};
+use lockkeeper_accounts::config_text::ConfigText;
+use lockkeeper_accounts::findings::Problem;
+use lockkeeper_accounts::preferences::{
+    Preference, PreferenceSection, PreferenceValue, Preferences, TABLE,
+};
+use lockkeeper_accounts::watches::{NotifyType, Watch, WatchFilter, Watches};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::super::actions::WatchChange;
+use super::super::store::AccountRow;
+use super::{AccountRequest, ApiRoute, found, unusable};
+use crate::kit::web::WebError;
+use crate::kit::web::extract::{JsonBody, Segment};
+use crate::kit::web::text::shown;
+
+pub(super) fn routes() -> Vec<ApiRoute> {
+    use PreferenceSection::{Diff, Edit, General};
+    let mut routes = vec![
+        (
+            Method::GET,
+            "/api/accounts/{account}/watched.projects",
+            get(watches),
+        ),
+        (
+            Method::POST,
+            "/api/accounts/{account}/watched.projects",
+            post(set_watches),
+        ),
+        (
+            Method::POST,
+            "/api/accounts/{account}/watched.projects:delete",
+            post(delete_watches),
+        ),
+    ];
+    for (path, section) in [
+        ("/api/accounts/{account}/preferences", General),
+        ("/api/accounts/{account}/preferences.diff", Diff),
+        ("/api/accounts/{account}/preferences.edit", Edit),
+    ] {
+        routes.push((
+            Method::GET,
+            path,
+            get(move |api, name| show(section, api, name)),
+        ));
+        routes.push((
+            Method::PUT,
+            path,
+            put(move |api, name, body| set(section, api, name, body)),
+        ));
+    }
+    routes
+}
+
+async fn show(
+    section: PreferenceSection,
+    api: AccountRequest,
+    Segment(name): Segment,
+) -> Result<Response, WebError> {
+    let row = api.own(&name).await?;
+    Ok(found(&row, values(&api, &row, section).await?))
+}
+
+/// Changes the given preferences. `null` goes back to the default.
+async fn set(
+    section: PreferenceSection,
+    api: AccountRequest,
+    Segment(name): Segment,
+    JsonBody(body): JsonBody<Map<String, Value>>,
+) -> Result<Response, WebError> {
+    let row = api.own(&name).await?;
+    let wanted = body.iter().map(|(name, value)| {
+        let row = of_section(section).find(|row| row.api_name() == *name);
+        let row = row.ok_or_else(|| unknown(section, name))?;
+        Ok((row, read(name, value)?))
+    });
+    let wanted: Vec<_> = wanted.collect::<Result<_, WebError>>()?;
+    let users = api.users();
+    users
+        .set_preferences(&api.actor(), row.number, &wanted)
+        .await?;
+    let row = users.store().account_get(row.number).await?.unwrap_or(row);
+    let values = values(&api, &row, section).await?;
+    api.changed(&row, StatusCode::OK, Json(values)).await
+}
+
+fn of_section(section: PreferenceSection) -> impl Iterator<Item = &'static Preference> {
+    TABLE.iter().filter(move |row| row.section == section)
+}
+
+fn unknown(section: PreferenceSection, name: &str) -> WebError {
+    let known: Vec<String> = of_section(section).map(Preference::api_name).collect();
+    unusable(format!(
+        "there is no preference `{}`; known are {}",
+        shown(name),
+        known.join(", ")
+    ))
+}
+
+fn read(name: &str, value: &Value) -> Result<Option<PreferenceValue>, WebError> {
+    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+    match (value, number) {
+        (Value::Null, _) => Ok(None),
+        (Value::Bool(value), _) => Ok(Some(PreferenceValue::Boolean(*value))),
+        (Value::String(value), _) => Ok(Some(PreferenceValue::Text(value.clone()))),
+        (_, Some(number)) => Ok(Some(PreferenceValue::Integer(number))),
+        _ => Err(unusable(format!(
+            "`{}` is neither a word nor a number that fits",
+            shown(name)
+        ))),
+    }
+}
+
+/// Returns every preference of a section with the value that applies.
+async fn values(
+    api: &AccountRequest,
+    row: &AccountRow,
+    section: PreferenceSection,
+) -> Result<BTreeMap<String, Value>, WebError> {
+    let own = config(api, row, Preferences::FILE).await?;
+    let (own, _) = Preferences::read(&own);
+    let defaults = api.users().default_preferences().await?;
+    let values = of_section(section).map(|row| {
+        let value = match own.get(row, &defaults) {
+            PreferenceValue::Boolean(value) => Value::from(value),
+            PreferenceValue::Integer(value) => Value::from(value),
+            PreferenceValue::Text(value) => Value::from(value),
+        };
+        (row.api_name(), value)
+    });
+    Ok(values.collect())
+}
+
+async fn config(
+    api: &AccountRequest,
+    row: &AccountRow,
+    file: &str,
+) -> Result<ConfigText, WebError> {
+    let files = api.users().files(row.commit).await?;
+    let content = files.get(file).map_or(&[][..], Vec::as_slice);
+    Ok(ConfigText::parse(content)?)
+}
+
+/// A watch: a project, a filter, and `notify_…` for each type of event.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct WatchedProjectJson {
+    project: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
+    #[serde(flatten)]
+    types: BTreeMap<String, bool>,
+}
+
+impl WatchedProjectJson {
+    fn new(project: &str, watch: &Watch) -> Self {
+        Self {
+            project: project.to_owned(),
+            filter: watch.filter.as_ref().map(ToString::to_string),
+            types: watch
+                .types
+                .iter()
+                .map(|word| (field(*word), true))
+                .collect(),
+        }
+    }
+
+    fn filter(&self) -> Result<Option<WatchFilter>, Problem> {
+        let filter = self.filter.as_deref().map(str::trim);
+        let filter = filter.filter(|filter| !matches!(*filter, "" | "*"));
+        filter.map(str::parse).transpose()
+    }
+
+    fn types(&self) -> Result<BTreeSet<NotifyType>, WebError> {
+        let types = self.types.iter().map(|(name, is_on)| {
+            let known = NotifyType::ALL.into_iter();
+            let known = known.into_iter().find(|word| field(*word) == *name);
+            let word = known.ok_or_else(|| {
+                let known: Vec<String> = NotifyType::ALL.into_iter().map(field).collect();
+                unusable(format!(
+                    "there is no field `{}`; known are project, filter, {}",
+                    shown(name),
+                    known.join(", ")
+                ))
+            })?;
+            Ok(is_on.then_some(word))
+        });
+        let types: Vec<Option<NotifyType>> = types.collect::<Result<_, WebError>>()?;
+        Ok(types.into_iter().flatten().collect())
+    }
+}
+
+fn field(word: NotifyType) -> String {
+    format!("notify_{}", word.as_str().to_ascii_lowercase())
+}
+
+async fn watches(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+    let row = api.own(&name).await?;
+    Ok(found(&row, watched(&api, &row).await?))
+}
+
+async fn watched(
+    api: &AccountRequest,
+    row: &AccountRow,
+) -> Result<Vec<WatchedProjectJson>, WebError> {
+    let (watches, _) = Watches::read(&config(api, row, Watches::FILE).await?);
+    let projects = watches.iter().flat_map(|(project, watches)| {
+        let watches = watches.iter();
+        watches.map(move |watch| WatchedProjectJson::new(project, watch))
+    });
+    Ok(projects.collect())
+}
+
+async fn set_watches(
+    api: AccountRequest,
+    Segment(name): Segment,
+    JsonBody(body): JsonBody<Vec<WatchedProjectJson>>,
+) -> Result<Response, WebError> {
+    let changes = body.iter().map(|watch| {
+        Ok(WatchChange {
+            project: watch.project.clone(),
+            filter: watch.filter()?,
+            types: Some(watch.types()?),
+        })
+    });
+    let changes: Vec<_> = changes.collect::<Result<_, WebError>>()?;
+    let row = change(&api, &name, &changes).await?;
+    let watched = watched(&api, &row).await?;
+    api.changed(&row, StatusCode::OK, Json(watched)).await
+}
+
+async fn delete_watches(
+    api: AccountRequest,
+    Segment(name): Segment,
+    JsonBody(body): JsonBody<Vec<WatchedProjectJson>>,
+) -> Result<Response, WebError> {
+    let changes = body.iter().map(|watch| {
+        Ok(WatchChange {
+            project: watch.project.clone(),
+            filter: watch.filter()?,
+            types: None,
+        })
+    });
+    let changes: Vec<_> = changes.collect::<Result<_, WebError>>()?;
+    let row = change(&api, &name, &changes).await?;
+    api.changed(&row, StatusCode::NO_CONTENT, ()).await
+}
+
+/// Changes watches, and returns the account as it is then.
+async fn change(
+    api: &AccountRequest,
+    name: &str,
+    changes: &[WatchChange],
+) -> Result<AccountRow, WebError> {
+    let row = api.own(name).await?;
+    let users = api.users();
+    users
+        .edit_watches(&api.actor(), row.number, changes)
+        .await?;
+    Ok(users.store().account_get(row.number).await?.unwrap_or(row))
+}

@@ -1,0 +1,275 @@
+//! Accounts as a whole, their names and states.
+//!
+//! - `GET /api/accounts/{account}`, `PUT /api/accounts/{username}`
+//! - `GET /api/accounts/{account}/detail`
+//! - `GET PUT DELETE /api/accounts/{account}/name`, `GET PUT /api/accounts/{account}/status`
+//! - `GET PUT /api/accounts/{account}/username`
+//! - `GET PUT DELETE /api/accounts/{account}/active`
+//! - `GET /api/accounts/{account}/capabilities`
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, put};
+use lockkeeper_accounts::external_ids::ExternalIdKey;
+use serde::Deserialize;
+
+use super::super::actions::{NewAccount, PropertyChanges, read_email};
+use super::super::all_users::AccountsError;
+use super::super::store::AccountRow;
+use super::super::view::AccountJson;
+use super::{AccountRequest, ApiRoute, found, unusable};
+use crate::kit::web::WebError;
+use crate::kit::web::extract::{JsonBody, Segment};
+
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        (Method::GET, "/api/accounts/{account}", get(show)),
+        (Method::PUT, "/api/accounts/{account}", put(create)),
+        (Method::GET, "/api/accounts/{account}/detail", get(detail)),
+        (Method::GET, "/api/accounts/{account}/name", get(name)),
+        (Method::PUT, "/api/accounts/{account}/name", put(set_name)),
+        (
+            Method::DELETE,
+            "/api/accounts/{account}/name",
+            delete(remove_name),
+        ),
+        (Method::GET, "/api/accounts/{account}/status", get(status)),
+        (
+            Method::PUT,
+            "/api/accounts/{account}/status",
+            put(set_status),
+        ),
+        (
+            Method::GET,
+            "/api/accounts/{account}/username",
+            get(username),
+        ),
+        (
+            Method::PUT,
+            "/api/accounts/{account}/username",
+            put(set_username),
+        ),
+        (Method::GET, "/api/accounts/{account}/active", get(active)),
+        (Method::PUT, "/api/accounts/{account}/active", put(activate)),
+        (
+            Method::DELETE,
+            "/api/accounts/{account}/active",
+            delete(deactivate),
+        ),
+        (
+            Method::GET,
+            "/api/accounts/{account}/capabilities",
+            get(capabilities),
+        ),
+    ]
+}
+
+/// Body of `PUT /api/accounts/{username}`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct NewAccountBody {
+    name: Option<String>,
+    email: Option<String>,
+    /// Name in the path, which may be repeated here.
+    username: Option<String>,
+    ssh_key: Option<String>,
+}
+
+/// Body with a new name. An empty one removes it.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct NameBody {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct StatusBody {
+    status: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct UsernameBody {
+    username: String,
+}
+
+async fn show(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+    let row = api.account(&name).await?;
+    Ok(found(&row, AccountJson::of_row(&row)))
+}
+
+async fn detail(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+    let row = api.own(&name).await?;
+    Ok(found(&row, api.users().json(&row).await?))
+}
+
+async fn create(
+    api: AccountRequest,
+    Segment(name): Segment,
+    JsonBody(body): JsonBody<NewAccountBody>,
+) -> Result<Response, WebError> {
+    api.administrator()?;
+    if body.username.is_some_and(|given| given != name) {
+        return Err(unusable(
+            "the user names in the path and in the body differ",
+        ));
+    }
+    let email = body.email.as_deref().map(read_email).transpose()?;
+    let new = NewAccount {
+        username: Some(ExternalIdKey::username(&name)?),
+        full_name: body.name,
+        email,
+        external_ids: Vec::new(),
+        ssh_key: body.ssh_key,
+    };
+    let number = api.users().create(&api.actor(), &new).await?;
+    let row = api.users().store().account_get(number).await?;
+    let row = row.ok_or(AccountsError::NoAccount(number))?;
+    Ok((StatusCode::CREATED, found(&row, AccountJson::of_row(&row))).into_response())
+}
+
+async fn name(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+    let row = api.account(&name).await?;
+    Ok(found(&row, row.full_name.as_deref().unwrap_or_default()))
+}
+
+async fn set_name(
+    api: AccountRequest,
+    Segment(account): Segment,
+    JsonBody(body): JsonBody<NameBody>,
+) -> Result<Response, WebError> {
+    let changes = PropertyChanges {
+        full_name: Some(body.name),
+        ..PropertyChanges::default()
+    };
+    set(&api, &account, changes, |row| row.full_name.clone()).await
+}
+
+async fn remove_name(api: AccountRequest, Segment(account): Segment) -> Result<Response, WebError> {
+    let changes = PropertyChanges {
+        full_name: Some(String::new()),
+        ..PropertyChanges::default()
+    };
+    set(&api, &account, changes, |row| row.full_name.clone()).await
+}
+
+async fn status(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+    let row = api.account(&name).await?;
+    Ok(found(&row, row.status.as_deref().unwrap_or_default()))
+}
+
+async fn set_status(
+    api: AccountRequest,
+    Segment(account): Segment,
+    JsonBody(body): JsonBody<StatusBody>,
+) -> Result<Response, WebError> {
+    let changes = PropertyChanges {
+        status: Some(body.status),
+        ..PropertyChanges::default()
+    };
+    set(&api, &account, changes, |row| row.status.clone()).await
+}
+
+/// Changes a property, and answers with its new value, or with nothing if it is gone.
+async fn set(
+    api: &AccountRequest,
+    account: &str,
+    changes: PropertyChanges,
+    property: impl Fn(&AccountRow) -> Option<String>,
+) -> Result<Response, WebError> {
+    let row = api.own(account).await?;
+    let users = api.users();
+    users
+        .set_properties(&api.actor(), row.number, &changes)
+        .await?;
+    let row = users.store().account_get(row.number).await?.unwrap_or(row);
+    match property(&row) {
+        Some(value) => api.changed(&row, StatusCode::OK, Json(value)).await,
+        None => api.changed(&row, StatusCode::NO_CONTENT, ()).await,
+    }
+}
+
+async fn username(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+    let row = api.account(&name).await?;
+    match &row.username {
+        Some(username) => Ok(found(&row, username)),
+        None => Err(WebError::new(
+            StatusCode::NOT_FOUND,
+            "No user name",
+            "The account has no user name.",
+        )),
+    }
+}
+
+async fn set_username(
+    api: AccountRequest,
+    Segment(account): Segment,
+    JsonBody(body): JsonBody<UsernameBody>,
+) -> Result<Response, WebError> {
+    let row = api.own(&account).await?;
+    if row.username.is_some() {
+        let why = "The account has a user name, and keeps it. Nothing was changed.";
+        return Err(WebError::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "User name set",
+            why,
+        ));
+    }
+    let key = ExternalIdKey::username(&body.username)?;
+    api.users()
+        .link(&api.actor(), row.number, &key, None)
+        .await?;
+    api.changed(&row, StatusCode::CREATED, Json(key.id())).await
+}
+
+/// 200 for an active account, 204 for an inactive one.
+async fn active(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+    let row = api.account(&name).await?;
+    Ok(if row.active {
+        found(&row, "ok")
+    } else {
+        StatusCode::NO_CONTENT.into_response()
+    })
+}
+
+async fn activate(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+    api.administrator()?;
+    let row = api.account(&name).await?;
+    let status = if row.active {
+        StatusCode::OK
+    } else {
+        StatusCode::CREATED
+    };
+    api.users()
+        .set_active(&api.actor(), row.number, true)
+        .await?;
+    api.changed(&row, status, Json("ok")).await
+}
+
+async fn deactivate(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+    api.administrator()?;
+    let row = api.account(&name).await?;
+    if !row.active {
+        let why = "The account is already inactive.";
+        return Err(WebError::new(StatusCode::CONFLICT, "Inactive already", why));
+    }
+    api.users()
+        .set_active(&api.actor(), row.number, false)
+        .await?;
+    api.changed(&row, StatusCode::NO_CONTENT, ()).await
+}
+
+/// Lists what the caller may do besides changing their own account.
+async fn capabilities(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+    let mut list = BTreeMap::new();
+    if name == "self" && api.caller.is_administrator() {
+        list.insert("administrateServer", true);
+        return Ok(Json(list).into_response());
+    }
+    let row = api.own(&name).await?;
+    Ok(found(&row, list))
+}

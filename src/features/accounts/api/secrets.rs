@@ -1,0 +1,245 @@
+//! Everything by which an account is recognized: HTTP password, SSH keys, external IDs.
+//!
+//! - `PUT DELETE /api/accounts/{account}/password.http`
+//! - `GET POST /api/accounts/{account}/sshkeys`
+//! - `GET DELETE /api/accounts/{account}/sshkeys/{number}`
+//! - `GET /api/accounts/{account}/external.ids`
+//! - `POST /api/accounts/{account}/external.ids:delete`
+
+use axum::Json;
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use axum::routing::{delete, get, post, put};
+use lockkeeper_accounts::external_ids::ExternalIdKey;
+use lockkeeper_accounts::findings::Problem;
+use lockkeeper_accounts::ssh_keys::{AccountSshKey, AuthorizedKeys, KeySlot};
+use serde::{Deserialize, Serialize};
+
+use super::super::check::KEYS;
+use super::super::store::AccountRow;
+use super::{AccountRequest, ApiRoute, found, unusable};
+use crate::kit::web::WebError;
+use crate::kit::web::extract::{JsonBody, Segment};
+use crate::kit::web::text::shown;
+
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        (
+            Method::PUT,
+            "/api/accounts/{account}/password.http",
+            put(set_password),
+        ),
+        (
+            Method::DELETE,
+            "/api/accounts/{account}/password.http",
+            delete(remove_password),
+        ),
+        (Method::GET, "/api/accounts/{account}/sshkeys", get(keys)),
+        (
+            Method::POST,
+            "/api/accounts/{account}/sshkeys",
+            post(add_key),
+        ),
+        (
+            Method::GET,
+            "/api/accounts/{account}/sshkeys/{number}",
+            get(key),
+        ),
+        (
+            Method::DELETE,
+            "/api/accounts/{account}/sshkeys/{number}",
+            delete(delete_key),
+        ),
+        (
+            Method::GET,
+            "/api/accounts/{account}/external.ids",
+            get(external_ids),
+        ),
+        (
+            Method::POST,
+            "/api/accounts/{account}/external.ids:delete",
+            post(unlink),
+        ),
+    ]
+}
+
+/// Body of a new password.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct PasswordBody {
+    generate: bool,
+}
+
+#[derive(Serialize)]
+struct AccountKeyJson {
+    seq: usize,
+    ssh_public_key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoded_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algorithm: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comment: Option<String>,
+    valid: bool,
+}
+
+#[derive(Serialize)]
+struct IdentityJson {
+    identity: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email_address: Option<String>,
+    trusted: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    can_delete: bool,
+}
+
+impl AccountKeyJson {
+    fn new((seq, slot): (usize, KeySlot<'_>)) -> Option<Self> {
+        let (line, is_key) = match slot {
+            KeySlot::Key(line) => (line, true),
+            KeySlot::Invalid(line) => (line, false),
+            KeySlot::Deleted => return None,
+        };
+        let parsed = AccountSshKey::parse(line, KEYS).ok();
+        let comment = parsed.as_ref().map(|key| key.comment().to_owned());
+        Some(Self {
+            seq,
+            ssh_public_key: line.to_owned(),
+            encoded_key: parsed.as_ref().map(|key| key.encoded().to_owned()),
+            algorithm: parsed.as_ref().map(AccountSshKey::algorithm),
+            comment: comment.filter(|comment| !comment.is_empty()),
+            valid: is_key && parsed.is_some(),
+        })
+    }
+}
+
+/// Generates a password. A chosen one could be guessed.
+async fn set_password(
+    api: AccountRequest,
+    Segment(name): Segment,
+    JsonBody(body): JsonBody<PasswordBody>,
+) -> Result<Response, WebError> {
+    let row = api.own(&name).await?;
+    if !body.generate {
+        return Err(unusable(
+            "passwords are generated; send {\"generate\": true}",
+        ));
+    }
+    let actor = api.actor();
+    let password = api.users().generate_password(&actor, row.number);
+    let password = password.await?;
+    api.changed(&row, StatusCode::OK, Json(password.expose()))
+        .await
+}
+
+async fn remove_password(
+    api: AccountRequest,
+    Segment(name): Segment,
+) -> Result<Response, WebError> {
+    let row = api.own(&name).await?;
+    api.users()
+        .remove_password(&api.actor(), row.number)
+        .await?;
+    api.changed(&row, StatusCode::NO_CONTENT, ()).await
+}
+
+async fn keys(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+    let row = api.own(&name).await?;
+    Ok(found(&row, ssh_keys(&api, &row).await?))
+}
+
+/// Adds the key that the body is.
+async fn add_key(
+    api: AccountRequest,
+    Segment(name): Segment,
+    line: String,
+) -> Result<Response, WebError> {
+    let row = api.own(&name).await?;
+    let actor = api.actor();
+    let number = api.users().add_ssh_key(&actor, row.number, &line);
+    let number = number.await?;
+    let row = api
+        .users()
+        .store()
+        .account_get(row.number)
+        .await?
+        .unwrap_or(row);
+    let key = ssh_key(&api, &row, number).await?;
+    api.changed(&row, StatusCode::CREATED, Json(key)).await
+}
+
+async fn key(
+    api: AccountRequest,
+    Segment((name, number)): Segment<(String, usize)>,
+) -> Result<Response, WebError> {
+    let row = api.own(&name).await?;
+    Ok(found(&row, ssh_key(&api, &row, number).await?))
+}
+
+async fn delete_key(
+    api: AccountRequest,
+    Segment((name, number)): Segment<(String, usize)>,
+) -> Result<Response, WebError> {
+    let row = api.own(&name).await?;
+    let actor = api.actor();
+    let deleted = api.users().delete_ssh_key(&actor, row.number, number);
+    if !deleted.await? {
+        return Err(no_key(number));
+    }
+    api.changed(&row, StatusCode::NO_CONTENT, ()).await
+}
+
+async fn ssh_key(
+    api: &AccountRequest,
+    row: &AccountRow,
+    number: usize,
+) -> Result<AccountKeyJson, WebError> {
+    let keys = ssh_keys(api, row).await?;
+    let key = keys.into_iter().find(|key| key.seq == number);
+    key.ok_or_else(|| no_key(number))
+}
+
+async fn ssh_keys(api: &AccountRequest, row: &AccountRow) -> Result<Vec<AccountKeyJson>, WebError> {
+    let files = api.users().files(row.commit).await?;
+    let file = files
+        .get(AuthorizedKeys::FILE)
+        .map_or(&[][..], Vec::as_slice);
+    let keys = AuthorizedKeys::parse(file)?;
+    Ok(keys.slots().filter_map(AccountKeyJson::new).collect())
+}
+
+fn no_key(number: usize) -> WebError {
+    let why = format!("The account has no SSH key with the number {number}.");
+    WebError::new(StatusCode::NOT_FOUND, "No such key", why)
+}
+
+async fn external_ids(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+    let row = api.own(&name).await?;
+    let ids = api.users().external_ids(row.number).await?;
+    let ids = ids.into_iter().map(|id| IdentityJson {
+        identity: id.key.as_str().to_owned(),
+        email_address: id.email.map(|email| email.as_str().to_owned()),
+        trusted: true,
+        can_delete: id.key.as_username().is_none(),
+    });
+    Ok(found(&row, ids.collect::<Vec<_>>()))
+}
+
+async fn unlink(
+    api: AccountRequest,
+    Segment(name): Segment,
+    JsonBody(keys): JsonBody<Vec<String>>,
+) -> Result<Response, WebError> {
+    let row = api.own(&name).await?;
+    let keys = keys.iter().map(|key| key.parse::<ExternalIdKey>());
+    let keys: Vec<ExternalIdKey> = keys.collect::<Result<_, Problem>>()?;
+    if let Some(key) = keys.iter().find(|key| key.as_username().is_some()) {
+        let why = format!(
+            "`{}` stays as long as its account. Nothing was changed.",
+            shown(key.as_str())
+        );
+        return Err(WebError::new(StatusCode::CONFLICT, "User name", why));
+    }
+    api.users().unlink(&api.actor(), row.number, &keys).await?;
+    api.changed(&row, StatusCode::NO_CONTENT, ()).await
+}

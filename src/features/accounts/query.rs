@@ -1,0 +1,205 @@
+//! Reads queries for accounts, in Gerrit's language: `john email:john@ -username:jdoe is:inactive limit:10`.
+
+use lockkeeper_accounts::findings::Problem;
+use lockkeeper_accounts::refs::AccountId;
+
+/// Maximum number of conditions in a query.
+const MAX_CONDITIONS: usize = 20;
+/// Maximum length of a query in bytes.
+const MAX_QUERY: usize = 2_000;
+/// Operators, as messages name them.
+const OPERATORS: &str = "name:, email:, username:, is:active, is:inactive, limit:";
+
+/// A query for accounts. All conditions have to hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct AccountQuery {
+    pub conditions: Vec<QueryCondition>,
+    /// Maximum number of accounts that the query itself asks for.
+    pub limit: Option<u32>,
+}
+
+/// A condition, or its opposite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct QueryCondition {
+    pub is_negated: bool,
+    pub matches: AccountMatch,
+}
+
+/// Property of an account. Texts are compared without case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum AccountMatch {
+    /// Part of the name or the user name, the beginning of an address, or the number.
+    Anything(String),
+    /// Part of the name.
+    Name(String),
+    /// Beginning of an address.
+    Email(String),
+    /// Beginning of the user name.
+    Username(String),
+    Active,
+}
+
+impl AccountQuery {
+    /// Reads a query. Without `is:`, it finds only active accounts.
+    pub(super) fn parse(text: &str) -> Result<Self, Problem> {
+        if text.len() > MAX_QUERY {
+            let what = format!("the query has more than {MAX_QUERY} bytes");
+            return Err(Problem::error(None, what, "shorten it"));
+        }
+        let (mut query, mut names_state) = (Self::default(), false);
+        for word in words(text)? {
+            let (is_negated, word) = match word.strip_prefix('-') {
+                Some(rest) => (true, rest),
+                None => (false, word.as_str()),
+            };
+            let matches = match word.split_once(':') {
+                Some(("limit", number)) => {
+                    query.limit = Some(limit(number)?);
+                    continue;
+                }
+                Some(("is", "active")) => {
+                    names_state = true;
+                    AccountMatch::Active
+                }
+                Some(("is", "inactive")) => {
+                    names_state = true;
+                    let matches = AccountMatch::Active;
+                    query.add(!is_negated, matches)?;
+                    continue;
+                }
+                Some(("name", text)) => AccountMatch::Name(value("name", text)?),
+                Some(("email", text)) => AccountMatch::Email(value("email", text)?),
+                Some(("username", text)) => AccountMatch::Username(value("username", text)?),
+                Some((operator, _)) => {
+                    let what = format!("there is no operator `{operator}:`");
+                    return Err(Problem::error(None, what, format!("known are {OPERATORS}")));
+                }
+                None => AccountMatch::Anything(value("-", word)?),
+            };
+            query.add(is_negated, matches)?;
+        }
+        if !names_state {
+            query.add(false, AccountMatch::Active)?;
+        }
+        Ok(query)
+    }
+
+    /// Reads the beginning of a name or address that somebody types. Nothing in it is an operator.
+    pub(super) fn suggest(text: &str) -> Result<Self, Problem> {
+        let mut query = Self::default();
+        for word in text.split_whitespace() {
+            query.add(false, AccountMatch::Anything(word.to_owned()))?;
+        }
+        query.add(false, AccountMatch::Active)?;
+        Ok(query)
+    }
+
+    fn add(&mut self, is_negated: bool, matches: AccountMatch) -> Result<(), Problem> {
+        if self.conditions.len() >= MAX_CONDITIONS {
+            let what = format!("the query has more than {MAX_CONDITIONS} conditions");
+            return Err(Problem::error(None, what, "leave some out"));
+        }
+        self.conditions.push(QueryCondition {
+            is_negated,
+            matches,
+        });
+        Ok(())
+    }
+}
+
+impl AccountMatch {
+    /// Returns the number that a word without operator can be.
+    pub(super) fn number(text: &str) -> Option<AccountId> {
+        text.parse().ok()
+    }
+}
+
+fn value(operator: &str, text: &str) -> Result<String, Problem> {
+    if text.is_empty() {
+        let what = format!("`{operator}` has no value");
+        return Err(Problem::error(None, what, "write one after it"));
+    }
+    Ok(text.to_owned())
+}
+
+fn limit(text: &str) -> Result<u32, Problem> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| {
+        let what = format!("`limit:{text}` is no limit");
+        Problem::error(None, what, "write a number from 1 on")
+    })
+}
+
+/// Splits a query at spaces. Double quotes keep words together.
+fn words(text: &str) -> Result<Vec<String>, Problem> {
+    let (mut words, mut word, mut in_quotes) = (Vec::new(), String::new(), false);
+    for c in text.chars() {
+        match c {
+            '"' => in_quotes = !in_quotes,
+            c if c.is_whitespace() && !in_quotes => words.push(std::mem::take(&mut word)),
+            c => word.push(c),
+        }
+    }
+    if in_quotes {
+        let what = "the query has a quote without an end";
+        return Err(Problem::error(None, what, "add a double quote"));
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Vec<(bool, AccountMatch)> {
+        let query = AccountQuery::parse(text).unwrap();
+        let conditions = query.conditions.into_iter();
+        conditions
+            .map(|condition| (condition.is_negated, condition.matches))
+            .collect()
+    }
+
+    #[test]
+    fn a_query_finds_active_accounts_unless_it_names_a_state() {
+        use AccountMatch::{Active, Anything, Email, Name, Username};
+        let word = |text: &str| Anything(text.to_owned());
+        assert_eq!(parsed(""), [(false, Active)]);
+        assert_eq!(parsed("john"), [(false, word("john")), (false, Active)]);
+        assert_eq!(parsed("is:inactive"), [(true, Active)]);
+        assert_eq!(parsed("-is:inactive"), [(false, Active)]);
+        assert_eq!(
+            parsed("name:\"John Doe\" -email:j@ username:jd is:active"),
+            [
+                (false, Name("John Doe".to_owned())),
+                (true, Email("j@".to_owned())),
+                (false, Username("jd".to_owned())),
+                (false, Active)
+            ]
+        );
+        assert_eq!(AccountQuery::parse("a limit:3").unwrap().limit, Some(3));
+        let typed = AccountQuery::suggest("is:x \"y").unwrap();
+        assert_eq!(typed.conditions[0].matches, word("is:x"));
+    }
+
+    #[test]
+    fn an_unreadable_query_is_refused_with_the_way_out() {
+        let refused = |text: &str| AccountQuery::parse(text).unwrap_err().to_string();
+        assert_eq!(
+            refused("group:x"),
+            "there is no operator `group:`; known are name:, email:, username:, is:active, is:inactive, limit:"
+        );
+        assert_eq!(
+            refused("limit:0"),
+            "`limit:0` is no limit; write a number from 1 on"
+        );
+        assert_eq!(refused("name:"), "`name` has no value; write one after it");
+        assert_eq!(
+            refused("\"a"),
+            "the query has a quote without an end; add a double quote"
+        );
+        assert!(refused(&"a ".repeat(21)).contains("more than 20 conditions"));
+        assert!(refused(&"a".repeat(2_001)).contains("more than 2000 bytes"));
+    }
+}

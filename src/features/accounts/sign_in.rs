@@ -1,0 +1,228 @@
+//! Signs in people and programs with the user name and the HTTP password of an account, for git and the API.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use axum::http::{Extensions, HeaderMap};
+use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey, HashedPassword};
+use lockkeeper_accounts::objects::CommitPerson;
+use tokio::sync::Mutex;
+use tracing::warn;
+
+use super::actions::PASSWORD_COST;
+use super::all_users::{AccountsActor, AccountsError, AllUsers};
+use super::store::AccountRow;
+use crate::kit::web::{WebState, auth};
+use crate::model::{Actor, Cause, Origin};
+use crate::store::Store;
+
+/// Number of locks for passwords. Addresses share them.
+const STRIPES: usize = 64;
+
+/// The door to everything that accounts can use.
+pub(crate) struct AccountSignIn {
+    pub(super) web: Arc<WebState>,
+    pub(super) users: AllUsers,
+    /// Name of this server in addresses.
+    pub(super) host: String,
+    /// Passwords from one address are checked one after the other, so that of several guesses sent at once, each counts
+    /// before the next is checked.
+    checking: [Mutex<()>; STRIPES],
+}
+
+/// A person or service that has signed in.
+#[derive(Clone, Debug)]
+pub(super) enum AccountCaller {
+    /// The web user (`--web-basic-auth`), who may read and change everything.
+    Administrator(String),
+    /// An account, which may change itself.
+    Account {
+        row: Box<AccountRow>,
+        external_ids: Vec<ExternalId>,
+    },
+}
+
+/// Reason why somebody is not let in.
+#[derive(Debug)]
+pub(super) enum SignInRefusal {
+    /// The request has no password, or a wrong one.
+    Unauthorized,
+    /// The password is right, but the account is not active.
+    Inactive,
+    /// The address has sent wrong passwords, and has to wait for this many seconds.
+    Later(i64),
+    Failed(AccountsError),
+}
+
+impl From<AccountsError> for SignInRefusal {
+    fn from(error: AccountsError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Result of checking a user name and a password.
+enum CheckedPassword {
+    Right(AccountCaller),
+    Inactive,
+    Wrong,
+}
+
+impl AccountSignIn {
+    pub(crate) fn new(web: Arc<WebState>, store: Store) -> Self {
+        let host = web.public_url.host_str().unwrap_or("localhost").to_owned();
+        Self {
+            users: AllUsers::new(store, &host),
+            host,
+            web,
+            checking: std::array::from_fn(|_| Mutex::new(())),
+        }
+    }
+
+    pub(crate) fn web(&self) -> &Arc<WebState> {
+        &self.web
+    }
+
+    /// Finds out who sends a request.
+    pub(super) async fn caller(
+        &self,
+        extensions: &Extensions,
+        headers: &HeaderMap,
+    ) -> Result<AccountCaller, SignInRefusal> {
+        let (user, password) = auth::credentials(headers).ok_or(SignInRefusal::Unauthorized)?;
+        let address = auth::client(&self.web, extensions, headers);
+        let given = format!("{user}:{password}");
+        let mut hasher = DefaultHasher::new();
+        address.hash(&mut hasher);
+        let stripe = usize::try_from(hasher.finish()).unwrap_or_default() % STRIPES;
+        let _turn = self.checking[stripe].lock().await;
+        let now = self.web.clock.now();
+        if let Some(wait) = self.web.guesses.wait(address, now) {
+            return Err(SignInRefusal::Later(wait.num_seconds() + 1));
+        }
+        if self.web.guesses.was_wrong(address, &given, now) {
+            return Err(SignInRefusal::Unauthorized);
+        }
+        let checked = if auth::is_web_user(&self.web, &user, &password) {
+            CheckedPassword::Right(AccountCaller::Administrator(user))
+        } else {
+            self.users.check_password(&user, &password).await?
+        };
+        match checked {
+            CheckedPassword::Right(caller) => {
+                self.web.guesses.right(address, now);
+                Ok(caller)
+            }
+            CheckedPassword::Inactive => Err(SignInRefusal::Inactive),
+            CheckedPassword::Wrong => {
+                if let Some(wrong) = self.web.guesses.wrong(address, &given, now) {
+                    let remote = address.map(tracing::field::display);
+                    warn!(remote, wrong, "Wrong user name or password of an account");
+                }
+                Err(SignInRefusal::Unauthorized)
+            }
+        }
+    }
+}
+
+impl AccountCaller {
+    /// Returns the own account.
+    pub(super) fn own(&self) -> Option<&AccountRow> {
+        match self {
+            Self::Administrator(_) => None,
+            Self::Account { row, .. } => Some(row),
+        }
+    }
+
+    pub(super) fn is_administrator(&self) -> bool {
+        self.own().is_none()
+    }
+
+    /// Returns the addresses that commits of the caller may have as committer. `host` is the name of this server.
+    pub(super) fn addresses(&self, host: &str) -> Vec<String> {
+        match self {
+            Self::Administrator(name) => vec![format!("{name}@{host}")],
+            Self::Account { row, external_ids } => {
+                let emails = external_ids.iter().filter_map(|id| id.email.as_ref());
+                let mut emails: Vec<String> =
+                    emails.map(|email| email.as_str().to_owned()).collect();
+                // The preferred one is the one that a message suggests.
+                emails.sort_by_key(|email| Some(email) != row.preferred_email.as_ref());
+                emails.dedup();
+                if emails.is_empty() {
+                    emails.push(format!("{}@{host}", row.number));
+                }
+                emails
+            }
+        }
+    }
+
+    /// Returns the caller as the author of changes.
+    pub(super) fn actor(
+        &self,
+        host: &str,
+        origin: Origin,
+        remote: Option<String>,
+    ) -> AccountsActor {
+        let login = match self {
+            Self::Administrator(name) => name.clone(),
+            Self::Account { row, .. } => match &row.username {
+                Some(name) => name.clone(),
+                None => row.number.to_string(),
+            },
+        };
+        let name = match self {
+            Self::Account { row, .. } => row.full_name.as_deref().unwrap_or(&login),
+            Self::Administrator(_) => &login,
+        };
+        let address = self.addresses(host).into_iter().next().unwrap_or_default();
+        let author = CommitPerson::new(name, &address);
+        let actor = Actor { login, origin };
+        let cause = Cause::new(actor, "").from_address(remote);
+        AccountsActor {
+            author,
+            cause,
+            expected: None,
+        }
+    }
+}
+
+impl AllUsers {
+    /// Checks the HTTP password of an account.
+    async fn check_password(
+        &self,
+        user: &str,
+        password: &str,
+    ) -> Result<CheckedPassword, AccountsError> {
+        let id = match ExternalIdKey::username(user) {
+            Ok(key) => self.external_id(&key).await?,
+            Err(_) => None,
+        };
+        let stored = id.as_ref().and_then(|id| id.password.as_ref());
+        let hashed = stored.and_then(|stored| stored.decode().ok());
+        let password = password.to_owned();
+        let is_right = tokio::task::spawn_blocking(move || {
+            if let Some(hashed) = hashed {
+                return hashed.verify(&password);
+            }
+            // Takes as long as with a generated password, so that nobody learns which user names exist. An imported
+            // password can have another cost, which shows.
+            let _hashed = HashedPassword::new(&password, PASSWORD_COST, [0; 16]);
+            false
+        });
+        let is_right = is_right.await.unwrap_or(false);
+        let Some(id) = id.filter(|_| is_right) else {
+            return Ok(CheckedPassword::Wrong);
+        };
+        let Some(row) = self.store().account_get(id.account).await? else {
+            return Ok(CheckedPassword::Wrong);
+        };
+        if !row.active {
+            return Ok(CheckedPassword::Inactive);
+        }
+        Ok(CheckedPassword::Right(AccountCaller::Account {
+            external_ids: self.external_ids(id.account).await?,
+            row: Box::new(row),
+        }))
+    }
+}

@@ -1,0 +1,489 @@
+//! Stories of `/api/accounts/…`: people change their own account, and the administrator all of them.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::office::{ADMIN, Office, git};
+
+const KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl jdoe@laptop";
+
+/// Answer of the API.
+struct Answer {
+    status: StatusCode,
+    etag: Option<String>,
+    text: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+}
+
+/// A person with the API.
+struct Client<'a> {
+    office: &'a Office,
+    credentials: String,
+}
+
+impl Client<'_> {
+    async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
+        self.ask_with(method, path, body, &[]).await
+    }
+
+    async fn ask_with(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        let mut request = self.office.api(method, &self.credentials, path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let answer = request.send().await.unwrap();
+        let etag = answer.headers().get("etag");
+        Answer {
+            status: answer.status(),
+            etag: etag.map(|etag| etag.to_str().unwrap().to_owned()),
+            text: answer.text().await.unwrap(),
+        }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.ask(Method::GET, path, None).await
+    }
+
+    /// Makes a change, which has to succeed with this status.
+    async fn done(&self, method: Method, path: &str, body: Value, status: u16) -> Answer {
+        let body = Some(body).filter(|body| !body.is_null());
+        let answer = self.ask(method.clone(), path, body).await;
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.text);
+        answer
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn somebody_changes_their_account_and_finds_it_in_git() {
+    let office = Office::open().await;
+    let (number, credentials) = office.person("jdoe");
+    let jdoe = Client {
+        office: &office,
+        credentials: credentials.clone(),
+    };
+    jdoe.done(Method::PUT, "/self/name", json!({"name": "John Doe"}), 200)
+        .await;
+    jdoe.done(Method::PUT, "/self/status", json!({"status": "OOO"}), 200)
+        .await;
+    let shown = jdoe.get("/self").await;
+    let account = shown.json();
+    assert_eq!(account["_account_id"].to_string(), number);
+    assert_eq!(
+        (&account["name"], &account["status"], &account["username"]),
+        (&json!("John Doe"), &json!("OOO"), &json!("jdoe"))
+    );
+    jdoe.done(Method::PUT, "/self/status", json!({"status": ""}), 204)
+        .await;
+
+    let set = json!({"changes_per_page": 50, "theme": "DARK", "show_site_header": null});
+    let set = jdoe
+        .done(Method::PUT, "/self/preferences", set, 200)
+        .await
+        .json();
+    assert_eq!(set["changes_per_page"], 50);
+    assert_eq!(
+        (&set["theme"], &set["time_zone"]),
+        (&json!("DARK"), &json!("UTC"))
+    );
+    let diff = json!({"tab_size": 4});
+    jdoe.done(Method::PUT, "/self/preferences.diff", diff, 200)
+        .await;
+    // The default is not written.
+    let edit = json!({"tab_size": 8});
+    jdoe.done(Method::PUT, "/self/preferences.edit", edit, 200)
+        .await;
+
+    let watches = json!([
+        {"project": "github.com/acme/infra", "notify_applies": true, "notify_locks": false},
+        {"project": "github.com/acme/infra", "filter": "branch:main", "notify_all": true},
+        {"project": "github.com/acme/old", "notify_plans": true},
+    ]);
+    jdoe.done(Method::POST, "/self/watched.projects", watches, 200)
+        .await;
+    let old = json!([{"project": "github.com/acme/old"}]);
+    jdoe.done(Method::POST, "/self/watched.projects:delete", old, 204)
+        .await;
+    let left = jdoe.get("/self/watched.projects").await.json();
+    assert_eq!(
+        left,
+        json!([
+            {"project": "github.com/acme/infra", "notify_applies": true},
+            {"project": "github.com/acme/infra", "filter": "branch:main", "notify_all": true},
+        ])
+    );
+
+    let added = office
+        .api(Method::POST, &credentials, "/self/sshkeys")
+        .body(KEY);
+    let added = added.send().await.unwrap();
+    assert_eq!(added.status(), 201);
+    let key: Value = added.json().await.unwrap();
+    assert_eq!(
+        (
+            &key["seq"],
+            &key["algorithm"],
+            &key["comment"],
+            &key["valid"]
+        ),
+        (
+            &json!(1),
+            &json!("ssh-ed25519"),
+            &json!("jdoe@laptop"),
+            &json!(true)
+        )
+    );
+    assert_eq!(jdoe.get("/self/sshkeys/1").await.json(), key);
+    assert_eq!(jdoe.get("/self/sshkeys").await.json(), json!([key]));
+
+    let clone = office.clone_of(&credentials, "jdoe");
+    let file = |name: &str| clone.git(&["show", &format!("HEAD:{name}")]);
+    assert_eq!(
+        file("account.config"),
+        "[account]\n\tpreferredEmail = jdoe@example.com\n\tfullName = John Doe\n"
+    );
+    assert_eq!(
+        file("preferences.config"),
+        "[general]\n\tchangesPerPage = 50\n\ttheme = DARK\n[diff]\n\ttabSize = 4\n"
+    );
+    assert_eq!(
+        file("watch.config"),
+        "[project \"github.com/acme/infra\"]\n\tnotify = * [APPLIES]\n\tnotify = branch:main [ALL]\n"
+    );
+    assert_eq!(file("authorized_keys"), format!("{KEY}\n"));
+    let author = clone.git(&["log", "-1", "--format=%an <%ae> / %cn / %s"]);
+    assert_eq!(
+        author,
+        "John Doe <jdoe@example.com> / Lockkeeper / Add SSH Key\n"
+    );
+    jdoe.done(Method::DELETE, "/self/sshkeys/1", Value::Null, 204)
+        .await;
+    assert_eq!(jdoe.get("/self/sshkeys/1").await.status, 404);
+    let keys = office.accounts("keys", &["jdoe", "--add", KEY]);
+    assert_eq!(keys.out, "2\n", "a number is never given again");
+    let keys = office.accounts("keys", &["jdoe"]);
+    assert_eq!(keys.out, format!("2  {KEY}\n"));
+
+    // A new password replaces the old one.
+    let password = json!({"generate": true});
+    let password = jdoe
+        .done(Method::PUT, "/self/password.http", password, 200)
+        .await;
+    assert_eq!(jdoe.get("/self").await.status, 401);
+    let again = Client {
+        office: &office,
+        credentials: format!("jdoe:{}", password.json().as_str().unwrap()),
+    };
+    let detail = again.get("/self/detail").await.json();
+    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    assert_eq!(detail, shown);
+    again
+        .done(Method::DELETE, "/self/password.http", Value::Null, 204)
+        .await;
+    assert_eq!(again.get("/self").await.status, 401);
+    assert_eq!(office.accounts("check", &[]).code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_with_if_match_is_made_on_the_state_that_was_read() {
+    let office = Office::open().await;
+    let (_, credentials) = office.person("jdoe");
+    let jdoe = Client {
+        office: &office,
+        credentials,
+    };
+    let read = jdoe.get("/self").await.etag.unwrap();
+    let name = |name: &str| Some(json!({ "name": name }));
+    let if_match = [("if-match", read.as_str())];
+    let put = jdoe.ask_with(Method::PUT, "/self/name", name("John"), &if_match);
+    let put = put.await;
+    assert_eq!(put.status, 200, "{}", put.text);
+    let late = jdoe.ask_with(Method::PUT, "/self/name", name("Jim"), &if_match);
+    let late = late.await;
+    assert_eq!(late.status, 412, "{}", late.text);
+    assert!(
+        late.text.contains("has changed since you read it"),
+        "{}",
+        late.text
+    );
+    for bad in ["\"x\"", "W/\"0123\"", ""] {
+        let bad = [("if-match", bad)];
+        let answer = jdoe.ask_with(Method::PUT, "/self/name", name("Jim"), &bad);
+        assert_eq!(answer.await.status, 412);
+    }
+    assert_eq!(jdoe.get("/self/name").await.json(), "John");
+    let newest = put.etag.unwrap();
+    let if_match = [("if-match", newest.as_str())];
+    let put = jdoe.ask_with(Method::PUT, "/self/name", name("Jim"), &if_match);
+    assert_eq!(put.await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_changes_the_account_of_another() {
+    let office = Office::open().await;
+    let (_, credentials) = office.person("jdoe");
+    let (_, _) = office.person("kim");
+    let refs = |name: &str| git(&office.mirror(ADMIN, name), &["for-each-ref"]).out;
+    let before = refs("before.git");
+    let client = |credentials: &str| Client {
+        office: &office,
+        credentials: credentials.to_owned(),
+    };
+    let (jdoe, nobody, admin) = (client(&credentials), client("jdoe:wrong"), client(ADMIN));
+    // What everybody who has signed in may know of everybody.
+    let public = [
+        "/api/accounts/",
+        "/api/accounts",
+        "/api/accounts/{account}",
+        "/api/accounts/{account}/name",
+        "/api/accounts/{account}/status",
+        "/api/accounts/{account}/username",
+        "/api/accounts/{account}/active",
+    ];
+    let routes = lockkeeper::http::account_routes();
+    assert!(routes.len() > 30, "{} routes", routes.len());
+    for route in routes {
+        let path = route.path.trim_start_matches("/api/accounts");
+        let path = path
+            .replace("{account}", "kim")
+            .replace("{email}", "kim@example.com");
+        let path = path.replace("{number}", "1");
+        let what = format!("{} {path}", route.method);
+        let body = (route.method != Method::GET).then(|| {
+            if path.contains(":delete") || path.ends_with("projects") {
+                json!([])
+            } else {
+                json!({})
+            }
+        });
+        let refused = nobody.ask(route.method.clone(), &path, body.clone()).await;
+        assert_eq!(refused.status, 401, "{what}");
+        let is_public = route.method == Method::GET && public.contains(&route.path);
+        let theirs = jdoe.ask(route.method.clone(), &path, body.clone()).await;
+        let expected = if is_public { 200 } else { 403 };
+        assert_eq!(theirs.status, expected, "{what}: {}", theirs.text);
+        if route.method != Method::GET {
+            // The browser of the administrator, on another page.
+            let origin = [("origin", "https://evil.example")];
+            let page = admin
+                .ask_with(route.method.clone(), &path, body, &origin)
+                .await;
+            assert_eq!(page.status, 403, "{what}");
+        }
+    }
+    // A search does not tell either who has an address that is not shown.
+    let link = office.accounts("link", &["kim", "mailto:kim@home.example"]);
+    assert_eq!(link.code, 0, "{}", link.err);
+    let found = |answer: Answer| answer.json().as_array().unwrap().len();
+    assert_eq!(found(jdoe.get("/?q=email:kim@home").await), 0);
+    assert_eq!(found(jdoe.get("/?q=kim@home").await), 0);
+    assert_eq!(found(admin.get("/?q=email:kim@home").await), 1);
+    assert_eq!(
+        office
+            .accounts("unlink", &["kim", "mailto:kim@home.example"])
+            .code,
+        0
+    );
+    let after = refs("after.git");
+    let of_jdoe = |refs: &str| {
+        let branch = refs.lines().find(|row| row.contains("/1000000"));
+        branch.map(str::to_owned)
+    };
+    assert_eq!(of_jdoe(&before), of_jdoe(&after));
+    assert_eq!(admin.get("/kim/active").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_administrator_creates_changes_and_locks_out() {
+    let office = Office::open().await;
+    let admin = Client {
+        office: &office,
+        credentials: ADMIN.to_owned(),
+    };
+    let john = json!({"name": "John Doe", "email": "john@example.com", "ssh_key": KEY});
+    let created = admin.done(Method::PUT, "/john", john, 201).await.json();
+    assert_eq!(
+        (&created["_account_id"], &created["email"]),
+        (&json!(1_000_000), &json!("john@example.com"))
+    );
+    let again = admin.ask(Method::PUT, "/john", Some(json!({}))).await;
+    assert_eq!(again.status, 409, "{}", again.text);
+    assert!(
+        again.text.contains("belongs to account 1000000"),
+        "{}",
+        again.text
+    );
+    assert_eq!(admin.get("/self").await.status, 404);
+    let capabilities = admin.get("/self/capabilities").await.json();
+    assert_eq!(capabilities, json!({"administrateServer": true}));
+
+    // Addresses, by any name of the account.
+    let confirmed = json!({"no_confirmation": true});
+    let work = "/1000000/emails/John%40work.example";
+    let refused = admin.ask(Method::PUT, work, Some(json!({}))).await;
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    admin.done(Method::PUT, work, confirmed.clone(), 201).await;
+    assert_eq!(
+        admin.ask(Method::PUT, work, Some(confirmed)).await.status,
+        409
+    );
+    let preferred = format!("{work}/preferred");
+    admin.done(Method::PUT, &preferred, Value::Null, 201).await;
+    admin.done(Method::PUT, &preferred, Value::Null, 200).await;
+    let emails = admin.get("/john@example.com/emails").await.json();
+    assert_eq!(
+        emails,
+        json!([{"email": "John@work.example", "preferred": true}, {"email": "john@example.com"}])
+    );
+    admin.done(Method::DELETE, work, Value::Null, 204).await;
+    assert_eq!(admin.ask(Method::DELETE, work, None).await.status, 404);
+    let link = office.accounts("link", &["john", "github:583231"]);
+    assert_eq!(link.code, 0, "{}", link.err);
+    let ids = admin.get("/john/external.ids").await.json();
+    assert_eq!(
+        ids,
+        json!([
+            {"identity": "github:583231", "trusted": true, "can_delete": true},
+            {"identity": "mailto:john@example.com", "email_address": "john@example.com", "trusted": true, "can_delete": true},
+            {"identity": "username:john", "trusted": true},
+        ])
+    );
+    let unlink = "/john/external.ids:delete";
+    let status = |answer: Answer| answer.status.as_u16();
+    let username = Some(json!(["username:john"]));
+    assert_eq!(status(admin.ask(Method::POST, unlink, username).await), 409);
+    let unknown = Some(json!(["github:1", "github:583231"]));
+    assert_eq!(status(admin.ask(Method::POST, unlink, unknown).await), 422);
+    admin
+        .done(Method::POST, unlink, json!(["github:583231"]), 204)
+        .await;
+    let username = Some(json!({"username": "jd"}));
+    assert_eq!(
+        status(admin.ask(Method::PUT, "/john/username", username).await),
+        405
+    );
+
+    // Locked out at once, and in again.
+    let password = json!({"generate": true});
+    let password = admin
+        .done(Method::PUT, "/john/password.http", password, 200)
+        .await;
+    let john = Client {
+        office: &office,
+        credentials: format!("john:{}", password.json().as_str().unwrap()),
+    };
+    assert_eq!(status(john.get("/self").await), 200);
+    admin
+        .done(Method::DELETE, "/john/active", Value::Null, 204)
+        .await;
+    assert_eq!(
+        status(admin.ask(Method::DELETE, "/john/active", None).await),
+        409
+    );
+    assert_eq!(status(admin.get("/john/active").await), 204);
+    assert_eq!(status(john.get("/self").await), 403);
+    admin
+        .done(Method::PUT, "/john/active", Value::Null, 201)
+        .await;
+    admin
+        .done(Method::PUT, "/john/active", Value::Null, 200)
+        .await;
+    assert_eq!(status(john.get("/self").await), 200);
+
+    // Every refusal names the way out.
+    for (method, path, body, reason) in [
+        (
+            Method::GET,
+            "/nobody",
+            Value::Null,
+            "There is no account `nobody`",
+        ),
+        (
+            Method::PUT,
+            "/john/preferences",
+            json!({"them": "DARK"}),
+            "known are show_site_header, theme",
+        ),
+        (
+            Method::PUT,
+            "/john/preferences",
+            json!({"theme": "PINK"}),
+            "`theme` cannot be `PINK`",
+        ),
+        (
+            Method::POST,
+            "/john/watched.projects",
+            json!([{"project": "x", "notify_sometimes": true}]),
+            "known are project, filter, notify_new_changes",
+        ),
+        (
+            Method::POST,
+            "/john/watched.projects",
+            json!([{"project": "x", "filter": "colour:red"}]),
+            "colour",
+        ),
+        (
+            Method::PUT,
+            "/john/password.http",
+            json!({}),
+            "send {\"generate\": true}",
+        ),
+        (
+            Method::GET,
+            "/?q=group:x",
+            Value::Null,
+            "there is no operator `group:`",
+        ),
+        (
+            Method::GET,
+            "/?x=1",
+            Value::Null,
+            "there is no parameter `x=1`",
+        ),
+        (Method::PUT, "/Bad%20Name", json!({}), "bad name"),
+    ] {
+        let body = Some(body).filter(|body| !body.is_null());
+        let refused = admin.ask(method, path, body).await;
+        assert!(refused.status.is_client_error(), "{path}");
+        let message = refused.json()["detail"].as_str().unwrap().to_owned();
+        assert!(message.contains(reason), "{path}: {}", refused.text);
+    }
+    assert_eq!(status(admin.ask(Method::PATCH, "/john", None).await), 405);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_says_if_there_is_more() {
+    let office = Office::open().await;
+    for name in ["ann", "anna", "annika", "bob"] {
+        office.accounts("create", &[name, "--full-name", &format!("{name} x")]);
+    }
+    let admin = Client {
+        office: &office,
+        credentials: ADMIN.to_owned(),
+    };
+    let two = admin.get("/?q=ann&n=2").await.json();
+    assert_eq!(
+        two,
+        json!([{"_account_id": 1_000_000}, {"_account_id": 1_000_001, "_more_accounts": true}])
+    );
+    let rest = admin.get("/?q=ann&n=2&S=2&o=DETAILS").await.json();
+    assert_eq!(rest[0]["name"], "annika x");
+    assert_eq!(rest.as_array().unwrap().len(), 1);
+    let typed = admin.get("/?suggest&q=ann%20x").await.json();
+    assert_eq!(typed.as_array().unwrap().len(), 3);
+    assert_eq!(typed[2]["username"], "annika");
+}

@@ -1,0 +1,168 @@
+//! A running server with accounts, and people with git and the API.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use lockkeeper::clock::SystemClock;
+use lockkeeper::emulator::{Emulator, Options};
+use lockkeeper::secret::Secret;
+use reqwest::{Method, RequestBuilder};
+use tempfile::TempDir;
+
+use super::program::{Said, lockkeeper};
+use super::server::{BOT, Server, Settings, TOKEN, WEBHOOK_SECRET};
+
+pub const ADMIN: &str = "ops:a-long-password-of-the-dashboard";
+
+/// A server with accounts, and directories for clones.
+pub struct Office {
+    pub server: Server,
+    pub dir: TempDir,
+    _github: Emulator,
+}
+
+/// A clone of somebody.
+pub struct Clone {
+    pub dir: PathBuf,
+}
+
+impl Office {
+    pub async fn open() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let secret = Secret::new(WEBHOOK_SECRET);
+        let options = Options::new(&dir.path().join("forge"), Arc::new(SystemClock), secret);
+        let options = options.with_token(BOT, Secret::new(TOKEN));
+        let github = Emulator::start(options).await.unwrap();
+        let settings = Settings::default()
+            .flag("--web-basic-auth=true")
+            .flag("--web-username=ops")
+            .variable(
+                "LOCKKEEPER_WEB_PASSWORD",
+                "a-long-password-of-the-dashboard",
+            );
+        let server = Server::start(&github, settings).await;
+        Self {
+            server,
+            dir,
+            _github: github,
+        }
+    }
+
+    pub fn accounts(&self, command: &str, args: &[&str]) -> Said {
+        lockkeeper(&["accounts", command], &self.server.database(), args, &[])
+    }
+
+    /// Creates an account with an address and a password. Returns the number and the credentials.
+    pub fn person(&self, name: &str) -> (String, String) {
+        let email = format!("{name}@example.com");
+        let created = self.accounts("create", &[name, "--email", &email]);
+        assert_eq!(created.code, 0, "{}", created.err);
+        let password = self.accounts("password", &[name]);
+        assert_eq!(password.code, 0, "{}", password.err);
+        let number = created.out.trim().to_owned();
+        (number, format!("{name}:{}", password.out.trim()))
+    }
+
+    pub fn url(&self, credentials: &str) -> String {
+        let host = self.server.url().trim_start_matches("http://");
+        format!("http://{credentials}@{host}/All-Users")
+    }
+
+    /// Begins a request to the API of accounts.
+    pub fn api(&self, method: Method, credentials: &str, path: &str) -> RequestBuilder {
+        let host = self.server.url().trim_start_matches("http://");
+        let url = format!("http://{credentials}@{host}/api/accounts{path}");
+        reqwest::Client::new().request(method, url)
+    }
+
+    /// Clones what somebody may read, all refs.
+    pub fn mirror(&self, credentials: &str, name: &str) -> PathBuf {
+        let dir = self.dir.path().join(name);
+        let said = git(
+            self.dir.path(),
+            &["clone", "--quiet", "--mirror", &self.url(credentials), name],
+        );
+        assert_eq!(said.code, 0, "{}", said.err);
+        dir
+    }
+
+    /// Clones the branch of somebody and checks it out.
+    pub fn clone_of(&self, credentials: &str, name: &str) -> Clone {
+        let dir = self.dir.path().join(name);
+        let said = git(
+            self.dir.path(),
+            &["clone", "--quiet", &self.url(credentials), name],
+        );
+        assert_eq!(said.code, 0, "{}", said.err);
+        let clone = Clone { dir };
+        clone.git(&["config", "user.name", name]);
+        clone.git(&["config", "user.email", &format!("{name}@example.com")]);
+        clone.git(&["fetch", "--quiet", "origin", "refs/users/self"]);
+        clone.git(&["checkout", "--quiet", "FETCH_HEAD"]);
+        clone
+    }
+}
+
+impl Clone {
+    pub fn git(&self, args: &[&str]) -> String {
+        let said = git(&self.dir, args);
+        assert_eq!(said.code, 0, "{args:?}: {}", said.err);
+        said.out
+    }
+
+    pub fn commit(&self, file: &str, text: &str) {
+        std::fs::write(self.dir.join(file), text).unwrap();
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--message", "Edit"]);
+    }
+
+    pub fn push(&self, args: &[&str]) -> Said {
+        git(&self.dir, &[&["push"], args].concat())
+    }
+
+    /// Makes a directory with as many entries, all of them the same directory.
+    pub fn tree(&self, inner: &str, entries: usize) -> String {
+        let lines = (0..entries).map(|n| format!("040000 tree {inner}\td{n:02}\n"));
+        std::fs::write(self.dir.join(".git/listing"), lines.collect::<String>()).unwrap();
+        let made = self.git(&["-c", "alias.x=!git mktree < .git/listing", "x"]);
+        made.trim().to_owned()
+    }
+
+    /// Pushes, and returns what git says to the person, without the address of the server.
+    pub fn refused(&self, args: &[&str]) -> String {
+        let said = self.push(args);
+        let pushed = || self.git(&["show", "HEAD"]);
+        assert_ne!(said.code, 0, "the push was accepted: {}", pushed());
+        let lines = said.err.lines().map(str::trim_end);
+        let lines = lines.filter(|line| {
+            !line.starts_with("To http") && !line.starts_with("error: failed to push")
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "git is run as people run it")]
+pub fn git(dir: &Path, args: &[&str]) -> Said {
+    let output = Command::new("git")
+        .args(args)
+        .current_dir(dir)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", "/nonexistent")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .env("LC_ALL", "C")
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    }
+}
+
+pub const WATCH: &str =
+    "[project \"github.com/acme/infra\"]\n\tnotify = branch:main [ALL_COMMENTS]\n";

@@ -165,11 +165,11 @@ async fn the_whole_story_holds() {
         &text,
         &[
             "Sandbox     each run may use only its own files, enforced by Landlock",
-            "1/9",
+            "1/11",
             "alice opens #1",
             "Plan: 3 to add, 0 to change, 0 to destroy.",
             "✓ #1 holds the lock of `network`",
-            "2/9",
+            "2/11",
             "bob opens #2",
             "pull request #1",
             "holds the lock",
@@ -195,7 +195,12 @@ async fn the_whole_story_holds() {
             "✓ the answer names the owner",
             "carol pushes to main",
             "✓ both mirrors have the new commit and are verified",
-            "✓ All 9 steps succeeded",
+            "olga edits watch.config: git push origin HEAD:refs/users/self",
+            "✓ her account watches the repository",
+            "olga edits account.config",
+            "is on no external ID of the account",
+            "✓ her account is as it was",
+            "✓ All 11 steps succeeded",
         ],
     );
     for hidden in ["<!--", "<details>", "\u{1b}"] {

@@ -32,7 +32,12 @@ impl Folder {
                 temporary: Some(made),
             }
         };
-        for part in [folder.server(), folder.github(), folder.states()] {
+        for part in [
+            folder.server(),
+            folder.github(),
+            folder.states(),
+            folder.people(),
+        ] {
             std::fs::create_dir(&part)
                 .with_context(|| format!("cannot create the folder {}", part.display()))?;
         }
@@ -56,6 +61,11 @@ impl Folder {
     /// The states of Terraform.
     pub fn states(&self) -> PathBuf {
         self.path.join("states")
+    }
+
+    /// The clones of people on their own machines.
+    pub fn people(&self) -> PathBuf {
+        self.path.join("people")
     }
 
     /// The server's log.

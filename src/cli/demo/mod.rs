@@ -4,9 +4,10 @@
 //! server as `lockkeeper server` runs it, real Terraform, real git, and an emulated GitHub.
 //!
 //! - [`script`]: every step and every text; [`sample`]: the repository.
-//! - [`stage`]: server and forge; [`play`]: performs and checks the steps, without output.
+//! - [`stage`]: server and forge; [`accounts`]: a person with git; [`play`]: performs and checks the steps, without output.
 //! - [`show`]: prints the transcript, independent of the player.
 
+mod accounts;
 mod folder;
 mod play;
 mod sample;

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, ensure};
 use tokio::time::timeout;
 
+use super::accounts;
 use super::sample::{self, REPO};
 use super::script::{BOT, DemoAction, DemoTeam, Expectation, PROJECT, PullRole, ScriptStep};
 use super::stage::DemoStage;
 use crate::claims;
 use crate::emulator::{EmulatedComment, EmulatedDelivery, NewPull, SendAttempt, ShaStatus};
+use crate::features::accounts::AccountJson;
 use crate::model::{
     Actor, ApplicationFields, Cause, ForgeHosts, Origin, OwnerName, PlanCounts, PullNumber,
     RepoUrl, Rights,
@@ -140,6 +142,10 @@ impl<'a> DemoPlayer<'a> {
             DemoAction::Wait(_) => return Ok(None),
             DemoAction::Register(team) => {
                 self.reply = Some(self.register(team).await?);
+                return Ok(None);
+            }
+            DemoAction::EditAccount(push) => {
+                self.reply = Some(accounts::push(self.stage, push).await?);
                 return Ok(None);
             }
         }
@@ -343,6 +349,14 @@ impl ScriptChecker<'_> {
             }
             Expectation::OwnedBy(team) => problem(team.name().to_owned(), self.owner(*team).await?),
             Expectation::MirrorsInStep => self.out_of_step().await?,
+            Expectation::Watches(count) => problem(
+                format!("{count} watched"),
+                format!("{} watched", self.account().await?.watched_projects()),
+            ),
+            Expectation::Address(address) => {
+                let email = self.account().await?.email;
+                problem((*address).to_owned(), email.unwrap_or_default())
+            }
         })
     }
 
@@ -448,6 +462,13 @@ impl ScriptChecker<'_> {
         Ok(claim.map_or_else(|| "nobody".to_owned(), |claim| claim.owner.to_string()))
     }
 
+    async fn account(&self) -> anyhow::Result<AccountJson> {
+        let users = accounts::accounts(self.stage);
+        let row = users.find(accounts::OLGA).await?;
+        let row = row.context("the account of the demo is gone")?;
+        Ok(users.json(&row).await?)
+    }
+
     /// Compares the mirrors of both servers, and their rows in the registry, with the branches on GitHub.
     async fn out_of_step(&self) -> anyhow::Result<Option<DemoFailure>> {
         let branches = self.stage.github.branches(REPO).await?;
@@ -510,7 +531,9 @@ impl Expectation {
             | Self::LockOf(_)
             | Self::Resources(_)
             | Self::OwnedBy(_)
-            | Self::MirrorsInStep => false,
+            | Self::MirrorsInStep
+            | Self::Watches(_)
+            | Self::Address(_) => false,
         }
     }
 }

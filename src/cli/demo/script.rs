@@ -3,6 +3,7 @@
 use crate::emulator::StatusState;
 use crate::model::{CommandOutcome, ProjectOutcome};
 
+use super::accounts::AccountPush;
 use super::sample;
 
 /// The account of the bot.
@@ -99,6 +100,8 @@ pub(super) enum DemoAction {
     Register(DemoTeam),
     /// Pushes to `main`, without a pull request.
     Push,
+    /// Pushes a change of an account.
+    EditAccount(AccountPush),
 }
 
 impl DemoAction {
@@ -108,7 +111,7 @@ impl DemoAction {
             Self::Open(role) | Self::Say(role, _) | Self::Merge(role) | Self::Wait(role) => {
                 Some(role)
             }
-            Self::Register(_) | Self::Push => None,
+            Self::Register(_) | Self::Push | Self::EditAccount(_) => None,
         }
     }
 }
@@ -136,6 +139,10 @@ pub(super) enum Expectation {
     OwnedBy(DemoTeam),
     /// Mirrors of both servers with the current commit of `main`.
     MirrorsInStep,
+    /// Number of repositories that the account watches.
+    Watches(usize),
+    /// Preferred address of the account.
+    Address(&'static str),
 }
 
 /// One step of the story.
@@ -315,6 +322,43 @@ pub(super) const STORY: &[ScriptStep] = &[
             Expectation::MirrorsInStep,
             "both mirrors have the new commit and are verified",
         )],
+    },
+    ScriptStep {
+        title: "Olga edits her account with plain git",
+        why: "Accounts of people are branches of a Git repository on the server. Olga has fetched hers with her HTTP \
+              password, adds a repository whose events she wants to hear of, and pushes.",
+        act: DemoAction::EditAccount(AccountPush::Watch),
+        checks: &[
+            (
+                Expectation::Words("HEAD -> refs/users/self"),
+                "the push is accepted",
+            ),
+            (
+                Expectation::Watches(1),
+                "her account watches the repository",
+            ),
+        ],
+    },
+    ScriptStep {
+        title: "She takes the address of somebody else, and the push is refused",
+        why: "A push is judged before anything changes. git prints the file, the line, and the way out.",
+        act: DemoAction::EditAccount(AccountPush::ForeignAddress),
+        checks: &[
+            (
+                Expectation::Words(
+                    "remote: error: account.config:3: `alice@example.com` is on no external ID",
+                ),
+                "the answer names the line with the problem",
+            ),
+            (
+                Expectation::Words("[remote rejected] HEAD -> refs/users/self"),
+                "the push is refused",
+            ),
+            (
+                Expectation::Address("olga@example.com"),
+                "her account is as it was",
+            ),
+        ],
     },
 ];
 

@@ -34,8 +34,10 @@ pub(super) struct DemoStage {
     password: Secret,
     /// Data directories of the servers, which contain their mirrors.
     data_dirs: [PathBuf; 2],
+    /// Folder for what people have on their own machines.
+    pub people: PathBuf,
     /// The `PATH` of all programs.
-    path: String,
+    pub path: String,
 }
 
 /// Another server on the same database, with its own disk. It runs in this process, because processes do not share a
@@ -129,6 +131,7 @@ impl DemoStage {
             password,
             states: folder.states(),
             data_dirs,
+            people: folder.people(),
             path,
         })
     }

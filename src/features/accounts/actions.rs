@@ -371,7 +371,7 @@ impl AllUsers {
     }
 
     /// Generates an HTTP password, in place of an old one. It can be seen only now.
-    pub(super) async fn generate_password(
+    pub(crate) async fn generate_password(
         &self,
         actor: &AccountsActor,
         account: AccountId,
@@ -414,6 +414,39 @@ impl AllUsers {
                 return Ok(());
             }
         }
+    }
+
+    /// Moves external IDs, SSH keys and watches from one account to another one of the same person, and locks the first
+    /// one out.
+    pub(super) async fn merge(
+        &self,
+        actor: &AccountsActor,
+        from: AccountId,
+        into: AccountId,
+    ) -> Result<(), AccountsError> {
+        let update = self
+            .update(actor, &format!("Merge Account {from} into {into}"))
+            .await;
+        loop {
+            let mut edit = update.begin();
+            edit.merge(from, into).await?;
+            if update.store(edit).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes an account. Its number is never given again.
+    pub async fn delete(
+        &self,
+        actor: &AccountsActor,
+        account: AccountId,
+    ) -> Result<(), AccountsError> {
+        self.edit(actor, account, "Delete Account", |account| {
+            account.delete();
+            Ok(())
+        })
+        .await
     }
 
     /// Makes the files of an earlier commit the newest ones. `active` stays as it is, so that nobody gets back in this

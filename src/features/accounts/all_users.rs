@@ -163,7 +163,7 @@ impl AllUsers {
     }
 
     /// Renders an account with everything that belongs to it.
-    pub(super) async fn json(&self, row: &AccountRow) -> Result<AccountJson, AccountsError> {
+    pub(crate) async fn json(&self, row: &AccountRow) -> Result<AccountJson, AccountsError> {
         let files = self.files(row.commit).await?;
         let ids = self.external_ids(row.number).await?;
         let (number, since) = (row.number, row.registered_at);

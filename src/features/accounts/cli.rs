@@ -217,6 +217,30 @@ pub(super) enum ServerAccounts {
         #[command(flatten)]
         database: DatabaseFlags,
     },
+    /// Join two accounts of one person
+    ///
+    /// External IDs, SSH keys and watches of the first account move to the second one, in one update. The first one stays,
+    /// inactive. It keeps its user name if the second one has one.
+    Merge {
+        /// Account to empty: number, user name or e-mail address
+        #[arg(value_name = "FROM")]
+        from: String,
+        /// Account that gets everything
+        #[arg(value_name = "INTO")]
+        into: String,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Remove an account with its external IDs and stars
+    ///
+    /// Its number is never given again. Old states stay in the database and in copies; `deactivate` keeps the account and
+    /// locks it out.
+    Delete {
+        #[command(flatten)]
+        account: AccountFlag,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
     /// Find accounts
     ///
     /// Words match a part of a name or user name, the beginning of an address, or the number. name:TEXT, email:TEXT and
@@ -318,6 +342,8 @@ impl ServerAccounts {
             | Self::Keys { database, .. }
             | Self::History { database, .. }
             | Self::Restore { database, .. }
+            | Self::Merge { database, .. }
+            | Self::Delete { database, .. }
             | Self::Query { database, .. } => database,
         }
     }
@@ -446,6 +472,18 @@ impl ServerAccounts {
                         terminal.line(line)?;
                     }
                 }
+            }
+            Self::Merge { from, into, .. } => {
+                let [from, into] = [from, into].map(|account| AccountFlag { account });
+                let (from, into) = (from.find(users).await?, into.find(users).await?);
+                if from.number == into.number {
+                    bail!("both names are of account {}", into.number);
+                }
+                users.merge(&by, from.number, into.number).await?;
+            }
+            Self::Delete { account, .. } => {
+                let number = account.find(users).await?.number;
+                users.delete(&by, number).await?;
             }
             Self::Restore {
                 account, commit, ..

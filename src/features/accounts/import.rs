@@ -87,6 +87,7 @@ impl AllUsers {
             objects,
             refs,
             accounts,
+            deleted: Vec::new(),
             cause: Cause {
                 reason: format!("Import {many} accounts"),
                 ..actor.cause.clone()

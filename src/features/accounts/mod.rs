@@ -40,6 +40,7 @@ pub use all_users::{AccountsActor, AccountsError, AllUsers};
 pub(crate) use api::routes as api_routes;
 pub(crate) use git::{ACCOUNTS_DIR, AccountsGit, routes as git_routes};
 pub(crate) use sign_in::AccountSignIn;
+pub(crate) use view::AccountJson;
 
 use super::Feature;
 use crate::kit::term::Subcommand;

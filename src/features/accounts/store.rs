@@ -82,6 +82,8 @@ pub struct AccountsChange {
     pub objects: Vec<GitObject>,
     pub refs: Vec<RefUpdate>,
     pub accounts: Vec<IndexedAccount>,
+    /// Accounts that are gone.
+    pub deleted: Vec<AccountId>,
     /// Actor, and what changed.
     pub cause: Cause,
 }
@@ -248,8 +250,9 @@ impl Store {
         for object in &change.objects {
             object_add_in_tx(&mut tx, number, object).await?;
         }
-        for account in &change.accounts {
-            account_clear_in_tx(&mut tx, account.row.number).await?;
+        let cleared = change.accounts.iter().map(|account| account.row.number);
+        for number in cleared.chain(change.deleted.iter().copied()) {
+            account_clear_in_tx(&mut tx, number).await?;
         }
         for account in &change.accounts {
             if let Some(taken) = account_index_in_tx(&mut tx, account).await? {

@@ -33,14 +33,14 @@ pub(super) struct AccountsJson {
 
 /// An account. Fields without a value are left out.
 #[derive(Serialize)]
-pub(super) struct AccountJson {
+pub(crate) struct AccountJson {
     #[serde(rename = "_account_id")]
     account_id: u32,
     registered_on: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    email: Option<String>,
+    pub email: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<String>,
     #[serde(skip_serializing_if = "is_false")]
@@ -187,6 +187,11 @@ impl AccountJson {
             )
         };
         listed(self) == listed(other)
+    }
+
+    /// Returns the number of projects that the account watches.
+    pub(crate) fn watched_projects(&self) -> usize {
+        self.watches.len()
     }
 
     /// Returns a line for each external ID.

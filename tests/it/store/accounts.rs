@@ -22,6 +22,8 @@ store_test!(
     a_copy_of_a_thousand_accounts_is_imported_once,
     a_copy_with_an_error_is_not_imported,
     a_query_finds_the_same_on_both_databases,
+    two_accounts_of_one_person_become_one,
+    a_deleted_account_leaves_nothing_and_its_number_is_not_given_again,
     an_earlier_state_is_restored_but_nobody_gets_back_in,
     a_copy_without_a_sequence_is_imported_and_goes_on_after_its_highest_number,
 );
@@ -290,5 +292,103 @@ async fn an_earlier_state_is_restored_but_nobody_gets_back_in(db: &TestDb) {
     assert_eq!(refused.code, 1, "{}", refused.err);
     assert!(refused.err.contains("jdoe@example.com"), "{}", refused.err);
     assert_eq!(accounts("restore", &["jdoe", "zzzz"]).code, 1);
+    assert_sound(db);
+}
+
+async fn two_accounts_of_one_person_become_one(db: &TestDb) {
+    const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me@laptop";
+    let accounts = |command: &str, args: &[&str]| {
+        let said = lockkeeper(&["accounts", command], &db.url, args, &[]);
+        assert_eq!(said.code, 0, "{command} {args:?}: {}", said.err);
+        said
+    };
+    accounts("create", &["jdoe", "--email", "jdoe@example.com"]);
+    accounts(
+        "create",
+        &[
+            "john",
+            "--email",
+            "john@home.example",
+            "--link",
+            "github:583231",
+        ],
+    );
+    accounts("keys", &["john", "--add", KEY]);
+    accounts("password", &["john"]);
+
+    accounts("merge", &["john", "jdoe"]);
+    let merged = accounts("show", &["jdoe", "--json"]).json();
+    let keys = merged["external_ids"].as_array().unwrap().iter();
+    let keys: Vec<&str> = keys.map(|id| id["key"].as_str().unwrap()).collect();
+    assert_eq!(
+        keys,
+        [
+            "github:583231",
+            "mailto:jdoe@example.com",
+            "mailto:john@home.example",
+            "username:jdoe"
+        ]
+    );
+    assert_eq!(merged["ssh_keys"][0]["key"], KEY);
+    assert_eq!(merged["email"], "jdoe@example.com");
+    let emptied = accounts("show", &["john", "--json"]).json();
+    assert_eq!(emptied["inactive"], true);
+    assert_eq!(
+        emptied["external_ids"].as_array().unwrap().len(),
+        1,
+        "{emptied}"
+    );
+    assert_eq!(emptied["ssh_keys"], serde_json::Value::Null);
+    for account in ["john", "jdoe"] {
+        let history = accounts("history", &[account]).out;
+        assert!(
+            history.contains("Merge Account 1000001 into 1000000"),
+            "{history}"
+        );
+    }
+    assert_sound(db);
+    let itself = lockkeeper(&["accounts", "merge"], &db.url, &["jdoe", "1000000"], &[]);
+    assert_eq!(itself.code, 1);
+    assert!(
+        itself.err.contains("both names are of account 1000000"),
+        "{}",
+        itself.err
+    );
+}
+
+/// Counts the refs of an account.
+fn of_account<T>(refs: &[(String, T)], number: &str) -> usize {
+    let end = format!("/{number}");
+    refs.iter().filter(|(name, _)| name.ends_with(&end)).count()
+}
+
+async fn a_deleted_account_leaves_nothing_and_its_number_is_not_given_again(db: &TestDb) {
+    let accounts = |command: &str, args: &[&str]| {
+        let said = lockkeeper(&["accounts", command], &db.url, args, &[]);
+        assert_eq!(said.code, 0, "{command} {args:?}: {}", said.err);
+        said.out
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy.git");
+    independent(&["write", copy.to_str().unwrap(), "50", "7"]);
+    let imported = import(db, &copy);
+    assert_eq!(imported.code, 0, "{}", imported.err);
+    let (refs, _) = db.store().account_refs().await.unwrap();
+    let star = refs
+        .iter()
+        .find(|(name, _)| name.starts_with("refs/starred-changes/"));
+    let number = star.unwrap().0.rsplit('/').next().unwrap().to_owned();
+    assert!(of_account(&refs, &number) >= 2);
+
+    accounts("delete", &[&number]);
+    let (refs, _) = db.store().account_refs().await.unwrap();
+    assert_eq!(of_account(&refs, &number), 0);
+    let gone = lockkeeper(&["accounts", "show"], &db.url, &[&number], &[]);
+    assert_eq!(gone.code, 1, "{}", gone.out);
+    assert_sound(db);
+    let highest = db.store().account_highest().await.unwrap().unwrap();
+    accounts("delete", &[&highest.to_string()]);
+    let next = accounts("create", &["newcomer"]);
+    assert!(next.trim().parse::<u32>().unwrap() > highest.get());
     assert_sound(db);
 }

@@ -261,6 +261,7 @@ fn deed(act: DemoAction) -> String {
             team.address()
         ),
         DemoAction::Push => "carol pushes to main".to_owned(),
+        DemoAction::EditAccount(push) => push.title(),
     }
 }
 

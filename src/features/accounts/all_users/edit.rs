@@ -13,9 +13,10 @@ use lockkeeper_accounts::findings::{AccountFindings, Problem};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::preferences::Preferences;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
-use lockkeeper_accounts::ssh_keys::AuthorizedKeys;
+use lockkeeper_accounts::ssh_keys::{AuthorizedKeys, KeySlot};
 use lockkeeper_accounts::watches::Watches;
 
+use super::super::check::KEYS;
 use super::{AccountsError, damaged, external_id};
 use crate::store::Store;
 
@@ -53,6 +54,7 @@ pub(in super::super) struct EditedAccount {
     pub(super) external_ids: BTreeMap<String, (ExternalId, ConfigText)>,
     /// True if the files are those of an earlier commit. Then `root` and `old_files` are its own.
     pub(super) is_restored: bool,
+    pub(super) is_deleted: bool,
     /// Commits that were pushed to the branch.
     pub(super) pushed: Option<PushedBranch>,
 }
@@ -132,6 +134,7 @@ impl<'a> AccountsEdit<'a> {
             old_external_ids: external_ids.clone(),
             external_ids,
             is_restored: false,
+            is_deleted: false,
             pushed: None,
         })
     }
@@ -197,6 +200,7 @@ impl<'a> AccountsEdit<'a> {
                 old_external_ids: BTreeMap::new(),
                 external_ids: BTreeMap::new(),
                 is_restored: false,
+                is_deleted: false,
                 pushed: None,
             },
         );
@@ -247,9 +251,73 @@ impl<'a> AccountsEdit<'a> {
         ids.insert(key, (id, text));
         Ok(())
     }
+
+    /// Moves what identifies an account, and what its person has set up, to another account of the same person. The
+    /// first one stays, inactive. It keeps its user name if the other one has one.
+    pub(in super::super) async fn merge(
+        &mut self,
+        from: AccountId,
+        into: AccountId,
+    ) -> Result<(), AccountsError> {
+        self.account(into).await?;
+        let source = self.account(from).await?;
+        let ids = std::mem::take(&mut source.external_ids);
+        let old_keys = source.files.get(AuthorizedKeys::FILE).cloned();
+        let old_watches = source.files.remove(Watches::FILE);
+        let keys = AuthorizedKeys::parse(&old_keys.unwrap_or_default())?;
+        let watches = ConfigText::parse(&old_watches.unwrap_or_default())?;
+
+        let target = self.account(into).await?;
+        let has_username = target.username().is_some();
+        let mut kept = BTreeMap::new();
+        for (key, (mut id, mut text)) in ids {
+            if has_username && id.key.as_username().is_some() {
+                kept.insert(key, (id, text));
+                continue;
+            }
+            id.account = into;
+            id.write(&mut text)?;
+            target.external_ids.insert(key, (id, text));
+        }
+        target.edit_keys(|new| {
+            for (_, slot) in keys.slots() {
+                if let KeySlot::Key(line) = slot {
+                    new.add(line, KEYS)?;
+                }
+            }
+            Ok(())
+        })?;
+        target.edit_config(Watches::FILE, |text| {
+            for (project, more) in Watches::read(&watches).0.iter() {
+                let (own, _) = Watches::read(text);
+                let own = own.iter().find(|(name, _)| *name == project);
+                let own = own.map_or(&[][..], |(_, watches)| watches);
+                Watches::set_project(text, project, &[own, more].concat())?;
+            }
+            Ok(())
+        })?;
+
+        let source = self.account(from).await?;
+        source.external_ids = kept;
+        source.edit_keys(|keys| {
+            let numbers: Vec<usize> = keys.slots().map(|(number, _)| number).collect();
+            for number in numbers {
+                keys.delete(number)?;
+            }
+            Ok(())
+        })?;
+        source.edit_properties(|config| config.preferred_email = None)?;
+        source.lock_out()
+    }
 }
 
 impl EditedAccount {
+    /// Removes the account with everything that belongs to it.
+    pub(in super::super) fn delete(&mut self) {
+        self.external_ids.clear();
+        self.is_deleted = true;
+    }
+
     /// Edits a file that has the syntax of git's configuration.
     pub(in super::super) fn edit_config(
         &mut self,

@@ -45,8 +45,14 @@ impl AccountsEdit<'_> {
             new.point(AllUsersRef::AccountSequence, id);
         }
         self.write_notes(&mut new, text).await?;
-        let (mut rows, mut changes) = (Vec::new(), Vec::new());
+        let (mut rows, mut changes, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
         for (number, account) in std::mem::take(&mut self.accounts) {
+            if account.is_deleted {
+                self.remove_refs(&mut new, number).await?;
+                changes.push(format!("{} is removed", AllUsersRef::User(number)));
+                deleted.push(number);
+                continue;
+            }
             let commit = account.write(&mut new, text);
             new.point(AllUsersRef::User(number), commit);
             changes.push(account.describe(number, commit));
@@ -61,6 +67,7 @@ impl AccountsEdit<'_> {
             objects: new.objects,
             refs: refs.collect(),
             accounts: rows,
+            deleted,
             cause: Cause {
                 reason: format!("{}: {}", text.message, changes.join(", ")),
                 ..cause.clone()
@@ -68,8 +75,26 @@ impl AccountsEdit<'_> {
         }))
     }
 
+    /// Removes the branch of an account and its stars.
+    async fn remove_refs(
+        &self,
+        new: &mut NewState,
+        account: AccountId,
+    ) -> Result<(), AccountsError> {
+        let (refs, _) = self.store.account_refs().await?;
+        for (name, id) in refs {
+            let Ok(name) = name.parse() else { continue };
+            if let AllUsersRef::User(of) | AllUsersRef::StarredChange(_, of) = name
+                && of == account
+            {
+                new.refs.entry(name).or_insert((Some(id), None)).1 = None;
+            }
+        }
+        Ok(())
+    }
+
     fn judge(&self) -> Result<(), AccountsError> {
-        for account in self.accounts.values() {
+        for account in self.accounts.values().filter(|account| !account.is_deleted) {
             let ids: Vec<ExternalId> = account.external_ids().cloned().collect();
             let files = match &account.pushed {
                 Some(pushed) => pushed.files.clone(),
@@ -190,6 +215,7 @@ impl EditedAccount {
         };
         self.tip.is_none()
             || self.is_restored
+            || self.is_deleted
             || self.pushed.is_some()
             || self.files != self.old_files
             || notes(&self.external_ids) != notes(&self.old_external_ids)

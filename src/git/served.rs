@@ -34,7 +34,7 @@ const MAX_KNOWN: usize = 1_000;
 const MAX_DIRS: usize = 100;
 const MAX_DEPTH: usize = 16;
 /// Maximum number of commits in a push to one ref.
-const MAX_COMMITS: usize = 1_000;
+const MAX_COMMITS: usize = 100;
 
 /// Limits of the program that unpacks a push, because a small pack can describe large objects.
 const UNPACKING: RunLimits = RunLimits {

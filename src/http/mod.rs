@@ -33,8 +33,6 @@ const REQUEST_TIME: Duration = Duration::from_secs(30);
 const GIT_TIME: Duration = Duration::from_mins(5);
 /// Maximum size of a body, because all are short forms.
 const BODY_BYTES: usize = 16 * 1024;
-/// Maximum size of a body with files of an account.
-const ACCOUNT_BYTES: usize = 128 * 1024;
 
 /// Returns the router of the webhook endpoint, which is guarded by signatures, not by the web user.
 pub fn door(ctx: Ctx) -> Router {
@@ -75,7 +73,6 @@ pub(crate) fn accounts_router(door: Arc<AccountSignIn>, git: AccountsGit) -> Rou
     let api = accounts::api_routes()
         .router
         .method_not_allowed_fallback(|| async { WebError::wrong_method() })
-        .layer(DefaultBodyLimit::max(ACCOUNT_BYTES))
         .layer(middleware::from_fn(time_limit))
         .with_state(door);
     let git = accounts::git_routes()

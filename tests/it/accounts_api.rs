@@ -226,7 +226,7 @@ async fn a_change_with_if_match_is_made_on_the_state_that_was_read() {
         assert_eq!(answer.await.status, 412);
     }
     assert_eq!(jdoe.get("/self/name").await.json(), "John");
-    let newest = put.etag.unwrap();
+    let newest = jdoe.get("/self/name").await.etag.unwrap();
     let if_match = [("if-match", newest.as_str())];
     let put = jdoe.ask_with(Method::PUT, "/self/name", name("Jim"), &if_match);
     assert_eq!(put.await.status, 200);
@@ -292,6 +292,10 @@ async fn nobody_changes_the_account_of_another() {
     assert_eq!(found(jdoe.get("/?q=email:kim@home").await), 0);
     assert_eq!(found(jdoe.get("/?q=kim@home").await), 0);
     assert_eq!(found(admin.get("/?q=email:kim@home").await), 1);
+    assert_eq!(jdoe.get("/kim@home.example").await.status, 404);
+    assert_eq!(jdoe.get("/Kim%20%3Ckim@home.example%3E").await.status, 404);
+    assert_eq!(jdoe.get("/kim@example.com").await.status, 200);
+    assert_eq!(admin.get("/kim@home.example").await.status, 200);
     assert_eq!(
         office
             .accounts("unlink", &["kim", "mailto:kim@home.example"])
@@ -371,6 +375,13 @@ async fn the_administrator_creates_changes_and_locks_out() {
     admin
         .done(Method::POST, unlink, json!(["github:583231"]), 204)
         .await;
+    let create = admin.ask_with(
+        Method::PUT,
+        "/late",
+        Some(json!({})),
+        &[("if-match", "\"1\"")],
+    );
+    assert_eq!(status(create.await), 412);
     let username = Some(json!({"username": "jd"}));
     assert_eq!(
         status(admin.ask(Method::PUT, "/john/username", username).await),
@@ -455,6 +466,30 @@ async fn the_administrator_creates_changes_and_locks_out() {
             "there is no parameter `x=1`",
         ),
         (Method::PUT, "/Bad%20Name", json!({}), "bad name"),
+        (
+            Method::PUT,
+            "/self",
+            json!({}),
+            "`self` cannot be a user name",
+        ),
+        (
+            Method::PUT,
+            "/1000007",
+            json!({}),
+            "a number names the account",
+        ),
+        (
+            Method::POST,
+            "/john/sshkeys",
+            Value::Null,
+            "send one SSH key",
+        ),
+        (
+            Method::PUT,
+            "/john/name",
+            json!({"nam": "x"}),
+            "unknown field `nam`",
+        ),
     ] {
         let body = Some(body).filter(|body| !body.is_null());
         let refused = admin.ask(method, path, body).await;
@@ -486,4 +521,94 @@ async fn a_search_says_if_there_is_more() {
     let typed = admin.get("/?suggest&q=ann%20x").await.json();
     assert_eq!(typed.as_array().unwrap().len(), 3);
     assert_eq!(typed[2]["username"], "annika");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_has_lost_the_way_in_changes_nothing_any_more() {
+    let office = Office::open().await;
+    let (_, mallory) = office.person("mallory");
+    let link = office.accounts("link", &["mallory", "github:777"]);
+    assert_eq!(link.code, 0, "{}", link.err);
+    let json = "application/json";
+    // The administrator replaces the password while a request of its thief waits.
+    let steal = ("PUT", "/api/accounts/self/password.http", json);
+    let replace = || assert_eq!(office.accounts("password", &["mallory"]).code, 0);
+    let answer = office
+        .with_late_body(steal, &mallory, b"{\"generate\": true}", replace)
+        .await;
+    assert!(answer.contains("HTTP/1.1 401 "), "{answer}");
+
+    let password = office.accounts("password", &["mallory"]).out;
+    let mallory = format!("mallory:{}", password.trim());
+    let own = Client {
+        office: &office,
+        credentials: mallory.clone(),
+    };
+    // The number on the forge is what a lock-out is about there.
+    let forge = Some(json!(["github:777"]));
+    let unlinked = own
+        .ask(Method::POST, "/self/external.ids:delete", forge)
+        .await;
+    assert_eq!(unlinked.status, 409, "{}", unlinked.text);
+    let set = ("PUT", "/api/accounts/self/name", json);
+    let lock_out = || assert_eq!(office.accounts("deactivate", &["mallory"]).code, 0);
+    let answer = office
+        .with_late_body(set, &mallory, b"{\"name\": \"x\"}", lock_out)
+        .await;
+    assert!(answer.contains("HTTP/1.1 403 "), "{answer}");
+    let shown = office.accounts("show", &["mallory", "--json"]).json();
+    assert_eq!(shown["name"], Value::Null, "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_account_makes_only_so_many_changes_in_an_hour() {
+    let office = Office::open().await;
+    let (_, credentials) = office.person("jdoe");
+    let jdoe = Client {
+        office: &office,
+        credentials: credentials.clone(),
+    };
+    // Attempts count, too.
+    for _ in 0..300 {
+        let refused = jdoe
+            .ask(Method::PUT, "/self/preferences", Some(json!([])))
+            .await;
+        assert_eq!(refused.status, 400, "{}", refused.text);
+    }
+    let name = Some(json!({"name": "x"}));
+    let late = jdoe.ask(Method::PUT, "/self/name", name.clone()).await;
+    assert_eq!(late.status, 429, "{}", late.text);
+    let clone = office.clone_of(&credentials, "jdoe");
+    clone.commit("x", "x");
+    let pushed = clone.push(&["origin", "HEAD:refs/users/self"]);
+    assert_ne!(pushed.code, 0);
+    assert!(pushed.err.contains("429"), "{}", pushed.err);
+    let admin = Client {
+        office: &office,
+        credentials: ADMIN.to_owned(),
+    };
+    assert_eq!(admin.ask(Method::PUT, "/jdoe/name", name).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_watches_are_written_at_once() {
+    let office = Office::open().await;
+    let (_, credentials) = office.person("jdoe");
+    let jdoe = Client {
+        office: &office,
+        credentials,
+    };
+    let watches = |many: usize| {
+        let watch = |n| json!({"project": format!("p{n}"), "notify_plans": true});
+        Value::from((0..many).map(watch).collect::<Vec<_>>())
+    };
+    jdoe.done(Method::POST, "/self/watched.projects", watches(500), 200)
+        .await;
+    let many = jdoe
+        .ask(Method::POST, "/self/watched.projects", Some(watches(501)))
+        .await;
+    assert_eq!(many.status, 400, "{}", many.text);
+    assert!(many.text.contains("send 500 at most"), "{}", many.text);
+    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    assert_eq!(shown["watches"].as_array().unwrap().len(), 500);
 }

@@ -198,7 +198,7 @@ async fn the_whole_story_holds() {
             "olga edits watch.config: git push origin HEAD:refs/users/self",
             "✓ her account watches the repository",
             "olga edits account.config",
-            "is on no external ID of the account",
+            "is on no external ID",
             "✓ her account is as it was",
             "✓ All 11 steps succeeded",
         ],

@@ -110,6 +110,7 @@ async fn password(stage: &DemoStage) -> anyhow::Result<Secret> {
             "the demo",
         ),
         expected: None,
+        signed_in: None,
     };
     if let Some(row) = users.find(OLGA).await? {
         return Ok(users.generate_password(&by, row.number).await?);

@@ -1,6 +1,6 @@
 //! Creates, changes and finds accounts, for every surface.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -25,8 +25,6 @@ use crate::secret::Secret;
 /// Cost of the hash of a generated password. Nobody can guess 256 random bits, however fast the hash is, and git sends
 /// the password with each of its requests.
 pub(super) const PASSWORD_COST: u32 = 4;
-/// Maximum number of commits that a history shows.
-const MOST_COMMITS: usize = 1_000;
 
 /// Everything that a new account can begin with.
 #[derive(Clone, Debug, Default)]
@@ -70,10 +68,7 @@ impl AllUsers {
     /// Finds an account by its number, its user name, one of its addresses, or `Name <address>`.
     pub async fn find(&self, name: &str) -> Result<Option<AccountRow>, AccountsError> {
         let store = self.store();
-        let address = name
-            .strip_suffix('>')
-            .and_then(|name| name.rsplit_once('<'));
-        let name = address.map_or(name, |(_, address)| address);
+        let name = address_in(name);
         let mut found = None;
         if let Ok(number) = name.parse::<AccountId>() {
             found = store.account_get(number).await?;
@@ -118,7 +113,7 @@ impl AllUsers {
             }
             let created = edit.account(account).await?;
             created.edit_properties(|config| {
-                config.full_name.clone_from(&new.full_name);
+                config.full_name = new.full_name.as_deref().and_then(text);
                 config.preferred_email.clone_from(&new.email);
             })?;
             if let Some(line) = &new.ssh_key {
@@ -137,8 +132,7 @@ impl AllUsers {
         account: AccountId,
         changes: &PropertyChanges,
     ) -> Result<(), AccountsError> {
-        let text = |value: &String| Some(value.trim().to_owned()).filter(|value| !value.is_empty());
-        let email = match changes.preferred_email.as_ref().map(text) {
+        let email = match changes.preferred_email.as_deref().map(text) {
             None => None,
             Some(None) => Some(None),
             Some(Some(email)) => Some(Some(read_email(&email)?)),
@@ -269,27 +263,66 @@ impl AllUsers {
         account: AccountId,
         changes: &[WatchChange],
     ) -> Result<(), AccountsError> {
+        if changes.len() > Watches::MAX_WATCHES {
+            let what = format!("there are {} watches", changes.len());
+            let fix = format!("send {} at most", Watches::MAX_WATCHES);
+            return Err(Problem::error(None, what, fix).into());
+        }
+        let mut by_project: BTreeMap<&str, Vec<&WatchChange>> = BTreeMap::new();
+        for change in changes {
+            let same = by_project.entry(&change.project).or_default();
+            same.push(change);
+        }
         self.edit(actor, account, "Change Watches", |account| {
             account.edit_config(Watches::FILE, |text| {
-                for change in changes {
-                    let (watches, _) = Watches::read(text);
-                    let there = watches.iter().find(|(name, _)| *name == change.project);
-                    let mut kept: Vec<Watch> = there
-                        .map(|(_, watches)| watches.to_vec())
-                        .unwrap_or_default();
-                    kept.retain(|watch| watch.filter != change.filter);
-                    if let Some(types) = &change.types {
-                        kept.push(Watch {
-                            filter: change.filter.clone(),
-                            types: types.clone(),
-                        });
+                let (there, _) = Watches::read(text);
+                for (project, changes) in &by_project {
+                    let own = there.iter().find(|(name, _)| name == project);
+                    let mut watches = own.map_or_else(Vec::new, |(_, own)| own.to_vec());
+                    for change in changes {
+                        watches.retain(|watch| watch.filter != change.filter);
+                        if let Some(types) = &change.types {
+                            watches.push(Watch {
+                                filter: change.filter.clone(),
+                                types: types.clone(),
+                            });
+                        }
                     }
-                    Watches::set_project(text, &change.project, &kept)?;
+                    Watches::set_project(text, project, &watches)?;
                 }
                 Ok(())
             })
         })
         .await
+    }
+
+    /// Gives an account an address.
+    pub(super) async fn add_email(
+        &self,
+        actor: &AccountsActor,
+        account: AccountId,
+        email: &AccountEmail,
+        is_preferred: bool,
+    ) -> Result<(), AccountsError> {
+        let update = self.update(actor, "Add Address").await;
+        loop {
+            let mut edit = update.begin();
+            let id = ExternalId {
+                key: ExternalIdKey::mailto(email)?,
+                account,
+                email: Some(email.clone()),
+                password: None,
+            };
+            edit.put_external_id(id).await?;
+            if is_preferred {
+                edit.account(account).await?.edit_properties(|config| {
+                    config.preferred_email = Some(email.clone());
+                })?;
+            }
+            if update.store(edit).await? {
+                return Ok(());
+            }
+        }
     }
 
     /// Takes an address away from an account: the external ID that is nothing but this address, and the address of
@@ -467,15 +500,16 @@ impl AllUsers {
         }
     }
 
-    /// Returns the commits of an account, newest first, up to [`MOST_COMMITS`].
+    /// Returns the commits of an account, newest first, at most `most`.
     pub(super) async fn history(
         &self,
         account: AccountId,
+        most: usize,
     ) -> Result<Vec<AccountCommit>, AccountsError> {
         let name = AllUsersRef::User(account).to_string();
         let mut next = self.store().account_ref(&name).await?;
         let mut commits = Vec::new();
-        while let Some(id) = next.filter(|_| commits.len() < MOST_COMMITS) {
+        while let Some(id) = next.filter(|_| commits.len() < most) {
             let object = self.store().account_object(id).await?;
             if object.kind != Kind::Commit {
                 return Err(AccountsError::Damaged(format!("{id} is no commit")));
@@ -503,6 +537,19 @@ impl AllUsers {
         }
         Ok(commits)
     }
+}
+
+/// Returns a value as it is kept. An empty one is none.
+fn text(value: &str) -> Option<String> {
+    Some(value.trim().to_owned()).filter(|value| !value.is_empty())
+}
+
+/// Returns the address in `Name <address>`, or the whole text.
+pub(super) fn address_in(name: &str) -> &str {
+    let address = name
+        .strip_suffix('>')
+        .and_then(|name| name.rsplit_once('<'));
+    address.map_or(name, |(_, address)| address)
 }
 
 /// Reads an address that somebody gave.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use gix_hash::ObjectId;
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::email::AccountEmail;
-use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
+use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey, StoredPassword};
 use lockkeeper_accounts::findings::{AccountFindings, Problem};
 use lockkeeper_accounts::objects::{CommitPerson, CommitText};
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
@@ -45,6 +45,15 @@ pub struct AccountsActor {
     pub cause: Cause,
     /// Newest commit of each changed account, as the actor saw it. `None`: any.
     pub expected: Option<ObjectId>,
+    /// Account that the actor has signed in as. It must still be able to sign in when the update is stored.
+    pub signed_in: Option<SignedInAccount>,
+}
+
+/// An account that has signed in, with the password that was right.
+#[derive(Clone, Debug)]
+pub struct SignedInAccount {
+    pub account: AccountId,
+    pub password: Option<StoredPassword>,
 }
 
 /// Reason why accounts could not be read or changed.
@@ -75,6 +84,9 @@ pub enum AccountsError {
     /// The ref is not where the caller of a push saw it.
     #[error("somebody else was faster; fetch first")]
     Moved,
+    /// The actor has lost the way in since they signed in.
+    #[error("the account was locked out, or has another password now")]
+    LockedOut,
     /// The account is not as the actor saw it.
     #[error("account {0} has changed since you read it; read it again")]
     Changed(AccountId),
@@ -88,6 +100,7 @@ pub(super) struct UpdateTurn<'a> {
     commit: CommitText,
     cause: Cause,
     expected: Option<ObjectId>,
+    signed_in: Option<SignedInAccount>,
     _turn: MutexGuard<'a, ()>,
     deadline: Instant,
 }
@@ -103,6 +116,7 @@ impl AccountsError {
             | Self::EmailTaken(..)
             | Self::ExternalIdTaken(..)
             | Self::Moved
+            | Self::LockedOut
             | Self::Changed(_) => true,
             Self::Database(_) | Self::Sequence(_) | Self::Damaged(_) | Self::Busy => false,
         }
@@ -147,6 +161,7 @@ impl AllUsers {
             },
             cause: actor.cause.clone(),
             expected: actor.expected,
+            signed_in: actor.signed_in.clone(),
             _turn: self.turn.lock().await,
             deadline: Instant::now() + PATIENCE,
         }
@@ -199,7 +214,7 @@ impl AllUsers {
 impl UpdateTurn<'_> {
     /// Begins with the present state.
     pub(super) fn begin(&self) -> AccountsEdit<'_> {
-        AccountsEdit::new(self.store, self.expected)
+        AccountsEdit::new(self.store, self.expected, self.signed_in.as_ref())
     }
 
     /// Stores what was edited. Returns false after a short wait if a ref has moved since it was read: nothing was

@@ -23,6 +23,8 @@ use crate::kit::term::{
 };
 use crate::model::Cause;
 
+/// Maximum number of commits that a history shows.
+const MOST_COMMITS: usize = 1_000;
 /// Number of characters of a commit that are printed, and that must be given at least.
 const SHORT_ID: usize = 12;
 const SHORTEST_ID: usize = 4;
@@ -204,10 +206,8 @@ pub(super) enum ServerAccounts {
     },
     /// Make an earlier state of an account the newest one
     ///
-    /// The files of the branch become those of the commit, in a new commit. External IDs stay as they are, and so does
-    /// the lock of an inactive account.
-    ///
-    /// Exit code 1: the files break a rule now, for example because an address was removed since.
+    /// The files of the branch become those of the commit, in a new commit. External IDs and SSH keys stay as they are, an
+    /// inactive account stays inactive, and an address that the account has no more is left out.
     Restore {
         #[command(flatten)]
         account: AccountFlag,
@@ -489,7 +489,7 @@ impl ServerAccounts {
                 account, commit, ..
             } => {
                 let number = account.find(users).await?.number;
-                let commits = users.history(number).await?;
+                let commits = users.history(number, usize::MAX).await?;
                 let mut named = commits
                     .iter()
                     .filter(|known| known.id.to_string().starts_with(&commit));
@@ -506,21 +506,29 @@ impl ServerAccounts {
             }
             Self::Query { query, format, .. } => {
                 let query = AccountQuery::parse(&query).map_err(AccountsError::Invalid)?;
-                let search = AccountSearch {
-                    conditions: &query.conditions,
-                    sees_addresses: true,
-                    skip: 0,
-                    limit: query.limit.map_or(MOST_ACCOUNTS, i64::from),
-                };
-                print_rows(
-                    &users.store().account_search(search).await?,
-                    format,
-                    terminal,
-                )?;
+                let limit = query.limit.map_or(i64::MAX, i64::from);
+                let mut skip = 0;
+                while skip < limit {
+                    let search = AccountSearch {
+                        conditions: &query.conditions,
+                        sees_addresses: true,
+                        skip,
+                        limit: MOST_ACCOUNTS.min(limit - skip),
+                    };
+                    let rows = users.store().account_search(search).await?;
+                    if rows.is_empty() {
+                        break;
+                    }
+                    print_rows(&rows, format, terminal)?;
+                    skip += MOST_ACCOUNTS;
+                }
             }
             Self::History { account, .. } => {
                 let number = account.find(users).await?.number;
-                for commit in users.history(number).await? {
+                let mut commits = users.history(number, MOST_COMMITS + 1).await?;
+                let is_cut_off = commits.len() > MOST_COMMITS;
+                commits.truncate(MOST_COMMITS);
+                for commit in commits {
                     let at = commit.at.format("%Y-%m-%d %H:%M:%S");
                     terminal.line(format!(
                         "{}  {at} UTC  {}  {}",
@@ -528,6 +536,11 @@ impl ServerAccounts {
                         safe(&commit.author),
                         safe(&commit.message)
                     ))?;
+                }
+                if is_cut_off {
+                    terminal.note(format!(
+                        "Older commits are left out after {MOST_COMMITS}; a copy has all of them (docs/accounts.md)."
+                    ));
                 }
             }
         }
@@ -550,6 +563,7 @@ fn cli_actor() -> AccountsActor {
         author: CommitPerson::new(&actor.login, &format!("{}@localhost", actor.login)),
         cause: Cause::new(actor, ""),
         expected: None,
+        signed_in: None,
     }
 }
 

@@ -4,7 +4,7 @@ use lockkeeper_accounts::findings::Problem;
 use lockkeeper_accounts::refs::AccountId;
 
 /// Maximum number of conditions in a query.
-const MAX_CONDITIONS: usize = 20;
+const MAX_CONDITIONS: usize = 8;
 /// Maximum length of a query in bytes.
 const MAX_QUERY: usize = 2_000;
 /// Operators, as messages name them.
@@ -53,7 +53,7 @@ impl AccountQuery {
                 None => (false, word.as_str()),
             };
             let matches = match word.split_once(':') {
-                Some(("limit", number)) => {
+                Some(("limit", number)) if !is_negated => {
                     query.limit = Some(limit(number)?);
                     continue;
                 }
@@ -74,7 +74,11 @@ impl AccountQuery {
                     let what = format!("there is no operator `{operator}:`");
                     return Err(Problem::error(None, what, format!("known are {OPERATORS}")));
                 }
-                None => AccountMatch::Anything(value("-", word)?),
+                None if word.is_empty() => {
+                    let what = "a minus stands alone";
+                    return Err(Problem::error(None, what, "write a condition after it"));
+                }
+                None => AccountMatch::Anything(word.to_owned()),
             };
             query.add(is_negated, matches)?;
         }
@@ -199,7 +203,7 @@ mod tests {
             refused("\"a"),
             "the query has a quote without an end; add a double quote"
         );
-        assert!(refused(&"a ".repeat(21)).contains("more than 20 conditions"));
+        assert!(refused(&"a ".repeat(9)).contains("more than 8 conditions"));
         assert!(refused(&"a".repeat(2_001)).contains("more than 2000 bytes"));
     }
 }

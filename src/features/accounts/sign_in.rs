@@ -1,22 +1,31 @@
 //! Signs in people and programs with the user name and the HTTP password of an account, for git and the API.
 
+use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use axum::http::{Extensions, HeaderMap};
-use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey, HashedPassword};
+use chrono::{DateTime, TimeDelta, Utc};
+use lockkeeper_accounts::external_ids::{
+    ExternalId, ExternalIdKey, HashedPassword, StoredPassword,
+};
 use lockkeeper_accounts::objects::CommitPerson;
-use tokio::sync::Mutex;
+use lockkeeper_accounts::refs::AccountId;
+use tokio::sync::{Mutex, Semaphore};
 use tracing::warn;
 
 use super::actions::PASSWORD_COST;
-use super::all_users::{AccountsActor, AccountsError, AllUsers};
+use super::all_users::{AccountsActor, AccountsError, AllUsers, SignedInAccount};
 use super::store::AccountRow;
 use crate::kit::web::{WebState, auth};
 use crate::model::{Actor, Cause, Origin};
 use crate::store::Store;
 
+/// Maximum number of changes of one account in an hour, by the API and by pushes.
+const CHANGES: u32 = 300;
+/// Maximum number of searches at once.
+const SEARCHES: usize = 2;
 /// Number of locks for passwords. Addresses share them.
 const STRIPES: usize = 64;
 
@@ -29,6 +38,10 @@ pub(crate) struct AccountSignIn {
     /// Passwords from one address are checked one after the other, so that of several guesses sent at once, each counts
     /// before the next is checked.
     checking: [Mutex<()>; STRIPES],
+    /// Changes of each account in the present hour, which began at the time.
+    changes: std::sync::Mutex<(DateTime<Utc>, HashMap<AccountId, u32>)>,
+    /// Searches at once. One of many accounts takes the database a while.
+    pub(super) searches: Semaphore,
 }
 
 /// A person or service that has signed in.
@@ -50,7 +63,7 @@ pub(super) enum SignInRefusal {
     Unauthorized,
     /// The password is right, but the account is not active.
     Inactive,
-    /// The address has sent wrong passwords, and has to wait for this many seconds.
+    /// The address has sent wrong passwords, or the account many changes: it has to wait for this many seconds.
     Later(i64),
     Failed(AccountsError),
 }
@@ -76,11 +89,32 @@ impl AccountSignIn {
             host,
             web,
             checking: std::array::from_fn(|_| Mutex::new(())),
+            changes: std::sync::Mutex::default(),
+            searches: Semaphore::new(SEARCHES),
         }
     }
 
     pub(crate) fn web(&self) -> &Arc<WebState> {
         &self.web
+    }
+
+    /// Counts a change by an account. All of them are kept, so there is a limit; administrators have none.
+    pub(super) fn count_change(&self, caller: &AccountCaller) -> Result<(), SignInRefusal> {
+        let Some(own) = caller.own() else {
+            return Ok(());
+        };
+        let now = self.web.clock.now();
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        if now - changes.0 >= TimeDelta::hours(1) {
+            *changes = (now, HashMap::new());
+        }
+        let ends = changes.0 + TimeDelta::hours(1);
+        let many = changes.1.entry(own.number).or_default();
+        if *many >= CHANGES {
+            return Err(SignInRefusal::Later((ends - now).num_seconds() + 1));
+        }
+        *many += 1;
+        Ok(())
     }
 
     /// Finds out who sends a request.
@@ -123,6 +157,13 @@ impl AccountSignIn {
             }
         }
     }
+}
+
+/// Returns the password of the user name.
+fn password_of(external_ids: &[ExternalId]) -> Option<&StoredPassword> {
+    let mut ids = external_ids.iter();
+    let username = ids.find(|id| id.key.as_username().is_some());
+    username.and_then(|id| id.password.as_ref())
 }
 
 impl AccountCaller {
@@ -183,6 +224,13 @@ impl AccountCaller {
             author,
             cause,
             expected: None,
+            signed_in: match self {
+                Self::Administrator(_) => None,
+                Self::Account { row, external_ids } => Some(SignedInAccount {
+                    account: row.number,
+                    password: password_of(external_ids).cloned(),
+                }),
+            },
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Renders accounts for people and as JSON. The API will use the same fields.
+//! Renders accounts for people and as JSON, which is also that of the API.
 
 use std::collections::BTreeMap;
 

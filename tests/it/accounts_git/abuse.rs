@@ -1,8 +1,6 @@
 //! Attacks by somebody with an account, without git where git would not do it.
 
 use reqwest::StatusCode;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
 
 use crate::support::office::{Clone, Office, WATCH};
 
@@ -65,25 +63,9 @@ async fn whoever_is_locked_out_during_a_push_does_not_get_back_in_by_it() {
     let pack = files.find_map(|file| Some(file.unwrap().path()).filter(is_pack));
     let body = push_body(&old, &new, &std::fs::read(pack.unwrap()).unwrap());
 
-    // The server has the password, and waits for the rest.
-    let host = office.server.url().trim_start_matches("http://");
-    let stream = TcpStream::connect(host).await.unwrap();
-    let mut stream = BufReader::new(stream);
-    let password = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &jdoe);
-    let head = format!(
-        "POST /All-Users/git-receive-pack HTTP/1.1\r\nHost: {host}\r\nAuthorization: Basic {password}\r\n\
-         Content-Type: {PUSH_TYPE}\r\nContent-Length: {}\r\nConnection: close\r\nExpect: 100-continue\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).await.unwrap();
-    let mut line = String::new();
-    stream.read_line(&mut line).await.unwrap();
-    assert_eq!(line, "HTTP/1.1 100 Continue\r\n");
-
-    assert_eq!(office.accounts("deactivate", &["jdoe"]).code, 0);
-    stream.write_all(&body).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    let request = ("POST", "/All-Users/git-receive-pack", PUSH_TYPE);
+    let lock_out = || assert_eq!(office.accounts("deactivate", &["jdoe"]).code, 0);
+    let answer = office.with_late_body(request, &jdoe, &body, lock_out).await;
     assert!(answer.contains("HTTP/1.1 403 "), "{answer}");
     let shown = office.accounts("show", &["jdoe", "--json"]).json();
     assert_eq!(shown["inactive"], true, "{shown}");
@@ -144,4 +126,28 @@ async fn names_that_are_not_utf8_and_packs_of_many_objects_are_refused() {
     let answer = request.body(push_body(&old, commit.trim(), &pack));
     let report = answer.send().await.unwrap().text().await.unwrap();
     assert!(report.contains("ng refs/users/self"), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_branch_as_large_as_it_may_be_takes_no_more_but_a_lock_out() {
+    let office = Office::open().await;
+    let (_, jdoe) = office.person("jdoe");
+    let clone = office.clone_of(&jdoe, "jdoe");
+    clone.git(&["rm", "--quiet", "account.config"]);
+    std::fs::create_dir(clone.dir.join("notes")).unwrap();
+    for number in 0..99 {
+        std::fs::write(clone.dir.join(format!("notes/{number}")), "x").unwrap();
+    }
+    clone.commit("last", "x");
+    let pushed = clone.push(&["origin", "HEAD:refs/users/self"]);
+    assert_eq!(pushed.code, 0, "{}", pushed.err);
+    let one_more = office.accounts("set", &["jdoe", "--status", "OOO"]);
+    assert_eq!(one_more.code, 1);
+    assert!(
+        one_more.err.contains("there are 101 files"),
+        "{}",
+        one_more.err
+    );
+    let locked_out = office.accounts("deactivate", &["jdoe"]);
+    assert_eq!(locked_out.code, 0, "{}", locked_out.err);
 }

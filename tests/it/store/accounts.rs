@@ -285,12 +285,20 @@ async fn an_earlier_state_is_restored_but_nobody_gets_back_in(db: &TestDb) {
     assert_eq!(accounts("restore", &["jdoe", &while_inactive]).code, 0);
     let shown = accounts("show", &["jdoe", "--json"]).json();
     assert_eq!(shown["inactive"], serde_json::Value::Null);
-    // The address of that time belongs to nobody any more.
-    accounts("set", &["jdoe", "--preferred-email", ""]);
+    // The address of that time belongs to nobody any more, and a deleted key does not come back.
+    let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me@laptop";
+    accounts("keys", &["jdoe", "--add", key]);
+    let with_key = accounts("history", &["jdoe"]).out[..12].to_owned();
+    accounts("keys", &["jdoe", "--delete", "1"]);
     accounts("unlink", &["jdoe", "mailto:jdoe@example.com"]);
-    let refused = accounts("restore", &["jdoe", commits[2]]);
-    assert_eq!(refused.code, 1, "{}", refused.err);
-    assert!(refused.err.contains("jdoe@example.com"), "{}", refused.err);
+    let restored = accounts("restore", &["jdoe", &with_key]);
+    assert_eq!(restored.code, 0, "{}", restored.err);
+    let shown = accounts("show", &["jdoe", "--json"]).json();
+    assert_eq!(
+        (&shown["ssh_keys"], &shown["email"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null)
+    );
+    assert_eq!(accounts("keys", &["jdoe", "--add", key]).out, "2\n");
     assert_eq!(accounts("restore", &["jdoe", "zzzz"]).code, 1);
     assert_sound(db);
 }

@@ -14,5 +14,6 @@ pub fn by_ops() -> AccountsActor {
         author: CommitPerson::new("Ops", "ops@example.com"),
         cause: Cause::new(actor, ""),
         expected: None,
+        signed_in: None,
     }
 }

@@ -4,11 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use lockkeeper::clock::SystemClock;
 use lockkeeper::emulator::{Emulator, Options};
 use lockkeeper::secret::Secret;
 use reqwest::{Method, RequestBuilder};
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
 
 use super::program::{Said, lockkeeper};
 use super::server::{BOT, Server, Settings, TOKEN, WEBHOOK_SECRET};
@@ -67,6 +71,35 @@ impl Office {
     pub fn url(&self, credentials: &str) -> String {
         let host = self.server.url().trim_start_matches("http://");
         format!("http://{credentials}@{host}/All-Users")
+    }
+
+    /// Sends a request whose body comes late: `meanwhile` happens when the server waits for it. Returns the answer.
+    pub async fn with_late_body(
+        &self,
+        (method, path, content_type): (&str, &str, &str),
+        credentials: &str,
+        body: &[u8],
+        meanwhile: impl FnOnce(),
+    ) -> String {
+        let host = self.server.url().trim_start_matches("http://");
+        let stream = TcpStream::connect(host).await.unwrap();
+        let mut stream = BufReader::new(stream);
+        let password = BASE64_STANDARD.encode(credentials);
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Basic {password}\r\n\
+             Content-Type: {content_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\
+             Expect: 100-continue\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        assert_eq!(line, "HTTP/1.1 100 Continue\r\n");
+        meanwhile();
+        stream.write_all(body).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
     }
 
     /// Begins a request to the API of accounts.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use gix_hash::ObjectId;
+use gix_object::tree::Entry;
 use gix_object::{CommitRefIter, Tree, TreeRef};
 use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::blobs::AccountSequence;
 use lockkeeper_accounts::config_text::ConfigText;
-use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
+use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey, StoredPassword};
 use lockkeeper_accounts::findings::{AccountFindings, Problem};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::preferences::Preferences;
@@ -17,7 +18,7 @@ use lockkeeper_accounts::ssh_keys::{AuthorizedKeys, KeySlot};
 use lockkeeper_accounts::watches::Watches;
 
 use super::super::check::KEYS;
-use super::{AccountsError, damaged, external_id};
+use super::{AccountsError, SignedInAccount, damaged, external_id};
 use crate::store::Store;
 
 /// Files with a meaning, all in the root directory of a user branch.
@@ -28,11 +29,15 @@ const FILES: [&str; 4] = [
     AuthorizedKeys::FILE,
 ];
 
+/// Number of files that a branch may have. The verdict on more names the limit.
+const MAX_BRANCH_FILES: usize = 100;
+
 /// An update that is being made.
 pub(in super::super) struct AccountsEdit<'a> {
     pub(super) store: &'a Store,
     /// Newest commit that each account must have.
     expected: Option<ObjectId>,
+    signed_in: Option<&'a SignedInAccount>,
     /// Refs that were read, with the objects that they pointed to.
     pub(super) refs: BTreeMap<AllUsersRef, Option<ObjectId>>,
     pub(super) accounts: BTreeMap<AccountId, EditedAccount>,
@@ -49,11 +54,15 @@ pub(in super::super) struct EditedAccount {
     pub(super) registered_at: Option<DateTime<Utc>>,
     pub(super) old_files: BTreeMap<&'static str, Vec<u8>>,
     pub(super) files: BTreeMap<&'static str, Vec<u8>>,
+    /// Files without a meaning, by path.
+    pub(super) other_files: BTreeMap<String, Vec<u8>>,
     /// Content of the notes by key.
     pub(super) old_external_ids: BTreeMap<String, (ExternalId, ConfigText)>,
     pub(super) external_ids: BTreeMap<String, (ExternalId, ConfigText)>,
     /// True if the files are those of an earlier commit. Then `root` and `old_files` are its own.
     pub(super) is_restored: bool,
+    /// True if the account is locked out by this update, which no limit may prevent.
+    pub(super) is_locked_out: bool,
     pub(super) is_deleted: bool,
     /// Commits that were pushed to the branch.
     pub(super) pushed: Option<PushedBranch>,
@@ -71,10 +80,15 @@ pub(in super::super) struct PushedBranch {
 }
 
 impl<'a> AccountsEdit<'a> {
-    pub(super) fn new(store: &'a Store, expected: Option<ObjectId>) -> Self {
+    pub(super) fn new(
+        store: &'a Store,
+        expected: Option<ObjectId>,
+        signed_in: Option<&'a SignedInAccount>,
+    ) -> Self {
         Self {
             store,
             expected,
+            signed_in,
             refs: BTreeMap::new(),
             accounts: BTreeMap::new(),
             next_account: None,
@@ -125,8 +139,9 @@ impl<'a> AccountsEdit<'a> {
             let read = external_id(self.store, &row).await?;
             external_ids.insert(row.key, read);
         }
-        Ok(EditedAccount {
+        let read = EditedAccount {
             tip: Some(tip),
+            other_files: self.other_files(&root).await?,
             root,
             registered_at: Some(row.registered_at),
             old_files: files.clone(),
@@ -134,9 +149,39 @@ impl<'a> AccountsEdit<'a> {
             old_external_ids: external_ids.clone(),
             external_ids,
             is_restored: false,
+            is_locked_out: false,
             is_deleted: false,
             pushed: None,
-        })
+        };
+        let signed_in = self.signed_in.filter(|by| by.account == account);
+        if signed_in.is_some_and(|by| !read.lets_in(by)) {
+            return Err(AccountsError::LockedOut);
+        }
+        Ok(read)
+    }
+
+    /// Reads the files without a meaning, up to one more than a branch may have. They count for its limits.
+    async fn other_files(&self, root: &Tree) -> Result<BTreeMap<String, Vec<u8>>, AccountsError> {
+        let known = |entry: &Entry| FILES.iter().any(|name| entry.filename == *name);
+        let entries = root.entries.iter().filter(|entry| !known(entry)).cloned();
+        let mut open: Vec<(String, Vec<Entry>)> = vec![(String::new(), entries.collect())];
+        let mut files = BTreeMap::new();
+        while let Some((dir, entries)) = open.pop() {
+            for entry in entries {
+                let path = format!("{dir}{}", entry.filename);
+                if entry.mode.is_tree() {
+                    let tree = read_tree(self.store, entry.oid).await?;
+                    open.push((format!("{path}/"), tree.entries));
+                } else if entry.mode.is_blob() {
+                    let blob = self.store.account_object(entry.oid).await?;
+                    files.insert(path, blob.content);
+                }
+                if files.len() > MAX_BRANCH_FILES || open.len() > MAX_BRANCH_FILES {
+                    return Ok(files);
+                }
+            }
+        }
+        Ok(files)
     }
 
     /// Reads the files with a meaning.
@@ -155,25 +200,35 @@ impl<'a> AccountsEdit<'a> {
         Ok(files)
     }
 
-    /// Gives an account the files of an earlier commit. `active` stays as it is.
+    /// Gives an account the files of an earlier commit. `active` and SSH keys stay as they are, and an address that the
+    /// account has no more is left out.
     pub(in super::super) async fn restore(
         &mut self,
         account: AccountId,
         commit: ObjectId,
     ) -> Result<(), AccountsError> {
         let root = read_root(self.store, commit).await?;
-        let files = self.known_files(&root).await?;
+        let mut files = self.known_files(&root).await?;
+        let other_files = self.other_files(&root).await?;
         let edited = self.account(account).await?;
         let was_active = is_active(edited.old_files.get(AccountConfig::FILE));
-        edited.old_files.clone_from(&files);
-        (edited.root, edited.files, edited.is_restored) = (root, files, true);
-        if was_active == is_active(edited.files.get(AccountConfig::FILE)) {
-            Ok(())
-        } else if was_active {
-            edited.edit_properties(|config| config.active = true)
-        } else {
-            edited.lock_out()
+        // A deleted key does not come back, and its number is not given again.
+        let keys = edited.files.remove(AuthorizedKeys::FILE);
+        edited.old_files = files.clone();
+        match keys {
+            Some(keys) => files.insert(AuthorizedKeys::FILE, keys),
+            None => files.remove(AuthorizedKeys::FILE),
+        };
+        (edited.root, edited.files, edited.other_files) = (root, files, other_files);
+        edited.is_restored = true;
+        if was_active != is_active(edited.files.get(AccountConfig::FILE)) {
+            if was_active {
+                edited.edit_properties(|config| config.active = true)?;
+            } else {
+                edited.lock_out()?;
+            }
         }
+        edited.drop_foreign_email()
     }
 
     /// Adds an account with the next free number.
@@ -199,7 +254,9 @@ impl<'a> AccountsEdit<'a> {
                 files: BTreeMap::new(),
                 old_external_ids: BTreeMap::new(),
                 external_ids: BTreeMap::new(),
+                other_files: BTreeMap::new(),
                 is_restored: false,
+                is_locked_out: false,
                 is_deleted: false,
                 pushed: None,
             },
@@ -243,6 +300,9 @@ impl<'a> AccountsEdit<'a> {
             return Err(AccountsError::ExternalIdTaken(id.key, there.account));
         }
         let ids = &mut self.account(id.account).await?.external_ids;
+        if let Some(name) = id.key.as_username().filter(|_| !ids.contains_key(&key)) {
+            check_new_username(name)?;
+        }
         let mut text = match ids.get(&key) {
             Some((_, text)) => text.clone(),
             None => ConfigText::default(),
@@ -370,6 +430,11 @@ impl EditedAccount {
         if self.external_ids.remove(key.as_str()).is_none() {
             return Err(AccountsError::NoExternalId(key.clone()));
         }
+        self.drop_foreign_email()
+    }
+
+    /// Removes a preferred address that is on no external ID.
+    fn drop_foreign_email(&mut self) -> Result<(), AccountsError> {
         let emails: Vec<String> = self
             .external_ids
             .values()
@@ -380,6 +445,15 @@ impl EditedAccount {
                 .preferred_email
                 .take_if(|preferred| !emails.contains(&preferred.key()));
         })
+    }
+
+    /// Returns true if the account can still sign in with a password that was right before.
+    fn lets_in(&self, by: &SignedInAccount) -> bool {
+        let username = self.username();
+        let password = username.as_ref().and_then(|id| id.password.as_ref());
+        is_active(self.files.get(AccountConfig::FILE))
+            && password.map(StoredPassword::expose)
+                == by.password.as_ref().map(StoredPassword::expose)
     }
 
     /// Returns the external IDs by key.
@@ -403,6 +477,7 @@ impl EditedAccount {
     /// Locks the account out, also if its file has no room for another line or cannot be read: then a new file has what
     /// can be read of the old one.
     pub(in super::super) fn lock_out(&mut self) -> Result<(), AccountsError> {
+        self.is_locked_out = true;
         if self.edit_properties(|config| config.active = false).is_ok() {
             return Ok(());
         }
@@ -442,6 +517,19 @@ impl EditedAccount {
         self.pushed = Some(pushed);
         Ok(())
     }
+}
+
+/// Refuses a new user name that would stand for something else wherever accounts are named.
+fn check_new_username(name: &str) -> Result<(), Problem> {
+    let what = if name == "self" {
+        "in paths and refs, `self` is the account that asks"
+    } else if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        "a number names the account with this number"
+    } else {
+        return Ok(());
+    };
+    let what = format!("`{name}` cannot be a user name: {what}");
+    Err(Problem::error(None, what, "choose another one"))
 }
 
 /// Returns the state that a file says. One that cannot be read says nothing.

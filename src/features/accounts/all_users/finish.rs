@@ -94,7 +94,8 @@ impl AccountsEdit<'_> {
     }
 
     fn judge(&self) -> Result<(), AccountsError> {
-        for account in self.accounts.values().filter(|account| !account.is_deleted) {
+        let judged = |account: &&EditedAccount| !account.is_deleted && !account.is_locked_out;
+        for account in self.accounts.values().filter(judged) {
             let ids: Vec<ExternalId> = account.external_ids().cloned().collect();
             let files = match &account.pushed {
                 Some(pushed) => pushed.files.clone(),
@@ -102,6 +103,7 @@ impl AccountsEdit<'_> {
                     .files
                     .iter()
                     .map(|(name, content)| ((*name).to_owned(), content.clone()))
+                    .chain(account.other_files.clone())
                     .collect(),
             };
             let findings = judge_user_branch(&files, &ids, KEYS);

@@ -6,17 +6,15 @@
 
 use axum::Json;
 use axum::http::{Method, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, put};
-use lockkeeper_accounts::email::AccountEmail;
-use lockkeeper_accounts::external_ids::ExternalIdKey;
 use serde::{Deserialize, Serialize};
 
 use super::super::actions::{PropertyChanges, read_email};
 use super::super::store::AccountRow;
 use super::{AccountRequest, ApiRoute, found};
 use crate::kit::web::WebError;
-use crate::kit::web::extract::{JsonBody, Segment};
+use crate::kit::web::extract::Segment;
 use crate::kit::web::text::shown;
 
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -63,14 +61,14 @@ struct EmailBody {
     no_confirmation: bool,
 }
 
-async fn list(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+async fn list(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
     Ok(found(&row, emails(&api, &row).await?))
 }
 
 async fn show(
-    api: AccountRequest,
     Segment((name, email)): Segment<(String, String)>,
+    api: AccountRequest,
 ) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
     let email = of_account(&api, &row, &email).await?;
@@ -79,10 +77,10 @@ async fn show(
 
 /// An address that nobody has confirmed would let its account speak for somebody else.
 async fn add(
-    api: AccountRequest,
     Segment((name, email)): Segment<(String, String)>,
-    JsonBody(body): JsonBody<EmailBody>,
+    api: AccountRequest,
 ) -> Result<Response, WebError> {
+    let body: EmailBody = api.json()?;
     api.administrator()?;
     let row = api.account(&name).await?;
     let email = read_email(&email)?;
@@ -100,23 +98,19 @@ async fn add(
         let why = "The account has this address already.";
         return Err(WebError::new(StatusCode::CONFLICT, "Present already", why));
     }
-    let key = ExternalIdKey::mailto(&email)?;
     users
-        .link(&api.actor(), row.number, &key, Some(&email))
+        .add_email(&api.actor(), row.number, &email, body.preferred)
         .await?;
-    if body.preferred {
-        make_preferred(&api, &row, &email, None).await?;
-    }
     let added = EmailJson {
         email: email.as_str().to_owned(),
         preferred: body.preferred,
     };
-    api.changed(&row, StatusCode::CREATED, Json(added)).await
+    Ok((StatusCode::CREATED, Json(added)).into_response())
 }
 
 async fn remove(
-    api: AccountRequest,
     Segment((name, email)): Segment<(String, String)>,
+    api: AccountRequest,
 ) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
     let parsed = read_email(&email)?;
@@ -125,38 +119,26 @@ async fn remove(
     if !removed.await? {
         return Err(none(&email));
     }
-    api.changed(&row, StatusCode::NO_CONTENT, ()).await
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn prefer(
-    api: AccountRequest,
     Segment((name, email)): Segment<(String, String)>,
+    api: AccountRequest,
 ) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
     let there = of_account(&api, &row, &email).await?;
-    if there.preferred {
-        return api.changed(&row, StatusCode::OK, ()).await;
+    if there.preferred && api.expected.is_none_or(|expected| expected == row.commit) {
+        return Ok(StatusCode::OK.into_response());
     }
-    make_preferred(&api, &row, &read_email(&there.email)?, api.expected).await?;
-    api.changed(&row, StatusCode::CREATED, ()).await
-}
-
-async fn make_preferred(
-    api: &AccountRequest,
-    row: &AccountRow,
-    email: &AccountEmail,
-    expected: Option<gix_hash::ObjectId>,
-) -> Result<(), WebError> {
     let changes = PropertyChanges {
-        preferred_email: Some(email.as_str().to_owned()),
+        preferred_email: Some(there.email),
         ..PropertyChanges::default()
     };
-    let mut actor = api.actor();
-    actor.expected = expected;
-    Ok(api
-        .users()
-        .set_properties(&actor, row.number, &changes)
-        .await?)
+    api.users()
+        .set_properties(&api.actor(), row.number, &changes)
+        .await?;
+    Ok(StatusCode::CREATED.into_response())
 }
 
 async fn of_account(

@@ -1,8 +1,8 @@
 //! `/api/accounts/…`, with the paths, methods and fields of Gerrit's `/accounts/`.
 //!
 //! An account changes itself; the administrator (`--web-basic-auth`) changes every account. `self` in a path is the
-//! account that asks. The `ETag` of an answer is the newest commit of the account. A change with `If-Match` is made only
-//! while the account has that commit.
+//! account that asks. The `ETag` of what is read is the newest commit of the account. A change with `If-Match` is made
+//! only while the account has that commit.
 //!
 //! | File | Content |
 //! |---|---|
@@ -21,16 +21,19 @@ mod secrets;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use gix_hash::ObjectId;
+use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::findings::Problem;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tracing::error;
 
+use super::actions::address_in;
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::sign_in::{AccountCaller, AccountSignIn, SignInRefusal};
 use super::store::AccountRow;
@@ -38,6 +41,9 @@ use crate::kit::web::csrf::is_browser;
 use crate::kit::web::text::shown;
 use crate::kit::web::{RouteAccess, Routes, WebError, auth};
 use crate::model::Origin;
+
+/// Maximum size of a body in bytes.
+const MAX_BODY: usize = 128 * 1024;
 
 /// Returns the routes, which sign in on their own.
 pub(crate) fn routes() -> Routes<Arc<AccountSignIn>> {
@@ -59,33 +65,43 @@ pub(crate) fn routes() -> Routes<Arc<AccountSignIn>> {
 /// Method, path and handler of a route.
 type ApiRoute = (Method, &'static str, MethodRouter<Arc<AccountSignIn>>);
 
-/// Request of somebody who has signed in.
+/// Request of somebody who has signed in, with its body.
 struct AccountRequest {
     door: Arc<AccountSignIn>,
     caller: AccountCaller,
+    body: Bytes,
     /// Address of the client.
     remote: Option<String>,
     /// Commit that the account must have (`If-Match`).
     expected: Option<ObjectId>,
 }
 
-impl FromRequestParts<Arc<AccountSignIn>> for AccountRequest {
+impl FromRequest<Arc<AccountSignIn>> for AccountRequest {
     type Rejection = Response;
 
-    async fn from_request_parts(
-        parts: &mut Parts,
-        door: &Arc<AccountSignIn>,
-    ) -> Result<Self, Response> {
+    async fn from_request(request: Request, door: &Arc<AccountSignIn>) -> Result<Self, Response> {
         // A page of another site can make a browser send the password of its user.
-        if !parts.method.is_safe() && is_browser(&parts.headers) {
+        if !request.method().is_safe() && is_browser(request.headers()) {
             return Err(WebError::scripts_only().into_response());
         }
-        let caller = door.caller(&parts.extensions, &parts.headers).await;
-        let caller = caller.map_err(refused)?;
+        let (parts, body) = request.into_parts();
+        let sign_in = async || {
+            let caller = door.caller(&parts.extensions, &parts.headers).await;
+            caller.map_err(refused)
+        };
+        let mut caller = sign_in().await?;
+        let body = axum::body::to_bytes(body, MAX_BODY).await;
+        let body = body.map_err(|_| too_large().into_response())?;
+        if !parts.method.is_safe() {
+            // A body takes its time, and the account may have been locked out since.
+            caller = sign_in().await?;
+            door.count_change(&caller).map_err(refused)?;
+        }
         let remote = auth::client(&door.web, &parts.extensions, &parts.headers);
         Ok(Self {
             door: Arc::clone(door),
             caller,
+            body,
             remote: remote.map(|address| address.to_string()),
             expected: parts.headers.get(header::IF_MATCH).and_then(expected),
         })
@@ -119,8 +135,9 @@ fn refused(refusal: SignInRefusal) -> Response {
             WebError::new(StatusCode::FORBIDDEN, "Inactive account", way_out).into_response()
         }
         SignInRefusal::Later(seconds) => {
-            let way_out = format!("Too many wrong passwords; try again in {seconds} seconds.");
-            let error = WebError::new(StatusCode::TOO_MANY_REQUESTS, "Too many guesses", way_out);
+            let way_out =
+                format!("Too many changes, or wrong passwords; try again in {seconds} seconds.");
+            let error = WebError::new(StatusCode::TOO_MANY_REQUESTS, "Too many requests", way_out);
             let wait = [(header::RETRY_AFTER, HeaderValue::from(seconds))];
             (wait, error).into_response()
         }
@@ -129,6 +146,30 @@ fn refused(refusal: SignInRefusal) -> Response {
 }
 
 impl AccountRequest {
+    /// Reads the body as JSON. An empty one counts as one without fields.
+    fn json<T: DeserializeOwned + Default>(&self) -> Result<T, WebError> {
+        if self.body.trim_ascii().is_empty() {
+            return Ok(T::default());
+        }
+        serde_json::from_slice(&self.body).map_err(|error| {
+            unusable(format!(
+                "the body is not the JSON that belongs here: {error}"
+            ))
+        })
+    }
+
+    /// Reads the body as a line of text.
+    fn text(&self) -> Result<&str, WebError> {
+        let text = std::str::from_utf8(&self.body).map(str::trim);
+        let text = text.map_err(|_| unusable("the body is not UTF-8"))?;
+        if text.is_empty() {
+            return Err(unusable(
+                "the body is empty; send one SSH key as it stands in `authorized_keys`",
+            ));
+        }
+        Ok(text)
+    }
+
     fn users(&self) -> &AllUsers {
         &self.door.users
     }
@@ -151,7 +192,23 @@ impl AccountRequest {
             });
         }
         let found = self.users().find(name).await?;
+        let found = found.filter(|row| self.may_know_address(row, name));
         found.ok_or_else(|| no_account(name))
+    }
+
+    /// Of the addresses of others, only administrators know more than the preferred one.
+    fn may_know_address(&self, row: &AccountRow, name: &str) -> bool {
+        let own = self.caller.own();
+        if own.is_none_or(|own| own.number == row.number) {
+            return true;
+        }
+        match address_in(name).parse::<AccountEmail>() {
+            Ok(address) => {
+                let preferred = row.preferred_email.as_deref();
+                preferred.is_some_and(|email| email.to_lowercase() == address.key())
+            }
+            Err(_) => true,
+        }
     }
 
     /// Finds an account whose details the caller may see and change.
@@ -179,19 +236,10 @@ impl AccountRequest {
         Err(WebError::new(StatusCode::FORBIDDEN, "Not permitted", why))
     }
 
-    /// Answers a change with the new commit of the account.
-    async fn changed(
-        &self,
-        row: &AccountRow,
-        status: StatusCode,
-        body: impl IntoResponse,
-    ) -> Result<Response, WebError> {
-        let row = self.users().store().account_get(row.number).await?;
-        let mut response = (status, body).into_response();
-        if let Some(row) = row {
-            response.headers_mut().extend([etag(&row)]);
-        }
-        Ok(response)
+    /// Returns an account as it is after a change.
+    async fn reread(&self, row: AccountRow) -> Result<AccountRow, WebError> {
+        let newest = self.users().store().account_get(row.number).await?;
+        Ok(newest.unwrap_or(row))
     }
 }
 
@@ -216,8 +264,19 @@ fn no_account(name: &str) -> WebError {
 
 /// Failure for a value that cannot be used.
 fn unusable(why: impl std::fmt::Display) -> WebError {
-    let message = format!("{}. Nothing was changed.", shown(&why.to_string()));
-    WebError::new(StatusCode::BAD_REQUEST, "Invalid input", message)
+    WebError::new(StatusCode::BAD_REQUEST, "Invalid input", sentences(why))
+}
+
+/// Makes a message out of an error, which has no full stop at its end, or a question.
+fn sentences(why: impl std::fmt::Display) -> String {
+    let why = shown(&why.to_string());
+    let stop = if why.ends_with('?') { "" } else { "." };
+    format!("{why}{stop} Nothing was changed.")
+}
+
+fn too_large() -> WebError {
+    let why = format!("The body has more than {MAX_BODY} bytes. Nothing was changed.");
+    WebError::new(StatusCode::PAYLOAD_TOO_LARGE, "Too large", why)
 }
 
 impl From<Problem> for WebError {
@@ -228,7 +287,6 @@ impl From<Problem> for WebError {
 
 impl From<AccountsError> for WebError {
     fn from(error: AccountsError) -> Self {
-        let message = || format!("{}. Nothing was changed.", shown(&error.to_string()));
         let (status, title) = match &error {
             AccountsError::Database(_) => {
                 error!(%error, "The database failed a request about accounts");
@@ -239,6 +297,7 @@ impl From<AccountsError> for WebError {
                 return Self::internal();
             }
             AccountsError::Refused(_) | AccountsError::Invalid(_) => return unusable(error),
+            AccountsError::LockedOut => (StatusCode::FORBIDDEN, "Locked out"),
             AccountsError::NoAccount(_) => (StatusCode::NOT_FOUND, "No such account"),
             AccountsError::NoExternalId(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "No such external ID")
@@ -251,6 +310,6 @@ impl From<AccountsError> for WebError {
             }
             AccountsError::Busy => (StatusCode::SERVICE_UNAVAILABLE, "Busy"),
         };
-        Self::new(status, title, message())
+        Self::new(status, title, sentences(&error))
     }
 }

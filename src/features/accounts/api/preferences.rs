@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
 use axum::http::{Method, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::findings::Problem;
@@ -23,7 +23,7 @@ use super::super::actions::WatchChange;
 use super::super::store::AccountRow;
 use super::{AccountRequest, ApiRoute, found, unusable};
 use crate::kit::web::WebError;
-use crate::kit::web::extract::{JsonBody, Segment};
+use crate::kit::web::extract::Segment;
 use crate::kit::web::text::shown;
 
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -53,12 +53,12 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         routes.push((
             Method::GET,
             path,
-            get(move |api, name| show(section, api, name)),
+            get(move |name, api| show(section, name, api)),
         ));
         routes.push((
             Method::PUT,
             path,
-            put(move |api, name, body| set(section, api, name, body)),
+            put(move |name, api| set(section, name, api)),
         ));
     }
     routes
@@ -66,8 +66,8 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 
 async fn show(
     section: PreferenceSection,
-    api: AccountRequest,
     Segment(name): Segment,
+    api: AccountRequest,
 ) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
     Ok(found(&row, values(&api, &row, section).await?))
@@ -76,10 +76,10 @@ async fn show(
 /// Changes the given preferences. `null` goes back to the default.
 async fn set(
     section: PreferenceSection,
-    api: AccountRequest,
     Segment(name): Segment,
-    JsonBody(body): JsonBody<Map<String, Value>>,
+    api: AccountRequest,
 ) -> Result<Response, WebError> {
+    let body: Map<String, Value> = api.json()?;
     let row = api.own(&name).await?;
     let wanted = body.iter().map(|(name, value)| {
         let row = of_section(section).find(|row| row.api_name() == *name);
@@ -91,9 +91,9 @@ async fn set(
     users
         .set_preferences(&api.actor(), row.number, &wanted)
         .await?;
-    let row = users.store().account_get(row.number).await?.unwrap_or(row);
+    let row = api.reread(row).await?;
     let values = values(&api, &row, section).await?;
-    api.changed(&row, StatusCode::OK, Json(values)).await
+    Ok((StatusCode::OK, Json(values)).into_response())
 }
 
 fn of_section(section: PreferenceSection) -> impl Iterator<Item = &'static Preference> {
@@ -202,11 +202,15 @@ impl WatchedProjectJson {
     }
 }
 
+/// Returns the name of a field, in Gerrit's spelling.
 fn field(word: NotifyType) -> String {
+    if word == NotifyType::NewPatchsets {
+        return "notify_new_patch_sets".to_owned();
+    }
     format!("notify_{}", word.as_str().to_ascii_lowercase())
 }
 
-async fn watches(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+async fn watches(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
     Ok(found(&row, watched(&api, &row).await?))
 }
@@ -223,11 +227,8 @@ async fn watched(
     Ok(projects.collect())
 }
 
-async fn set_watches(
-    api: AccountRequest,
-    Segment(name): Segment,
-    JsonBody(body): JsonBody<Vec<WatchedProjectJson>>,
-) -> Result<Response, WebError> {
+async fn set_watches(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
+    let body: Vec<WatchedProjectJson> = api.json()?;
     let changes = body.iter().map(|watch| {
         Ok(WatchChange {
             project: watch.project.clone(),
@@ -238,14 +239,11 @@ async fn set_watches(
     let changes: Vec<_> = changes.collect::<Result<_, WebError>>()?;
     let row = change(&api, &name, &changes).await?;
     let watched = watched(&api, &row).await?;
-    api.changed(&row, StatusCode::OK, Json(watched)).await
+    Ok((StatusCode::OK, Json(watched)).into_response())
 }
 
-async fn delete_watches(
-    api: AccountRequest,
-    Segment(name): Segment,
-    JsonBody(body): JsonBody<Vec<WatchedProjectJson>>,
-) -> Result<Response, WebError> {
+async fn delete_watches(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
+    let body: Vec<WatchedProjectJson> = api.json()?;
     let changes = body.iter().map(|watch| {
         Ok(WatchChange {
             project: watch.project.clone(),
@@ -254,8 +252,8 @@ async fn delete_watches(
         })
     });
     let changes: Vec<_> = changes.collect::<Result<_, WebError>>()?;
-    let row = change(&api, &name, &changes).await?;
-    api.changed(&row, StatusCode::NO_CONTENT, ()).await
+    change(&api, &name, &changes).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Changes watches, and returns the account as it is then.
@@ -269,5 +267,5 @@ async fn change(
     users
         .edit_watches(&api.actor(), row.number, changes)
         .await?;
-    Ok(users.store().account_get(row.number).await?.unwrap_or(row))
+    api.reread(row).await
 }

@@ -20,9 +20,9 @@ use super::super::actions::{NewAccount, PropertyChanges, read_email};
 use super::super::all_users::AccountsError;
 use super::super::store::AccountRow;
 use super::super::view::AccountJson;
-use super::{AccountRequest, ApiRoute, found, unusable};
+use super::{AccountRequest, ApiRoute, found, sentences, unusable};
 use crate::kit::web::WebError;
-use crate::kit::web::extract::{JsonBody, Segment};
+use crate::kit::web::extract::Segment;
 
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
@@ -82,13 +82,13 @@ struct NewAccountBody {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct NameBody {
-    name: String,
+    name: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct StatusBody {
-    status: String,
+    status: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -97,22 +97,27 @@ struct UsernameBody {
     username: String,
 }
 
-async fn show(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+async fn show(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let row = api.account(&name).await?;
     Ok(found(&row, AccountJson::of_row(&row)))
 }
 
-async fn detail(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+async fn detail(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
     Ok(found(&row, api.users().json(&row).await?))
 }
 
-async fn create(
-    api: AccountRequest,
-    Segment(name): Segment,
-    JsonBody(body): JsonBody<NewAccountBody>,
-) -> Result<Response, WebError> {
+async fn create(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
+    let body: NewAccountBody = api.json()?;
     api.administrator()?;
+    if api.expected.is_some() {
+        let why = "A new account has no commit that If-Match could name. Nothing was changed.";
+        return Err(WebError::new(
+            StatusCode::PRECONDITION_FAILED,
+            "No such commit",
+            why,
+        ));
+    }
     if body.username.is_some_and(|given| given != name) {
         return Err(unusable(
             "the user names in the path and in the body differ",
@@ -132,24 +137,21 @@ async fn create(
     Ok((StatusCode::CREATED, found(&row, AccountJson::of_row(&row))).into_response())
 }
 
-async fn name(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+async fn name(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let row = api.account(&name).await?;
     Ok(found(&row, row.full_name.as_deref().unwrap_or_default()))
 }
 
-async fn set_name(
-    api: AccountRequest,
-    Segment(account): Segment,
-    JsonBody(body): JsonBody<NameBody>,
-) -> Result<Response, WebError> {
+async fn set_name(Segment(account): Segment, api: AccountRequest) -> Result<Response, WebError> {
+    let body: NameBody = api.json()?;
     let changes = PropertyChanges {
-        full_name: Some(body.name),
+        full_name: Some(body.name.unwrap_or_default()),
         ..PropertyChanges::default()
     };
     set(&api, &account, changes, |row| row.full_name.clone()).await
 }
 
-async fn remove_name(api: AccountRequest, Segment(account): Segment) -> Result<Response, WebError> {
+async fn remove_name(Segment(account): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let changes = PropertyChanges {
         full_name: Some(String::new()),
         ..PropertyChanges::default()
@@ -157,18 +159,15 @@ async fn remove_name(api: AccountRequest, Segment(account): Segment) -> Result<R
     set(&api, &account, changes, |row| row.full_name.clone()).await
 }
 
-async fn status(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+async fn status(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let row = api.account(&name).await?;
     Ok(found(&row, row.status.as_deref().unwrap_or_default()))
 }
 
-async fn set_status(
-    api: AccountRequest,
-    Segment(account): Segment,
-    JsonBody(body): JsonBody<StatusBody>,
-) -> Result<Response, WebError> {
+async fn set_status(Segment(account): Segment, api: AccountRequest) -> Result<Response, WebError> {
+    let body: StatusBody = api.json()?;
     let changes = PropertyChanges {
-        status: Some(body.status),
+        status: Some(body.status.unwrap_or_default()),
         ..PropertyChanges::default()
     };
     set(&api, &account, changes, |row| row.status.clone()).await
@@ -186,14 +185,14 @@ async fn set(
     users
         .set_properties(&api.actor(), row.number, &changes)
         .await?;
-    let row = users.store().account_get(row.number).await?.unwrap_or(row);
+    let row = api.reread(row).await?;
     match property(&row) {
-        Some(value) => api.changed(&row, StatusCode::OK, Json(value)).await,
-        None => api.changed(&row, StatusCode::NO_CONTENT, ()).await,
+        Some(value) => Ok((StatusCode::OK, Json(value)).into_response()),
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }
 
-async fn username(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+async fn username(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let row = api.account(&name).await?;
     match &row.username {
         Some(username) => Ok(found(&row, username)),
@@ -206,10 +205,10 @@ async fn username(api: AccountRequest, Segment(name): Segment) -> Result<Respons
 }
 
 async fn set_username(
-    api: AccountRequest,
     Segment(account): Segment,
-    JsonBody(body): JsonBody<UsernameBody>,
+    api: AccountRequest,
 ) -> Result<Response, WebError> {
+    let body: UsernameBody = api.json()?;
     let row = api.own(&account).await?;
     if row.username.is_some() {
         let why = "The account has a user name, and keeps it. Nothing was changed.";
@@ -219,15 +218,21 @@ async fn set_username(
             why,
         ));
     }
-    let key = ExternalIdKey::username(&body.username)?;
+    let key = ExternalIdKey::username(&body.username).map_err(|problem| {
+        WebError::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid user name",
+            sentences(problem),
+        )
+    })?;
     api.users()
         .link(&api.actor(), row.number, &key, None)
         .await?;
-    api.changed(&row, StatusCode::CREATED, Json(key.id())).await
+    Ok(Json(key.id()).into_response())
 }
 
 /// 200 for an active account, 204 for an inactive one.
-async fn active(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+async fn active(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let row = api.account(&name).await?;
     Ok(if row.active {
         found(&row, "ok")
@@ -236,7 +241,7 @@ async fn active(api: AccountRequest, Segment(name): Segment) -> Result<Response,
     })
 }
 
-async fn activate(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+async fn activate(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     api.administrator()?;
     let row = api.account(&name).await?;
     let status = if row.active {
@@ -247,10 +252,10 @@ async fn activate(api: AccountRequest, Segment(name): Segment) -> Result<Respons
     api.users()
         .set_active(&api.actor(), row.number, true)
         .await?;
-    api.changed(&row, status, Json("ok")).await
+    Ok((status, Json("ok")).into_response())
 }
 
-async fn deactivate(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+async fn deactivate(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     api.administrator()?;
     let row = api.account(&name).await?;
     if !row.active {
@@ -260,11 +265,11 @@ async fn deactivate(api: AccountRequest, Segment(name): Segment) -> Result<Respo
     api.users()
         .set_active(&api.actor(), row.number, false)
         .await?;
-    api.changed(&row, StatusCode::NO_CONTENT, ()).await
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Lists what the caller may do besides changing their own account.
-async fn capabilities(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+async fn capabilities(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let mut list = BTreeMap::new();
     if name == "self" && api.caller.is_administrator() {
         list.insert("administrateServer", true);

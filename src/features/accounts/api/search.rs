@@ -1,11 +1,14 @@
 //! `GET /api/accounts/?q=QUERY&n=LIMIT&S=SKIP&o=DETAILS&o=ALL_EMAILS`, and with `suggest` for somebody who types.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::RawQuery;
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
+use tokio::time::timeout;
 
 use super::super::query::AccountQuery;
 use super::super::search::AccountSearch;
@@ -17,6 +20,10 @@ use crate::kit::web::text::shown;
 
 /// Maximum number of accounts in an answer.
 const MOST: u32 = 500;
+/// Maximum number of accounts to skip.
+const MAX_SKIP: u32 = 100_000;
+/// Longest wait for other searches.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Number of suggestions without another limit.
 const SUGGESTIONS: u32 = 10;
 
@@ -60,7 +67,7 @@ enum FoundFieldsJson {
     },
 }
 
-async fn search(api: AccountRequest, RawQuery(query): RawQuery) -> Result<Response, WebError> {
+async fn search(RawQuery(query): RawQuery, api: AccountRequest) -> Result<Response, WebError> {
     let wanted = SearchParameters::read(query.as_deref().unwrap_or_default())?;
     let query = if wanted.is_suggestion {
         AccountQuery::suggest(&wanted.query)?
@@ -81,16 +88,23 @@ async fn search(api: AccountRequest, RawQuery(query): RawQuery) -> Result<Respon
         skip: i64::from(wanted.skip),
         limit: i64::from(limit) + 1,
     };
+    // All others wait here, and not for the connections of the database that everybody needs.
+    let turn = timeout(PATIENCE, api.door.searches.acquire()).await;
+    let Ok(Ok(_turn)) = turn else {
+        let why = "Other searches take the time of the server. Try again in a moment.";
+        return Err(WebError::new(StatusCode::SERVICE_UNAVAILABLE, "Busy", why));
+    };
     let mut rows = api.users().store().account_search(search).await?;
     let has_more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let mut found = Vec::new();
     for row in &rows {
-        let secondary_emails = if is_administrator && wanted.has_all_emails {
-            Some(other_emails(&api, row).await?)
-        } else {
-            None
-        };
+        let secondary_emails =
+            if is_administrator && (wanted.has_all_emails || wanted.is_suggestion) {
+                Some(other_emails(&api, row).await?)
+            } else {
+                None
+            };
         let has_details = wanted.is_suggestion || wanted.has_details || wanted.has_all_emails;
         found.push(FoundAccountJson {
             account: if has_details {
@@ -117,7 +131,14 @@ impl SearchParameters {
             match (&*name, &*value) {
                 ("q", query) => query.clone_into(&mut wanted.query),
                 ("n", number) => wanted.limit = Some(number_of("n", number)?.max(1)),
-                ("S" | "start", number) => wanted.skip = number_of("S", number)?,
+                ("S" | "start", number) => {
+                    wanted.skip = number_of("S", number)?;
+                    if wanted.skip > MAX_SKIP {
+                        return Err(unusable(format!(
+                            "`S` is above {MAX_SKIP}; narrow the query"
+                        )));
+                    }
+                }
                 ("suggest", _) => wanted.is_suggestion = true,
                 ("o", "DETAILS") => wanted.has_details = true,
                 ("o", "ALL_EMAILS") => wanted.has_all_emails = true,

@@ -8,7 +8,7 @@
 
 use axum::Json;
 use axum::http::{Method, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
 use lockkeeper_accounts::external_ids::ExternalIdKey;
 use lockkeeper_accounts::findings::Problem;
@@ -19,7 +19,7 @@ use super::super::check::KEYS;
 use super::super::store::AccountRow;
 use super::{AccountRequest, ApiRoute, found, unusable};
 use crate::kit::web::WebError;
-use crate::kit::web::extract::{JsonBody, Segment};
+use crate::kit::web::extract::Segment;
 use crate::kit::web::text::shown;
 
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -114,12 +114,14 @@ impl AccountKeyJson {
 }
 
 /// Generates a password. A chosen one could be guessed.
-async fn set_password(
-    api: AccountRequest,
-    Segment(name): Segment,
-    JsonBody(body): JsonBody<PasswordBody>,
-) -> Result<Response, WebError> {
+async fn set_password(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
+    let body: PasswordBody = api.json()?;
     let row = api.own(&name).await?;
+    if row.username.is_none() {
+        let why =
+            "The account has no user name, and a password belongs to one. Nothing was changed.";
+        return Err(WebError::new(StatusCode::CONFLICT, "No user name", why));
+    }
     if !body.generate {
         return Err(unusable(
             "passwords are generated; send {\"generate\": true}",
@@ -128,57 +130,48 @@ async fn set_password(
     let actor = api.actor();
     let password = api.users().generate_password(&actor, row.number);
     let password = password.await?;
-    api.changed(&row, StatusCode::OK, Json(password.expose()))
-        .await
+    Ok((StatusCode::OK, Json(password.expose())).into_response())
 }
 
 async fn remove_password(
-    api: AccountRequest,
     Segment(name): Segment,
+    api: AccountRequest,
 ) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
     api.users()
         .remove_password(&api.actor(), row.number)
         .await?;
-    api.changed(&row, StatusCode::NO_CONTENT, ()).await
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn keys(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+async fn keys(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
     Ok(found(&row, ssh_keys(&api, &row).await?))
 }
 
 /// Adds the key that the body is.
-async fn add_key(
-    api: AccountRequest,
-    Segment(name): Segment,
-    line: String,
-) -> Result<Response, WebError> {
+async fn add_key(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
+    let line = api.text()?;
     let row = api.own(&name).await?;
     let actor = api.actor();
-    let number = api.users().add_ssh_key(&actor, row.number, &line);
+    let number = api.users().add_ssh_key(&actor, row.number, line);
     let number = number.await?;
-    let row = api
-        .users()
-        .store()
-        .account_get(row.number)
-        .await?
-        .unwrap_or(row);
+    let row = api.reread(row).await?;
     let key = ssh_key(&api, &row, number).await?;
-    api.changed(&row, StatusCode::CREATED, Json(key)).await
+    Ok((StatusCode::CREATED, Json(key)).into_response())
 }
 
 async fn key(
-    api: AccountRequest,
     Segment((name, number)): Segment<(String, usize)>,
+    api: AccountRequest,
 ) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
     Ok(found(&row, ssh_key(&api, &row, number).await?))
 }
 
 async fn delete_key(
-    api: AccountRequest,
     Segment((name, number)): Segment<(String, usize)>,
+    api: AccountRequest,
 ) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
     let actor = api.actor();
@@ -186,7 +179,7 @@ async fn delete_key(
     if !deleted.await? {
         return Err(no_key(number));
     }
-    api.changed(&row, StatusCode::NO_CONTENT, ()).await
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn ssh_key(
@@ -213,33 +206,36 @@ fn no_key(number: usize) -> WebError {
     WebError::new(StatusCode::NOT_FOUND, "No such key", why)
 }
 
-async fn external_ids(api: AccountRequest, Segment(name): Segment) -> Result<Response, WebError> {
+async fn external_ids(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
     let ids = api.users().external_ids(row.number).await?;
     let ids = ids.into_iter().map(|id| IdentityJson {
         identity: id.key.as_str().to_owned(),
         email_address: id.email.map(|email| email.as_str().to_owned()),
         trusted: true,
-        can_delete: id.key.as_username().is_none(),
+        can_delete: may_unlink(&api, &id.key),
     });
     Ok(found(&row, ids.collect::<Vec<_>>()))
 }
 
-async fn unlink(
-    api: AccountRequest,
-    Segment(name): Segment,
-    JsonBody(keys): JsonBody<Vec<String>>,
-) -> Result<Response, WebError> {
+/// Without its number on the forge, an account could act there although it is locked out.
+fn may_unlink(api: &AccountRequest, key: &ExternalIdKey) -> bool {
+    key.scheme() == "mailto" || api.caller.is_administrator() && key.as_username().is_none()
+}
+
+async fn unlink(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
+    let keys: Vec<String> = api.json()?;
     let row = api.own(&name).await?;
     let keys = keys.iter().map(|key| key.parse::<ExternalIdKey>());
     let keys: Vec<ExternalIdKey> = keys.collect::<Result<_, Problem>>()?;
-    if let Some(key) = keys.iter().find(|key| key.as_username().is_some()) {
+    if let Some(key) = keys.iter().find(|key| !may_unlink(&api, key)) {
         let why = format!(
-            "`{}` stays as long as its account. Nothing was changed.",
+            "`{}` cannot be removed here: a user name stays as long as its account, and only an administrator removes \
+             what tells on a forge or at a provider who somebody is. Nothing was changed.",
             shown(key.as_str())
         );
-        return Err(WebError::new(StatusCode::CONFLICT, "User name", why));
+        return Err(WebError::new(StatusCode::CONFLICT, "Not removable", why));
     }
     api.users().unlink(&api.actor(), row.number, &keys).await?;
-    api.changed(&row, StatusCode::NO_CONTENT, ()).await
+    Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -1,6 +1,5 @@
-//! Decides what a git client may read.
+//! Names the parts of `All-Users` that belong to a git client.
 
-use gix_hash::ObjectId;
 use lockkeeper_accounts::refs::AllUsersRef;
 
 use super::super::sign_in::AccountCaller;
@@ -17,24 +16,5 @@ impl AccountCaller {
             None => "all.git".to_owned(),
             Some(row) => format!("{}.git", row.number),
         }
-    }
-
-    /// Returns the refs that the caller may read, of all refs.
-    pub(super) fn readable(&self, all: Vec<(String, ObjectId)>) -> Vec<(String, ObjectId)> {
-        let Some(own) = self.own_ref().map(|own| own.to_string()) else {
-            return all;
-        };
-        let defaults = AllUsersRef::UserDefault.to_string();
-        let mut refs: Vec<_> = all
-            .into_iter()
-            .filter(|(name, _)| *name == own || *name == defaults)
-            .collect();
-        let tip = refs
-            .iter()
-            .find(|(name, _)| *name == own)
-            .map(|(_, id)| *id);
-        refs.extend(tip.map(|tip| (AllUsersRef::UserSelf.to_string(), tip)));
-        refs.sort();
-        refs
     }
 }

@@ -364,6 +364,7 @@ async fn receive(
     const TYPE: &str = "application/x-git-receive-pack-result";
     let expected = ("application/x-git-receive-pack-request", MAX_PUSH);
     let (caller, _busy, parts, body) = git.request(request, expected).await?;
+    git.door.count_change(&caller)?;
     let _place = git.place().await?;
     let push_request = PushRequest::read(&body);
     let push_request = push_request.map_err(|error| GitRefusal::Unreadable(error.to_string()))?;

@@ -153,8 +153,7 @@ impl Views {
         used: OwnedRwLockReadGuard<()>,
     ) -> Result<View, ViewError> {
         let repo = ServedRepo::open(&self.settings, self.dir.join(caller.view_name()))?;
-        let (all, _) = users.store().account_refs().await?;
-        let refs = caller.readable(all);
+        let refs = readable(users, caller).await?;
         match caller {
             AccountCaller::Administrator(_) => add_all(users, &repo).await?,
             AccountCaller::Account { .. } => {
@@ -174,6 +173,27 @@ impl Views {
             _used: used,
         })
     }
+}
+
+/// Returns the refs that a caller may read, sorted by name.
+async fn readable(
+    users: &AllUsers,
+    caller: &AccountCaller,
+) -> Result<Vec<(String, ObjectId)>, ViewError> {
+    let Some(own) = caller.own_ref() else {
+        return Ok(users.store().account_refs().await?.0);
+    };
+    let mut refs = Vec::new();
+    for name in [own, AllUsersRef::UserDefault] {
+        if let Some(id) = users.store().account_ref(&name.to_string()).await? {
+            refs.push((name.to_string(), id));
+            if name == own {
+                refs.push((AllUsersRef::UserSelf.to_string(), id));
+            }
+        }
+    }
+    refs.sort();
+    Ok(refs)
 }
 
 /// Writes everything into a new repository in an empty directory. No git is run.

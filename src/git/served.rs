@@ -320,10 +320,11 @@ async fn ended(program: Dialogue) -> Result<(), ServeError> {
 }
 
 impl PushedPack {
-    /// Follows the commits of a ref from its new place to the old one. `max_bytes` is the limit for all files together.
+    /// Follows the commits of a ref from its new place to the old one, or to the first commit if the ref is new.
+    /// `max_bytes` is the limit for all files together.
     pub fn commits(
         &self,
-        old: ObjectId,
+        old: Option<ObjectId>,
         new: ObjectId,
         max_files: usize,
         max_bytes: u64,
@@ -336,9 +337,10 @@ impl PushedPack {
             found: PushedCommits::default(),
             bytes: max_bytes,
         };
-        let mut at = new;
+        let mut next = Some(new);
         let mut trees = Vec::new();
-        while at != old {
+        while next != old {
+            let at = next.ok_or(PushFault::NotForward)?;
             if trees.len() >= MAX_COMMITS {
                 let what = format!("the push has more than {MAX_COMMITS} commits");
                 return Err(PushFault::Large(what));
@@ -354,7 +356,6 @@ impl PushedPack {
             }
             let content = objects.read(at, Kind::Commit).map_err(unreadable)?;
             let header = CommitHeader::read(at, &content)?;
-            let parent = *header.parents.first().ok_or(PushFault::NotForward)?;
             if header.parents.len() > 1 {
                 return Err(PushFault::Merge(at));
             }
@@ -363,7 +364,7 @@ impl PushedPack {
                 committer: header.committer,
             });
             trees.push((at, header.tree, content));
-            at = parent;
+            next = header.parents.first().copied();
         }
         let Some((_, newest, _)) = trees.first() else {
             return Err(PushFault::NotForward);

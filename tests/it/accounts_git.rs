@@ -457,3 +457,48 @@ async fn an_account_moves_to_another_server_with_its_password() {
     let pushed = clone.push(&["origin", "HEAD:refs/users/self"]);
     assert_eq!(pushed.code, 0, "{}", pushed.err);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_administrator_pushes_preferences_for_everybody() {
+    let office = Office::open().await;
+    let (_, jdoe) = office.person("jdoe");
+    let clone = Clone {
+        dir: office.dir.path().join("defaults"),
+    };
+    std::fs::create_dir(&clone.dir).unwrap();
+    clone.git(&["init", "--quiet"]);
+    clone.git(&["config", "user.name", "ops"]);
+    clone.git(&["config", "user.email", "ops@lockkeeper.test"]);
+    clone.git(&["remote", "add", "origin", &office.url(ADMIN)]);
+    let push = ["origin", "HEAD:refs/users/default"];
+    clone.commit("preferences.config", "[diff]\n\ttabSize = wide\n");
+    let refused = clone.refused(&push);
+    assert!(
+        refused.contains("remote: error: preferences.config:2: "),
+        "{refused}"
+    );
+    clone.commit("preferences.config", "[diff]\n\ttabSize = 4\n");
+    let pushed = clone.push(&push);
+    assert_eq!(pushed.code, 0, "{}", pushed.err);
+    clone.commit("preferences.config", "[diff]\n\ttabSize = 2\n");
+    let pushed = clone.push(&push);
+    assert_eq!(pushed.code, 0, "{}", pushed.err);
+    let removed = clone.refused(&["origin", ":refs/users/default"]);
+    assert!(removed.contains("prohibited"), "{removed}");
+    clone.git(&["checkout", "--quiet", "--orphan", "other"]);
+    clone.commit("x", "x");
+    let rewritten = clone.refused(&["--force", "origin", "HEAD:refs/users/default"]);
+    assert!(rewritten.contains("non-fast-forward"), "{rewritten}");
+
+    // They hold for everybody, who can read them.
+    let preferences = office.api(reqwest::Method::GET, &jdoe, "/self/preferences.diff");
+    let preferences: serde_json::Value = preferences.send().await.unwrap().json().await.unwrap();
+    assert_eq!(preferences["tab_size"], 2, "{preferences}");
+    let own = office.clone_of(&jdoe, "jdoe");
+    let listed = own.git(&["ls-remote", "origin", "refs/users/default"]);
+    assert!(listed.contains("refs/users/default"), "{listed}");
+    assert_eq!(office.accounts("check", &[]).code, 0);
+    let copy = office.mirror(ADMIN, "copy.git");
+    let independent = crate::accounts::independent(&["check", copy.to_str().unwrap()]);
+    assert_eq!(independent.code, 0, "{}", independent.out);
+}

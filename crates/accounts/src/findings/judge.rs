@@ -56,6 +56,19 @@ pub fn judge_user_branch(
     findings
 }
 
+/// Judges all files of `refs/users/default`, by their paths. Only the preferences have a meaning there.
+pub fn judge_defaults(files: &BTreeMap<String, Vec<u8>>) -> AccountFindings {
+    let mut findings = AccountFindings::default();
+    judge_sizes(files, &mut findings);
+    if let Some(content) = files.get(Preferences::FILE) {
+        match ConfigText::parse(content) {
+            Ok(text) => findings.add(Preferences::FILE, Preferences::read(&text).1),
+            Err(problem) => findings.add(Preferences::FILE, [problem]),
+        }
+    }
+    findings
+}
+
 fn judge_sizes(files: &BTreeMap<String, Vec<u8>>, findings: &mut AccountFindings) {
     let branch = "user branch";
     if files.len() > MAX_FILES {

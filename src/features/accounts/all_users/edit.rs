@@ -41,6 +41,8 @@ pub(in super::super) struct AccountsEdit<'a> {
     /// Refs that were read, with the objects that they pointed to.
     pub(super) refs: BTreeMap<AllUsersRef, Option<ObjectId>>,
     pub(super) accounts: BTreeMap<AccountId, EditedAccount>,
+    /// Commits that were pushed to the preferences of everybody.
+    pub(super) defaults: Option<PushedBranch>,
     /// Number to write into the sequence.
     pub(super) next_account: Option<AccountId>,
 }
@@ -91,6 +93,7 @@ impl<'a> AccountsEdit<'a> {
             signed_in,
             refs: BTreeMap::new(),
             accounts: BTreeMap::new(),
+            defaults: None,
             next_account: None,
         }
     }
@@ -312,6 +315,19 @@ impl<'a> AccountsEdit<'a> {
         Ok(())
     }
 
+    /// Replaces the preferences of everybody by pushed commits, if they are where the pusher saw them.
+    pub(in super::super) async fn push_defaults(
+        &mut self,
+        seen: Option<ObjectId>,
+        pushed: PushedBranch,
+    ) -> Result<(), AccountsError> {
+        if self.read_ref(AllUsersRef::UserDefault).await? != seen {
+            return Err(AccountsError::Moved);
+        }
+        self.defaults = Some(pushed);
+        Ok(())
+    }
+
     /// Moves what identifies an account, and what its person has set up, to another account of the same person. The
     /// first one stays, inactive. It keeps its user name if the other one has one.
     pub(in super::super) async fn merge(
@@ -494,11 +510,11 @@ impl EditedAccount {
     /// gets in between.
     pub(in super::super) fn push(
         &mut self,
-        seen: ObjectId,
+        seen: Option<ObjectId>,
         pushed: PushedBranch,
         is_administrator: bool,
     ) -> Result<(), AccountsError> {
-        if self.tip != Some(seen) {
+        if self.tip != seen {
             return Err(AccountsError::Moved);
         }
         let was_active = is_active(self.old_files.get(AccountConfig::FILE));

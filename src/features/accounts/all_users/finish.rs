@@ -28,7 +28,7 @@ impl AccountsEdit<'_> {
         cause: &Cause,
     ) -> Result<Option<AccountsChange>, AccountsError> {
         self.accounts.retain(|_, account| account.is_changed());
-        if self.accounts.is_empty() && self.next_account.is_none() {
+        if self.accounts.is_empty() && self.next_account.is_none() && self.defaults.is_none() {
             return Ok(None);
         }
         self.judge()?;
@@ -46,6 +46,11 @@ impl AccountsEdit<'_> {
         }
         self.write_notes(&mut new, text).await?;
         let (mut rows, mut changes, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
+        if let Some(pushed) = self.defaults.take() {
+            new.objects.extend(pushed.objects);
+            new.point(AllUsersRef::UserDefault, pushed.tip);
+            changes.push(format!("{} to {}", AllUsersRef::UserDefault, pushed.tip));
+        }
         for (number, account) in std::mem::take(&mut self.accounts) {
             if account.is_deleted {
                 self.remove_refs(&mut new, number).await?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use gix_hash::ObjectId;
-use lockkeeper_accounts::findings::{AccountFindings, judge_user_branch};
+use lockkeeper_accounts::findings::{AccountFindings, judge_defaults, judge_user_branch};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 
@@ -33,10 +33,18 @@ pub(super) struct JudgedPush {
     pub is_copy_stale: bool,
 }
 
+/// Branch that a command is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PushTarget {
+    User(AccountId),
+    /// `refs/users/default`, the preferences of everybody.
+    Defaults,
+}
+
 /// A command that may be carried out.
 struct AcceptedCommand {
-    account: AccountId,
-    seen: ObjectId,
+    target: PushTarget,
+    seen: Option<ObjectId>,
     branch: PushedBranch,
     /// Objects from before that the branch leads to.
     known: HashSet<ObjectId>,
@@ -140,8 +148,14 @@ async fn store(
     loop {
         let mut edit = update.begin();
         for command in accepted {
-            let account = edit.account(command.account).await?;
-            account.push(command.seen, command.branch.clone(), is_administrator)?;
+            let branch = command.branch.clone();
+            match command.target {
+                PushTarget::User(account) => {
+                    let account = edit.account(account).await?;
+                    account.push(command.seen, branch, is_administrator)?;
+                }
+                PushTarget::Defaults => edit.push_defaults(command.seen, branch).await?,
+            }
         }
         if update.store(edit).await? {
             return Ok(());
@@ -176,8 +190,11 @@ impl PushJudge<'_> {
         named: &mut BTreeSet<AllUsersRef>,
         lines: &mut Vec<String>,
     ) -> Result<AcceptedCommand, RefusedPush> {
-        let account = self.account(&command.name)?;
-        let name = AllUsersRef::User(account);
+        let target = self.target(&command.name)?;
+        let name = match target {
+            PushTarget::User(account) => AllUsersRef::User(account),
+            PushTarget::Defaults => AllUsersRef::UserDefault,
+        };
         if !named.insert(name) {
             return Err(RefusedPush::new(
                 "prohibited",
@@ -189,15 +206,20 @@ impl PushJudge<'_> {
             .refs
             .iter()
             .find(|(known, _)| *known == name.to_string());
-        let Some((_, present)) = present else {
+        let present = present.map(|(_, id)| *id);
+        if present.is_none() && target != PushTarget::Defaults {
             return Err(RefusedPush::new(
                 "not allowed to create user branch",
                 [format!(
                     "error: {name} does not exist; `lockkeeper accounts create` makes an account"
                 )],
             ));
-        };
+        }
         let Some(new) = command.new else {
+            if target == PushTarget::Defaults {
+                let fix = "error: push an empty file instead, so that the history stays";
+                return Err(RefusedPush::new("prohibited", [fix.to_owned()]));
+            }
             return Err(RefusedPush::new(
                 "not allowed to delete user branch",
                 [format!(
@@ -205,7 +227,7 @@ impl PushJudge<'_> {
                 )],
             ));
         };
-        if command.old != Some(*present) {
+        if command.old != present {
             return Err(RefusedPush::new(
                 "failed to update ref: lock failure, fetch first",
                 [],
@@ -220,12 +242,13 @@ impl PushJudge<'_> {
                 )],
             ));
         }
-        let commits = self.commits(*present, new).await?;
+        let commits = self.commits(present, new).await?;
         self.committers(&commits)?;
         // The update judges again, by the external IDs at that moment. Here each ref gets its own reason, and warnings.
-        let findings = match self.caller {
-            AccountCaller::Administrator(_) => AccountFindings::default(),
-            AccountCaller::Account { external_ids, .. } => {
+        let findings = match (target, self.caller) {
+            (PushTarget::Defaults, _) => judge_defaults(&commits.files),
+            (_, AccountCaller::Administrator(_)) => AccountFindings::default(),
+            (_, AccountCaller::Account { external_ids, .. }) => {
                 judge_user_branch(&commits.files, external_ids, KEYS)
             }
         };
@@ -246,15 +269,15 @@ impl PushJudge<'_> {
             objects: objects.collect(),
         };
         Ok(AcceptedCommand {
-            account,
-            seen: *present,
+            target,
+            seen: present,
             branch,
             known: commits.known,
         })
     }
 
-    /// Returns the account whose branch the name is, if the caller may push to it.
-    fn account(&self, name: &str) -> Result<AccountId, RefusedPush> {
+    /// Returns the branch with this name, if the caller may push to it.
+    fn target(&self, name: &str) -> Result<PushTarget, RefusedPush> {
         let prohibited = |line: String| RefusedPush::new("prohibited", [line]);
         let own = self.caller.own_ref();
         let wanted = match name.parse::<AllUsersRef>() {
@@ -268,8 +291,11 @@ impl PushJudge<'_> {
             Err(error) => return Err(prohibited(format!("error: {error}"))),
         };
         match (wanted, own) {
-            (AllUsersRef::User(account), Some(own)) if own == wanted => Ok(account),
-            (AllUsersRef::User(account), None) => Ok(account),
+            (AllUsersRef::User(account), Some(own)) if own == wanted => {
+                Ok(PushTarget::User(account))
+            }
+            (AllUsersRef::User(account), None) => Ok(PushTarget::User(account)),
+            (AllUsersRef::UserDefault, None) => Ok(PushTarget::Defaults),
             (_, Some(own)) => Err(prohibited(format!(
                 "error: you may push to your own branch only, {own} or refs/users/self"
             ))),
@@ -279,7 +305,11 @@ impl PushJudge<'_> {
         }
     }
 
-    async fn commits(&self, old: ObjectId, new: ObjectId) -> Result<PushedCommits, RefusedPush> {
+    async fn commits(
+        &self,
+        old: Option<ObjectId>,
+        new: ObjectId,
+    ) -> Result<PushedCommits, RefusedPush> {
         let Some(pack) = self.pack.map(Arc::clone) else {
             return Err(RefusedPush::new("non-fast-forward", []));
         };

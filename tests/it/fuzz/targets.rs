@@ -9,18 +9,27 @@ use lockkeeper::discovery::{
     self, Autodiscover, FileTree, Input, ModuleGraph, SearchSettings, VersionConstraint, terragrunt,
 };
 use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, Distribution, RepoPath};
+use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
+use lockkeeper_accounts::config_text::ConfigText;
+use lockkeeper_accounts::email::AccountEmail;
+use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
+use lockkeeper_accounts::findings::{judge_defaults, judge_external_ids, judge_user_branch};
+use lockkeeper_accounts::refs::AllUsersRef;
+use lockkeeper_accounts::ssh_keys::KeyRules;
+use lockkeeper_accounts::watches::Watch;
 
 /// A function that reads text.
 pub type Target = fn(&str);
 
 /// Every target, by the name of its corpus.
-pub const ALL: [(&str, Target); 6] = [
+pub const ALL: [(&str, Target); 7] = [
     ("repo_config", repo_config),
     ("server_config", server_config),
     ("patterns", patterns),
     ("version_constraint", version_constraint),
     ("hcl", hcl),
     ("terragrunt", terragrunt),
+    ("accounts", accounts),
 ];
 
 /// Reads the configuration file of a repository. Its errors are formatted, because they are shown.
@@ -132,5 +141,46 @@ pub fn terragrunt(text: &str) {
     for (dir, chain) in concerned {
         assert!(found.unit(&dir).is_some(), "{dir} is no unit");
         assert!(!chain.to_string().is_empty(), "a reason says something");
+    }
+}
+
+/// Reads the text as each file of an account, as an external ID, and its lines as everything that stands in a line.
+pub fn accounts(text: &str) {
+    let rules = KeyRules { min_rsa_bits: 2048 };
+    let bytes = text.as_bytes();
+    for file in [
+        "account.config",
+        "preferences.config",
+        "watch.config",
+        "authorized_keys",
+        "notes",
+    ] {
+        let files = BTreeMap::from([(file.to_owned(), bytes.to_vec())]);
+        for findings in [
+            judge_user_branch(&files, &[], rules),
+            judge_defaults(&files),
+        ] {
+            assert!(
+                findings.is_accepted() || !findings.lines().is_empty(),
+                "a refusal says why"
+            );
+        }
+    }
+    if let Ok(config) = ConfigText::parse(bytes) {
+        assert_eq!(config.as_str(), text, "what is read stays the same");
+        if let (Some(id), _) = ExternalId::read(&config) {
+            let note = [(id.key.note_name(), bytes)];
+            drop(judge_external_ids(note, |account| account == id.account));
+        }
+    }
+    drop((AccountSequence::parse(bytes), StarLabels::parse(bytes)));
+    for line in text.lines() {
+        if let Ok(name) = line.parse::<AllUsersRef>() {
+            assert_eq!(name.to_string(), line);
+        }
+        if let Ok(watch) = line.parse::<Watch>() {
+            assert_eq!(watch.to_string().parse::<Watch>().as_ref(), Ok(&watch));
+        }
+        drop((line.parse::<ExternalIdKey>(), line.parse::<AccountEmail>()));
     }
 }

@@ -124,6 +124,7 @@ pub(crate) mod tests {
           apps         Register, change, show, plan, apply, cancel and remove projects of owners
           credentials  Add, change and remove credentials of repositories
           accounts     Keep accounts of people in Git
+          reindex      Make tables again that are derived from something else
           audit        Show, verify and prune the audit log
           leases       Show leases, and release one
           check        Check the local configuration, and show what would be planned and why

@@ -29,7 +29,7 @@ pub(super) fn listed(all: &[impl ToString]) -> String {
 
 impl Store {
     /// Returns the statement for the open database.
-    pub(super) const fn either(
+    pub(crate) const fn either(
         &self,
         sqlite: &'static str,
         postgres: &'static str,

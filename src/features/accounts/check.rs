@@ -1,9 +1,10 @@
 //! Applies every rule to a copy of `All-Users`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::config_text::ConfigText;
+use lockkeeper_accounts::external_ids::ExternalId;
 use lockkeeper_accounts::findings::{
     AccountFindings, Problem, Severity, judge_external_ids, judge_notes, judge_user_branch,
 };
@@ -12,11 +13,15 @@ use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 use lockkeeper_accounts::ssh_keys::KeyRules;
 
 use super::copy::{AccountsCopy, UserBranch};
-use super::store::AccountRow;
+use super::store::AccountIndex;
 use super::view::AccountJson;
+use crate::kit::web::text::shown;
 
 /// Smallest RSA keys that are accepted.
 pub(super) const KEYS: KeyRules = KeyRules { min_rsa_bits: 2048 };
+
+/// Way out if tables and branches differ.
+const REINDEX: &str = "run `lockkeeper reindex accounts`, and report this, because it is a defect";
 
 /// Problems of a copy.
 pub(super) struct CheckedCopy {
@@ -110,7 +115,7 @@ impl CheckedCopy {
     }
 
     /// Compares the rows of the database with the branches and external IDs that they were made from.
-    pub(super) fn index(&mut self, copy: &AccountsCopy, rows: &[AccountRow]) {
+    pub(super) fn index(&mut self, copy: &AccountsCopy, tables: &AccountIndex) {
         let external_ids = copy.external_ids();
         let mut branches: BTreeMap<AccountId, AccountJson> = copy
             .users
@@ -122,8 +127,9 @@ impl CheckedCopy {
                 (*account, json)
             })
             .collect();
-        let fix = "this is a defect of Lockkeeper; report it";
-        for row in rows {
+        self.external_id_rows(&external_ids, tables);
+        let fix = REINDEX;
+        for row in &tables.accounts {
             let name = AllUsersRef::User(row.number).to_string();
             let what = match branches.remove(&row.number) {
                 None => "the database has a row without a branch",
@@ -138,6 +144,34 @@ impl CheckedCopy {
             let name = AllUsersRef::User(*account).to_string();
             let what = "the database has no row for this branch";
             self.add_problem(&name, &Problem::error(None, what, fix));
+        }
+    }
+
+    fn external_id_rows(
+        &mut self,
+        external_ids: &BTreeMap<AccountId, Vec<ExternalId>>,
+        tables: &AccountIndex,
+    ) {
+        let (mut keys, mut emails) = (BTreeMap::new(), BTreeMap::new());
+        for (account, id) in external_ids
+            .iter()
+            .flat_map(|(account, ids)| ids.iter().map(move |id| (*account, id)))
+        {
+            keys.insert(id.key.as_str().to_owned(), account);
+            emails.extend(id.email.as_ref().map(|email| (email.key(), account)));
+        }
+        let known = tables.external_ids.iter();
+        let known = known.map(|(key, (account, _))| (key.clone(), *account));
+        let name = AllUsersRef::ExternalIds.to_string();
+        let mut add = |what: &str, text: &str| {
+            let what = format!("{what} in the database differs: `{}`", shown(text));
+            self.add_problem(&name, &Problem::error(None, what, REINDEX));
+        };
+        for key in differing(&keys, &known.collect()) {
+            add("an external ID", &key);
+        }
+        for email in differing(&emails, &tables.emails) {
+            add("an address", &email);
         }
     }
 
@@ -168,4 +202,15 @@ impl CheckedCopy {
         self.errors += usize::from(problem.severity == Severity::Error);
         self.lines.push(format!("{name}: error: {problem}"));
     }
+}
+
+/// Returns the keys that only one has, or that have another value there.
+fn differing(
+    left: &BTreeMap<String, AccountId>,
+    right: &BTreeMap<String, AccountId>,
+) -> BTreeSet<String> {
+    let keys = left.keys().chain(right.keys());
+    keys.filter(|key| left.get(*key) != right.get(*key))
+        .cloned()
+        .collect()
 }

@@ -10,7 +10,6 @@ use super::actions::{NewAccount, PropertyChanges, read_email};
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::check::CheckedCopy;
 use super::copy::AccountsCopy;
-use super::git::copy_to;
 use super::import::ImportAccountsError;
 use super::query::AccountQuery;
 use super::search::AccountSearch;
@@ -255,6 +254,25 @@ pub(super) enum ServerAccounts {
         #[command(flatten)]
         database: DatabaseFlags,
     },
+}
+
+/// Make tables again that are derived from something else
+#[derive(clap::Parser)]
+pub(super) enum ReindexArgs {
+    /// The tables of accounts, from their branches
+    ///
+    /// Servers may run meanwhile. Branches with errors are named, and then nothing changes.
+    Accounts {
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+}
+
+impl SubcommandArgs for ReindexArgs {
+    fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        let Self::Accounts { database } = self;
+        block_on(async { reindex(&open(&database).await?, terminal).await })?
+    }
 }
 
 /// Account that a subcommand is about.
@@ -620,27 +638,28 @@ fn list_copy(copy: &AccountsCopy, format: OutputFormat, terminal: &mut Terminal<
     Ok(ExitStatus::Success)
 }
 
-/// Number of times that a check begins again because of an update.
-const CHECK_ATTEMPTS: usize = 5;
-
 async fn check_server(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
-    // The branches and the tables are read one after the other, and belong together if there was no update meanwhile.
-    for _ in 0..CHECK_ATTEMPTS {
-        let (_, before) = users.store().account_refs().await?;
-        let dir = tempfile::tempdir().context("there is no place for a copy of All-Users")?;
-        copy_to(users, dir.path()).await?;
-        let rows = all_rows(users).await?;
-        let (_, after) = users.store().account_refs().await?;
-        if before == after {
-            let copy = read_copy(dir.path())?;
-            let mut checked = CheckedCopy::of(&copy);
-            checked.index(&copy, &rows);
-            return report(&copy, &checked, terminal);
+    let state = users.whole_state().await?;
+    let mut checked = CheckedCopy::of(&state.copy);
+    checked.index(&state.copy, &state.tables);
+    report(&state.copy, &checked, terminal)
+}
+
+async fn reindex(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
+    loop {
+        let state = users.whole_state().await?;
+        let checked = CheckedCopy::of(&state.copy);
+        if checked.errors > 0 {
+            report(&state.copy, &checked, terminal)?;
+            terminal.note("Nothing was changed. Correct the errors in the branches first.");
+            return Ok(ExitStatus::Failure);
+        }
+        if users.reindex(&cli_actor(), &state).await? {
+            let many = counted(state.copy.users.len(), "account");
+            terminal.note(format!("Made the tables of {many} again."));
+            return Ok(ExitStatus::Success);
         }
     }
-    anyhow::bail!(
-        "the accounts were changed during each of {CHECK_ATTEMPTS} checks; run the command when fewer people change them"
-    )
 }
 
 async fn import(

@@ -13,6 +13,7 @@ use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::copy::{AccountsCopy, UserBranch};
+use super::reindex::rows;
 use super::store::{AccountRow, AccountsChange, AccountsUpdated, IndexedAccount, RefUpdate};
 use crate::git::{LocalCopy, LocalCopyError};
 use crate::model::Cause;
@@ -57,15 +58,7 @@ impl AllUsers {
                 .into_iter()
                 .map(|(id, kind, content)| GitObject { id, kind, content });
         let mut objects: Vec<GitObject> = objects.collect();
-        let external_ids = copy.external_ids();
-        let mut accounts = Vec::new();
-        for (account, branch) in &copy.users {
-            let ids = external_ids.get(account).map_or(&[][..], Vec::as_slice);
-            let tip = refs
-                .binary_search_by(|(name, _)| name.cmp(&AllUsersRef::User(*account).to_string()));
-            let Ok(tip) = tip else { continue };
-            accounts.push(indexed(*account, refs[tip].1, branch, ids, copy)?);
-        }
+        let accounts = rows(copy, repository)?;
         let many = accounts.len();
         let updates = refs.into_iter().map(|(name, id)| RefUpdate {
             name,
@@ -129,7 +122,7 @@ fn sequence_after(copy: &AccountsCopy) -> Result<GitObject, AccountsError> {
 }
 
 /// Returns the rows of an account.
-fn indexed(
+pub(super) fn indexed(
     account: AccountId,
     commit: ObjectId,
     branch: &UserBranch,

@@ -8,6 +8,7 @@
 //! | `actions.rs` | what people do with accounts |
 //! | `forge_users.rs` | accounts of people on forges |
 //! | `import.rs` | an empty server is filled from a copy |
+//! | `reindex.rs` | tables against branches |
 //! | `query.rs`, `search.rs` | queries for accounts |
 //! | `sign_in.rs` | people and programs sign in with an HTTP password |
 //! | `api/` | `/api/accounts/…` |
@@ -27,6 +28,7 @@ mod forge_users;
 mod git;
 mod import;
 mod query;
+mod reindex;
 mod search;
 mod sign_in;
 mod store;
@@ -48,7 +50,10 @@ use crate::kit::web::Routes;
 
 pub(super) const FEATURE: Feature = Feature {
     routes: Routes::new,
-    subcommands: &[Subcommand::of::<cli::AccountsArgs>("accounts")],
+    subcommands: &[
+        Subcommand::of::<cli::AccountsArgs>("accounts"),
+        Subcommand::of::<cli::ReindexArgs>("reindex"),
+    ],
     reconcilers: &[],
     jobs: &[],
 };

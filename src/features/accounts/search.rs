@@ -16,11 +16,12 @@ pub(super) struct AccountSearch<'a> {
     pub limit: i64,
 }
 
-/// Parts of a statement that are fixed texts, and the values in it.
-#[derive(Default)]
+/// A statement that is being written: fixed texts, and the values in it.
 struct SearchSql {
     text: String,
     values: Vec<String>,
+    /// Operator that compares without case. That of SQLite knows the case of ASCII letters only.
+    like: &'static str,
 }
 
 impl Store {
@@ -31,9 +32,10 @@ impl Store {
     ) -> Result<Vec<AccountRow>> {
         let mut sql = SearchSql {
             text: "SELECT number, full_name, preferred_email, status, active, username, registered_at, commit_id \
-                   FROM accounts a WHERE "
+                   FROM accounts WHERE "
                 .to_owned(),
             values: Vec::new(),
+            like: self.either("LIKE", "ILIKE"),
         };
         for condition in search.conditions {
             let not = if condition.is_negated { "NOT (" } else { "(" };
@@ -46,7 +48,7 @@ impl Store {
         sql.add(&format!(
             "1 = 1 ORDER BY number LIMIT {limit} OFFSET {skip}"
         ));
-        let SearchSql { text, values } = sql;
+        let SearchSql { text, values, .. } = sql;
         let rows = on_pool!(self, db => {
             // All of the text is written here; what somebody has typed is in the values.
             let query = sqlx::query_as::<_, AccountColumns>(sqlx::AssertSqlSafe(text));
@@ -92,15 +94,12 @@ impl SearchSql {
         }
     }
 
-    /// Compares without case. SQLite knows the case of ASCII letters only, so other letters are also compared as they
-    /// were typed.
+    /// Compares without case. A column without a value fits no pattern, so its opposite holds.
     fn like(&mut self, column: &str, pattern: &str) {
-        self.values.push(pattern.to_lowercase());
-        let lower = self.values.len();
         self.values.push(pattern.to_owned());
-        let typed = self.values.len();
+        let (like, value) = (self.like, self.values.len());
         self.add(&format!(
-            "COALESCE(lower({column}) LIKE ${lower} ESCAPE '!' OR {column} LIKE ${typed} ESCAPE '!', FALSE)"
+            "COALESCE({column} {like} ${value} ESCAPE '!', FALSE)"
         ));
     }
 }

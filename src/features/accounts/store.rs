@@ -4,6 +4,7 @@
 //! with the row of `account_updates`, which only one writer holds at a time. So each object has the number of its
 //! update, and a reader of all updates up to a number has missed nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 
 use chrono::{DateTime, Utc};
@@ -76,6 +77,16 @@ pub struct IndexedAccount {
     pub emails: Vec<AccountEmail>,
 }
 
+/// All rows of accounts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountIndex {
+    pub accounts: Vec<AccountRow>,
+    /// Accounts by the key of an external ID, with the blob of the note.
+    pub external_ids: BTreeMap<String, (AccountId, ObjectId)>,
+    /// Accounts by address, in lower case.
+    pub emails: BTreeMap<String, AccountId>,
+}
+
 /// Everything that an update changes.
 #[derive(Clone, Debug)]
 pub struct AccountsChange {
@@ -100,6 +111,16 @@ pub enum AccountsUpdated {
     EmailTaken(AccountEmail, AccountId),
     /// Nothing was stored, because the external ID belongs to the account with this number.
     ExternalIdTaken(ExternalIdKey, AccountId),
+}
+
+impl AccountIndex {
+    /// Returns the numbers of all accounts that a row names.
+    pub(super) fn numbers(&self) -> BTreeSet<AccountId> {
+        let accounts = self.accounts.iter().map(|row| row.number);
+        let external_ids = self.external_ids.values().map(|(account, _)| *account);
+        let emails = self.emails.values().copied();
+        accounts.chain(external_ids).chain(emails).collect()
+    }
 }
 
 #[derive(sqlx::FromRow)]
@@ -203,6 +224,29 @@ impl Store {
             account_sql!("WHERE number > $1 ORDER BY number LIMIT $2"))
             .bind(i64::from(after)).bind(MOST_ACCOUNTS).fetch_all(db))?;
         rows.into_iter().map(AccountColumns::read).collect()
+    }
+
+    /// Returns all rows of accounts.
+    pub async fn account_index(&self) -> Result<AccountIndex> {
+        let accounts = on_pool!(self, db => sqlx::query_as::<_, AccountColumns>(account_sql!("ORDER BY number"))
+            .fetch_all(db))?;
+        let external_ids = on_pool!(self, db => sqlx::query_as::<_, (String, i64, Vec<u8>)>(
+            "SELECT external_id, account, note_id FROM account_external_ids").fetch_all(db))?;
+        let emails = on_pool!(self, db => sqlx::query_as::<_, (String, i64)>(
+            "SELECT email, account FROM account_emails").fetch_all(db))?;
+        let accounts = accounts.into_iter().map(AccountColumns::read);
+        let external_ids = external_ids.into_iter().map(|row| {
+            let row = external_id(row)?;
+            Ok((row.key, (row.account, row.note)))
+        });
+        let emails = emails
+            .into_iter()
+            .map(|(email, account)| Ok((email, account_id(account)?)));
+        Ok(AccountIndex {
+            accounts: accounts.collect::<Result<_>>()?,
+            external_ids: external_ids.collect::<Result<_>>()?,
+            emails: emails.collect::<Result<_>>()?,
+        })
     }
 
     /// Returns the highest account number.

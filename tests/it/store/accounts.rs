@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::accounts::independent;
 use crate::support::accounts::by_ops;
-use crate::support::db::{TestDb, store_test};
+use crate::support::db::{TestDb, execute, store_test};
 use crate::support::program::{Said, lockkeeper};
 
 store_test!(
@@ -22,6 +22,7 @@ store_test!(
     a_copy_of_a_thousand_accounts_is_imported_once,
     a_copy_with_an_error_is_not_imported,
     a_query_finds_the_same_on_both_databases,
+    tables_that_differ_from_the_branches_are_named_and_made_again,
     two_accounts_of_one_person_become_one,
     a_deleted_account_leaves_nothing_and_its_number_is_not_given_again,
     an_earlier_state_is_restored_but_nobody_gets_back_in,
@@ -398,5 +399,42 @@ async fn a_deleted_account_leaves_nothing_and_its_number_is_not_given_again(db: 
     accounts("delete", &[&highest.to_string()]);
     let next = accounts("create", &["newcomer"]);
     assert!(next.trim().parse::<u32>().unwrap() > highest.get());
+    assert_sound(db);
+}
+
+async fn tables_that_differ_from_the_branches_are_named_and_made_again(db: &TestDb) {
+    let run = |words: &[&str]| lockkeeper(words, &db.url, &[], &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy.git");
+    independent(&["write", copy.to_str().unwrap(), "20", "7"]);
+    assert_eq!(import(db, &copy).code, 0);
+    let whole = db.store().account_index().await.unwrap();
+    assert_sound(db);
+    // Nothing of Lockkeeper does this.
+    for damage in [
+        "UPDATE accounts SET full_name = 'x' WHERE number = (SELECT MIN(number) FROM accounts)",
+        "DELETE FROM accounts WHERE number = (SELECT MAX(number) FROM accounts)",
+        "INSERT INTO accounts SELECT number + 100000, full_name, preferred_email, status, active, username, registered_at, \
+         commit_id FROM accounts WHERE number = (SELECT MIN(number) FROM accounts)",
+        "DELETE FROM account_emails WHERE email = (SELECT MIN(email) FROM account_emails)",
+        "UPDATE account_external_ids SET account = 7 WHERE external_id = (SELECT MAX(external_id) FROM account_external_ids)",
+    ] {
+        execute(db, damage).await;
+        let checked = run(&["accounts", "check"]);
+        assert_eq!(checked.code, 1, "{damage}: {}", checked.out);
+        assert!(
+            checked.out.contains("run `lockkeeper reindex accounts`"),
+            "{damage}: {}",
+            checked.out
+        );
+        let again = run(&["reindex", "accounts"]);
+        assert_eq!(again.code, 0, "{damage}: {}{}", again.out, again.err);
+        assert_eq!(db.store().account_index().await.unwrap(), whole, "{damage}");
+    }
+    let as_often_as_one_likes = run(&["reindex", "accounts"]);
+    assert_eq!(
+        as_often_as_one_likes.err,
+        "Made the tables of 20 accounts again.\n"
+    );
     assert_sound(db);
 }

@@ -31,8 +31,8 @@ use tracing::{error, info, warn};
 
 use self::push::push;
 pub(crate) use self::view::ACCOUNTS_DIR;
-pub(super) use self::view::copy_to;
-use self::view::{View, ViewError, Views};
+use self::view::{View, Views};
+pub(super) use self::view::{ViewError, copy_to};
 use self::wire::{PushRequest, RefOutcome, fetch_advertisement, push_advertisement, push_report};
 use super::all_users::AccountsError;
 use super::sign_in::{AccountCaller, AccountSignIn, SignInRefusal};

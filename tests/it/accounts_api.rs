@@ -612,3 +612,28 @@ async fn hundreds_of_watches_are_written_at_once() {
     let shown = office.accounts("show", &["jdoe", "--json"]).json();
     assert_eq!(shown["watches"].as_array().unwrap().len(), 500);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_requests_of_one_account_hold_up_nobody_else() {
+    let office = Office::open().await;
+    let (_, mallory) = office.person("mallory");
+    let (_, jdoe) = office.person("jdoe");
+    let client = |credentials: &str| Client {
+        office: &office,
+        credentials: credentials.to_owned(),
+    };
+    let push = "application/x-git-receive-pack-request";
+    let mut slow = Vec::new();
+    for (method, path, kind) in [
+        ("PUT", "/api/accounts/self/name", "application/json"),
+        ("PUT", "/api/accounts/self/status", "application/json"),
+        ("POST", "/All-Users/git-receive-pack", push),
+        ("POST", "/All-Users/git-receive-pack", push),
+    ] {
+        slow.push(office.begin_late((method, path, kind), &mallory, 10).await);
+    }
+    let fifth = client(&mallory).get("/self").await;
+    assert_eq!(fifth.status, 429, "{}", fifth.text);
+    assert_eq!(client(&jdoe).get("/self").await.status, 200);
+    assert_eq!(client(ADMIN).get("/jdoe").await.status, 200);
+}

@@ -199,7 +199,7 @@ async fn the_whole_story_holds() {
             "✓ her account watches the repository",
             "olga edits account.config",
             "is on no external ID",
-            "✓ her account is as it was",
+            "✓ her account is unchanged",
             "✓ All 11 steps succeeded",
         ],
     );

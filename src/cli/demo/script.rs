@@ -356,7 +356,7 @@ pub(super) const STORY: &[ScriptStep] = &[
             ),
             (
                 Expectation::Address("olga@example.com"),
-                "her account is as it was",
+                "her account is unchanged",
             ),
         ],
     },

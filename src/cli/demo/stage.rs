@@ -95,7 +95,7 @@ pub(super) struct Props {
     /// Name of the machine.
     pub hostname: String,
     pub terraform: terraform::DemoTerraform,
-    /// Where the projects keep their states.
+    /// Folder with the states of the projects.
     pub states: PathBuf,
 }
 

@@ -219,7 +219,7 @@ impl AllUsers {
         .await
     }
 
-    /// Sets preferences. `None` instead of a value goes back to the default.
+    /// Sets preferences. `None` as a value restores the default.
     pub(super) async fn set_preferences(
         &self,
         actor: &AccountsActor,

@@ -12,6 +12,7 @@ use super::check::CheckedCopy;
 use super::copy::AccountsCopy;
 use super::import::ImportAccountsError;
 use super::query::AccountQuery;
+use super::reindex::ReindexError;
 use super::search::AccountSearch;
 use super::store::{AccountRow, MOST_ACCOUNTS};
 use super::view::{AccountJson, AccountsJson};
@@ -220,6 +221,8 @@ pub(super) enum ServerAccounts {
     ///
     /// External IDs, SSH keys and watches of the first account move to the second one, in one update. The first one stays,
     /// inactive. It keeps its user name if the second one has one.
+    ///
+    /// Exit code 1: one of them is inactive, because its person would be let in by the other one.
     Merge {
         /// Account to empty: number, user name or e-mail address
         #[arg(value_name = "FROM")]
@@ -232,8 +235,12 @@ pub(super) enum ServerAccounts {
     },
     /// Remove an account with its external IDs and stars
     ///
-    /// Its number is never given again. Old states stay in the database and in copies; `deactivate` keeps the account and
-    /// locks it out.
+    /// The account must be inactive. Its number is never given again; old states stay in the database and in copies.
+    ///
+    /// An inactive account keeps its user of a forge locked out. Without the account, commands of that user are carried out
+    /// again, as those of everybody without an account.
+    ///
+    /// Exit code 1: the account is active.
     Delete {
         #[command(flatten)]
         account: AccountFlag,
@@ -259,7 +266,7 @@ pub(super) enum ServerAccounts {
 /// Make tables again that are derived from something else
 #[derive(clap::Parser)]
 pub(super) enum ReindexArgs {
-    /// The tables of accounts, from their branches
+    /// Make the tables of accounts again, from their branches
     ///
     /// Servers may run meanwhile. Branches with errors are named, and then nothing changes.
     Accounts {
@@ -500,8 +507,19 @@ impl ServerAccounts {
                 users.merge(&by, from.number, into.number).await?;
             }
             Self::Delete { account, .. } => {
-                let number = account.find(users).await?.number;
-                users.delete(&by, number).await?;
+                let row = account.find(users).await?;
+                if row.active {
+                    bail!(
+                        "account {0} is active; `lockkeeper accounts deactivate {0}` comes first, and can be undone",
+                        row.number
+                    );
+                }
+                let account = users.json(&row).await?;
+                users.delete(&by, row.number).await?;
+                terminal.note(format!("Deleted {}, with:", account.line()));
+                for line in account.external_id_lines() {
+                    terminal.note(line);
+                }
             }
             Self::Restore {
                 account, commit, ..
@@ -645,8 +663,11 @@ async fn check_server(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResu
     report(&state.copy, &checked, terminal)
 }
 
+/// Number of times that a reindex begins again because of an update.
+const REINDEX_ATTEMPTS: usize = 5;
+
 async fn reindex(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
-    loop {
+    for _ in 0..REINDEX_ATTEMPTS {
         let state = users.whole_state().await?;
         let checked = CheckedCopy::of(&state.copy);
         if checked.errors > 0 {
@@ -660,6 +681,7 @@ async fn reindex(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
             return Ok(ExitStatus::Success);
         }
     }
+    Err(ReindexError::Busy.into())
 }
 
 async fn import(

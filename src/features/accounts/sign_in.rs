@@ -1,7 +1,7 @@
 //! Signs in people and programs with the user name and the HTTP password of an account, for git and the API.
 
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
+use std::collections::hash_map::{DefaultHasher, Entry};
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::{Arc, PoisonError};
 
@@ -24,6 +24,8 @@ use crate::store::Store;
 
 /// Maximum number of changes of one account in an hour, by the API and by pushes.
 const CHANGES: u32 = 300;
+/// Maximum number of requests of one account at once, by the API and by git.
+const AT_ONCE: usize = 4;
 /// Maximum number of searches at once.
 const SEARCHES: usize = 2;
 /// Number of locks for passwords. Addresses share them.
@@ -38,6 +40,8 @@ pub(crate) struct AccountSignIn {
     /// Passwords from one address are checked one after the other, so that of several guesses sent at once, each counts
     /// before the next is checked.
     checking: [Mutex<()>; STRIPES],
+    /// Number of requests of each account.
+    busy: Arc<std::sync::Mutex<HashMap<AccountId, usize>>>,
     /// Changes of each account in the present hour, which began at the time.
     changes: std::sync::Mutex<(DateTime<Utc>, HashMap<AccountId, u32>)>,
     /// Searches at once. One of many accounts takes the database a while.
@@ -63,7 +67,8 @@ pub(super) enum SignInRefusal {
     Unauthorized,
     /// The password is right, but the account is not active.
     Inactive,
-    /// The address has sent wrong passwords, or the account many changes: it has to wait for this many seconds.
+    /// Too many wrong passwords from the address, or requests or changes of the account: it has to wait for this many
+    /// seconds.
     Later(i64),
     Failed(AccountsError),
 }
@@ -71,6 +76,24 @@ pub(super) enum SignInRefusal {
 impl From<AccountsError> for SignInRefusal {
     fn from(error: AccountsError) -> Self {
         Self::Failed(error)
+    }
+}
+
+/// Request of an account, counted for as long as the value exists.
+pub(super) struct CallerPlace {
+    busy: Arc<std::sync::Mutex<HashMap<AccountId, usize>>>,
+    account: AccountId,
+}
+
+impl Drop for CallerPlace {
+    fn drop(&mut self) {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut entry) = busy.entry(self.account) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
     }
 }
 
@@ -89,6 +112,7 @@ impl AccountSignIn {
             host,
             web,
             checking: std::array::from_fn(|_| Mutex::new(())),
+            busy: Arc::default(),
             changes: std::sync::Mutex::default(),
             searches: Semaphore::new(SEARCHES),
         }
@@ -96,6 +120,26 @@ impl AccountSignIn {
 
     pub(crate) fn web(&self) -> &Arc<WebState> {
         &self.web
+    }
+
+    /// Counts a request of an account, which may have few at once. Administrators have no limit.
+    pub(super) fn enter(
+        &self,
+        caller: &AccountCaller,
+    ) -> Result<Option<CallerPlace>, SignInRefusal> {
+        let Some(own) = caller.own() else {
+            return Ok(None);
+        };
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let many = busy.entry(own.number).or_default();
+        if *many >= AT_ONCE {
+            return Err(SignInRefusal::Later(1));
+        }
+        *many += 1;
+        Ok(Some(CallerPlace {
+            busy: Arc::clone(&self.busy),
+            account: own.number,
+        }))
     }
 
     /// Counts a change by an account. All of them are kept, so there is a limit; administrators have none.

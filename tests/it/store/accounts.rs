@@ -356,6 +356,14 @@ async fn two_accounts_of_one_person_become_one(db: &TestDb) {
         );
     }
     assert_sound(db);
+    // A merge lets nobody in who is locked out.
+    let inactive = lockkeeper(&["accounts", "merge"], &db.url, &["john", "jdoe"], &[]);
+    assert_eq!(inactive.code, 1);
+    assert!(
+        inactive.err.contains("account 1000001 is inactive"),
+        "{}",
+        inactive.err
+    );
     let itself = lockkeeper(&["accounts", "merge"], &db.url, &["jdoe", "1000000"], &[]);
     assert_eq!(itself.code, 1);
     assert!(
@@ -389,6 +397,10 @@ async fn a_deleted_account_leaves_nothing_and_its_number_is_not_given_again(db: 
     let number = star.unwrap().0.rsplit('/').next().unwrap().to_owned();
     assert!(of_account(&refs, &number) >= 2);
 
+    let active = lockkeeper(&["accounts", "delete"], &db.url, &[&number], &[]);
+    assert_eq!(active.code, 1);
+    assert!(active.err.contains("comes first"), "{}", active.err);
+    accounts("deactivate", &[&number]);
     accounts("delete", &[&number]);
     let (refs, _) = db.store().account_refs().await.unwrap();
     assert_eq!(of_account(&refs, &number), 0);
@@ -396,6 +408,7 @@ async fn a_deleted_account_leaves_nothing_and_its_number_is_not_given_again(db: 
     assert_eq!(gone.code, 1, "{}", gone.out);
     assert_sound(db);
     let highest = db.store().account_highest().await.unwrap().unwrap();
+    accounts("deactivate", &[&highest.to_string()]);
     accounts("delete", &[&highest.to_string()]);
     let next = accounts("create", &["newcomer"]);
     assert!(next.trim().parse::<u32>().unwrap() > highest.get());

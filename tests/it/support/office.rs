@@ -73,19 +73,17 @@ impl Office {
         format!("http://{credentials}@{host}/All-Users")
     }
 
-    /// Sends a request whose body comes late: `meanwhile` happens when the server waits for it. Returns the answer.
-    pub async fn with_late_body(
+    /// Sends the beginning of a request, and waits until the server wants its body.
+    pub async fn begin_late(
         &self,
         (method, path, content_type): (&str, &str, &str),
         credentials: &str,
-        body: &[u8],
-        meanwhile: impl FnOnce(),
-    ) -> String {
+        length: usize,
+    ) -> BufReader<TcpStream> {
         let host = self.server.url().trim_start_matches("http://");
         let stream = TcpStream::connect(host).await.unwrap();
         let mut stream = BufReader::new(stream);
         let password = BASE64_STANDARD.encode(credentials);
-        let length = body.len();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Basic {password}\r\n\
              Content-Type: {content_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\
@@ -95,6 +93,18 @@ impl Office {
         let mut line = String::new();
         stream.read_line(&mut line).await.unwrap();
         assert_eq!(line, "HTTP/1.1 100 Continue\r\n");
+        stream
+    }
+
+    /// Sends a request whose body comes late: `meanwhile` happens when the server waits for it. Returns the answer.
+    pub async fn with_late_body(
+        &self,
+        request: (&str, &str, &str),
+        credentials: &str,
+        body: &[u8],
+        meanwhile: impl FnOnce(),
+    ) -> String {
+        let mut stream = self.begin_late(request, credentials, body.len()).await;
         meanwhile();
         stream.write_all(body).await.unwrap();
         let mut answer = String::new();

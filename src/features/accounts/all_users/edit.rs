@@ -56,8 +56,8 @@ pub(in super::super) struct EditedAccount {
     pub(super) registered_at: Option<DateTime<Utc>>,
     pub(super) old_files: BTreeMap<&'static str, Vec<u8>>,
     pub(super) files: BTreeMap<&'static str, Vec<u8>>,
-    /// Files without a meaning, by path.
-    pub(super) other_files: BTreeMap<String, Vec<u8>>,
+    /// Files without a meaning, by path. `None`: too many directories.
+    pub(super) other_files: Option<BTreeMap<String, Vec<u8>>>,
     /// Content of the notes by key.
     pub(super) old_external_ids: BTreeMap<String, (ExternalId, ConfigText)>,
     pub(super) external_ids: BTreeMap<String, (ExternalId, ConfigText)>,
@@ -163,13 +163,21 @@ impl<'a> AccountsEdit<'a> {
         Ok(read)
     }
 
-    /// Reads the files without a meaning, up to one more than a branch may have. They count for its limits.
-    async fn other_files(&self, root: &Tree) -> Result<BTreeMap<String, Vec<u8>>, AccountsError> {
+    /// Reads the files without a meaning, up to one more than a branch may have. They count for its limits. `None`: the
+    /// branch has more directories than files may be in it.
+    async fn other_files(
+        &self,
+        root: &Tree,
+    ) -> Result<Option<BTreeMap<String, Vec<u8>>>, AccountsError> {
         let known = |entry: &Entry| FILES.iter().any(|name| entry.filename == *name);
         let entries = root.entries.iter().filter(|entry| !known(entry)).cloned();
         let mut open: Vec<(String, Vec<Entry>)> = vec![(String::new(), entries.collect())];
-        let mut files = BTreeMap::new();
+        let (mut files, mut dirs) = (BTreeMap::new(), 0);
         while let Some((dir, entries)) = open.pop() {
+            dirs += 1;
+            if dirs > MAX_BRANCH_FILES {
+                return Ok(None);
+            }
             for entry in entries {
                 let path = format!("{dir}{}", entry.filename);
                 if entry.mode.is_tree() {
@@ -179,12 +187,12 @@ impl<'a> AccountsEdit<'a> {
                     let blob = self.store.account_object(entry.oid).await?;
                     files.insert(path, blob.content);
                 }
-                if files.len() > MAX_BRANCH_FILES || open.len() > MAX_BRANCH_FILES {
-                    return Ok(files);
+                if files.len() > MAX_BRANCH_FILES {
+                    return Ok(Some(files));
                 }
             }
         }
-        Ok(files)
+        Ok(Some(files))
     }
 
     /// Reads the files with a meaning.
@@ -224,13 +232,7 @@ impl<'a> AccountsEdit<'a> {
         };
         (edited.root, edited.files, edited.other_files) = (root, files, other_files);
         edited.is_restored = true;
-        if was_active != is_active(edited.files.get(AccountConfig::FILE)) {
-            if was_active {
-                edited.edit_properties(|config| config.active = true)?;
-            } else {
-                edited.lock_out()?;
-            }
-        }
+        edited.edit_properties(|config| config.active = was_active)?;
         edited.drop_foreign_email()
     }
 
@@ -257,7 +259,7 @@ impl<'a> AccountsEdit<'a> {
                 files: BTreeMap::new(),
                 old_external_ids: BTreeMap::new(),
                 external_ids: BTreeMap::new(),
-                other_files: BTreeMap::new(),
+                other_files: Some(BTreeMap::new()),
                 is_restored: false,
                 is_locked_out: false,
                 is_deleted: false,
@@ -335,7 +337,14 @@ impl<'a> AccountsEdit<'a> {
         from: AccountId,
         into: AccountId,
     ) -> Result<(), AccountsError> {
-        self.account(into).await?;
+        for account in [into, from] {
+            // Otherwise somebody who is locked out would be let in by the other account.
+            if !is_active(self.account(account).await?.files.get(AccountConfig::FILE)) {
+                let what = format!("account {account} is inactive");
+                let fix = "activate it first, if its person may use both";
+                return Err(Problem::error(None, what, fix).into());
+            }
+        }
         let source = self.account(from).await?;
         let ids = std::mem::take(&mut source.external_ids);
         let old_keys = source.files.get(AuthorizedKeys::FILE).cloned();

@@ -8,7 +8,7 @@ use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::blobs::AccountSequence;
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, NoteName};
-use lockkeeper_accounts::findings::{judge_external_ids, judge_user_branch};
+use lockkeeper_accounts::findings::{Problem, judge_external_ids, judge_user_branch};
 use lockkeeper_accounts::notes::{NoteTrees, NotesError, WrittenNotes, write_notes};
 use lockkeeper_accounts::objects::{CommitText, GitObject, with_files};
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
@@ -101,6 +101,10 @@ impl AccountsEdit<'_> {
     fn judge(&self) -> Result<(), AccountsError> {
         let judged = |account: &&EditedAccount| !account.is_deleted && !account.is_locked_out;
         for account in self.accounts.values().filter(judged) {
+            let other_files = account.other_files.as_ref().ok_or_else(|| {
+                let what = "the branch has more than 100 directories";
+                Problem::error(None, what, "remove some of them with a push")
+            })?;
             let ids: Vec<ExternalId> = account.external_ids().cloned().collect();
             let files = match &account.pushed {
                 Some(pushed) => pushed.files.clone(),
@@ -108,7 +112,7 @@ impl AccountsEdit<'_> {
                     .files
                     .iter()
                     .map(|(name, content)| ((*name).to_owned(), content.clone()))
-                    .chain(account.other_files.clone())
+                    .chain(other_files.clone())
                     .collect(),
             };
             let findings = judge_user_branch(&files, &ids, KEYS);

@@ -35,7 +35,7 @@ use tracing::error;
 
 use super::actions::address_in;
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
-use super::sign_in::{AccountCaller, AccountSignIn, SignInRefusal};
+use super::sign_in::{AccountCaller, AccountSignIn, CallerPlace, SignInRefusal};
 use super::store::AccountRow;
 use crate::kit::web::csrf::is_browser;
 use crate::kit::web::text::shown;
@@ -74,6 +74,7 @@ struct AccountRequest {
     remote: Option<String>,
     /// Commit that the account must have (`If-Match`).
     expected: Option<ObjectId>,
+    _place: Option<CallerPlace>,
 }
 
 impl FromRequest<Arc<AccountSignIn>> for AccountRequest {
@@ -90,6 +91,7 @@ impl FromRequest<Arc<AccountSignIn>> for AccountRequest {
             caller.map_err(refused)
         };
         let mut caller = sign_in().await?;
+        let place = door.enter(&caller).map_err(refused)?;
         let body = axum::body::to_bytes(body, MAX_BODY).await;
         let body = body.map_err(|_| too_large().into_response())?;
         if !parts.method.is_safe() {
@@ -104,6 +106,7 @@ impl FromRequest<Arc<AccountSignIn>> for AccountRequest {
             body,
             remote: remote.map(|address| address.to_string()),
             expected: parts.headers.get(header::IF_MATCH).and_then(expected),
+            _place: place,
         })
     }
 }
@@ -135,8 +138,9 @@ fn refused(refusal: SignInRefusal) -> Response {
             WebError::new(StatusCode::FORBIDDEN, "Inactive account", way_out).into_response()
         }
         SignInRefusal::Later(seconds) => {
-            let way_out =
-                format!("Too many changes, or wrong passwords; try again in {seconds} seconds.");
+            let way_out = format!(
+                "Too many requests, changes or wrong passwords; try again in {seconds} seconds."
+            );
             let error = WebError::new(StatusCode::TOO_MANY_REQUESTS, "Too many requests", way_out);
             let wait = [(header::RETRY_AFTER, HeaderValue::from(seconds))];
             (wait, error).into_response()

@@ -73,7 +73,7 @@ async fn show(
     Ok(found(&row, values(&api, &row, section).await?))
 }
 
-/// Changes the given preferences. `null` goes back to the default.
+/// Changes the given preferences. `null` restores the default.
 async fn set(
     section: PreferenceSection,
     Segment(name): Segment,

@@ -12,10 +12,8 @@ mod push;
 mod view;
 mod wire;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io::Read as _;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -35,7 +33,7 @@ use self::view::{View, Views};
 pub(super) use self::view::{ViewError, copy_to};
 use self::wire::{PushRequest, RefOutcome, fetch_advertisement, push_advertisement, push_report};
 use super::all_users::AccountsError;
-use super::sign_in::{AccountCaller, AccountSignIn, SignInRefusal};
+use super::sign_in::{AccountCaller, AccountSignIn, CallerPlace, SignInRefusal};
 use crate::git::{FetchAnswer, GitSettings, PushedPack, ServeError};
 use crate::kit::web::{RouteAccess, Routes, auth};
 
@@ -45,9 +43,8 @@ const MAX_FETCH: usize = 1024 * 1024;
 const MAX_PUSH: usize = 8 * 1024 * 1024;
 /// Maximum size of a list of refs in bytes, enough for a million.
 const MAX_LISTING: usize = 128 * 1024 * 1024;
-/// Maximum number of requests that are answered at once, and of those of one caller.
+/// Maximum number of requests that are answered at once.
 const AT_ONCE: usize = 16;
-const AT_ONCE_EACH: usize = 4;
 /// Longest time for the body of a request.
 const BODY_TIME: Duration = Duration::from_mins(1);
 /// Header in which a client says that it knows a newer protocol.
@@ -58,26 +55,6 @@ pub(crate) struct AccountsGit {
     door: Arc<AccountSignIn>,
     views: Views,
     places: Arc<Semaphore>,
-    /// Number of requests of each caller.
-    busy: Arc<std::sync::Mutex<HashMap<String, usize>>>,
-}
-
-/// Request of a caller, counted for as long as the value exists.
-struct CallerPlace {
-    busy: Arc<std::sync::Mutex<HashMap<String, usize>>>,
-    name: String,
-}
-
-impl Drop for CallerPlace {
-    fn drop(&mut self) {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(mut entry) = busy.entry(std::mem::take(&mut self.name)) {
-            *entry.get_mut() -= 1;
-            if *entry.get() == 0 {
-                entry.remove();
-            }
-        }
-    }
 }
 
 #[derive(serde::Deserialize)]
@@ -216,7 +193,6 @@ impl AccountsGit {
             door,
             views: Views::new(git),
             places: Arc::new(Semaphore::new(AT_ONCE)),
-            busy: Arc::default(),
         }
     }
 
@@ -229,31 +205,16 @@ impl AccountsGit {
         Ok(self.door.caller(extensions, headers).await?)
     }
 
-    /// Counts a request of a caller, who may have few at once.
-    fn enter(&self, caller: &AccountCaller) -> Result<CallerPlace, GitRefusal> {
-        let name = caller.view_name();
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        let many = busy.entry(name.clone()).or_default();
-        if *many >= AT_ONCE_EACH {
-            return Err(GitRefusal::Later(1));
-        }
-        *many += 1;
-        Ok(CallerPlace {
-            busy: Arc::clone(&self.busy),
-            name,
-        })
-    }
-
     /// Reads a request with a body. The password is checked again after that, because a body takes its time, and
     /// the account may have been locked out since.
     async fn request(
         &self,
         request: Request,
         (content_type, most): (&str, usize),
-    ) -> Result<(AccountCaller, CallerPlace, Parts, Vec<u8>), GitRefusal> {
+    ) -> Result<(AccountCaller, Option<CallerPlace>, Parts, Vec<u8>), GitRefusal> {
         check_type(request.headers(), content_type)?;
         let caller = self.caller(request.extensions(), request.headers()).await?;
-        let place = self.enter(&caller)?;
+        let place = self.door.enter(&caller)?;
         let (parts, body) = request.into_parts();
         let body = timeout(BODY_TIME, read(&parts.headers, body, most));
         let body = body.await.map_err(|_| GitRefusal::TooSlow)??;
@@ -319,7 +280,7 @@ async fn advertise(
         return Err(GitRefusal::NoService);
     };
     let caller = git.caller(extensions, headers).await?;
-    let _busy = git.enter(&caller)?;
+    let _busy = git.door.enter(&caller)?;
     let _place = git.place().await?;
     let body = if service == "git-upload-pack" {
         let (_view, mut listed) = git.ask(&caller, protocol(headers), None).await?;

@@ -127,6 +127,10 @@ pub(super) async fn push(
         Err(AccountsError::Moved | AccountsError::NoAccount(_)) => {
             judged.refuse_rest("failed to update ref: lock failure, fetch first");
         }
+        Err(error @ AccountsError::LockedOut) => {
+            judged.lines.push(format!("error: {error}; sign in again"));
+            judged.refuse_rest("prohibited");
+        }
         // The external IDs have changed since the caller signed in.
         Err(AccountsError::Refused(findings)) => {
             judged.lines.extend(findings.lines());

@@ -14,8 +14,8 @@ use crate::ssh_keys::{AuthorizedKeys, KeyRules};
 use crate::text::{nearest, quoted, shown};
 use crate::watches::Watches;
 
-/// Maximum number of files in a user branch.
-const MAX_FILES: usize = 100;
+/// Maximum number of files in a branch.
+pub const MAX_BRANCH_FILES: usize = 100;
 
 /// Maximum size of all files of a user branch in bytes.
 const MAX_BRANCH_BYTES: usize = 1024 * 1024;
@@ -71,14 +71,14 @@ pub fn judge_defaults(files: &BTreeMap<String, Vec<u8>>) -> AccountFindings {
 
 fn judge_sizes(files: &BTreeMap<String, Vec<u8>>, findings: &mut AccountFindings) {
     let branch = "user branch";
-    if files.len() > MAX_FILES {
+    if files.len() > MAX_BRANCH_FILES {
         let what = format!("there are {} files", files.len());
         findings.add(
             branch,
             [Problem::error(
                 None,
                 what,
-                format!("keep at most {MAX_FILES}"),
+                format!("keep at most {MAX_BRANCH_FILES}"),
             )],
         );
     }

@@ -4,7 +4,9 @@ mod judge;
 
 use std::fmt;
 
-pub use self::judge::{judge_defaults, judge_external_ids, judge_notes, judge_user_branch};
+pub use self::judge::{
+    MAX_BRANCH_FILES, judge_defaults, judge_external_ids, judge_notes, judge_user_branch,
+};
 use crate::text::shown;
 
 /// Consequence of a problem for a push.

@@ -10,7 +10,7 @@ use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::blobs::AccountSequence;
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey, StoredPassword};
-use lockkeeper_accounts::findings::{AccountFindings, Problem};
+use lockkeeper_accounts::findings::{AccountFindings, MAX_BRANCH_FILES, Problem};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::preferences::Preferences;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
@@ -28,9 +28,6 @@ const FILES: [&str; 4] = [
     Watches::FILE,
     AuthorizedKeys::FILE,
 ];
-
-/// Number of files that a branch may have. The verdict on more names the limit.
-const MAX_BRANCH_FILES: usize = 100;
 
 /// An update that is being made.
 pub(in super::super) struct AccountsEdit<'a> {

@@ -8,7 +8,9 @@ use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::blobs::AccountSequence;
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, NoteName};
-use lockkeeper_accounts::findings::{Problem, judge_external_ids, judge_user_branch};
+use lockkeeper_accounts::findings::{
+    MAX_BRANCH_FILES, Problem, judge_external_ids, judge_user_branch,
+};
 use lockkeeper_accounts::notes::{NoteTrees, NotesError, WrittenNotes, write_notes};
 use lockkeeper_accounts::objects::{CommitText, GitObject, with_files};
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
@@ -102,7 +104,7 @@ impl AccountsEdit<'_> {
         let judged = |account: &&EditedAccount| !account.is_deleted && !account.is_locked_out;
         for account in self.accounts.values().filter(judged) {
             let other_files = account.other_files.as_ref().ok_or_else(|| {
-                let what = "the branch has more than 100 directories";
+                let what = format!("the branch has more than {MAX_BRANCH_FILES} directories");
                 Problem::error(None, what, "remove some of them with a push")
             })?;
             let ids: Vec<ExternalId> = account.external_ids().cloned().collect();

@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use gix_hash::ObjectId;
-use lockkeeper_accounts::findings::{AccountFindings, judge_defaults, judge_user_branch};
+use lockkeeper_accounts::findings::{
+    AccountFindings, MAX_BRANCH_FILES, judge_defaults, judge_user_branch,
+};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 
@@ -16,8 +18,6 @@ use super::wire::{PushCommand, PushRequest, RefOutcome};
 use crate::git::{PushFault, PushedCommits, PushedPack};
 use crate::model::Origin;
 
-/// Maximum number of files in a user branch that are read. More are refused.
-const MAX_FILES: usize = 100;
 /// Maximum number of bytes that the commits of a push to one branch may lead to.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -317,7 +317,7 @@ impl PushJudge<'_> {
         let Some(pack) = self.pack.map(Arc::clone) else {
             return Err(RefusedPush::new("non-fast-forward", []));
         };
-        let walk = move || pack.commits(old, new, MAX_FILES, MAX_BYTES);
+        let walk = move || pack.commits(old, new, MAX_BRANCH_FILES, MAX_BYTES);
         let commits = tokio::task::spawn_blocking(walk).await;
         let commits = commits.unwrap_or_else(|error| Err(PushFault::Unreadable(error.to_string())));
         commits.map_err(|fault| match fault {

@@ -27,7 +27,14 @@ struct Client<'a> {
     credentials: String,
 }
 
-impl Client<'_> {
+impl<'a> Client<'a> {
+    fn of(office: &'a Office, credentials: &str) -> Self {
+        Self {
+            office,
+            credentials: credentials.to_owned(),
+        }
+    }
+
     async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
         self.ask_with(method, path, body, &[]).await
     }
@@ -72,10 +79,7 @@ impl Client<'_> {
 async fn somebody_changes_their_account_and_finds_it_in_git() {
     let office = Office::open().await;
     let (number, credentials) = office.person("jdoe");
-    let jdoe = Client {
-        office: &office,
-        credentials: credentials.clone(),
-    };
+    let jdoe = Client::of(&office, &credentials);
     jdoe.done(Method::PUT, "/self/name", json!({"name": "John Doe"}), 200)
         .await;
     jdoe.done(Method::PUT, "/self/status", json!({"status": "OOO"}), 200)
@@ -184,10 +188,10 @@ async fn somebody_changes_their_account_and_finds_it_in_git() {
         .done(Method::PUT, "/self/password.http", password, 200)
         .await;
     assert_eq!(jdoe.get("/self").await.status, 401);
-    let again = Client {
-        office: &office,
-        credentials: format!("jdoe:{}", password.json().as_str().unwrap()),
-    };
+    let again = Client::of(
+        &office,
+        &format!("jdoe:{}", password.json().as_str().unwrap()),
+    );
     let detail = again.get("/self/detail").await.json();
     let shown = office.accounts("show", &["jdoe", "--json"]).json();
     assert_eq!(detail, shown);
@@ -202,10 +206,7 @@ async fn somebody_changes_their_account_and_finds_it_in_git() {
 async fn a_change_with_if_match_is_made_on_the_state_that_was_read() {
     let office = Office::open().await;
     let (_, credentials) = office.person("jdoe");
-    let jdoe = Client {
-        office: &office,
-        credentials,
-    };
+    let jdoe = Client::of(&office, &credentials);
     let read = jdoe.get("/self").await.etag.unwrap();
     let name = |name: &str| Some(json!({ "name": name }));
     let if_match = [("if-match", read.as_str())];
@@ -239,10 +240,7 @@ async fn nobody_changes_the_account_of_another() {
     let (_, _) = office.person("kim");
     let refs = |name: &str| git(&office.mirror(ADMIN, name), &["for-each-ref"]).out;
     let before = refs("before.git");
-    let client = |credentials: &str| Client {
-        office: &office,
-        credentials: credentials.to_owned(),
-    };
+    let client = |credentials: &str| Client::of(&office, credentials);
     let (jdoe, nobody, admin) = (client(&credentials), client("jdoe:wrong"), client(ADMIN));
     // What everybody who has signed in may know of everybody.
     let public = [
@@ -314,10 +312,7 @@ async fn nobody_changes_the_account_of_another() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_administrator_creates_changes_and_locks_out() {
     let office = Office::open().await;
-    let admin = Client {
-        office: &office,
-        credentials: ADMIN.to_owned(),
-    };
+    let admin = Client::of(&office, ADMIN);
     let john = json!({"name": "John Doe", "email": "john@example.com", "ssh_key": KEY});
     let created = admin.done(Method::PUT, "/john", john, 201).await.json();
     assert_eq!(
@@ -393,10 +388,10 @@ async fn the_administrator_creates_changes_and_locks_out() {
     let password = admin
         .done(Method::PUT, "/john/password.http", password, 200)
         .await;
-    let john = Client {
-        office: &office,
-        credentials: format!("john:{}", password.json().as_str().unwrap()),
-    };
+    let john = Client::of(
+        &office,
+        &format!("john:{}", password.json().as_str().unwrap()),
+    );
     assert_eq!(status(john.get("/self").await), 200);
     admin
         .done(Method::DELETE, "/john/active", Value::Null, 204)
@@ -506,10 +501,7 @@ async fn a_search_says_if_there_is_more() {
     for name in ["ann", "anna", "annika", "bob"] {
         office.accounts("create", &[name, "--full-name", &format!("{name} x")]);
     }
-    let admin = Client {
-        office: &office,
-        credentials: ADMIN.to_owned(),
-    };
+    let admin = Client::of(&office, ADMIN);
     let two = admin.get("/?q=ann&n=2").await.json();
     assert_eq!(
         two,
@@ -540,10 +532,7 @@ async fn whoever_has_lost_the_way_in_changes_nothing_any_more() {
 
     let password = office.accounts("password", &["mallory"]).out;
     let mallory = format!("mallory:{}", password.trim());
-    let own = Client {
-        office: &office,
-        credentials: mallory.clone(),
-    };
+    let own = Client::of(&office, &mallory);
     // The number on the forge is what a lock-out is about there.
     let forge = Some(json!(["github:777"]));
     let unlinked = own
@@ -564,10 +553,7 @@ async fn whoever_has_lost_the_way_in_changes_nothing_any_more() {
 async fn one_account_makes_only_so_many_changes_in_an_hour() {
     let office = Office::open().await;
     let (_, credentials) = office.person("jdoe");
-    let jdoe = Client {
-        office: &office,
-        credentials: credentials.clone(),
-    };
+    let jdoe = Client::of(&office, &credentials);
     // Attempts count, too.
     for _ in 0..300 {
         let refused = jdoe
@@ -583,10 +569,7 @@ async fn one_account_makes_only_so_many_changes_in_an_hour() {
     let pushed = clone.push(&["origin", "HEAD:refs/users/self"]);
     assert_ne!(pushed.code, 0);
     assert!(pushed.err.contains("429"), "{}", pushed.err);
-    let admin = Client {
-        office: &office,
-        credentials: ADMIN.to_owned(),
-    };
+    let admin = Client::of(&office, ADMIN);
     assert_eq!(admin.ask(Method::PUT, "/jdoe/name", name).await.status, 200);
 }
 
@@ -594,10 +577,7 @@ async fn one_account_makes_only_so_many_changes_in_an_hour() {
 async fn hundreds_of_watches_are_written_at_once() {
     let office = Office::open().await;
     let (_, credentials) = office.person("jdoe");
-    let jdoe = Client {
-        office: &office,
-        credentials,
-    };
+    let jdoe = Client::of(&office, &credentials);
     let watches = |many: usize| {
         let watch = |n| json!({"project": format!("p{n}"), "notify_plans": true});
         Value::from((0..many).map(watch).collect::<Vec<_>>())
@@ -618,10 +598,7 @@ async fn slow_requests_of_one_account_hold_up_nobody_else() {
     let office = Office::open().await;
     let (_, mallory) = office.person("mallory");
     let (_, jdoe) = office.person("jdoe");
-    let client = |credentials: &str| Client {
-        office: &office,
-        credentials: credentials.to_owned(),
-    };
+    let client = |credentials: &str| Client::of(&office, credentials);
     let push = "application/x-git-receive-pack-request";
     let mut slow = Vec::new();
     for (method, path, kind) in [

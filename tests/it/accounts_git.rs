@@ -370,13 +370,7 @@ async fn only_active_accounts_with_the_right_password_get_in() {
 async fn a_clone_with_a_cut_off_history_can_push() {
     let office = Office::open().await;
     let (_, jdoe) = office.person("jdoe");
-    let clone = Clone {
-        dir: office.dir.path().join("shallow"),
-    };
-    std::fs::create_dir(&clone.dir).unwrap();
-    clone.git(&["init", "--quiet"]);
-    clone.git(&["config", "user.name", "jdoe"]);
-    clone.git(&["config", "user.email", "jdoe@example.com"]);
+    let clone = office.empty("shallow", "jdoe@example.com");
     let url = office.url(&jdoe);
     clone.git(&["fetch", "--quiet", "--depth=1", &url, "refs/users/self"]);
     clone.git(&["checkout", "--quiet", "FETCH_HEAD"]);
@@ -462,13 +456,7 @@ async fn an_account_moves_to_another_server_with_its_password() {
 async fn the_administrator_pushes_preferences_for_everybody() {
     let office = Office::open().await;
     let (_, jdoe) = office.person("jdoe");
-    let clone = Clone {
-        dir: office.dir.path().join("defaults"),
-    };
-    std::fs::create_dir(&clone.dir).unwrap();
-    clone.git(&["init", "--quiet"]);
-    clone.git(&["config", "user.name", "ops"]);
-    clone.git(&["config", "user.email", "ops@lockkeeper.test"]);
+    let clone = office.empty("defaults", "ops@lockkeeper.test");
     clone.git(&["remote", "add", "origin", &office.url(ADMIN)]);
     let push = ["origin", "HEAD:refs/users/default"];
     clone.commit("preferences.config", "[diff]\n\ttabSize = wide\n");

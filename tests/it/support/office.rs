@@ -130,6 +130,17 @@ impl Office {
         dir
     }
 
+    /// Makes an empty repository of somebody with this address.
+    pub fn empty(&self, name: &str, email: &str) -> Clone {
+        let dir = self.dir.path().join(name);
+        std::fs::create_dir(&dir).unwrap();
+        let clone = Clone { dir };
+        clone.git(&["init", "--quiet"]);
+        clone.git(&["config", "user.name", email]);
+        clone.git(&["config", "user.email", email]);
+        clone
+    }
+
     /// Clones the branch of somebody and checks it out.
     pub fn clone_of(&self, credentials: &str, name: &str) -> Clone {
         let dir = self.dir.path().join(name);

@@ -172,10 +172,10 @@ pub fn has_rules(ctx: &Ctx) -> bool {
 /// nothing.
 pub fn offers(ctx: &Ctx, who: &Identity, action: Action) -> bool {
     match who {
-        Identity::Web(name) | Identity::Api(name) => web::offers(
+        Identity::Web(user) | Identity::Api(user) => web::offers(
             &ctx.settings.permissions.web,
             &ctx.settings.web_accounts.now(),
-            name,
+            &user.login,
             action,
         ),
         Identity::Commenter(_) | Identity::Pusher(_) | Identity::Cli(_) | Identity::System(_) => {

@@ -115,7 +115,7 @@ mod tests {
         let told = |giving: &[&str], own: &[&str]| {
             let repo = "github.com/acme/infra".parse().unwrap();
             denial(
-                &Identity::Commenter("mallory".to_owned()),
+                &Identity::Commenter("mallory".into()),
                 Action::Apply,
                 &repo,
                 giving,

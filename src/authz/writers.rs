@@ -169,7 +169,7 @@ fn denial_of_fork(ctx: &Ctx, repo: &RepoId, login: &str, answer: &PermissionAnsw
     )];
     who_can.extend(ways_out(&quoted(login), answer).into_iter().skip(1));
     Denial {
-        who: Identity::Pusher(login.to_owned()),
+        who: Identity::Pusher(login.into()),
         action: Action::Plan,
         rule: rule(
             ctx.settings.permissions.commenters,

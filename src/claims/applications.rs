@@ -79,7 +79,7 @@ fn in_use(application: &Application, busy: &ApplicationUse) -> String {
              lock: `lockkeeper apps discard {id}`, or `POST /api/apps/{id}/discard`.",
             lock.project,
             lock.taken_at.format("%Y-%m-%d %H:%M UTC"),
-            lock.holder
+            lock.holder.login
         ),
     }
 }

@@ -315,10 +315,7 @@ mod tests {
             to: None,
             force,
             reason: Reason::read(reason).unwrap(),
-            actor: Actor {
-                login: "olga".to_owned(),
-                origin: Origin::Page,
-            },
+            actor: Actor::new("olga", Origin::Page),
             remote: None,
         };
         let verdicts = |giving: &HandOver| all.map(|standing| giving.forbidden(standing));

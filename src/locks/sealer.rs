@@ -94,13 +94,7 @@ pub async fn prune_log(
             "{} events up to number {} were removed (hash {})",
             seal.events, seal.last_seq, seal.last_hash
         );
-        let cause = Cause::new(
-            Actor {
-                login: actor.to_owned(),
-                origin: Origin::Cli,
-            },
-            reason,
-        );
+        let cause = Cause::new(Actor::new(actor, Origin::Cli), reason);
         NewLockEvent {
             kind: LockEventKind::Pruned,
             key: None,

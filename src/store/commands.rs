@@ -4,12 +4,13 @@ use chrono::{DateTime, Utc};
 
 use super::jobs::lanes_hold_in_tx;
 use super::of_repos::listed;
+use super::people::{NamedAccountRow, account_column};
 use super::{
     LockChange, NewJob, Result, StopKind, StopRequest, Store, Tx, execute, free_text, on_pool,
 };
 use crate::model::{
     Actor, Cause, CommandId, CommandKind, CommandOutcome, CommentId, CommitSha, DeliveryId, Lock,
-    Origin, PullRef, RepoId, Subject, text_enum,
+    NamedAccount, Origin, Person, PullRef, RepoId, Subject, text_enum,
 };
 
 text_enum! {
@@ -67,6 +68,8 @@ pub struct CommandRow {
     pub title: Option<String>,
     /// Person or program that requested the command, and the way it was requested.
     pub actor: Actor,
+    /// Account of that person, with its present name.
+    pub account: Option<NamedAccount>,
     /// The parsed command as JSON.
     pub spec: String,
     /// Head commit that the command works on, once known.
@@ -82,6 +85,16 @@ pub struct CommandRow {
     pub created_at: DateTime<Utc>,
     /// Time of the end.
     pub finished_at: Option<DateTime<Utc>>,
+}
+
+impl CommandRow {
+    /// Returns the person who requested the command, for people.
+    pub fn asker(&self) -> Person {
+        Person {
+            login: self.actor.login.clone(),
+            account: self.account.clone(),
+        }
+    }
 }
 
 /// Outcome of a command, and the comments and statuses to post about it.
@@ -101,7 +114,9 @@ macro_rules! select_sql {
     ($($rest:literal),+) => {
         concat!(
             "SELECT c.id, c.kind, c.repo, c.pull, p.url AS pull_url, p.title, c.actor, c.origin, c.spec, c.head, ",
-            "c.state, c.outcome, c.reason, c.stop_kind, c.stop_reason, c.created_at, c.finished_at FROM commands c ",
+            "c.state, c.outcome, c.reason, c.stop_kind, c.stop_reason, c.created_at, c.finished_at, ",
+            crate::store::people::account_columns!("c.account"),
+            " FROM commands c ",
             "LEFT JOIN pulls p ON p.repo = c.repo AND p.number = c.pull ",
             $($rest),+
         )
@@ -168,7 +183,8 @@ impl Store {
         execute!(
             tx,
             "INSERT INTO commands (id, kind, repo, pull, comment, delivery, actor, origin, spec, state, \
-             created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10) ON CONFLICT DO NOTHING",
+             created_at, account) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10, $11) \
+             ON CONFLICT DO NOTHING",
             id,
             new.kind,
             &new.pull.repo,
@@ -179,6 +195,7 @@ impl Store {
             new.actor.origin,
             free_text(&new.spec),
             created_at,
+            account_column(new.actor.account),
         )
         .map(|rows| rows == 1)
     }
@@ -191,13 +208,7 @@ impl Store {
         make: impl FnOnce(Vec<(Lock, String)>) -> Option<NewCommand>,
         job: impl FnOnce(CommandId) -> NewJob,
     ) -> Result<Option<CommandId>> {
-        let cause = Cause::new(
-            Actor {
-                login: String::new(),
-                origin: Origin::Queue,
-            },
-            "",
-        );
+        let cause = Cause::new(Actor::new("", Origin::Queue), "");
         let (mut change, _) = LockChange::begin(self, pull, &cause).await?;
         let turns = change.turns(pull).await?;
         let Some(new) = make(turns) else {
@@ -333,10 +344,13 @@ pub(super) struct CommandColumns {
     stop_reason: Option<String>,
     created_at: DateTime<Utc>,
     finished_at: Option<DateTime<Utc>>,
+    #[sqlx(flatten)]
+    account: NamedAccountRow,
 }
 
 impl From<CommandColumns> for CommandRow {
     fn from(row: CommandColumns) -> Self {
+        let account = row.account.named();
         Self {
             id: row.id,
             kind: row.kind,
@@ -346,10 +360,9 @@ impl From<CommandColumns> for CommandRow {
             },
             pull_url: row.pull_url,
             title: row.title,
-            actor: Actor {
-                login: row.actor,
-                origin: row.origin,
-            },
+            actor: Actor::new(row.actor, row.origin)
+                .with_account(account.as_ref().map(|account| account.number)),
+            account,
             spec: row.spec,
             head: row.head,
             state: row.state,

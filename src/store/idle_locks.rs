@@ -4,15 +4,21 @@
 use chrono::{DateTime, Utc};
 
 use super::lock_change::LockChange;
-use super::locks::LockRow;
+use super::locks::{LockRow, columns};
 use super::{NewJob, Result, Store, on_pool, on_tx};
 use crate::model::{Cause, Lock, LockEventKind, LockId, ProjectKey, PullRef};
 
-const PAGE: &str = "SELECT id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at, warned_at \
-     FROM locks WHERE active_at <= $1 AND (active_at > $2 OR (active_at = $2 AND id > $3)) ORDER BY active_at, id LIMIT 500";
-const WARN: &str = "UPDATE locks SET warned_at = $1 WHERE id = $2 AND active_at <= $3 AND warned_at IS NULL \
+const PAGE: &str = concat!(
+    "SELECT warned_at, ",
+    columns!(),
+    " FROM locks WHERE active_at <= $1 AND (active_at > $2 OR (active_at = $2 AND id > $3)) ORDER BY active_at, id LIMIT 500"
+);
+const WARN: &str = concat!(
+    "UPDATE locks SET warned_at = $1 WHERE id = $2 AND active_at <= $3 AND warned_at IS NULL \
      AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.repo = locks.repo AND c.pull = locks.pull AND c.state <> 'finished') \
-     RETURNING id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at";
+     RETURNING ",
+    columns!()
+);
 const STILL_IDLE: &str = "SELECT COUNT(*) FROM locks WHERE id = $1 AND active_at <= $2 AND warned_at IS NOT NULL \
      AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.repo = locks.repo AND c.pull = locks.pull AND c.state <> 'finished')";
 

@@ -472,13 +472,7 @@ async fn has_runs_in_tx(tx: &mut Tx, pull: &PullRef, project: &ProjectKey) -> Re
 }
 
 fn cause_of(who: &str, reason: &str) -> Cause {
-    Cause::new(
-        Actor {
-            login: who.to_owned(),
-            origin: Origin::Cli,
-        },
-        reason,
-    )
+    Cause::new(Actor::new(who, Origin::Cli), reason)
 }
 
 fn is_as_reported(held: Option<&Lock>, lock: &ImportLock, outcome: &ImportedLock) -> bool {
@@ -486,7 +480,7 @@ fn is_as_reported(held: Option<&Lock>, lock: &ImportLock, outcome: &ImportedLock
         ImportedLock::Taken => held.is_some_and(|held| {
             held.pull == lock.pull
                 && held.project == lock.project
-                && held.holder == free_text(&lock.holder)
+                && held.holder.login == free_text(&lock.holder)
                 && held.reason == free_text(&lock.reason)
                 && held.pull_url == free_text(&lock.pull_url)
                 && lock

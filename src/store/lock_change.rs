@@ -9,7 +9,8 @@
 //! hands it over to the first queued pull in the same transaction. So no newcomer can be faster than the pulls that
 //! waited.
 
-use super::locks::{INSERT_HANDED_ON, LockRow, name_column};
+use super::locks::{INSERT_HANDED_ON, LockRow, columns, name_column};
+use super::people::account_of_column;
 use super::pulls::{pull_hold_in_tx, title_in_tx};
 use super::waiters::{WaiterRow, waiter_next_in_tx};
 use super::{NewJob, Result, Store, Tx, execute, on_tx};
@@ -48,7 +49,8 @@ macro_rules! free_sql {
             "AND r.dir = locks.dir AND r.workspace = locks.workspace AND r.hook IS NULL ",
             "AND (locks.scope = '' OR locks.scope = r.name) ",
             "AND r.kind IN ('import', 'state_rm') AND r.state = 'running') ",
-            "RETURNING id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at"
+            "RETURNING ",
+            columns!()
         )
     };
 }
@@ -124,9 +126,9 @@ impl<'a> LockChange<'a> {
         self.tx.commit().await
     }
 
-    /// Returns the login of the person who makes the change.
-    pub(crate) fn actor(&self) -> &'a str {
-        &self.cause.actor.login
+    /// Returns the person who makes the change.
+    pub(crate) fn actor(&self) -> &'a Actor {
+        &self.cause.actor
     }
 
     /// Sets a clause for the pulls that get a lock released by this change, such as `, whose lock ada released`.
@@ -263,13 +265,12 @@ impl<'a> LockChange<'a> {
             reason,
             now,
             &waiter.asks,
+            waiter.account.account,
         )?;
         let (key, pull) = (waiter.key(), waiter.pull());
         let cause = Cause::new(
-            Actor {
-                login: waiter.asker.clone(),
-                origin: Origin::Queue,
-            },
+            Actor::new(&waiter.asker, Origin::Queue)
+                .with_account(account_of_column(waiter.account.account)),
             reason,
         );
         self.record_as(LockEventKind::Taken, &key, &pull, cause);

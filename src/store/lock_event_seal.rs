@@ -15,6 +15,7 @@
 use chrono::{DateTime, Utc};
 
 use super::lock_events::{EventPayloadRow, event_columns};
+use super::people::account_column;
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{ChainedEvent, NewLockEvent, Sha256Digest};
 use crate::seal::{Checkpoint, KeyName, Pruned, PublicKey, SealedText, Signature, SigningKey};
@@ -31,7 +32,7 @@ const TAKE: &str = concat!(
 const INSERT: &str = concat!(
     "INSERT INTO lock_events (seq, previous, hash, ",
     event_columns!(),
-    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
 );
 const SEALS: &str = "SELECT last_seq, last_hash, last_at, events, actor, sealed_at, key, signature FROM lock_event_seals \
                      ORDER BY last_seq";
@@ -414,6 +415,7 @@ async fn insert_in_tx(tx: &mut Tx, kept: &ChainedEvent) -> Result<()> {
         cause.remote.as_deref(),
         &cause.reason,
         concern.as_ref(),
+        account_column(cause.actor.account),
     )
     .map(drop)
 }

@@ -7,16 +7,18 @@
 use chrono::{DateTime, Utc};
 
 use super::locks::{name_from_column, scope_column};
+use super::people::{account_column, account_of_column};
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool};
 use crate::model::{
     Actor, ApplyScope, Cause, ChainLink, ChainedEvent, Concern, LockEvent, LockEventKind, LockKey,
-    NewLockEvent, Origin, PullRef, RepoId, RepoPath, Sha256Digest, Subject, WorkspaceName,
+    NamedAccount, NewLockEvent, Origin, PullRef, RepoId, RepoPath, Sha256Digest, Subject,
+    WorkspaceName,
 };
 
 /// Columns of an event, the same in both tables.
 macro_rules! event_columns {
     () => {
-        "at, kind, repo, dir, workspace, scope, pull, actor, origin, remote, reason, concern"
+        "at, kind, repo, dir, workspace, scope, pull, actor, origin, remote, reason, concern, account"
     };
 }
 
@@ -25,7 +27,9 @@ macro_rules! event_columns {
 macro_rules! newest_sql {
     ($limit:literal, $inbox:expr, $chain:expr) => {
         concat!(
-            "SELECT page.*, (SELECT t.title FROM pulls t WHERE t.repo = page.repo AND t.number = page.pull) AS title ",
+            "SELECT page.*, (SELECT t.title FROM pulls t WHERE t.repo = page.repo AND t.number = page.pull) AS title, ",
+            "(SELECT named.full_name FROM accounts named WHERE named.number = page.account) AS account_name, ",
+            "(SELECT named.status FROM accounts named WHERE named.number = page.account) AS account_status ",
             "FROM (SELECT * FROM (SELECT 1000000000000000 + id AS place, CAST(NULL AS BIGINT) AS seq, ",
             "CAST(NULL AS TEXT) AS hash, ",
             event_columns!(),
@@ -105,7 +109,7 @@ impl Store {
                 concat!(
                     "INSERT INTO lock_event_inbox (",
                     event_columns!(),
-                    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+                    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
                 ),
                 at,
                 *kind,
@@ -119,6 +123,7 @@ impl Store {
                 cause.remote.as_deref(),
                 &cause.reason,
                 concern.as_ref(),
+                account_column(cause.actor.account),
             )?;
         }
         Ok(())
@@ -177,7 +182,7 @@ fn storable(event: NewLockEvent) -> NewLockEvent {
     } = event.cause;
     let actor = Actor {
         login: free_text(&actor.login).into_owned(),
-        origin: actor.origin,
+        ..actor
     };
     let remote = remote.map(|remote| free_text(&remote).into_owned());
     NewLockEvent {
@@ -207,6 +212,7 @@ pub(super) struct EventPayloadRow {
     remote: Option<String>,
     reason: String,
     concern: Option<Concern>,
+    account: Option<i64>,
 }
 
 impl EventPayloadRow {
@@ -243,10 +249,7 @@ impl From<EventPayloadRow> for NewLockEvent {
             repo,
             subject: number,
         });
-        let actor = Actor {
-            login: row.actor,
-            origin: row.origin,
-        };
+        let actor = Actor::new(row.actor, row.origin).with_account(account_of_column(row.account));
         let cause = Cause {
             actor,
             remote: row.remote,
@@ -269,6 +272,8 @@ pub(super) struct EventRow {
     seq: Option<i64>,
     hash: Option<Sha256Digest>,
     title: Option<String>,
+    account_name: Option<String>,
+    account_status: Option<String>,
     #[sqlx(flatten)]
     what: EventPayloadRow,
 }
@@ -280,8 +285,15 @@ impl From<EventRow> for LockEvent {
             seq,
             hash,
             title,
+            account_name,
+            account_status,
             what,
         } = row;
+        let account = account_of_column(what.account).map(|number| NamedAccount {
+            number,
+            name: account_name,
+            status: account_status,
+        });
         let link = seq.zip(hash).map(|(seq, hash)| ChainLink { seq, hash });
         Self {
             place,
@@ -289,6 +301,7 @@ impl From<EventRow> for LockEvent {
             event: what.into(),
             link,
             title,
+            account,
         }
     }
 }

@@ -18,6 +18,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::lock_change::LockChange;
 use super::of_repos::{listed, of_repos_postgres, of_repos_sqlite};
+use super::people::{NamedAccountRow, account_column};
 use super::pulls::pull_share_in_tx;
 use super::{Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{
@@ -78,17 +79,23 @@ impl LockAttempt<'_> {
 
 macro_rules! columns {
     () => {
-        "id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at, \
-         (SELECT t.title FROM pulls t WHERE t.repo = locks.repo AND t.number = locks.pull) AS title"
+        concat!(
+            "id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at, \
+             (SELECT t.title FROM pulls t WHERE t.repo = locks.repo AND t.number = locks.pull) AS title, ",
+            crate::store::people::account_columns!("locks.account")
+        )
     };
 }
+
+pub(super) use columns;
 
 /// Takes a lock, unless a lock of another pull excludes it or another pull is queued for it.
 macro_rules! take_sql {
     ($lock:literal) => {
         concat!(
-            "INSERT INTO locks (id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at) ",
-            "SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11 WHERE EXISTS ",
+            "INSERT INTO locks (id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at, \
+             account) ",
+            "SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, $12 WHERE EXISTS ",
             "(SELECT 1 FROM pulls WHERE repo = $2 AND number = $7 AND state = 'open'",
             $lock,
             ") AND NOT EXISTS (SELECT 1 FROM locks o WHERE o.repo = $2 AND o.dir = $3 AND o.workspace = $4 ",
@@ -102,8 +109,8 @@ macro_rules! take_sql {
 }
 
 /// Inserts a lock for a queued pull, in the transaction that released it.
-pub(super) const INSERT_HANDED_ON: &str = "INSERT INTO locks (id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at, asks) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, $12)";
+pub(super) const INSERT_HANDED_ON: &str = "INSERT INTO locks (id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at, asks, account) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, $12, $13)";
 
 macro_rules! insert_lock {
     ($store:expr, $attempt:expr, $sql:expr, $db:expr) => {
@@ -119,6 +126,7 @@ macro_rules! insert_lock {
             .bind(free_text(&$attempt.cause.actor.login))
             .bind(free_text(&$attempt.cause.reason))
             .bind($store.now())
+            .bind(account_column($attempt.cause.actor.account))
             .fetch_all($db)
             .await
             .map(|mut rows| rows.pop().map(Lock::from))
@@ -477,9 +485,9 @@ pub(super) struct LockRow {
     reason: String,
     taken_at: DateTime<Utc>,
     active_at: DateTime<Utc>,
-    /// Optional, because not every statement that returns a lock selects the title.
-    #[sqlx(default)]
     title: Option<String>,
+    #[sqlx(flatten)]
+    account: NamedAccountRow,
 }
 
 #[derive(sqlx::FromRow)]
@@ -510,7 +518,7 @@ impl From<LockRow> for Lock {
             },
             title: row.title,
             pull_url: row.pull_url,
-            holder: row.holder,
+            holder: row.account.person(row.holder),
             reason: row.reason,
             taken_at: row.taken_at,
             active_at: row.active_at,

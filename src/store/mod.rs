@@ -44,6 +44,7 @@ mod operations;
 mod owner_overview;
 mod owners;
 mod pending_statuses;
+pub(crate) mod people;
 mod plan_files;
 mod plans;
 mod pulls;

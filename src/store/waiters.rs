@@ -4,16 +4,19 @@ use chrono::{DateTime, Utc};
 
 use super::lock_change::LockChange;
 use super::locks::{name_column, name_from_column, scope_column};
+use super::people::{NamedAccountRow, account_column};
 use super::{Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{
-    LockEventKind, LockKey, ProjectKey, PullRef, RepoId, RepoPath, Subject, Waiter, WorkspaceName,
+    Actor, LockEventKind, LockKey, ProjectKey, PullRef, RepoId, RepoPath, Subject, Waiter,
+    WorkspaceName,
 };
 
 macro_rules! select_sql {
     ($rest:literal) => {
         concat!(
-            "SELECT w.seq, w.repo, w.dir, w.workspace, w.scope, w.name, w.pull, w.pull_url, w.asker, w.asks, w.since ",
-            "FROM lock_waiters w ",
+            "SELECT w.seq, w.repo, w.dir, w.workspace, w.scope, w.name, w.pull, w.pull_url, w.asker, w.asks, w.since, ",
+            crate::store::people::account_columns!("w.account"),
+            " FROM lock_waiters w ",
             $rest
         )
     };
@@ -48,6 +51,8 @@ pub(crate) struct WaiterRow {
     pub asker: String,
     pub asks: String,
     pub since: DateTime<Utc>,
+    #[sqlx(flatten)]
+    pub account: NamedAccountRow,
 }
 
 impl WaiterRow {
@@ -74,7 +79,7 @@ pub(crate) struct NewWaiter<'a> {
     pub project: &'a ProjectKey,
     pub pull: &'a PullRef,
     pub pull_url: &'a str,
-    pub asker: &'a str,
+    pub asker: &'a Actor,
     /// Plans to make when the turn comes, as JSON.
     pub asks: &'a str,
 }
@@ -105,24 +110,25 @@ impl LockChange<'_> {
     pub(crate) async fn line_up(&mut self, new: &NewWaiter<'_>) -> Result<()> {
         let known = execute!(
             &mut self.tx,
-            "UPDATE lock_waiters SET asks = $1, asker = $2, name = $3 \
+            "UPDATE lock_waiters SET asks = $1, asker = $2, name = $3, account = $9 \
              WHERE repo = $4 AND dir = $5 AND workspace = $6 AND scope = $7 AND pull = $8",
             free_text(new.asks),
-            free_text(new.asker),
+            free_text(&new.asker.login),
             name_column(new.project),
             &new.key.repo,
             &new.key.dir,
             &new.key.workspace,
             scope_column(new.key),
             new.pull.subject,
+            account_column(new.asker.account),
         )?;
         if known > 0 {
             return Ok(());
         }
         execute!(
             &mut self.tx,
-            "INSERT INTO lock_waiters (repo, dir, workspace, scope, name, pull, pull_url, asker, asks, since) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+            "INSERT INTO lock_waiters (repo, dir, workspace, scope, name, pull, pull_url, asker, asks, since, \
+             account) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
             &new.key.repo,
             &new.key.dir,
             &new.key.workspace,
@@ -130,9 +136,10 @@ impl LockChange<'_> {
             name_column(new.project),
             new.pull.subject,
             free_text(new.pull_url),
-            free_text(new.asker),
+            free_text(&new.asker.login),
             free_text(new.asks),
             self.store.now(),
+            account_column(new.asker.account),
         )?;
         self.record(LockEventKind::Queued, new.key, new.pull);
         Ok(())
@@ -183,7 +190,7 @@ impl From<WaiterRow> for Waiter {
                 name: name_from_column(&row.name),
             },
             pull_url: row.pull_url,
-            asker: row.asker,
+            asker: row.account.person(row.asker),
             since: row.since,
         }
     }

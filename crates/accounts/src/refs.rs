@@ -5,9 +5,7 @@ use std::str::FromStr;
 
 use crate::text::shown;
 
-/// Number of an account. Written in plain digits without leading zeros.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AccountId(u32);
+pub use lockkeeper_model::model::{AccountId, InvalidNumber};
 
 /// Number of a change on this server. Written in plain digits without leading zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,11 +30,6 @@ pub enum AllUsersRef {
     AccountSequence,
 }
 
-/// A text is not the number of an account or a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a number from 1 to {max} in plain digits without leading zeros", max = AccountId::MAX.0)]
-pub struct InvalidNumber;
-
 /// A name is not a ref of `All-Users`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAllUsersRef {
@@ -51,47 +44,15 @@ pub enum InvalidAllUsersRef {
     Shard(String, AllUsersRef),
 }
 
-impl AccountId {
-    /// First number that an empty server gives an account.
-    pub const FIRST: Self = Self(1_000_000);
-    /// Highest number, the limit of a signed 32-bit integer.
-    pub const MAX: Self = Self(i32::MAX.unsigned_abs());
-
-    /// Creates the number of an account. Returns `None` outside of 1 to [`Self::MAX`].
-    pub fn new(number: u32) -> Option<Self> {
-        (1..=Self::MAX.0).contains(&number).then_some(Self(number))
-    }
-
-    /// Returns the number as an integer.
-    pub fn get(self) -> u32 {
-        self.0
-    }
-
-    /// Returns the number after this one. `None` after [`Self::MAX`].
-    pub fn next(self) -> Option<Self> {
-        Self::new(self.0 + 1)
-    }
-}
-
 impl ChangeNumber {
     /// Creates the number of a change. Returns `None` outside of 1 to [`AccountId::MAX`].
     pub fn new(number: u32) -> Option<Self> {
-        AccountId::new(number).map(|AccountId(number)| Self(number))
+        AccountId::new(number).map(|number| Self(number.get()))
     }
 
     /// Returns the number as an integer.
     pub fn get(self) -> u32 {
         self.0
-    }
-}
-
-impl FromStr for AccountId {
-    type Err = InvalidNumber;
-
-    fn from_str(text: &str) -> Result<Self, InvalidNumber> {
-        let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
-        let number = if is_plain { text.parse().ok() } else { None };
-        number.and_then(Self::new).ok_or(InvalidNumber)
     }
 }
 
@@ -99,13 +60,7 @@ impl FromStr for ChangeNumber {
     type Err = InvalidNumber;
 
     fn from_str(text: &str) -> Result<Self, InvalidNumber> {
-        text.parse().map(|AccountId(number)| Self(number))
-    }
-}
-
-impl fmt::Display for AccountId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        text.parse().map(|number: AccountId| Self(number.get()))
     }
 }
 
@@ -125,7 +80,7 @@ impl AllUsersRef {
 impl fmt::Display for AllUsersRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::User(account) => write!(f, "refs/users/{:02}/{account}", account.0 % 100),
+            Self::User(account) => write!(f, "refs/users/{:02}/{account}", account.get() % 100),
             Self::UserSelf => f.write_str("refs/users/self"),
             Self::UserDefault => f.write_str("refs/users/default"),
             Self::ExternalIds => f.write_str("refs/meta/external-ids"),

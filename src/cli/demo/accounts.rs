@@ -102,13 +102,7 @@ async fn password(stage: &DemoStage) -> anyhow::Result<Secret> {
     let users = accounts(stage);
     let by = AccountsActor {
         author: CommitPerson::new("Demo", "demo@localhost"),
-        cause: Cause::new(
-            Actor {
-                login: "demo".to_owned(),
-                origin: Origin::Cli,
-            },
-            "the demo",
-        ),
+        cause: Cause::new(Actor::new("demo", Origin::Cli), "the demo"),
         expected: None,
         signed_in: None,
     };

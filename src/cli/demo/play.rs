@@ -187,13 +187,7 @@ impl<'a> DemoPlayer<'a> {
     async fn register(&self, team: DemoTeam) -> anyhow::Result<String> {
         let store = &self.stage.server.ctx().store;
         let owner = OwnerName::new(team.name()).context("the name of a team of the demo")?;
-        let cause = Cause::new(
-            Actor {
-                login: team.name().to_owned(),
-                origin: Origin::Cli,
-            },
-            "the demo",
-        );
+        let cause = Cause::new(Actor::new(team.name(), Origin::Cli), "the demo");
         drop(
             store
                 .owner_create(&owner, &cause)

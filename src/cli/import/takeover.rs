@@ -122,7 +122,7 @@ fn report(found: &AtlantisRecords, imported: &Imported) -> ImportReport {
                 ),
                 ImportedApplyLock::AlreadyThere(lock) => (
                     ImportResult::AlreadyThere,
-                    &lock.holder,
+                    &lock.holder.login,
                     lock.taken_at,
                     &lock.reason,
                 ),

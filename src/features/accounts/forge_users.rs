@@ -6,13 +6,16 @@ use super::store::AccountRow;
 use crate::context::Ctx;
 use crate::model::HostName;
 
-/// Returns the account of a user of a forge, found by the number of the user there. A login can be given up and taken by
-/// somebody else.
+/// Returns the account of a user of a forge, found by the number of the user there, if the forge named it. A login can be
+/// given up and taken by somebody else.
 pub(crate) async fn of_forge_user(
     ctx: &Ctx,
     host: &HostName,
-    number: u64,
+    number: Option<u64>,
 ) -> Result<Option<AccountRow>, sqlx::Error> {
+    let Some(number) = number else {
+        return Ok(None);
+    };
     // All configured forges are GitHub's so far. A number that makes no key has no account.
     match ExternalIdKey::forge(ForgeScheme::GitHub, host.as_str(), number) {
         Ok(key) => ctx.store.account_of_external_id(key.as_str()).await,

@@ -262,7 +262,7 @@ impl AccountCaller {
         };
         let address = self.addresses(host).into_iter().next().unwrap_or_default();
         let author = CommitPerson::new(name, &address);
-        let actor = Actor { login, origin };
+        let actor = Actor::new(&login, origin).with_account(self.own().map(|row| row.number));
         let cause = Cause::new(actor, "").from_address(remote);
         AccountsActor {
             author,

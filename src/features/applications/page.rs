@@ -87,7 +87,7 @@ impl LockView {
         Self {
             id: lock.id.to_string(),
             dir: shown(lock.key.dir.as_str()),
-            holder: shown(&lock.holder),
+            holder: shown(&lock.holder.to_string()),
             reason: shown(&lock.reason),
             since: PastTime::new(lock.taken_at, now),
         }

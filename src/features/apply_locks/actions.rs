@@ -127,7 +127,7 @@ pub(super) fn set_before(lock: &ApplyLock) -> String {
         .unwrap_or_default();
     format!(
         "{} has stopped these applies since {}{until}: {}. That lock was not changed. End it first to set another.",
-        shown(&lock.holder),
+        shown(&lock.holder.to_string()),
         minute(lock.taken_at),
         shown(&lock.reason)
     )

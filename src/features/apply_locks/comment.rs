@@ -41,7 +41,7 @@ pub(crate) fn apply_locks_line(locks: &[ApplyLock]) -> String {
             .ends_at
             .map(|end| format!(" until {}", minute(end)))
             .unwrap_or_default();
-        format!(" {place}{until} by {}", lock.holder)
+        format!(" {place}{until} by {}", lock.holder.login)
     });
     format!("Applies are stopped{}{more}.", first.unwrap_or_default())
 }
@@ -53,7 +53,7 @@ fn sentence(lock: &ApplyLock, is_another: bool) -> String {
         } else {
             "applies are"
         },
-        plain(&lock.holder),
+        plain(&lock.holder.login),
     );
     let place = match &lock.scope {
         ApplyScope::Server => "on this whole server".to_owned(),
@@ -103,13 +103,14 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Person;
     use crate::render::status::{MAX_DESCRIPTION_CHARS, describe};
 
     fn lock(scope: ApplyScope, ends_at: Option<&str>) -> ApplyLock {
         ApplyLock {
             id: uuid::Uuid::from_u128(1).into(),
             scope,
-            holder: "olga".to_owned(),
+            holder: Person::of_login("olga"),
             reason: "the database\nmoves".to_owned(),
             taken_at: "2026-03-02T09:00:00Z".parse().unwrap(),
             ends_at: ends_at.map(|end| end.parse().unwrap()),
@@ -176,7 +177,7 @@ mod tests {
             "Applies are stopped in network until 2026-03-02 12:00 UTC by olga (and 1 more)."
         );
         let long = ApplyLock {
-            holder: "x".repeat(500),
+            holder: Person::of_login("x".repeat(500)),
             ..lock(ApplyScope::Server, None)
         };
         assert_eq!(

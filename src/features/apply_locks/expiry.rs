@@ -18,7 +18,7 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 async fn tick(ctx: &Ctx) -> anyhow::Result<TickResult> {
     let ended = ctx.store.apply_lock_expire().await?;
     for lock in &ended {
-        info!(scope = %lock.scope, holder = lock.holder, "An apply lock expired");
+        info!(scope = %lock.scope, holder = lock.holder.login, "An apply lock expired");
     }
     Ok(TickResult::repaired(u64::try_from(ended.len())?))
 }

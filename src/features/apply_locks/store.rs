@@ -10,14 +10,19 @@
 use chrono::{DateTime, Utc};
 
 use crate::model::{
-    Actor, ApplyLock, ApplyLockId, ApplyScope, Cause, LockEventKind, NewLockEvent, Origin, RepoId,
-    RepoPath, minute,
+    Actor, ApplyLock, ApplyLockId, ApplyScope, Cause, LockEventKind, NewLockEvent, Origin, Person,
+    RepoId, RepoPath, minute,
 };
+use crate::store::people::{NamedAccountRow, account_column, account_named_in_tx};
 use crate::store::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 
-const ALL: &str = "SELECT id, scope, repo, dir, holder, reason, taken_at, ends_at FROM apply_locks";
-const INSERT: &str = "INSERT INTO apply_locks (id, scope, repo, dir, holder, reason, taken_at, ends_at) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+const ALL: &str = concat!(
+    "SELECT id, scope, repo, dir, holder, reason, taken_at, ends_at, ",
+    crate::store::people::account_columns!("apply_locks.account"),
+    " FROM apply_locks"
+);
+const INSERT: &str = "INSERT INTO apply_locks (id, scope, repo, dir, holder, reason, taken_at, ends_at, account) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 /// Maximum number of apply locks, because every apply reads all of them (P12).
 const MOST: usize = 1000;
 
@@ -71,7 +76,10 @@ impl Store {
         let lock = ApplyLock {
             id: ApplyLockId::next(&*self.ids),
             scope: scope.clone(),
-            holder: free_text(&cause.actor.login).into_owned(),
+            holder: Person {
+                login: free_text(&cause.actor.login).into_owned(),
+                account: account_named_in_tx(tx, cause.actor.account).await?,
+            },
             reason: free_text(&cause.reason).into_owned(),
             taken_at: taken_at.map_or(now, kept_time),
             ends_at: ends_at.map(kept_time),
@@ -286,10 +294,11 @@ async fn insert_in_tx(tx: &mut Tx, lock: &ApplyLock) -> Result<()> {
         lock.scope.kind(),
         text(lock.scope.repo().map(ToString::to_string)),
         text(lock.scope.dir().map(ToString::to_string)),
-        &lock.holder,
+        &lock.holder.login,
         &lock.reason,
         lock.taken_at,
         lock.ends_at,
+        account_column(lock.holder.account.as_ref().map(|account| account.number)),
     )
     .map(drop)
 }
@@ -354,7 +363,7 @@ fn story(lock: &ApplyLock) -> String {
     };
     format!(
         "set{unknown} by {} on {}: {}",
-        lock.holder,
+        lock.holder.login,
         minute(lock.taken_at),
         lock.reason
     )
@@ -370,6 +379,8 @@ struct ApplyLockRow {
     reason: String,
     taken_at: DateTime<Utc>,
     ends_at: Option<DateTime<Utc>>,
+    #[sqlx(flatten)]
+    account: NamedAccountRow,
 }
 
 impl From<ApplyLockRow> for ApplyLock {
@@ -377,7 +388,7 @@ impl From<ApplyLockRow> for ApplyLock {
         Self {
             id: row.id,
             scope: ApplyScope::from_columns(&row.scope, &row.repo, &row.dir),
-            holder: row.holder,
+            holder: row.account.person(row.holder),
             reason: row.reason,
             taken_at: row.taken_at,
             ends_at: row.ends_at,

@@ -3,7 +3,7 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
-use crate::model::{ApplyLock, ApplyScope};
+use crate::model::{ApplyLock, ApplyScope, NamedAccount};
 
 /// One apply lock. Texts are unescaped: pages and terminals escape them.
 #[derive(Serialize)]
@@ -14,6 +14,9 @@ pub(crate) struct ApplyLockView {
     repo: Option<String>,
     dir: Option<String>,
     holder: String,
+    /// Account of the holder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<NamedAccount>,
     reason: String,
     since: String,
     until: Option<String>,
@@ -30,7 +33,8 @@ impl From<&ApplyLock> for ApplyLockView {
             scope: lock.scope.kind(),
             repo: lock.scope.repo().map(ToString::to_string),
             dir: lock.scope.dir().map(ToString::to_string),
-            holder: lock.holder.clone(),
+            holder: lock.holder.login.clone(),
+            account: lock.holder.account.clone(),
             reason: lock.reason.clone(),
             since: time(lock.taken_at),
             until: lock.ends_at.map(time),

@@ -287,15 +287,15 @@ fn as_text(kept: &LockEvent) -> String {
         .as_ref()
         .map(|remote| format!(" from {remote}"))
         .unwrap_or_default();
-    let (kind, actor) = (kept.event.kind, &cause.actor);
+    let kind = kept.event.kind;
     let number = kept
         .seq()
         .map_or_else(|| "-".to_owned(), |seq| seq.to_string());
     let line = format!(
         "{number} {} {kind}{lock}{pull} by {} ({}{remote}): {}",
         time(kept.at),
-        actor.login,
-        actor.origin,
+        kept.who(),
+        cause.actor.origin,
         cause.reason
     );
     safe(&line)
@@ -347,13 +347,7 @@ mod tests {
         let store = Store::open(&url(dir), Arc::new(SystemClock), Arc::new(RandomIds))
             .await
             .unwrap();
-        let cause = Cause::new(
-            Actor {
-                login: "ops".to_owned(),
-                origin: Origin::Cli,
-            },
-            "the database moves",
-        );
+        let cause = Cause::new(Actor::new("ops", Origin::Cli), "the database moves");
         for _ in 0..2 {
             let _set = store
                 .apply_lock_set(&ApplyScope::Server, None, &cause)

@@ -80,7 +80,7 @@ impl AuditLine {
                 .map(ToString::to_string),
             place: place.map(|place| shown(&place)),
             pull: kept.of_whom().map(|whom| shown(&whom)),
-            who: shown(&cause.actor.login),
+            who: shown(&kept.who().to_string()),
             way: cause.actor.origin.way(),
             why: shown(&cause.reason.replace('`', "")),
             at: PastTime::new(kept.at, now),

@@ -22,6 +22,7 @@ pub(crate) fn view(kept: &LockEvent) -> Value {
         "applies": event.scope.as_ref().map(ToString::to_string),
         "pull": event.pull.as_ref().map(|pull| pull.subject.stored()),
         "actor": cause.actor.login,
+        "account": kept.account,
         "origin": cause.actor.origin,
         "remote": cause.remote,
         "reason": cause.reason,

@@ -10,14 +10,18 @@ use crate::queue::{Job, JobError};
 use crate::render::{Body, Released, Report};
 use crate::store::NewJob;
 
-pub(super) async fn handle(ctx: &Ctx, event: &PullEvent) -> Result<DeliveryEnd, JobError> {
+pub(super) async fn handle(
+    ctx: &Ctx,
+    event: &PullEvent,
+    by: &Actor,
+) -> Result<DeliveryEnd, JobError> {
     // The event may be late, so only the current state on the forge counts.
     let forge = ctx.forges.of(&event.pull.repo)?;
     let pull = forge.pull(&event.pull).await?;
     if pull.state == PullState::Open {
         return Ok(DeliveryEnd::ignored("the pull request is open again"));
     }
-    close_pull(ctx, &pull, &Actor::of_pull(&event.sender)).await?;
+    close_pull(ctx, &pull, by).await?;
     Ok(DeliveryEnd::handled())
 }
 

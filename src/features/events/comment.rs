@@ -3,7 +3,7 @@
 use super::{DeliveryEnd, renew_locks};
 use crate::command::{Command, CommentReading};
 use crate::context::Ctx;
-use crate::features::accounts::{self, AccountRow};
+use crate::features::accounts;
 use crate::features::owners::claimed::{self, Service, UnclaimedNotice};
 use crate::features::planning::{CancelCommands, CommandSpec, RunCommand};
 use crate::features::replies::AddReaction;
@@ -25,14 +25,11 @@ pub(super) async fn handle(
         ));
     }
     let service = claimed::service(ctx, &event.pull.repo).await?;
+    let account = accounts::of_forge_user(ctx, event.pull.repo.host(), event.author_id).await?;
+    let actor =
+        Actor::commenter(&event.author).with_account(account.as_ref().map(|row| row.number));
     if service == Service::Served {
-        renew_locks(
-            ctx,
-            &event.pull,
-            &Actor::commenter(&event.author),
-            "somebody commented",
-        )
-        .await?;
+        renew_locks(ctx, &event.pull, &actor, "somebody commented").await?;
     }
     let spec = match ctx.settings.grammar(&event.pull.repo).read(&event.body) {
         CommentReading::Ignored(why) => return Ok(DeliveryEnd::ignored(why.to_string())),
@@ -41,22 +38,21 @@ pub(super) async fn handle(
     };
     match service {
         Service::Served => {
-            let spec = match inactive_author(ctx, event).await? {
+            let spec = match account.filter(|account| !account.active) {
                 Some(account) => CommandSpec::Mistake(accounts::inactive_reply(&account)),
                 None => spec,
             };
-            create(ctx, delivery, event, &spec).await?;
+            create(ctx, delivery, event, actor, &spec).await?;
             Ok(DeliveryEnd::handled())
         }
         Service::NotAllowlisted => {
             if !ctx.settings.comments.silence.allowlist_errors {
-                create(ctx, delivery, event, &CommandSpec::NotServed).await?;
+                create(ctx, delivery, event, actor, &CommandSpec::NotServed).await?;
             }
             Ok(DeliveryEnd::not_served())
         }
         Service::Unclaimed => {
             let (pull, comment) = (&event.pull, Some(event.comment.clone()));
-            let actor = Actor::commenter(&event.author);
             claimed::tell_once(
                 ctx,
                 UnclaimedNotice {
@@ -70,15 +66,6 @@ pub(super) async fn handle(
             Ok(DeliveryEnd::unclaimed())
         }
     }
-}
-
-/// Returns the account of the author, if it is locked out.
-async fn inactive_author(ctx: &Ctx, event: &CommentEvent) -> Result<Option<AccountRow>, JobError> {
-    let Some(author) = event.author_id else {
-        return Ok(None);
-    };
-    let account = accounts::of_forge_user(ctx, event.pull.repo.host(), author).await?;
-    Ok(account.filter(|account| !account.active))
 }
 
 /// Returns true for Lockkeeper's own comments, because the bot never answers itself. Every comment of the bot also
@@ -103,6 +90,7 @@ async fn create(
     ctx: &Ctx,
     delivery: DeliveryId,
     event: &CommentEvent,
+    actor: Actor,
     spec: &CommandSpec,
 ) -> Result<(), JobError> {
     let new = NewCommand {
@@ -110,7 +98,7 @@ async fn create(
         pull: event.pull.clone(),
         comment: Some(event.comment.clone()),
         delivery: Some(delivery),
-        actor: Actor::commenter(&event.author),
+        actor,
         spec: spec.to_json(),
     };
     let jobs = |command| {

@@ -26,6 +26,7 @@ pub(crate) use jobs::{CleanPull, ReadDelivery};
 
 use super::Feature;
 use crate::context::Ctx;
+use crate::features::accounts;
 use crate::features::owners::claimed::{self, Service, UnclaimedNotice};
 use crate::kit::jobs::JobKind;
 use crate::kit::web::Routes;
@@ -102,14 +103,17 @@ async fn pull_event(
     delivery: DeliveryId,
     event: &PullEvent,
 ) -> Result<DeliveryEnd, JobError> {
-    match (claimed::service(ctx, &event.pull.repo).await?, event.action) {
+    let service = claimed::service(ctx, &event.pull.repo).await?;
+    let account = accounts::of_forge_user(ctx, event.pull.repo.host(), event.sender_id).await?;
+    let actor = Actor::of_pull(&event.sender).with_account(account.map(|row| row.number));
+    match (service, event.action) {
         (Service::NotAllowlisted, _) => Ok(DeliveryEnd::not_served()),
         // Locks from before the end of the claim are still released (P7).
         (Service::Served | Service::Unclaimed, PullAction::Closed) => {
-            closed::handle(ctx, event).await
+            closed::handle(ctx, event, &actor).await
         }
         (Service::Unclaimed, _) => {
-            let (pull, actor) = (&event.pull, Actor::of_pull(&event.sender));
+            let pull = &event.pull;
             claimed::tell_once(
                 ctx,
                 UnclaimedNotice {
@@ -130,14 +134,8 @@ async fn pull_event(
             | PullAction::Updated
             | PullAction::BaseChanged,
         ) => {
-            renew_locks(
-                ctx,
-                &event.pull,
-                &Actor::of_pull(&event.sender),
-                "the pull request was changed",
-            )
-            .await?;
-            pull::handle(ctx, delivery, event).await
+            renew_locks(ctx, &event.pull, &actor, "the pull request was changed").await?;
+            pull::handle(ctx, delivery, event, actor).await
         }
     }
 }

@@ -42,6 +42,7 @@ pub(super) async fn handle(
     ctx: &Ctx,
     delivery: DeliveryId,
     event: &PullEvent,
+    actor: Actor,
 ) -> Result<DeliveryEnd, JobError> {
     let event = match still_news(ctx, event).await? {
         EventValue::News(event) => event,
@@ -51,10 +52,12 @@ pub(super) async fn handle(
     };
     let at = event.standing();
     let news = HeadNews::Told(at.as_ref());
-    Ok(match take_up(ctx, Some(delivery), &event, news).await? {
-        PullUpdate::Planned | PullUpdate::Known => DeliveryEnd::handled(),
-        PullUpdate::Ignored(why) => DeliveryEnd::ignored(why),
-    })
+    Ok(
+        match take_up(ctx, Some(delivery), &event, actor, news).await? {
+            PullUpdate::Planned | PullUpdate::Known => DeliveryEnd::handled(),
+            PullUpdate::Ignored(why) => DeliveryEnd::ignored(why),
+        },
+    )
 }
 
 /// Handles an open pull request that differs from its last known state, as if an event had reported it. `known` was
@@ -83,9 +86,10 @@ pub(crate) async fn found(
         base_branch: Some(at.base_branch.clone()),
         // The author of the push is unknown, but the author of the pull request is known.
         sender: pull.author.clone(),
+        sender_id: None,
     };
     Ok(matches!(
-        take_up(ctx, None, &event, news).await?,
+        take_up(ctx, None, &event, Actor::of_pull(&pull.author), news).await?,
         PullUpdate::Planned
     ))
 }
@@ -171,6 +175,7 @@ async fn take_up(
     ctx: &Ctx,
     delivery: Option<DeliveryId>,
     event: &PullEvent,
+    actor: Actor,
     news: HeadNews<'_>,
 ) -> Result<PullUpdate, JobError> {
     if let Some(why) = asks_for_nothing(ctx, event) {
@@ -182,7 +187,7 @@ async fn take_up(
         pull: event.pull.clone(),
         comment: None,
         delivery,
-        actor: Actor::of_pull(&event.sender),
+        actor,
         spec: CommandSpec::Autoplan.to_json(),
     };
     let job = |command| {

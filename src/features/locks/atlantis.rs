@@ -84,7 +84,7 @@ impl From<&Lock> for AtlantisLockJson {
             project_repo_path: lock.key.dir.to_string(),
             pull_id: lock.pull.subject.to_string(),
             pull_url: lock.pull_url.clone(),
-            user: lock.holder.clone(),
+            user: lock.holder.login.clone(),
             workspace: lock.key.workspace.to_string(),
             time: lock.taken_at.to_rfc3339_opts(SecondsFormat::AutoSi, true),
             id: lock.id.to_string(),

@@ -125,7 +125,7 @@ impl LockLine {
             dir: shown(lock.key.dir.as_str()),
             workspace: shown(lock.key.workspace.as_str()),
             name: lock.project.name.as_ref().map(|name| shown(name.as_str())),
-            holder: shown(&lock.holder),
+            holder: shown(&lock.holder.to_string()),
             reason: shown(&lock.reason),
             since: PastTime::new(lock.taken_at, now),
         }
@@ -274,7 +274,7 @@ fn is_found(search: &SearchWords, lock: &Lock) -> bool {
         &lock.pull.to_string(),
         lock.title.as_deref().unwrap_or_default(),
         name,
-        &lock.holder,
+        &lock.holder.to_string(),
         &lock.reason,
     ])
 }

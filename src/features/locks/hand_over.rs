@@ -218,7 +218,7 @@ pub const fn action(giving: &HandOver) -> Action {
 mod tests {
     use super::*;
     use crate::clock::CountingIds;
-    use crate::model::{LockId, LockKey, ProjectKey, PullRef};
+    use crate::model::{LockId, LockKey, Person, ProjectKey, PullRef};
 
     fn lock_of(number: Subject, title: Option<&str>) -> Lock {
         let repo = "github.com/acme/infra".parse().unwrap();
@@ -233,7 +233,7 @@ mod tests {
             },
             title: title.map(str::to_owned),
             pull_url: String::new(),
-            holder: "ada".to_owned(),
+            holder: Person::of_login("ada"),
             reason: "planned".to_owned(),
             taken_at: DateTime::UNIX_EPOCH,
             active_at: DateTime::UNIX_EPOCH,

@@ -80,7 +80,7 @@ impl WaiterLine {
                 .name
                 .as_ref()
                 .map(|name| shown(name.as_str())),
-            asker: shown(&waiter.asker),
+            asker: shown(&waiter.asker.to_string()),
             since: PastTime::new(waiter.since, now),
             exactly: waiter.key == lock.key,
         }
@@ -104,7 +104,7 @@ impl LockEventLine {
         Self {
             what: event_words(event.kind),
             pull: kept.of_whom().map(|whom| shown(&whom)),
-            who: shown(&cause.actor.login),
+            who: shown(&kept.who().to_string()),
             way: cause.actor.origin.way(),
             why: shown(&cause.reason.replace('`', "")),
             at: PastTime::new(kept.at, now),

@@ -6,7 +6,8 @@ use serde::Serialize;
 use crate::features::locks;
 use crate::locks::KeptReason;
 use crate::model::{
-    CommandKind, Lock, LockEvent, LockEventKind, LockKey, LockName, LockUse, Origin, Waiter,
+    CommandKind, Lock, LockEvent, LockEventKind, LockKey, LockName, LockUse, NamedAccount, Origin,
+    Waiter,
 };
 use crate::store::{Result, Store};
 
@@ -55,6 +56,9 @@ pub struct LockJson {
     application: Option<String>,
     pull_url: String,
     holder: String,
+    /// Account of the holder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<NamedAccount>,
     reason: String,
     since: String,
 }
@@ -72,7 +76,8 @@ impl From<&Lock> for LockJson {
             pull: lock.pull.subject.stored(),
             application: lock.title.clone(),
             pull_url: lock.pull_url.clone(),
-            holder: lock.holder.clone(),
+            holder: lock.holder.login.clone(),
+            account: lock.holder.account.clone(),
             reason: lock.reason.clone(),
             since: time(lock.taken_at),
         }
@@ -99,6 +104,8 @@ struct WaiterJson {
     pull: i64,
     pull_url: String,
     asker: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<NamedAccount>,
     since: String,
     /// True if it waits for exactly this lock, so that the lock can be handed over to it.
     exactly: bool,
@@ -116,6 +123,8 @@ struct EventJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     application: Option<String>,
     actor: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<NamedAccount>,
     origin: Origin,
     reason: String,
 }
@@ -147,7 +156,8 @@ impl WaiterJson {
             place,
             pull: waiter.pull.subject.stored(),
             pull_url: waiter.pull_url.clone(),
-            asker: waiter.asker.clone(),
+            asker: waiter.asker.login.clone(),
+            account: waiter.asker.account.clone(),
             since: time(waiter.since),
             exactly: waiter.key == *key,
         }
@@ -164,6 +174,7 @@ impl From<&LockEvent> for EventJson {
             pull: event.pull.as_ref().map(|pull| pull.subject.stored()),
             application: kept.title.clone(),
             actor: cause.actor.login.clone(),
+            account: kept.account.clone(),
             origin: cause.actor.origin,
             reason: cause.reason.clone(),
         }

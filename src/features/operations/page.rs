@@ -588,7 +588,7 @@ impl OperationLine {
                 .as_ref()
                 .map(|key| shown(&format!("{}/{}", key.dir, key.workspace))),
             pull: kept.event.pull.as_ref().map(PullName::without_link),
-            actor: shown(&cause.actor.login),
+            actor: shown(&kept.who().to_string()),
             origin: cause.actor.origin.as_str(),
             reason: shown(&cause.reason),
         }

@@ -11,7 +11,7 @@ pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> Pr
         pull: lock.pull.subject,
         application: lock.title.clone(),
         pull_url: lock.pull_url.clone(),
-        who: lock.holder.clone(),
+        who: lock.holder.login.clone(),
         since: lock.taken_at,
         why: lock.reason.clone(),
         place: None,
@@ -41,7 +41,7 @@ pub(super) fn in_line(
     let called = holder.pull.subject.called_short(holder.title.as_deref());
     let status = Some(format!(
         "{}.",
-        status::in_line(&called, &holder.holder, place)
+        status::in_line(&called, &holder.holder.login, place)
     ));
     ProjectReport {
         outcome: ProjectOutcome::Waiting,

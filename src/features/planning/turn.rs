@@ -51,10 +51,7 @@ fn command(pull: &PullRef, turns: &[(Lock, String)]) -> Option<NewCommand> {
         pull: pull.clone(),
         comment: None,
         delivery: None,
-        actor: Actor {
-            login: first.holder.clone(),
-            origin: Origin::Queue,
-        },
+        actor: first.holder.actor(Origin::Queue),
         spec: spec.to_json(),
     })
 }

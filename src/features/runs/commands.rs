@@ -77,7 +77,7 @@ fn is_found(search: &SearchWords, command: &CommandRow, runs: &[RunRow]) -> bool
     let mut fields = vec![
         command.kind.as_str().to_owned(),
         pull,
-        command.actor.login.clone(),
+        command.asker().to_string(),
     ];
     fields.extend(runs.iter().map(|run| run.project.to_string()));
     let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
@@ -103,7 +103,7 @@ impl CommandLine {
         Self {
             kind: command.kind.as_str(),
             pull: PullName::titled(&command.pull, &pull_page(command), command.title.as_deref()),
-            actor: shown(&command.actor.login),
+            actor: shown(&command.asker().to_string()),
             way: command.actor.origin.way(),
             asked: PastTime::new(command.created_at, now),
             took,

@@ -161,7 +161,7 @@ impl RunPage {
             workspace: shown(run.project.workspace.as_str()),
             name: run.project.name.as_ref().map(|name| shown(name.as_str())),
             message: run.message.as_deref().map(shown),
-            asked_by: shown(&command.actor.login),
+            asked_by: shown(&command.asker().to_string()),
             asked_for: command.kind.as_str(),
             asked: stamp(run.created_at),
             started: run.started_at.map(stamp),

@@ -164,12 +164,12 @@ impl FromRequestParts<Arc<WebState>> for WebUser {
 impl WebUser {
     /// Returns the user as a person at a page.
     pub(crate) fn at_page(&self) -> NetworkRequester {
-        self.asks_as(Identity::Web(self.0.clone()))
+        self.asks_as(Identity::Web(self.0.as_str().into()))
     }
 
     /// Returns the user as a script with the same password.
     pub(crate) fn by_script(&self) -> NetworkRequester {
-        self.asks_as(Identity::Api(self.0.clone()))
+        self.asks_as(Identity::Api(self.0.as_str().into()))
     }
 
     fn asks_as(&self, who: Identity) -> NetworkRequester {

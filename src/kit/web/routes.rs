@@ -199,7 +199,7 @@ impl GuardedRoutes {
 
     /// Returns true if people who have not signed in may do nothing.
     fn lets_nobody_act(&self) -> bool {
-        let nobody = Identity::Web(NOBODY.to_owned());
+        let nobody = Identity::Web(NOBODY.into());
         !Action::ALL
             .iter()
             .any(|action| self.web.authority.offers(&nobody, *action))

@@ -56,17 +56,9 @@ async fn told(
     deed: ApplicationAction,
     (login, origin): (&str, Origin),
 ) -> String {
-    let asked = ask(
-        bot.store(),
-        app.id,
-        deed,
-        &Actor {
-            login: login.to_owned(),
-            origin,
-        },
-    )
-    .await
-    .unwrap();
+    let asked = ask(bot.store(), app.id, deed, &Actor::new(login, origin))
+        .await
+        .unwrap();
     let command = queued_or_why(asked).unwrap_or_else(|why| panic!("{why:?}"));
     bot.settle().await;
     without_ids(

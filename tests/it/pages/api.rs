@@ -93,7 +93,7 @@ async fn a_script_with_the_password_uses_the_classic_routes() {
         script(&browser, "POST", "/apply/lock").await,
         said("All applies were already stopped.")
     );
-    assert_eq!(stopped(&world.store).await.unwrap().holder, "ops");
+    assert_eq!(stopped(&world.store).await.unwrap().holder.login, "ops");
     assert_eq!(
         script(&browser, "DELETE", "/apply/unlock").await,
         said("Applies are allowed again.")

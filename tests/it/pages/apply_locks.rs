@@ -92,7 +92,7 @@ async fn a_directory_is_stopped_for_a_time_and_allowed_again() {
     let lock = world.store.apply_lock_list().await.unwrap().remove(0);
     assert_eq!(lock.scope, applies_in(INFRA, "network"));
     assert_eq!(
-        (lock.holder.as_str(), lock.reason.as_str()),
+        (lock.holder.login.as_str(), lock.reason.as_str()),
         ("ops", "freeze")
     );
     assert_eq!(

@@ -26,7 +26,7 @@ async fn all_applies_are_stopped_with_a_reason_and_allowed_again() {
     );
     let lock = stopped(&world.store).await.unwrap();
     assert_eq!(
-        (lock.holder.as_str(), lock.reason.as_str()),
+        (lock.holder.login.as_str(), lock.reason.as_str()),
         ("ops", "<b>database on fire</b>")
     );
 

@@ -70,10 +70,7 @@ pub async fn busy_world() -> World {
     world
         .end_command(refused, CommandOutcome::Refused, Some("not_approved"))
         .await;
-    let page = Actor {
-        login: "carol".to_owned(),
-        origin: Origin::Page,
-    };
+    let page = Actor::new("carol", Origin::Page);
     let running = world.command(CommandKind::Apply, &infra, page).await;
     world.store.command_start(running, None, &[]).await.unwrap();
     world.run(running, RunKind::Apply, &infra, &net).await;

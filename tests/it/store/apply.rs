@@ -449,7 +449,7 @@ async fn apply_begin_meets_the_apply_lock_and_one_of_them_is_first(db: &TestDb) 
             begin_apply(db.store(), &plan),
             stop_applies(&other, "bob", "incident")
         );
-        assert_eq!(set.holder, "bob");
+        assert_eq!(set.holder.login, "bob");
         let expected = match gate {
             ApplyGate::Granted(_) => PlanState::Applying,
             ApplyGate::ApplyLocked(_) => PlanState::Planned,

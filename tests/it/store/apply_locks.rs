@@ -54,7 +54,11 @@ async fn a_set_apply_lock_is_seen_by_every_replica(db: &TestDb) {
     )
     .await;
     assert_eq!(
-        (lock.holder.as_str(), lock.reason.as_str(), lock.taken_at),
+        (
+            lock.holder.login.as_str(),
+            lock.reason.as_str(),
+            lock.taken_at
+        ),
         (HOSTILE, HOSTILE, start_of_time())
     );
     let other = db.reopen().await;
@@ -423,13 +427,7 @@ async fn applying(db: &TestDb, plans: &[PlanRecord]) -> usize {
 
 async fn every_change_is_an_event_of_a_chain_that_is_whole(db: &TestDb) {
     let (store, network) = (db.store(), applies_in(INFRA, "network"));
-    let page = Cause::new(
-        Actor {
-            login: "ops".to_owned(),
-            origin: Origin::Page,
-        },
-        "the database moves",
-    );
+    let page = Cause::new(Actor::new("ops", Origin::Page), "the database moves");
     let until = Some(db.now() + TimeDelta::hours(1));
     let _all = store
         .apply_lock_set(&ApplyScope::Server, None, &page)

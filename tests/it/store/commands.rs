@@ -85,10 +85,7 @@ async fn a_command_is_kept_together_with_its_job(db: &TestDb) {
 async fn a_command_keeps_any_text_and_every_kind_and_origin(db: &TestDb) {
     let spec = format!("{HOSTILE}{}", "x".repeat(1 << 20));
     for (&kind, &origin) in CommandKind::ALL.iter().cycle().zip(Origin::ALL) {
-        let actor = Actor {
-            login: HOSTILE.to_owned(),
-            origin,
-        };
+        let actor = Actor::new(HOSTILE, origin);
         let new = NewCommand {
             actor,
             spec: spec.clone(),

@@ -33,10 +33,7 @@ store_test!(
 );
 
 fn olga(lock: LockId) -> HandOver {
-    let actor = Actor {
-        login: "olga".to_owned(),
-        origin: Origin::Page,
-    };
+    let actor = Actor::new("olga", Origin::Page);
     HandOver {
         lock,
         to: None,
@@ -133,7 +130,10 @@ async fn a_lock_is_released_to_the_first_in_line_or_to_nobody(db: &TestDb) {
         (true, 0, false)
     );
     assert_eq!((&given.lock, given.now.as_ref()), (&lock, Some(&now)));
-    assert_eq!((now.pull.subject.stored(), now.holder.as_str()), (2, "ada"));
+    assert_eq!(
+        (now.pull.subject.stored(), now.holder.login.as_str()),
+        (2, "ada")
+    );
     assert_eq!(
         now.reason,
         "next in the queue after pull request 1, whose lock olga released"

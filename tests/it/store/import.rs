@@ -103,7 +103,7 @@ async fn a_batch_is_written_as_it_is_and_can_be_verified(db: &TestDb) {
         .unwrap()
         .remove(0);
     assert_eq!(
-        (held.project, held.holder.as_str()),
+        (held.project, held.holder.login.as_str()),
         (project("a"), HOSTILE)
     );
     assert_eq!(
@@ -118,7 +118,7 @@ async fn a_batch_is_written_as_it_is_and_can_be_verified(db: &TestDb) {
     }
     let held = stopped(db.store()).await.unwrap();
     let held = ImportApplyLock {
-        holder: held.holder,
+        holder: held.holder.login,
         reason: held.reason,
         taken_at: held.taken_at,
     };
@@ -179,7 +179,7 @@ async fn what_is_held_here_is_never_overwritten(db: &TestDb) {
         .await
         .unwrap();
     assert!(
-        matches!(imported.apply_lock, Some(ImportedApplyLock::AlreadyThere(lock)) if lock.holder == "ada")
+        matches!(imported.apply_lock, Some(ImportedApplyLock::AlreadyThere(lock)) if lock.holder.login == "ada")
     );
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use lockkeeper::model::{
-    Actor, Cause, Lock, LockId, LockKey, PlanState, ProjectKey, PullRef, PullState,
+    Actor, Cause, Lock, LockId, LockKey, Person, PlanState, ProjectKey, PullRef, PullState,
 };
 use lockkeeper::store::{ApplyGate, LockAttempt, Store, TakeLock};
 use tokio::sync::Barrier;
@@ -62,7 +62,7 @@ async fn a_free_lock_is_taken_and_can_be_read_back_in_every_way(db: &TestDb) {
         pull: one.clone(),
         title: None,
         pull_url: HOSTILE.to_owned(),
-        holder: HOSTILE.to_owned(),
+        holder: Person::of_login(HOSTILE),
         reason: HOSTILE.to_owned(),
         taken_at: start_of_time(),
         active_at: start_of_time(),

@@ -787,7 +787,7 @@ async fn applies_that_are_stopped_stay_stopped(db: &TestDb) {
     assert!(matches!(rename(store).await, Renamed::Done(_)));
     let lock = store.apply_lock_get(&of(NEW)).await.unwrap().unwrap();
     assert_eq!(
-        (lock.ends_at, lock.holder.as_str()),
+        (lock.ends_at, lock.holder.login.as_str()),
         (Some(late), "ada"),
         "the one that lasts longer stays"
     );

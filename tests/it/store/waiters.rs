@@ -110,7 +110,11 @@ async fn a_pull_takes_what_it_can_and_waits_for_the_rest(db: &TestDb) {
     assert_eq!(line(store, "a").await, [2, 3]);
     let waiting = store.waiter_list_of_pull(&two).await.unwrap().remove(0);
     assert_eq!(
-        (waiting.project, waiting.asker, waiting.pull_url.as_str()),
+        (
+            waiting.project,
+            waiting.asker.login,
+            waiting.pull_url.as_str()
+        ),
         (project("a"), "ada".to_owned(), URL)
     );
     assert_eq!(store.held().await.unwrap().waiters, 2);
@@ -134,7 +138,7 @@ async fn a_freed_lock_goes_to_the_first_in_line_with_a_job_for_it(db: &TestDb) {
     assert_eq!(store.lock_release_all(&one, by()).await.unwrap().len(), 1);
     let lock = store.lock_list().await.unwrap().remove(0);
     assert_eq!(
-        (&lock.pull, lock.holder.as_str(), lock.reason.as_str()),
+        (&lock.pull, lock.holder.login.as_str(), lock.reason.as_str()),
         (&two, "ada", "next in the queue after pull request 1")
     );
     assert_eq!(line(store, "a").await, [3]);

@@ -74,10 +74,7 @@ async fn network(bot: &Bot) -> Application {
 
 /// Requests a run. Returns the reason if it is refused.
 async fn asked(bot: &Bot, app: &Application, deed: ApplicationAction) -> Result<CommandId, String> {
-    let actor = Actor {
-        login: "ops".to_owned(),
-        origin: Origin::Api,
-    };
+    let actor = Actor::new("ops", Origin::Api);
     let asked = ask(bot.store(), app.id, deed, &actor).await.unwrap();
     let why = |why: Option<lockkeeper::features::locks::KeptLockReason>| {
         why.map(|why| without_ids(&why.message))
@@ -452,10 +449,7 @@ async fn an_application_stays_with_its_repository_when_another_one_takes_the_nam
 }
 
 fn olga(origin: Origin) -> Actor {
-    Actor {
-        login: "olga".to_owned(),
-        origin,
-    }
+    Actor::new("olga", origin)
 }
 
 /// Returns the result of a run that has ended.

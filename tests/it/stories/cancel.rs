@@ -288,10 +288,7 @@ async fn a_plan_that_waits_for_a_place_is_cancelled(backend: Backend) {
 async fn an_apply_is_cancelled_on_the_dashboard(backend: Backend) {
     let (mut bot, pull, command) = applying(backend, "# fake: hang apply\n", "hanging").await;
     let run = recent_runs(bot.store(), 1).await.remove(0);
-    let ops = Actor {
-        login: "ops".to_owned(),
-        origin: Origin::Page,
-    };
+    let ops = Actor::new("ops", Origin::Page);
     let spared = planning::cancel_command(&bot.replica.ctx, run.command, &ops, false)
         .await
         .unwrap();

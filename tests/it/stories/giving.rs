@@ -47,10 +47,7 @@ async fn the_lock(bot: &Bot) -> Lock {
 }
 
 fn olga(lock: &Lock) -> HandOver {
-    let actor = Actor {
-        login: "olga".to_owned(),
-        origin: Origin::Page,
-    };
+    let actor = Actor::new("olga", Origin::Page);
     HandOver {
         lock: lock.id,
         to: None,

@@ -6,10 +6,7 @@ use lockkeeper_accounts::objects::CommitPerson;
 
 /// Returns an administrator as the author of changes.
 pub fn by_ops() -> AccountsActor {
-    let actor = Actor {
-        login: "ops".to_owned(),
-        origin: Origin::Cli,
-    };
+    let actor = Actor::new("ops", Origin::Cli);
     AccountsActor {
         author: CommitPerson::new("Ops", "ops@example.com"),
         cause: Cause::new(actor, ""),

@@ -1,5 +1,6 @@
 //! Actors: the person or program behind a change, and the way of its request.
 
+use super::person::AccountId;
 use super::text::text_enum;
 
 text_enum! {
@@ -47,30 +48,40 @@ pub struct Actor {
     pub login: String,
     /// Way of the request.
     pub origin: Origin,
+    /// Account of the person on this server, if there was one at the time of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountId>,
 }
 
 impl Actor {
+    /// Creates an actor without an account.
+    pub fn new(login: impl Into<String>, origin: Origin) -> Self {
+        Self {
+            login: login.into(),
+            origin,
+            account: None,
+        }
+    }
+
     /// Returns a person or bot on the forge that wrote a comment.
     pub fn commenter(login: &str) -> Self {
-        Self {
-            login: login.to_owned(),
-            origin: Origin::Comment,
-        }
+        Self::new(login, Origin::Comment)
     }
 
     /// Returns Lockkeeper as the actor.
     pub fn lockkeeper(origin: Origin) -> Self {
-        Self {
-            login: "lockkeeper".to_owned(),
-            origin,
-        }
+        Self::new("lockkeeper", origin)
     }
 
     /// Returns the person who changed a pull.
     pub fn of_pull(login: &str) -> Self {
-        Self {
-            login: login.to_owned(),
-            origin: Origin::Pull,
-        }
+        Self::new(login, Origin::Pull)
+    }
+
+    /// Adds the account of the person.
+    #[must_use]
+    pub fn with_account(mut self, account: Option<AccountId>) -> Self {
+        self.account = account;
+        self
     }
 }

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::ids::ApplyLockId;
 use super::path::RepoPath;
+use super::person::Person;
 use super::repo::RepoId;
 
 /// Applies that an apply lock stops.
@@ -111,8 +112,8 @@ pub struct ApplyLock {
     pub id: ApplyLockId,
     /// Applies that the lock stops.
     pub scope: ApplyScope,
-    /// Login of the person who set it.
-    pub holder: String,
+    /// Person who set it.
+    pub holder: Person,
     /// Reason that people see.
     pub reason: String,
     /// Start of the lock.

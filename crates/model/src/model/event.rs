@@ -51,6 +51,9 @@ pub struct PullEvent {
     pub base_branch: Option<BranchName>,
     /// Login of the person who changed the pull.
     pub sender: String,
+    /// Number of that person on the forge, if the forge named it. A login can change its owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender_id: Option<u64>,
 }
 
 impl PullEvent {

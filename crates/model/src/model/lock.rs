@@ -8,6 +8,7 @@ use super::ids::{CommandId, LockId};
 use super::lock_mode::LockScope;
 use super::outcome::CommandKind;
 use super::path::RepoPath;
+use super::person::Person;
 use super::project::{ProjectKey, ProjectName, WorkspaceName};
 use super::pull::PullRef;
 use super::repo::RepoId;
@@ -95,8 +96,8 @@ pub struct Lock {
     pub title: Option<String>,
     /// Page of that pull for people.
     pub pull_url: String,
-    /// Login of the person who caused the lock to be taken.
-    pub holder: String,
+    /// Person who caused the lock to be taken.
+    pub holder: Person,
     /// Reason of the lock, in one clause: "planned by `lockkeeper plan`".
     pub reason: String,
     /// Time when the lock was taken.
@@ -142,8 +143,8 @@ pub struct Waiter {
     pub pull_url: String,
     /// Project for which the pull waits.
     pub project: ProjectKey,
-    /// Login of the person who requested it.
-    pub asker: String,
+    /// Person who requested it.
+    pub asker: Person,
     /// Time of the request.
     pub since: DateTime<Utc>,
 }

@@ -11,6 +11,7 @@ use super::apply_lock::ApplyScope;
 use super::concern::Concern;
 use super::lock::LockKey;
 use super::path::RepoPath;
+use super::person::{AccountId, NamedAccount, Person};
 use super::plan::Sha256Digest;
 use super::pull::PullRef;
 use super::repo::RepoId;
@@ -177,6 +178,8 @@ pub struct LockEvent {
     pub link: Option<ChainLink>,
     /// Current title of the application that the event concerns. Not part of the stored event.
     pub title: Option<String>,
+    /// Account of the actor with its current name. The stored event has only its number.
+    pub account: Option<NamedAccount>,
 }
 
 /// Position of an event in the chain.
@@ -192,6 +195,14 @@ impl LockEvent {
     /// Returns the number of the event, once it is sealed.
     pub fn seq(&self) -> Option<i64> {
         self.link.as_ref().map(|link| link.seq)
+    }
+
+    /// Returns the actor for people.
+    pub fn who(&self) -> Person {
+        Person {
+            login: self.event.cause.actor.login.clone(),
+            account: self.account.clone(),
+        }
     }
 
     /// Returns the pull or application of the event, for lists: `#12`, `application network (branch main)`.
@@ -237,6 +248,9 @@ struct HashedFields<'a> {
     /// Omitted if there is none, so that chains from before this field stay valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     concern: Option<String>,
+    /// Omitted in the same way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<AccountId>,
 }
 
 impl ChainedEvent {
@@ -273,6 +287,7 @@ impl ChainedEvent {
             remote: event.cause.remote.as_deref(),
             reason: &event.cause.reason,
             concern: event.concern.as_ref().map(ToString::to_string),
+            account: event.cause.actor.account,
         };
         Sha256Digest::of(&serde_json::to_vec(&sealed).expect("texts and numbers are JSON"))
     }
@@ -286,14 +301,10 @@ impl ChainedEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Origin;
 
     #[test]
     fn what_concerns_nobody_has_the_hash_that_it_always_had() {
-        let actor = Actor {
-            login: "ada".to_owned(),
-            origin: Origin::Comment,
-        };
+        let actor = Actor::commenter("ada");
         let cause = Cause::new(actor, "why");
         let mut event = NewLockEvent {
             kind: LockEventKind::Denied,
@@ -313,6 +324,9 @@ mod tests {
         assert_eq!(hash(&event), Sha256Digest::of(sealed.as_bytes()));
         event.concern = Some("net".parse().unwrap());
         let sealed = format!(r#"{},"concern":"net"}}"#, sealed.trim_end_matches('}'));
+        assert_eq!(hash(&event), Sha256Digest::of(sealed.as_bytes()));
+        event.cause.actor.account = Some(AccountId::FIRST);
+        let sealed = format!(r#"{},"account":1000000}}"#, sealed.trim_end_matches('}'));
         assert_eq!(hash(&event), Sha256Digest::of(sealed.as_bytes()));
     }
 }

@@ -178,7 +178,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::model::{ProjectKey, PullRef, Subject};
+    use crate::model::{Person, ProjectKey, PullRef, Subject};
 
     fn lock(repo: &str, dir: &str, workspace: &str, name: &str) -> Lock {
         let project = ProjectKey {
@@ -197,7 +197,7 @@ mod tests {
             pull,
             title: None,
             pull_url: String::new(),
-            holder: String::new(),
+            holder: Person::of_login(""),
             reason: String::new(),
             taken_at: DateTime::UNIX_EPOCH,
             active_at: DateTime::UNIX_EPOCH,

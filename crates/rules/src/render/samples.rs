@@ -635,10 +635,7 @@ fn lost(how: LockLossKind) -> LostLock {
     LostLock {
         key: key("infra/net", "default", Some("net")),
         how,
-        by: Actor {
-            login: "alice".to_owned(),
-            origin: Origin::Page,
-        },
+        by: Actor::new("alice", Origin::Page),
         reason: None,
         plan: true,
         interrupted: false,
@@ -648,10 +645,7 @@ fn lost(how: LockLossKind) -> LostLock {
 }
 
 fn taken_away() -> LostLock {
-    let by = Actor {
-        login: "a`b".to_owned(),
-        origin: Origin::Cli,
-    };
+    let by = Actor::new("a`b", Origin::Cli);
     let now = Some((
         Subject::pull(3),
         "https://github.com/acme/infra/pull/3".to_owned(),

@@ -71,12 +71,12 @@ fn event(kept: &LockEvent) -> String {
         .as_ref()
         .map(|remote| format!(" from {remote}"))
         .unwrap_or_default();
-    let (kind, actor) = (kept.event.kind, &cause.actor);
+    let kind = kept.event.kind;
     format!(
         "  {} {kind}{pull} by {} ({}{remote}): {}",
         time(kept.at),
-        actor.login,
-        actor.origin,
+        kept.who(),
+        cause.actor.origin,
         cause.reason
     )
 }

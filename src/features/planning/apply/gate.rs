@@ -258,7 +258,12 @@ async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Resul
         GateRefusal::ForNow(UserText::new(message, ["Run the command again in a moment.".to_owned()]))
     })?;
     let (first, second) = (planner.as_ref().and_then(account), account(&cx.row.actor));
-    if first.is_some() && second.is_some() && first != second {
+    // Somebody with two logins, both on one account of this server, is one person.
+    let is_one_person = planner
+        .as_ref()
+        .and_then(|planner| planner.account)
+        .is_some_and(|account| cx.row.actor.account == Some(account));
+    if first.is_some() && second.is_some() && first != second && !is_one_person {
         return Ok(());
     }
     let told = |actor: &Actor| {
@@ -269,6 +274,10 @@ async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Resul
         )
     };
     let why = match (&planner, &first, &second) {
+        (Some(planner), Some(_), Some(_)) if is_one_person && first != second => format!(
+            "and {} made the plan, which is another login of the same account of this server",
+            told(planner)
+        ),
         (Some(planner), Some(_), Some(_)) => format!("and {} made the plan", told(planner)),
         (Some(planner), None, _) => format!(
             "and the account that made the plan is unknown: it was {}",
@@ -304,7 +313,7 @@ async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Resul
 fn account(actor: &Actor) -> Option<Account> {
     let waited = actor.origin == Origin::Queue && *actor != Actor::lockkeeper(Origin::Queue);
     if waited {
-        Identity::Commenter(actor.login.clone())
+        Identity::Commenter(actor.into())
     } else {
         Identity::of_actor(actor)
     }

@@ -126,6 +126,7 @@ fn pull_request(json: &[u8], host: &HostName) -> Result<ReadPayload, PayloadErro
                 .base
                 .and_then(|end| BranchName::new(&end.branch?).ok()),
             sender: login(payload.sender.as_ref(), "sender.login")?,
+            sender_id: payload.sender.as_ref().and_then(|user| user.id),
         }),
     };
     Ok(ReadPayload {

@@ -71,39 +71,39 @@ fn meaning(name: &str) -> String {
 fn deliveries_about_pulls_ask_for_what_they_should() {
     insta::assert_snapshot!(
         meaning("pull_request.opened"),
-        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"opened","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe"}"#
+        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"opened","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe","sender_id":21031067}"#
     );
     insta::assert_snapshot!(
         meaning("pull_request.opened_draft_through_app"),
-        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"opened","draft":true,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe"}"#
+        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"opened","draft":true,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe","sender_id":21031067}"#
     );
     insta::assert_snapshot!(
         meaning("pull_request.reopened"),
-        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"reopened","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe"}"#
+        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"reopened","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe","sender_id":21031067}"#
     );
     insta::assert_snapshot!(
         meaning("pull_request.ready_for_review"),
-        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"ready_for_review","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe"}"#
+        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"ready_for_review","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe","sender_id":21031067}"#
     );
     insta::assert_snapshot!(
         meaning("pull_request.synchronize"),
-        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"updated","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe"}"#
+        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"updated","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe","sender_id":21031067}"#
     );
     insta::assert_snapshot!(
         meaning("pull_request.edited_base"),
-        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"base_changed","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe"}"#
+        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"base_changed","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe","sender_id":21031067}"#
     );
     insta::assert_snapshot!(
         meaning("pull_request.closed"),
-        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"closed","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe"}"#
+        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"closed","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe","sender_id":21031067}"#
     );
     insta::assert_snapshot!(
         meaning("pull_request.closed_merged"),
-        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"closed","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe"}"#
+        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"closed","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe","sender_id":21031067}"#
     );
     insta::assert_snapshot!(
         meaning("pull_request.closed_fork_deleted"),
-        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"closed","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe"}"#
+        @r#"{"event":"pull","pull":{"repo":"github.com/acme/infra","number":2},"action":"closed","draft":false,"head":"ec26c3e57ca3a959ca5aad62de7213c562f8c821","base_branch":"master","sender":"jane-doe","sender_id":21031067}"#
     );
 }
 

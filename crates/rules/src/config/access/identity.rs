@@ -1,6 +1,6 @@
 //! Identities of people and programs that request an action.
 
-use crate::model::{Actor, Origin};
+use crate::model::{AccountId, Actor, Origin};
 
 /// Name of a user of the pages or the API if the server requires no password.
 pub const NOBODY: &str = "somebody at the dashboard";
@@ -9,18 +9,45 @@ pub const NOBODY: &str = "somebody at the dashboard";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// An account of the forge, by a comment.
-    Commenter(String),
+    Commenter(NamedRequester),
     /// An account of the forge, by opening or changing a pull.
-    Pusher(String),
+    Pusher(NamedRequester),
     /// A user of the pages.
-    Web(String),
+    Web(NamedRequester),
     /// A program that uses the API, with the name of the account whose password it sent.
-    Api(String),
+    Api(NamedRequester),
     /// A user of the command line on the server's machine. Such a user can read the database, so no rule can limit
     /// them.
     Cli(String),
     /// Lockkeeper itself, with the name of the component.
     System(&'static str),
+}
+
+/// Somebody with a login, and the account that they have on this server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedRequester {
+    /// Login on the forge, or name of the web user.
+    pub login: String,
+    /// Account on this server. Permissions do not depend on it: it is for the audit log.
+    pub account: Option<AccountId>,
+}
+
+impl From<&str> for NamedRequester {
+    fn from(login: &str) -> Self {
+        Self {
+            login: login.to_owned(),
+            account: None,
+        }
+    }
+}
+
+impl From<&Actor> for NamedRequester {
+    fn from(actor: &Actor) -> Self {
+        Self {
+            login: actor.login.clone(),
+            account: actor.account,
+        }
+    }
 }
 
 /// A requester over the network.
@@ -47,13 +74,12 @@ impl NetworkRequester {
 impl Identity {
     /// Returns the identity of the actor of a command.
     pub fn of_actor(actor: &Actor) -> Self {
-        let login = actor.login.clone();
         match actor.origin {
-            Origin::Comment => Self::Commenter(login),
-            Origin::Pull => Self::Pusher(login),
-            Origin::Page => Self::Web(login),
-            Origin::Api | Origin::Git => Self::Api(login),
-            Origin::Cli => Self::Cli(login),
+            Origin::Comment => Self::Commenter(actor.into()),
+            Origin::Pull => Self::Pusher(actor.into()),
+            Origin::Page => Self::Web(actor.into()),
+            Origin::Api | Origin::Git => Self::Api(actor.into()),
+            Origin::Cli => Self::Cli(actor.login.clone()),
             Origin::Reconciler => Self::System("reconciler"),
             Origin::Queue => Self::System("queue"),
         }
@@ -61,17 +87,15 @@ impl Identity {
 
     /// Returns the actor for stored events.
     pub fn actor(&self) -> Actor {
-        let (login, origin) = match self {
-            Self::Commenter(login) => (login.as_str(), Origin::Comment),
-            Self::Pusher(login) => (login.as_str(), Origin::Pull),
-            Self::Web(user) => (user.as_str(), Origin::Page),
-            Self::Api(user) => (user.as_str(), Origin::Api),
-            Self::Cli(user) => (user.as_str(), Origin::Cli),
-            Self::System(part) => (*part, Origin::Reconciler),
-        };
-        Actor {
-            login: login.to_owned(),
-            origin,
+        let named =
+            |who: &NamedRequester, origin| Actor::new(&who.login, origin).with_account(who.account);
+        match self {
+            Self::Commenter(who) => named(who, Origin::Comment),
+            Self::Pusher(who) => named(who, Origin::Pull),
+            Self::Web(who) => named(who, Origin::Page),
+            Self::Api(who) => named(who, Origin::Api),
+            Self::Cli(user) => Actor::new(user, Origin::Cli),
+            Self::System(part) => Actor::new(*part, Origin::Reconciler),
         }
     }
 
@@ -80,14 +104,14 @@ impl Identity {
     pub fn account(&self) -> Option<Account> {
         match self {
             // GitHub shows `ghost` in place of every deleted account.
-            Self::Commenter(login) | Self::Pusher(login) if login.eq_ignore_ascii_case("ghost") => {
+            Self::Commenter(who) | Self::Pusher(who) if who.login.eq_ignore_ascii_case("ghost") => {
                 None
             }
-            Self::Commenter(login) | Self::Pusher(login) => {
-                Some(Account::Forge(login.to_ascii_lowercase()))
+            Self::Commenter(who) | Self::Pusher(who) => {
+                Some(Account::Forge(who.login.to_ascii_lowercase()))
             }
-            Self::Web(user) | Self::Api(user) if user == NOBODY => None,
-            Self::Web(user) | Self::Api(user) => Some(Account::Pages(user.clone())),
+            Self::Web(who) | Self::Api(who) if who.login == NOBODY => None,
+            Self::Web(who) | Self::Api(who) => Some(Account::Pages(who.login.clone())),
             Self::Cli(user) => Some(Account::Server(user.clone())),
             Self::System(_) => None,
         }
@@ -96,11 +120,10 @@ impl Identity {
     /// Returns the name for messages.
     pub fn name(&self) -> &str {
         match self {
-            Self::Commenter(name)
-            | Self::Pusher(name)
-            | Self::Web(name)
-            | Self::Api(name)
-            | Self::Cli(name) => name,
+            Self::Commenter(who) | Self::Pusher(who) | Self::Web(who) | Self::Api(who) => {
+                &who.login
+            }
+            Self::Cli(user) => user,
             Self::System(part) => part,
         }
     }
@@ -124,20 +147,19 @@ mod tests {
 
     #[test]
     fn an_account_is_the_same_by_every_way_it_comes() {
-        let (kim, other) = (|| "kim".to_owned(), |name: &str| name.to_owned());
         assert_eq!(
-            Identity::Commenter(kim()).account(),
-            Identity::Pusher(other("Kim")).account()
+            Identity::Commenter("kim".into()).account(),
+            Identity::Pusher("Kim".into()).account()
         );
         assert_eq!(
-            Identity::Web(kim()).account(),
-            Identity::Api(kim()).account()
+            Identity::Web("kim".into()).account(),
+            Identity::Api("kim".into()).account()
         );
         let accounts = [
-            Identity::Commenter(kim()),
-            Identity::Web(kim()),
-            Identity::Cli(kim()),
-            Identity::Api(other("Kim")),
+            Identity::Commenter("kim".into()),
+            Identity::Web("kim".into()),
+            Identity::Cli("kim".into()),
+            Identity::Api("Kim".into()),
         ];
         let accounts: Vec<Account> = accounts.iter().filter_map(Identity::account).collect();
         assert!(
@@ -145,9 +167,9 @@ mod tests {
             "{accounts:?}"
         );
         for nobody in [
-            Identity::Commenter(other("ghost")),
-            Identity::Web(other(NOBODY)),
-            Identity::Api(other(NOBODY)),
+            Identity::Commenter("ghost".into()),
+            Identity::Web(NOBODY.into()),
+            Identity::Api(NOBODY.into()),
             Identity::System("queue"),
         ] {
             assert_eq!(nobody.account(), None, "{nobody:?}");
@@ -161,19 +183,15 @@ mod tests {
             .copied()
             .filter(|origin| !matches!(origin, Origin::Git | Origin::Reconciler | Origin::Queue))
         {
-            let actor = Actor {
-                login: "kim".to_owned(),
-                origin,
-            };
+            // Everybody with a shell on the server can be everybody.
+            let account = (origin != Origin::Cli).then_some(AccountId::FIRST);
+            let actor = Actor::new("kim", origin).with_account(account);
             let identity = Identity::of_actor(&actor);
             assert_eq!((identity.actor(), identity.name()), (actor, "kim"));
         }
         // A push is as good as the password that it comes with, as at the API.
-        let pusher = Actor {
-            login: "kim".to_owned(),
-            origin: Origin::Git,
-        };
-        assert_eq!(Identity::of_actor(&pusher), Identity::Api("kim".to_owned()));
+        let pusher = Actor::new("kim", Origin::Git);
+        assert_eq!(Identity::of_actor(&pusher), Identity::Api("kim".into()));
         assert_eq!(
             Identity::System("reconciler").actor().origin,
             Origin::Reconciler

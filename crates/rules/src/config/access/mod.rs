@@ -14,7 +14,7 @@ mod web;
 
 pub use accounts::{AccessScope, AccountFault, InvalidAccounts, WebAccount, WebAccounts};
 pub use action::Action;
-pub use identity::{Account, Identity, NOBODY, NetworkRequester};
+pub use identity::{Account, Identity, NOBODY, NamedRequester, NetworkRequester};
 pub use teams::{Grantees, InvalidTeamRule, TeamRules};
 pub use web::{InvalidWebRule, WebRules};
 

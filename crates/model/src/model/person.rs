@@ -1,0 +1,161 @@
+//! People as they stand beside what they did: a login, and their account on this server.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::actor::{Actor, Origin};
+
+/// Number of an account. Written in plain digits without leading zeros.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(try_from = "u32", into = "u32")]
+pub struct AccountId(u32);
+
+/// A text or an integer is not the number of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a number from 1 to {max} in plain digits without leading zeros", max = AccountId::MAX.0)]
+pub struct InvalidNumber;
+
+impl AccountId {
+    /// First number that an empty server gives an account.
+    pub const FIRST: Self = Self(1_000_000);
+    /// Highest number, the limit of a signed 32-bit integer.
+    pub const MAX: Self = Self(i32::MAX.unsigned_abs());
+
+    /// Creates the number of an account. Returns `None` outside of 1 to [`Self::MAX`].
+    pub fn new(number: u32) -> Option<Self> {
+        (1..=Self::MAX.0).contains(&number).then_some(Self(number))
+    }
+
+    /// Returns the number as an integer.
+    pub fn get(self) -> u32 {
+        self.0
+    }
+
+    /// Returns the number after this one. `None` after [`Self::MAX`].
+    pub fn next(self) -> Option<Self> {
+        Self::new(self.0 + 1)
+    }
+}
+
+impl FromStr for AccountId {
+    type Err = InvalidNumber;
+
+    fn from_str(text: &str) -> Result<Self, InvalidNumber> {
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+        let number = if is_plain { text.parse().ok() } else { None };
+        number.and_then(Self::new).ok_or(InvalidNumber)
+    }
+}
+
+impl fmt::Display for AccountId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl TryFrom<u32> for AccountId {
+    type Error = InvalidNumber;
+
+    fn try_from(number: u32) -> Result<Self, InvalidNumber> {
+        Self::new(number).ok_or(InvalidNumber)
+    }
+}
+
+impl From<AccountId> for u32 {
+    fn from(account: AccountId) -> Self {
+        account.0
+    }
+}
+
+/// An account, and what it says of itself at present.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct NamedAccount {
+    /// Number of the account.
+    pub number: AccountId,
+    /// Full name. `None` if the account has none, or is deleted.
+    pub name: Option<String>,
+    /// What the person says about their availability, such as `OOO`.
+    pub status: Option<String>,
+}
+
+/// Somebody who holds or requests something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    /// Login on the forge, name of the web user, or `lockkeeper`.
+    pub login: String,
+    /// Account of the person on this server, if there is one.
+    pub account: Option<NamedAccount>,
+}
+
+impl Person {
+    /// Returns somebody without an account.
+    pub fn of_login(login: impl Into<String>) -> Self {
+        Self {
+            login: login.into(),
+            account: None,
+        }
+    }
+
+    /// Returns the person as an actor.
+    pub fn actor(&self, origin: Origin) -> Actor {
+        let account = self.account.as_ref().map(|account| account.number);
+        Actor::new(&self.login, origin).with_account(account)
+    }
+}
+
+impl fmt::Display for Person {
+    /// Formats the person for people: `John Doe (OOO), jdoe`. Everybody chooses their own name, so the login is there,
+    /// too, and comes last.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let account = self.account.as_ref();
+        let status = account.and_then(|account| account.status.as_deref());
+        if let Some(name) = account.and_then(|account| account.name.as_deref()) {
+            f.write_str(name)?;
+            status.map_or(Ok(()), |status| write!(f, " ({status})"))?;
+            return write!(f, ", {}", self.login);
+        }
+        f.write_str(&self.login)?;
+        status.map_or(Ok(()), |status| write!(f, " ({status})"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_called_by_name_and_status_and_never_without_the_login() {
+        let called = |name: Option<&str>, status: Option<&str>| {
+            let account = NamedAccount {
+                number: AccountId::FIRST,
+                name: name.map(str::to_owned),
+                status: status.map(str::to_owned),
+            };
+            Person {
+                account: Some(account),
+                ..Person::of_login("jdoe")
+            }
+            .to_string()
+        };
+        assert_eq!(
+            called(Some("John Doe"), Some("OOO")),
+            "John Doe (OOO), jdoe"
+        );
+        assert_eq!(called(Some("John Doe"), None), "John Doe, jdoe");
+        assert_eq!(called(None, Some("OOO")), "jdoe (OOO)");
+        assert_eq!(called(None, None), "jdoe");
+        assert_eq!(Person::of_login("jdoe").to_string(), "jdoe");
+    }
+
+    #[test]
+    fn a_stored_number_is_a_valid_one() {
+        let read = serde_json::from_str::<AccountId>;
+        assert_eq!(read("1000856").unwrap().get(), 1_000_856);
+        assert_eq!(serde_json::to_string(&AccountId::FIRST).unwrap(), "1000000");
+        for invalid in ["0", "2147483648", "-1", "\"1\""] {
+            assert!(read(invalid).is_err(), "{invalid}");
+        }
+    }
+}

@@ -12,7 +12,7 @@ use crate::authz::{self, AuthzError, Decision, OutsideScope, Resource};
 use crate::config::access::{Action, Identity, NetworkRequester};
 use crate::config::server::{self, ServerConfig};
 use crate::context::{Ctx, ServerCtx};
-use crate::features::accounts::{AccountSignIn, AccountsGit};
+use crate::features::accounts::{AccountSignIn, AccountsGit, WebPasswords};
 use crate::features::{applications, locks, planning};
 use crate::http;
 use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebAuth, WebState};
@@ -34,6 +34,7 @@ pub async fn router(
         auth: auth(config),
         hosts: config.web.hosts.clone(),
         accounts: Arc::clone(&ctx.settings.web_accounts),
+        passwords: Arc::new(WebPasswords::new(ctx.store.clone())),
         trusted_proxies: config.web.trusted_proxies.clone(),
         executable: ctx.settings.comments.executable().to_owned(),
         giving: Arc::new(GiveLock(Arc::clone(ctx))),

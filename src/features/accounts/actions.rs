@@ -30,6 +30,8 @@ pub(super) const PASSWORD_COST: u32 = 4;
 #[derive(Clone, Debug, Default)]
 pub struct NewAccount {
     pub username: Option<ExternalIdKey>,
+    /// HTTP password. There is none without a user name.
+    pub password: Option<StoredPassword>,
     pub full_name: Option<String>,
     pub email: Option<AccountEmail>,
     /// More names by which the account is known elsewhere.
@@ -104,7 +106,15 @@ impl AllUsers {
                 email: email.cloned(),
                 password: None,
             };
-            for key in new.username.iter().chain(&new.external_ids) {
+            if let Some(key) = &new.username {
+                let password = new.password.clone();
+                edit.put_external_id(ExternalId {
+                    password,
+                    ..id(key, None)
+                })
+                .await?;
+            }
+            for key in &new.external_ids {
                 edit.put_external_id(id(key, None)).await?;
             }
             if let Some(email) = &new.email {

@@ -16,6 +16,7 @@ use super::reindex::ReindexError;
 use super::search::AccountSearch;
 use super::store::{AccountRow, MOST_ACCOUNTS};
 use super::view::{AccountJson, AccountsJson};
+use super::web_accounts::{WebAccountsImport, import_web_accounts};
 use crate::git::LocalCopy;
 use crate::kit::term::{
     DatabaseFlags, ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, actor, block_on,
@@ -77,6 +78,20 @@ pub(super) enum AccountsSource {
         /// Directory of the copy, as `git clone --mirror` makes it
         #[arg(value_name = "DIR")]
         dir: PathBuf,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// The users of the file of --web-accounts-file
+    ///
+    /// Each user with a password there becomes an account with the same user name and the same password. Prints the text
+    /// for the file, with account=NUMBER in place of password=: the users sign in as before and have the rights of their
+    /// line, and can change their password.
+    ///
+    /// Exit code 1: a line cannot be imported; the message says why. Nothing is imported then.
+    WebAccounts {
+        /// The file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
         #[command(flatten)]
         database: DatabaseFlags,
     },
@@ -329,6 +344,9 @@ impl SubcommandArgs for AccountsArgs {
             Self::Import {
                 source: AccountsSource::Git { dir, database },
             } => block_on(async { import(&open(&database).await?, &dir, terminal).await })?,
+            Self::Import {
+                source: AccountsSource::WebAccounts { file, database },
+            } => block_on(async { web_accounts(&open(&database).await?, &file, terminal).await })?,
         }
     }
 }
@@ -405,6 +423,7 @@ impl ServerAccounts {
                         .map(ExternalIdKey::username)
                         .transpose()
                         .map_err(AccountsError::Invalid)?,
+                    password: None,
                     full_name,
                     email: email
                         .as_deref()
@@ -716,6 +735,31 @@ async fn import(
             Ok(ExitStatus::Failure)
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+async fn web_accounts(
+    users: &AllUsers,
+    file: &std::path::Path,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
+    match import_web_accounts(users, &cli_actor(), file).await? {
+        WebAccountsImport::Done { text, created } => {
+            let status = terminal.shown(&text);
+            terminal.note(format!(
+                "Created {}. Write the text above to {}; a server that runs reads it by itself.",
+                counted(created, "account"),
+                file.display()
+            ));
+            Ok(status)
+        }
+        WebAccountsImport::Refused(problems) => {
+            for problem in problems {
+                terminal.line(format!("{}: {}", file.display(), safe(&problem)))?;
+            }
+            terminal.note("Nothing was imported. Correct these lines first.");
+            Ok(ExitStatus::Failure)
+        }
     }
 }
 

@@ -11,6 +11,8 @@
 //! | `reindex.rs` | tables against branches |
 //! | `query.rs`, `search.rs` | queries for accounts |
 //! | `sign_in.rs` | people and programs sign in with an HTTP password |
+//! | `web_accounts.rs` | users of `--web-accounts-file` become accounts |
+//! | `web_passwords.rs` | HTTP passwords at the pages and the API of the bot |
 //! | `api/` | `/api/accounts/…` |
 //! | `git/` | `All-Users` for git clients |
 //! | `copy.rs` | all accounts of a copy |
@@ -33,6 +35,8 @@ mod search;
 mod sign_in;
 mod store;
 mod view;
+mod web_accounts;
+mod web_passwords;
 
 pub(crate) use forge_users::{inactive_reply, of_forge_user};
 pub use store::AccountRow;
@@ -43,6 +47,7 @@ pub(crate) use api::routes as api_routes;
 pub(crate) use git::{ACCOUNTS_DIR, AccountsGit, routes as git_routes};
 pub(crate) use sign_in::AccountSignIn;
 pub(crate) use view::AccountJson;
+pub use web_passwords::WebPasswords;
 
 use super::Feature;
 use crate::kit::term::Subcommand;

@@ -1,8 +1,7 @@
 //! Signs in people and programs with the user name and the HTTP password of an account, for git and the API.
 
 use std::collections::HashMap;
-use std::collections::hash_map::{DefaultHasher, Entry};
-use std::hash::{Hash as _, Hasher as _};
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, PoisonError};
 
 use axum::http::{Extensions, HeaderMap};
@@ -12,7 +11,7 @@ use lockkeeper_accounts::external_ids::{
 };
 use lockkeeper_accounts::objects::CommitPerson;
 use lockkeeper_accounts::refs::AccountId;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Semaphore;
 use tracing::warn;
 
 use super::actions::PASSWORD_COST;
@@ -28,8 +27,6 @@ const CHANGES: u32 = 300;
 const AT_ONCE: usize = 4;
 /// Maximum number of searches at once.
 const SEARCHES: usize = 2;
-/// Number of locks for passwords. Addresses share them.
-const STRIPES: usize = 64;
 
 /// The door to everything that accounts can use.
 pub(crate) struct AccountSignIn {
@@ -37,9 +34,6 @@ pub(crate) struct AccountSignIn {
     pub(super) users: AllUsers,
     /// Name of this server in addresses.
     pub(super) host: String,
-    /// Passwords from one address are checked one after the other, so that of several guesses sent at once, each counts
-    /// before the next is checked.
-    checking: [Mutex<()>; STRIPES],
     /// Number of requests of each account.
     busy: Arc<std::sync::Mutex<HashMap<AccountId, usize>>>,
     /// Changes of each account in the present hour, which began at the time.
@@ -111,7 +105,6 @@ impl AccountSignIn {
             users: AllUsers::new(store, &host),
             host,
             web,
-            checking: std::array::from_fn(|_| Mutex::new(())),
             busy: Arc::default(),
             changes: std::sync::Mutex::default(),
             searches: Semaphore::new(SEARCHES),
@@ -170,10 +163,7 @@ impl AccountSignIn {
         let (user, password) = auth::credentials(headers).ok_or(SignInRefusal::Unauthorized)?;
         let address = auth::client(&self.web, extensions, headers);
         let given = format!("{user}:{password}");
-        let mut hasher = DefaultHasher::new();
-        address.hash(&mut hasher);
-        let stripe = usize::try_from(hasher.finish()).unwrap_or_default() % STRIPES;
-        let _turn = self.checking[stripe].lock().await;
+        let _turn = self.web.guesses.turn(address).await;
         let now = self.web.clock.now();
         if let Some(wait) = self.web.guesses.wait(address, now) {
             return Err(SignInRefusal::Later(wait.num_seconds() + 1));
@@ -204,7 +194,7 @@ impl AccountSignIn {
 }
 
 /// Returns the password of the user name.
-fn password_of(external_ids: &[ExternalId]) -> Option<&StoredPassword> {
+pub(super) fn password_of(external_ids: &[ExternalId]) -> Option<&StoredPassword> {
     let mut ids = external_ids.iter();
     let username = ids.find(|id| id.key.as_username().is_some());
     username.and_then(|id| id.password.as_ref())
@@ -279,6 +269,22 @@ impl AccountCaller {
     }
 }
 
+/// Returns true if this is the password.
+pub(super) async fn verify(stored: Option<&StoredPassword>, password: &str) -> bool {
+    let hashed = stored.and_then(|stored| stored.decode().ok());
+    let password = password.to_owned();
+    let is_right = tokio::task::spawn_blocking(move || {
+        if let Some(hashed) = hashed {
+            return hashed.verify(&password);
+        }
+        // Takes as long as with a generated password, so that nobody learns which user names exist. An imported password
+        // can have another cost, which shows.
+        let _hashed = HashedPassword::new(&password, PASSWORD_COST, [0; 16]);
+        false
+    });
+    is_right.await.unwrap_or(false)
+}
+
 impl AllUsers {
     /// Checks the HTTP password of an account.
     async fn check_password(
@@ -291,18 +297,7 @@ impl AllUsers {
             Err(_) => None,
         };
         let stored = id.as_ref().and_then(|id| id.password.as_ref());
-        let hashed = stored.and_then(|stored| stored.decode().ok());
-        let password = password.to_owned();
-        let is_right = tokio::task::spawn_blocking(move || {
-            if let Some(hashed) = hashed {
-                return hashed.verify(&password);
-            }
-            // Takes as long as with a generated password, so that nobody learns which user names exist. An imported
-            // password can have another cost, which shows.
-            let _hashed = HashedPassword::new(&password, PASSWORD_COST, [0; 16]);
-            false
-        });
-        let is_right = is_right.await.unwrap_or(false);
+        let is_right = verify(stored, password).await;
         let Some(id) = id.filter(|_| is_right) else {
             return Ok(CheckedPassword::Wrong);
         };

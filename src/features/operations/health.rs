@@ -134,7 +134,7 @@ async fn status(
     extensions: Extensions,
     headers: HeaderMap,
 ) -> Result<Json<HealthStatus>, WebError> {
-    let known = is_known(&web, &extensions, &headers);
+    let known = is_known(&web, &extensions, &headers).await;
     Ok(Json(HealthStatus {
         shutting_down: web.shutting_down.is_cancelled(),
         in_progress_operations: web.store.command_count_running().await?,

@@ -206,7 +206,7 @@ pub(super) async fn cancel(
     )
     .await?;
     let outcome = web.cancel.cancel(run.command, &who.actor(), force).await?;
-    warn!(who = form.who.0, command = %run.command, ?outcome, "Somebody cancelled a command");
+    warn!(who = form.who.name, command = %run.command, ?outcome, "Somebody cancelled a command");
     match outcome {
         Cancelling::Dropped | Cancelling::Interrupted => {
             Ok(Redirect::to(&web.link(&format!("/jobs/{}", run.id))))

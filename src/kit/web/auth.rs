@@ -17,10 +17,13 @@ use chrono::TimeDelta;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::WebState;
 use super::errors::WebError;
 use super::guesses::FREE;
-use crate::config::access::{Identity, NOBODY, NetworkRequester, WebAccounts};
+use super::{PasswordVerdict, WebState};
+use crate::config::access::{
+    Identity, NOBODY, NamedRequester, NetworkRequester, WebAccounts, WebProof,
+};
+use crate::model::AccountId;
 use crate::secret::Secret;
 
 /// Challenge that makes browsers ask for the password.
@@ -47,21 +50,33 @@ impl WebAuth {
         let limited = accounts
             .limited()
             .iter()
-            .map(|account| (account.name.as_str(), &account.password));
+            .filter_map(|user| match &user.proof {
+                WebProof::Password(password) => Some((user.name.as_str(), password)),
+                WebProof::Account(_) => None,
+            });
         let mut found = None;
         for (name, expected) in std::iter::once((self.user.as_str(), &self.password)).chain(limited)
         {
             if same(user, name) & same(password.trim(), expected.expose()) {
-                found = found.or_else(|| Some(SignedIn(name.to_owned())));
+                found = found.or_else(|| {
+                    Some(SignedIn {
+                        name: name.to_owned(),
+                        account: None,
+                    })
+                });
             }
         }
         found
     }
 }
 
-/// Name of a user who has signed in.
+/// A user who has signed in.
 #[derive(Clone, Debug)]
-struct SignedIn(String);
+struct SignedIn {
+    name: String,
+    /// Account in Git whose password the user sent.
+    account: Option<AccountId>,
+}
 
 /// Result of checking the password of a request.
 enum PasswordCheck {
@@ -71,13 +86,16 @@ enum PasswordCheck {
     NotSaid,
     /// Wrong name or password.
     No,
+    /// Right password of an account that is not active.
+    Inactive,
     /// Not checked, because this much time has to pass before.
     Later(TimeDelta),
+    /// Not checked, because the account could not be read.
+    Failed(anyhow::Error),
 }
 
-/// Checks the password of a request, unless too many were wrong. The function never awaits, so that of several
-/// guesses sent at once, each counts before the next is checked.
-fn known(
+/// Checks the password of a request, unless too many were wrong.
+async fn known(
     web: &WebState,
     auth: &WebAuth,
     extensions: &Extensions,
@@ -86,18 +104,34 @@ fn known(
     let Some(given) = credentials(headers) else {
         return PasswordCheck::NotSaid;
     };
-    let (address, now) = (client(web, extensions, headers), web.clock.now());
+    let address = client(web, extensions, headers);
+    let _turn = web.guesses.turn(address).await;
+    let now = web.clock.now();
     if let Some(wait) = web.guesses.wait(address, now) {
         return PasswordCheck::Later(wait);
     }
-    if let Some(user) = auth.accepted(&web.accounts.now(), &given) {
+    let accounts = web.accounts.now();
+    if let Some(user) = auth.accepted(&accounts, &given) {
         web.guesses.right(address, now);
         return PasswordCheck::Yes(user);
     }
-    if let Some(wrong) = web
-        .guesses
-        .wrong(address, &format!("{}:{}", given.0, given.1), now)
-    {
+    let text = format!("{}:{}", given.0, given.1);
+    if accounts.uses_accounts() && !web.guesses.was_wrong(address, &text, now) {
+        let account = accounts.account_of(&given.0);
+        match web.passwords.check(account, given.1.trim()).await {
+            Ok(PasswordVerdict::Right) => {
+                web.guesses.right(address, now);
+                return PasswordCheck::Yes(SignedIn {
+                    name: given.0,
+                    account,
+                });
+            }
+            Ok(PasswordVerdict::Inactive) => return PasswordCheck::Inactive,
+            Ok(PasswordVerdict::Wrong) => {}
+            Err(error) => return PasswordCheck::Failed(error),
+        }
+    }
+    if let Some(wrong) = web.guesses.wrong(address, &text, now) {
         let (remote, slowed) = (address.map(tracing::field::display), wrong > FREE);
         tracing::warn!(
             remote,
@@ -110,10 +144,14 @@ fn known(
 }
 
 /// Returns true if a request comes from a user who has signed in, for routes that do not answer with a page.
-pub(crate) fn is_known(web: &WebState, extensions: &Extensions, headers: &HeaderMap) -> bool {
-    web.auth
-        .as_ref()
-        .is_some_and(|auth| matches!(known(web, auth, extensions, headers), PasswordCheck::Yes(_)))
+pub(crate) async fn is_known(web: &WebState, extensions: &Extensions, headers: &HeaderMap) -> bool {
+    match &web.auth {
+        Some(auth) => matches!(
+            known(web, auth, extensions, headers).await,
+            PasswordCheck::Yes(_)
+        ),
+        None => false,
+    }
 }
 
 /// Returns true if these are name and password of the web user, which is not limited to anything.
@@ -145,37 +183,52 @@ pub(crate) fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
 /// The user who makes the request, and the address of the request. Where nobody has to sign in, a placeholder stands
 /// for the user. The address is unknown where the server is called without a connection.
 #[derive(Clone, Debug)]
-pub struct WebUser(pub String, pub(crate) Option<IpAddr>);
+pub struct WebUser {
+    pub name: String,
+    pub(crate) account: Option<AccountId>,
+    pub(crate) address: Option<IpAddr>,
+}
 
 impl FromRequestParts<Arc<WebState>> for WebUser {
     type Rejection = WebError;
 
     async fn from_request_parts(parts: &mut Parts, web: &Arc<WebState>) -> Result<Self, WebError> {
         // The guard has let the request in and stored the user.
-        let name = match (&web.auth, parts.extensions.get::<SignedIn>()) {
-            (None, _) => NOBODY.to_owned(),
-            (Some(_), Some(SignedIn(name))) => name.clone(),
+        let (name, account) = match (&web.auth, parts.extensions.get::<SignedIn>()) {
+            (None, _) => (NOBODY.to_owned(), None),
+            (Some(_), Some(user)) => (user.name.clone(), user.account),
             (Some(_), None) => return Err(WebError::unauthorized()),
         };
-        Ok(Self(name, client(web, &parts.extensions, &parts.headers)))
+        Ok(Self {
+            name,
+            account,
+            address: client(web, &parts.extensions, &parts.headers),
+        })
     }
 }
 
 impl WebUser {
     /// Returns the user as a person at a page.
     pub(crate) fn at_page(&self) -> NetworkRequester {
-        self.asks_as(Identity::Web(self.0.as_str().into()))
+        self.asks_as(Identity::Web(self.named()))
     }
 
     /// Returns the user as a script with the same password.
     pub(crate) fn by_script(&self) -> NetworkRequester {
-        self.asks_as(Identity::Api(self.0.as_str().into()))
+        self.asks_as(Identity::Api(self.named()))
+    }
+
+    fn named(&self) -> NamedRequester {
+        NamedRequester {
+            login: self.name.clone(),
+            account: self.account,
+        }
     }
 
     fn asks_as(&self, who: Identity) -> NetworkRequester {
         NetworkRequester {
             who,
-            remote: self.1.map(|address| address.to_string()),
+            remote: self.address.map(|address| address.to_string()),
         }
     }
 }
@@ -202,7 +255,7 @@ pub(crate) async fn guard(
     let Some(auth) = &web.auth else {
         return next.run(request).await;
     };
-    match known(&web, auth, request.extensions(), request.headers()) {
+    match known(&web, auth, request.extensions(), request.headers()).await {
         PasswordCheck::Yes(user) => {
             request.extensions_mut().insert(user);
             next.run(request).await
@@ -212,6 +265,11 @@ pub(crate) async fn guard(
             WebError::unauthorized(),
         )
             .into_response(),
+        PasswordCheck::Inactive => WebError::inactive_account().into_response(),
+        PasswordCheck::Failed(error) => {
+            tracing::error!(%error, "Cannot check the password of an account");
+            WebError::database().into_response()
+        }
         PasswordCheck::Later(wait) => {
             let seconds = (wait + TimeDelta::milliseconds(999)).num_seconds().max(1);
             (
@@ -242,7 +300,7 @@ mod tests {
             WebAccounts::parse("user=kim owners=net password=0123456789abcdef", "ops").unwrap();
         let known = |headers: &HeaderMap| {
             auth.accepted(&accounts, &credentials(headers)?)
-                .map(|SignedIn(name)| name)
+                .map(|user| user.name)
         };
         assert_eq!(known(&with(&basic("ops:a:b ü"))).as_deref(), Some("ops"));
         assert_eq!(

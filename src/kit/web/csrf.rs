@@ -64,7 +64,7 @@ impl CsrfKey {
             .expect("HMAC takes keys of any length");
         mac.update(session.0.as_bytes());
         mac.update(b"\0");
-        mac.update(user.0.as_bytes());
+        mac.update(user.name.as_bytes());
         mac
     }
 
@@ -229,20 +229,25 @@ mod tests {
             .collect()
     }
 
+    fn user(name: &str) -> WebUser {
+        WebUser {
+            name: name.to_owned(),
+            account: None,
+            address: None,
+        }
+    }
+
     #[test]
     fn a_token_fits_one_session_one_user_and_one_key() {
         let key = CsrfKey("k".repeat(64));
-        let (session, user) = (
-            BrowserSession("a".repeat(64)),
-            WebUser("ops".to_owned(), None),
-        );
-        let token = key.token(&session, &user);
-        assert!(key.accepts(&session, &user, &token));
-        assert!(!key.accepts(&BrowserSession("b".repeat(64)), &user, &token));
-        assert!(!key.accepts(&session, &WebUser("eve".to_owned(), None), &token));
-        assert!(!CsrfKey("l".repeat(64)).accepts(&session, &user, &token));
+        let (session, ops) = (BrowserSession("a".repeat(64)), user("ops"));
+        let token = key.token(&session, &ops);
+        assert!(key.accepts(&session, &ops, &token));
+        assert!(!key.accepts(&BrowserSession("b".repeat(64)), &ops, &token));
+        assert!(!key.accepts(&session, &user("eve"), &token));
+        assert!(!CsrfKey("l".repeat(64)).accepts(&session, &ops, &token));
         for wrong in ["", "00", "zz", &token[..62]] {
-            assert!(!key.accepts(&session, &user, wrong), "{wrong:?}");
+            assert!(!key.accepts(&session, &ops, wrong), "{wrong:?}");
         }
     }
 

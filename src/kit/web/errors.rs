@@ -459,6 +459,12 @@ impl WebError {
         Self::new(StatusCode::UNAUTHORIZED, "Sign in", message)
     }
 
+    /// Failure for a user whose account in Git is locked out.
+    pub(crate) fn inactive_account() -> Self {
+        let message = "Your account is inactive. An administrator can activate it with `lockkeeper accounts activate`.";
+        Self::new(StatusCode::FORBIDDEN, "Inactive account", message)
+    }
+
     /// Failure for a browser above the limit of viewers.
     pub(crate) fn too_many_viewers() -> Self {
         let message = "Too many browsers are watching runs on this replica. Reload the page to see new output.";

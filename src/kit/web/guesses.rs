@@ -13,6 +13,8 @@
 //! right passwords can only be added by people with a password. Each replica counts separately.
 
 use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 
@@ -38,12 +40,28 @@ const MOST: usize = 8192;
 /// Number of wrong passwords of an address that are recognized when they are repeated.
 const REMEMBERED: usize = 4;
 
+/// Number of locks for the checks of passwords.
+const TURNS: usize = 64;
+
 /// Address of a client that guesses. `None` is a connection without an address.
 type Guesser = Option<IpAddr>;
 
 /// Recent wrong and right passwords.
-#[derive(Debug, Default)]
-pub(crate) struct Guesses(Mutex<GuessState>);
+#[derive(Debug)]
+pub(crate) struct Guesses {
+    state: Mutex<GuessState>,
+    /// Addresses share these locks.
+    turns: [tokio::sync::Mutex<()>; TURNS],
+}
+
+impl Default for Guesses {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            turns: std::array::from_fn(|_| tokio::sync::Mutex::default()),
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 struct GuessState {
@@ -66,10 +84,19 @@ struct WrongGuesses {
 }
 
 impl Guesses {
+    /// Waits for the turn of an address. Passwords from one address are checked one after the other, so that of several
+    /// guesses sent at once, each counts before the next is checked.
+    pub async fn turn(&self, address: Option<IpAddr>) -> tokio::sync::MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        guesser(address).hash(&mut hasher);
+        let place = usize::try_from(hasher.finish() % TURNS as u64).unwrap_or_default();
+        self.turns[place].lock().await
+    }
+
     /// Returns how long the address has to wait before its password is checked. `None`: no wait.
     pub fn wait(&self, address: Option<IpAddr>, now: DateTime<Utc>) -> Option<TimeDelta> {
         let guesser = guesser(address);
-        let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let own = state
             .wrong_of(guesser, now)
             .map_or(TimeDelta::zero(), |wrong| wrong.waits_until - now);
@@ -87,7 +114,7 @@ impl Guesses {
 
     /// Returns true if this very password was wrong within the last minute, so that it need not be checked again.
     pub fn was_wrong(&self, address: Option<IpAddr>, given: &str, now: DateTime<Utc>) -> bool {
-        let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let digest = Sha256::digest(given).into();
         let wrong = state.wrong_of(guesser(address), now);
         wrong.is_some_and(|wrong| {
@@ -97,7 +124,7 @@ impl Guesses {
 
     /// Records that somebody signed in from an address.
     pub fn right(&self, address: Option<IpAddr>, now: DateTime<Utc>) {
-        let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.right.len() >= MOST {
             state.right.retain(|_, at| now - *at < TRUSTED);
         }
@@ -109,7 +136,7 @@ impl Guesses {
     /// Counts a wrong password. Returns the number of wrong passwords from the address so far, if this one is new.
     pub fn wrong(&self, address: Option<IpAddr>, given: &str, now: DateTime<Utc>) -> Option<u32> {
         let (guesser, digest) = (guesser(address), Sha256::digest(given).into());
-        let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let before = state.wrong_of(guesser, now);
         if before
             .as_ref()
@@ -266,7 +293,7 @@ mod tests {
             guesses.wrong(address, "guess", START);
             guesses.right(address, START);
         }
-        let state = guesses.0.lock().unwrap();
+        let state = guesses.state.lock().unwrap();
         assert!(state.wrong.len() + state.wrong_before.len() <= MOST && state.right.len() <= MOST);
     }
 

@@ -38,5 +38,7 @@ pub use guesses::{ALL_AT_ONCE, ALL_EVERY, FREE, LONGEST_WAIT};
 pub use hosts::LocalAddress;
 pub(crate) use routes::Routes;
 pub use routes::{Route, RouteAccess};
-pub use state::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebState};
+pub use state::{
+    AccountPasswords, Authority, Cancel, Cancelling, GiveLocks, PasswordVerdict, Setup, WebState,
+};
 pub(crate) use text::shown;

@@ -57,7 +57,7 @@ impl FromRequestParts<Arc<WebState>> for VisibleScope {
 
     async fn from_request_parts(parts: &mut Parts, web: &Arc<WebState>) -> Result<Self, WebError> {
         let who = WebUser::from_request_parts(parts, web).await?;
-        let (owners, account) = match web.accounts.now().standing(&who.0) {
+        let (owners, account) = match web.accounts.now().standing(&who.name) {
             AccessScope::Whole => (None, None),
             AccessScope::Limited(account) => (
                 Some(account.owners.iter().cloned().collect()),
@@ -86,7 +86,7 @@ impl VisibleScope {
     /// Returns true if the account is unchanged since the request came. Streams check it, because the account may be
     /// removed, get another password, or be limited to other owners meanwhile.
     pub fn still_holds(&self) -> bool {
-        match self.web.accounts.now().standing(&self.who.0) {
+        match self.web.accounts.now().standing(&self.who.name) {
             AccessScope::Whole => self.owners.is_none(),
             AccessScope::Limited(account) => self.account.as_ref() == Some(account),
             AccessScope::Unknown => false,
@@ -98,11 +98,13 @@ impl VisibleScope {
         if self.owners.is_none() {
             return Ok(());
         }
-        match self.web.authority.within(&self.who.0, on).await? {
+        match self.web.authority.within(&self.who.name, on).await? {
             Ok(()) => Ok(()),
             Err(outside) => {
-                tracing::info!(who = self.who.0, %on, "Refused access to data outside of the owners of the account");
-                Err(WebError::outside(&outside.message(&self.who.0, "see this")))
+                tracing::info!(who = self.who.name, %on, "Refused access to data outside of the owners of the account");
+                Err(WebError::outside(
+                    &outside.message(&self.who.name, "see this"),
+                ))
             }
         }
     }

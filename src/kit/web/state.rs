@@ -22,7 +22,7 @@ use crate::config::access::{Action, Identity, NetworkRequester};
 use crate::config::server::{Periods, TrustedProxies, WebHosts};
 use crate::context::{FileState, LiveAccounts};
 use crate::locks::{HandOver, HandOverOutcome};
-use crate::model::{Actor, BranchName, CommandId, ForgeHosts, RepoId, Rights};
+use crate::model::{AccountId, Actor, BranchName, CommandId, ForgeHosts, RepoId, Rights};
 use crate::queue::WakeUp;
 use crate::store::Store;
 use crate::telemetry::Metrics;
@@ -89,6 +89,29 @@ pub trait Authority: Send + Sync + 'static {
     fn offers(&self, who: &Identity, action: Action) -> bool;
 }
 
+/// Outcome of checking the HTTP password of an account.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PasswordVerdict {
+    /// The password is right.
+    Right,
+    /// The password is right, but the account is not active.
+    Inactive,
+    /// The password is wrong, or there is no such account.
+    Wrong,
+}
+
+/// Checks the HTTP passwords of accounts.
+#[async_trait]
+pub trait AccountPasswords: Send + Sync + 'static {
+    /// Checks the password of an account. Takes as long if there is no account.
+    async fn check(
+        &self,
+        account: Option<AccountId>,
+        password: &str,
+    ) -> anyhow::Result<PasswordVerdict>;
+}
+
 /// Parts from which [`WebState`] is built.
 pub struct Setup {
     pub store: Store,
@@ -106,6 +129,8 @@ pub struct Setup {
     pub hosts: WebHosts,
     /// Accounts that are limited to owners.
     pub accounts: Arc<LiveAccounts>,
+    /// Checks the passwords of those that sign in with an account in Git.
+    pub passwords: Arc<dyn AccountPasswords>,
     /// Proxies that are believed about the address of a client.
     pub trusted_proxies: TrustedProxies,
     /// Word that starts commands in comments, for hints.
@@ -149,6 +174,7 @@ pub struct WebState {
     pub(crate) hosts: WebHosts,
     pub(crate) guesses: Guesses,
     pub(crate) accounts: Arc<LiveAccounts>,
+    pub(crate) passwords: Arc<dyn AccountPasswords>,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) executable: String,
     pub(crate) giving: Arc<dyn GiveLocks>,
@@ -186,6 +212,7 @@ impl WebState {
             hosts: setup.hosts,
             guesses: Guesses::default(),
             accounts: setup.accounts,
+            passwords: setup.passwords,
             trusted_proxies: setup.trusted_proxies,
             executable: setup.executable,
             giving: setup.giving,

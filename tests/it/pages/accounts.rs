@@ -6,10 +6,13 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use lockkeeper::claims::{application_add, application_remove};
 use lockkeeper::context::FileCheck;
+use lockkeeper::features::accounts::{AllUsers, NewAccount};
 use lockkeeper::model::{Actor, ApplicationFields, CommandKind, ForgeHosts, Rights, RunKind};
+use lockkeeper_accounts::external_ids::{ExternalIdKey, HashedPassword};
 use serde_json::Value;
 
 use super::fixture::{Browser, World, project, pull};
+use crate::support::accounts::by_ops;
 use crate::support::db::by;
 
 const KIM: &str = "user=kim owners=net allow=all password=kims-password-of-kim\n";
@@ -267,6 +270,70 @@ async fn the_page_of_operators_says_what_holds_and_what_is_refused() {
     );
     assert_eq!(
         asked(&ops, "lee", "hunter2").await,
+        StatusCode::UNAUTHORIZED
+    );
+}
+
+const PASSWORD: &str = "kims-password-in-git";
+
+#[tokio::test]
+async fn an_account_signs_in_with_its_own_password_and_has_the_rights_of_its_line() {
+    let mut world = world().await;
+    let users = AllUsers::new(world.store.clone(), "locks.example");
+    let hashed = HashedPassword::new(PASSWORD, 4, [7; 16]).unwrap();
+    let account = |username: &str| NewAccount {
+        username: Some(ExternalIdKey::username(username).unwrap()),
+        password: Some(hashed.to_stored()),
+        ..NewAccount::default()
+    };
+    let kim = users
+        .create(&by_ops(), &account("kim-at-work"))
+        .await
+        .unwrap();
+    // Somebody else chose the user name of another line.
+    for name in ["kim", "lee"] {
+        let taken = HashedPassword::new("a-password-of-eve", 4, [8; 16]).unwrap();
+        let eve = NewAccount {
+            password: Some(taken.to_stored()),
+            ..account(name)
+        };
+        users.create(&by_ops(), &eve).await.unwrap();
+    }
+    world.web_accounts = "user=kim owners=net allow=all account=1000000\n\
+                          user=lee owners=dns allow=all password=lees-password-of-lee\n";
+    let browser = world.browser_of("kim", PASSWORD).await;
+    assert_eq!(asked(&browser, "kim", PASSWORD).await, StatusCode::OK);
+    let outside = browser.get("/owners/dns").await;
+    assert_eq!(outside.status, StatusCode::FORBIDDEN);
+    for (user, password) in [
+        ("kim", "a-password-of-eve"),
+        ("lee", "a-password-of-eve"),
+        ("kim-at-work", PASSWORD),
+        ("lee", PASSWORD),
+        ("kim", ""),
+    ] {
+        let status = asked(&browser, user, password).await;
+        assert_eq!(status, StatusCode::UNAUTHORIZED, "{user}:{password}");
+    }
+
+    let app = "url=https%3A%2F%2Fgithub.com%2Facme%2Fnet&branch=main&dir=kim";
+    let added = browser.post("/owners/net/apps", app).await;
+    assert_eq!(added.status, StatusCode::SEE_OTHER, "{}", added.text());
+    let event = world.store.lock_event_list(1).await.unwrap().remove(0);
+    let actor = event.event.cause.actor;
+    assert_eq!((actor.login.as_str(), actor.account), ("kim", Some(kim)));
+
+    users.set_active(&by_ops(), kim, false).await.unwrap();
+    let inactive = browser.get("/owners/net").await;
+    assert_eq!(inactive.status, StatusCode::FORBIDDEN);
+    assert!(
+        inactive.text().contains("Your account is inactive."),
+        "{}",
+        inactive.text()
+    );
+    // Only who knows the password is told.
+    assert_eq!(
+        asked(&browser, "kim", "another-wrong-one").await,
         StatusCode::UNAUTHORIZED
     );
 }

@@ -17,6 +17,7 @@ use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
 use lockkeeper::config::access::{Action, Identity, NetworkRequester, WebAccounts, WebRules};
 use lockkeeper::config::server::{Periods, TrustedProxies, WebHosts};
 use lockkeeper::context::{FileState, LiveAccounts};
+use lockkeeper::features::accounts::WebPasswords;
 use lockkeeper::features::locks::give;
 use lockkeeper::http::router;
 use lockkeeper::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebAuth, WebState};
@@ -396,6 +397,7 @@ impl World {
             )
             .unwrap(),
             accounts: Arc::clone(&accounts),
+            passwords: Arc::new(WebPasswords::new(self.store.clone())),
             trusted_proxies: self.trusted_proxies.clone(),
             executable: "lockkeeper".to_owned(),
             giving,

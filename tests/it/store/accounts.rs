@@ -1,11 +1,14 @@
 //! Races for accounts, and the tables that are derived from them.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use lockkeeper::features::accounts::{AccountsError, AllUsers, NewAccount};
+use lockkeeper::features::accounts::{AccountsError, AllUsers, NewAccount, WebPasswords};
 use lockkeeper::git::LocalCopy;
+use lockkeeper::kit::web::{AccountPasswords, PasswordVerdict};
+use lockkeeper::model::AccountId;
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::ExternalIdKey;
 use tokio::task::JoinSet;
@@ -27,6 +30,9 @@ store_test!(
     a_deleted_account_leaves_nothing_and_its_number_is_not_given_again,
     an_earlier_state_is_restored_but_nobody_gets_back_in,
     a_copy_without_a_sequence_is_imported_and_goes_on_after_its_highest_number,
+    users_of_the_pages_become_accounts_with_the_passwords_that_they_know,
+    users_that_cannot_become_accounts_are_named_and_nobody_is_imported,
+    a_new_password_counts_at_once_at_the_pages,
 );
 
 const TASKS: usize = 64;
@@ -450,4 +456,163 @@ async fn tables_that_differ_from_the_branches_are_named_and_made_again(db: &Test
         "Made the tables of 20 accounts again.\n"
     );
     assert_sound(db);
+}
+
+/// Imports the users of a file with this text.
+fn import_users(db: &TestDb, text: &str) -> Said {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("users");
+    std::fs::write(&file, text).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let file = file.to_str().unwrap();
+    let said = lockkeeper(
+        &["accounts", "import", "web-accounts"],
+        &db.url,
+        &[file],
+        &[],
+    );
+    Said {
+        out: said.out.replace(file, "users"),
+        err: said.err.replace(file, "users"),
+        ..said
+    }
+}
+
+/// Returns whether this is the password of an account, as the pages see it.
+async fn verdict(passwords: &WebPasswords, number: u32, password: &str) -> PasswordVerdict {
+    let account = AccountId::new(number);
+    passwords.check(account, password).await.unwrap()
+}
+
+async fn users_of_the_pages_become_accounts_with_the_passwords_that_they_know(db: &TestDb) {
+    let text = "# the network team\nuser=Kim owners=net,dns allow=plan password=correct-horse-battery-staple\n\n\
+                user=watch password=watching-the-watchers owners=net\nuser=lee owners=net account=1000007\n";
+    let imported = import_users(db, text);
+    assert_eq!(imported.code, 0, "{}", imported.err);
+    assert_eq!(
+        imported.out,
+        "# the network team\nuser=Kim owners=net,dns allow=plan account=1000000\n\n\
+         user=watch account=1000001 owners=net\nuser=lee owners=net account=1000007\n"
+    );
+    assert_eq!(
+        imported.err,
+        "Created 2 accounts. Write the text above to users; a server that runs reads it by itself.\n"
+    );
+    let passwords = WebPasswords::new(db.store().clone());
+    let right = verdict(&passwords, 1_000_000, "correct-horse-battery-staple").await;
+    assert_eq!(right, PasswordVerdict::Right);
+    let users = AllUsers::new(db.store().clone(), "localhost");
+    assert_eq!(
+        users.find("kim").await.unwrap().unwrap().number.get(),
+        1_000_000
+    );
+    // An import that was interrupted goes on.
+    let again = import_users(db, text);
+    assert_eq!(
+        (again.code, &again.out),
+        (0, &imported.out),
+        "{}",
+        again.err
+    );
+    assert!(
+        again.err.starts_with("Created 0 accounts."),
+        "{}",
+        again.err
+    );
+    assert_sound(db);
+}
+
+async fn users_that_cannot_become_accounts_are_named_and_nobody_is_imported(db: &TestDb) {
+    let users = AllUsers::new(db.store().clone(), "localhost");
+    let new = NewAccount {
+        username: Some(ExternalIdKey::username("max").unwrap()),
+        ..NewAccount::default()
+    };
+    users.create(&by_ops(), &new).await.unwrap();
+    let long = "x".repeat(73);
+    let text = format!(
+        "user=kim owners=net password=correct-horse-battery-staple\nuser=KIM owners=net password=0123456789abcdef\n\
+         user=max owners=net password=0123456789abcdef\nuser=a/b owners=net password=0123456789abcdef\n\
+         user=lee owners=net password={long}\n"
+    );
+    let refused = import_users(db, &text);
+    assert_eq!(refused.code, 1);
+    insta::assert_snapshot!(refused.out, @"
+    users: line 2: the name differs only in case from the one in line 1; rename one of them
+    users: line 3: account 1000000 has this user name and another password; if it is the same person, write `account=1000000` in place of the password
+    users: line 4: `username:a/b` is not an external ID; use lower-case letters, digits, `.`, `_`, `@`, `+` and `-`, with a letter or digit first and last
+    users: line 5: the password of an account has at most 72 bytes; choose a shorter one
+    ");
+    assert_eq!(
+        refused.err,
+        "Nothing was imported. Correct these lines first.\n"
+    );
+    assert!(users.find("kim").await.unwrap().is_none());
+    let broken = import_users(db, "user=kim owners=net password=hunter2\n");
+    assert_eq!(
+        (broken.code, broken.out.as_str()),
+        (
+            1,
+            "users: line 1: the password has fewer than 16 characters\n"
+        )
+    );
+}
+
+async fn a_new_password_counts_at_once_at_the_pages(db: &TestDb) {
+    let users = AllUsers::new(db.store().clone(), "localhost");
+    let new = NewAccount {
+        username: Some(ExternalIdKey::username("kim").unwrap()),
+        ..NewAccount::default()
+    };
+    let kim = users.create(&by_ops(), &new).await.unwrap();
+    let password = |args: &[&str]| {
+        let said = lockkeeper(&["accounts", "password"], &db.url, args, &[]);
+        assert_eq!(said.code, 0, "{}", said.err);
+        said.out.trim().to_owned()
+    };
+    let passwords = WebPasswords::new(db.store().clone());
+    assert_eq!(
+        verdict(&passwords, kim.get(), "").await,
+        PasswordVerdict::Wrong
+    );
+    let old = password(&["kim"]);
+    for _ in 0..2 {
+        assert_eq!(
+            verdict(&passwords, kim.get(), &old).await,
+            PasswordVerdict::Right
+        );
+        assert_eq!(
+            verdict(&passwords, kim.get(), "wrong").await,
+            PasswordVerdict::Wrong
+        );
+    }
+    users.set_active(&by_ops(), kim, false).await.unwrap();
+    assert_eq!(
+        verdict(&passwords, kim.get(), &old).await,
+        PasswordVerdict::Inactive
+    );
+    assert_eq!(
+        verdict(&passwords, kim.get(), "wrong").await,
+        PasswordVerdict::Wrong
+    );
+    users.set_active(&by_ops(), kim, true).await.unwrap();
+    let new = password(&["kim"]);
+    assert_eq!(
+        verdict(&passwords, kim.get(), &old).await,
+        PasswordVerdict::Wrong
+    );
+    assert_eq!(
+        verdict(&passwords, kim.get(), &new).await,
+        PasswordVerdict::Right
+    );
+    password(&["kim", "--remove"]);
+    assert_eq!(
+        verdict(&passwords, kim.get(), &new).await,
+        PasswordVerdict::Wrong
+    );
+    assert_eq!(verdict(&passwords, 999, &new).await, PasswordVerdict::Wrong);
+    assert_eq!(
+        passwords.check(None, &new).await.unwrap(),
+        PasswordVerdict::Wrong
+    );
 }

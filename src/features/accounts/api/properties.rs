@@ -128,8 +128,8 @@ async fn create(Segment(name): Segment, api: AccountRequest) -> Result<Response,
         username: Some(ExternalIdKey::username(&name)?),
         full_name: body.name,
         email,
-        external_ids: Vec::new(),
         ssh_key: body.ssh_key,
+        ..NewAccount::default()
     };
     let number = api.users().create(&api.actor(), &new).await?;
     let row = api.users().store().account_get(number).await?;

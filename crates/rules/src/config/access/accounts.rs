@@ -4,7 +4,11 @@
 //! # One line for each account. Blanks separate the words, so a password has no blanks.
 //! user=kim owners=net,dns allow=plan,apply,discard password=correct-horse-battery-staple
 //! user=watch owners=net allow=none password=…
+//! user=jdoe owners=dns allow=plan account=1000001
 //! ```
+//!
+//! `account=` stands for the HTTP password of that account in Git (`features::accounts`), which the person can change.
+//! A line names the number of the account and never its user name, because people choose their own user names.
 //!
 //! The account of `--web-username` stays the account for the whole server. A limited account may do an action only if
 //! both `--web-allow` and its own `allow` list it. A line without `allow` permits no action. All actions are limited
@@ -14,7 +18,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{Action, InvalidWebRule, WebRules};
-use crate::model::{InvalidOwnerName, OwnerName};
+use crate::model::{AccountId, InvalidNumber, InvalidOwnerName, OwnerName};
 use crate::secret::Secret;
 
 /// An account that is limited to owners.
@@ -27,8 +31,17 @@ pub struct WebAccount {
     /// Actions of the account, on top of the rules for all pages. `None` stands for a line without `allow`: the
     /// account changes nothing.
     pub allow: Option<WebRules>,
-    /// Password of the account, from its line of the file.
-    pub password: Secret,
+    /// Proof that a visitor is this user.
+    pub proof: WebProof,
+}
+
+/// Proof that a visitor is a user of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WebProof {
+    /// The password in the line of the file.
+    Password(Secret),
+    /// The HTTP password of this account in Git.
+    Account(AccountId),
 }
 
 impl WebAccount {
@@ -79,7 +92,7 @@ pub struct InvalidAccounts {
 pub enum AccountFault {
     /// A word is not `key=value`, or its key is unknown.
     #[error(
-        "word {0} does not begin with user=, owners=, allow= or password=; a password must not contain blanks"
+        "word {0} does not begin with user=, owners=, allow=, password= or account=; a password must not contain blanks"
     )]
     Word(usize),
     /// A key is there twice.
@@ -103,6 +116,12 @@ pub enum AccountFault {
     /// A word of `allow` is not an action.
     #[error("`allow`: {0}: {fix}", fix = .0.fix())]
     Allow(#[from] InvalidWebRule),
+    /// There are two ways to sign in, or none.
+    #[error("write either `password=` or `account=`, the number of an account (docs/accounts.md)")]
+    Proof,
+    /// The number of an account is invalid.
+    #[error("`account`: {0}")]
+    Account(#[from] InvalidNumber),
     /// The password is too easy to guess.
     #[error("the password has fewer than {min} characters", min = WebAccounts::SHORTEST_PASSWORD)]
     Password,
@@ -181,6 +200,22 @@ impl WebAccounts {
         )]
     }
 
+    /// Returns the account in Git whose HTTP password the user signs in with. `None` if there is no such user, or if
+    /// their password is in the file.
+    pub fn account_of(&self, name: &str) -> Option<AccountId> {
+        let user = self.limited.iter().find(|user| user.name == name)?;
+        match user.proof {
+            WebProof::Account(account) => Some(account),
+            WebProof::Password(_) => None,
+        }
+    }
+
+    /// Returns true if somebody signs in with an account in Git.
+    pub fn uses_accounts(&self) -> bool {
+        let mut proofs = self.limited.iter().map(|user| &user.proof);
+        proofs.any(|proof| matches!(proof, WebProof::Account(_)))
+    }
+
     /// Returns the limited accounts.
     pub fn limited(&self) -> &[WebAccount] {
         &self.limited
@@ -206,6 +241,7 @@ struct LineWords<'a> {
     owners: Option<&'a str>,
     allow: Option<&'a str>,
     password: Option<&'a str>,
+    account: Option<&'a str>,
 }
 
 impl<'a> LineWords<'a> {
@@ -218,6 +254,7 @@ impl<'a> LineWords<'a> {
                 "owners" => ("owners", &mut words.owners),
                 "allow" => ("allow", &mut words.allow),
                 "password" => ("password", &mut words.password),
+                "account" => ("account", &mut words.account),
                 _ => return Err(AccountFault::Word(at)),
             };
             if place.replace(value).is_some() {
@@ -232,13 +269,17 @@ fn read(line: &str) -> Result<WebAccount, AccountFault> {
     let words = LineWords::split(line)?;
     let name = words.user.ok_or(AccountFault::Missing("user"))?;
     let owners = words.owners.ok_or(AccountFault::Missing("owners"))?;
-    let password = words.password.ok_or(AccountFault::Missing("password"))?;
     if name.is_empty() || name.contains(':') || name.chars().count() > WebAccounts::LONGEST_NAME {
         return Err(AccountFault::User);
     }
-    if password.chars().count() < WebAccounts::SHORTEST_PASSWORD {
-        return Err(AccountFault::Password);
-    }
+    let proof = match (words.password, words.account) {
+        (Some(password), None) if password.chars().count() < WebAccounts::SHORTEST_PASSWORD => {
+            return Err(AccountFault::Password);
+        }
+        (Some(password), None) => WebProof::Password(Secret::new(password)),
+        (None, Some(account)) => WebProof::Account(account.parse()?),
+        (None, None) | (Some(_), Some(_)) => return Err(AccountFault::Proof),
+    };
     let owners = owners
         .split(',')
         .map(OwnerName::new)
@@ -251,7 +292,7 @@ fn read(line: &str) -> Result<WebAccount, AccountFault> {
         name: name.to_owned(),
         owners,
         allow,
-        password: Secret::new(password),
+        proof,
     })
 }
 
@@ -288,7 +329,8 @@ mod tests {
             (kim.owners_quoted().as_str(), &kim.allow),
             ("`dns` and `net`", &None)
         );
-        assert_eq!(kim.password.expose(), "correct-horse-battery=1");
+        let password = Secret::new("correct-horse-battery=1");
+        assert_eq!(kim.proof, WebProof::Password(password));
         assert!(
             !Action::ALL.iter().any(|action| kim.may(*action)),
             "who is given nothing may do nothing"
@@ -311,6 +353,20 @@ mod tests {
         assert_eq!(all.warnings(), [""; 0]);
         insta::assert_snapshot!(accounts.warnings().join("\n"), @"Accounts without `allow=` in the file of --web-accounts-file are read-only: kim. Write the allowed actions, such as `allow=plan,apply,discard`, or `allow=all` for all actions of --web-allow. To keep an account read-only without this warning, write `allow=none`");
         assert_eq!(accounts.standing("ops"), AccessScope::Whole);
+    }
+
+    #[test]
+    fn a_user_with_an_account_has_no_password_in_the_file() {
+        let file =
+            "user=kim owners=net account=1000001\nuser=lee owners=net password=0123456789abcdef";
+        let accounts = WebAccounts::parse(file, "ops").unwrap();
+        let account = AccountId::new(1_000_001);
+        assert!(accounts.uses_accounts());
+        assert_eq!(
+            ["kim", "lee", "max", "ops"].map(|name| accounts.account_of(name)),
+            [account, None, None, None]
+        );
+        assert!(!WebAccounts::parse(FILE, "ops").unwrap().uses_accounts());
     }
 
     #[test]
@@ -352,6 +408,8 @@ mod tests {
             "user=kim owners=net, password=0123456789abcdef",
             "user=kim owners=net allow=aply password=0123456789abcdef",
             "user=kim owners=net password=hunter2",
+            "user=kim owners=net account=jdoe",
+            "user=kim owners=net account=1000001 password=0123456789abcdef",
         ];
         let all: Vec<String> = lines
             .iter()
@@ -360,17 +418,19 @@ mod tests {
             .collect();
         assert!(!all.join("").contains("hunter2"));
         insta::assert_snapshot!(all.join("\n"), @r#"
-        line 1: word 1 does not begin with user=, owners=, allow= or password=; a password must not contain blanks
-        line 1: word 4 does not begin with user=, owners=, allow= or password=; a password must not contain blanks
+        line 1: word 1 does not begin with user=, owners=, allow=, password= or account=; a password must not contain blanks
+        line 1: word 4 does not begin with user=, owners=, allow=, password= or account=; a password must not contain blanks
         line 1: `user=` is given twice
         line 1: `user=` is missing
         line 1: `owners=` is missing
-        line 1: `password=` is missing
+        line 1: write either `password=` or `account=`, the number of an account (docs/accounts.md)
         line 1: the user name must have 1 to 64 characters without `:`
         line 1: this name is --web-username, the account for the whole server; choose another name
         line 1: "" is not the name of an owner: write 1 to 64 letters, digits, `.`, `-` or `_`, with a letter or digit first
         line 1: `allow`: `aply` is not an action: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, or write `all` or `none`
         line 1: the password has fewer than 16 characters
+        line 1: `account`: not a number from 1 to 2147483647 in plain digits without leading zeros
+        line 1: write either `password=` or `account=`, the number of an account (docs/accounts.md)
         line 2: another account has the same user name
         "#);
     }

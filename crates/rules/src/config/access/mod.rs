@@ -12,7 +12,7 @@ mod identity;
 mod teams;
 mod web;
 
-pub use accounts::{AccessScope, AccountFault, InvalidAccounts, WebAccount, WebAccounts};
+pub use accounts::{AccessScope, AccountFault, InvalidAccounts, WebAccount, WebAccounts, WebProof};
 pub use action::Action;
 pub use identity::{Account, Identity, NOBODY, NamedRequester, NetworkRequester};
 pub use teams::{Grantees, InvalidTeamRule, TeamRules};

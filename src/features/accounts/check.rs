@@ -24,6 +24,7 @@ pub(super) const KEYS: KeyRules = KeyRules { min_rsa_bits: 2048 };
 const REINDEX: &str = "run `lockkeeper reindex accounts`, and report this, because it is a defect";
 
 /// Problems of a copy.
+#[derive(Default)]
 pub(super) struct CheckedCopy {
     /// One line for each problem, by ref: `<ref>: error: <file>:<line>: <problem>; <way out>`.
     pub(super) lines: Vec<String>,
@@ -43,10 +44,7 @@ impl CheckedCopy {
     }
 
     fn of_refs(copy: &AccountsCopy, counts: impl Fn(&str) -> bool) -> Self {
-        let mut checked = Self {
-            lines: Vec::new(),
-            errors: 0,
-        };
+        let mut checked = Self::default();
         for (name, problem) in copy.bad_refs.iter().filter(|(name, _)| counts(name)) {
             checked.add_problem(name, problem);
         }
@@ -112,6 +110,13 @@ impl CheckedCopy {
                 self.add_problem(&name, &Problem::error(None, what, "remove the ref"));
             }
         }
+    }
+
+    /// Checks nothing but the rows of the database.
+    pub(super) fn of_tables(copy: &AccountsCopy, tables: &AccountIndex) -> Self {
+        let mut checked = Self::default();
+        checked.index(copy, tables);
+        checked
     }
 
     /// Compares the rows of the database with the branches and external IDs that they were made from.
@@ -202,6 +207,11 @@ impl CheckedCopy {
         self.errors += usize::from(problem.severity == Severity::Error);
         self.lines.push(format!("{name}: error: {problem}"));
     }
+}
+
+/// Returns true for the line of an error.
+pub(super) fn is_error(line: &str) -> bool {
+    line.contains(": error: ")
 }
 
 /// Returns the keys that only one has, or that have another value there.

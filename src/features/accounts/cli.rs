@@ -89,7 +89,7 @@ pub(super) enum AccountsSource {
     ///
     /// Exit code 1: a line cannot be imported; the message says why. Nothing is imported then.
     WebAccounts {
-        /// The file
+        /// File of --web-accounts-file
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
@@ -676,7 +676,7 @@ fn list_copy(copy: &AccountsCopy, format: OutputFormat, terminal: &mut Terminal<
 }
 
 async fn check_server(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
-    let state = users.whole_state().await?;
+    let state = users.whole_state(&std::env::temp_dir()).await?;
     let mut checked = CheckedCopy::of(&state.copy);
     checked.index(&state.copy, &state.tables);
     report(&state.copy, &checked, terminal)
@@ -687,7 +687,7 @@ const REINDEX_ATTEMPTS: usize = 5;
 
 async fn reindex(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
     for _ in 0..REINDEX_ATTEMPTS {
-        let state = users.whole_state().await?;
+        let state = users.whole_state(&std::env::temp_dir()).await?;
         let checked = CheckedCopy::of(&state.copy);
         if checked.errors > 0 {
             report(&state.copy, &checked, terminal)?;
@@ -747,7 +747,7 @@ async fn web_accounts(
         WebAccountsImport::Done { text, created } => {
             let status = terminal.shown(&text);
             terminal.note(format!(
-                "Created {}. Write the text above to {}; a server that runs reads it by itself.",
+                "Created {}. Write the text above to {}; running servers then read it.",
                 counted(created, "account"),
                 file.display()
             ));
@@ -782,7 +782,7 @@ fn report(copy: &AccountsCopy, checked: &CheckedCopy, terminal: &mut Terminal<'_
     })
 }
 
-fn counted(many: usize, what: &str) -> String {
+pub(super) fn counted(many: usize, what: &str) -> String {
     let plural = if many == 1 { "" } else { "s" };
     format!("{many} {what}{plural}")
 }

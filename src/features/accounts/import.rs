@@ -58,7 +58,7 @@ impl AllUsers {
                 .into_iter()
                 .map(|(id, kind, content)| GitObject { id, kind, content });
         let mut objects: Vec<GitObject> = objects.collect();
-        let accounts = rows(copy, repository)?;
+        let accounts = rows(copy, repository.refs())?;
         let many = accounts.len();
         let updates = refs.into_iter().map(|(name, id)| RefUpdate {
             name,

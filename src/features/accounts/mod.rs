@@ -17,6 +17,7 @@
 //! | `git/` | `All-Users` for git clients |
 //! | `copy.rs` | all accounts of a copy |
 //! | `check.rs` | every rule, applied to a copy |
+//! | `checking.rs` | the reconciler that checks all accounts |
 //! | `view.rs` | an account as JSON |
 //! | `cli.rs` | `lockkeeper accounts` |
 
@@ -24,6 +25,7 @@ mod actions;
 mod all_users;
 mod api;
 mod check;
+mod checking;
 mod cli;
 mod copy;
 mod forge_users;
@@ -59,6 +61,6 @@ pub(super) const FEATURE: Feature = Feature {
         Subcommand::of::<cli::AccountsArgs>("accounts"),
         Subcommand::of::<cli::ReindexArgs>("reindex"),
     ],
-    reconcilers: &[],
+    reconcilers: &[checking::RECONCILER],
     jobs: &[],
 };

@@ -1,5 +1,8 @@
 //! Compares the tables of accounts with the branches that they are made from, and makes them again.
 
+use std::path::{Path, PathBuf};
+
+use gix_hash::ObjectId;
 use lockkeeper_accounts::refs::AllUsersRef;
 
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
@@ -17,21 +20,22 @@ const ATTEMPTS: usize = 5;
 pub(super) struct WholeState {
     pub copy: AccountsCopy,
     pub tables: AccountIndex,
-    repository: LocalCopy,
-    _dir: tempfile::TempDir,
+    refs: Vec<(String, ObjectId)>,
 }
 
 /// Everything could not be read or made again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReindexError {
-    #[error("there is no place for a copy of All-Users")]
-    NoPlace(#[source] std::io::Error),
+    #[error("there is no place for a copy of All-Users in {}", .0.display())]
+    NoPlace(PathBuf, #[source] std::io::Error),
     #[error(transparent)]
     View(#[from] ViewError),
     #[error(transparent)]
     Accounts(#[from] AccountsError),
     #[error("the copy of All-Users cannot be read")]
     Copy(#[from] LocalCopyError),
+    #[error("the copy of All-Users was not read to its end")]
+    Panicked(#[source] tokio::task::JoinError),
     #[error(
         "the accounts were changed during each of {ATTEMPTS} attempts; run the command when fewer people change them"
     )]
@@ -39,15 +43,16 @@ pub(super) enum ReindexError {
 }
 
 impl AllUsers {
-    /// Reads all branches and all tables.
-    pub(super) async fn whole_state(&self) -> Result<WholeState, ReindexError> {
+    /// Reads all branches and all tables. A copy of the branches is made in `within` meanwhile.
+    pub(super) async fn whole_state(&self, within: &Path) -> Result<WholeState, ReindexError> {
         for _ in 0..ATTEMPTS {
             let (_, before) = self
                 .store()
                 .account_refs()
                 .await
                 .map_err(AccountsError::from)?;
-            let dir = tempfile::tempdir().map_err(ReindexError::NoPlace)?;
+            let dir = tempfile::tempdir_in(within)
+                .map_err(|error| ReindexError::NoPlace(within.to_owned(), error))?;
             copy_to(self, dir.path()).await?;
             let tables = self
                 .store()
@@ -60,13 +65,9 @@ impl AllUsers {
                 .await
                 .map_err(AccountsError::from)?;
             if before == after {
-                let repository = LocalCopy::open(dir.path())?;
-                return Ok(WholeState {
-                    copy: AccountsCopy::of(&repository),
-                    tables,
-                    repository,
-                    _dir: dir,
-                });
+                let read = tokio::task::spawn_blocking(move || read_copy(&dir));
+                let (copy, refs) = read.await.map_err(ReindexError::Panicked)??;
+                return Ok(WholeState { copy, tables, refs });
             }
         }
         Err(ReindexError::Busy)
@@ -79,12 +80,13 @@ impl AllUsers {
         state: &WholeState,
     ) -> Result<bool, ReindexError> {
         let copy = &state.copy;
-        let rows = rows(copy, &state.repository)?;
+        let refs = || state.refs.iter().map(|(name, id)| (name.as_str(), *id));
+        let rows = rows(copy, refs())?;
         let gone = state.tables.numbers();
         let gone = gone
             .into_iter()
             .filter(|number| !copy.users.contains_key(number));
-        let refs = state.repository.refs().map(|(name, id)| RefUpdate {
+        let refs = refs().map(|(name, id)| RefUpdate {
             name: name.to_owned(),
             from: Some(id),
             to: Some(id),
@@ -113,14 +115,23 @@ impl AllUsers {
     }
 }
 
-/// Returns the rows of all accounts of a copy.
-pub(super) fn rows(
+/// Reads a copy and its refs. Only the directory of the copy is needed for that, and it is removed.
+fn read_copy(
+    dir: &tempfile::TempDir,
+) -> Result<(AccountsCopy, Vec<(String, ObjectId)>), LocalCopyError> {
+    let repository = LocalCopy::open(dir.path())?;
+    let refs = repository.refs().map(|(name, id)| (name.to_owned(), id));
+    Ok((AccountsCopy::of(&repository), refs.collect()))
+}
+
+/// Returns the rows of all accounts of a copy with these refs.
+pub(super) fn rows<'a>(
     copy: &AccountsCopy,
-    repository: &LocalCopy,
+    refs: impl Iterator<Item = (&'a str, ObjectId)>,
 ) -> Result<Vec<IndexedAccount>, AccountsError> {
     let external_ids = copy.external_ids();
     let mut accounts = Vec::new();
-    for (name, tip) in repository.refs() {
+    for (name, tip) in refs {
         let Ok(AllUsersRef::User(account)) = name.parse() else {
             continue;
         };

@@ -3,6 +3,7 @@
 use insta::assert_snapshot;
 use lockkeeper::features::accounts::{AllUsers, NewAccount};
 use lockkeeper::features::apply_locks::SetApplyLock;
+use lockkeeper::kit::reconcile::TickResult;
 use lockkeeper::model::{
     AccountId, Actor, ApplyScope, Cause, LockEvent, LockEventKind, Origin, Person,
 };
@@ -12,13 +13,14 @@ use sha2::{Digest, Sha256};
 
 use crate::support::accounts::by_ops;
 use crate::support::bot::Bot;
-use crate::support::db::{Backend, story};
+use crate::support::db::{Backend, execute, story};
 use crate::support::program::lockkeeper;
 
 story!(
     an_inactive_account_has_no_command_carried_out_until_it_is_active_again,
     everything_that_somebody_does_has_their_account_beside_the_login,
     two_logins_of_one_account_are_one_pair_of_eyes,
+    a_server_finds_wrong_tables_by_itself_and_names_wrong_branches,
 );
 
 /// Returns the number that the emulator gives a user.
@@ -84,7 +86,7 @@ async fn everything_that_somebody_does_has_their_account_beside_the_login(backen
     let set = ["set", "1000000", "--status", "OOO"];
     let set = lockkeeper(&["accounts", set[0]], &url, &set[1..], &[]);
     assert_eq!(set.code, 0, "{}", set.err);
-    // The name and the status are those of today, whatever they were when the lock was taken.
+    // The name and the status are those of today, not those of the moment when the lock was taken.
     let shown = call(&["show", "acme/infra/network/default"]);
     assert!(
         shown.out.contains("/pull/1), Olga Ops (OOO), olga\n"),
@@ -124,7 +126,7 @@ async fn everything_that_somebody_does_has_their_account_beside_the_login(backen
     assert_eq!(event.event.cause.actor.account, Some(account));
     assert_eq!(event.who().to_string(), "Olga Ops (OOO), olga");
 
-    // The next in the queue gets the lock with the account of whoever planned there.
+    // The next in the queue gets the lock with the account of the person who planned there.
     bot.say(first, "lockkeeper unlock").await;
     let held = holder(&bot).await;
     assert_eq!(held.to_string(), "Olga Ops (OOO), olga");
@@ -191,4 +193,36 @@ async fn two_logins_of_one_account_are_one_pair_of_eyes(backend: Backend) {
     let answer = bot.answer(pull);
     assert!(answer.starts_with("Ran Apply for"), "{answer}");
     bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_server_finds_wrong_tables_by_itself_and_names_wrong_branches(backend: Backend) {
+    let bot = Bot::new(backend, &[("network/main.tf", "# a network\n")]).await;
+    let tick = async || bot.replica.tick("accounts").await;
+    let looked = |looked_at, repaired| TickResult {
+        looked_at,
+        repaired,
+    };
+    assert_eq!(tick().await.unwrap(), looked(0, 0));
+    let (users, account) = account_of(&bot, &["olga"]).await;
+    assert_eq!(tick().await.unwrap(), looked(1, 0));
+    // Nothing of Lockkeeper does this.
+    execute(&bot.db, "UPDATE accounts SET full_name = 'Mallory'").await;
+    assert_eq!(tick().await.unwrap(), looked(1, 1));
+    let row = users.find(&account.to_string()).await.unwrap().unwrap();
+    assert_eq!(row.full_name.as_deref(), Some("Olga Ops"));
+    assert_eq!(tick().await.unwrap(), looked(1, 0));
+
+    let stray = "INSERT INTO account_refs (name, object_id) SELECT 'refs/other/stray', object_id FROM account_refs \
+                 WHERE name = 'refs/users/00/1000000'";
+    execute(&bot.db, stray).await;
+    execute(&bot.db, "UPDATE accounts SET full_name = 'Mallory'").await;
+    let failed = tick().await.unwrap_err();
+    let failed = failed.to_string();
+    assert!(
+        failed.starts_with("the accounts break 1 rule: refs/other/stray: error: "),
+        "{failed}"
+    );
+    let row = users.find(&account.to_string()).await.unwrap().unwrap();
+    assert_eq!(row.full_name.as_deref(), Some("Mallory"));
+    bot.end(&[]).await;
 }

@@ -1,0 +1,85 @@
+//! Checks all accounts from time to time, and makes the tables again if they differ from the branches.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use lockkeeper_accounts::objects::CommitPerson;
+use tracing::warn;
+
+use super::all_users::{AccountsActor, AllUsers};
+use super::check::{CheckedCopy, is_error};
+use super::cli::counted;
+use super::reindex::WholeState;
+use crate::context::ServerCtx;
+use crate::kit::reconcile::{Reconciler, TickResult};
+use crate::model::{Actor, Cause, Origin};
+
+/// Number of problems that a failure names.
+const NAMED: usize = 3;
+
+pub(super) const RECONCILER: Reconciler = Reconciler::new(
+    "accounts",
+    "Checks all accounts by every rule, and makes their tables again if they differ from the branches.",
+    Duration::from_hours(1),
+    |ctx| Box::pin(tick(ctx)),
+);
+
+async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
+    let users = AllUsers::new(ctx.store.clone(), "localhost");
+    check(&users, &ctx.server.git_of_accounts.data_dir.join("tmp")).await
+}
+
+/// Checks all accounts. The branches decide: a problem of theirs is a failure until somebody has corrected it, and tables
+/// that differ from them are made again. The copy that is checked is made in `within`.
+pub(super) async fn check(users: &AllUsers, within: &Path) -> anyhow::Result<TickResult> {
+    if users.store().account_highest().await?.is_none() {
+        return Ok(TickResult::default());
+    }
+    std::fs::create_dir_all(within)
+        .with_context(|| format!("the directory {} could not be made", within.display()))?;
+    let state = users.whole_state(within).await?;
+    let (state, branches, tables) = tokio::task::spawn_blocking(move || checked(state)).await?;
+    if branches.errors > 0 {
+        let errors = branches.lines.iter().filter(|line| is_error(line));
+        let first: Vec<&str> = errors.take(NAMED).map(String::as_str).collect();
+        bail!(
+            "the accounts break {}: {}. `lockkeeper accounts check` names all",
+            counted(branches.errors, "rule"),
+            first.join(". ")
+        );
+    }
+    let mut done = TickResult {
+        looked_at: state.copy.users.len() as u64,
+        repaired: 0,
+    };
+    if tables.errors > 0 {
+        for line in tables.lines.iter().take(NAMED) {
+            warn!(
+                problem = line,
+                "The tables of accounts differ from the branches"
+            );
+        }
+        // An update in between moves on the tables, and the next turn looks again.
+        if users.reindex(&reconciler(), &state).await? {
+            done.repaired = tables.errors as u64;
+        }
+    }
+    Ok(done)
+}
+
+/// Returns the state, and the problems of the branches and of the tables.
+fn checked(state: WholeState) -> (WholeState, CheckedCopy, CheckedCopy) {
+    let branches = CheckedCopy::of(&state.copy);
+    let tables = CheckedCopy::of_tables(&state.copy, &state.tables);
+    (state, branches, tables)
+}
+
+fn reconciler() -> AccountsActor {
+    AccountsActor {
+        author: CommitPerson::new("Lockkeeper", "lockkeeper@localhost"),
+        cause: Cause::new(Actor::lockkeeper(Origin::Reconciler), ""),
+        expected: None,
+        signed_in: None,
+    }
+}

@@ -149,6 +149,58 @@ pub async fn ask_for_sync(world: &World, server: usize, reason: &str) -> Result<
     .await
 }
 
+/// Changes some account. There are few names and addresses, so that people get into each other's way.
+pub async fn change_account(world: &World, server: usize, some: usize) {
+    let (who, email) = (some % 5, format!("person{}@example.com", some % 7));
+    let account = format!("/api/accounts/person{who}");
+    let (method, path, body) = match some % 11 {
+        0..=2 => (
+            reqwest::Method::PUT,
+            account,
+            json!({"name": format!("Person {some}"), "email": email}),
+        ),
+        3 | 4 => (
+            reqwest::Method::PUT,
+            format!("{account}/emails/{email}"),
+            json!({"no_confirmation": true}),
+        ),
+        5 => (
+            reqwest::Method::DELETE,
+            format!("{account}/emails/{email}"),
+            Value::Null,
+        ),
+        6..=8 => (
+            reqwest::Method::PUT,
+            format!("{account}/status"),
+            json!({"status": format!("busy with {some}")}),
+        ),
+        9 => (
+            reqwest::Method::DELETE,
+            format!("{account}/active"),
+            Value::Null,
+        ),
+        _ => (
+            reqwest::Method::PUT,
+            format!("{account}/active"),
+            Value::Null,
+        ),
+    };
+    let url = world.post.url(server) + &path;
+    let request = world.post.client().request(method, url);
+    let request = request
+        .basic_auth(WEB_USER, Some(WEB_PASSWORD))
+        .timeout(PATIENCE);
+    let request = if body.is_null() {
+        request
+    } else {
+        request.json(&body)
+    };
+    // Everything else is refused, or nobody knows: the check in the end looks at what is there.
+    if matches!(request.send().await, Ok(answer) if answer.status().is_success()) {
+        world.count("accounts changed");
+    }
+}
+
 async fn ask(world: &World, server: usize, path: &str, body: &Value) -> Result<(), String> {
     let url = world.post.url(server) + path;
     let request = world

@@ -11,6 +11,7 @@ use lockkeeper::render::{MachineLine, PartLine};
 use super::post::Letter;
 use super::world::{SHORT_LIVED, World};
 use super::{api, ledger, mirrors};
+use crate::support::program::lockkeeper;
 use crate::support::server::LOOK;
 
 /// Time after the start of a server within which it finds a close whose webhook was lost.
@@ -26,7 +27,19 @@ pub async fn all(world: &World) {
     nothing_left(world).await;
     mirrors::check(world).await;
     audit(world).await;
+    accounts(world);
     panics(world).await;
+}
+
+/// Checks that accounts keep every rule, that no address is on two of them, and that the tables are those of the branches.
+fn accounts(world: &World) {
+    let checked = lockkeeper(&["accounts", "check"], &world.look.url(), &[], &[]);
+    if checked.code != 0 {
+        world.broken(&format!(
+            "the accounts break rules: {}{}",
+            checked.out, checked.err
+        ));
+    }
 }
 
 /// Checks that no server panicked. A panic is caught, and the work goes on, but it is still a bug.

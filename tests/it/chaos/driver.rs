@@ -190,6 +190,10 @@ impl World {
                 api::stop_applies(self, server, time).await;
                 Ok(())
             }
+            Act::Account(some, server) => {
+                api::change_account(self, server, some).await;
+                Ok(())
+            }
             Act::Fault(fault) => {
                 self.fault(fault).await;
                 Ok(())

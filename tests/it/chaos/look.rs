@@ -39,6 +39,14 @@ impl Look {
         }
     }
 
+    /// Returns the address of the database.
+    pub fn url(&self) -> DatabaseUrl {
+        match self {
+            Self::Sqlite(path) => DatabaseUrl::Sqlite(path.clone()),
+            Self::Postgres(options) => DatabaseUrl::Postgres(options.clone()),
+        }
+    }
+
     /// Returns the rows of a query.
     pub async fn rows(&self, sql: &'static str) -> Vec<Vec<String>> {
         self.try_rows(sql)

@@ -47,6 +47,8 @@ pub enum Act {
     HandOver(usize, usize),
     /// Stops applies through a server, and allows them again after this time.
     StopApplies(usize, Duration),
+    /// Changes an account through a server.
+    Account(usize, usize),
     /// Begins a fault of this kind.
     Fault(Fault),
 }
@@ -294,6 +296,7 @@ fn by_people(rng: &mut StdRng) -> Act {
         41 => Act::Release(some, server),
         42 => Act::HandOver(some, server),
         43..45 => Act::StopApplies(server, millis(rng, 200, 2000)),
+        45..49 => Act::Account(some, server),
         _ => Act::Comment(some, words(rng)),
     }
 }

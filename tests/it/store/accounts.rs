@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::task::Poll;
 
 use lockkeeper::features::accounts::{AccountsError, AllUsers, NewAccount, WebPasswords};
 use lockkeeper::git::LocalCopy;
@@ -33,6 +34,7 @@ store_test!(
     users_of_the_pages_become_accounts_with_the_passwords_that_they_know,
     users_that_cannot_become_accounts_are_named_and_nobody_is_imported,
     a_new_password_counts_at_once_at_the_pages,
+    an_update_that_is_killed_anywhere_is_done_whole_or_not_at_all,
 );
 
 const TASKS: usize = 64;
@@ -496,7 +498,7 @@ async fn users_of_the_pages_become_accounts_with_the_passwords_that_they_know(db
     );
     assert_eq!(
         imported.err,
-        "Created 2 accounts. Write the text above to users; a server that runs reads it by itself.\n"
+        "Created 2 accounts. Write the text above to users; running servers then read it.\n"
     );
     let passwords = WebPasswords::new(db.store().clone());
     let right = verdict(&passwords, 1_000_000, "correct-horse-battery-staple").await;
@@ -615,4 +617,47 @@ async fn a_new_password_counts_at_once_at_the_pages(db: &TestDb) {
         passwords.check(None, &new).await.unwrap(),
         PasswordVerdict::Wrong
     );
+}
+
+async fn an_update_that_is_killed_anywhere_is_done_whole_or_not_at_all(db: &TestDb) {
+    let (mut killed, mut done) = (0, 0);
+    for wakes in 0_u32..40 {
+        let users = AllUsers::new(db.store().clone(), "localhost");
+        let before = db.store().account_highest().await.unwrap();
+        let new = NewAccount {
+            username: Some(ExternalIdKey::username(&format!("kim{wakes}")).unwrap()),
+            email: Some(format!("kim{wakes}@example.com").parse().unwrap()),
+            ..NewAccount::default()
+        };
+        // A connection that is dropped in a transaction leaves the same behind as a killed server.
+        let by = by_ops();
+        let mut update = Box::pin(users.create(&by, &new));
+        let mut left = wakes;
+        let ended = std::future::poll_fn(|context| match update.as_mut().poll(context) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => {
+                left -= 1;
+                Poll::Pending
+            }
+        });
+        let ended = ended.await;
+        drop(update);
+        match ended {
+            Some(created) => {
+                done += 1;
+                let number = created.unwrap();
+                assert!(before < Some(number));
+            }
+            None => killed += 1,
+        }
+        let found = users.find(&format!("kim{wakes}")).await.unwrap();
+        let ids = match &found {
+            Some(row) => users.external_ids(row.number).await.unwrap().len(),
+            None => 0,
+        };
+        assert!(ids == 2 || found.is_none(), "{wakes}: {found:?}");
+    }
+    assert!(killed > 5 && done > 5, "{killed} killed, {done} done");
+    assert_sound(db);
 }

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gix_hash::ObjectId;
-use gix_object::{CommitRefIter, Kind, Write as _};
+use gix_object::{CommitRefIter, Kind, Tree, TreeRef, Write as _};
+use lockkeeper_accounts::external_ids::NoteName;
+use lockkeeper_accounts::notes::{NoteFault, NoteTrees, NotesError, changed_notes};
 
 use super::GitSettings;
 use super::environment::git_in;
@@ -27,8 +29,11 @@ const ANSWER_TIME: Duration = Duration::from_mins(5);
 const MAX_OBJECTS: u32 = 20_000;
 /// Maximum size of a pushed commit in bytes.
 const MAX_COMMIT: u64 = 64 * 1024;
-/// Maximum number of objects from before that the commits of a push lead to.
+/// Maximum number of objects from before that the commits of a push lead to. A directory of notes has hundreds.
 const MAX_KNOWN: usize = 1_000;
+const MAX_KNOWN_NOTES: usize = 50_000;
+/// Maximum size of a note in bytes.
+const MAX_NOTE: u64 = 64 * 1024;
 /// Maximum number of directories in a pushed commit, and of directories inside each other. A small pack can describe any
 /// number of both.
 const MAX_DIRS: usize = 100;
@@ -95,13 +100,35 @@ pub struct PushedPack {
     dir: tempfile::TempDir,
 }
 
+/// Content of pushed commits that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PushContent {
+    /// The files of the newest commit, at most this many.
+    Files(usize),
+    /// The notes of the newest commit that differ from the old place of the ref, at most this many.
+    Notes(usize),
+}
+
+/// A git note that a push changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushedNote {
+    /// Name of the note.
+    pub name: NoteName,
+    /// Blob of the note before. `None` for an added note.
+    pub before: Option<ObjectId>,
+    /// Content of the note. `None` for a removed note.
+    pub after: Option<Vec<u8>>,
+}
+
 /// Commits between the old and the new place of a ref.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushedCommits {
     /// The commits, newest first.
     pub commits: Vec<PushedCommit>,
-    /// Files of the newest commit by path.
+    /// Files of the newest commit by path, if they were requested.
     pub files: BTreeMap<String, Vec<u8>>,
+    /// Notes that differ, if they were requested.
+    pub notes: Vec<PushedNote>,
     /// Everything that the new commits lead to and that was pushed, each after what it leads to.
     pub objects: Vec<(ObjectId, Kind, Vec<u8>)>,
     /// Objects from before that the new ones lead to.
@@ -126,6 +153,9 @@ pub enum PushFault {
     /// A commit has several parents.
     #[error("the commit {0} is a merge")]
     Merge(ObjectId),
+    /// Entries of the directories are not notes.
+    #[error("the tree has entries that are not notes")]
+    Notes(Vec<NoteFault>),
     /// The push has too many commits, files or bytes.
     #[error("{0}")]
     Large(String),
@@ -321,12 +351,12 @@ async fn ended(program: Dialogue) -> Result<(), ServeError> {
 
 impl PushedPack {
     /// Follows the commits of a ref from its new place to the old one, or to the first commit if the ref is new.
-    /// `max_bytes` is the limit for all files together.
+    /// `max_bytes` is the limit for everything that they lead to.
     pub fn commits(
         &self,
         old: Option<ObjectId>,
         new: ObjectId,
-        max_files: usize,
+        content: PushContent,
         max_bytes: u64,
     ) -> Result<PushedCommits, PushFault> {
         let objects = ObjectDb::open(self.dir.path()).map_err(unreadable)?;
@@ -336,6 +366,10 @@ impl PushedPack {
             seen: HashSet::new(),
             found: PushedCommits::default(),
             bytes: max_bytes,
+            max_known: match content {
+                PushContent::Files(_) => MAX_KNOWN,
+                PushContent::Notes(_) => MAX_KNOWN_NOTES,
+            },
         };
         let mut next = Some(new);
         let mut trees = Vec::new();
@@ -369,7 +403,10 @@ impl PushedPack {
         let Some((_, newest, _)) = trees.first() else {
             return Err(PushFault::NotForward);
         };
-        walk.read_files(*newest, max_files)?;
+        match content {
+            PushContent::Files(most) => walk.read_files(*newest, most)?,
+            PushContent::Notes(most) => walk.read_notes(old, *newest, most)?,
+        }
         // Oldest first, so that each object comes after those that it leads to.
         for (commit, tree, content) in trees.into_iter().rev() {
             walk.tree(tree, 0)?;
@@ -425,6 +462,8 @@ struct PushWalk<'a> {
     found: PushedCommits,
     /// Bytes that may still be read.
     bytes: u64,
+    /// Maximum number of objects from before.
+    max_known: usize,
 }
 
 impl PushWalk<'_> {
@@ -456,8 +495,11 @@ impl PushWalk<'_> {
             return Ok(self.seen.insert(id));
         }
         self.found.known.insert(id);
-        if self.found.known.len() > MAX_KNOWN {
-            let what = format!("the push leads to more than {MAX_KNOWN} older objects");
+        if self.found.known.len() > self.max_known {
+            let what = format!(
+                "the push leads to more than {} older objects",
+                self.max_known
+            );
             return Err(PushFault::Large(what));
         }
         Ok(false)
@@ -499,6 +541,52 @@ impl PushWalk<'_> {
         entries.collect()
     }
 
+    /// Reads the notes that differ.
+    fn read_notes(
+        &mut self,
+        old: Option<ObjectId>,
+        tree: ObjectId,
+        most: usize,
+    ) -> Result<(), PushFault> {
+        let old = match old {
+            None => None,
+            Some(commit) => {
+                let content = self.objects.read(commit, Kind::Commit);
+                Some(CommitHeader::read(commit, &content.map_err(unreadable)?)?.tree)
+            }
+        };
+        let changes = match changed_notes(&NotesOfDb(self.objects), old, Some(tree)) {
+            Ok(changes) => changes,
+            Err(NotesError::Invalid(faults)) => return Err(PushFault::Notes(faults)),
+            Err(NotesError::Read(error)) => return Err(unreadable(error)),
+        };
+        if changes.len() > most {
+            let what =
+                format!("the push changes more than {most} notes; push a part of them first");
+            return Err(PushFault::Large(what));
+        }
+        for (name, change) in changes {
+            let after = match change.after {
+                None => None,
+                Some(blob) => {
+                    let size = self.charge(blob)?;
+                    if size > MAX_NOTE {
+                        let what =
+                            format!("the note {name} has {size} bytes; the limit is {MAX_NOTE}");
+                        return Err(PushFault::Large(what));
+                    }
+                    Some(self.objects.read(blob, Kind::Blob).map_err(unreadable)?)
+                }
+            };
+            self.found.notes.push(PushedNote {
+                name,
+                before: change.before,
+                after,
+            });
+        }
+        Ok(())
+    }
+
     fn read_files(&mut self, tree: ObjectId, max_files: usize) -> Result<(), PushFault> {
         let mut open = vec![(String::new(), tree)];
         let mut dirs = 0;
@@ -527,6 +615,20 @@ impl PushWalk<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Directories of notes, old and new.
+struct NotesOfDb<'a>(&'a ObjectDb);
+
+impl NoteTrees for NotesOfDb<'_> {
+    type Error = ObjectError;
+
+    fn tree(&self, id: ObjectId) -> Result<Tree, ObjectError> {
+        let content = self.0.read(id, Kind::Tree)?;
+        TreeRef::from_bytes(&content, gix_hash::Kind::Sha1)
+            .map(|tree| tree.to_owned())
+            .map_err(|error| ObjectError::Unreadable(error.to_string()))
     }
 }
 

@@ -20,7 +20,7 @@ macro_rules! account_columns {
 
 pub(crate) use account_columns;
 
-/// Columns of [`account_columns!`].
+/// Account of a row, as [`account_columns!`] selects it.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub(crate) struct NamedAccountRow {
     pub account: Option<i64>,
@@ -52,7 +52,7 @@ pub(crate) fn account_column(account: Option<AccountId>) -> Option<i64> {
     account.map(|account| i64::from(account.get()))
 }
 
-/// Reverses [`account_column`].
+/// Reads the number that [`account_column`] stored. `None` also for one that no account can have.
 pub(super) fn account_of_column(number: Option<i64>) -> Option<AccountId> {
     AccountId::new(u32::try_from(number?).ok()?)
 }

@@ -2,6 +2,7 @@
 //! `lockkeeper accounts`.
 
 mod abuse;
+mod external_ids;
 
 use insta::assert_snapshot;
 

@@ -271,13 +271,17 @@ async fn external_id(
     store: &Store,
     row: &ExternalIdRow,
 ) -> Result<(ExternalId, ConfigText), AccountsError> {
-    let note = store.account_object(row.note).await?.content;
-    let text = ConfigText::parse(&note).map_err(|problem| damaged(row.note, &problem))?;
+    note(store, row.note).await
+}
+
+/// Reads the external ID of a stored note, with its text.
+async fn note(store: &Store, blob: ObjectId) -> Result<(ExternalId, ConfigText), AccountsError> {
+    let content = store.account_object(blob).await?.content;
+    let text = ConfigText::parse(&content).map_err(|problem| damaged(blob, &problem))?;
     match ExternalId::read(&text) {
         (Some(id), _) => Ok((id, text)),
         (None, problems) => Err(AccountsError::Damaged(format!(
-            "the note {} is no external ID: {problems:?}",
-            row.note
+            "the note {blob} is no external ID: {problems:?}"
         ))),
     }
 }

@@ -331,7 +331,7 @@ async fn an_account_signs_in_with_its_own_password_and_has_the_rights_of_its_lin
         "{}",
         inactive.text()
     );
-    // Only who knows the password is told.
+    // The answer to a wrong password says nothing about the account.
     assert_eq!(
         asked(&browser, "kim", "another-wrong-one").await,
         StatusCode::UNAUTHORIZED

@@ -159,6 +159,10 @@ impl Office {
 }
 
 impl Clone {
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     pub fn git(&self, args: &[&str]) -> String {
         let said = git(&self.dir, args);
         assert_eq!(said.code, 0, "{args:?}: {}", said.err);

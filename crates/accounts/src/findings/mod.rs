@@ -96,6 +96,15 @@ impl AccountFindings {
         self.0.extend(found);
     }
 
+    /// Names the branch in front of each file, for a push that concerns several.
+    #[must_use]
+    pub fn on_branch(mut self, branch: &str) -> Self {
+        for finding in &mut self.0 {
+            finding.file = format!("{branch}: {}", finding.file);
+        }
+        self
+    }
+
     /// Returns true if nothing refuses the push. There can still be warnings.
     pub fn is_accepted(&self) -> bool {
         self.of(Severity::Error).next().is_none()

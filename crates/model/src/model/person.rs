@@ -76,11 +76,11 @@ pub struct NamedAccount {
     pub number: AccountId,
     /// Full name. `None` if the account has none, or is deleted.
     pub name: Option<String>,
-    /// What the person says about their availability, such as `OOO`.
+    /// Availability in the words of the person, such as `OOO`.
     pub status: Option<String>,
 }
 
-/// Somebody who holds or requests something.
+/// Holder or requester of something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Person {
     /// Login on the forge, name of the web user, or `lockkeeper`.

@@ -18,7 +18,8 @@ use lockkeeper_accounts::ssh_keys::{AuthorizedKeys, KeySlot};
 use lockkeeper_accounts::watches::Watches;
 
 use super::super::check::KEYS;
-use super::{AccountsError, SignedInAccount, damaged, external_id};
+use super::{AccountsError, SignedInAccount, damaged, external_id, note};
+use crate::git::PushedNote;
 use crate::store::Store;
 
 /// Files with a meaning, all in the root directory of a user branch.
@@ -40,6 +41,8 @@ pub(in super::super) struct AccountsEdit<'a> {
     pub(super) accounts: BTreeMap<AccountId, EditedAccount>,
     /// Commits that were pushed to the preferences of everybody.
     pub(super) defaults: Option<PushedBranch>,
+    /// Commits that were pushed to the external IDs.
+    pub(super) notes: Option<PushedBranch>,
     /// Number to write into the sequence.
     pub(super) next_account: Option<AccountId>,
 }
@@ -91,6 +94,7 @@ impl<'a> AccountsEdit<'a> {
             refs: BTreeMap::new(),
             accounts: BTreeMap::new(),
             defaults: None,
+            notes: None,
             next_account: None,
         }
     }
@@ -324,6 +328,40 @@ impl<'a> AccountsEdit<'a> {
             return Err(AccountsError::Moved);
         }
         self.defaults = Some(pushed);
+        Ok(())
+    }
+
+    /// Replaces external IDs by those of pushed commits, if they are where the pusher saw them. Each account that loses or
+    /// gets one has a new commit.
+    pub(in super::super) async fn push_external_ids(
+        &mut self,
+        seen: Option<ObjectId>,
+        pushed: PushedBranch,
+        notes: &[PushedNote],
+    ) -> Result<(), AccountsError> {
+        if self.read_ref(AllUsersRef::ExternalIds).await? != seen {
+            return Err(AccountsError::Moved);
+        }
+        for before in notes.iter().filter_map(|note| note.before) {
+            let (id, _) = note(self.store, before).await?;
+            let ids = &mut self.account(id.account).await?.external_ids;
+            ids.remove(id.key.as_str());
+        }
+        for content in notes.iter().filter_map(|note| note.after.as_deref()) {
+            let text = ConfigText::parse(content)?;
+            let (Some(id), _) = ExternalId::read(&text) else {
+                let fix = "correct the note";
+                return Err(Problem::error(None, "a note is no external ID", fix).into());
+            };
+            let key = id.key.as_str().to_owned();
+            let account = self.account(id.account).await?;
+            let is_known = account.old_external_ids.contains_key(&key);
+            if let Some(name) = id.key.as_username().filter(|_| !is_known) {
+                check_new_username(name)?;
+            }
+            account.external_ids.insert(key, (id, text));
+        }
+        self.notes = Some(pushed);
         Ok(())
     }
 

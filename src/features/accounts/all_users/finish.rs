@@ -30,7 +30,8 @@ impl AccountsEdit<'_> {
         cause: &Cause,
     ) -> Result<Option<AccountsChange>, AccountsError> {
         self.accounts.retain(|_, account| account.is_changed());
-        if self.accounts.is_empty() && self.next_account.is_none() && self.defaults.is_none() {
+        let has_pushed = self.defaults.is_some() || self.notes.is_some();
+        if self.accounts.is_empty() && self.next_account.is_none() && !has_pushed {
             return Ok(None);
         }
         self.judge()?;
@@ -46,8 +47,15 @@ impl AccountsEdit<'_> {
             let id = new.add(GitObject::new(Kind::Blob, content));
             new.point(AllUsersRef::AccountSequence, id);
         }
-        self.write_notes(&mut new, text).await?;
         let (mut rows, mut changes, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
+        match self.notes.take() {
+            None => self.write_notes(&mut new, text).await?,
+            Some(pushed) => {
+                new.objects.extend(pushed.objects);
+                new.point(AllUsersRef::ExternalIds, pushed.tip);
+                changes.push(format!("{} to {}", AllUsersRef::ExternalIds, pushed.tip));
+            }
+        }
         if let Some(pushed) = self.defaults.take() {
             new.objects.extend(pushed.objects);
             new.point(AllUsersRef::UserDefault, pushed.tip);
@@ -101,8 +109,10 @@ impl AccountsEdit<'_> {
     }
 
     fn judge(&self) -> Result<(), AccountsError> {
-        let judged = |account: &&EditedAccount| !account.is_deleted && !account.is_locked_out;
-        for account in self.accounts.values().filter(judged) {
+        for (number, account) in &self.accounts {
+            if account.is_deleted || account.is_locked_out {
+                continue;
+            }
             let other_files = account.other_files.as_ref().ok_or_else(|| {
                 let what = format!("the branch has more than {MAX_BRANCH_FILES} directories");
                 Problem::error(None, what, "remove some of them with a push")
@@ -119,7 +129,13 @@ impl AccountsEdit<'_> {
             };
             let findings = judge_user_branch(&files, &ids, KEYS);
             if !findings.is_accepted() {
-                return Err(AccountsError::Refused(findings));
+                let branch = AllUsersRef::User(*number).to_string();
+                let is_one_of_many = self.notes.is_some();
+                return Err(AccountsError::Refused(if is_one_of_many {
+                    findings.on_branch(&branch)
+                } else {
+                    findings
+                }));
             }
         }
         let notes = self.accounts.values().flat_map(|account| {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use gix_hash::ObjectId;
 use lockkeeper_accounts::findings::{
-    AccountFindings, MAX_BRANCH_FILES, judge_defaults, judge_user_branch,
+    AccountFindings, MAX_BRANCH_FILES, judge_defaults, judge_external_ids, judge_notes,
+    judge_user_branch,
 };
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
@@ -15,11 +16,15 @@ use super::super::check::KEYS;
 use super::super::sign_in::AccountCaller;
 use super::view::{View, ViewError};
 use super::wire::{PushCommand, PushRequest, RefOutcome};
-use crate::git::{PushFault, PushedCommits, PushedPack};
+use crate::git::{PushContent, PushFault, PushedCommits, PushedNote, PushedPack};
 use crate::model::Origin;
 
 /// Maximum number of bytes that the commits of a push to one branch may lead to.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
+/// The same for external IDs. Git may write all directories of notes again.
+const MAX_NOTE_BYTES: u64 = 64 * 1024 * 1024;
+/// Maximum number of external IDs that one push changes. Each account gets a commit, in one update.
+const MAX_CHANGED_IDS: usize = 1_000;
 
 /// Size of the compressed history of an account that takes no more pushes, in bytes. Nothing can be removed from it.
 const MAX_HISTORY: u64 = 32 * 1024 * 1024;
@@ -39,6 +44,26 @@ enum PushTarget {
     User(AccountId),
     /// `refs/users/default`, the preferences of everybody.
     Defaults,
+    /// `refs/meta/external-ids`, the external IDs of all accounts.
+    ExternalIds,
+}
+
+impl PushTarget {
+    fn name(self) -> AllUsersRef {
+        match self {
+            Self::User(account) => AllUsersRef::User(account),
+            Self::Defaults => AllUsersRef::UserDefault,
+            Self::ExternalIds => AllUsersRef::ExternalIds,
+        }
+    }
+
+    /// Returns the reason of a refusal for its content, in a few words.
+    fn invalid(self) -> &'static str {
+        match self {
+            Self::User(_) | Self::Defaults => "invalid account configuration",
+            Self::ExternalIds => "invalid external IDs",
+        }
+    }
 }
 
 /// A command that may be carried out.
@@ -46,6 +71,8 @@ struct AcceptedCommand {
     target: PushTarget,
     seen: Option<ObjectId>,
     branch: PushedBranch,
+    /// External IDs that differ.
+    notes: Vec<PushedNote>,
     /// Objects from before that the branch leads to.
     known: HashSet<ObjectId>,
 }
@@ -136,6 +163,14 @@ pub(super) async fn push(
             judged.lines.extend(findings.lines());
             judged.refuse_rest("invalid account configuration");
         }
+        Err(
+            error @ (AccountsError::EmailTaken(..)
+            | AccountsError::ExternalIdTaken(..)
+            | AccountsError::Invalid(_)),
+        ) => {
+            judged.lines.push(format!("error: {error}"));
+            judged.refuse_rest("invalid external IDs");
+        }
         Err(error) => return Err(error.into()),
     }
     Ok(judged)
@@ -148,7 +183,13 @@ async fn store(
     accepted: &[AcceptedCommand],
 ) -> Result<(), AccountsError> {
     let is_administrator = matches!(caller, AccountCaller::Administrator(_));
-    let update = users.update(actor, "Push").await;
+    let changes_ids = |command: &AcceptedCommand| command.target == PushTarget::ExternalIds;
+    let message = if accepted.iter().any(changes_ids) {
+        "Push External IDs"
+    } else {
+        "Push"
+    };
+    let update = users.update(actor, message).await;
     loop {
         let mut edit = update.begin();
         for command in accepted {
@@ -159,6 +200,10 @@ async fn store(
                     account.push(command.seen, branch, is_administrator)?;
                 }
                 PushTarget::Defaults => edit.push_defaults(command.seen, branch).await?,
+                PushTarget::ExternalIds => {
+                    edit.push_external_ids(command.seen, branch, &command.notes)
+                        .await?;
+                }
             }
         }
         if update.store(edit).await? {
@@ -195,10 +240,7 @@ impl PushJudge<'_> {
         lines: &mut Vec<String>,
     ) -> Result<AcceptedCommand, RefusedPush> {
         let target = self.target(&command.name)?;
-        let name = match target {
-            PushTarget::User(account) => AllUsersRef::User(account),
-            PushTarget::Defaults => AllUsersRef::UserDefault,
-        };
+        let name = target.name();
         if !named.insert(name) {
             return Err(RefusedPush::new(
                 "prohibited",
@@ -211,7 +253,7 @@ impl PushJudge<'_> {
             .iter()
             .find(|(known, _)| *known == name.to_string());
         let present = present.map(|(_, id)| *id);
-        if present.is_none() && target != PushTarget::Defaults {
+        if present.is_none() && matches!(target, PushTarget::User(_)) {
             return Err(RefusedPush::new(
                 "not allowed to create user branch",
                 [format!(
@@ -220,8 +262,8 @@ impl PushJudge<'_> {
             ));
         }
         let Some(new) = command.new else {
-            if target == PushTarget::Defaults {
-                let fix = "error: push an empty file instead, so that the history stays";
+            if !matches!(target, PushTarget::User(_)) {
+                let fix = "error: push a commit that removes the files, so that the history stays";
                 return Err(RefusedPush::new("prohibited", [fix.to_owned()]));
             }
             return Err(RefusedPush::new(
@@ -246,21 +288,19 @@ impl PushJudge<'_> {
                 )],
             ));
         }
-        let commits = self.commits(present, new).await?;
+        let commits = self.commits(target, present, new).await?;
         self.committers(&commits)?;
         // The update judges again, by the external IDs at that moment. Here each ref gets its own reason, and warnings.
         let findings = match (target, self.caller) {
             (PushTarget::Defaults, _) => judge_defaults(&commits.files),
+            (PushTarget::ExternalIds, _) => self.external_ids(&commits.notes),
             (_, AccountCaller::Administrator(_)) => AccountFindings::default(),
             (_, AccountCaller::Account { external_ids, .. }) => {
                 judge_user_branch(&commits.files, external_ids, KEYS)
             }
         };
         if !findings.is_accepted() {
-            return Err(RefusedPush::new(
-                "invalid account configuration",
-                findings.lines(),
-            ));
+            return Err(RefusedPush::new(target.invalid(), findings.lines()));
         }
         lines.extend(findings.lines());
         let objects = commits
@@ -276,6 +316,7 @@ impl PushJudge<'_> {
             target,
             seen: present,
             branch,
+            notes: commits.notes,
             known: commits.known,
         })
     }
@@ -300,6 +341,7 @@ impl PushJudge<'_> {
             }
             (AllUsersRef::User(account), None) => Ok(PushTarget::User(account)),
             (AllUsersRef::UserDefault, None) => Ok(PushTarget::Defaults),
+            (AllUsersRef::ExternalIds, None) => Ok(PushTarget::ExternalIds),
             (_, Some(own)) => Err(prohibited(format!(
                 "error: you may push to your own branch only, {own} or refs/users/self"
             ))),
@@ -309,15 +351,32 @@ impl PushJudge<'_> {
         }
     }
 
+    /// Judges the external IDs that differ by themselves. The update judges them together with the others of their
+    /// accounts.
+    fn external_ids(&self, notes: &[PushedNote]) -> AccountFindings {
+        let accounts: HashSet<AccountId> = self.view.refs.iter().filter_map(account_of).collect();
+        let contents = notes
+            .iter()
+            .filter_map(|note| Some((note.name, note.after.as_deref()?)));
+        judge_external_ids(contents, |account| accounts.contains(&account))
+    }
+
     async fn commits(
         &self,
+        target: PushTarget,
         old: Option<ObjectId>,
         new: ObjectId,
     ) -> Result<PushedCommits, RefusedPush> {
         let Some(pack) = self.pack.map(Arc::clone) else {
             return Err(RefusedPush::new("non-fast-forward", []));
         };
-        let walk = move || pack.commits(old, new, MAX_BRANCH_FILES, MAX_BYTES);
+        let (content, bytes) = match target {
+            PushTarget::User(_) | PushTarget::Defaults => {
+                (PushContent::Files(MAX_BRANCH_FILES), MAX_BYTES)
+            }
+            PushTarget::ExternalIds => (PushContent::Notes(MAX_CHANGED_IDS), MAX_NOTE_BYTES),
+        };
+        let walk = move || pack.commits(old, new, content, bytes);
         let commits = tokio::task::spawn_blocking(walk).await;
         let commits = commits.unwrap_or_else(|error| Err(PushFault::Unreadable(error.to_string())));
         commits.map_err(|fault| match fault {
@@ -325,16 +384,18 @@ impl PushJudge<'_> {
                 "non-fast-forward",
                 ["error: the history of an account is never rewritten; rebase on the branch as it is here".to_owned()],
             ),
+            PushFault::Notes(faults) => {
+                RefusedPush::new(target.invalid(), judge_notes(&faults).lines())
+            }
             PushFault::Merge(commit) => RefusedPush::new(
-                "invalid account configuration",
+                target.invalid(),
                 [format!(
                     "error: the commit {commit} is a merge; rebase, so that each commit has one parent"
                 )],
             ),
-            fault @ (PushFault::Large(_) | PushFault::Unreadable(_)) => RefusedPush::new(
-                "invalid account configuration",
-                [format!("error: {fault}")],
-            ),
+            fault @ (PushFault::Large(_) | PushFault::Unreadable(_)) => {
+                RefusedPush::new(target.invalid(), [format!("error: {fault}")])
+            }
         })
     }
 
@@ -362,5 +423,13 @@ impl PushJudge<'_> {
                 )],
             )),
         }
+    }
+}
+
+/// Returns the account of a branch.
+fn account_of((name, _): &(String, ObjectId)) -> Option<AccountId> {
+    match name.parse() {
+        Ok(AllUsersRef::User(account)) => Some(account),
+        _ => None,
     }
 }

@@ -116,7 +116,7 @@ pub enum AccountFault {
     /// A word of `allow` is not an action.
     #[error("`allow`: {0}: {fix}", fix = .0.fix())]
     Allow(#[from] InvalidWebRule),
-    /// There are two ways to sign in, or none.
+    /// The line has two ways to sign in, or none.
     #[error("write either `password=` or `account=`, the number of an account (docs/accounts.md)")]
     Proof,
     /// The number of an account is invalid.

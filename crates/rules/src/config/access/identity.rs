@@ -23,7 +23,7 @@ pub enum Identity {
     System(&'static str),
 }
 
-/// Somebody with a login, and the account that they have on this server.
+/// Login of a person or program, and their account on this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedRequester {
     /// Login on the forge, or name of the web user.

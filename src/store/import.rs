@@ -166,7 +166,7 @@ pub enum ImportedApplyLock {
     /// Applies were allowed before, and are stopped now.
     Taken,
     /// Applies were stopped before, by this apply lock.
-    AlreadyThere(ApplyLock),
+    AlreadyThere(Box<ApplyLock>),
 }
 
 const INSERT_LOCK: &str = "INSERT INTO locks \
@@ -399,7 +399,9 @@ impl Store {
             .apply_lock_take_over_in_tx(tx, lock.taken_at, &cause)
             .await?;
         told.extend(events);
-        Ok(there.map_or(ImportedApplyLock::Taken, ImportedApplyLock::AlreadyThere))
+        Ok(there.map_or(ImportedApplyLock::Taken, |there| {
+            ImportedApplyLock::AlreadyThere(Box::new(there))
+        }))
     }
 
     /// Reads a written batch back from the database, and describes every difference.

@@ -89,7 +89,7 @@ pub(super) enum AccountsSource {
     ///
     /// Exit code 1: a line cannot be imported; the message says why. Nothing is imported then.
     WebAccounts {
-        /// File of --web-accounts-file
+        /// Path of the file of --web-accounts-file
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]

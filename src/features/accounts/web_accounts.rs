@@ -67,17 +67,16 @@ pub(super) async fn import_web_accounts(
     }
     let (mut numbers, mut created) = (BTreeMap::new(), 0);
     for person in people {
-        let number = match person.account {
-            Some(account) => account,
-            None => {
-                created += 1;
-                let new = NewAccount {
-                    username: Some(person.username),
-                    password: Some(person.password),
-                    ..NewAccount::default()
-                };
-                users.create(by, &new).await?
-            }
+        let number = if let Some(account) = person.account {
+            account
+        } else {
+            created += 1;
+            let new = NewAccount {
+                username: Some(person.username),
+                password: Some(person.password),
+                ..NewAccount::default()
+            };
+            users.create(by, &new).await?
         };
         numbers.insert(person.line, number);
     }

@@ -123,10 +123,8 @@ async fn external_ids_that_break_a_rule_are_refused_with_the_way_out() {
         change();
         let said = clone.refused(&["origin", &format!("HEAD:{REF}")]);
         let head = clone.git(&["rev-parse", "HEAD"]);
-        told.push_str(&format!(
-            "## {what}\n{}\n",
-            said.replace(head.trim(), "COMMIT")
-        ));
+        let said = said.replace(head.trim(), "COMMIT");
+        told.extend(["## ", what, "\n", said.as_str(), "\n"]);
         assert_eq!(clone.git(&["ls-remote", "origin"]), before, "{what}");
         again(&clone);
     };
@@ -134,10 +132,10 @@ async fn external_ids_that_break_a_rule_are_refused_with_the_way_out() {
     let file = name("github:7");
     refused("another name", &|| clone.commit(&name("github:8"), &good));
     refused("no account", &|| {
-        clone.commit(&file, &note("github:7", "1000009", ""))
+        clone.commit(&file, &note("github:7", "1000009", ""));
     });
     refused("no configuration", &|| {
-        clone.commit(&file, "[externalId \"github:7\"\n")
+        clone.commit(&file, "[externalId \"github:7\"\n");
     });
     refused("no key", &|| clone.commit(&file, "[account]\n\tx = y\n"));
     refused("an invalid address", &|| {

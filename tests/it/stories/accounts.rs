@@ -89,23 +89,23 @@ async fn everything_that_somebody_does_has_their_account_beside_the_login(backen
     // The name and the status are those of today, not those of the moment when the lock was taken.
     let shown = call(&["show", "acme/infra/network/default"]);
     assert!(
-        shown.out.contains("/pull/1), Olga Ops (OOO), olga\n"),
+        shown.out.contains("/pull/1), olga (Olga Ops, OOO)\n"),
         "{}",
         shown.out
     );
     let lines: Vec<&str> = shown.out.lines().skip(4).collect();
     assert_snapshot!(lines.join("\n"), @"
     Queue: 1
-      1. #2 by Olga Ops (OOO), olga since 2026-03-02T09:00:00Z
+      1. #2 by olga (Olga Ops, OOO) since 2026-03-02T09:00:00Z
     History, newest first:
       2026-03-02T09:00:00Z queued #2 by alice (pull): planned when the pull request changed
-      2026-03-02T09:00:00Z taken #1 by Olga Ops (OOO), olga (comment): planned by comment
+      2026-03-02T09:00:00Z taken #1 by olga (Olga Ops, OOO) (comment): planned by comment
       2026-03-02T09:00:00Z released #1 by alice (comment): unlocked by comment
       2026-03-02T09:00:00Z taken #1 by alice (pull): planned when the pull request changed
     ");
     let list = call(&["list"]);
     assert!(
-        list.out.contains("#1 by Olga Ops (OOO), olga since"),
+        list.out.contains("#1 by olga (Olga Ops, OOO) since"),
         "{}",
         list.out
     );
@@ -119,17 +119,17 @@ async fn everything_that_somebody_does_has_their_account_beside_the_login(backen
 
     let store = bot.store();
     let commands = store.command_list(1).await.unwrap();
-    assert_eq!(commands[0].asker().to_string(), "Olga Ops (OOO), olga");
+    assert_eq!(commands[0].asker().to_string(), "olga (Olga Ops, OOO)");
     let events = store.lock_event_list(100).await.unwrap();
     let taken = |event: &&LockEvent| event.event.kind == LockEventKind::Taken;
     let event = events.iter().find(taken).unwrap();
     assert_eq!(event.event.cause.actor.account, Some(account));
-    assert_eq!(event.who().to_string(), "Olga Ops (OOO), olga");
+    assert_eq!(event.who().to_string(), "olga (Olga Ops, OOO)");
 
     // The next in the queue gets the lock with the account of the person who planned there.
     bot.say(first, "lockkeeper unlock").await;
     let held = holder(&bot).await;
-    assert_eq!(held.to_string(), "Olga Ops (OOO), olga");
+    assert_eq!(held.to_string(), "olga (Olga Ops, OOO)");
 
     let cause = by_olga(account);
     let set = bot
@@ -142,7 +142,7 @@ async fn everything_that_somebody_does_has_their_account_beside_the_login(backen
         matches!(&set, SetApplyLock::Set(lock) if *lock == listed),
         "{set:?}"
     );
-    assert_eq!(listed.holder.to_string(), "Olga Ops (OOO), olga");
+    assert_eq!(listed.holder.to_string(), "olga (Olga Ops, OOO)");
     // A deleted account keeps its number in what it did.
     for way in ["deactivate", "delete"] {
         let done = lockkeeper(&["accounts", way], &url, &["1000000"], &[]);
@@ -210,6 +210,9 @@ async fn a_server_finds_wrong_tables_by_itself_and_names_wrong_branches(backend:
     assert_eq!(tick().await.unwrap(), looked(1, 1));
     let row = users.find(&account.to_string()).await.unwrap().unwrap();
     assert_eq!(row.full_name.as_deref(), Some("Olga Ops"));
+    execute(&bot.db, "DELETE FROM accounts").await;
+    assert_eq!(tick().await.unwrap(), looked(1, 1));
+    assert!(users.find(&account.to_string()).await.unwrap().is_some());
     assert_eq!(tick().await.unwrap(), looked(1, 0));
 
     let stray = "INSERT INTO account_refs (name, object_id) SELECT 'refs/other/stray', object_id FROM account_refs \

@@ -106,19 +106,35 @@ impl Person {
 }
 
 impl fmt::Display for Person {
-    /// Formats the person for people: `John Doe (OOO), jdoe`. Everybody chooses their own name, so the login is there,
-    /// too, and comes last.
+    /// Formats the person for people: `jdoe (John Doe, OOO)`. Everybody chooses their own name and status, so the login
+    /// comes first, and the other two are short.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let account = self.account.as_ref();
-        let status = account.and_then(|account| account.status.as_deref());
-        if let Some(name) = account.and_then(|account| account.name.as_deref()) {
-            f.write_str(name)?;
-            status.map_or(Ok(()), |status| write!(f, " ({status})"))?;
-            return write!(f, ", {}", self.login);
-        }
         f.write_str(&self.login)?;
-        status.map_or(Ok(()), |status| write!(f, " ({status})"))
+        let account = self.account.as_ref();
+        let said = account.map(|account| [&account.name, &account.status]);
+        let said = said.into_iter().flatten().flatten();
+        let said: Vec<String> = said.map(|text| short(text)).collect();
+        if said.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " ({})", said.join(", "))
+        }
     }
+}
+
+/// Maximum number of characters that are shown of a name or a status.
+const SHOWN_CHARS: usize = 60;
+
+/// Shortens a text, and makes one blank of several.
+fn short(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ");
+    if text.chars().count() <= SHOWN_CHARS {
+        return text;
+    }
+    let mut short: String = text.chars().take(SHOWN_CHARS - 1).collect();
+    short.push('…');
+    short
 }
 
 #[cfg(test)]
@@ -126,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_person_is_called_by_name_and_status_and_never_without_the_login() {
+    fn a_person_is_called_by_login_and_then_by_name_and_status() {
         let called = |name: Option<&str>, status: Option<&str>| {
             let account = NamedAccount {
                 number: AccountId::FIRST,
@@ -141,11 +157,19 @@ mod tests {
         };
         assert_eq!(
             called(Some("John Doe"), Some("OOO")),
-            "John Doe (OOO), jdoe"
+            "jdoe (John Doe, OOO)"
         );
-        assert_eq!(called(Some("John Doe"), None), "John Doe, jdoe");
+        assert_eq!(called(Some("John Doe"), None), "jdoe (John Doe)");
         assert_eq!(called(None, Some("OOO")), "jdoe (OOO)");
         assert_eq!(called(None, None), "jdoe");
+        // However long they are, the login is there, and nothing pushes what follows off the page.
+        let long = format!("alice{}x", " y".repeat(200));
+        let shown = called(Some(&long), Some(&long));
+        assert!(
+            shown.starts_with("jdoe (alice y y") && shown.chars().count() < 140,
+            "{shown}"
+        );
+        assert_eq!(called(Some("alice \t   bob"), None), "jdoe (alice bob)");
         assert_eq!(Person::of_login("jdoe").to_string(), "jdoe");
     }
 

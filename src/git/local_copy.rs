@@ -1,7 +1,7 @@
-//! Reads a repository on this disk that is no mirror, such as a fetched copy of the accounts. Nothing is written, and no
-//! git is run, so neither the configuration nor the hooks of the repository matter.
+//! Reads a repository that is no mirror, such as a fetched copy of the accounts on this disk, or all objects of one in
+//! memory. Nothing is written, and no git is run, so neither the configuration nor the hooks of the repository matter.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use gix_hash::ObjectId;
 use gix_object::{CommitRefIter, Kind, Tree, TreeRef};
 use lockkeeper_accounts::notes::NoteTrees;
 
-use super::object_db::{ObjectDb, ObjectError};
+use super::object_db::{Entries, ObjectDb, ObjectError, entries_of};
 use super::plain_file::{open, small};
 
 /// Maximum size of the file with packed refs in bytes, enough for some millions of them.
@@ -26,9 +26,9 @@ const MAX_REACHABLE: u64 = 64 * 1024 * 1024;
 /// Maximum number of commits of a branch.
 const MAX_COMMITS: usize = 1_000_000;
 
-/// A repository on this disk.
+/// A repository on this disk or in memory.
 pub struct LocalCopy {
-    objects: ObjectDb,
+    objects: CopyObjects,
     refs: BTreeMap<String, ObjectId>,
 }
 
@@ -103,9 +103,20 @@ impl LocalCopy {
         let mut refs = packed_refs(&git_dir.join("packed-refs"))?;
         loose_refs(&git_dir, "refs", 0, &mut refs)?;
         Ok(Self {
-            objects: ObjectDb::open(&git_dir)?,
+            objects: CopyObjects::Disk(Box::new(ObjectDb::open(&git_dir)?)),
             refs,
         })
+    }
+
+    /// Makes a repository of these objects and refs. Each content has the id that is given for it.
+    pub fn of_objects(
+        objects: HashMap<ObjectId, (Kind, Vec<u8>)>,
+        refs: BTreeMap<String, ObjectId>,
+    ) -> Self {
+        Self {
+            objects: CopyObjects::Memory(objects),
+            refs,
+        }
     }
 
     /// Returns all refs with their ids, by name.
@@ -229,6 +240,46 @@ impl LocalCopy {
             return Ok(BranchHistory { began_at, merge });
         }
         Err(LocalCopyError::LongHistory(head))
+    }
+}
+
+/// Place of the objects.
+enum CopyObjects {
+    Disk(Box<ObjectDb>),
+    Memory(HashMap<ObjectId, (Kind, Vec<u8>)>),
+}
+
+impl CopyObjects {
+    fn renew_limit(&self) {
+        match self {
+            Self::Disk(objects) => objects.renew_limit(),
+            Self::Memory(_) => {}
+        }
+    }
+
+    fn header(&self, id: ObjectId) -> Result<Option<(Kind, u64)>, ObjectError> {
+        match self {
+            Self::Disk(objects) => objects.header(id),
+            Self::Memory(objects) => {
+                let found = objects.get(&id);
+                Ok(found.map(|(kind, content)| (*kind, content.len() as u64)))
+            }
+        }
+    }
+
+    fn read(&self, id: ObjectId, kind: Kind) -> Result<Vec<u8>, ObjectError> {
+        match self {
+            Self::Disk(objects) => objects.read(id, kind),
+            Self::Memory(objects) => match objects.get(&id) {
+                None => Err(ObjectError::Missing(id)),
+                Some((is, content)) if *is == kind => Ok(content.clone()),
+                Some(_) => Err(ObjectError::Mismatch(id)),
+            },
+        }
+    }
+
+    fn entries(&self, dir: ObjectId) -> Result<Entries, ObjectError> {
+        entries_of(&self.read(dir, Kind::Tree)?)
     }
 }
 

@@ -97,8 +97,8 @@ pub use refs::{InvalidRefName, RefList, RefName, RefSelection};
 pub use refused::{RefusedRef, without_refused};
 pub use remote::Remote;
 pub use served::{
-    FetchAnswer, PushContent, PushFault, PushedCommit, PushedCommits, PushedNote, PushedPack,
-    ServeError, ServedRepo,
+    FetchAnswer, PackRefusal, PushContent, PushFault, PushedCommit, PushedCommits, PushedNote,
+    PushedPack, ServeError, ServedRepo,
 };
 pub use sparse::Extent;
 pub use submodules::{Submodule, SubmoduleAdmission, SubmoduleRules};

@@ -71,7 +71,7 @@ pub(super) struct Entry {
 }
 
 /// Names of a directory with their entries, in the order of git: a directory sorts as if its name ended with `/`.
-type Entries = Vec<(Vec<u8>, Entry)>;
+pub(super) type Entries = Vec<(Vec<u8>, Entry)>;
 
 impl Entry {
     pub(super) fn is_dir(self) -> bool {
@@ -305,14 +305,7 @@ impl ObjectDb {
 
     /// Returns the entries of a directory.
     pub(super) fn entries(&self, dir: ObjectId) -> Result<Entries, ObjectError> {
-        let bytes = self.read(dir, Kind::Tree)?;
-        TreeRefIter::from_bytes(&bytes, gix_hash::Kind::Sha1)
-            .map(|entry| {
-                let entry = entry.map_err(unreadable)?;
-                let (mode, id) = (entry.mode.value(), entry.oid.to_owned());
-                Ok((entry.filename.to_vec(), Entry { mode, id }))
-            })
-            .collect()
+        entries_of(&self.read(dir, Kind::Tree)?)
     }
 
     /// Lists everything that a commit has.
@@ -496,6 +489,17 @@ fn has_id(data: &Data<'_>, id: ObjectId) -> bool {
     hash.update(format!("{} {}\0", data.kind, data.data.len()));
     hash.update(data.data);
     hash.finalize().as_slice() == id.as_slice()
+}
+
+/// Reads the entries of a tree.
+pub(super) fn entries_of(tree: &[u8]) -> Result<Entries, ObjectError> {
+    TreeRefIter::from_bytes(tree, gix_hash::Kind::Sha1)
+        .map(|entry| {
+            let entry = entry.map_err(unreadable)?;
+            let (mode, id) = (entry.mode.value(), entry.oid.to_owned());
+            Ok((entry.filename.to_vec(), Entry { mode, id }))
+        })
+        .collect()
 }
 
 pub(super) fn id_of(commit: &CommitSha) -> Result<ObjectId, ObjectError> {

@@ -100,6 +100,17 @@ pub struct PushedPack {
     dir: tempfile::TempDir,
 }
 
+/// Reason why the objects of a push are not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PackRefusal {
+    /// The push has too many objects.
+    #[error("{0}")]
+    Large(String),
+    /// Git does not accept them, or cannot read the repository that they are for.
+    #[error("{0}")]
+    ByGit(String),
+}
+
 /// Content of pushed commits that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushContent {
@@ -263,7 +274,7 @@ impl ServedRepo {
         dir: &Path,
         pack: Vec<u8>,
         max_bytes: usize,
-    ) -> Result<Result<PushedPack, String>, ServeError> {
+    ) -> Result<Result<PushedPack, PackRefusal>, ServeError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |error| ServeError::File(path, error)
@@ -271,9 +282,8 @@ impl ServedRepo {
         if let Some(objects) = number_of_objects(&pack)
             && objects > MAX_OBJECTS
         {
-            return Ok(Err(format!(
-                "the push has {objects} objects; the limit is {MAX_OBJECTS}"
-            )));
+            let what = format!("the push has {objects} objects; the limit is {MAX_OBJECTS}");
+            return Ok(Err(PackRefusal::Large(what)));
         }
         fs::create_dir_all(dir).map_err(failed(dir))?;
         let quarantine = tempfile::tempdir_in(dir).map_err(failed(dir))?;
@@ -291,7 +301,7 @@ impl ServedRepo {
         if output.is_success() {
             Ok(Ok(PushedPack { dir: quarantine }))
         } else {
-            Ok(Err(last_line(&output.stderr.bytes)))
+            Ok(Err(PackRefusal::ByGit(last_line(&output.stderr.bytes))))
         }
     }
 }
@@ -366,6 +376,7 @@ impl PushedPack {
             seen: HashSet::new(),
             found: PushedCommits::default(),
             bytes: max_bytes,
+            is_of_notes: matches!(content, PushContent::Notes(_)),
             max_known: match content {
                 PushContent::Files(_) => MAX_KNOWN,
                 PushContent::Notes(_) => MAX_KNOWN_NOTES,
@@ -464,6 +475,8 @@ struct PushWalk<'a> {
     bytes: u64,
     /// Maximum number of objects from before.
     max_known: usize,
+    /// True if the directories have notes. Most of them are the same as before.
+    is_of_notes: bool,
 }
 
 impl PushWalk<'_> {
@@ -482,8 +495,13 @@ impl PushWalk<'_> {
             } else if !entry.is_file() {
                 let what = format!("`{}` is no plain file", name.escape_debug());
                 return Err(PushFault::Unreadable(what));
-            } else if self.is_new(entry.id)? {
-                self.keep(entry.id, Kind::Blob)?;
+            } else if self.pushed.contains(&entry.id) {
+                if self.seen.insert(entry.id) {
+                    self.keep(entry.id, Kind::Blob)?;
+                }
+            } else if !self.is_of_notes {
+                // An old note that differs is among those that are read.
+                self.add_known(entry.id)?;
             }
         }
         self.keep(id, Kind::Tree)
@@ -494,6 +512,11 @@ impl PushWalk<'_> {
         if self.pushed.contains(&id) {
             return Ok(self.seen.insert(id));
         }
+        self.add_known(id).map(|()| false)
+    }
+
+    /// Notes an object from before.
+    fn add_known(&mut self, id: ObjectId) -> Result<(), PushFault> {
         self.found.known.insert(id);
         if self.found.known.len() > self.max_known {
             let what = format!(
@@ -502,7 +525,7 @@ impl PushWalk<'_> {
             );
             return Err(PushFault::Large(what));
         }
-        Ok(false)
+        Ok(())
     }
 
     fn keep(&mut self, id: ObjectId, kind: Kind) -> Result<(), PushFault> {
@@ -561,14 +584,19 @@ impl PushWalk<'_> {
             Err(NotesError::Read(error)) => return Err(unreadable(error)),
         };
         if changes.len() > most {
-            let what =
-                format!("the push changes more than {most} notes; push a part of them first");
+            let what = format!(
+                "the push changes {} notes; push at most {most} at once",
+                changes.len()
+            );
             return Err(PushFault::Large(what));
         }
         for (name, change) in changes {
             let after = match change.after {
                 None => None,
                 Some(blob) => {
+                    if !self.pushed.contains(&blob) {
+                        self.add_known(blob)?;
+                    }
                     let size = self.charge(blob)?;
                     if size > MAX_NOTE {
                         let what =

@@ -595,6 +595,7 @@ class Reader:
         self.read_users()
         self.read_defaults()
         self.check_emails()
+        self.check_usernames()
         self.read_stars()
         self.read_sequence()
         self.check_config()
@@ -756,6 +757,17 @@ class Reader:
         self.external_ids.append({
             "account": number, "key": key, "email": email.text() if email else "",
             "password": bool(password and password.text())})
+
+    def check_usernames(self):
+        """Reports accounts with several user names."""
+        names = {}
+        for external_id in self.external_ids:
+            if external_id["key"].startswith("username:"):
+                names.setdefault(external_id["account"], []).append(external_id["key"])
+        for account, keys in sorted(names.items()):
+            if len(keys) > 1:
+                self.problem(EXTERNAL_IDS, "account %d has more than one user name: %s"
+                             % (account, ", ".join(sorted(keys))))
 
     def check_emails(self):
         """Reports addresses that several accounts have."""

@@ -413,6 +413,7 @@ class CheckTest(unittest.TestCase):
             at("gone:1", 2) + ": the account 1000003 does not exist",
             at("none:1", 1) + ": no accountId",
             at("mailto:bad", 3) + ": invalid e-mail `bad`: it needs exactly one `@` between two parts",
+            notes + ": account 1000001 has more than one user name: username:JDoe, username:a",
             notes + ": the e-mail `same@x` is on more than one account: a:1 (account 1000001), "
             "b:1 (account 1000001), c:1 (account 1000002)",
             at("username:JDoe", 1) + ": the user name `JDoe` is not lower case",

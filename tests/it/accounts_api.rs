@@ -614,3 +614,24 @@ async fn slow_requests_of_one_account_hold_up_nobody_else() {
     assert_eq!(client(&jdoe).get("/self").await.status, 200);
     assert_eq!(client(ADMIN).get("/jdoe").await.status, 200);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_can_have_another_name_at_the_pages() {
+    let office = Office::with_users("user=net-kim owners=net allow=none account=1000000\n").await;
+    let (_, kim) = office.person("kim");
+    let (_, password) = kim.split_once(':').unwrap();
+    let at_pages = format!("net-kim:{password}");
+    let get = async |path: &str, credentials: &str| {
+        let (user, password) = credentials.split_once(':').unwrap();
+        let request = reqwest::Client::new().get(format!("{}{path}", office.server.url()));
+        let answer = request.basic_auth(user, Some(password)).send().await;
+        answer.unwrap().status()
+    };
+    let account = "/api/accounts/self";
+    assert_eq!(get("/api/locks", &at_pages).await, StatusCode::OK);
+    // A wrong name at one door must not make the right one at the other door wrong.
+    assert_eq!(get(account, &at_pages).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(get("/api/locks", &at_pages).await, StatusCode::OK);
+    assert_eq!(get("/api/locks", &kim).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(get(account, &kim).await, StatusCode::OK);
+}

@@ -25,6 +25,9 @@ use crate::secret::Secret;
 /// Cost of the hash of a generated password. Nobody can guess 256 random bits, however fast the hash is, and git sends
 /// the password with each of its requests.
 pub(super) const PASSWORD_COST: u32 = 4;
+/// Cost of the hash of a password that a person has chosen, some 50 milliseconds. An attacker with a copy of the accounts
+/// can guess at it.
+pub(super) const CHOSEN_PASSWORD_COST: u32 = 10;
 
 /// Everything that a new account can begin with.
 #[derive(Clone, Debug, Default)]

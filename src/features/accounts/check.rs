@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::config_text::ConfigText;
-use lockkeeper_accounts::external_ids::ExternalId;
 use lockkeeper_accounts::findings::{
     AccountFindings, Problem, Severity, judge_external_ids, judge_notes, judge_user_branch,
 };
@@ -127,12 +126,12 @@ impl CheckedCopy {
             .iter()
             .map(|(account, branch)| {
                 let ids = external_ids.get(account).map_or(&[][..], Vec::as_slice);
-                let UserBranch { files, history } = branch;
+                let UserBranch { files, history, .. } = branch;
                 let json = AccountJson::new(*account, files, history.began_at, ids, Vec::new());
                 (*account, json)
             })
             .collect();
-        self.external_id_rows(&external_ids, tables);
+        self.external_id_rows(copy, tables);
         let fix = REINDEX;
         for row in &tables.accounts {
             let name = AllUsersRef::User(row.number).to_string();
@@ -140,6 +139,12 @@ impl CheckedCopy {
                 None => "the database has a row without a branch",
                 Some(branch) if !branch.has_properties_of(&AccountJson::of_row(row)) => {
                     "the row in the database has other properties than the branch"
+                }
+                // Everything that is not in the row is read from this commit.
+                Some(_)
+                    if copy.users.get(&row.number).map(|branch| branch.tip) != Some(row.commit) =>
+                {
+                    "the row in the database names another commit than the branch"
                 }
                 Some(_) => continue,
             };
@@ -152,27 +157,18 @@ impl CheckedCopy {
         }
     }
 
-    fn external_id_rows(
-        &mut self,
-        external_ids: &BTreeMap<AccountId, Vec<ExternalId>>,
-        tables: &AccountIndex,
-    ) {
+    fn external_id_rows(&mut self, copy: &AccountsCopy, tables: &AccountIndex) {
         let (mut keys, mut emails) = (BTreeMap::new(), BTreeMap::new());
-        for (account, id) in external_ids
-            .iter()
-            .flat_map(|(account, ids)| ids.iter().map(move |id| (*account, id)))
-        {
-            keys.insert(id.key.as_str().to_owned(), account);
-            emails.extend(id.email.as_ref().map(|email| (email.key(), account)));
+        for (note, id) in copy.read_notes() {
+            emails.extend(id.email.as_ref().map(|email| (email.key(), id.account)));
+            keys.insert(id.key.as_str().to_owned(), (id.account, note));
         }
-        let known = tables.external_ids.iter();
-        let known = known.map(|(key, (account, _))| (key.clone(), *account));
         let name = AllUsersRef::ExternalIds.to_string();
         let mut add = |what: &str, text: &str| {
             let what = format!("{what} in the database differs: `{}`", shown(text));
             self.add_problem(&name, &Problem::error(None, what, REINDEX));
         };
-        for key in differing(&keys, &known.collect()) {
+        for key in differing(&keys, &tables.external_ids) {
             add("an external ID", &key);
         }
         for email in differing(&emails, &tables.emails) {
@@ -215,9 +211,9 @@ pub(super) fn is_error(line: &str) -> bool {
 }
 
 /// Returns the keys that only one has, or that have another value there.
-fn differing(
-    left: &BTreeMap<String, AccountId>,
-    right: &BTreeMap<String, AccountId>,
+fn differing<T: PartialEq>(
+    left: &BTreeMap<String, T>,
+    right: &BTreeMap<String, T>,
 ) -> BTreeSet<String> {
     let keys = left.keys().chain(right.keys());
     keys.filter(|key| left.get(*key) != right.get(*key))

@@ -1,9 +1,8 @@
 //! Checks all accounts from time to time, and makes the tables again if they differ from the branches.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use lockkeeper_accounts::objects::CommitPerson;
 use tracing::warn;
 
@@ -27,18 +26,17 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 
 async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     let users = AllUsers::new(ctx.store.clone(), "localhost");
-    check(&users, &ctx.server.git_of_accounts.data_dir.join("tmp")).await
+    check(&users).await
 }
 
 /// Checks all accounts. The branches decide: a problem of theirs is a failure until somebody has corrected it, and tables
-/// that differ from them are made again. The copy that is checked is made in `within`.
-pub(super) async fn check(users: &AllUsers, within: &Path) -> anyhow::Result<TickResult> {
-    if users.store().account_highest().await?.is_none() {
+/// that differ from them are made again.
+pub(super) async fn check(users: &AllUsers) -> anyhow::Result<TickResult> {
+    let (refs, _) = users.store().account_refs().await?;
+    if refs.is_empty() {
         return Ok(TickResult::default());
     }
-    std::fs::create_dir_all(within)
-        .with_context(|| format!("the directory {} could not be made", within.display()))?;
-    let state = users.whole_state(within).await?;
+    let state = users.whole_state().await?;
     let (state, branches, tables) = tokio::task::spawn_blocking(move || checked(state)).await?;
     if branches.errors > 0 {
         let errors = branches.lines.iter().filter(|line| is_error(line));

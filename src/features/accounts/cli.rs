@@ -676,7 +676,7 @@ fn list_copy(copy: &AccountsCopy, format: OutputFormat, terminal: &mut Terminal<
 }
 
 async fn check_server(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
-    let state = users.whole_state(&std::env::temp_dir()).await?;
+    let state = users.whole_state().await?;
     let mut checked = CheckedCopy::of(&state.copy);
     checked.index(&state.copy, &state.tables);
     report(&state.copy, &checked, terminal)
@@ -687,7 +687,7 @@ const REINDEX_ATTEMPTS: usize = 5;
 
 async fn reindex(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
     for _ in 0..REINDEX_ATTEMPTS {
-        let state = users.whole_state(&std::env::temp_dir()).await?;
+        let state = users.whole_state().await?;
         let checked = CheckedCopy::of(&state.copy);
         if checked.errors > 0 {
             report(&state.copy, &checked, terminal)?;

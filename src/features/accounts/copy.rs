@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use gix_hash::ObjectId;
+use gix_object::Kind;
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, NoteName};
 use lockkeeper_accounts::findings::Problem;
 use lockkeeper_accounts::notes::{NoteFault, NotesError, read_notes};
+use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 
 use crate::git::{BranchHistory, LocalCopy, LocalCopyError};
@@ -37,6 +39,7 @@ pub(super) struct AccountsCopy {
 
 /// Branch of an account.
 pub(super) struct UserBranch {
+    pub(super) tip: ObjectId,
     pub(super) files: BTreeMap<String, Vec<u8>>,
     pub(super) history: BranchHistory,
 }
@@ -80,6 +83,7 @@ impl AccountsCopy {
         match known {
             AllUsersRef::User(account) => {
                 let branch = UserBranch {
+                    tip: id,
                     files: copy.files(id, MAX_FILE)?,
                     history: copy.history(id)?,
                 };
@@ -108,14 +112,21 @@ impl AccountsCopy {
         self.bad_refs.push((shown(name), problem));
     }
 
+    /// Returns the readable external IDs, each with the blob of its note.
+    pub(super) fn read_notes(&self) -> impl Iterator<Item = (ObjectId, ExternalId)> {
+        let contents = self.notes.iter().flat_map(BTreeMap::values);
+        contents.filter_map(|content| {
+            let id = ExternalId::read(&ConfigText::parse(content).ok()?).0?;
+            let note = GitObject::new(Kind::Blob, content.clone()).id;
+            Some((note, id))
+        })
+    }
+
     /// Returns the readable external IDs of each account, by key.
     pub(super) fn external_ids(&self) -> BTreeMap<AccountId, Vec<ExternalId>> {
         let mut by_account: BTreeMap<AccountId, Vec<ExternalId>> = BTreeMap::new();
-        for content in self.notes.iter().flat_map(BTreeMap::values) {
-            let text = ConfigText::parse(content).ok();
-            if let Some(id) = text.and_then(|text| ExternalId::read(&text).0) {
-                by_account.entry(id.account).or_default().push(id);
-            }
+        for (_, id) in self.read_notes() {
+            by_account.entry(id.account).or_default().push(id);
         }
         for ids in by_account.values_mut() {
             ids.sort_by(|a, b| a.key.cmp(&b.key));

@@ -11,6 +11,7 @@
 //! | `reindex.rs` | tables against branches |
 //! | `query.rs`, `search.rs` | queries for accounts |
 //! | `sign_in.rs` | people and programs sign in with an HTTP password |
+//! | `verified.rs` | passwords are checked, and right ones remembered |
 //! | `web_accounts.rs` | users of `--web-accounts-file` become accounts |
 //! | `web_passwords.rs` | HTTP passwords at the pages and the API of the bot |
 //! | `api/` | `/api/accounts/…` |
@@ -36,6 +37,7 @@ mod reindex;
 mod search;
 mod sign_in;
 mod store;
+mod verified;
 mod view;
 mod web_accounts;
 mod web_passwords;

@@ -1,20 +1,21 @@
 //! Compares the tables of accounts with the branches that they are made from, and makes them again.
 
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
 
 use gix_hash::ObjectId;
 use lockkeeper_accounts::refs::AllUsersRef;
 
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::copy::AccountsCopy;
-use super::git::{ViewError, copy_to};
 use super::import::indexed;
 use super::store::{AccountIndex, AccountsChange, AccountsUpdated, IndexedAccount, RefUpdate};
-use crate::git::{LocalCopy, LocalCopyError};
+use crate::git::LocalCopy;
 use crate::model::Cause;
 
-/// Number of times that a look at everything begins again because of an update.
-const ATTEMPTS: usize = 5;
+/// Number of times that a look at all tables begins again because of an update.
+const ATTEMPTS: usize = 10;
+/// Number of objects that are read from the database at once.
+const AT_ONCE: i64 = 1_000;
 
 /// All accounts of the server at one moment: the branches, and the tables.
 pub(super) struct WholeState {
@@ -26,16 +27,8 @@ pub(super) struct WholeState {
 /// Everything could not be read or made again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReindexError {
-    #[error("there is no place for a copy of All-Users in {}", .0.display())]
-    NoPlace(PathBuf, #[source] std::io::Error),
-    #[error(transparent)]
-    View(#[from] ViewError),
     #[error(transparent)]
     Accounts(#[from] AccountsError),
-    #[error("the copy of All-Users cannot be read")]
-    Copy(#[from] LocalCopyError),
-    #[error("the copy of All-Users was not read to its end")]
-    Panicked(#[source] tokio::task::JoinError),
     #[error(
         "the accounts were changed during each of {ATTEMPTS} attempts; run the command when fewer people change them"
     )]
@@ -43,34 +36,43 @@ pub(super) enum ReindexError {
 }
 
 impl AllUsers {
-    /// Reads all branches and all tables. A copy of the branches is made in `within` meanwhile.
-    pub(super) async fn whole_state(&self, within: &Path) -> Result<WholeState, ReindexError> {
+    /// Reads all branches and all tables, as they were at one moment.
+    pub(super) async fn whole_state(&self) -> Result<WholeState, AccountsError> {
+        let (refs, tables) = self.refs_and_tables().await?;
+        // Objects are only ever added, so those of that moment are among them.
+        let mut objects = HashMap::new();
+        let mut after = (0, ObjectId::null(gix_hash::Kind::Sha1));
+        loop {
+            let more = self.store().account_objects_after(after, AT_ONCE).await?;
+            let Some((newest, last)) = more.last() else {
+                break;
+            };
+            after = (*newest, last.id);
+            let more = more.into_iter();
+            objects.extend(more.map(|(_, object)| (object.id, (object.kind, object.content))));
+        }
+        let names = refs.iter().cloned().collect();
+        let read = move || AccountsCopy::of(&LocalCopy::of_objects(objects, names));
+        let copy = match tokio::task::spawn_blocking(read).await {
+            Ok(copy) => copy,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        Ok(WholeState { copy, tables, refs })
+    }
+
+    /// Reads all refs, and the tables that belong to them.
+    async fn refs_and_tables(
+        &self,
+    ) -> Result<(Vec<(String, ObjectId)>, AccountIndex), AccountsError> {
         for _ in 0..ATTEMPTS {
-            let (_, before) = self
-                .store()
-                .account_refs()
-                .await
-                .map_err(AccountsError::from)?;
-            let dir = tempfile::tempdir_in(within)
-                .map_err(|error| ReindexError::NoPlace(within.to_owned(), error))?;
-            copy_to(self, dir.path()).await?;
-            let tables = self
-                .store()
-                .account_index()
-                .await
-                .map_err(AccountsError::from)?;
-            let (_, after) = self
-                .store()
-                .account_refs()
-                .await
-                .map_err(AccountsError::from)?;
+            let (refs, before) = self.store().account_refs().await?;
+            let tables = self.store().account_index().await?;
+            let (_, after) = self.store().account_refs().await?;
             if before == after {
-                let read = tokio::task::spawn_blocking(move || read_copy(&dir));
-                let (copy, refs) = read.await.map_err(ReindexError::Panicked)??;
-                return Ok(WholeState { copy, tables, refs });
+                return Ok((refs, tables));
             }
         }
-        Err(ReindexError::Busy)
+        Err(AccountsError::Busy)
     }
 
     /// Makes the tables of all accounts again, in one update. Returns false if an update came in between.
@@ -113,15 +115,6 @@ impl AllUsers {
             }
         }
     }
-}
-
-/// Reads a copy and its refs. Only the directory of the copy is needed for that, and it is removed.
-fn read_copy(
-    dir: &tempfile::TempDir,
-) -> Result<(AccountsCopy, Vec<(String, ObjectId)>), LocalCopyError> {
-    let repository = LocalCopy::open(dir.path())?;
-    let refs = repository.refs().map(|(name, id)| (name.to_owned(), id));
-    Ok((AccountsCopy::of(&repository), refs.collect()))
 }
 
 /// Returns the rows of all accounts of a copy with these refs.

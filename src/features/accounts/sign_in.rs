@@ -6,17 +6,15 @@ use std::sync::{Arc, PoisonError};
 
 use axum::http::{Extensions, HeaderMap};
 use chrono::{DateTime, TimeDelta, Utc};
-use lockkeeper_accounts::external_ids::{
-    ExternalId, ExternalIdKey, HashedPassword, StoredPassword,
-};
+use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
 use lockkeeper_accounts::objects::CommitPerson;
 use lockkeeper_accounts::refs::AccountId;
 use tokio::sync::Semaphore;
 use tracing::warn;
 
-use super::actions::PASSWORD_COST;
 use super::all_users::{AccountsActor, AccountsError, AllUsers, SignedInAccount};
 use super::store::AccountRow;
+use super::verified::{VerifiedPasswords, pretend};
 use crate::kit::web::{WebState, auth};
 use crate::model::{Actor, Cause, Origin};
 use crate::store::Store;
@@ -38,6 +36,7 @@ pub(crate) struct AccountSignIn {
     busy: Arc<std::sync::Mutex<HashMap<AccountId, usize>>>,
     /// Changes of each account in the present hour, which began at the time.
     changes: std::sync::Mutex<(DateTime<Utc>, HashMap<AccountId, u32>)>,
+    verified: VerifiedPasswords,
     /// Searches at once. One of many accounts takes the database a while.
     pub(super) searches: Semaphore,
 }
@@ -105,6 +104,7 @@ impl AccountSignIn {
             users: AllUsers::new(store, &host),
             host,
             web,
+            verified: VerifiedPasswords::default(),
             busy: Arc::default(),
             changes: std::sync::Mutex::default(),
             searches: Semaphore::new(SEARCHES),
@@ -162,7 +162,29 @@ impl AccountSignIn {
     ) -> Result<AccountCaller, SignInRefusal> {
         let (user, password) = auth::credentials(headers).ok_or(SignInRefusal::Unauthorized)?;
         let address = auth::client(&self.web, extensions, headers);
-        let given = format!("{user}:{password}");
+        // The pages know people by other names, so a guess there is another one.
+        let given = format!("accounts:{user}:{password}");
+        let now = self.web.clock.now();
+        if let Some(wait) = self.web.guesses.wait(address, now) {
+            return Err(SignInRefusal::Later(wait.num_seconds() + 1));
+        }
+        if auth::is_web_user(&self.web, &user, &password) {
+            self.web.guesses.right(address, now);
+            return Ok(AccountCaller::Administrator(user));
+        }
+        let id = self.users.username(&user).await?;
+        if let Some(id) = &id
+            && self.verified.recalls(id, &password)
+        {
+            return match self.users.caller_of(id).await? {
+                CheckedPassword::Right(caller) => {
+                    self.web.guesses.right(address, now);
+                    Ok(caller)
+                }
+                CheckedPassword::Inactive => Err(SignInRefusal::Inactive),
+                CheckedPassword::Wrong => Err(SignInRefusal::Unauthorized),
+            };
+        }
         let _turn = self.web.guesses.turn(address).await;
         let now = self.web.clock.now();
         if let Some(wait) = self.web.guesses.wait(address, now) {
@@ -171,10 +193,15 @@ impl AccountSignIn {
         if self.web.guesses.was_wrong(address, &given, now) {
             return Err(SignInRefusal::Unauthorized);
         }
-        let checked = if auth::is_web_user(&self.web, &user, &password) {
-            CheckedPassword::Right(AccountCaller::Administrator(user))
-        } else {
-            self.users.check_password(&user, &password).await?
+        let checked = match id {
+            Some(id) if self.verified.verify(&id, &password).await => {
+                self.users.caller_of(&id).await?
+            }
+            Some(_) => CheckedPassword::Wrong,
+            None => {
+                pretend(&password).await;
+                CheckedPassword::Wrong
+            }
         };
         match checked {
             CheckedPassword::Right(caller) => {
@@ -193,11 +220,11 @@ impl AccountSignIn {
     }
 }
 
-/// Returns the password of the user name.
-pub(super) fn password_of(external_ids: &[ExternalId]) -> Option<&StoredPassword> {
-    let mut ids = external_ids.iter();
-    let username = ids.find(|id| id.key.as_username().is_some());
-    username.and_then(|id| id.password.as_ref())
+/// Returns the external ID of the user name, which has the password.
+pub(super) fn username_of(external_ids: &[ExternalId]) -> Option<&ExternalId> {
+    external_ids
+        .iter()
+        .find(|id| id.key.as_username().is_some())
 }
 
 impl AccountCaller {
@@ -262,53 +289,32 @@ impl AccountCaller {
                 Self::Administrator(_) => None,
                 Self::Account { row, external_ids } => Some(SignedInAccount {
                     account: row.number,
-                    password: password_of(external_ids).cloned(),
+                    password: username_of(external_ids).and_then(|id| id.password.clone()),
                 }),
             },
         }
     }
 }
 
-/// Returns true if this is the password.
-pub(super) async fn verify(stored: Option<&StoredPassword>, password: &str) -> bool {
-    let hashed = stored.and_then(|stored| stored.decode().ok());
-    let password = password.to_owned();
-    let is_right = tokio::task::spawn_blocking(move || {
-        if let Some(hashed) = hashed {
-            return hashed.verify(&password);
-        }
-        // Takes as long as with a generated password, so that nobody learns which user names exist. An imported password
-        // can have another cost, which shows.
-        let _hashed = HashedPassword::new(&password, PASSWORD_COST, [0; 16]);
-        false
-    });
-    is_right.await.unwrap_or(false)
-}
-
 impl AllUsers {
-    /// Checks the HTTP password of an account.
-    async fn check_password(
-        &self,
-        user: &str,
-        password: &str,
-    ) -> Result<CheckedPassword, AccountsError> {
-        let id = match ExternalIdKey::username(user) {
-            Ok(key) => self.external_id(&key).await?,
-            Err(_) => None,
-        };
-        let stored = id.as_ref().and_then(|id| id.password.as_ref());
-        let is_right = verify(stored, password).await;
-        let Some(id) = id.filter(|_| is_right) else {
-            return Ok(CheckedPassword::Wrong);
-        };
-        let Some(row) = self.store().account_get(id.account).await? else {
+    /// Returns the external ID of a user name.
+    async fn username(&self, user: &str) -> Result<Option<ExternalId>, AccountsError> {
+        match ExternalIdKey::username(user) {
+            Ok(key) => self.external_id(&key).await,
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Returns the account of a user name whose password was right.
+    async fn caller_of(&self, username: &ExternalId) -> Result<CheckedPassword, AccountsError> {
+        let Some(row) = self.store().account_get(username.account).await? else {
             return Ok(CheckedPassword::Wrong);
         };
         if !row.active {
             return Ok(CheckedPassword::Inactive);
         }
         Ok(CheckedPassword::Right(AccountCaller::Account {
-            external_ids: self.external_ids(id.account).await?,
+            external_ids: self.external_ids(username.account).await?,
             row: Box::new(row),
         }))
     }

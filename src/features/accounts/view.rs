@@ -101,7 +101,7 @@ impl AccountsJson {
         let mut external_ids = copy.external_ids();
         let accounts = copy.users.iter().map(|(account, branch)| {
             let ids = external_ids.remove(account).unwrap_or_default();
-            let UserBranch { files, history } = branch;
+            let UserBranch { files, history, .. } = branch;
             AccountJson::new(
                 *account,
                 files,

@@ -7,14 +7,10 @@ use anyhow::Context as _;
 use lockkeeper_accounts::external_ids::{ExternalIdKey, HashedPassword, StoredPassword};
 use lockkeeper_accounts::refs::AccountId;
 
-use super::actions::NewAccount;
+use super::actions::{CHOSEN_PASSWORD_COST, NewAccount};
 use super::all_users::{AccountsActor, AllUsers};
 use crate::config::access::{WebAccount, WebAccounts, WebProof};
 use crate::seal::private_text;
-
-/// Cost of the hash of a password that a person has chosen, some 50 milliseconds. An attacker with a copy of the
-/// accounts can guess at it.
-const CHOSEN_PASSWORD_COST: u32 = 10;
 
 /// Result of an import.
 pub(super) enum WebAccountsImport {
@@ -121,6 +117,16 @@ async fn person(
             "the password of an account has at most {most} bytes; choose a shorter one"
         )));
     };
+    if let Some(id) = &known {
+        let row = users.store().account_get(id.account).await?;
+        if row.is_some_and(|row| !row.active) {
+            return Ok(Err(format!(
+                "account {0} has this user name and is inactive; activate it with `lockkeeper accounts activate {0}`, or \
+                 remove the line",
+                id.account
+            )));
+        }
+    }
     if let Some(id) = known.as_ref().filter(|_| !is_known) {
         let account = id.account;
         return Ok(Err(format!(
@@ -143,7 +149,10 @@ fn with_accounts(text: &str, numbers: &BTreeMap<usize, AccountId>) -> String {
         let password = words.find(|word| word.starts_with("password="));
         match (numbers.get(&at), password) {
             (Some(account), Some(password)) => {
-                line.replacen(password, &format!("account={account}"), 1)
+                // The same text can be a part of another word.
+                let start = password.as_ptr().addr() - line.as_ptr().addr();
+                let (before, rest) = line.split_at(start);
+                format!("{before}account={account}{}", &rest[password.len()..])
             }
             _ => line.to_owned(),
         }
@@ -157,11 +166,11 @@ mod tests {
 
     #[test]
     fn only_the_passwords_of_those_with_an_account_are_replaced() {
-        let text = "# password=none\n user=kim  password=password=owners owners=net\nuser=lee owners=net account=7\n";
+        let text = "# password=none\n user=xpassword=1  password=1 owners=net\nuser=lee owners=net account=7\n";
         let numbers = BTreeMap::from([(2, AccountId::FIRST)]);
         assert_eq!(
             with_accounts(text, &numbers),
-            "# password=none\n user=kim  account=1000000 owners=net\nuser=lee owners=net account=7\n"
+            "# password=none\n user=xpassword=1  account=1000000 owners=net\nuser=lee owners=net account=7\n"
         );
         let lines: Vec<usize> = user_lines(text).map(|(line, _)| line).collect();
         assert_eq!(lines, [2, 3]);

@@ -1,29 +1,21 @@
 //! Checks the HTTP passwords of accounts for the pages and the API of the bot. Who may sign in there is decided by the file
 //! of `--web-accounts-file`.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
 use async_trait::async_trait;
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use lockkeeper_accounts::external_ids::StoredPassword;
+use lockkeeper_accounts::external_ids::ExternalId;
 use lockkeeper_accounts::refs::AccountId;
-use sha2::Sha256;
 
 use super::all_users::AllUsers;
-use super::sign_in::{password_of, verify};
-use crate::config::access::WebAccounts;
-use crate::kit::web::{AccountPasswords, PasswordVerdict};
+use super::sign_in::username_of;
+use super::store::AccountRow;
+use super::verified::{VerifiedPasswords, pretend};
+use crate::kit::web::{AccountPasswords, PasswordMark, PasswordVerdict};
 use crate::store::Store;
 
 /// The passwords of all accounts.
 pub struct WebPasswords {
     users: AllUsers,
-    /// Random key of this process.
-    key: [u8; 32],
-    /// Authentication code of the last right password of each account, together with the stored hash. A page consists of
-    /// several requests, and the hash of a password that people choose is slow on purpose.
-    verified: Mutex<HashMap<AccountId, Vec<u8>>>,
+    verified: VerifiedPasswords,
 }
 
 impl WebPasswords {
@@ -31,32 +23,27 @@ impl WebPasswords {
     pub fn new(store: Store) -> Self {
         Self {
             users: AllUsers::new(store, "localhost"),
-            key: rand::random(),
-            verified: Mutex::default(),
+            verified: VerifiedPasswords::default(),
         }
     }
 
-    fn code(&self, stored: &StoredPassword, password: &str) -> Hmac<Sha256> {
-        let mut code = Hmac::new_from_slice(&self.key).expect("a key of any length is fine");
-        code.update(stored.expose().as_bytes());
-        code.update(b"\n");
-        code.update(password.as_bytes());
-        code
+    /// Returns an account with its user name, which has the password.
+    async fn read(&self, account: AccountId) -> anyhow::Result<Option<(AccountRow, ExternalId)>> {
+        let Some(row) = self.users.store().account_get(account).await? else {
+            return Ok(None);
+        };
+        let ids = self.users.external_ids(account).await?;
+        Ok(username_of(&ids).map(|username| (row, username.clone())))
     }
 
-    fn was_verified(&self, account: AccountId, code: Hmac<Sha256>) -> bool {
-        let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = verified.get(&account);
-        known.is_some_and(|known| code.verify_slice(known).is_ok())
-    }
-
-    fn remember(&self, account: AccountId, code: Hmac<Sha256>) {
-        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        // The file cannot name more accounts at once.
-        if verified.len() >= WebAccounts::MOST {
-            verified.clear();
+    fn verdict(&self, row: &AccountRow, username: &ExternalId) -> PasswordVerdict {
+        match &username.password {
+            Some(stored) if row.active => {
+                PasswordVerdict::Right(PasswordMark(self.verified.mark(stored)))
+            }
+            Some(_) => PasswordVerdict::Inactive,
+            None => PasswordVerdict::Wrong,
         }
-        verified.insert(account, code.finalize().into_bytes().to_vec());
     }
 }
 
@@ -67,29 +54,38 @@ impl AccountPasswords for WebPasswords {
         account: Option<AccountId>,
         password: &str,
     ) -> anyhow::Result<PasswordVerdict> {
-        let row = match account {
-            Some(account) => self.users.store().account_get(account).await?,
+        let read = match account {
+            Some(account) => self.read(account).await?,
             None => None,
         };
-        let Some(row) = row else {
-            verify(None, password).await;
+        let Some((row, username)) = read else {
+            pretend(password).await;
             return Ok(PasswordVerdict::Wrong);
         };
-        let ids = self.users.external_ids(row.number).await?;
-        let stored = password_of(&ids);
-        let code = || stored.map(|stored| self.code(stored, password));
-        if !code().is_some_and(|code| self.was_verified(row.number, code)) {
-            if !verify(stored, password).await {
-                return Ok(PasswordVerdict::Wrong);
-            }
-            if let Some(code) = code() {
-                self.remember(row.number, code);
-            }
-        }
-        Ok(if row.active {
-            PasswordVerdict::Right
+        if self.verified.verify(&username, password).await {
+            Ok(self.verdict(&row, &username))
         } else {
-            PasswordVerdict::Inactive
-        })
+            Ok(PasswordVerdict::Wrong)
+        }
+    }
+
+    async fn recall(
+        &self,
+        account: AccountId,
+        password: &str,
+    ) -> anyhow::Result<Option<PasswordVerdict>> {
+        let read = self.read(account).await?;
+        let known = read.filter(|(_, username)| self.verified.recalls(username, password));
+        Ok(known.map(|(row, username)| self.verdict(&row, &username)))
+    }
+
+    async fn mark(&self, account: AccountId) -> anyhow::Result<Option<PasswordMark>> {
+        let read = self.read(account).await?;
+        Ok(
+            read.and_then(|(row, username)| match self.verdict(&row, &username) {
+                PasswordVerdict::Right(mark) => Some(mark),
+                PasswordVerdict::Inactive | PasswordVerdict::Wrong => None,
+            }),
+        )
     }
 }

@@ -129,7 +129,7 @@ impl RunWatcher {
     /// Returns the next events. `None` instead of the watch: these were the last.
     async fn batch(mut self) -> Option<(Vec<Result<Event, Infallible>>, Option<Self>)> {
         loop {
-            if !self.sight.still_holds()
+            if !self.sight.still_holds().await
                 || self
                     .sight
                     .require_access(&Resource::Repository(&self.repo))

@@ -13,13 +13,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::errors::WebError;
 use super::guesses::FREE;
-use super::{PasswordVerdict, WebState};
+use super::{PasswordMark, PasswordVerdict, WebState};
 use crate::config::access::{
     Identity, NOBODY, NamedRequester, NetworkRequester, WebAccounts, WebProof,
 };
@@ -74,8 +74,8 @@ impl WebAuth {
 #[derive(Clone, Debug)]
 struct SignedIn {
     name: String,
-    /// Account in Git whose password the user sent.
-    account: Option<AccountId>,
+    /// Account in Git whose password the user sent, and the mark of that password.
+    account: Option<(AccountId, PasswordMark)>,
 }
 
 /// Result of checking the password of a request.
@@ -104,34 +104,77 @@ async fn known(
     let Some(given) = credentials(headers) else {
         return PasswordCheck::NotSaid;
     };
-    let address = client(web, extensions, headers);
-    let _turn = web.guesses.turn(address).await;
-    let now = web.clock.now();
+    let (address, now) = (client(web, extensions, headers), web.clock.now());
     if let Some(wait) = web.guesses.wait(address, now) {
         return PasswordCheck::Later(wait);
     }
+    // Up to here and below, nothing waits, so that of several guesses sent at once, each counts before the next is checked.
     let accounts = web.accounts.now();
     if let Some(user) = auth.accepted(&accounts, &given) {
         web.guesses.right(address, now);
         return PasswordCheck::Yes(user);
     }
-    let text = format!("{}:{}", given.0, given.1);
-    if accounts.uses_accounts() && !web.guesses.was_wrong(address, &text, now) {
+    if accounts.uses_accounts() {
         let account = accounts.account_of(&given.0);
-        match web.passwords.check(account, given.1.trim()).await {
-            Ok(PasswordVerdict::Right) => {
-                web.guesses.right(address, now);
-                return PasswordCheck::Yes(SignedIn {
-                    name: given.0,
-                    account,
-                });
+        return by_account(web, address, given, account).await;
+    }
+    wrong(web, address, &given, now)
+}
+
+/// Checks the password of the account of a user.
+async fn by_account(
+    web: &WebState,
+    address: Option<IpAddr>,
+    given: (String, String),
+    account: Option<AccountId>,
+) -> PasswordCheck {
+    let signed_in = |mark| SignedIn {
+        name: given.0.clone(),
+        account: account.map(|account| (account, mark)),
+    };
+    if let Some(account) = account {
+        match web.passwords.recall(account, &given.1).await {
+            Ok(Some(PasswordVerdict::Right(mark))) => {
+                web.guesses.right(address, web.clock.now());
+                return PasswordCheck::Yes(signed_in(mark));
             }
-            Ok(PasswordVerdict::Inactive) => return PasswordCheck::Inactive,
-            Ok(PasswordVerdict::Wrong) => {}
+            Ok(Some(PasswordVerdict::Inactive)) => return PasswordCheck::Inactive,
+            Ok(Some(PasswordVerdict::Wrong) | None) => {}
             Err(error) => return PasswordCheck::Failed(error),
         }
     }
-    if let Some(wrong) = web.guesses.wrong(address, &text, now) {
+    let _turn = web.guesses.turn(address).await;
+    let now = web.clock.now();
+    if let Some(wait) = web.guesses.wait(address, now) {
+        return PasswordCheck::Later(wait);
+    }
+    if web.guesses.was_wrong(address, &guess(&given), now) {
+        return wrong(web, address, &given, now);
+    }
+    match web.passwords.check(account, &given.1).await {
+        Ok(PasswordVerdict::Right(mark)) => {
+            web.guesses.right(address, now);
+            PasswordCheck::Yes(signed_in(mark))
+        }
+        Ok(PasswordVerdict::Inactive) => PasswordCheck::Inactive,
+        Ok(PasswordVerdict::Wrong) => wrong(web, address, &given, now),
+        Err(error) => PasswordCheck::Failed(error),
+    }
+}
+
+/// Returns the text of a guess. The repository of accounts knows people by other names, so a guess there is another one.
+fn guess((user, password): &(String, String)) -> String {
+    format!("pages:{user}:{password}")
+}
+
+/// Counts a wrong password.
+fn wrong(
+    web: &WebState,
+    address: Option<IpAddr>,
+    given: &(String, String),
+    now: DateTime<Utc>,
+) -> PasswordCheck {
+    if let Some(wrong) = web.guesses.wrong(address, &guess(given), now) {
         let (remote, slowed) = (address.map(tracing::field::display), wrong > FREE);
         tracing::warn!(
             remote,
@@ -185,7 +228,8 @@ pub(crate) fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
 #[derive(Clone, Debug)]
 pub struct WebUser {
     pub name: String,
-    pub(crate) account: Option<AccountId>,
+    /// Account in Git of the user, and the mark of its password.
+    pub(crate) account: Option<(AccountId, PasswordMark)>,
     pub(crate) address: Option<IpAddr>,
 }
 
@@ -221,7 +265,7 @@ impl WebUser {
     fn named(&self) -> NamedRequester {
         NamedRequester {
             login: self.name.clone(),
-            account: self.account,
+            account: self.account.map(|(account, _)| account),
         }
     }
 

@@ -13,8 +13,7 @@
 //! right passwords can only be added by people with a password. Each replica counts separately.
 
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash as _, Hasher as _};
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 
@@ -52,6 +51,8 @@ pub(crate) struct Guesses {
     state: Mutex<GuessState>,
     /// Addresses share these locks.
     turns: [tokio::sync::Mutex<()>; TURNS],
+    /// Random, so that nobody can choose an address that shares the lock of somebody else.
+    places: RandomState,
 }
 
 impl Default for Guesses {
@@ -59,6 +60,7 @@ impl Default for Guesses {
         Self {
             state: Mutex::default(),
             turns: std::array::from_fn(|_| tokio::sync::Mutex::default()),
+            places: RandomState::new(),
         }
     }
 }
@@ -84,12 +86,11 @@ struct WrongGuesses {
 }
 
 impl Guesses {
-    /// Waits for the turn of an address. Passwords from one address are checked one after the other, so that of several
-    /// guesses sent at once, each counts before the next is checked.
+    /// Waits for the turn of an address, for a check that takes time. Passwords from one address are checked one after the
+    /// other, so that of several guesses sent at once, each counts before the next is checked.
     pub async fn turn(&self, address: Option<IpAddr>) -> tokio::sync::MutexGuard<'_, ()> {
-        let mut hasher = DefaultHasher::new();
-        guesser(address).hash(&mut hasher);
-        let place = usize::try_from(hasher.finish() % TURNS as u64).unwrap_or_default();
+        let hash = self.places.hash_one(guesser(address));
+        let place = usize::try_from(hash % TURNS as u64).unwrap_or_default();
         self.turns[place].lock().await
     }
 

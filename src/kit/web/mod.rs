@@ -39,6 +39,7 @@ pub use hosts::LocalAddress;
 pub(crate) use routes::Routes;
 pub use routes::{Route, RouteAccess};
 pub use state::{
-    AccountPasswords, Authority, Cancel, Cancelling, GiveLocks, PasswordVerdict, Setup, WebState,
+    AccountPasswords, Authority, Cancel, Cancelling, GiveLocks, PasswordMark, PasswordVerdict,
+    Setup, WebState,
 };
 pub(crate) use text::shown;

@@ -85,7 +85,13 @@ impl VisibleScope {
 
     /// Returns true if the account is unchanged since the request came. Streams check it, because the account may be
     /// removed, get another password, or be limited to other owners meanwhile.
-    pub fn still_holds(&self) -> bool {
+    pub async fn still_holds(&self) -> bool {
+        if let Some((account, mark)) = self.who.account {
+            let now = self.web.passwords.mark(account).await;
+            if !matches!(now, Ok(Some(now)) if now == mark) {
+                return false;
+            }
+        }
         match self.web.accounts.now().standing(&self.who.name) {
             AccessScope::Whole => self.owners.is_none(),
             AccessScope::Limited(account) => self.account.as_ref() == Some(account),

@@ -89,12 +89,16 @@ pub trait Authority: Send + Sync + 'static {
     fn offers(&self, who: &Identity, action: Action) -> bool;
 }
 
+/// Mark of the present password of an account. It changes with the password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PasswordMark(pub u64);
+
 /// Outcome of checking the HTTP password of an account.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordVerdict {
     /// The password is right.
-    Right,
+    Right(PasswordMark),
     /// The password is right, but the account is not active.
     Inactive,
     /// The password is wrong, or there is no such account.
@@ -104,12 +108,22 @@ pub enum PasswordVerdict {
 /// Checks the HTTP passwords of accounts.
 #[async_trait]
 pub trait AccountPasswords: Send + Sync + 'static {
-    /// Checks the password of an account. Takes as long if there is no account.
+    /// Checks the password of an account. Takes as long for a wrong password if there is no account.
     async fn check(
         &self,
         account: Option<AccountId>,
         password: &str,
     ) -> anyhow::Result<PasswordVerdict>;
+
+    /// Checks the password without a slow hash. `None` if one is necessary.
+    async fn recall(
+        &self,
+        account: AccountId,
+        password: &str,
+    ) -> anyhow::Result<Option<PasswordVerdict>>;
+
+    /// Returns the mark of the present password. `None` if the account cannot sign in.
+    async fn mark(&self, account: AccountId) -> anyhow::Result<Option<PasswordMark>>;
 }
 
 /// Parts from which [`WebState`] is built.

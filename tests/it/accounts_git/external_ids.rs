@@ -2,7 +2,7 @@
 
 use lockkeeper_accounts::external_ids::ExternalIdKey;
 
-use crate::support::office::{ADMIN, Clone, Office};
+use crate::support::office::{ADMIN, Clone, Office, WATCH};
 
 const REF: &str = "refs/meta/external-ids";
 
@@ -57,7 +57,7 @@ async fn the_administrator_links_moves_and_unlinks_with_git_notes() {
     let (kim, _) = office.person("kim");
     let notes = clone(&office, "notes");
     let put = |key: &str, text: &str| {
-        std::fs::write(notes.dir().join("note.txt"), text).unwrap();
+        std::fs::write(notes.dir.join("note.txt"), text).unwrap();
         let ids = ["notes", "--ref", "external-ids"];
         let add = ["add", "-f", "-F", "note.txt", &name(key)];
         notes.git(&[&ids[..], &add].concat());
@@ -112,6 +112,42 @@ async fn the_administrator_links_moves_and_unlinks_with_git_notes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_branch_and_external_ids_are_pushed_together_or_not_at_all() {
+    let office = Office::open().await;
+    let (jdoe, _) = office.person("jdoe");
+    let clone = clone(&office, "both");
+    let branch = format!("refs/users/00/{jdoe}");
+    let before = clone.git(&["ls-remote", "origin"]);
+    let ids = |text: &str| {
+        clone.git(&["checkout", "--quiet", "--detach", "refs/notes/external-ids"]);
+        clone.commit(&name("github:7"), text);
+        clone.git(&["update-ref", "refs/heads/ids", "HEAD"]);
+    };
+    ids(&note("github:8", &jdoe, ""));
+    clone.git(&["fetch", "--quiet", "origin", &branch]);
+    clone.git(&["checkout", "--quiet", "--detach", "FETCH_HEAD"]);
+    clone.commit("watch.config", WATCH);
+    clone.git(&["update-ref", "refs/heads/jdoe", "HEAD"]);
+    let (ids_to, jdoe_to) = (format!("ids:{REF}"), format!("jdoe:{branch}"));
+    let push = ["--atomic", "origin", &ids_to, &jdoe_to];
+    let refused = clone.refused(&push);
+    assert!(refused.contains("atomic push failed"), "{refused}");
+    assert_eq!(clone.git(&["ls-remote", "origin"]), before);
+
+    ids(&note("github:7", &jdoe, ""));
+    let pushed = clone.push(&push);
+    assert_eq!(pushed.code, 0, "{}", pushed.err);
+    let shown = office.accounts("show", &["jdoe", "--json"]).json();
+    assert_eq!(shown["watches"][0]["project"], "github.com/acme/infra");
+    let there = clone.git(&["ls-remote", "origin", &branch]);
+    assert!(
+        there.starts_with(clone.git(&["rev-parse", "jdoe"]).trim()),
+        "{there}"
+    );
+    assert_sound(&office, "copy.git");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn external_ids_that_break_a_rule_are_refused_with_the_way_out() {
     let office = Office::open().await;
     let (jdoe, jdoes) = office.person("jdoe");
@@ -155,19 +191,23 @@ async fn external_ids_that_break_a_rule_are_refused_with_the_way_out() {
         let user = "username:1000001";
         clone.commit(&name(user), &note(user, &jdoe, ""));
     });
+    refused("a second user name", &|| {
+        let user = "username:zoe";
+        clone.commit(&name(user), &note(user, &jdoe, ""));
+    });
     refused("the preferred address goes", &|| {
         clone.git(&["rm", "--quiet", &name("mailto:kim@example.com")]);
         clone.git(&["commit", "--quiet", "--message", "Edit"]);
     });
     refused("a note twice", &|| {
         let (folder, rest) = file.split_at(2);
-        std::fs::create_dir(clone.dir().join(folder)).unwrap();
-        std::fs::write(clone.dir().join(&file), &good).unwrap();
+        std::fs::create_dir(clone.dir.join(folder)).unwrap();
+        std::fs::write(clone.dir.join(&file), &good).unwrap();
         clone.commit(&format!("{folder}/{rest}"), &good);
     });
     refused("no note", &|| clone.commit("README", "Hello"));
     refused("somebody else's commit", &|| {
-        std::fs::write(clone.dir().join(&file), &good).unwrap();
+        std::fs::write(clone.dir.join(&file), &good).unwrap();
         clone.git(&["add", "--all"]);
         let kims = ["-c", "user.email=kim@example.com"];
         clone.git(&[&kims[..], &["commit", "--quiet", "--message", "Edit"]].concat());

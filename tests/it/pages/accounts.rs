@@ -337,3 +337,45 @@ async fn an_account_signs_in_with_its_own_password_and_has_the_rights_of_its_lin
         StatusCode::UNAUTHORIZED
     );
 }
+
+#[tokio::test]
+async fn a_stream_ends_when_its_account_is_locked_out() {
+    let mut world = world().await;
+    let users = AllUsers::new(world.store.clone(), "locks.example");
+    let hashed = HashedPassword::new(PASSWORD, 4, [7; 16]).unwrap();
+    let new = NewAccount {
+        username: Some(ExternalIdKey::username("kim").unwrap()),
+        password: Some(hashed.to_stored()),
+        ..NewAccount::default()
+    };
+    let kim = users.create(&by_ops(), &new).await.unwrap();
+    world.web_accounts = "user=kim owners=net allow=all account=1000000\n";
+    let (at, project) = (
+        pull("github.com/acme/net", 7),
+        project("net", "default", None),
+    );
+    let command = world
+        .command(CommandKind::Plan, &at, Actor::commenter("ada"))
+        .await;
+    let run = world.run(command, RunKind::Plan, &at, &project).await;
+    let browser = world.browser_of("kim", PASSWORD).await;
+    let request = browser
+        .request("GET", &format!("/jobs/{run}/events"))
+        .body(Body::empty())
+        .unwrap();
+    let mut stream = browser
+        .respond(request)
+        .await
+        .into_body()
+        .into_data_stream();
+    world.print(run, 1, "before\n").await;
+    let seen = stream.next().await.unwrap().unwrap();
+    assert!(
+        String::from_utf8_lossy(&seen).contains("before"),
+        "{seen:?}"
+    );
+    users.set_active(&by_ops(), kim, false).await.unwrap();
+    world.print(run, 2, "after\n").await;
+    world.hub.announce(run);
+    assert!(stream.next().await.is_none());
+}

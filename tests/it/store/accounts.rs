@@ -33,6 +33,7 @@ store_test!(
     a_copy_without_a_sequence_is_imported_and_goes_on_after_its_highest_number,
     users_of_the_pages_become_accounts_with_the_passwords_that_they_know,
     users_that_cannot_become_accounts_are_named_and_nobody_is_imported,
+    an_account_has_one_user_name,
     a_new_password_counts_at_once_at_the_pages,
     an_update_that_is_killed_anywhere_is_done_whole_or_not_at_all,
 );
@@ -438,6 +439,10 @@ async fn tables_that_differ_from_the_branches_are_named_and_made_again(db: &Test
         "INSERT INTO accounts SELECT number + 100000, full_name, preferred_email, status, active, username, registered_at, \
          commit_id FROM accounts WHERE number = (SELECT MIN(number) FROM accounts)",
         "DELETE FROM account_emails WHERE email = (SELECT MIN(email) FROM account_emails)",
+        "UPDATE accounts SET commit_id = (SELECT commit_id FROM accounts WHERE number = (SELECT MAX(number) FROM accounts)) \
+         WHERE number = (SELECT MIN(number) FROM accounts)",
+        "UPDATE account_external_ids SET note_id = (SELECT note_id FROM account_external_ids WHERE external_id = \
+         (SELECT MIN(external_id) FROM account_external_ids))",
         "UPDATE account_external_ids SET account = 7 WHERE external_id = (SELECT MAX(external_id) FROM account_external_ids)",
     ] {
         execute(db, damage).await;
@@ -481,9 +486,19 @@ fn import_users(db: &TestDb, text: &str) -> Said {
 }
 
 /// Returns whether this is the password of an account, as the pages see it.
-async fn verdict(passwords: &WebPasswords, number: u32, password: &str) -> PasswordVerdict {
-    let account = AccountId::new(number);
-    passwords.check(account, password).await.unwrap()
+async fn verdict(passwords: &WebPasswords, number: u32, password: &str) -> &'static str {
+    let account = AccountId::new(number).unwrap();
+    let quick = passwords.recall(account, password).await.unwrap();
+    let verdict = passwords.check(Some(account), password).await.unwrap();
+    assert!(quick.is_none_or(|quick| quick == verdict), "{quick:?}");
+    match verdict {
+        PasswordVerdict::Right(mark) => {
+            assert_eq!(passwords.mark(account).await.unwrap(), Some(mark));
+            "right"
+        }
+        PasswordVerdict::Inactive => "inactive",
+        PasswordVerdict::Wrong => "wrong",
+    }
 }
 
 async fn users_of_the_pages_become_accounts_with_the_passwords_that_they_know(db: &TestDb) {
@@ -502,7 +517,7 @@ async fn users_of_the_pages_become_accounts_with_the_passwords_that_they_know(db
     );
     let passwords = WebPasswords::new(db.store().clone());
     let right = verdict(&passwords, 1_000_000, "correct-horse-battery-staple").await;
-    assert_eq!(right, PasswordVerdict::Right);
+    assert_eq!(right, "right");
     let users = AllUsers::new(db.store().clone(), "localhost");
     assert_eq!(
         users.find("kim").await.unwrap().unwrap().number.get(),
@@ -573,50 +588,24 @@ async fn a_new_password_counts_at_once_at_the_pages(db: &TestDb) {
         said.out.trim().to_owned()
     };
     let passwords = WebPasswords::new(db.store().clone());
-    assert_eq!(
-        verdict(&passwords, kim.get(), "").await,
-        PasswordVerdict::Wrong
-    );
+    assert_eq!(verdict(&passwords, kim.get(), "").await, "wrong");
     let old = password(&["kim"]);
     for _ in 0..2 {
-        assert_eq!(
-            verdict(&passwords, kim.get(), &old).await,
-            PasswordVerdict::Right
-        );
-        assert_eq!(
-            verdict(&passwords, kim.get(), "wrong").await,
-            PasswordVerdict::Wrong
-        );
+        assert_eq!(verdict(&passwords, kim.get(), &old).await, "right");
+        assert_eq!(verdict(&passwords, kim.get(), "wrong").await, "wrong");
     }
     users.set_active(&by_ops(), kim, false).await.unwrap();
-    assert_eq!(
-        verdict(&passwords, kim.get(), &old).await,
-        PasswordVerdict::Inactive
-    );
-    assert_eq!(
-        verdict(&passwords, kim.get(), "wrong").await,
-        PasswordVerdict::Wrong
-    );
+    assert_eq!(verdict(&passwords, kim.get(), &old).await, "inactive");
+    assert_eq!(verdict(&passwords, kim.get(), "wrong").await, "wrong");
     users.set_active(&by_ops(), kim, true).await.unwrap();
     let new = password(&["kim"]);
-    assert_eq!(
-        verdict(&passwords, kim.get(), &old).await,
-        PasswordVerdict::Wrong
-    );
-    assert_eq!(
-        verdict(&passwords, kim.get(), &new).await,
-        PasswordVerdict::Right
-    );
+    assert_eq!(verdict(&passwords, kim.get(), &old).await, "wrong");
+    assert_eq!(verdict(&passwords, kim.get(), &new).await, "right");
     password(&["kim", "--remove"]);
-    assert_eq!(
-        verdict(&passwords, kim.get(), &new).await,
-        PasswordVerdict::Wrong
-    );
-    assert_eq!(verdict(&passwords, 999, &new).await, PasswordVerdict::Wrong);
-    assert_eq!(
-        passwords.check(None, &new).await.unwrap(),
-        PasswordVerdict::Wrong
-    );
+    assert_eq!(verdict(&passwords, kim.get(), &new).await, "wrong");
+    assert_eq!(verdict(&passwords, 999, &new).await, "wrong");
+    let nobody = passwords.check(None, &new).await.unwrap();
+    assert_eq!(nobody, PasswordVerdict::Wrong);
 }
 
 async fn an_update_that_is_killed_anywhere_is_done_whole_or_not_at_all(db: &TestDb) {
@@ -659,5 +648,29 @@ async fn an_update_that_is_killed_anywhere_is_done_whole_or_not_at_all(db: &Test
         assert!(ids == 2 || found.is_none(), "{wakes}: {found:?}");
     }
     assert!(killed > 5 && done > 5, "{killed} killed, {done} done");
+    assert_sound(db);
+}
+
+async fn an_account_has_one_user_name(db: &TestDb) {
+    let users = AllUsers::new(db.store().clone(), "localhost");
+    let new = NewAccount {
+        username: Some(ExternalIdKey::username("kim").unwrap()),
+        ..NewAccount::default()
+    };
+    users.create(&by_ops(), &new).await.unwrap();
+    // Its password would stay valid when that of the other one is replaced.
+    let link = lockkeeper(
+        &["accounts", "link"],
+        &db.url,
+        &["kim", "username:zoe"],
+        &[],
+    );
+    assert_eq!(link.code, 1);
+    assert!(
+        link.err
+            .contains("account 1000000 has 2 user names; keep one of them"),
+        "{}",
+        link.err
+    );
     assert_sound(db);
 }

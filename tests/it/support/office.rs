@@ -1,5 +1,7 @@
 //! A running server with accounts, and people with git and the API.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -33,6 +35,15 @@ pub struct Clone {
 
 impl Office {
     pub async fn open() -> Self {
+        Self::started(None).await
+    }
+
+    /// Starts a server whose pages let these users in (`--web-accounts-file`).
+    pub async fn with_users(text: &str) -> Self {
+        Self::started(Some(text)).await
+    }
+
+    async fn started(users: Option<&str>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let secret = Secret::new(WEBHOOK_SECRET);
         let options = Options::new(&dir.path().join("forge"), Arc::new(SystemClock), secret);
@@ -45,6 +56,15 @@ impl Office {
                 "LOCKKEEPER_WEB_PASSWORD",
                 "a-long-password-of-the-dashboard",
             );
+        let settings = match users {
+            None => settings,
+            Some(text) => {
+                let file = dir.path().join("users");
+                std::fs::write(&file, text).unwrap();
+                std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+                settings.flag(&format!("--web-accounts-file={}", file.display()))
+            }
+        };
         let server = Server::start(&github, settings).await;
         Self {
             server,
@@ -159,10 +179,6 @@ impl Office {
 }
 
 impl Clone {
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
     pub fn git(&self, args: &[&str]) -> String {
         let said = git(&self.dir, args);
         assert_eq!(said.code, 0, "{args:?}: {}", said.err);

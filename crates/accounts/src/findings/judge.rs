@@ -147,6 +147,7 @@ pub fn judge_external_ids<'a>(
     let mut findings = AccountFindings::default();
     let mut by_email: BTreeMap<String, Vec<ExternalId>> = BTreeMap::new();
     let mut by_account: BTreeMap<AccountId, usize> = BTreeMap::new();
+    let mut usernames: BTreeMap<AccountId, Vec<NoteName>> = BTreeMap::new();
     for (name, content) in notes {
         let file = name.to_string();
         let text = match ConfigText::parse(content) {
@@ -163,6 +164,9 @@ pub fn judge_external_ids<'a>(
         };
         findings.add(&file, judge_external_id(name, &text, &external_id, &exists));
         *by_account.entry(external_id.account).or_default() += 1;
+        if external_id.key.as_username().is_some() {
+            usernames.entry(external_id.account).or_default().push(name);
+        }
         if let Some(email) = &external_id.email {
             by_email.entry(email.key()).or_default().push(external_id);
         }
@@ -185,6 +189,12 @@ pub fn judge_external_ids<'a>(
             &ids[0].key.note_name().to_string(),
             [Problem::error(None, what, fix)],
         );
+    }
+    // A password that is replaced or removed is that of the only user name.
+    for (account, names) in usernames.iter().filter(|(_, names)| names.len() > 1) {
+        let what = format!("account {account} has {} user names", names.len());
+        let fix = "keep one of them";
+        findings.add(&names[1].to_string(), [Problem::error(None, what, fix)]);
     }
     for (account, number) in by_account {
         if number > MAX_EXTERNAL_IDS {
@@ -458,6 +468,7 @@ mod tests {
             "account 10 does not exist; write the number of an account, or remove the note",
             "invalid section header; ",
             "the password is not `bcrypt:<cost 4 to 31>:<base64 of 16 bytes>:<base64 of 24 bytes>`; ",
+            "account 5 has 2 user names; keep one of them",
             "nobody can sign in with a password of cost 31; use at most 14",
         ];
         assert_eq!(lines.len(), starts.len(), "{lines:#?}");

@@ -84,7 +84,7 @@ impl AccountsEdit<'_> {
             accounts: rows,
             deleted,
             cause: Cause {
-                reason: format!("{}: {}", text.message, changes.join(", ")),
+                reason: format!("{}: {}", text.message, listed(&changes)),
                 ..cause.clone()
             },
         }))
@@ -138,7 +138,10 @@ impl AccountsEdit<'_> {
                 }));
             }
         }
-        let notes = self.accounts.values().flat_map(|account| {
+        // Nothing may prevent that an account is locked out.
+        let judged = self.accounts.values();
+        let judged = judged.filter(|account| !account.is_locked_out);
+        let notes = judged.flat_map(|account| {
             let ids = account.external_ids.values();
             ids.map(|(id, text)| (id.key.note_name(), text.as_str().as_bytes()))
         });
@@ -213,6 +216,17 @@ impl AccountsEdit<'_> {
                 }
             }
         }
+    }
+}
+
+/// Number of changes that the reason of an event names. The commits tell the rest.
+const NAMED_CHANGES: usize = 20;
+
+fn listed(changes: &[String]) -> String {
+    let named = changes[..changes.len().min(NAMED_CHANGES)].join(", ");
+    match changes.len().saturating_sub(NAMED_CHANGES) {
+        0 => named,
+        more => format!("{named}, and {more} more"),
     }
 }
 

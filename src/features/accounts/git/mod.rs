@@ -29,12 +29,11 @@ use tracing::{error, info, warn};
 
 use self::push::push;
 pub(crate) use self::view::ACCOUNTS_DIR;
-use self::view::{View, Views};
-pub(super) use self::view::{ViewError, copy_to};
+use self::view::{View, ViewError, Views};
 use self::wire::{PushRequest, RefOutcome, fetch_advertisement, push_advertisement, push_report};
 use super::all_users::AccountsError;
 use super::sign_in::{AccountCaller, AccountSignIn, CallerPlace, SignInRefusal};
-use crate::git::{FetchAnswer, GitSettings, PushedPack, ServeError};
+use crate::git::{FetchAnswer, GitSettings, PackRefusal, PushedPack, ServeError};
 use crate::kit::web::{RouteAccess, Routes, auth};
 
 /// Maximum size of a request of a client that fetches, in bytes, unpacked: ids that it wants and has.
@@ -385,12 +384,17 @@ async fn unpack(
         return Ok((view, Ok(None)));
     }
     let quarantine = git.views.quarantine();
-    let shared = |unpacked: Result<PushedPack, String>| unpacked.map(|pack| Some(Arc::new(pack)));
+    let shared = |unpacked: Result<PushedPack, PackRefusal>| match unpacked {
+        Ok(pack) => Ok(Some(Arc::new(pack))),
+        Err(refusal) => Err(refusal.to_string()),
+    };
     let unpacked = view.repo.receive(&quarantine, pack.to_vec(), MAX_PUSH);
     let unpacked = unpacked.await?;
-    if unpacked.is_ok() || view.repo.is_whole().await? {
+    let is_by_git = matches!(unpacked, Err(PackRefusal::ByGit(_)));
+    if !is_by_git || view.repo.is_whole().await? {
         return Ok((view, shared(unpacked)));
     }
+    warn!("The copy of All-Users that git serves is damaged and is made again");
     drop(view);
     match git.new_view(caller).await? {
         None => Ok((git.view(caller).await?, shared(unpacked))),

@@ -151,7 +151,7 @@ pub(super) async fn push(
     let actor = caller.actor(host, Origin::Git, remote);
     match store(users, (caller, &actor), &accepted).await {
         Ok(()) => {}
-        Err(AccountsError::Moved | AccountsError::NoAccount(_)) => {
+        Err(AccountsError::Moved | AccountsError::NoAccount(_) | AccountsError::Busy) => {
             judged.refuse_rest("failed to update ref: lock failure, fetch first");
         }
         Err(error @ AccountsError::LockedOut) => {

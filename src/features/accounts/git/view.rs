@@ -196,17 +196,6 @@ async fn readable(
     Ok(refs)
 }
 
-/// Writes everything into a new repository in an empty directory. No git is run.
-pub(in super::super) async fn copy_to(
-    users: &AllUsers,
-    dir: &std::path::Path,
-) -> Result<(), ViewError> {
-    let repo = ServedRepo::open(&GitSettings::new(dir, ""), dir.to_owned())?;
-    let (refs, _) = users.store().account_refs().await?;
-    add_all(users, &repo).await?;
-    Ok(repo.set_refs(&refs, &AllUsersRef::Config.to_string())?)
-}
-
 /// Adds all objects that are not here yet. A file names the last one that is here, and the number of its update. If the
 /// database has another number for it, the database was restored from a backup, and everything is added again.
 async fn add_all(users: &AllUsers, repo: &ServedRepo) -> Result<(), ViewError> {

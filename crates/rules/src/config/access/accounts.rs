@@ -107,6 +107,9 @@ pub enum AccountFault {
     /// Another account has the same name.
     #[error("another account has the same user name")]
     Known,
+    /// Another line has the same account in Git, so that one password would have two sets of rights.
+    #[error("another line has the same `account=`")]
+    SameAccount,
     /// The name is that of the account for the whole server.
     #[error("this name is --web-username, the account for the whole server; choose another name")]
     Main,
@@ -137,7 +140,7 @@ impl WebAccounts {
     const MOST_NAMED: usize = 20;
     /// Maximum length of a user name, in characters.
     pub const LONGEST_NAME: usize = 64;
-    /// Minimum length of a password, in characters. The server does not slow down guesses.
+    /// Minimum length of a password, in characters. It is not hashed, so the length is what protects it.
     pub const SHORTEST_PASSWORD: usize = 16;
 
     /// Parses the file. `main` is the name of the account for the whole server.
@@ -163,6 +166,12 @@ impl WebAccounts {
         }
         if self.limited.iter().any(|known| known.name == account.name) {
             return Err(AccountFault::Known);
+        }
+        let same = |known: &WebAccount| {
+            matches!(account.proof, WebProof::Account(_)) && known.proof == account.proof
+        };
+        if self.limited.iter().any(same) {
+            return Err(AccountFault::SameAccount);
         }
         if self.limited.len() >= Self::MOST {
             Err(AccountFault::TooMany)
@@ -414,7 +423,10 @@ mod tests {
         let all: Vec<String> = lines
             .iter()
             .map(|line| told(line))
-            .chain([told(&format!("{GOOD}\n{GOOD}"))])
+            .chain([
+                told(&format!("{GOOD}\n{GOOD}")),
+                told("user=kim owners=net account=7\nuser=lee owners=dns account=7"),
+            ])
             .collect();
         assert!(!all.join("").contains("hunter2"));
         insta::assert_snapshot!(all.join("\n"), @r#"
@@ -432,6 +444,7 @@ mod tests {
         line 1: `account`: not a number from 1 to 2147483647 in plain digits without leading zeros
         line 1: write either `password=` or `account=`, the number of an account (docs/accounts.md)
         line 2: another account has the same user name
+        line 2: another line has the same `account=`
         "#);
     }
 }

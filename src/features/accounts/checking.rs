@@ -59,8 +59,8 @@ pub(super) async fn check(users: &AllUsers) -> anyhow::Result<TickResult> {
             );
         }
         // An update in between moves on the tables, and the next turn looks again.
-        if users.reindex(&reconciler(), &state).await? {
-            done.repaired = tables.errors as u64;
+        if let Some(accounts) = users.reindex(&reconciler(), &state).await? {
+            done.repaired = accounts as u64;
         }
     }
     Ok(done)

@@ -694,9 +694,12 @@ async fn reindex(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
             terminal.note("Nothing was changed. Correct the errors in the branches first.");
             return Ok(ExitStatus::Failure);
         }
-        if users.reindex(&cli_actor(), &state).await? {
-            let many = counted(state.copy.users.len(), "account");
-            terminal.note(format!("Made the tables of {many} again."));
+        if let Some(wrong) = users.reindex(&cli_actor(), &state).await? {
+            terminal.note(format!(
+                "Made the tables of {} again, of {}.",
+                counted(wrong, "account"),
+                state.copy.users.len()
+            ));
             return Ok(ExitStatus::Success);
         }
     }

@@ -77,6 +77,7 @@ impl AllUsers {
             objects.push(sequence);
         }
         let change = AccountsChange {
+            seen: None,
             objects,
             refs,
             accounts,

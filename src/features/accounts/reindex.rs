@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use gix_hash::ObjectId;
-use lockkeeper_accounts::refs::AllUsersRef;
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::copy::AccountsCopy;
 use super::import::indexed;
-use super::store::{AccountIndex, AccountsChange, AccountsUpdated, IndexedAccount, RefUpdate};
+use super::store::{AccountIndex, AccountRows, AccountsChange, AccountsUpdated, IndexedAccount};
 use crate::git::LocalCopy;
 use crate::model::Cause;
 
@@ -22,6 +22,8 @@ pub(super) struct WholeState {
     pub copy: AccountsCopy,
     pub tables: AccountIndex,
     refs: Vec<(String, ObjectId)>,
+    /// Number of the newest update.
+    number: i64,
 }
 
 /// Everything could not be read or made again.
@@ -38,7 +40,7 @@ pub(super) enum ReindexError {
 impl AllUsers {
     /// Reads all branches and all tables, as they were at one moment.
     pub(super) async fn whole_state(&self) -> Result<WholeState, AccountsError> {
-        let (refs, tables) = self.refs_and_tables().await?;
+        let (refs, number, tables) = self.refs_and_tables().await?;
         // Objects are only ever added, so those of that moment are among them.
         let mut objects = HashMap::new();
         let mut after = (0, ObjectId::null(gix_hash::Kind::Sha1));
@@ -57,56 +59,61 @@ impl AllUsers {
             Ok(copy) => copy,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
-        Ok(WholeState { copy, tables, refs })
+        Ok(WholeState {
+            copy,
+            tables,
+            refs,
+            number,
+        })
     }
 
     /// Reads all refs, and the tables that belong to them.
     async fn refs_and_tables(
         &self,
-    ) -> Result<(Vec<(String, ObjectId)>, AccountIndex), AccountsError> {
+    ) -> Result<(Vec<(String, ObjectId)>, i64, AccountIndex), AccountsError> {
         for _ in 0..ATTEMPTS {
             let (refs, before) = self.store().account_refs().await?;
             let tables = self.store().account_index().await?;
             let (_, after) = self.store().account_refs().await?;
             if before == after {
-                return Ok((refs, tables));
+                return Ok((refs, before, tables));
             }
         }
         Err(AccountsError::Busy)
     }
 
-    /// Makes the tables of all accounts again, in one update. Returns false if an update came in between.
+    /// Makes the tables of those accounts again whose rows are wrong, in one update, and returns how many they are. `None`
+    /// if another update came in between.
     pub(super) async fn reindex(
         &self,
         actor: &AccountsActor,
         state: &WholeState,
-    ) -> Result<bool, ReindexError> {
-        let copy = &state.copy;
-        let refs = || state.refs.iter().map(|(name, id)| (name.as_str(), *id));
-        let rows = rows(copy, refs())?;
-        let gone = state.tables.numbers();
-        let gone = gone
-            .into_iter()
-            .filter(|number| !copy.users.contains_key(number));
-        let refs = refs().map(|(name, id)| RefUpdate {
-            name: name.to_owned(),
-            from: Some(id),
-            to: Some(id),
-        });
+    ) -> Result<Option<usize>, ReindexError> {
+        let mut there = state.tables.by_account();
+        let refs = state.refs.iter().map(|(name, id)| (name.as_str(), *id));
+        let mut wrong = rows(&state.copy, refs)?;
+        wrong.retain(|account| there.remove(&account.row.number) != Some(AccountRows::of(account)));
+        // What is left has no branch.
+        let gone: Vec<AccountId> = there.into_keys().collect();
+        let many = wrong.len() + gone.len();
+        if many == 0 {
+            return Ok(Some(0));
+        }
         let change = AccountsChange {
+            seen: Some(state.number),
             objects: Vec::new(),
-            refs: refs.collect(),
-            deleted: gone.collect(),
+            refs: Vec::new(),
+            accounts: wrong,
+            deleted: gone,
             cause: Cause {
-                reason: format!("Reindex {} accounts", rows.len()),
+                reason: format!("Reindex {many} accounts"),
                 ..actor.cause.clone()
             },
-            accounts: rows,
         };
         let updated = self.store().account_update(&change).await;
         match updated.map_err(AccountsError::from)? {
-            AccountsUpdated::Done(_) => Ok(true),
-            AccountsUpdated::Moved(_) => Ok(false),
+            AccountsUpdated::Done(_) => Ok(Some(many)),
+            AccountsUpdated::Moved(_) => Ok(None),
             AccountsUpdated::EmailTaken(email, by) => {
                 Err(AccountsError::EmailTaken(email, by).into())
             }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound as _, Utc};
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
@@ -87,9 +87,44 @@ pub struct AccountIndex {
     pub emails: BTreeMap<String, AccountId>,
 }
 
+/// All rows of an account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct AccountRows {
+    row: Option<AccountRow>,
+    /// Blobs of the notes by key.
+    external_ids: BTreeMap<String, ObjectId>,
+    /// Addresses in lower case.
+    emails: BTreeSet<String>,
+}
+
+impl AccountRows {
+    /// Returns the rows that an account should have.
+    pub fn of(account: &IndexedAccount) -> Self {
+        let ids = account.external_ids.iter();
+        Self {
+            row: Some(in_seconds(&account.row)),
+            external_ids: ids
+                .map(|(key, note)| (key.as_str().to_owned(), *note))
+                .collect(),
+            emails: account.emails.iter().map(AccountEmail::key).collect(),
+        }
+    }
+}
+
+/// Returns a row with the time as a commit has it.
+fn in_seconds(row: &AccountRow) -> AccountRow {
+    AccountRow {
+        registered_at: row.registered_at.trunc_subsecs(0),
+        ..row.clone()
+    }
+}
+
 /// Everything that an update changes.
 #[derive(Clone, Debug)]
 pub struct AccountsChange {
+    /// Number of the newest update that this one was made from, if it was made from everything. Otherwise it was made
+    /// from the refs that it moves or compares.
+    pub seen: Option<i64>,
     pub objects: Vec<GitObject>,
     pub refs: Vec<RefUpdate>,
     pub accounts: Vec<IndexedAccount>,
@@ -105,7 +140,7 @@ pub struct AccountsChange {
 pub enum AccountsUpdated {
     /// Everything was stored, under this number.
     Done(i64),
-    /// Nothing was stored, because this ref has moved since it was read.
+    /// Nothing was stored, because this ref has moved since it was read, or another update has come in between.
     Moved(String),
     /// Nothing was stored, because the address belongs to the account with this number.
     EmailTaken(AccountEmail, AccountId),
@@ -114,12 +149,23 @@ pub enum AccountsUpdated {
 }
 
 impl AccountIndex {
-    /// Returns the numbers of all accounts that a row names.
-    pub(super) fn numbers(&self) -> BTreeSet<AccountId> {
-        let accounts = self.accounts.iter().map(|row| row.number);
-        let external_ids = self.external_ids.values().map(|(account, _)| *account);
-        let emails = self.emails.values().copied();
-        accounts.chain(external_ids).chain(emails).collect()
+    /// Returns everything that the rows say about each account.
+    pub(super) fn by_account(&self) -> BTreeMap<AccountId, AccountRows> {
+        let mut all: BTreeMap<AccountId, AccountRows> = BTreeMap::new();
+        for row in &self.accounts {
+            all.entry(row.number).or_default().row = Some(in_seconds(row));
+        }
+        for (key, (account, note)) in &self.external_ids {
+            let rows = all.entry(*account).or_default();
+            rows.external_ids.insert(key.clone(), *note);
+        }
+        for (email, account) in &self.emails {
+            all.entry(*account)
+                .or_default()
+                .emails
+                .insert(email.clone());
+        }
+        all
     }
 }
 
@@ -283,12 +329,17 @@ impl Store {
         let mut tx = self.begin().await?;
         let number = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
             "UPDATE account_updates SET number = number + 1 WHERE id = 1 RETURNING number").fetch_one(db))?;
+        if change.seen.is_some_and(|seen| seen + 1 != number) {
+            let everything = "refs/".to_owned();
+            return tx
+                .roll_back()
+                .await
+                .map(|()| AccountsUpdated::Moved(everything));
+        }
         for update in &change.refs {
             if !ref_move_in_tx(&mut tx, update).await? {
-                return tx
-                    .roll_back()
-                    .await
-                    .map(|()| AccountsUpdated::Moved(update.name.clone()));
+                let name = update.name.clone();
+                return tx.roll_back().await.map(|()| AccountsUpdated::Moved(name));
             }
         }
         for object in &change.objects {

@@ -108,7 +108,8 @@ async fn known(
     if let Some(wait) = web.guesses.wait(address, now) {
         return PasswordCheck::Later(wait);
     }
-    // Up to here and below, nothing waits, so that of several guesses sent at once, each counts before the next is checked.
+    // Nothing awaits before a wrong password is counted, so that of several guesses sent at once, each counts before the next
+    // is checked. Only accounts need a slow hash, and take turns for it.
     let accounts = web.accounts.now();
     if let Some(user) = auth.accepted(&accounts, &given) {
         web.guesses.right(address, now);

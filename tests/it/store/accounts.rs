@@ -460,7 +460,7 @@ async fn tables_that_differ_from_the_branches_are_named_and_made_again(db: &Test
     let as_often_as_one_likes = run(&["reindex", "accounts"]);
     assert_eq!(
         as_often_as_one_likes.err,
-        "Made the tables of 20 accounts again.\n"
+        "Made the tables of 0 accounts again, of 20.\n"
     );
     assert_sound(db);
 }
@@ -673,4 +673,7 @@ async fn an_account_has_one_user_name(db: &TestDb) {
         link.err
     );
     assert_sound(db);
+    // The server that made the account has written the same rows.
+    let again = lockkeeper(&["reindex", "accounts"], &db.url, &[], &[]);
+    assert_eq!(again.err, "Made the tables of 0 accounts again, of 1.\n");
 }

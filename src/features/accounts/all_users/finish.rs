@@ -79,6 +79,7 @@ impl AccountsEdit<'_> {
             to,
         });
         Ok(Some(AccountsChange {
+            seen: None,
             objects: new.objects,
             refs: refs.collect(),
             accounts: rows,

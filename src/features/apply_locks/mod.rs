@@ -33,7 +33,7 @@ pub(crate) use actions::seen;
 pub(crate) use comment::{apply_locks_line, apply_refusal};
 pub use store::SetApplyLock;
 pub(crate) use switch::{notice, of_dashboard};
-pub(crate) use view::ApplyLockView;
+pub(crate) use view::ApplyLockEntry;
 
 use super::Feature;
 use crate::kit::term::Subcommand;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::actions::{StopOutcome, allow, not_set, seen, set_before, stop, unusable};
 use super::input::{ApplyLockField, ApplyLockFields, ApplyLockProblem, NewApplyLock};
-use super::view::ApplyLockView;
+use super::view::ApplyLockEntry;
 use crate::kit::web::csrf::{Confirmed, EmptyForm};
 use crate::kit::web::extract::{LenientQuery, Segment};
 use crate::kit::web::forms::FormProblems;
@@ -39,7 +39,7 @@ fn notice(code: &str) -> Option<&'static str> {
 #[derive(Serialize)]
 struct ApplyLocksPage {
     notice: Option<&'static str>,
-    locks: Vec<ApplyLockView>,
+    locks: Vec<ApplyLockEntry>,
     typed: ApplyLockForm,
     wrong: FormProblems,
     most_chars: usize,
@@ -148,7 +148,7 @@ async fn page(
     wrong: FormProblems,
 ) -> Result<Response, WebError> {
     let locks = seen(web, sight, None).await?;
-    let locks = locks.iter().map(ApplyLockView::from).collect();
+    let locks = locks.iter().map(ApplyLockEntry::from).collect();
     let (most_chars, longest_dir) = (Reason::MAX_CHARS, RepoPath::MAX_BYTES);
     visitor.page(
         "apply_locks.html",

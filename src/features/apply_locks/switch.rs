@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::actions::allow_all;
 use super::page::{ApplyLockForm, set_or_ask_again};
-use super::view::ApplyLockView;
+use super::view::ApplyLockEntry;
 use crate::kit::web::csrf::{Confirmed, EmptyForm};
 use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::visitor::Visitor;
@@ -72,10 +72,10 @@ pub(crate) fn notice(code: &str) -> Option<&'static str> {
 
 /// Returns the lock that stops every apply, and the number of other locks. A lock with an unknown scope stops everything
 /// too, but is ended on the page of apply locks.
-pub(crate) fn of_dashboard(locks: &[ApplyLock]) -> (Option<ApplyLockView>, usize) {
+pub(crate) fn of_dashboard(locks: &[ApplyLock]) -> (Option<ApplyLockEntry>, usize) {
     let find = |is_meant: fn(&ApplyScope) -> bool| locks.iter().find(|lock| is_meant(&lock.scope));
     let everything = find(|scope| *scope == ApplyScope::Server)
         .or_else(|| find(|scope| matches!(scope, ApplyScope::Unknown(_))));
     let others = locks.len() - usize::from(everything.is_some());
-    (everything.map(ApplyLockView::from), others)
+    (everything.map(ApplyLockEntry::from), others)
 }

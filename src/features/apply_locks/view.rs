@@ -25,6 +25,24 @@ pub(crate) struct ApplyLockView {
     not_understood: Option<String>,
 }
 
+/// One apply lock for the template of a page.
+#[derive(Serialize)]
+pub(crate) struct ApplyLockEntry {
+    #[serde(flatten)]
+    lock: ApplyLockView,
+    /// Holder with name and status.
+    who: String,
+}
+
+impl From<&ApplyLock> for ApplyLockEntry {
+    fn from(lock: &ApplyLock) -> Self {
+        Self {
+            lock: lock.into(),
+            who: lock.holder.to_string(),
+        }
+    }
+}
+
 impl From<&ApplyLock> for ApplyLockView {
     fn from(lock: &ApplyLock) -> Self {
         let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::AutoSi, true);

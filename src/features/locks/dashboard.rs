@@ -86,7 +86,7 @@ struct DashboardPage {
     /// Link to the page with the search and without the message.
     here: String,
     notice: Option<&'static str>,
-    apply_lock: Option<apply_locks::ApplyLockView>,
+    apply_lock: Option<apply_locks::ApplyLockEntry>,
     /// Number of apply locks besides that one.
     other_apply_locks: usize,
     locks: Vec<LockLine>,

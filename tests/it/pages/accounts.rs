@@ -7,7 +7,9 @@ use futures::StreamExt;
 use lockkeeper::claims::{application_add, application_remove};
 use lockkeeper::context::FileCheck;
 use lockkeeper::features::accounts::{AllUsers, NewAccount};
-use lockkeeper::model::{Actor, ApplicationFields, CommandKind, ForgeHosts, Rights, RunKind};
+use lockkeeper::model::{
+    Actor, ApplicationFields, ApplyScope, Cause, CommandKind, ForgeHosts, Origin, Rights, RunKind,
+};
 use lockkeeper_accounts::external_ids::{ExternalIdKey, HashedPassword};
 use serde_json::Value;
 
@@ -378,4 +380,29 @@ async fn a_stream_ends_when_its_account_is_locked_out() {
     world.print(run, 2, "after\n").await;
     world.hub.announce(run);
     assert!(stream.next().await.is_none());
+}
+
+#[tokio::test]
+async fn pages_show_the_name_and_the_status_of_the_person_who_stopped_applies() {
+    let world = World::new().await;
+    let users = AllUsers::new(world.store.clone(), "locks.example");
+    let new = NewAccount {
+        full_name: Some("<b>Olga</b>".to_owned()),
+        ..NewAccount::default()
+    };
+    let olga = users.create(&by_ops(), &new).await.unwrap();
+    let actor = Actor::new("olga", Origin::Page).with_account(Some(olga));
+    let cause = Cause::new(actor, "release day");
+    let set = world
+        .store
+        .apply_lock_set(&ApplyScope::Server, None, &cause)
+        .await;
+    drop(set.unwrap());
+    let browser = world.browser().await;
+    for path in ["/", "/apply-locks", "/audit"] {
+        let page = browser.get(path).await;
+        let text = page.text();
+        let person = "olga (&lt;b&gt;Olga&lt;/b&gt;)";
+        assert!(text.contains(person), "{path}: {text}");
+    }
 }

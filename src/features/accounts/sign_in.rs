@@ -305,16 +305,21 @@ impl AllUsers {
         }
     }
 
-    /// Returns the account of a user name whose password was right.
+    /// Returns the account of a user name whose password was right. It is wrong by now if it was replaced meanwhile.
     async fn caller_of(&self, username: &ExternalId) -> Result<CheckedPassword, AccountsError> {
         let Some(row) = self.store().account_get(username.account).await? else {
             return Ok(CheckedPassword::Wrong);
         };
+        let external_ids = self.external_ids(username.account).await?;
+        let present = username_of(&external_ids).and_then(|id| id.password.as_ref());
+        if present != username.password.as_ref() {
+            return Ok(CheckedPassword::Wrong);
+        }
         if !row.active {
             return Ok(CheckedPassword::Inactive);
         }
         Ok(CheckedPassword::Right(AccountCaller::Account {
-            external_ids: self.external_ids(username.account).await?,
+            external_ids,
             row: Box::new(row),
         }))
     }

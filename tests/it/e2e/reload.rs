@@ -126,7 +126,7 @@ async fn a_hangup_has_the_file_of_accounts_read_again() {
         .await;
     assert!(
         line.contains(&file.display().to_string())
-            && line.contains("line 2: `password=` is missing"),
+            && line.contains("line 2: write either `password=` or `account=`"),
         "{line}"
     );
     assert_eq!(

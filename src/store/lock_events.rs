@@ -7,12 +7,11 @@
 use chrono::{DateTime, Utc};
 
 use super::locks::{name_from_column, scope_column};
-use super::people::{account_column, account_of_column};
+use super::people::{account_column, account_of_column, named};
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool};
 use crate::model::{
     Actor, ApplyScope, Cause, ChainLink, ChainedEvent, Concern, LockEvent, LockEventKind, LockKey,
-    NamedAccount, NewLockEvent, Origin, PullRef, RepoId, RepoPath, Sha256Digest, Subject,
-    WorkspaceName,
+    NewLockEvent, Origin, PullRef, RepoId, RepoPath, Sha256Digest, Subject, WorkspaceName,
 };
 
 /// Columns of an event, the same in both tables.
@@ -28,9 +27,8 @@ macro_rules! newest_sql {
     ($limit:literal, $inbox:expr, $chain:expr) => {
         concat!(
             "SELECT page.*, (SELECT t.title FROM pulls t WHERE t.repo = page.repo AND t.number = page.pull) AS title, ",
-            "(SELECT named.full_name FROM accounts named WHERE named.number = page.account) AS account_name, ",
-            "(SELECT named.status FROM accounts named WHERE named.number = page.account) AS account_status ",
-            "FROM (SELECT * FROM (SELECT 1000000000000000 + id AS place, CAST(NULL AS BIGINT) AS seq, ",
+            $crate::store::people::account_names!("page.account"),
+            " FROM (SELECT * FROM (SELECT 1000000000000000 + id AS place, CAST(NULL AS BIGINT) AS seq, ",
             "CAST(NULL AS TEXT) AS hash, ",
             event_columns!(),
             " FROM lock_event_inbox WHERE ",
@@ -289,11 +287,7 @@ impl From<EventRow> for LockEvent {
             account_status,
             what,
         } = row;
-        let account = account_of_column(what.account).map(|number| NamedAccount {
-            number,
-            name: account_name,
-            status: account_status,
-        });
+        let account = named(what.account, account_name, account_status);
         let link = seq.zip(hash).map(|(seq, hash)| ChainLink { seq, hash });
         Self {
             place,

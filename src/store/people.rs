@@ -4,12 +4,11 @@
 use super::{Result, Tx, on_tx};
 use crate::model::{AccountId, NamedAccount, Person};
 
-/// Selects an account, with its name and status, by the column `$account`.
-macro_rules! account_columns {
+/// Selects the name and the status of the account in the column `$account`.
+macro_rules! account_names {
     ($account:literal) => {
         concat!(
-            $account,
-            " AS account, (SELECT named.full_name FROM accounts named WHERE named.number = ",
+            "(SELECT named.full_name FROM accounts named WHERE named.number = ",
             $account,
             ") AS account_name, (SELECT named.status FROM accounts named WHERE named.number = ",
             $account,
@@ -18,7 +17,18 @@ macro_rules! account_columns {
     };
 }
 
-pub(crate) use account_columns;
+/// Selects an account, with its name and status, by the column `$account`.
+macro_rules! account_columns {
+    ($account:literal) => {
+        concat!(
+            $account,
+            " AS account, ",
+            $crate::store::people::account_names!($account)
+        )
+    };
+}
+
+pub(crate) use {account_columns, account_names};
 
 /// Account of a row, as [`account_columns!`] selects it.
 #[derive(Clone, Debug, sqlx::FromRow)]
@@ -31,11 +41,7 @@ pub(crate) struct NamedAccountRow {
 impl NamedAccountRow {
     /// Returns the account. `None` also for a number that no account can have.
     pub fn named(self) -> Option<NamedAccount> {
-        Some(NamedAccount {
-            number: account_of_column(self.account)?,
-            name: self.account_name,
-            status: self.account_status,
-        })
+        named(self.account, self.account_name, self.account_status)
     }
 
     /// Returns the person with this login.
@@ -45,6 +51,19 @@ impl NamedAccountRow {
             account: self.named(),
         }
     }
+}
+
+/// Returns an account of the columns of a row.
+pub(super) fn named(
+    account: Option<i64>,
+    name: Option<String>,
+    status: Option<String>,
+) -> Option<NamedAccount> {
+    Some(NamedAccount {
+        number: account_of_column(account)?,
+        name,
+        status,
+    })
 }
 
 /// Returns the stored form of the account of an actor.

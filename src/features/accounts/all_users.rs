@@ -177,6 +177,19 @@ impl AllUsers {
         Ok(ids)
     }
 
+    /// Returns the external ID of the user name of an account, which has the password.
+    pub(super) async fn username_of_account(
+        &self,
+        account: AccountId,
+    ) -> Result<Option<ExternalId>, AccountsError> {
+        for row in self.store.account_external_ids(account).await? {
+            if row.key.starts_with("username:") {
+                return Ok(Some(external_id(&self.store, &row).await?.0));
+            }
+        }
+        Ok(None)
+    }
+
     /// Renders an account with everything that belongs to it.
     pub(crate) async fn json(&self, row: &AccountRow) -> Result<AccountJson, AccountsError> {
         let files = self.files(row.commit).await?;
@@ -238,7 +251,7 @@ impl UpdateTurn<'_> {
             AccountsUpdated::ExternalIdTaken(key, by) => {
                 return Err(AccountsError::ExternalIdTaken(key, by));
             }
-            AccountsUpdated::Moved(_) => {}
+            AccountsUpdated::Moved(_) | AccountsUpdated::Overtaken => {}
         }
         self.pause().await.map(|()| false)
     }

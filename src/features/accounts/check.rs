@@ -26,9 +26,7 @@ const REINDEX: &str = "run `lockkeeper reindex accounts`, and report this, becau
 #[derive(Default)]
 pub(super) struct CheckedCopy {
     /// One line for each problem, by ref: `<ref>: error: <file>:<line>: <problem>; <way out>`.
-    pub(super) lines: Vec<String>,
-    /// Number of errors. The others are warnings.
-    pub(super) errors: usize,
+    pub(super) lines: Vec<(Severity, String)>,
 }
 
 impl CheckedCopy {
@@ -111,6 +109,12 @@ impl CheckedCopy {
         }
     }
 
+    /// Returns the lines of errors. The others are warnings.
+    pub(super) fn errors(&self) -> impl Iterator<Item = &str> {
+        let lines = self.lines.iter();
+        lines.filter_map(|(severity, line)| (*severity == Severity::Error).then_some(line.as_str()))
+    }
+
     /// Checks nothing but the rows of the database.
     pub(super) fn of_tables(copy: &AccountsCopy, tables: &AccountIndex) -> Self {
         let mut checked = Self::default();
@@ -191,23 +195,17 @@ impl CheckedCopy {
     }
 
     fn add(&mut self, name: &str, findings: &AccountFindings) {
-        self.errors += findings.of(Severity::Error).count();
         for severity in [Severity::Error, Severity::Warning] {
             let lines = findings.of(severity);
             self.lines
-                .extend(lines.map(|line| format!("{name}: {line}")));
+                .extend(lines.map(|line| (severity, format!("{name}: {line}"))));
         }
     }
 
     fn add_problem(&mut self, name: &str, problem: &Problem) {
-        self.errors += usize::from(problem.severity == Severity::Error);
-        self.lines.push(format!("{name}: error: {problem}"));
+        self.lines
+            .push((problem.severity, format!("{name}: error: {problem}")));
     }
-}
-
-/// Returns true for the line of an error.
-pub(super) fn is_error(line: &str) -> bool {
-    line.contains(": error: ")
 }
 
 /// Returns the keys that only one has, or that have another value there.

@@ -7,7 +7,7 @@ use lockkeeper_accounts::objects::CommitPerson;
 use tracing::warn;
 
 use super::all_users::{AccountsActor, AllUsers};
-use super::check::{CheckedCopy, is_error};
+use super::check::CheckedCopy;
 use super::cli::counted;
 use super::reindex::WholeState;
 use crate::context::ServerCtx;
@@ -38,12 +38,12 @@ pub(super) async fn check(users: &AllUsers) -> anyhow::Result<TickResult> {
     }
     let state = users.whole_state().await?;
     let (state, branches, tables) = tokio::task::spawn_blocking(move || checked(state)).await?;
-    if branches.errors > 0 {
-        let errors = branches.lines.iter().filter(|line| is_error(line));
-        let first: Vec<&str> = errors.take(NAMED).map(String::as_str).collect();
+    let broken = branches.errors().count();
+    if broken > 0 {
+        let first: Vec<&str> = branches.errors().take(NAMED).collect();
         bail!(
             "the accounts break {}: {}. `lockkeeper accounts check` names all",
-            counted(branches.errors, "rule"),
+            counted(broken, "rule"),
             first.join(". ")
         );
     }
@@ -51,12 +51,11 @@ pub(super) async fn check(users: &AllUsers) -> anyhow::Result<TickResult> {
         looked_at: state.copy.users.len() as u64,
         repaired: 0,
     };
-    if tables.errors > 0 {
-        for line in tables.lines.iter().take(NAMED) {
-            warn!(
-                problem = line,
-                "The tables of accounts differ from the branches"
-            );
+    if tables.errors().next().is_some() {
+        for line in tables.errors().take(NAMED) {
+            // The way out is what happens now.
+            let problem = line.split("; ").next();
+            warn!(problem, "The tables of accounts differ from the branches");
         }
         // An update in between moves on the tables, and the next turn looks again.
         if let Some(accounts) = users.reindex(&reconciler(), &state).await? {

@@ -689,17 +689,19 @@ async fn reindex(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
     for _ in 0..REINDEX_ATTEMPTS {
         let state = users.whole_state().await?;
         let checked = CheckedCopy::of(&state.copy);
-        if checked.errors > 0 {
+        if checked.errors().next().is_some() {
             report(&state.copy, &checked, terminal)?;
             terminal.note("Nothing was changed. Correct the errors in the branches first.");
             return Ok(ExitStatus::Failure);
         }
         if let Some(wrong) = users.reindex(&cli_actor(), &state).await? {
-            terminal.note(format!(
-                "Made the tables of {} again, of {}.",
-                counted(wrong, "account"),
-                state.copy.users.len()
-            ));
+            let all = counted(state.copy.users.len(), "account");
+            terminal.note(if wrong == 0 {
+                format!("The tables of {all} agree with the branches. Nothing was changed.")
+            } else {
+                let wrong = counted(wrong, "account");
+                format!("Made the tables of {wrong} again, of {all} in total.")
+            });
             return Ok(ExitStatus::Success);
         }
     }
@@ -714,7 +716,7 @@ async fn import(
     let repository = LocalCopy::open(dir)?;
     let copy = AccountsCopy::of(&repository);
     let checked = CheckedCopy::of_known_refs(&copy);
-    if checked.errors > 0 {
+    if checked.errors().next().is_some() {
         report(&copy, &checked, terminal)?;
         terminal.note("Nothing was imported. Correct the errors in the copy first.");
         return Ok(ExitStatus::Failure);
@@ -768,17 +770,18 @@ async fn web_accounts(
 
 /// Prints the problems of a copy.
 fn report(copy: &AccountsCopy, checked: &CheckedCopy, terminal: &mut Terminal<'_>) -> ExitResult {
-    for line in &checked.lines {
+    for (_, line) in &checked.lines {
         terminal.line(line)?;
     }
-    let warnings = checked.lines.len() - checked.errors;
+    let errors = checked.errors().count();
+    let warnings = checked.lines.len() - errors;
     terminal.note(format!(
         "{}: {}, {}.",
         counted(copy.users.len(), "account"),
-        counted(checked.errors, "error"),
+        counted(errors, "error"),
         counted(warnings, "warning")
     ));
-    Ok(if checked.errors == 0 {
+    Ok(if errors == 0 {
         ExitStatus::Success
     } else {
         ExitStatus::Failure

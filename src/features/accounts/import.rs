@@ -98,6 +98,8 @@ impl AllUsers {
                 left_out,
             }),
             AccountsUpdated::Moved(name) => Err(ImportAccountsError::NotEmpty(name)),
+            // An import names the refs that it adds.
+            AccountsUpdated::Overtaken => Err(AccountsError::Busy.into()),
             AccountsUpdated::EmailTaken(email, by) => {
                 Err(AccountsError::EmailTaken(email, by).into())
             }

@@ -32,7 +32,7 @@ pub(super) enum ReindexError {
     #[error(transparent)]
     Accounts(#[from] AccountsError),
     #[error(
-        "the accounts were changed during each of {ATTEMPTS} attempts; run the command when fewer people change them"
+        "the accounts were changed during each attempt; run the command when fewer people change them"
     )]
     Busy,
 }
@@ -93,7 +93,12 @@ impl AllUsers {
         let refs = state.refs.iter().map(|(name, id)| (name.as_str(), *id));
         let mut wrong = rows(&state.copy, refs)?;
         wrong.retain(|account| there.remove(&account.row.number) != Some(AccountRows::of(account)));
-        // What is left has no branch.
+        // An account whose branch cannot be read keeps its rows.
+        for (name, _) in &state.refs {
+            if let Ok(AllUsersRef::User(account)) = name.parse() {
+                there.remove(&account);
+            }
+        }
         let gone: Vec<AccountId> = there.into_keys().collect();
         let many = wrong.len() + gone.len();
         if many == 0 {
@@ -113,7 +118,7 @@ impl AllUsers {
         let updated = self.store().account_update(&change).await;
         match updated.map_err(AccountsError::from)? {
             AccountsUpdated::Done(_) => Ok(Some(many)),
-            AccountsUpdated::Moved(_) => Ok(None),
+            AccountsUpdated::Moved(_) | AccountsUpdated::Overtaken => Ok(None),
             AccountsUpdated::EmailTaken(email, by) => {
                 Err(AccountsError::EmailTaken(email, by).into())
             }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 
 use axum::http::{Extensions, HeaderMap};
@@ -154,6 +155,23 @@ impl AccountSignIn {
         Ok(())
     }
 
+    /// Checks a password with a slow hash, which takes as long if there is no such user name.
+    async fn check(
+        &self,
+        username: Option<&ExternalId>,
+        password: &str,
+    ) -> Result<CheckedPassword, AccountsError> {
+        let Some(username) = username else {
+            pretend(password).await;
+            return Ok(CheckedPassword::Wrong);
+        };
+        if self.verified.verify(username, password).await {
+            self.users.caller_of(username).await
+        } else {
+            Ok(CheckedPassword::Wrong)
+        }
+    }
+
     /// Finds out who sends a request.
     pub(super) async fn caller(
         &self,
@@ -172,18 +190,11 @@ impl AccountSignIn {
             self.web.guesses.right(address, now);
             return Ok(AccountCaller::Administrator(user));
         }
-        let id = self.users.username(&user).await?;
-        if let Some(id) = &id
-            && self.verified.recalls(id, &password)
+        if let Some(id) = self.users.username(&user).await?
+            && self.verified.recalls(&id, &password)
         {
-            return match self.users.caller_of(id).await? {
-                CheckedPassword::Right(caller) => {
-                    self.web.guesses.right(address, now);
-                    Ok(caller)
-                }
-                CheckedPassword::Inactive => Err(SignInRefusal::Inactive),
-                CheckedPassword::Wrong => Err(SignInRefusal::Unauthorized),
-            };
+            let checked = self.users.caller_of(&id).await?;
+            return self.conclude(checked, address, &given, now);
         }
         let _turn = self.web.guesses.turn(address).await;
         let now = self.web.clock.now();
@@ -193,16 +204,20 @@ impl AccountSignIn {
         if self.web.guesses.was_wrong(address, &given, now) {
             return Err(SignInRefusal::Unauthorized);
         }
-        let checked = match id {
-            Some(id) if self.verified.verify(&id, &password).await => {
-                self.users.caller_of(&id).await?
-            }
-            Some(_) => CheckedPassword::Wrong,
-            None => {
-                pretend(&password).await;
-                CheckedPassword::Wrong
-            }
-        };
+        // The password may have been replaced during the wait.
+        let id = self.users.username(&user).await?;
+        let checked = self.check(id.as_ref(), &password).await?;
+        self.conclude(checked, address, &given, now)
+    }
+
+    /// Counts the outcome of a check.
+    fn conclude(
+        &self,
+        checked: CheckedPassword,
+        address: Option<IpAddr>,
+        given: &str,
+        now: DateTime<Utc>,
+    ) -> Result<AccountCaller, SignInRefusal> {
         match checked {
             CheckedPassword::Right(caller) => {
                 self.web.guesses.right(address, now);
@@ -210,7 +225,7 @@ impl AccountSignIn {
             }
             CheckedPassword::Inactive => Err(SignInRefusal::Inactive),
             CheckedPassword::Wrong => {
-                if let Some(wrong) = self.web.guesses.wrong(address, &given, now) {
+                if let Some(wrong) = self.web.guesses.wrong(address, given, now) {
                     let remote = address.map(tracing::field::display);
                     warn!(remote, wrong, "Wrong user name or password of an account");
                 }
@@ -221,7 +236,7 @@ impl AccountSignIn {
 }
 
 /// Returns the external ID of the user name, which has the password.
-pub(super) fn username_of(external_ids: &[ExternalId]) -> Option<&ExternalId> {
+fn username_of(external_ids: &[ExternalId]) -> Option<&ExternalId> {
     external_ids
         .iter()
         .find(|id| id.key.as_username().is_some())

@@ -140,8 +140,10 @@ pub struct AccountsChange {
 pub enum AccountsUpdated {
     /// Everything was stored, under this number.
     Done(i64),
-    /// Nothing was stored, because this ref has moved since it was read, or another update has come in between.
+    /// Nothing was stored, because this ref has moved since it was read.
     Moved(String),
+    /// Nothing was stored, because the update was made from everything, and another one has come in between.
+    Overtaken,
     /// Nothing was stored, because the address belongs to the account with this number.
     EmailTaken(AccountEmail, AccountId),
     /// Nothing was stored, because the external ID belongs to the account with this number.
@@ -330,11 +332,7 @@ impl Store {
         let number = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
             "UPDATE account_updates SET number = number + 1 WHERE id = 1 RETURNING number").fetch_one(db))?;
         if change.seen.is_some_and(|seen| seen + 1 != number) {
-            let everything = "refs/".to_owned();
-            return tx
-                .roll_back()
-                .await
-                .map(|()| AccountsUpdated::Moved(everything));
+            return tx.roll_back().await.map(|()| AccountsUpdated::Overtaken);
         }
         for update in &change.refs {
             if !ref_move_in_tx(&mut tx, update).await? {

@@ -6,7 +6,6 @@ use lockkeeper_accounts::external_ids::ExternalId;
 use lockkeeper_accounts::refs::AccountId;
 
 use super::all_users::AllUsers;
-use super::sign_in::username_of;
 use super::store::AccountRow;
 use super::verified::{VerifiedPasswords, pretend};
 use crate::kit::web::{AccountPasswords, PasswordMark, PasswordVerdict};
@@ -32,8 +31,8 @@ impl WebPasswords {
         let Some(row) = self.users.store().account_get(account).await? else {
             return Ok(None);
         };
-        let ids = self.users.external_ids(account).await?;
-        Ok(username_of(&ids).map(|username| (row, username.clone())))
+        let username = self.users.username_of_account(account).await?;
+        Ok(username.map(|username| (row, username)))
     }
 
     fn verdict(&self, row: &AccountRow, username: &ExternalId) -> PasswordVerdict {
@@ -62,11 +61,14 @@ impl AccountPasswords for WebPasswords {
             pretend(password).await;
             return Ok(PasswordVerdict::Wrong);
         };
-        if self.verified.verify(&username, password).await {
-            Ok(self.verdict(&row, &username))
-        } else {
-            Ok(PasswordVerdict::Wrong)
+        if !self.verified.verify(&username, password).await {
+            return Ok(PasswordVerdict::Wrong);
         }
+        // The password may have been replaced, and the account locked out, during the slow hash.
+        Ok(match self.read(row.number).await? {
+            Some((row, now)) if now.password == username.password => self.verdict(&row, &now),
+            Some(_) | None => PasswordVerdict::Wrong,
+        })
     }
 
     async fn recall(

@@ -138,7 +138,8 @@ async fn command_json(web: &WebState, command: &CommandRow) -> Result<Value, Web
     });
     Ok(json!({
         "id": command.id, "kind": command.kind, "state": command.state, "outcome": command.outcome,
-        "reason": command.reason, "commit": command.head, "by": command.actor.login, "origin": command.actor.origin,
+        "reason": command.reason, "commit": command.head, "by": command.actor.login,
+        "account": command.account, "origin": command.actor.origin,
         "asked_at": rfc3339(command.created_at), "ended_at": command.finished_at.map(rfc3339),
         "result": web.store.command_result(command.id).await?, "jobs": jobs.collect::<Vec<_>>(),
     }))

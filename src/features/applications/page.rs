@@ -110,7 +110,7 @@ impl BusyView {
         Self {
             run: command.id.to_string(),
             kind: command.kind.as_str(),
-            by: shown(&command.actor.login),
+            by: shown(&command.asker().to_string()),
             needs_force: command.kind.changes() && command.state == CommandState::Running,
             stopping: command
                 .stop
@@ -143,7 +143,7 @@ impl CommandView {
         let runs = web.store.run_list(command.id).await?;
         Ok(Self {
             kind: command.kind.as_str(),
-            by: shown(&command.actor.login),
+            by: shown(&command.asker().to_string()),
             // If nobody signs in, the name already says the way.
             way: if command.actor.login == NOBODY {
                 ""

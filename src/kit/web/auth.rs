@@ -1,7 +1,7 @@
 //! Authenticates the users of the pages and the API: one user and password by flag (`--web-basic-auth`, reference
 //! 11), and the accounts of the file `--web-accounts-file`, which are limited to owners. [`guesses`](super::guesses)
 //! makes guessing passwords slow. Every route that distinguishes right passwords from wrong ones goes through
-//! [`known`].
+//! [`known`]; only the repository and the API of accounts have a door of their own, which counts the same guesses.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -87,7 +87,7 @@ enum PasswordCheck {
     /// Wrong name or password.
     No,
     /// Right password of an account that is not active.
-    Inactive,
+    Inactive(AccountId),
     /// Not checked, because this much time has to pass before.
     Later(TimeDelta),
     /// Not checked, because the account could not be read.
@@ -139,7 +139,7 @@ async fn by_account(
                 web.guesses.right(address, web.clock.now());
                 return PasswordCheck::Yes(signed_in(mark));
             }
-            Ok(Some(PasswordVerdict::Inactive)) => return PasswordCheck::Inactive,
+            Ok(Some(PasswordVerdict::Inactive)) => return PasswordCheck::Inactive(account),
             Ok(Some(PasswordVerdict::Wrong) | None) => {}
             Err(error) => return PasswordCheck::Failed(error),
         }
@@ -157,7 +157,10 @@ async fn by_account(
             web.guesses.right(address, now);
             PasswordCheck::Yes(signed_in(mark))
         }
-        Ok(PasswordVerdict::Inactive) => PasswordCheck::Inactive,
+        Ok(PasswordVerdict::Inactive) => match account {
+            Some(account) => PasswordCheck::Inactive(account),
+            None => wrong(web, address, &given, now),
+        },
         Ok(PasswordVerdict::Wrong) => wrong(web, address, &given, now),
         Err(error) => PasswordCheck::Failed(error),
     }
@@ -310,7 +313,7 @@ pub(crate) async fn guard(
             WebError::unauthorized(),
         )
             .into_response(),
-        PasswordCheck::Inactive => WebError::inactive_account().into_response(),
+        PasswordCheck::Inactive(account) => WebError::inactive_account(account).into_response(),
         PasswordCheck::Failed(error) => {
             tracing::error!(%error, "Cannot check the password of an account");
             WebError::database().into_response()

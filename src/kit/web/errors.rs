@@ -19,7 +19,7 @@ use super::text::shown;
 use super::trace::Reference;
 use crate::authz::{AuthzError, Denial};
 use crate::claims;
-use crate::model::{ApplicationProblem, OwnerName, RepoUrl};
+use crate::model::{AccountId, ApplicationProblem, OwnerName, RepoUrl};
 
 /// Way out on a server without sign-in, for everything that needs an account.
 const SIGN_IN: &str = "An administrator can set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD, and restart the server.";
@@ -460,9 +460,16 @@ impl WebError {
     }
 
     /// Failure for a user whose account in Git is locked out.
-    pub(crate) fn inactive_account() -> Self {
-        let message = "Your account is inactive. An administrator can activate it with `lockkeeper accounts activate`.";
-        Self::new(StatusCode::FORBIDDEN, "Inactive account", message)
+    pub(crate) fn inactive_account(account: AccountId) -> Self {
+        let message = format!(
+            "Your account is inactive. It has the number {account}. An administrator can activate it with `lockkeeper accounts \
+             activate {account}`."
+        );
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "Inactive account",
+            in_quotes(&message),
+        )
     }
 
     /// Failure for a browser above the limit of viewers.

@@ -28,7 +28,7 @@ use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::workflow::OutputHub;
 
-/// Maximum number of browsers that watch runs on this replica. Each takes a connection and a query per second (P12).
+/// Maximum number of browsers that watch runs on this replica. Each takes a connection and some queries per second (P12).
 const VIEWERS: usize = 256;
 
 /// Hands locks over on behalf of a permitted user, and notifies the pull requests.

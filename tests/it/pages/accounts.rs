@@ -329,7 +329,9 @@ async fn an_account_signs_in_with_its_own_password_and_has_the_rights_of_its_lin
     let inactive = browser.get("/owners/net").await;
     assert_eq!(inactive.status, StatusCode::FORBIDDEN);
     assert!(
-        inactive.text().contains("Your account is inactive."),
+        inactive
+            .text()
+            .contains("“lockkeeper accounts activate 1000000”"),
         "{}",
         inactive.text()
     );

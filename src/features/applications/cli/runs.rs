@@ -54,7 +54,9 @@ pub(super) async fn cancel(
             let text = || {
                 safe(&format!(
                     "{} {} by {} was asked to stop. A running server ends it. `lockkeeper apps show {id}` shows its result.",
-                    command.kind, command.id, command.actor.login
+                    command.kind,
+                    command.id,
+                    command.asker()
                 ))
             };
             app.format.print(terminal, json, text)?;
@@ -209,7 +211,7 @@ fn lines(found: &ApplicationRuns) -> Vec<String> {
             "  {} {} by {} at {}: {outcome}",
             command.id,
             command.kind,
-            command.actor.login,
+            command.asker(),
             time(command.created_at)
         )
     });
@@ -227,6 +229,6 @@ fn command_object(command: &CommandRow) -> Value {
     json!({
         "id": command.id, "kind": command.kind, "state": command.state, "outcome": command.outcome,
         "reason": command.reason, "commit": command.head, "by": command.actor.login,
-        "asked_at": time(command.created_at), "ended_at": command.finished_at.map(time),
+        "account": command.account, "asked_at": time(command.created_at), "ended_at": command.finished_at.map(time),
     })
 }

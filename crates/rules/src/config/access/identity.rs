@@ -28,7 +28,7 @@ pub enum Identity {
 pub struct NamedRequester {
     /// Login on the forge, or name of the web user.
     pub login: String,
-    /// Account on this server. Permissions do not depend on it: it is for the audit log.
+    /// Account on this server. It decides about no permission: it is for the audit log and for `four_eyes`.
     pub account: Option<AccountId>,
 }
 

@@ -46,8 +46,9 @@ section! {
 
         /// File with accounts of the pages and the API for some owners only, one per line, as in `user=kim
         /// owners=net,dns allow=plan,apply password=…`. They see only the data of these owners, and can use only
-        /// the actions in `allow`, by default none (docs/ownership.md). --web-username stays the account for the
-        /// whole server.
+        /// the actions in `allow`, by default none (docs/ownership.md). With `account=NUMBER` in place of `password=`,
+        /// they sign in with the password of that account in Git (docs/accounts.md). --web-username stays the account
+        /// for the whole server.
         pub accounts: Option<PathBuf> =
             path("web-accounts-file", "FILE").hidden_from_runs("the accounts") => read_accounts,
     }

@@ -38,6 +38,7 @@ pub const RENAMED_COLUMNS: &[&str] = &[
     "absences.repo",
     "applications.url",
     "apply_locks.repo",
+    "changes.repo",
     "commands.repo",
     "credentials.url",
     "forge_pages.repo",
@@ -333,6 +334,13 @@ impl Store {
             "UPDATE watched_repos SET due_at = $2 WHERE repo = $1",
             new,
             kept_time(self.now())
+        )?;
+        // A change with a row under both names keeps both numbers, because stars name them.
+        execute!(
+            &mut *tx,
+            "UPDATE changes SET repo = $2 WHERE repo = $1",
+            old,
+            new
         )?;
         // Every data directory walks the stored events under the name that the repository has now.
         execute!(

@@ -51,6 +51,9 @@ const OTHERS: &[(&str, &str)] = &[
     ("account_external_ids", "external_id"),
     ("account_objects", "kind"),
     ("account_refs", "name"),
+    ("account_stars", "label"),
+    // A watch names a repository as its account has written it.
+    ("account_watches", "project"),
     ("accounts", "full_name preferred_email status username"),
     (
         "applications",

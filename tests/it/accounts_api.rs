@@ -1,8 +1,15 @@
 //! Stories of `/api/accounts/…`: people change their own account, and the administrator all of them.
 
+use std::sync::Arc;
+
+use lockkeeper::clock::{CountingIds, SystemClock};
+use lockkeeper::model::{PullRef, PullState, Subject};
+use lockkeeper::store::Store;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use crate::accounts::independent;
+use crate::support::db::execute_on;
 use crate::support::office::{ADMIN, Office, git};
 
 const KEY: &str =
@@ -259,7 +266,7 @@ async fn nobody_changes_the_account_of_another() {
         let path = path
             .replace("{account}", "kim")
             .replace("{email}", "kim@example.com");
-        let path = path.replace("{number}", "1");
+        let path = path.replace("{number}", "1").replace("{change}", "1");
         let what = format!("{} {path}", route.method);
         let body = (route.method != Method::GET).then(|| {
             if path.contains(":delete") || path.ends_with("projects") {
@@ -591,6 +598,214 @@ async fn hundreds_of_watches_are_written_at_once() {
     assert!(many.text.contains("send 500 at most"), "{}", many.text);
     let shown = office.accounts("show", &["jdoe", "--json"]).json();
     assert_eq!(shown["watches"].as_array().unwrap().len(), 500);
+}
+
+/// Stores pull requests as a server does that sees them for the first time. Their changes have the numbers from 1.
+async fn see_pulls(office: &Office, many: i64) {
+    let ids = Arc::new(CountingIds::default());
+    let url = office.server.database();
+    let store = Store::open(&url, Arc::new(SystemClock), ids).await.unwrap();
+    for number in 1..=many {
+        let at = PullRef {
+            repo: "github.com/acme/infra".parse().unwrap(),
+            subject: Subject::pull(number),
+        };
+        let url = format!("https://github.com/acme/infra/pull/{number}");
+        store.pull_seen(&at, PullState::Open, &url).await.unwrap();
+    }
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn somebody_stars_changes_and_finds_them_again() {
+    let office = Office::open().await;
+    let (number, credentials) = office.person("jdoe");
+    see_pulls(&office, 3).await;
+    let (jdoe, admin) = (
+        Client::of(&office, &credentials),
+        Client::of(&office, ADMIN),
+    );
+    let star = "/self/starred.changes";
+    let commit = jdoe.get(star).await.etag;
+    for change in ["3", "1", "1"] {
+        let path = format!("{star}/{change}");
+        jdoe.done(Method::PUT, &path, Value::Null, 204).await;
+    }
+    let blue = json!({"add": ["blue", "later"], "remove": ["none"]});
+    let labels = jdoe.done(Method::POST, "/self/stars.changes/2", blue, 200);
+    assert_eq!(labels.await.json(), json!(["blue", "later"]));
+    let red = json!({"add": ["red"], "remove": ["later"]});
+    let labels = jdoe.done(Method::POST, "/self/stars.changes/2", red, 200);
+    assert_eq!(labels.await.json(), json!(["blue", "red"]));
+    let labels = jdoe.get("/self/stars.changes/2").await;
+    assert_eq!(labels.json(), json!(["blue", "red"]));
+    assert_eq!(labels.etag, commit, "a star is no change of the account");
+    let starred = jdoe.get(star).await.json();
+    assert_eq!(
+        starred,
+        json!([
+            {"_number": 1, "starred": true, "stars": ["star"]},
+            {"_number": 3, "starred": true, "stars": ["star"]},
+        ])
+    );
+    let all = admin.get("/jdoe/stars.changes").await.json();
+    assert_eq!(
+        all[1],
+        json!({
+            "_number": 2, "project": "github.com/acme/infra", "subject": "pull request #2", "status": "NEW",
+            "url": "https://github.com/acme/infra/pull/2", "starred": false, "stars": ["blue", "red"],
+        })
+    );
+    // Three programs tell the same: the API, the command, and the reader of a copy that knows neither.
+    let copy = office.mirror(ADMIN, "copy.git");
+    let theirs = independent(&["show", copy.to_str().unwrap()]).json();
+    let detail = jdoe.get("/self/detail").await.json();
+    assert_eq!(detail, office.accounts("show", &["jdoe", "--json"]).json());
+    assert_eq!(detail, theirs["accounts"][0]);
+    assert_eq!(
+        detail["starred_changes"][1],
+        json!({"change": 2, "labels": ["blue", "red"]})
+    );
+
+    let status = |answer: Answer| answer.status.as_u16();
+    let delete = format!("{star}/1");
+    jdoe.done(Method::DELETE, &delete, Value::Null, 204).await;
+    assert_eq!(status(jdoe.ask(Method::DELETE, &delete, None).await), 404);
+    // Other labels stay without the star.
+    let two = format!("{star}/2");
+    assert_eq!(status(jdoe.ask(Method::DELETE, &two, None).await), 404);
+    assert_eq!(
+        jdoe.get("/self/stars.changes").await.json(),
+        json!([
+            {"_number": 2, "starred": false, "stars": ["blue", "red"]},
+            {"_number": 3, "starred": true, "stars": ["star"]},
+        ])
+    );
+    for (method, path, body, code, reason) in [
+        (
+            Method::PUT,
+            "/self/starred.changes/9",
+            Value::Null,
+            404,
+            "no such change: 9",
+        ),
+        (
+            Method::PUT,
+            "/self/starred.changes/x",
+            Value::Null,
+            404,
+            "There is no change `x`",
+        ),
+        (
+            Method::GET,
+            "/self/stars.changes/9",
+            Value::Null,
+            404,
+            "There is no change `9`",
+        ),
+        (
+            Method::POST,
+            "/self/stars.changes/3",
+            json!({"add": ["ignore"]}),
+            400,
+            "`star` and `ignore` exclude each other",
+        ),
+        (
+            Method::POST,
+            "/self/stars.changes/3",
+            json!({"add": ["a b"]}),
+            400,
+            "`a b` is not a label",
+        ),
+        (
+            Method::POST,
+            "/self/stars.changes/3",
+            json!({"added": ["a"]}),
+            400,
+            "unknown field `added`",
+        ),
+    ] {
+        let body = Some(body).filter(|body| !body.is_null());
+        let refused = jdoe.ask(method, path, body).await;
+        assert_eq!(refused.status, code, "{path}: {}", refused.text);
+        let detail = refused.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains(reason), "{path}: {detail}");
+    }
+    let old = [("if-match", "\"0123456789012345678901234567890123456789\"")];
+    let late = jdoe.ask_with(Method::PUT, &two, None, &old).await;
+    assert_eq!(late.status, 412, "{}", late.text);
+    // The administrator may do it for somebody else.
+    let two = format!("/{number}/starred.changes/2");
+    admin.done(Method::PUT, &two, Value::Null, 204).await;
+    assert_eq!(
+        jdoe.get("/self/stars.changes/2").await.json(),
+        json!(["blue", "red", "star"])
+    );
+    assert_eq!(office.accounts("check", &[]).code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_tables_of_one_account_are_made_again() {
+    let office = Office::open().await;
+    let (_, credentials) = office.person("jdoe");
+    office.person("kim");
+    see_pulls(&office, 1).await;
+    let jdoe = Client::of(&office, &credentials);
+    let watch = json!([{"project": "github.com/Acme/infra", "notify_all": true}]);
+    jdoe.done(Method::POST, "/self/watched.projects", watch, 200)
+        .await;
+    jdoe.done(Method::PUT, "/self/starred.changes/1", Value::Null, 204)
+        .await;
+    // Nothing of Lockkeeper does this.
+    for damage in [
+        "UPDATE accounts SET full_name = 'x'",
+        "DELETE FROM account_emails WHERE account = 1000000",
+        "DELETE FROM account_external_ids WHERE external_id = 'mailto:jdoe@example.com'",
+        "DELETE FROM account_watches",
+        "UPDATE account_stars SET label = 'blue'",
+    ] {
+        execute_on(&office.server.database(), damage).await;
+    }
+    jdoe.done(Method::POST, "/self/index", Value::Null, 204)
+        .await;
+    let detail = jdoe.get("/self/detail").await.json();
+    assert_eq!(detail["starred_changes"][0]["labels"], json!(["star"]));
+    assert_eq!(detail["external_ids"].as_array().unwrap().len(), 2);
+    assert_eq!(jdoe.get("/self/name").await.json(), "");
+    // Others are left alone.
+    let checked = office.accounts("check", &[]);
+    let lines: Vec<&str> = checked.out.lines().collect();
+    assert_eq!(lines.len(), 1, "{}", checked.out);
+    assert!(
+        lines[0].starts_with("refs/users/01/1000001: error: the row in the database has other"),
+        "{}",
+        checked.out
+    );
+    let admin = Client::of(&office, ADMIN);
+    admin
+        .done(Method::POST, "/kim/index", Value::Null, 204)
+        .await;
+    admin
+        .done(Method::POST, "/kim/index", Value::Null, 204)
+        .await;
+    assert_eq!(office.accounts("check", &[]).code, 0);
+
+    // Only an administrator finds out who else watches a project.
+    let found = async |client: &Client<'_>, query: &str| {
+        let found = client.get(&format!("/?q={query}")).await.json();
+        let found = found.as_array().unwrap().iter();
+        let found = found.map(|account| account["_account_id"].as_u64().unwrap());
+        found.collect::<Vec<_>>()
+    };
+    let (_, zoe) = office.person("zoe");
+    let zoe = Client::of(&office, &zoe);
+    let watches = "watches:github.com/acme/infra";
+    assert_eq!(found(&admin, watches).await, [1_000_000]);
+    assert_eq!(found(&jdoe, watches).await, [1_000_000]);
+    assert_eq!(found(&zoe, watches).await, [0; 0]);
+    let others = [1_000_000, 1_000_001, 1_000_002];
+    assert_eq!(found(&zoe, &format!("-{watches}")).await, others);
+    assert_eq!(found(&admin, &format!("-{watches}")).await, others[1..]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -115,6 +115,11 @@ impl StarLabels {
         self.0.contains(label)
     }
 
+    /// Returns the labels as a set.
+    pub fn into_set(self) -> BTreeSet<String> {
+        self.0
+    }
+
     /// Returns the labels in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)

@@ -14,7 +14,7 @@ use lockkeeper_accounts::external_ids::{
 };
 use lockkeeper_accounts::findings::Problem;
 use lockkeeper_accounts::preferences::{Preference, PreferenceValue, Preferences};
-use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 use lockkeeper_accounts::watches::{NotifyType, Watch, WatchFilter, Watches};
 
 use super::all_users::{AccountsActor, AccountsError, AllUsers, EditedAccount};
@@ -58,6 +58,13 @@ pub(super) struct WatchChange {
     pub filter: Option<WatchFilter>,
     /// New types. `None` removes the watch.
     pub types: Option<BTreeSet<NotifyType>>,
+}
+
+/// Changes of the labels that an account gives a change.
+#[derive(Clone, Debug, Default)]
+pub struct LabelChanges {
+    pub add: BTreeSet<String>,
+    pub remove: BTreeSet<String>,
 }
 
 /// Commit of a user branch.
@@ -462,7 +469,7 @@ impl AllUsers {
         }
     }
 
-    /// Moves external IDs, SSH keys and watches from one account to another one of the same person, and locks the first
+    /// Moves external IDs, SSH keys, watches and stars from one account to another one of the same person, and locks the first
     /// one out.
     pub(super) async fn merge(
         &self,
@@ -488,11 +495,38 @@ impl AllUsers {
         actor: &AccountsActor,
         account: AccountId,
     ) -> Result<(), AccountsError> {
-        self.edit(actor, account, "Delete Account", |account| {
-            account.delete();
-            Ok(())
-        })
-        .await
+        let update = self.update(actor, "Delete Account").await;
+        loop {
+            let mut edit = update.begin();
+            edit.delete(account).await?;
+            if update.store(edit).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Adds and removes labels of a change, and returns all that it has then.
+    pub async fn change_labels(
+        &self,
+        actor: &AccountsActor,
+        account: AccountId,
+        change: ChangeNumber,
+        labels: &LabelChanges,
+    ) -> Result<BTreeSet<String>, AccountsError> {
+        if !labels.add.is_empty() && self.store().change_get(change).await?.is_none() {
+            return Err(AccountsError::NoChange(change));
+        }
+        let update = self.update(actor, "Change Stars").await;
+        loop {
+            let mut edit = update.begin();
+            let star = edit.star(account, change).await?;
+            star.retain(|label| !labels.remove.contains(label));
+            star.extend(labels.add.iter().cloned());
+            let changed = star.clone();
+            if update.store(edit).await? {
+                return Ok(changed);
+            }
+        }
     }
 
     /// Makes the files of an earlier commit the newest ones. `active` stays as it is, so that nobody gets back in this

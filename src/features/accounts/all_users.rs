@@ -13,7 +13,7 @@ use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey, StoredPassword};
 use lockkeeper_accounts::findings::{AccountFindings, Problem};
 use lockkeeper_accounts::objects::{CommitPerson, CommitText};
-use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 use rand::RngExt as _;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
@@ -34,6 +34,8 @@ pub struct AllUsers {
     committer: CommitPerson,
     /// Updates of this process queue up here instead of making each other run again.
     turn: Mutex<()>,
+    /// Requests that make tables again queue up here.
+    pub(super) indexing: Mutex<()>,
 }
 
 /// Person or program that changes accounts.
@@ -69,6 +71,8 @@ pub enum AccountsError {
     Invalid(#[from] Problem),
     #[error("there is no account {0}")]
     NoAccount(AccountId),
+    #[error("no such change: {0}")]
+    NoChange(ChangeNumber),
     #[error("the account has no external ID `{0}`")]
     NoExternalId(ExternalIdKey),
     #[error("`{0}` belongs to account {1}; remove it there first")]
@@ -112,6 +116,7 @@ impl AccountsError {
             Self::Refused(_)
             | Self::Invalid(_)
             | Self::NoAccount(_)
+            | Self::NoChange(_)
             | Self::NoExternalId(_)
             | Self::EmailTaken(..)
             | Self::ExternalIdTaken(..)
@@ -131,6 +136,7 @@ impl AllUsers {
             store,
             committer,
             turn: Mutex::new(()),
+            indexing: Mutex::new(()),
         }
     }
 
@@ -194,8 +200,16 @@ impl AllUsers {
     pub(crate) async fn json(&self, row: &AccountRow) -> Result<AccountJson, AccountsError> {
         let files = self.files(row.commit).await?;
         let ids = self.external_ids(row.number).await?;
+        let stars = self.store.change_list_starred(row.number).await?;
+        let stars = stars.into_iter().map(|star| (star.number, star.labels));
         let (number, since) = (row.number, row.registered_at);
-        Ok(AccountJson::new(number, &files, since, &ids, Vec::new()))
+        Ok(AccountJson::new(
+            number,
+            &files,
+            since,
+            &ids,
+            stars.collect(),
+        ))
     }
 
     /// Returns the files in the root directory of a commit.

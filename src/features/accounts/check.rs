@@ -10,9 +10,11 @@ use lockkeeper_accounts::findings::{
 use lockkeeper_accounts::preferences::Preferences;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 use lockkeeper_accounts::ssh_keys::KeyRules;
+use lockkeeper_accounts::watches::Watches;
 
 use super::copy::{AccountsCopy, UserBranch};
-use super::store::AccountIndex;
+use super::stars::changed_stars;
+use super::store::{AccountIndex, watched_projects};
 use super::view::AccountJson;
 use crate::kit::web::text::shown;
 
@@ -136,6 +138,7 @@ impl CheckedCopy {
             })
             .collect();
         self.external_id_rows(copy, tables);
+        self.star_rows(copy, tables);
         let fix = REINDEX;
         for row in &tables.accounts {
             let name = AllUsersRef::User(row.number).to_string();
@@ -149,6 +152,9 @@ impl CheckedCopy {
                     if copy.users.get(&row.number).map(|branch| branch.tip) != Some(row.commit) =>
                 {
                     "the row in the database names another commit than the branch"
+                }
+                Some(_) if !watches_agree(copy, tables, row.number) => {
+                    "the watches in the database differ from the branch"
                 }
                 Some(_) => continue,
             };
@@ -180,6 +186,14 @@ impl CheckedCopy {
         }
     }
 
+    fn star_rows(&mut self, copy: &AccountsCopy, tables: &AccountIndex) {
+        for star in changed_stars(&tables.stars, &copy.read_stars()) {
+            let name = AllUsersRef::StarredChange(star.change, star.account).to_string();
+            let what = "the labels in the database differ from the ref";
+            self.add_problem(&name, &Problem::error(None, what, REINDEX));
+        }
+    }
+
     fn users(&mut self, copy: &AccountsCopy) {
         let external_ids = copy.external_ids();
         for (account, branch) in &copy.users {
@@ -206,6 +220,14 @@ impl CheckedCopy {
         self.lines
             .push((problem.severity, format!("{name}: error: {problem}")));
     }
+}
+
+/// Returns true if the watched projects in the database are those of the branch.
+fn watches_agree(copy: &AccountsCopy, tables: &AccountIndex, account: AccountId) -> bool {
+    let branch = copy.users.get(&account);
+    let file = branch.and_then(|branch| branch.files.get(Watches::FILE));
+    let rows = tables.watches.get(&account).cloned().unwrap_or_default();
+    rows == watched_projects(file)
 }
 
 /// Returns the keys that only one has, or that have another value there.

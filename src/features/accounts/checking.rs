@@ -58,7 +58,7 @@ pub(super) async fn check(users: &AllUsers) -> anyhow::Result<TickResult> {
             warn!(problem, "The tables of accounts differ from the branches");
         }
         // An update in between moves on the tables, and the next turn looks again.
-        if let Some(accounts) = users.reindex(&reconciler(), &state).await? {
+        if let Some(accounts) = users.reindex(&reconciler(), &state, None).await? {
             done.repaired = accounts as u64;
         }
     }

@@ -12,7 +12,6 @@ use super::check::CheckedCopy;
 use super::copy::AccountsCopy;
 use super::import::ImportAccountsError;
 use super::query::AccountQuery;
-use super::reindex::ReindexError;
 use super::search::AccountSearch;
 use super::store::{AccountRow, MOST_ACCOUNTS};
 use super::view::{AccountJson, AccountsJson};
@@ -234,8 +233,8 @@ pub(super) enum ServerAccounts {
     },
     /// Join two accounts of one person
     ///
-    /// External IDs, SSH keys and watches of the first account move to the second one, in one update. The first one stays,
-    /// inactive. It keeps its user name if the second one has one.
+    /// External IDs, SSH keys, watches and stars of the first account move to the second one, in one update. The first one
+    /// stays, inactive. It keeps its user name if the second one has one.
     ///
     /// Exit code 1: one of them is inactive, because its person would be let in by the other one.
     Merge {
@@ -567,6 +566,7 @@ impl ServerAccounts {
                     let search = AccountSearch {
                         conditions: &query.conditions,
                         sees_addresses: true,
+                        watches_of: None,
                         skip,
                         limit: MOST_ACCOUNTS.min(limit - skip),
                     };
@@ -694,7 +694,7 @@ async fn reindex(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
             terminal.note("Nothing was changed. Correct the errors in the branches first.");
             return Ok(ExitStatus::Failure);
         }
-        if let Some(wrong) = users.reindex(&cli_actor(), &state).await? {
+        if let Some(wrong) = users.reindex(&cli_actor(), &state, None).await? {
             let all = counted(state.copy.users.len(), "account");
             terminal.note(if wrong == 0 {
                 format!("The tables of {all} agree with the branches. Nothing was changed.")
@@ -705,7 +705,9 @@ async fn reindex(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
             return Ok(ExitStatus::Success);
         }
     }
-    Err(ReindexError::Busy.into())
+    bail!(
+        "the accounts were changed during each attempt; run the command when fewer people change them"
+    )
 }
 
 async fn import(

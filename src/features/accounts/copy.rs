@@ -13,6 +13,7 @@ use lockkeeper_accounts::notes::{NoteFault, NotesError, read_notes};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 
+use super::stars::IndexedStars;
 use crate::git::{BranchHistory, LocalCopy, LocalCopyError};
 use crate::kit::web::text::shown;
 
@@ -134,14 +135,14 @@ impl AccountsCopy {
         by_account
     }
 
-    /// Returns the readable stars of each account, by change.
-    pub(super) fn stars_of(&self, account: AccountId) -> Vec<(ChangeNumber, StarLabels)> {
-        let first = ChangeNumber::new(1).expect("1 is the first number of a change");
-        self.stars
-            .range((account, first)..)
-            .take_while(|((of, _), _)| *of == account)
-            .filter_map(|((_, change), labels)| Some((*change, StarLabels::parse(labels).ok()?)))
-            .collect()
+    /// Returns the labels of the readable stars.
+    pub(super) fn read_stars(&self) -> IndexedStars {
+        let stars = self.stars.iter();
+        let readable = stars.filter_map(|(star, labels)| {
+            let labels = StarLabels::parse(labels).ok()?;
+            Some((*star, labels.into_set()))
+        });
+        readable.collect()
     }
 
     /// Returns the next free account number, if it can be read.

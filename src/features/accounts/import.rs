@@ -1,6 +1,6 @@
 //! Fills an empty server with the accounts of a copy of `All-Users`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gix_hash::ObjectId;
 use lockkeeper_accounts::account_config::AccountConfig;
@@ -10,11 +10,15 @@ use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
 use lockkeeper_accounts::findings::Problem;
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+use lockkeeper_accounts::watches::Watches;
 
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::copy::{AccountsCopy, UserBranch};
 use super::reindex::rows;
-use super::store::{AccountRow, AccountsChange, AccountsUpdated, IndexedAccount, RefUpdate};
+use super::stars::{IndexedStars, changed_stars};
+use super::store::{
+    AccountRow, AccountsChange, AccountsUpdated, IndexedAccount, RefUpdate, watched_projects,
+};
 use crate::git::{LocalCopy, LocalCopyError};
 use crate::model::Cause;
 
@@ -82,6 +86,8 @@ impl AllUsers {
             refs,
             accounts,
             deleted: Vec::new(),
+            stars: changed_stars(&IndexedStars::new(), &copy.read_stars()),
+            starless: BTreeSet::new(),
             cause: Cause {
                 reason: format!("Import {many} accounts"),
                 ..actor.cause.clone()
@@ -159,5 +165,6 @@ pub(super) fn indexed(
         },
         external_ids: notes,
         emails: ids.iter().filter_map(|id| id.email.clone()).collect(),
+        watches: watched_projects(branch.files.get(Watches::FILE)),
     })
 }

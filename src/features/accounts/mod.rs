@@ -7,6 +7,7 @@
 //! | `all_users.rs` | updates: read the state, edit it, store everything in one transaction |
 //! | `actions.rs` | what people do with accounts |
 //! | `forge_users.rs` | accounts of people on forges |
+//! | `stars.rs` | stars, and the numbers of changes |
 //! | `import.rs` | an empty server is filled from a copy |
 //! | `reindex.rs` | tables against branches |
 //! | `query.rs`, `search.rs` | queries for accounts |
@@ -36,6 +37,7 @@ mod query;
 mod reindex;
 mod search;
 mod sign_in;
+mod stars;
 mod store;
 mod verified;
 mod view;
@@ -43,9 +45,10 @@ mod web_accounts;
 mod web_passwords;
 
 pub(crate) use forge_users::{inactive_reply, of_forge_user};
+pub use stars::{SeenChange, StarredChange};
 pub use store::AccountRow;
 
-pub use actions::NewAccount;
+pub use actions::{LabelChanges, NewAccount};
 pub use all_users::{AccountsActor, AccountsError, AllUsers};
 pub(crate) use api::routes as api_routes;
 pub(crate) use git::{ACCOUNTS_DIR, AccountsGit, routes as git_routes};

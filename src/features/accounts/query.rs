@@ -8,7 +8,7 @@ const MAX_CONDITIONS: usize = 8;
 /// Maximum length of a query in bytes.
 const MAX_QUERY: usize = 2_000;
 /// Operators, as messages name them.
-const OPERATORS: &str = "name:, email:, username:, is:active, is:inactive, limit:";
+const OPERATORS: &str = "name:, email:, username:, watches:, is:active, is:inactive, limit:";
 
 /// A query for accounts. All conditions have to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub(super) enum AccountMatch {
     Email(String),
     /// Beginning of the user name.
     Username(String),
+    /// Name of a project that the account watches.
+    Watches(String),
     Active,
 }
 
@@ -70,6 +72,7 @@ impl AccountQuery {
                 Some(("name", text)) => AccountMatch::Name(value("name", text)?),
                 Some(("email", text)) => AccountMatch::Email(value("email", text)?),
                 Some(("username", text)) => AccountMatch::Username(value("username", text)?),
+                Some(("watches", text)) => AccountMatch::Watches(value("watches", text)?),
                 Some((operator, _)) => {
                     let what = format!("there is no operator `{operator}:`");
                     return Err(Problem::error(None, what, format!("known are {OPERATORS}")));
@@ -183,6 +186,13 @@ mod tests {
             ]
         );
         assert_eq!(AccountQuery::parse("a limit:3").unwrap().limit, Some(3));
+        assert_eq!(
+            parsed("watches:github.com/acme/infra")[0],
+            (
+                false,
+                AccountMatch::Watches("github.com/acme/infra".to_owned())
+            )
+        );
         let typed = AccountQuery::suggest("is:x \"y").unwrap();
         assert_eq!(typed.conditions[0].matches, word("is:x"));
     }
@@ -192,7 +202,7 @@ mod tests {
         let refused = |text: &str| AccountQuery::parse(text).unwrap_err().to_string();
         assert_eq!(
             refused("group:x"),
-            "there is no operator `group:`; known are name:, email:, username:, is:active, is:inactive, limit:"
+            "there is no operator `group:`; known are name:, email:, username:, watches:, is:active, is:inactive, limit:"
         );
         assert_eq!(
             refused("limit:0"),

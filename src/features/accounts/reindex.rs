@@ -1,6 +1,6 @@
 //! Compares the tables of accounts with the branches that they are made from, and makes them again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use gix_hash::ObjectId;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
@@ -8,6 +8,7 @@ use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::copy::AccountsCopy;
 use super::import::indexed;
+use super::stars::changed_stars;
 use super::store::{AccountIndex, AccountRows, AccountsChange, AccountsUpdated, IndexedAccount};
 use crate::git::LocalCopy;
 use crate::model::Cause;
@@ -24,17 +25,6 @@ pub(super) struct WholeState {
     refs: Vec<(String, ObjectId)>,
     /// Number of the newest update.
     number: i64,
-}
-
-/// Everything could not be read or made again.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ReindexError {
-    #[error(transparent)]
-    Accounts(#[from] AccountsError),
-    #[error(
-        "the accounts were changed during each attempt; run the command when fewer people change them"
-    )]
-    Busy,
 }
 
 impl AllUsers {
@@ -82,25 +72,52 @@ impl AllUsers {
         Err(AccountsError::Busy)
     }
 
-    /// Makes the tables of those accounts again whose rows are wrong, in one update, and returns how many they are. `None`
-    /// if another update came in between.
+    /// Makes the tables of an account again.
+    pub(super) async fn index(
+        &self,
+        actor: &AccountsActor,
+        account: AccountId,
+    ) -> Result<(), AccountsError> {
+        // Everything is in memory meanwhile, and only once.
+        let _turn = self.indexing.lock().await;
+        for _ in 0..ATTEMPTS {
+            let state = self.whole_state().await?;
+            if self.reindex(actor, &state, Some(account)).await?.is_some() {
+                return Ok(());
+            }
+        }
+        Err(AccountsError::Busy)
+    }
+
+    /// Makes the tables of those accounts again whose rows are wrong, or of one of them, in one update. Returns how many
+    /// they are. `None` if another update came in between.
     pub(super) async fn reindex(
         &self,
         actor: &AccountsActor,
         state: &WholeState,
-    ) -> Result<Option<usize>, ReindexError> {
+        only: Option<AccountId>,
+    ) -> Result<Option<usize>, AccountsError> {
+        let is_wanted = |account: AccountId| only.is_none_or(|only| only == account);
+        let mut stars = changed_stars(&state.tables.stars, &state.copy.read_stars());
+        stars.retain(|star| is_wanted(star.account));
         let mut there = state.tables.by_account();
         let refs = state.refs.iter().map(|(name, id)| (name.as_str(), *id));
         let mut wrong = rows(&state.copy, refs)?;
         wrong.retain(|account| there.remove(&account.row.number) != Some(AccountRows::of(account)));
+        wrong.retain(|account| is_wanted(account.row.number));
         // An account whose branch cannot be read keeps its rows.
         for (name, _) in &state.refs {
             if let Ok(AllUsersRef::User(account)) = name.parse() {
                 there.remove(&account);
             }
         }
-        let gone: Vec<AccountId> = there.into_keys().collect();
-        let many = wrong.len() + gone.len();
+        let gone: Vec<AccountId> = there.into_keys().filter(|of| is_wanted(*of)).collect();
+        let rows = wrong.iter().map(|account| account.row.number);
+        let changed = rows.chain(gone.iter().copied());
+        let changed: BTreeSet<AccountId> = changed
+            .chain(stars.iter().map(|star| star.account))
+            .collect();
+        let many = changed.len();
         if many == 0 {
             return Ok(Some(0));
         }
@@ -110,20 +127,23 @@ impl AllUsers {
             refs: Vec::new(),
             accounts: wrong,
             deleted: gone,
+            stars,
+            starless: BTreeSet::new(),
             cause: Cause {
-                reason: format!("Reindex {many} accounts"),
+                reason: match only {
+                    None => format!("Reindex {many} accounts"),
+                    Some(account) => format!("Reindex account {account}"),
+                },
                 ..actor.cause.clone()
             },
         };
         let updated = self.store().account_update(&change).await;
-        match updated.map_err(AccountsError::from)? {
+        match updated? {
             AccountsUpdated::Done(_) => Ok(Some(many)),
             AccountsUpdated::Moved(_) | AccountsUpdated::Overtaken => Ok(None),
-            AccountsUpdated::EmailTaken(email, by) => {
-                Err(AccountsError::EmailTaken(email, by).into())
-            }
+            AccountsUpdated::EmailTaken(email, by) => Err(AccountsError::EmailTaken(email, by)),
             AccountsUpdated::ExternalIdTaken(key, by) => {
-                Err(AccountsError::ExternalIdTaken(key, by).into())
+                Err(AccountsError::ExternalIdTaken(key, by))
             }
         }
     }

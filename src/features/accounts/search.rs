@@ -1,5 +1,7 @@
 //! Searches the rows of accounts.
 
+use lockkeeper_accounts::refs::AccountId;
+
 use super::query::{AccountMatch, QueryCondition};
 use super::store::{AccountColumns, AccountRow};
 use crate::store::{Result, Store, on_pool};
@@ -10,6 +12,8 @@ pub(super) struct AccountSearch<'a> {
     pub conditions: &'a [QueryCondition],
     /// False: of the addresses of an account, only the preferred one is known.
     pub sees_addresses: bool,
+    /// Account whose watches alone are known. `None`: those of all accounts.
+    pub watches_of: Option<AccountId>,
     /// Number of accounts to skip.
     pub skip: i64,
     /// Maximum number of accounts to return.
@@ -40,7 +44,7 @@ impl Store {
         for condition in search.conditions {
             let not = if condition.is_negated { "NOT (" } else { "(" };
             sql.add(not);
-            sql.condition(&condition.matches, search.sees_addresses);
+            sql.condition(&condition.matches, &search);
             sql.add(") AND ");
         }
         // Both are numbers of ours.
@@ -63,12 +67,24 @@ impl SearchSql {
         self.text.push_str(text);
     }
 
-    fn condition(&mut self, matches: &AccountMatch, sees_addresses: bool) {
+    fn condition(&mut self, matches: &AccountMatch, search: &AccountSearch<'_>) {
+        let sees_addresses = search.sees_addresses;
         match matches {
             AccountMatch::Active => self.add("active"),
             AccountMatch::Name(text) => self.like("full_name", &format!("%{}%", quoted(text))),
             AccountMatch::Username(text) => self.like("username", &format!("{}%", quoted(text))),
             AccountMatch::Email(text) => self.email(text, sees_addresses),
+            AccountMatch::Watches(project) => {
+                self.values
+                    .push(project.replace('\0', "\u{fffd}").to_lowercase());
+                let value = self.values.len();
+                self.add(&format!(
+                    "number IN (SELECT account FROM account_watches WHERE project = ${value})"
+                ));
+                if let Some(own) = search.watches_of {
+                    self.add(&format!(" AND number = {own}"));
+                }
+            }
             AccountMatch::Anything(text) => {
                 if let Some(number) = AccountMatch::number(text) {
                     self.add(&format!("number = {number} OR "));

@@ -13,16 +13,23 @@ use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use gix_hash::ObjectId;
 use gix_object::Kind;
+use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::ExternalIdKey;
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::AccountId;
+use lockkeeper_accounts::watches::Watches;
 
+use super::stars::{IndexedStar, IndexedStars, star_index_in_tx, star_left_in_tx};
 use crate::model::{Cause, LockEventKind, NewLockEvent};
 use crate::store::{Result, Store, Tx, execute, kept_time, on_pool, on_tx};
 
 /// Maximum number of accounts that are listed at once.
 pub(crate) const MOST_ACCOUNTS: i64 = 10_000;
+
+/// Maximum length of the name of a watched project in bytes. A repository has at most 255 for its host and 512 for its
+/// path.
+const MAX_PROJECT: usize = 768;
 
 macro_rules! account_sql {
     ($rest:literal) => {
@@ -75,6 +82,8 @@ pub struct IndexedAccount {
     pub external_ids: Vec<(ExternalIdKey, ObjectId)>,
     /// Addresses of the external IDs.
     pub emails: Vec<AccountEmail>,
+    /// Watched projects, as [`watched_projects`] returns them.
+    pub watches: BTreeSet<String>,
 }
 
 /// All rows of accounts.
@@ -85,9 +94,12 @@ pub struct AccountIndex {
     pub external_ids: BTreeMap<String, (AccountId, ObjectId)>,
     /// Accounts by address, in lower case.
     pub emails: BTreeMap<String, AccountId>,
+    /// Watched projects of each account that has some.
+    pub watches: BTreeMap<AccountId, BTreeSet<String>>,
+    pub stars: IndexedStars,
 }
 
-/// All rows of an account.
+/// All rows of an account, without those of its stars.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AccountRows {
     row: Option<AccountRow>,
@@ -95,6 +107,7 @@ pub(super) struct AccountRows {
     external_ids: BTreeMap<String, ObjectId>,
     /// Addresses in lower case.
     emails: BTreeSet<String>,
+    watches: BTreeSet<String>,
 }
 
 impl AccountRows {
@@ -107,8 +120,19 @@ impl AccountRows {
                 .map(|(key, note)| (key.as_str().to_owned(), *note))
                 .collect(),
             emails: account.emails.iter().map(AccountEmail::key).collect(),
+            watches: account.watches.clone(),
         }
     }
+}
+
+/// Returns the names by which the projects in a `watch.config` are found: in lower case, because names of repositories are
+/// compared without case. Left out is what cannot be read, and a name that no repository can have, which may be too long
+/// for an index of PostgreSQL.
+pub(super) fn watched_projects(file: Option<&Vec<u8>>) -> BTreeSet<String> {
+    let text = file.and_then(|content| ConfigText::parse(content).ok());
+    let watches = text.map_or_else(Watches::default, |text| Watches::read(&text).0);
+    let names = watches.iter().map(|(project, _)| project.to_lowercase());
+    names.filter(|name| name.len() <= MAX_PROJECT).collect()
 }
 
 /// Returns a row with the time as a commit has it.
@@ -130,6 +154,9 @@ pub struct AccountsChange {
     pub accounts: Vec<IndexedAccount>,
     /// Accounts that are gone.
     pub deleted: Vec<AccountId>,
+    pub stars: Vec<IndexedStar>,
+    /// Accounts that have no star after the update. Another update may have added one since this one was made.
+    pub starless: BTreeSet<AccountId>,
     /// Actor, and what changed.
     pub cause: Cause,
 }
@@ -166,6 +193,9 @@ impl AccountIndex {
                 .or_default()
                 .emails
                 .insert(email.clone());
+        }
+        for (account, projects) in &self.watches {
+            all.entry(*account).or_default().watches = projects.clone();
         }
         all
     }
@@ -282,6 +312,13 @@ impl Store {
             "SELECT external_id, account, note_id FROM account_external_ids").fetch_all(db))?;
         let emails = on_pool!(self, db => sqlx::query_as::<_, (String, i64)>(
             "SELECT email, account FROM account_emails").fetch_all(db))?;
+        let watched = on_pool!(self, db => sqlx::query_as::<_, (i64, String)>(
+            "SELECT account, project FROM account_watches").fetch_all(db))?;
+        let mut watches: BTreeMap<AccountId, BTreeSet<String>> = BTreeMap::new();
+        for (account, project) in watched {
+            let projects = watches.entry(account_id(account)?).or_default();
+            projects.insert(project);
+        }
         let accounts = accounts.into_iter().map(AccountColumns::read);
         let external_ids = external_ids.into_iter().map(|row| {
             let row = external_id(row)?;
@@ -294,6 +331,8 @@ impl Store {
             accounts: accounts.collect::<Result<_>>()?,
             external_ids: external_ids.collect::<Result<_>>()?,
             emails: emails.collect::<Result<_>>()?,
+            watches,
+            stars: self.account_stars_all().await?,
         })
     }
 
@@ -350,6 +389,14 @@ impl Store {
         for account in &change.accounts {
             if let Some(taken) = account_index_in_tx(&mut tx, account).await? {
                 return tx.roll_back().await.map(|()| taken);
+            }
+        }
+        for star in &change.stars {
+            star_index_in_tx(&mut tx, star).await?;
+        }
+        for account in &change.starless {
+            if let Some(name) = star_left_in_tx(&mut tx, *account).await? {
+                return tx.roll_back().await.map(|()| AccountsUpdated::Moved(name));
             }
         }
         let event = NewLockEvent {
@@ -422,6 +469,7 @@ async fn object_add_in_tx(tx: &mut Tx, number: i64, object: &GitObject) -> Resul
 async fn account_clear_in_tx(tx: &mut Tx, account: AccountId) -> Result<()> {
     let number = i64::from(account.get());
     execute!(tx, "DELETE FROM account_emails WHERE account = $1", number)?;
+    execute!(tx, "DELETE FROM account_watches WHERE account = $1", number)?;
     execute!(
         tx,
         "DELETE FROM account_external_ids WHERE account = $1",
@@ -479,6 +527,14 @@ async fn account_index_in_tx(
             return Ok(Some(AccountsUpdated::EmailTaken(email.clone(), owner)));
         }
     }
+    for project in &account.watches {
+        execute!(
+            tx,
+            "INSERT INTO account_watches (account, project) VALUES ($1, $2)",
+            number,
+            project
+        )?;
+    }
     Ok(None)
 }
 
@@ -527,7 +583,7 @@ fn external_id((key, account, note): (String, i64, Vec<u8>)) -> Result<ExternalI
     })
 }
 
-fn account_id(number: i64) -> Result<AccountId> {
+pub(super) fn account_id(number: i64) -> Result<AccountId> {
     let account = u32::try_from(number).ok().and_then(AccountId::new);
     account.ok_or_else(|| damaged(format!("{number} is not an account number")))
 }
@@ -536,6 +592,6 @@ fn object_id(bytes: &[u8]) -> Result<ObjectId> {
     ObjectId::try_from(bytes).map_err(|error| damaged(error.to_string()))
 }
 
-fn damaged(what: String) -> sqlx::Error {
+pub(super) fn damaged(what: String) -> sqlx::Error {
     sqlx::Error::Decode(what.into())
 }

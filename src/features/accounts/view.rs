@@ -1,10 +1,9 @@
 //! Renders accounts for people and as JSON, which is also that of the API.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use lockkeeper_accounts::account_config::AccountConfig;
-use lockkeeper_accounts::blobs::StarLabels;
 use lockkeeper_accounts::config_text::{ConfigEntry, ConfigText};
 use lockkeeper_accounts::external_ids::ExternalId;
 use lockkeeper_accounts::preferences::{Preferences, TABLE};
@@ -92,13 +91,17 @@ struct ExternalIdJson {
 #[derive(Serialize)]
 struct StarsJson {
     change: u32,
-    labels: Vec<String>,
+    labels: BTreeSet<String>,
 }
 
 impl AccountsJson {
     /// Renders everything that can be read. The check says what cannot.
     pub(super) fn of(copy: &AccountsCopy) -> Self {
         let mut external_ids = copy.external_ids();
+        let mut stars: BTreeMap<AccountId, Vec<_>> = BTreeMap::new();
+        for ((account, change), labels) in copy.read_stars() {
+            stars.entry(account).or_default().push((change, labels));
+        }
         let accounts = copy.users.iter().map(|(account, branch)| {
             let ids = external_ids.remove(account).unwrap_or_default();
             let UserBranch { files, history, .. } = branch;
@@ -107,7 +110,7 @@ impl AccountsJson {
                 files,
                 history.began_at,
                 &ids,
-                copy.stars_of(*account),
+                stars.remove(account).unwrap_or_default(),
             )
         });
         Self {
@@ -130,7 +133,7 @@ impl AccountJson {
         files: &BTreeMap<String, Vec<u8>>,
         began_at: DateTime<Utc>,
         external_ids: &[ExternalId],
-        stars: Vec<(ChangeNumber, StarLabels)>,
+        stars: Vec<(ChangeNumber, BTreeSet<String>)>,
     ) -> Self {
         let properties = config(files, AccountConfig::FILE)
             .map_or_else(AccountConfig::default, |text| AccountConfig::read(&text).0);
@@ -262,10 +265,10 @@ impl ExternalIdJson {
 }
 
 impl StarsJson {
-    fn new((change, labels): (ChangeNumber, StarLabels)) -> Self {
+    fn new((change, labels): (ChangeNumber, BTreeSet<String>)) -> Self {
         Self {
             change: change.get(),
-            labels: labels.iter().map(str::to_owned).collect(),
+            labels,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use chrono::{DateTime, Utc};
+use lockkeeper_accounts::refs::ChangeNumber;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,8 @@ struct LockPage {
     lock: LockLine,
     /// The classic text form.
     classic: String,
+    /// Number by which accounts star the pull request or application.
+    change: Option<u32>,
     plans: Vec<PlanLine>,
     /// Reason why it cannot be released without force, if there is one.
     obstacle: Option<ReleaseObstacle>,
@@ -162,6 +165,7 @@ pub(super) async fn show(
     let (now, plans) = (web.clock.now(), plans_under(&web, &lock).await?);
     let LockDetails {
         lock,
+        change,
         standing,
         waiters,
         history,
@@ -169,6 +173,7 @@ pub(super) async fn show(
     let view = LockPage {
         lock: LockLine::new(&lock, now),
         classic: lock.key.to_string(),
+        change: change.map(ChangeNumber::get),
         plans: plans.iter().map(|plan| PlanLine::new(plan, now)).collect(),
         obstacle: KeptReason::of(&standing).map(|why| ReleaseObstacle::new(&web, &lock, why)),
         waiting: waiters.len(),

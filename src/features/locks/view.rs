@@ -1,6 +1,7 @@
 //! Collects all facts about one lock, for the API and the command line: its holder, its queue, its history.
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use lockkeeper_accounts::refs::ChangeNumber;
 use serde::Serialize;
 
 use crate::features::locks;
@@ -20,6 +21,8 @@ pub const MOST_WAITERS: usize = 100;
 #[derive(Clone, Debug)]
 pub struct LockDetails {
     pub lock: Lock,
+    /// Number by which accounts star the pull request or application that holds it.
+    pub change: Option<ChangeNumber>,
     /// Use of the lock at this moment.
     pub standing: LockUse,
     /// Queue of the lock, in order.
@@ -32,6 +35,7 @@ impl LockDetails {
     /// Reads all facts from the database.
     pub async fn read(store: &Store, lock: Lock) -> Result<Self> {
         Ok(Self {
+            change: store.change_number(&lock.pull).await?,
             standing: store.lock_standing(&lock).await?,
             waiters: store.waiter_list(&lock.key).await?,
             history: store.lock_event_list_of(&lock.key, MOST_EVENTS).await?,
@@ -88,6 +92,8 @@ impl From<&Lock> for LockJson {
 #[derive(Debug, Serialize)]
 pub struct LockFactsJson {
     lock: LockJson,
+    /// Number by which accounts star the pull request or application that holds it.
+    change: Option<u32>,
     /// Reason why it could not be released without force.
     in_use: Option<&'static str>,
     /// Commands of its pull request that work under it.
@@ -134,6 +140,7 @@ impl From<&LockDetails> for LockFactsJson {
         let waiters = (1..).zip(&facts.waiters).take(MOST_WAITERS);
         Self {
             lock: LockJson::from(&facts.lock),
+            change: facts.change.map(ChangeNumber::get),
             in_use: KeptReason::of(&facts.standing).map(locks::code),
             at_work: facts
                 .standing

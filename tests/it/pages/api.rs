@@ -239,6 +239,7 @@ async fn a_lock_is_shown_with_those_who_wait_and_its_history() {
       "at_work": [
         "plan"
       ],
+      "change": 1,
       "history": [
         {
           "actor": "bob",

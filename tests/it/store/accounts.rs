@@ -60,7 +60,7 @@ async fn create_at_once(
 }
 
 /// Checks every rule, and the derived tables.
-fn assert_sound(db: &TestDb) {
+pub fn assert_sound(db: &TestDb) {
     let checked = lockkeeper(&["accounts", "check"], &db.url, &[], &[]);
     // Unknown keys of a copy are warnings.
     let errors = checked
@@ -119,7 +119,7 @@ async fn no_number_is_given_twice(db: &TestDb) {
 }
 
 /// Imports a copy, and returns what the program says.
-fn import(db: &TestDb, dir: &Path) -> Said {
+pub fn import(db: &TestDb, dir: &Path) -> Said {
     let dir = dir.to_str().unwrap();
     lockkeeper(&["accounts", "import", "git"], &db.url, &[dir], &[])
 }
@@ -431,6 +431,7 @@ async fn tables_that_differ_from_the_branches_are_named_and_made_again(db: &Test
     independent(&["write", copy.to_str().unwrap(), "20", "7"]);
     assert_eq!(import(db, &copy).code, 0);
     let whole = db.store().account_index().await.unwrap();
+    assert!(whole.stars.len() > 3 && whole.watches.len() > 3);
     assert_sound(db);
     // Nothing of Lockkeeper does this.
     for damage in [
@@ -444,6 +445,11 @@ async fn tables_that_differ_from_the_branches_are_named_and_made_again(db: &Test
         "UPDATE account_external_ids SET note_id = (SELECT note_id FROM account_external_ids WHERE external_id = \
          (SELECT MIN(external_id) FROM account_external_ids))",
         "UPDATE account_external_ids SET account = 7 WHERE external_id = (SELECT MAX(external_id) FROM account_external_ids)",
+        "DELETE FROM account_watches WHERE project = (SELECT MIN(project) FROM account_watches)",
+        "INSERT INTO account_watches SELECT MIN(number), 'github.com/acme/x' FROM accounts",
+        "DELETE FROM account_stars WHERE change_number = (SELECT MIN(change_number) FROM account_stars)",
+        "INSERT INTO account_stars SELECT account, change_number, 'zzz' FROM account_stars WHERE label = 'star'",
+        "INSERT INTO account_stars SELECT MIN(number), 999999, 'star' FROM accounts",
     ] {
         execute(db, damage).await;
         let checked = run(&["accounts", "check"]);

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use chrono::TimeDelta;
 use lockkeeper::claims;
+use lockkeeper::features::accounts::{AllUsers, LabelChanges, NewAccount};
 use lockkeeper::locks::{self, LockRequest, QueuedPlan};
 use lockkeeper::model::{
     ApplicationChange, ApplicationFields, CommandId, CommandKind, CommandOutcome, Concern,
@@ -27,12 +28,16 @@ use sqlx_sqlite::SqliteConnection;
 
 use super::replicas::replica;
 use super::samples::{URL, command, job, new_plan, project, run, steal, take, taken};
+use crate::support::accounts::by_ops;
 use crate::support::db::{Backend, TestDb, by, execute};
 use crate::support::log;
 
 /// Tables that grow with use.
-const GROWING: [&str; 16] = [
+const GROWING: [&str; 19] = [
+    "account_stars",
+    "account_watches",
     "applications",
+    "changes",
     "claim_applications",
     "command_configs",
     "commands",
@@ -291,6 +296,8 @@ fn years() -> Vec<String> {
              'ada', TIME, TIME",
         ),
         rows(100_000, "claim_applications (application, claim)", "ID, ID"),
+        rows(100_000, "account_stars (account, change_number, label)", "2000000 + n / 10, n, 'star'"),
+        rows(50_000, "account_watches (account, project)", "2000000 + n, 'github.com/acme/r' || (n % 100)"),
     ]
 }
 
@@ -411,7 +418,32 @@ async fn work(db: &TestDb) {
     mirrors(db).await;
     reconcilers(db, &rival).await;
     owners(db).await;
+    stars(db, &pull).await;
     pages(db).await;
+}
+
+/// Stars a change, and finds it by its account and its account by it.
+async fn stars(db: &TestDb, pull: &PullRef) {
+    let (store, users) = (db.store(), AllUsers::new(db.store().clone(), "localhost"));
+    let account = users
+        .create(&by_ops(), &NewAccount::default())
+        .await
+        .unwrap();
+    let change = store.change_number(pull).await.unwrap().unwrap();
+    let star = LabelChanges {
+        add: BTreeSet::from(["star".to_owned()]),
+        ..LabelChanges::default()
+    };
+    users
+        .change_labels(&by_ops(), account, change, &star)
+        .await
+        .unwrap();
+    let starred = store.change_list_starred(account).await.unwrap();
+    assert_eq!(starred[0].seen.as_ref().unwrap().at, *pull);
+    store.account_star(account, change).await.unwrap();
+    let starring = store.account_list_starring(change, "star").await.unwrap();
+    assert!(starring.contains(&account));
+    users.delete(&by_ops(), account).await.unwrap();
 }
 
 /// Keeps a mirror in sync. The count of all mirrors is left out, as are the statements that a new home sends only

@@ -39,6 +39,7 @@ mod runs;
 mod samples;
 mod schema;
 mod settings;
+mod stars;
 mod state_changes;
 mod time;
 mod waiters;

@@ -231,8 +231,13 @@ pub fn applies_in(repo: &str, dir: &str) -> ApplyScope {
 
 /// Runs SQL, as only a person with the password of the database could.
 pub async fn execute(db: &TestDb, sql: &str) {
+    execute_on(&db.url, sql).await;
+}
+
+/// Executes SQL on the database with this address.
+pub async fn execute_on(url: &DatabaseUrl, sql: &str) {
     let sql = sqlx::AssertSqlSafe(sql.to_owned());
-    match &db.url {
+    match url {
         DatabaseUrl::Sqlite(path) => {
             let options = sqlx_sqlite::SqliteConnectOptions::new().filename(path);
             let pool = sqlx_sqlite::SqlitePool::connect_with(options)

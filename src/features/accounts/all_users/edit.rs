@@ -1,19 +1,19 @@
 //! The state that an update has read, and what it wants instead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use gix_hash::ObjectId;
 use gix_object::tree::Entry;
 use gix_object::{CommitRefIter, Tree, TreeRef};
 use lockkeeper_accounts::account_config::AccountConfig;
-use lockkeeper_accounts::blobs::AccountSequence;
+use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey, StoredPassword};
 use lockkeeper_accounts::findings::{AccountFindings, MAX_BRANCH_FILES, Problem};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::preferences::Preferences;
-use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 use lockkeeper_accounts::ssh_keys::{AuthorizedKeys, KeySlot};
 use lockkeeper_accounts::watches::Watches;
 
@@ -39,6 +39,10 @@ pub(in super::super) struct AccountsEdit<'a> {
     /// Refs that were read, with the objects that they pointed to.
     pub(super) refs: BTreeMap<AllUsersRef, Option<ObjectId>>,
     pub(super) accounts: BTreeMap<AccountId, EditedAccount>,
+    /// New labels of stars that were read.
+    pub(super) stars: BTreeMap<(ChangeNumber, AccountId), BTreeSet<String>>,
+    /// Accounts that lose all their stars.
+    pub(super) starless: BTreeSet<AccountId>,
     /// Commits that were pushed to the preferences of everybody.
     pub(super) defaults: Option<PushedBranch>,
     /// Commits that were pushed to the external IDs.
@@ -93,6 +97,8 @@ impl<'a> AccountsEdit<'a> {
             signed_in,
             refs: BTreeMap::new(),
             accounts: BTreeMap::new(),
+            stars: BTreeMap::new(),
+            starless: BTreeSet::new(),
             defaults: None,
             notes: None,
             next_account: None,
@@ -365,6 +371,55 @@ impl<'a> AccountsEdit<'a> {
         Ok(())
     }
 
+    /// Returns the labels that an account gives a change, for changes. Labels that cannot be read count as none.
+    pub(in super::super) async fn star(
+        &mut self,
+        account: AccountId,
+        change: ChangeNumber,
+    ) -> Result<&mut BTreeSet<String>, AccountsError> {
+        // The account must be there, and its actor must not be locked out.
+        self.account(account).await?;
+        let star = (change, account);
+        if !self.stars.contains_key(&star) {
+            let blob = self.read_ref(AllUsersRef::StarredChange(change, account));
+            let labels = match blob.await? {
+                None => BTreeSet::new(),
+                Some(id) => {
+                    let text = self.store.account_object(id).await?.content;
+                    StarLabels::parse(&text).map_or_else(|_| BTreeSet::new(), StarLabels::into_set)
+                }
+            };
+            self.stars.insert(star, labels);
+        }
+        Ok(self.stars.entry(star).or_default())
+    }
+
+    /// Removes an account with everything that belongs to it.
+    pub(in super::super) async fn delete(
+        &mut self,
+        account: AccountId,
+    ) -> Result<(), AccountsError> {
+        self.remove_stars(account).await?;
+        let deleted = self.account(account).await?;
+        deleted.external_ids.clear();
+        deleted.is_deleted = true;
+        Ok(())
+    }
+
+    /// Removes all stars of an account, and returns their labels.
+    async fn remove_stars(
+        &mut self,
+        account: AccountId,
+    ) -> Result<BTreeMap<ChangeNumber, BTreeSet<String>>, AccountsError> {
+        let mut removed = BTreeMap::new();
+        for star in self.store.change_list_starred(account).await? {
+            let labels = std::mem::take(self.star(account, star.number).await?);
+            removed.insert(star.number, labels);
+        }
+        self.starless.insert(account);
+        Ok(removed)
+    }
+
     /// Moves what identifies an account, and what its person has set up, to another account of the same person. The
     /// first one stays, inactive. It keeps its user name if the other one has one.
     pub(in super::super) async fn merge(
@@ -417,6 +472,17 @@ impl<'a> AccountsEdit<'a> {
             Ok(())
         })?;
 
+        for (change, labels) in self.remove_stars(from).await? {
+            let own = self.star(into, change).await?;
+            // Of labels that exclude each other, those of the account that goes on stay.
+            let is_muted = own.contains(StarLabels::IGNORE);
+            let is_starred = own.contains(StarLabels::STAR);
+            own.extend(labels.into_iter().filter(|label| {
+                !(is_muted && label == StarLabels::STAR
+                    || is_starred && label == StarLabels::IGNORE)
+            }));
+        }
+
         let source = self.account(from).await?;
         source.external_ids = kept;
         source.edit_keys(|keys| {
@@ -432,12 +498,6 @@ impl<'a> AccountsEdit<'a> {
 }
 
 impl EditedAccount {
-    /// Removes the account with everything that belongs to it.
-    pub(in super::super) fn delete(&mut self) {
-        self.external_ids.clear();
-        self.is_deleted = true;
-    }
-
     /// Edits a file that has the syntax of git's configuration.
     pub(in super::super) fn edit_config(
         &mut self,

@@ -5,18 +5,22 @@ use std::collections::{BTreeMap, HashMap};
 use gix_hash::ObjectId;
 use gix_object::{Kind, Tree};
 use lockkeeper_accounts::account_config::AccountConfig;
-use lockkeeper_accounts::blobs::AccountSequence;
+use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, NoteName};
 use lockkeeper_accounts::findings::{
-    MAX_BRANCH_FILES, Problem, judge_external_ids, judge_user_branch,
+    AccountFindings, MAX_BRANCH_FILES, Problem, judge_external_ids, judge_user_branch,
 };
 use lockkeeper_accounts::notes::{NoteTrees, NotesError, WrittenNotes, write_notes};
 use lockkeeper_accounts::objects::{CommitText, GitObject, with_files};
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+use lockkeeper_accounts::watches::Watches;
 
 use super::super::check::KEYS;
-use super::super::store::{AccountRow, AccountsChange, IndexedAccount, RefUpdate};
+use super::super::stars::IndexedStar;
+use super::super::store::{
+    AccountRow, AccountsChange, IndexedAccount, RefUpdate, watched_projects,
+};
 use super::edit::{AccountsEdit, EditedAccount, read_root, read_tree};
 use super::{AccountsError, damaged};
 use crate::model::Cause;
@@ -30,8 +34,10 @@ impl AccountsEdit<'_> {
         cause: &Cause,
     ) -> Result<Option<AccountsChange>, AccountsError> {
         self.accounts.retain(|_, account| account.is_changed());
+        let stars = self.changed_stars()?;
         let has_pushed = self.defaults.is_some() || self.notes.is_some();
-        if self.accounts.is_empty() && self.next_account.is_none() && !has_pushed {
+        let has_accounts = !self.accounts.is_empty() || self.next_account.is_some();
+        if !has_accounts && stars.is_empty() && !has_pushed {
             return Ok(None);
         }
         self.judge()?;
@@ -61,10 +67,27 @@ impl AccountsEdit<'_> {
             new.point(AllUsersRef::UserDefault, pushed.tip);
             changes.push(format!("{} to {}", AllUsersRef::UserDefault, pushed.tip));
         }
+        let mut star_rows = Vec::new();
+        for (star, blob) in stars {
+            let name = AllUsersRef::StarredChange(star.change, star.account);
+            match blob {
+                Some(blob) => {
+                    changes.push(format!("{name} to {}", blob.id));
+                    let id = new.add(blob);
+                    new.point(name, id);
+                }
+                None => {
+                    changes.push(format!("{name} is removed"));
+                    new.remove(name);
+                }
+            }
+            star_rows.push(star);
+        }
         for (number, account) in std::mem::take(&mut self.accounts) {
             if account.is_deleted {
-                self.remove_refs(&mut new, number).await?;
-                changes.push(format!("{} is removed", AllUsersRef::User(number)));
+                let name = AllUsersRef::User(number);
+                changes.push(format!("{name} is removed"));
+                new.remove(name);
                 deleted.push(number);
                 continue;
             }
@@ -84,6 +107,8 @@ impl AccountsEdit<'_> {
             refs: refs.collect(),
             accounts: rows,
             deleted,
+            stars: star_rows,
+            starless: self.starless,
             cause: Cause {
                 reason: format!("{}: {}", text.message, listed(&changes)),
                 ..cause.clone()
@@ -91,22 +116,34 @@ impl AccountsEdit<'_> {
         }))
     }
 
-    /// Removes the branch of an account and its stars.
-    async fn remove_refs(
-        &self,
-        new: &mut NewState,
-        account: AccountId,
-    ) -> Result<(), AccountsError> {
-        let (refs, _) = self.store.account_refs().await?;
-        for (name, id) in refs {
-            let Ok(name) = name.parse() else { continue };
-            if let AllUsersRef::User(of) | AllUsersRef::StarredChange(_, of) = name
-                && of == account
-            {
-                new.refs.entry(name).or_insert((Some(id), None)).1 = None;
+    /// Returns the stars that differ from what was read, with the objects of their labels. `None`: the star is gone.
+    fn changed_stars(&self) -> Result<Vec<(IndexedStar, Option<GitObject>)>, AccountsError> {
+        let mut changed = Vec::new();
+        for ((change, account), labels) in &self.stars {
+            let name = AllUsersRef::StarredChange(*change, *account);
+            let blob = if labels.is_empty() {
+                None
+            } else {
+                let labels = StarLabels::new(labels.iter().cloned()).map_err(|problem| {
+                    let mut findings = AccountFindings::default();
+                    findings.add(&name.to_string(), [problem]);
+                    AccountsError::Refused(findings)
+                })?;
+                let text = labels.to_string().into_bytes();
+                Some(GitObject::new(Kind::Blob, text))
+            };
+            let old = self.refs.get(&name).copied().flatten();
+            // An account without stars also loses rows that had no ref.
+            if old != blob.as_ref().map(|blob| blob.id) || self.starless.contains(account) {
+                let star = IndexedStar {
+                    account: *account,
+                    change: *change,
+                    labels: labels.clone(),
+                };
+                changed.push((star, blob));
             }
         }
-        Ok(())
+        Ok(changed)
     }
 
     fn judge(&self) -> Result<(), AccountsError> {
@@ -248,6 +285,10 @@ impl NewState {
     fn point(&mut self, name: AllUsersRef, to: ObjectId) {
         self.refs.entry(name).or_default().1 = Some(to);
     }
+
+    fn remove(&mut self, name: AllUsersRef) {
+        self.refs.entry(name).or_default().1 = None;
+    }
 }
 
 impl EditedAccount {
@@ -326,6 +367,7 @@ impl EditedAccount {
                 .external_ids()
                 .filter_map(|id| id.email.clone())
                 .collect(),
+            watches: watched_projects(self.files.get(Watches::FILE)),
         })
     }
 }

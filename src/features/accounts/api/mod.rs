@@ -11,12 +11,14 @@
 //! | `emails.rs` | addresses |
 //! | `secrets.rs` | HTTP password, SSH keys, external IDs |
 //! | `preferences.rs` | preferences and watches |
+//! | `stars.rs` | stars |
 
 mod emails;
 mod preferences;
 mod properties;
 mod search;
 mod secrets;
+mod stars;
 
 use std::sync::Arc;
 
@@ -54,6 +56,7 @@ pub(crate) fn routes() -> Routes<Arc<AccountSignIn>> {
         emails::routes(),
         secrets::routes(),
         preferences::routes(),
+        stars::routes(),
     ]
     .concat()
     {
@@ -303,6 +306,7 @@ impl From<AccountsError> for WebError {
             AccountsError::Refused(_) | AccountsError::Invalid(_) => return unusable(error),
             AccountsError::LockedOut => (StatusCode::FORBIDDEN, "Locked out"),
             AccountsError::NoAccount(_) => (StatusCode::NOT_FOUND, "No such account"),
+            AccountsError::NoChange(_) => (StatusCode::NOT_FOUND, "No such change"),
             AccountsError::NoExternalId(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "No such external ID")
             }

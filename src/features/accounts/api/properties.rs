@@ -6,13 +6,14 @@
 //! - `GET PUT /api/accounts/{account}/username`
 //! - `GET PUT DELETE /api/accounts/{account}/active`
 //! - `GET /api/accounts/{account}/capabilities`
+//! - `POST /api/accounts/{account}/index`
 
 use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, put};
+use axum::routing::{delete, get, post, put};
 use lockkeeper_accounts::external_ids::ExternalIdKey;
 use serde::Deserialize;
 
@@ -64,6 +65,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             "/api/accounts/{account}/capabilities",
             get(capabilities),
         ),
+        (Method::POST, "/api/accounts/{account}/index", post(index)),
     ]
 }
 
@@ -277,4 +279,11 @@ async fn capabilities(Segment(name): Segment, api: AccountRequest) -> Result<Res
     }
     let row = api.own(&name).await?;
     Ok(found(&row, list))
+}
+
+/// Makes the rows of an account again.
+async fn index(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
+    let row = api.own(&name).await?;
+    api.users().index(&api.actor(), row.number).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -85,6 +85,7 @@ async fn search(RawQuery(query): RawQuery, api: AccountRequest) -> Result<Respon
     let search = AccountSearch {
         conditions: &query.conditions,
         sees_addresses: is_administrator,
+        watches_of: api.caller.own().map(|own| own.number),
         skip: i64::from(wanted.skip),
         limit: i64::from(limit) + 1,
     };

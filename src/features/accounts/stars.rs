@@ -1,0 +1,209 @@
+//! Stars of accounts, and the numbers of the changes that they name.
+//!
+//! A change is a pull request or an application. The database gives it the next number of one count over all
+//! repositories when its row of `pulls` is inserted (migration 0012). A star is a ref with the labels that an account
+//! gave a change; `account_stars` has a row for each label, written in the transaction of the ref.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
+
+use super::store::{account_id, damaged};
+use crate::model::{PullRef, PullState, RepoId, Subject};
+use crate::store::{Result, Store, Tx, execute, on_pool, on_tx};
+
+/// Labels of stars, by account and change.
+pub type IndexedStars = BTreeMap<(AccountId, ChangeNumber), BTreeSet<String>>;
+
+/// Rows of a star after an update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexedStar {
+    pub account: AccountId,
+    pub change: ChangeNumber,
+    /// None if the star is gone.
+    pub labels: BTreeSet<String>,
+}
+
+/// A change that an account has starred.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StarredChange {
+    pub number: ChangeNumber,
+    pub labels: BTreeSet<String>,
+    /// `None`: the change was never seen here. An import has brought its star.
+    pub seen: Option<SeenChange>,
+}
+
+/// A change as the server knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenChange {
+    pub at: PullRef,
+    pub state: PullState,
+    /// Address on the forge; empty for an application.
+    pub url: String,
+    /// Title of an application.
+    pub title: Option<String>,
+}
+
+#[derive(sqlx::FromRow)]
+struct StarColumns {
+    change_number: i64,
+    label: String,
+    repo: Option<RepoId>,
+    pull: Option<Subject>,
+    state: Option<PullState>,
+    url: Option<String>,
+    title: Option<String>,
+}
+
+#[derive(sqlx::FromRow)]
+struct ChangeColumns {
+    repo: RepoId,
+    pull: Subject,
+}
+
+impl Store {
+    /// Returns the change with this number.
+    pub async fn change_get(&self, number: ChangeNumber) -> Result<Option<PullRef>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, ChangeColumns>(
+            "SELECT repo, pull FROM changes WHERE number = $1")
+            .bind(i64::from(number.get())).fetch_optional(db))?;
+        Ok(row.map(|row| PullRef {
+            repo: row.repo,
+            subject: row.pull,
+        }))
+    }
+
+    /// Returns the number of a change. `None`: it was never seen.
+    pub async fn change_number(&self, at: &PullRef) -> Result<Option<ChangeNumber>> {
+        let number = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
+            "SELECT number FROM changes WHERE repo = $1 AND pull = $2 ORDER BY number LIMIT 1")
+            .bind(&at.repo).bind(at.subject).fetch_optional(db))?;
+        number.map(change_number).transpose()
+    }
+
+    /// Returns the changes that an account has starred, by number (`is:starred`).
+    pub async fn change_list_starred(&self, account: AccountId) -> Result<Vec<StarredChange>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, StarColumns>(
+            "SELECT s.change_number, s.label, c.repo, c.pull, p.state, p.url, p.title FROM account_stars s \
+             LEFT JOIN changes c ON c.number = s.change_number \
+             LEFT JOIN pulls p ON p.repo = c.repo AND p.number = c.pull \
+             WHERE s.account = $1 ORDER BY s.change_number, s.label")
+            .bind(i64::from(account.get())).fetch_all(db))?;
+        let mut changes: Vec<StarredChange> = Vec::new();
+        for mut row in rows {
+            let number = change_number(row.change_number)?;
+            let label = std::mem::take(&mut row.label);
+            match changes.last_mut().filter(|last| last.number == number) {
+                Some(last) => {
+                    last.labels.insert(label);
+                }
+                None => changes.push(StarredChange {
+                    number,
+                    labels: BTreeSet::from([label]),
+                    seen: row.seen(),
+                }),
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Returns the labels that an account gave a change.
+    pub async fn account_star(
+        &self,
+        account: AccountId,
+        change: ChangeNumber,
+    ) -> Result<BTreeSet<String>> {
+        let labels = on_pool!(self, db => sqlx::query_scalar::<_, String>(
+            "SELECT label FROM account_stars WHERE account = $1 AND change_number = $2")
+            .bind(i64::from(account.get())).bind(i64::from(change.get())).fetch_all(db))?;
+        Ok(labels.into_iter().collect())
+    }
+
+    /// Returns the accounts that gave a change this label, by number.
+    pub async fn account_list_starring(
+        &self,
+        change: ChangeNumber,
+        label: &str,
+    ) -> Result<Vec<AccountId>> {
+        let accounts = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
+            "SELECT account FROM account_stars WHERE change_number = $1 AND label = $2 ORDER BY account")
+            .bind(i64::from(change.get())).bind(label).fetch_all(db))?;
+        accounts.into_iter().map(account_id).collect()
+    }
+
+    /// Returns the labels of all stars.
+    pub(super) async fn account_stars_all(&self) -> Result<IndexedStars> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (i64, i64, String)>(
+            "SELECT account, change_number, label FROM account_stars").fetch_all(db))?;
+        let mut stars = IndexedStars::new();
+        for (account, change, label) in rows {
+            let star = (account_id(account)?, change_number(change)?);
+            stars.entry(star).or_default().insert(label);
+        }
+        Ok(stars)
+    }
+}
+
+impl StarColumns {
+    fn seen(self) -> Option<SeenChange> {
+        Some(SeenChange {
+            at: PullRef {
+                repo: self.repo?,
+                subject: self.pull?,
+            },
+            state: self.state?,
+            url: self.url?,
+            title: self.title,
+        })
+    }
+}
+
+/// Returns the stars whose labels differ from the present ones, as they should be.
+pub(super) fn changed_stars(present: &IndexedStars, wanted: &IndexedStars) -> Vec<IndexedStar> {
+    let names: BTreeSet<_> = present.keys().chain(wanted.keys()).collect();
+    let changed = names
+        .into_iter()
+        .filter(|star| present.get(star) != wanted.get(star));
+    let changed = changed.map(|star| IndexedStar {
+        account: star.0,
+        change: star.1,
+        labels: wanted.get(star).cloned().unwrap_or_default(),
+    });
+    changed.collect()
+}
+
+/// Replaces the rows of a star.
+pub(super) async fn star_index_in_tx(tx: &mut Tx, star: &IndexedStar) -> Result<()> {
+    let account = i64::from(star.account.get());
+    let change = i64::from(star.change.get());
+    execute!(
+        tx,
+        "DELETE FROM account_stars WHERE account = $1 AND change_number = $2",
+        account,
+        change
+    )?;
+    for label in &star.labels {
+        execute!(
+            tx,
+            "INSERT INTO account_stars (account, change_number, label) VALUES ($1, $2, $3)",
+            account,
+            change,
+            label
+        )?;
+    }
+    Ok(())
+}
+
+/// Returns the ref of a star of an account, if there is one.
+pub(super) async fn star_left_in_tx(tx: &mut Tx, account: AccountId) -> Result<Option<String>> {
+    let left = on_tx!(tx, db => sqlx::query_scalar::<_, i64>(
+        "SELECT change_number FROM account_stars WHERE account = $1 LIMIT 1")
+        .bind(i64::from(account.get())).fetch_optional(db))?;
+    let left = left.map(change_number).transpose()?;
+    Ok(left.map(|change| AllUsersRef::StarredChange(change, account).to_string()))
+}
+
+fn change_number(number: i64) -> Result<ChangeNumber> {
+    let change = u32::try_from(number).ok().and_then(ChangeNumber::new);
+    change.ok_or_else(|| damaged(format!("{number} is not the number of a change")))
+}

@@ -7,6 +7,7 @@ mod settings;
 
 use std::collections::HashMap;
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
@@ -19,8 +20,9 @@ pub use settings::{ModuleGraphs, SeenRepositories, Settings};
 
 use crate::claims::CredentialStore;
 use crate::clock::{Clock, Ids};
+use crate::config::server::AccountsMirrorConfig;
 use crate::forges::{Forges, Memberships, Webhooks};
-use crate::git::GitSettings;
+use crate::git::{GitSettings, ServedPlaces};
 use crate::leases::Leases;
 use crate::locks::AuditFiles;
 use crate::model::CommandId;
@@ -218,6 +220,40 @@ pub struct ServerServices {
     pub panics: Arc<Panics>,
     /// Settings of the git that serves the accounts.
     pub git_of_accounts: GitSettings,
+    /// Locks on the repositories that it serves.
+    pub accounts_served: Arc<ServedPlaces>,
+    /// Copy of the accounts on another server (`--accounts-mirror-to`).
+    pub accounts_mirror: Option<AccountsMirror>,
+}
+
+/// Copy of the accounts on another server.
+pub struct AccountsMirror {
+    /// Repository that gets the copy, and the credentials for it.
+    pub config: AccountsMirrorConfig,
+    /// Directory for the key of SSH while git uses it.
+    pub scratch: PathBuf,
+    /// Newest state that this process has pushed, or found there.
+    pub newest: Mutex<Option<MirroredAccounts>>,
+}
+
+/// State of the accounts that the copy had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MirroredAccounts {
+    /// Number of the newest update.
+    pub number: i64,
+    /// Time of the comparison with the copy.
+    pub compared_at: DateTime<Utc>,
+}
+
+impl AccountsMirror {
+    /// Describes a copy that nothing is known about yet.
+    pub fn new(config: AccountsMirrorConfig, scratch: PathBuf) -> Self {
+        Self {
+            config,
+            scratch,
+            newest: Mutex::default(),
+        }
+    }
 }
 
 /// Commands that this process works on, each with the token that stops it.

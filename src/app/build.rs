@@ -19,7 +19,9 @@ use crate::clock::{Clock, Ids};
 use crate::config::server::{
     GithubAuth, GithubConfig, MirrorUrl, PlanFiles, RunConfig, SecretSource, ServerConfig,
 };
-use crate::context::{Live, RunServices, ServerCtx, ServerServices, Services, Settings, Stops};
+use crate::context::{
+    AccountsMirror, Live, RunServices, ServerCtx, ServerServices, Services, Settings, Stops,
+};
 use crate::features::accounts::ACCOUNTS_DIR;
 use crate::features::audit;
 use crate::forges::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
@@ -159,6 +161,12 @@ pub async fn build_on(
         audit,
         panics: Arc::clone(&parts.panics),
         git_of_accounts,
+        accounts_served: Arc::default(),
+        accounts_mirror: config
+            .accounts
+            .mirror
+            .clone()
+            .map(|config| AccountsMirror::new(config, scratch(&storage.data_dir))),
     };
     let services = Services {
         authz_environment: runs.terraform.plans.environment.clone(),

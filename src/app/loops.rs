@@ -147,7 +147,7 @@ async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &Canc
     let mut nudges = reconciler
         .hears_of_mirrors
         .then(|| replica.ctx.mirror_nudge.listen());
-    let mut is_first = true;
+    let (mut is_first, mut failures) = (true, 0_u32);
     while !until.is_cancelled() {
         let turned = if is_first {
             replica.first_turn(reconciler).await
@@ -156,8 +156,15 @@ async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &Canc
         };
         is_first &= turned.is_err();
         let pause = match turned {
-            Ok(TurnResult::Ours(_)) | Err(_) => period,
+            Ok(TurnResult::Ours(_)) => {
+                failures = 0;
+                period
+            }
             Ok(TurnResult::Anothers) => period / TRIES_IN_A_PERIOD,
+            Err(_) => {
+                failures = failures.saturating_add(1);
+                reconciler.pause_after(failures, period)
+            }
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}

@@ -62,7 +62,8 @@ pub async fn router(
         .context("cannot read the data of the dashboard from the database")?;
     let web = Arc::new(web);
     let door = Arc::new(AccountSignIn::new(Arc::clone(&web), ctx.store.clone()));
-    let git = AccountsGit::new(Arc::clone(&door), &ctx.server.git_of_accounts);
+    let (git, places) = (&ctx.server.git_of_accounts, &ctx.server.accounts_served);
+    let git = AccountsGit::new(Arc::clone(&door), git, places);
     Ok(http::door(Ctx::clone(ctx))
         .merge(http::router(web))
         .merge(http::accounts_router(door, git)))

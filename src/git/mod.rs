@@ -51,6 +51,7 @@ mod ours;
 mod parts_upkeep;
 mod place;
 mod plain_file;
+mod push;
 mod rebuild;
 mod ref_file;
 mod refs;
@@ -93,12 +94,13 @@ pub use links_out::{CommitLinks, LinkOut};
 pub use local_copy::{BranchHistory, LocalCopy, LocalCopyError};
 pub use mirror::{Mirror, MirrorInUse};
 pub use objects::{IgnoredFiles, TreeFiles};
+pub use push::RemoteMove;
 pub use refs::{InvalidRefName, RefList, RefName, RefSelection};
 pub use refused::{RefusedRef, without_refused};
 pub use remote::Remote;
 pub use served::{
     FetchAnswer, PackRefusal, PushContent, PushFault, PushedCommit, PushedCommits, PushedNote,
-    PushedPack, ServeError, ServedRepo,
+    PushedPack, ServeError, ServedPlace, ServedPlaces, ServedRepo,
 };
 pub use sparse::Extent;
 pub use submodules::{Submodule, SubmoduleAdmission, SubmoduleRules};

@@ -1,11 +1,13 @@
 //! Represents the remote from which a mirror is filled.
 
+use std::path::Path;
 use std::time::Duration;
 
 use url::Url;
 
 use super::environment::{FORGE, git_to};
-use super::{GitError, Mirror};
+use super::{GitError, GitSettings, Mirror};
+use crate::config::MirrorFilter;
 use crate::forges::GitCredentials;
 use crate::process::{CallOutput, Cmd};
 
@@ -70,6 +72,17 @@ impl Checked<'_> {
         self.remote.url
     }
 
+    /// Creates a git command on a repository that may talk to the remote and present credentials.
+    pub(super) fn git_in(
+        &self,
+        settings: &GitSettings,
+        dir: &Path,
+        filter: Option<&MirrorFilter>,
+    ) -> Cmd {
+        git_to(settings, dir, filter, (&self.url, self.remote.credentials))
+            .deadline(self.remote.deadline)
+    }
+
     /// Returns true if git uses SSH for the remote, regardless of the URL.
     pub(super) fn is_by_ssh(&self) -> bool {
         self.remote
@@ -122,8 +135,6 @@ impl Mirror {
 
     /// Creates a git command that may talk to the remote and present credentials.
     pub(super) fn git_to(&self, remote: &Checked<'_>) -> Cmd {
-        let to = (&remote.url, remote.remote.credentials);
-        git_to(&self.settings, self.dir(), self.filter().as_ref(), to)
-            .deadline(remote.remote.deadline)
+        remote.git_in(&self.settings, self.dir(), self.filter().as_ref())
     }
 }

@@ -2,11 +2,12 @@
 //! request, so one can be removed at any time. A client can ask for any object by its id, so such a repository holds only
 //! what its clients may read.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use gix_hash::ObjectId;
 use gix_object::{CommitRefIter, Kind, Tree, TreeRef, Write as _};
@@ -62,8 +63,29 @@ const CONFIG: &str = "\
 /// A repository for clients.
 #[derive(Clone)]
 pub struct ServedRepo {
-    settings: GitSettings,
-    dir: PathBuf,
+    pub(super) settings: GitSettings,
+    pub(super) dir: PathBuf,
+}
+
+/// Locks of this process on the repositories for clients, by name.
+#[derive(Default)]
+pub struct ServedPlaces(Mutex<HashMap<String, Arc<ServedPlace>>>);
+
+/// Locks on a repository for clients.
+#[derive(Default)]
+pub struct ServedPlace {
+    /// One request at a time brings the repository up to date. The moment when it was last made again.
+    pub turn: tokio::sync::Mutex<Option<Instant>>,
+    /// Requests that use the repository share it; it is removed while nobody does.
+    pub users: Arc<tokio::sync::RwLock<()>>,
+}
+
+impl ServedPlaces {
+    /// Returns the locks on a repository.
+    pub fn of(&self, name: &str) -> Arc<ServedPlace> {
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(places.entry(name.to_owned()).or_default())
+    }
 }
 
 /// A request could not be served.

@@ -66,6 +66,6 @@ pub(super) const FEATURE: Feature = Feature {
         Subcommand::of::<cli::AccountsArgs>("accounts"),
         Subcommand::of::<cli::ReindexArgs>("reindex"),
     ],
-    reconcilers: &[checking::RECONCILER],
+    reconcilers: &[checking::RECONCILER, git::MIRROR_RECONCILER],
     jobs: &[],
 };

@@ -229,6 +229,11 @@ impl Store {
         id.map(|id| object_id(&id)).transpose()
     }
 
+    /// Returns the number of the newest update.
+    pub async fn account_update_number(&self) -> Result<i64> {
+        on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT number FROM account_updates WHERE id = 1").fetch_one(db))
+    }
+
     /// Returns all refs by name, and the number of the newest update that they come from.
     pub async fn account_refs(&self) -> Result<(Vec<(String, ObjectId)>, i64)> {
         // One statement sees one state.

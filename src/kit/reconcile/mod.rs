@@ -17,6 +17,9 @@ use crate::context::ServerCtx;
 
 pub use rounds::{Rounds, TurnResult};
 
+/// Longest pause of a reconciler that backs off.
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
 /// Result of one tick of a reconciler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TickResult {
@@ -81,6 +84,8 @@ pub struct Reconciler {
     /// True if the server renews its own leases first. After a pause of the whole machine they look like those of a
     /// dead server, and it would take work over from itself.
     pub renews_first: bool,
+    /// True if the pauses grow while it fails, because it depends on another server that may be down for long.
+    pub backs_off: bool,
     /// True if a starting server turns it at once, even if another one has had the turn. Changes that it missed while
     /// it was down need not wait for a period.
     pub looks_at_start: bool,
@@ -104,6 +109,7 @@ impl Reconciler {
             until: StopDeadline::Closing,
             hears_of_mirrors: false,
             renews_first: false,
+            backs_off: false,
             looks_at_start: false,
             tick,
         }
@@ -140,6 +146,13 @@ impl Reconciler {
         }
     }
 
+    pub(crate) const fn backing_off(self) -> Self {
+        Self {
+            backs_off: true,
+            ..self
+        }
+    }
+
     pub(crate) const fn looking_at_start(self) -> Self {
         Self {
             looks_at_start: true,
@@ -150,5 +163,41 @@ impl Reconciler {
     /// Returns the time from one tick to the next on this server.
     pub fn every(&self, periods: &Periods) -> Duration {
         self.set.map_or(self.period, |set| set(periods))
+    }
+
+    /// Returns the time from the last one of consecutive failures to the next tick. `period` is the usual time.
+    pub fn pause_after(&self, failures: u32, period: Duration) -> Duration {
+        if !self.backs_off {
+            return period;
+        }
+        let longer = period.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));
+        longer.min(LONGEST_PAUSE.max(period))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reconciler_that_backs_off_waits_twice_as_long_after_each_failure() {
+        let of = |reconciler: Reconciler, failures: &[u32]| {
+            let pauses = failures.iter().map(|failures| {
+                reconciler
+                    .pause_after(*failures, reconciler.period)
+                    .as_secs()
+            });
+            pauses.collect::<Vec<_>>()
+        };
+        let every = |seconds| {
+            Reconciler::new("x", "Nothing.", Duration::from_secs(seconds), |_| {
+                Box::pin(async { Ok(TickResult::default()) })
+            })
+        };
+        let failures = [1, 2, 3, 5, 6, 7, u32::MAX];
+        let pauses = of(every(10).backing_off(), &failures);
+        assert_eq!(pauses, [10, 20, 40, 160, 300, 300, 300]);
+        assert_eq!(of(every(3600).backing_off(), &failures), [3600; 7]);
+        assert_eq!(of(every(10), &failures), [10; 7]);
     }
 }

@@ -3,11 +3,13 @@
 //! | File | Content |
 //! |---|---|
 //! | `access.rs` | what a client may read |
+//! | `mirror.rs` | the reconciler that pushes all accounts to another server |
 //! | `view.rs` | repositories with exactly that |
 //! | `wire.rs` | the protocol of a push |
 //! | `push.rs` | the verdict on a push |
 
 mod access;
+mod mirror;
 mod push;
 mod view;
 mod wire;
@@ -27,13 +29,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::{error, info, warn};
 
+pub(super) use self::mirror::RECONCILER as MIRROR_RECONCILER;
 use self::push::push;
 pub(crate) use self::view::ACCOUNTS_DIR;
 use self::view::{View, ViewError, Views};
 use self::wire::{PushRequest, RefOutcome, fetch_advertisement, push_advertisement, push_report};
 use super::all_users::AccountsError;
 use super::sign_in::{AccountCaller, AccountSignIn, CallerPlace, SignInRefusal};
-use crate::git::{FetchAnswer, GitSettings, PackRefusal, PushedPack, ServeError};
+use crate::git::{FetchAnswer, GitSettings, PackRefusal, PushedPack, ServeError, ServedPlaces};
 use crate::kit::web::{RouteAccess, Routes, auth};
 
 /// Maximum size of a request of a client that fetches, in bytes, unpacked: ids that it wants and has.
@@ -187,10 +190,17 @@ pub(crate) fn routes() -> Routes<Arc<AccountsGit>> {
 }
 
 impl AccountsGit {
-    pub(crate) fn new(door: Arc<AccountSignIn>, git: &GitSettings) -> Self {
+    pub(crate) fn new(
+        door: Arc<AccountSignIn>,
+        git: &GitSettings,
+        places: &Arc<ServedPlaces>,
+    ) -> Self {
+        let views = Views::new(git, places);
+        // Pushes that a crash has interrupted.
+        std::fs::remove_dir_all(views.quarantine()).ok();
         Self {
             door,
-            views: Views::new(git),
+            views,
             places: Arc::new(Semaphore::new(AT_ONCE)),
         }
     }

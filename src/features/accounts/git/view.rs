@@ -2,21 +2,21 @@
 //! any object by its id, and push a directory that names it. So each account has a repository with nothing
 //! but its own objects.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gix_hash::ObjectId;
 use gix_object::{CommitRefIter, Kind, TreeRefIter};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::AllUsersRef;
-use tokio::sync::{Mutex, OwnedRwLockReadGuard, RwLock};
+use tokio::sync::OwnedRwLockReadGuard;
 use tokio::time::timeout;
 
 use super::super::all_users::{AccountsError, AllUsers};
 use super::super::sign_in::AccountCaller;
-use crate::git::{GitSettings, ServeError, ServedRepo};
+use crate::git::{GitSettings, ServeError, ServedPlace, ServedPlaces, ServedRepo};
 
 /// Directory of the repositories that git serves, in the data directory.
 pub(crate) const ACCOUNTS_DIR: &str = "all-users";
@@ -31,16 +31,7 @@ const ALONE_WITHIN: Duration = Duration::from_secs(10);
 pub(super) struct Views {
     settings: GitSettings,
     dir: PathBuf,
-    places: std::sync::Mutex<HashMap<String, Arc<ViewPlace>>>,
-}
-
-/// Place of a repository.
-#[derive(Default)]
-struct ViewPlace {
-    /// One request at a time brings the repository up to date. The moment when it was last made again.
-    turn: Mutex<Option<Instant>>,
-    /// Requests that use the repository share it; it is removed while nobody does.
-    users: Arc<RwLock<()>>,
+    places: Arc<ServedPlaces>,
 }
 
 /// The part of `All-Users` that a caller may read. The repository stays as long as this value does.
@@ -74,15 +65,12 @@ impl From<sqlx::Error> for ViewError {
 }
 
 impl Views {
-    pub(super) fn new(settings: &GitSettings) -> Self {
-        let views = Self {
+    pub(super) fn new(settings: &GitSettings, places: &Arc<ServedPlaces>) -> Self {
+        Self {
             settings: settings.clone(),
             dir: settings.data_dir.join(ACCOUNTS_DIR),
-            places: std::sync::Mutex::default(),
-        };
-        // Pushes that a crash has interrupted.
-        std::fs::remove_dir_all(views.quarantine()).ok();
-        views
+            places: Arc::clone(places),
+        }
     }
 
     /// Returns the directory for pushes that are judged.
@@ -125,14 +113,13 @@ impl Views {
         self.up_to_date(users, caller, used).await.map(Some)
     }
 
-    fn place(&self, caller: &AccountCaller) -> Arc<ViewPlace> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(places.entry(caller.view_name()).or_default())
+    fn place(&self, caller: &AccountCaller) -> Arc<ServedPlace> {
+        self.places.of(&caller.view_name())
     }
 
     async fn remove(
         &self,
-        place: &ViewPlace,
+        place: &ServedPlace,
         caller: &AccountCaller,
     ) -> Result<OwnedRwLockReadGuard<()>, ViewError> {
         let alone = timeout(ALONE_WITHIN, Arc::clone(&place.users).write_owned());

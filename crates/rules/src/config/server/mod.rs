@@ -6,6 +6,7 @@
 //! an invalid value and continues, so that people see all problems at once.
 
 mod absent;
+mod accounts;
 mod allowlist;
 mod choice;
 mod comments;
@@ -49,6 +50,7 @@ mod web;
 pub use super::access::TeamAuthz;
 pub use super::repos::ServerRepos;
 pub use absent::{ABSENT, AbsentReason, UnsupportedFlag};
+pub use accounts::{AccountsConfig, AccountsMirrorAccess, AccountsMirrorConfig};
 pub use allowlist::{InvalidAllowlist, RepoAllowlist};
 pub use comments::{CommentConfig, IdleStatuses, LookConfig, SilenceConfig};
 pub use environment::{PassEnvironment, RunStage};
@@ -124,6 +126,9 @@ section! {
 
         /// Limits for the sync of mirrors.
         pub sync: SyncConfig = section,
+
+        /// Settings for accounts in Git.
+        pub accounts: AccountsConfig = section,
 
         /// Times after which old data is removed.
         pub retention: Retention = section,

@@ -1053,3 +1053,62 @@ fn help_is_one_sentence_or_more_and_ends_with_a_full_stop() {
         );
     }
 }
+
+#[test]
+fn the_copy_of_the_accounts_has_one_kind_of_credentials() {
+    let mirror = |flags: &[(&str, &str)]| config(flags).accounts.mirror;
+    let to = |url| ("accounts-mirror-to", url);
+    let token = ("accounts-mirror-token-file", "token");
+    let key = ("accounts-mirror-ssh-key-file", "/etc/lk/key");
+    let hosts = ("accounts-mirror-known-hosts-file", "/etc/lk/hosts");
+    assert_eq!(mirror(&[]), None);
+    let by_token = mirror(&[to("https://kim%40acme.com@git.acme.com/a.git"), token]).unwrap();
+    assert_eq!(by_token.url.as_str(), "https://git.acme.com/a.git");
+    assert_eq!(
+        by_token.access,
+        AccountsMirrorAccess::Token {
+            user: "kim@acme.com".to_owned(),
+            file: "/srv/token".into()
+        }
+    );
+    let open = mirror(&[to("http://localhost/a.git")]).unwrap();
+    assert_eq!(open.access, AccountsMirrorAccess::Open);
+    let by_ssh = mirror(&[to("ssh://git@git.acme.com/a.git"), key, hosts]).unwrap();
+    assert_eq!(by_ssh.url.as_str(), "ssh://git.acme.com/a.git");
+    assert_eq!(
+        by_ssh.access,
+        AccountsMirrorAccess::Ssh {
+            user: "git".to_owned(),
+            port: 22,
+            key: "/etc/lk/key".into(),
+            known_hosts: "/etc/lk/hosts".into()
+        }
+    );
+    let (_, warnings) = read_with(&[to("http://git.acme.com/a.git")], &[]).unwrap();
+    assert!(
+        warnings.contains("git.acme.com without encryption"),
+        "{warnings}"
+    );
+
+    let https = to("https://kim@git.acme.com/a.git");
+    let ssh = to("ssh://git@git.acme.com/a.git");
+    let refused: [&[(&str, &str)]; 14] = [
+        &[token],
+        &[key, hosts],
+        &[to("https://kim:hunter2@git.acme.com/a.git")],
+        &[to("/srv/copy.git")],
+        &[to("file:///srv/copy.git")],
+        &[to("git@git.acme.com:a.git")],
+        &[to("https://git.acme.com")],
+        &[to("https://git.acme.com/a.git?x")],
+        &[https],
+        &[to("https://git.acme.com/a.git"), token],
+        &[https, token, key],
+        &[ssh, token],
+        &[ssh, key],
+        &[to("ssh://git.acme.com/a.git"), key, hosts],
+    ];
+    let refused: Vec<String> = refused.iter().map(|flags| errors(flags)).collect();
+    assert!(!refused.concat().contains("hunter2"));
+    assert_snapshot!(refused.join("\n"), @"");
+}

@@ -82,7 +82,8 @@ section! {
 
 fn read_mirror(reader: &mut SettingReader<'_>) -> ReadResult<Option<AccountsMirrorConfig>> {
     let files = [TOKEN, SSH_KEY, KNOWN_HOSTS].map(|flag| (flag, reader.path(flag)));
-    let fix = "write a URL such as `https://NAME@git.example.com/ops/accounts.git`";
+    let fix =
+        "write a URL such as `https://NAME@HOST/accounts.git` or `ssh://git@HOST/accounts.git`";
     let Some(url) = reader.parsed(TO, repository_url, fix)? else {
         return match files.iter().find(|(_, file)| file.is_some()) {
             None => Ok(None),

@@ -1110,5 +1110,34 @@ fn the_copy_of_the_accounts_has_one_kind_of_credentials() {
     ];
     let refused: Vec<String> = refused.iter().map(|flags| errors(flags)).collect();
     assert!(!refused.concat().contains("hunter2"));
-    assert_snapshot!(refused.join("\n"), @"");
+    assert_snapshot!(refused.join("\n"), @"
+    1. --accounts-mirror-token-file (LOCKKEEPER_ACCOUNTS_MIRROR_TOKEN_FILE): set, but there is no repository to push the accounts to
+    Fix: set --accounts-mirror-to, or remove this setting
+    1. --accounts-mirror-ssh-key-file (LOCKKEEPER_ACCOUNTS_MIRROR_SSH_KEY_FILE): set, but there is no repository to push the accounts to
+    Fix: set --accounts-mirror-to, or remove this setting
+    1. --accounts-mirror-to (LOCKKEEPER_ACCOUNTS_MIRROR_TO): the URL contains a password, which lists of processes and logs would show. Write it into the file of --accounts-mirror-token-file
+    Fix: write a URL such as `https://NAME@HOST/accounts.git` or `ssh://git@HOST/accounts.git`
+    1. --accounts-mirror-to (LOCKKEEPER_ACCOUNTS_MIRROR_TO): the text is not an https: or ssh: URL. For a copy in a directory, run `git clone --mirror` there (docs/accounts.md)
+    Fix: write a URL such as `https://NAME@HOST/accounts.git` or `ssh://git@HOST/accounts.git`
+    1. --accounts-mirror-to (LOCKKEEPER_ACCOUNTS_MIRROR_TO): only https:, http: and ssh: URLs are supported. A directory would be on one server only: run `git clone --mirror` there (docs/accounts.md)
+    Fix: write a URL such as `https://NAME@HOST/accounts.git` or `ssh://git@HOST/accounts.git`
+    1. --accounts-mirror-to (LOCKKEEPER_ACCOUNTS_MIRROR_TO): the text is not an https: or ssh: URL. For a copy in a directory, run `git clone --mirror` there (docs/accounts.md)
+    Fix: write a URL such as `https://NAME@HOST/accounts.git` or `ssh://git@HOST/accounts.git`
+    1. --accounts-mirror-to (LOCKKEEPER_ACCOUNTS_MIRROR_TO): the URL names no repository
+    Fix: write a URL such as `https://NAME@HOST/accounts.git` or `ssh://git@HOST/accounts.git`
+    1. --accounts-mirror-to (LOCKKEEPER_ACCOUNTS_MIRROR_TO): the URL has a query or a fragment
+    Fix: write a URL such as `https://NAME@HOST/accounts.git` or `ssh://git@HOST/accounts.git`
+    1. --accounts-mirror-token-file (LOCKKEEPER_ACCOUNTS_MIRROR_TOKEN_FILE): missing, but --accounts-mirror-to names a user
+    Fix: name the file with the password or token of the user
+    1. --accounts-mirror-to (LOCKKEEPER_ACCOUNTS_MIRROR_TO): names no user, but there is a token
+    Fix: name the user of the token, as in `https://NAME@git.example.com/ops/accounts.git`
+    1. --accounts-mirror-to (LOCKKEEPER_ACCOUNTS_MIRROR_TO): an https: URL, but there is a key or a list of hosts for SSH
+    Fix: write an ssh: URL, or remove --accounts-mirror-ssh-key-file and --accounts-mirror-known-hosts-file
+    1. --accounts-mirror-token-file (LOCKKEEPER_ACCOUNTS_MIRROR_TOKEN_FILE): set, but --accounts-mirror-to is an ssh: URL
+    Fix: write an https: URL, or remove the token
+    1. --accounts-mirror-known-hosts-file (LOCKKEEPER_ACCOUNTS_MIRROR_KNOWN_HOSTS_FILE): missing, but --accounts-mirror-to is an ssh: URL
+    Fix: write the output of `ssh-keyscan HOST` into a file, compare the keys with those that the host publishes, and name the file
+    1. --accounts-mirror-to (LOCKKEEPER_ACCOUNTS_MIRROR_TO): an ssh: URL without a user
+    Fix: name the user, as in `ssh://git@git.example.com/ops/accounts.git`
+    ");
 }

@@ -6,7 +6,9 @@
 //! - *Nothing is remembered on the disk*: the newest update is compared with the one that this process has pushed. A
 //!   server that starts, or gets the turn from another one, compares its refs with those of the copy.
 //! - *No older state*: the refs of the copy are read first, then those of the database, and each ref is moved only from
-//!   where it was read. A server that was paused in between moves nothing that another one has moved meanwhile.
+//!   where it was read. A server that was paused in between moves nothing that another one has moved meanwhile. Only a
+//!   ref that has come back to the object it had before, as a star can, looks as if nobody had moved it; the comparison
+//!   of every hour corrects that.
 //! - *Only what is ours*: other refs of the repository, such as `refs/heads/main`, stay as they are.
 
 use std::collections::BTreeMap;
@@ -133,9 +135,11 @@ async fn push(
 /// Returns the refs of the copy that differ from ours. Branches of accounts come first: if the push has so many refs
 /// that it is made in parts, no external ID is there before its account.
 fn moves(view: &View, theirs: &BTreeMap<RefName, ObjectId>) -> anyhow::Result<Vec<RemoteMove>> {
-    let ours = view.refs.iter();
-    let ours = ours.map(|(name, id)| Ok((RefName::new(name)?, *id)));
-    let ours: BTreeMap<RefName, ObjectId> = ours.collect::<anyhow::Result<_>>()?;
+    let mut ours = BTreeMap::new();
+    for (name, id) in &view.refs {
+        ours.insert(RefName::new(name)?, *id);
+    }
+    ours.retain(|name, _| is_ours(name));
     let gone = theirs.keys().filter(|name| !ours.contains_key(name));
     let differing = ours.keys().chain(gone).map(|name| RemoteMove {
         name: name.clone(),

@@ -222,6 +222,8 @@ pub struct ServerServices {
     pub git_of_accounts: GitSettings,
     /// Locks on the repositories that it serves.
     pub accounts_served: Arc<ServedPlaces>,
+    /// Numbers for new accounts that are taken from the sequence at a time.
+    pub account_batch: u32,
     /// Copy of the accounts on another server (`--accounts-mirror-to`).
     pub accounts_mirror: Option<AccountsMirror>,
 }

@@ -162,6 +162,7 @@ pub async fn build_on(
         panics: Arc::clone(&parts.panics),
         git_of_accounts,
         accounts_served: Arc::default(),
+        account_batch: config.accounts.sequence_batch,
         accounts_mirror: config
             .accounts
             .mirror

@@ -61,7 +61,9 @@ pub async fn router(
         .await
         .context("cannot read the data of the dashboard from the database")?;
     let web = Arc::new(web);
-    let door = Arc::new(AccountSignIn::new(Arc::clone(&web), ctx.store.clone()));
+    let batch = ctx.server.account_batch;
+    let door = AccountSignIn::new(Arc::clone(&web), ctx.store.clone(), batch);
+    let door = Arc::new(door);
     let (git, places) = (&ctx.server.git_of_accounts, &ctx.server.accounts_served);
     let git = AccountsGit::new(Arc::clone(&door), git, places);
     Ok(http::door(Ctx::clone(ctx))

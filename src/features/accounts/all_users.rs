@@ -3,6 +3,7 @@
 
 mod edit;
 mod finish;
+mod numbers;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 pub(super) use self::edit::{AccountsEdit, EditedAccount, PushedBranch};
+use self::numbers::AccountNumbers;
 use super::store::{AccountRow, AccountsUpdated, ExternalIdRow};
 use super::view::AccountJson;
 use crate::model::Cause;
@@ -34,6 +36,7 @@ pub struct AllUsers {
     committer: CommitPerson,
     /// Updates of this process queue up here instead of making each other run again.
     turn: Mutex<()>,
+    numbers: AccountNumbers,
     /// Requests that make tables again queue up here.
     pub(super) indexing: Mutex<()>,
 }
@@ -101,6 +104,7 @@ pub enum AccountsError {
 /// An update, for as long as it is made. Others of this process wait.
 pub(super) struct UpdateTurn<'a> {
     store: &'a Store,
+    numbers: &'a AccountNumbers,
     commit: CommitText,
     cause: Cause,
     expected: Option<ObjectId>,
@@ -136,7 +140,17 @@ impl AllUsers {
             store,
             committer,
             turn: Mutex::new(()),
+            numbers: AccountNumbers::new(1),
             indexing: Mutex::new(()),
+        }
+    }
+
+    /// Takes this many numbers for new accounts at a time.
+    #[must_use]
+    pub fn with_batches_of(self, numbers: u32) -> Self {
+        Self {
+            numbers: AccountNumbers::new(numbers),
+            ..self
         }
     }
 
@@ -159,6 +173,7 @@ impl AllUsers {
     pub(super) async fn update(&self, actor: &AccountsActor, message: &str) -> UpdateTurn<'_> {
         UpdateTurn {
             store: &self.store,
+            numbers: &self.numbers,
             commit: CommitText {
                 author: actor.author.clone(),
                 committer: self.committer.clone(),
@@ -241,13 +256,18 @@ impl AllUsers {
 impl UpdateTurn<'_> {
     /// Begins with the present state.
     pub(super) fn begin(&self) -> AccountsEdit<'_> {
-        AccountsEdit::new(self.store, self.expected, self.signed_in.as_ref())
+        AccountsEdit::new(
+            self.store,
+            self.numbers,
+            self.expected,
+            self.signed_in.as_ref(),
+        )
     }
 
     /// Stores what was edited. Returns false after a short wait if a ref has moved since it was read: nothing was
     /// stored, and the caller edits the new state.
     pub(super) async fn store(&self, edit: AccountsEdit<'_>) -> Result<bool, AccountsError> {
-        let refs = edit.refs.clone();
+        let (refs, taken) = (edit.refs.clone(), edit.taken.clone());
         let change = match edit.finish(&self.commit, &self.cause).await {
             Ok(Some(change)) => change,
             Ok(None) => return Ok(true),
@@ -258,7 +278,10 @@ impl UpdateTurn<'_> {
             Err(error) => return Err(error),
         };
         match self.store.account_update(&change).await? {
-            AccountsUpdated::Done(_) => return Ok(true),
+            AccountsUpdated::Done(_) => {
+                self.numbers.keep(taken);
+                return Ok(true);
+            }
             AccountsUpdated::EmailTaken(email, by) => {
                 return Err(AccountsError::EmailTaken(email, by));
             }

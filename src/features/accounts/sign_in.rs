@@ -99,10 +99,11 @@ enum CheckedPassword {
 }
 
 impl AccountSignIn {
-    pub(crate) fn new(web: Arc<WebState>, store: Store) -> Self {
+    /// `batch` is the number of account numbers that are taken at a time.
+    pub(crate) fn new(web: Arc<WebState>, store: Store, batch: u32) -> Self {
         let host = web.public_url.host_str().unwrap_or("localhost").to_owned();
         Self {
-            users: AllUsers::new(store, &host),
+            users: AllUsers::new(store, &host).with_batches_of(batch),
             host,
             web,
             verified: VerifiedPasswords::default(),

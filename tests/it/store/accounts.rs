@@ -6,12 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::task::Poll;
 
+use gix_object::Kind;
 use lockkeeper::features::accounts::{AccountsError, AllUsers, NewAccount, WebPasswords};
 use lockkeeper::git::LocalCopy;
 use lockkeeper::kit::web::{AccountPasswords, PasswordVerdict};
 use lockkeeper::model::AccountId;
+use lockkeeper::store::DatabaseUrl;
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::ExternalIdKey;
+use lockkeeper_accounts::objects::GitObject;
 use tokio::task::JoinSet;
 
 use crate::accounts::independent;
@@ -23,6 +26,8 @@ store_test!(
     of_many_arrivals_of_one_external_id_one_makes_an_account,
     of_many_who_take_one_address_one_gets_it,
     no_number_is_given_twice,
+    no_number_of_a_batch_is_given_twice,
+    numbers_from_before_a_restored_backup_are_not_given,
     a_copy_of_a_thousand_accounts_is_imported_once,
     a_copy_with_an_error_is_not_imported,
     a_query_finds_the_same_on_both_databases,
@@ -45,8 +50,21 @@ async fn create_at_once(
     db: &TestDb,
     new: impl Fn(usize) -> NewAccount,
 ) -> Vec<Result<u32, AccountsError>> {
-    let servers: Vec<Arc<AllUsers>> = (0..4)
-        .map(|_| Arc::new(AllUsers::new(db.store().clone(), "localhost")))
+    create_at_once_in_batches(db, &[1; 4], new).await
+}
+
+/// Creates accounts from many tasks at once, on a server for each size of a batch of numbers.
+async fn create_at_once_in_batches(
+    db: &TestDb,
+    batches: &[u32],
+    new: impl Fn(usize) -> NewAccount,
+) -> Vec<Result<u32, AccountsError>> {
+    let servers: Vec<Arc<AllUsers>> = batches
+        .iter()
+        .map(|batch| {
+            let users = AllUsers::new(db.store().clone(), "localhost");
+            Arc::new(users.with_batches_of(*batch))
+        })
         .collect();
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
@@ -116,6 +134,48 @@ async fn no_number_is_given_twice(db: &TestDb) {
     assert_eq!(numbers.len(), TASKS);
     assert_eq!(numbers.first(), Some(&1_000_000));
     assert_sound(db);
+}
+
+async fn no_number_of_a_batch_is_given_twice(db: &TestDb) {
+    // Started twice: what the first servers had in memory is a gap.
+    let mut numbers = BTreeSet::new();
+    for round in 0..2 {
+        let outcomes = create_at_once_in_batches(db, &[1, 7, 100], |task| NewAccount {
+            username: Some(ExternalIdKey::username(&format!("kim{round}-{task}")).unwrap()),
+            ..NewAccount::default()
+        })
+        .await;
+        numbers.extend(outcomes.into_iter().map(Result::unwrap));
+    }
+    assert_eq!(numbers.len(), 2 * TASKS);
+    assert_sound(db);
+}
+
+async fn numbers_from_before_a_restored_backup_are_not_given(db: &TestDb) {
+    let create = async |users: &AllUsers| {
+        let created = users.create(&by_ops(), &NewAccount::default()).await;
+        created.unwrap().get()
+    };
+    let single = AllUsers::new(db.store().clone(), "localhost");
+    assert_eq!(create(&single).await, 1_000_000);
+    let batched = AllUsers::new(db.store().clone(), "localhost").with_batches_of(10);
+    assert_eq!(create(&batched).await, 1_000_001);
+    assert_eq!(create(&batched).await, 1_000_002);
+    // The database is again what it was after the first account.
+    let sequence = GitObject::new(Kind::Blob, b"1000001".to_vec()).id;
+    let back = format!(
+        "UPDATE account_refs SET object_id = {} WHERE name = 'refs/sequences/accounts'",
+        match db.url {
+            DatabaseUrl::Postgres(_) => format!("'\\x{sequence}'::bytea"),
+            DatabaseUrl::Sqlite(_) => format!("X'{sequence}'"),
+        }
+    );
+    execute(db, &back).await;
+    execute(db, "DELETE FROM account_refs WHERE name LIKE 'refs/users/%' AND name <> 'refs/users/00/1000000'").await;
+    execute(db, "DELETE FROM accounts WHERE number > 1000000").await;
+    assert_eq!(create(&batched).await, 1_000_001);
+    assert_eq!(create(&batched).await, 1_000_002);
+    assert_eq!(create(&single).await, 1_000_011);
 }
 
 /// Imports a copy, and returns what the program says.
@@ -619,7 +679,7 @@ async fn a_new_password_counts_at_once_at_the_pages(db: &TestDb) {
 
 async fn an_update_that_is_killed_anywhere_is_done_whole_or_not_at_all(db: &TestDb) {
     let (mut killed, mut done) = (0, 0);
-    for wakes in 0_u32..40 {
+    for wakes in 0_u32..60 {
         let users = AllUsers::new(db.store().clone(), "localhost");
         let before = db.store().account_highest().await.unwrap();
         let new = NewAccount {

@@ -1,6 +1,7 @@
 //! The state that an update has read, and what it wants instead.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use chrono::{DateTime, Utc};
 use gix_hash::ObjectId;
@@ -18,6 +19,7 @@ use lockkeeper_accounts::ssh_keys::{AuthorizedKeys, KeySlot};
 use lockkeeper_accounts::watches::Watches;
 
 use super::super::check::KEYS;
+use super::numbers::AccountNumbers;
 use super::{AccountsError, SignedInAccount, damaged, external_id, note};
 use crate::git::PushedNote;
 use crate::store::Store;
@@ -33,6 +35,7 @@ const FILES: [&str; 4] = [
 /// An update that is being made.
 pub(in super::super) struct AccountsEdit<'a> {
     pub(super) store: &'a Store,
+    numbers: &'a AccountNumbers,
     /// Newest commit that each account must have.
     expected: Option<ObjectId>,
     signed_in: Option<&'a SignedInAccount>,
@@ -49,6 +52,8 @@ pub(in super::super) struct AccountsEdit<'a> {
     pub(super) notes: Option<PushedBranch>,
     /// Number to write into the sequence.
     pub(super) next_account: Option<AccountId>,
+    /// Numbers below it that no account of this update has.
+    pub(super) taken: Range<u32>,
 }
 
 /// An account that was read, and what it will be.
@@ -88,11 +93,13 @@ pub(in super::super) struct PushedBranch {
 impl<'a> AccountsEdit<'a> {
     pub(super) fn new(
         store: &'a Store,
+        numbers: &'a AccountNumbers,
         expected: Option<ObjectId>,
         signed_in: Option<&'a SignedInAccount>,
     ) -> Self {
         Self {
             store,
+            numbers,
             expected,
             signed_in,
             refs: BTreeMap::new(),
@@ -102,6 +109,7 @@ impl<'a> AccountsEdit<'a> {
             defaults: None,
             notes: None,
             next_account: None,
+            taken: 0..0,
         }
     }
 
@@ -246,15 +254,7 @@ impl<'a> AccountsEdit<'a> {
     /// Adds an account with the next free number.
     pub(in super::super) async fn create(&mut self) -> Result<AccountId, AccountsError> {
         self.read_ref(AllUsersRef::ExternalIds).await?;
-        let number = match self.next_account {
-            Some(next) => next,
-            None => self.next_free().await?,
-        };
-        let next = number.next().ok_or_else(|| {
-            let fix = "no number is left";
-            AccountsError::Sequence(Problem::error(None, "the last number was given", fix))
-        })?;
-        self.next_account = Some(next);
+        let number = self.next_number().await?;
         self.refs.insert(AllUsersRef::User(number), None);
         self.accounts.insert(
             number,
@@ -274,6 +274,53 @@ impl<'a> AccountsEdit<'a> {
             },
         );
         Ok(number)
+    }
+
+    /// Returns a number that no account has had: one that was taken before, or the first of those that this update takes
+    /// from the sequence.
+    async fn next_number(&mut self) -> Result<AccountId, AccountsError> {
+        if let Some(number) = self.taken.next().and_then(AccountId::new) {
+            return Ok(number);
+        }
+        if self.next_account.is_none()
+            && let Some(number) = self.number_taken_before().await?
+        {
+            return Ok(number);
+        }
+        let first = match self.next_account {
+            Some(next) => next,
+            None => self.next_free().await?,
+        };
+        let end = first.get().checked_add(self.numbers.batch);
+        let end = end.and_then(AccountId::new).or_else(|| first.next());
+        let end = end.ok_or_else(|| {
+            let fix = "no number is left";
+            AccountsError::Sequence(Problem::error(None, "the last number was given", fix))
+        })?;
+        self.next_account = Some(end);
+        self.taken = first.get() + 1..end.get();
+        Ok(first)
+    }
+
+    /// Returns a number that this process has taken before. If a backup was restored since, the sequence may lead to the
+    /// same number again, so it must be above it.
+    async fn number_taken_before(&self) -> Result<Option<AccountId>, AccountsError> {
+        let Some(number) = self.numbers.take() else {
+            return Ok(None);
+        };
+        let name = AllUsersRef::AccountSequence.to_string();
+        let sequence = match self.store.account_ref(&name).await? {
+            None => None,
+            Some(id) => {
+                let content = self.store.account_object(id).await?.content;
+                AccountSequence::parse(&content).ok()
+            }
+        };
+        if sequence.is_some_and(|next| next.0 > number) {
+            return Ok(Some(number));
+        }
+        self.numbers.forget();
+        Ok(None)
     }
 
     async fn next_free(&mut self) -> Result<AccountId, AccountsError> {

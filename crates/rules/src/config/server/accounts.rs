@@ -77,7 +77,16 @@ section! {
                 .must_exist()
                 .fixed_in_runs("the keys of the host for the copy of the accounts"),
         },
+
+        /// Numbers for new accounts that this server takes from the sequence at a time. It gives them from memory, so
+        /// several servers seldom wait for each other, and a restart leaves a gap.
+        pub sequence_batch: u32 =
+            number("accounts-sequence-batch-size", "NUMBER", 1, 1_000).or("1") => read_batch,
     }
+}
+
+fn read_batch(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<u32> {
+    Ok(reader.number(flag)?.expect("the batch has a default"))
 }
 
 fn read_mirror(reader: &mut SettingReader<'_>) -> ReadResult<Option<AccountsMirrorConfig>> {

@@ -1069,16 +1069,14 @@ class Reader:
         if CONFIG not in self.single:
             return
         contents = self.files_of(CONFIG)["contents"]
-        groups = []
+        files = {}
         for file in ("project.config", "groups.config", "rights.config"):
             parsed = self.parse(CONFIG, file, contents[file]) if file in contents else None
-            if parsed and file == "groups.config":
-                groups = parsed
-        if not groups:
-            return
-        entries, headers = groups
+            files[file] = parsed or ([], [])
+        entries, headers = files["groups.config"]
         names = {sub for section, sub, _ in headers if section == "group"}
         built_in = {"Anonymous Users", "Registered Users", "Administrators"}
+        self.check_rules(files["project.config"][0], names | built_in)
         includes = {name: set() for name in names}
         for entry in entries:
             if entry.section != "group":
@@ -1102,6 +1100,25 @@ class Reader:
                     waiting.extend(includes.get(other, ()))
             if name in reached:
                 self.problem(CONFIG, "the group `%s` includes itself" % name, "groups.config")
+
+    CAPABILITIES = ("administrateserver", "modifyaccount", "accessdatabase")
+
+    def check_rules(self, entries, groups):
+        """Reports unknown capabilities, and rules about groups that do not exist."""
+        for entry in entries:
+            is_rule = entry.section == "access" and entry.key.lower() in ("read", "push")
+            is_capability = entry.section == "capability" and entry.subsection is None
+            if is_capability and entry.key.lower() not in self.CAPABILITIES:
+                self.problem(CONFIG, "unknown capability `%s`" % entry.key,
+                             "project.config", entry.line)
+                continue
+            if not is_rule and not is_capability:
+                continue
+            prefix = r"(?:(?:deny|block) )?group (.+)" if is_rule else r"group (.+)"
+            match = re.fullmatch(prefix, entry.text() or "")
+            if match is None or match.group(1).strip() not in groups:
+                self.problem(CONFIG, "`%s` names no group" % entry.text(),
+                             "project.config", entry.line)
 
 
 # ---------------------------------------------------------------------------

@@ -484,6 +484,21 @@ class CheckTest(unittest.TestCase):
             "refs/meta/config:groups.config:6: the member `5` is not an account",
             "refs/meta/config:groups.config:7: the group `C` does not exist")
 
+    def test_rules_name_groups_and_capabilities(self):
+        repo = self.repo
+        repo.user(1000001)
+        repo.commit(all_users.CONFIG, {
+            "groups.config": '[group "A"]\nmember = 1000001\n',
+            "project.config": '[access "refs/users/*"]\nread = group A\npush = deny group B\n'
+                              'read = everybody\nlabel-Code-Review = -2..+2 group B\n'
+                              '[capability]\naccessDatabase = group Administrators\n'
+                              'modifyaccounts = group A\nmodifyAccount = group C\n'})
+        self.check(
+            "refs/meta/config:project.config:3: `deny group B` names no group",
+            "refs/meta/config:project.config:4: `everybody` names no group",
+            "refs/meta/config:project.config:8: unknown capability `modifyaccounts`",
+            "refs/meta/config:project.config:9: `group C` names no group")
+
     def test_registration_is_the_first_commit(self):
         self.repo.stream.append(
             "commit refs/users/56/1000856\n"

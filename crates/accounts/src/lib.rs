@@ -1,6 +1,7 @@
 //! The formats of accounts kept in Git: the files of a user branch, external IDs as notes, names of refs, and the rules
 //! that a push has to follow. Nothing here reads a file, asks the network or runs git.
 
+pub mod access;
 pub mod account_config;
 pub mod blobs;
 pub mod config_text;

@@ -9,11 +9,14 @@ use lockkeeper::discovery::{
     self, Autodiscover, FileTree, Input, ModuleGraph, SearchSettings, VersionConstraint, terragrunt,
 };
 use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, Distribution, RepoPath};
+use lockkeeper_accounts::access::AccessControl;
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
-use lockkeeper_accounts::findings::{judge_defaults, judge_external_ids, judge_user_branch};
+use lockkeeper_accounts::findings::{
+    judge_access, judge_defaults, judge_external_ids, judge_user_branch,
+};
 use lockkeeper_accounts::refs::AllUsersRef;
 use lockkeeper_accounts::ssh_keys::KeyRules;
 use lockkeeper_accounts::watches::Watch;
@@ -165,6 +168,17 @@ pub fn accounts(text: &str) {
                 "a refusal says why"
             );
         }
+    }
+    for file in [AccessControl::RULES_FILE, AccessControl::GROUPS_FILE] {
+        let files = BTreeMap::from([(file.to_owned(), bytes.to_vec())]);
+        let (access, findings) = AccessControl::read(&files);
+        let has_groups = file == AccessControl::GROUPS_FILE;
+        assert!(
+            has_groups || access.administrators().next().is_none(),
+            "rules without groups make nobody an administrator: {:?}",
+            findings.lines()
+        );
+        drop(judge_access(&files, |_| true));
     }
     if let Ok(config) = ConfigText::parse(bytes) {
         assert_eq!(config.as_str(), text, "what is read stays the same");

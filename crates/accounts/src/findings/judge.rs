@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{AccountFindings, Problem};
+use crate::access::{AccessControl, Capability};
 use crate::account_config::AccountConfig;
 use crate::config_text::{ConfigText, KeyPath};
 use crate::email::AccountEmail;
@@ -38,7 +39,7 @@ pub fn judge_user_branch(
     rules: KeyRules,
 ) -> AccountFindings {
     let mut findings = AccountFindings::default();
-    judge_sizes(files, &mut findings);
+    judge_sizes("user branch", files, &mut findings);
     for (path, content) in files {
         let config = || ConfigText::parse(content);
         let judged = match path.as_str() {
@@ -46,7 +47,7 @@ pub fn judge_user_branch(
             Preferences::FILE => config().map(|text| Preferences::read(&text).1),
             Watches::FILE => config().map(|text| Watches::read(&text).1),
             AuthorizedKeys::FILE => AuthorizedKeys::parse(content).map(|keys| keys.problems(rules)),
-            path => Ok(judge_other_file(path, content)),
+            path => Ok(judge_other_file(path, content, &FILES)),
         };
         match judged {
             Ok(problems) => findings.add(path, problems),
@@ -59,7 +60,7 @@ pub fn judge_user_branch(
 /// Judges all files of `refs/users/default`, by their paths. Only the preferences have a meaning there.
 pub fn judge_defaults(files: &BTreeMap<String, Vec<u8>>) -> AccountFindings {
     let mut findings = AccountFindings::default();
-    judge_sizes(files, &mut findings);
+    judge_sizes("user branch", files, &mut findings);
     if let Some(content) = files.get(Preferences::FILE) {
         match ConfigText::parse(content) {
             Ok(text) => findings.add(Preferences::FILE, Preferences::read(&text).1),
@@ -69,8 +70,37 @@ pub fn judge_defaults(files: &BTreeMap<String, Vec<u8>>) -> AccountFindings {
     findings
 }
 
-fn judge_sizes(files: &BTreeMap<String, Vec<u8>>, findings: &mut AccountFindings) {
-    let branch = "user branch";
+/// Judges all files of `refs/meta/config`, by their paths. Every member of a group has to exist.
+pub fn judge_access(
+    files: &BTreeMap<String, Vec<u8>>,
+    exists: impl Fn(AccountId) -> bool,
+) -> AccountFindings {
+    let (access, mut findings) = AccessControl::read(files);
+    judge_sizes("branch", files, &mut findings);
+    let unknown = access.groups().members_with_lines();
+    let unknown = unknown.filter(|(account, _)| !exists(*account));
+    let problems = unknown.map(|(account, line)| {
+        let what = format!("account {account} does not exist");
+        let fix = "write the number of an account, or remove the line";
+        Problem::error(line, what, fix)
+    });
+    findings.add(AccessControl::GROUPS_FILE, problems);
+    if !access.names_administrators() {
+        let name = Capability::AdministrateServer.as_str();
+        let what = format!("no group has the capability `{name}`");
+        let fix = format!("add `{name} = group Administrators` below `[capability]`");
+        findings.add(AccessControl::RULES_FILE, [Problem::error(None, what, fix)]);
+    }
+    for (path, content) in files {
+        let known = [AccessControl::RULES_FILE, AccessControl::GROUPS_FILE];
+        if !known.contains(&path.as_str()) && path != AccessControl::RIGHTS_FILE {
+            findings.add(path, judge_other_file(path, content, &known));
+        }
+    }
+    findings
+}
+
+fn judge_sizes(branch: &str, files: &BTreeMap<String, Vec<u8>>, findings: &mut AccountFindings) {
     if files.len() > MAX_BRANCH_FILES {
         let what = format!("there are {} files", files.len());
         findings.add(
@@ -90,14 +120,15 @@ fn judge_sizes(files: &BTreeMap<String, Vec<u8>>, findings: &mut AccountFindings
     }
 }
 
-fn judge_other_file(path: &str, content: &[u8]) -> Vec<Problem> {
+/// Judges a file without a meaning. `known` are the names of those with one.
+fn judge_other_file(path: &str, content: &[u8], known: &[&str]) -> Vec<Problem> {
     let mut problems = Vec::new();
     if content.len() > ConfigText::MAX_BYTES {
         let what = format!("the file has {} bytes", content.len());
         let fix = format!("keep it below the limit of {} bytes", ConfigText::MAX_BYTES);
         problems.push(Problem::error(None, what, fix));
     }
-    if let Some(near) = nearest(path, FILES) {
+    if let Some(near) = nearest(path, known.iter().copied()) {
         let fix = format!("did you mean `{near}`?");
         problems.push(Problem::warning(None, "the file has no meaning", fix));
     }

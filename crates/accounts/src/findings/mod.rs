@@ -5,7 +5,8 @@ mod judge;
 use std::fmt;
 
 pub use self::judge::{
-    MAX_BRANCH_FILES, judge_defaults, judge_external_ids, judge_notes, judge_user_branch,
+    MAX_BRANCH_FILES, judge_access, judge_defaults, judge_external_ids, judge_notes,
+    judge_user_branch,
 };
 use crate::text::shown;
 

@@ -160,7 +160,10 @@ async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &Canc
                 failures = 0;
                 period
             }
-            Ok(TurnResult::Anothers) => period / TRIES_IN_A_PERIOD,
+            Ok(TurnResult::Anothers) => {
+                failures = 0;
+                period / TRIES_IN_A_PERIOD
+            }
             Err(_) => {
                 failures = failures.saturating_add(1);
                 reconciler.pause_after(failures, period)

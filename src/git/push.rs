@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 
 use gix_hash::ObjectId;
 
-use super::advertise::{BadList, MAX_BYTES};
+use super::advertise::BadList;
 use super::{GitError, GitSettings, RefName, Remote, ServedRepo};
 use crate::process::{CallOutput, Captured, Cmd};
 
+/// Maximum size of a list of refs in bytes, enough for three millions.
+const MAX_LISTING: usize = 256 * 1024 * 1024;
 /// Maximum number of refs in one push. They are arguments of git, and Linux limits the size of all arguments.
 const MAX_MOVES: usize = 1_000;
 /// Maximum number of refused refs that an error names.
@@ -55,7 +57,7 @@ impl Remote<'_> {
         // A list needs no repository here, so the directory need not be one.
         let cmd = remote.git_in(settings, &settings.data_dir, None);
         let cmd = cmd
-            .cap(MAX_BYTES)
+            .cap(MAX_LISTING)
             .args(["ls-remote", "--quiet", "--refs"])
             .operands([remote.url()]);
         let output = call(doing, &cmd).await?;
@@ -101,15 +103,19 @@ async fn call(doing: &str, cmd: &Cmd) -> Result<CallOutput, GitError> {
 }
 
 /// Reads the output of `git ls-remote`: lines such as `1234…\trefs/heads/main`.
-fn read(list: &Captured) -> Result<BTreeMap<RefName, ObjectId>, BadList> {
+fn read(list: &Captured) -> Result<BTreeMap<RefName, ObjectId>, String> {
     if list.truncated {
-        return Err(BadList::TooLong);
+        return Err(format!(
+            "the list of refs is longer than {} MiB",
+            MAX_LISTING >> 20
+        ));
     }
+    let bad = |line: usize| BadList::Line(line + 1).to_string();
     let mut refs = BTreeMap::new();
     for (at, line) in list.text().lines().enumerate() {
         let parts = line.split_once('\t');
-        let (id, name) = parts.ok_or(BadList::Line(at + 1))?;
-        let id = ObjectId::from_hex(id.as_bytes()).map_err(|_| BadList::Line(at + 1))?;
+        let (id, name) = parts.ok_or_else(|| bad(at))?;
+        let id = ObjectId::from_hex(id.as_bytes()).map_err(|_| bad(at))?;
         if let Ok(name) = RefName::new(name) {
             refs.insert(name, id);
         }
@@ -162,14 +168,15 @@ mod tests {
         assert_eq!(list("", false), Ok(BTreeMap::new()));
         assert_eq!(
             list("#\trefs/users/00/1000000\n", true),
-            Err(BadList::TooLong)
+            Err("the list of refs is longer than 256 MiB".to_owned())
         );
         for broken in [
             "<html>\n",
             "# refs/users/00/1000000\n",
             "ab\trefs/users/00/1000000\n",
         ] {
-            assert_eq!(list(broken, false), Err(BadList::Line(1)), "{broken}");
+            let line = Err(BadList::Line(1).to_string());
+            assert_eq!(list(broken, false), line, "{broken}");
         }
     }
 }

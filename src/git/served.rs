@@ -208,6 +208,20 @@ impl ServedRepo {
         Ok(repo)
     }
 
+    /// Opens the repository in `dir`, which has refs of its own and shares the objects of another one next to it.
+    pub fn open_beside(other: &Self, dir: PathBuf) -> Result<Self, ServeError> {
+        let objects = dir.join("objects");
+        if !objects.exists() {
+            let failed = |error| ServeError::File(objects.clone(), error);
+            fs::create_dir_all(&dir).map_err(failed)?;
+            // Relative, so that a copy of the data directory does not lead to the first one.
+            let name = other.dir.file_name().unwrap_or_default();
+            let shared = Path::new("..").join(name).join("objects");
+            std::os::unix::fs::symlink(shared, &objects).map_err(failed)?;
+        }
+        Self::open(&other.settings, dir)
+    }
+
     /// Returns the directory of the repository.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -243,6 +257,18 @@ impl ServedRepo {
         }
         replace(&self.dir.join("packed-refs"), &text)?;
         replace(&self.dir.join("HEAD"), &format!("ref: {head}\n"))
+    }
+
+    /// Returns the names of all refs.
+    pub fn ref_names(&self) -> Result<Vec<String>, ServeError> {
+        let path = self.dir.join("packed-refs");
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            text => text.map_err(|error| ServeError::File(path, error))?,
+        };
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let names = lines.filter_map(|line| Some(line.split_once(' ')?.1.to_owned()));
+        Ok(names.collect())
     }
 
     /// Returns the number of bytes of all objects, as they are on the disk.
@@ -446,6 +472,18 @@ impl PushedPack {
             walk.found.objects.push((commit, Kind::Commit, content));
         }
         Ok(walk.found)
+    }
+
+    /// Returns the content of the blob that a ref shall point to, which was pushed or was here before.
+    pub fn blob(&self, id: ObjectId, max_bytes: u64) -> Result<Vec<u8>, PushFault> {
+        let objects = ObjectDb::open(self.dir.path()).map_err(unreadable)?;
+        let header = objects.header(id).map_err(unreadable)?;
+        let (_, size) = header.ok_or_else(|| unreadable(ObjectError::Missing(id)))?;
+        if size > max_bytes {
+            let what = format!("the text has {size} bytes; the limit is {max_bytes}");
+            return Err(PushFault::Large(what));
+        }
+        objects.read(id, Kind::Blob).map_err(unreadable)
     }
 
     /// Returns the ids of all objects that were pushed. Each has a file of its own.

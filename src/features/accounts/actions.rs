@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
 use gix_hash::ObjectId;
 use gix_object::{CommitRefIter, Kind};
+use lockkeeper_accounts::access::AccountGroups;
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::{
@@ -41,6 +42,8 @@ pub struct NewAccount {
     pub external_ids: Vec<ExternalIdKey>,
     /// First SSH key, as it stands in `authorized_keys`.
     pub ssh_key: Option<String>,
+    /// Groups to become a member of.
+    pub groups: Vec<String>,
 }
 
 /// Changes of the properties of an account. `None` leaves one alone, and an empty text removes it.
@@ -138,6 +141,13 @@ impl AllUsers {
             })?;
             if let Some(line) = &new.ssh_key {
                 created.edit_keys(|keys| keys.add(line, KEYS))?;
+            }
+            for group in &new.groups {
+                edit.edit_groups(|text| {
+                    AccountGroups::read(text).0.check(group)?;
+                    AccountGroups::add_member(text, group, account)
+                })
+                .await?;
             }
             if update.store(edit).await? {
                 return Ok(account);
@@ -469,8 +479,8 @@ impl AllUsers {
         }
     }
 
-    /// Moves external IDs, SSH keys, watches and stars from one account to another one of the same person, and locks the first
-    /// one out.
+    /// Moves external IDs, SSH keys, watches, stars and memberships from one account to another one of the same person, and
+    /// locks the first one out.
     pub(super) async fn merge(
         &self,
         actor: &AccountsActor,
@@ -499,6 +509,7 @@ impl AllUsers {
         loop {
             let mut edit = update.begin();
             edit.delete(account).await?;
+            edit.leave_groups(account, None).await?;
             if update.store(edit).await? {
                 return Ok(());
             }

@@ -19,8 +19,11 @@ use rand::RngExt as _;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-pub(super) use self::edit::{AccountsEdit, EditedAccount, PushedBranch};
+pub(super) use self::edit::{
+    AccountsEdit, BranchRights, EditedAccount, PushedBranch, judge_access,
+};
 use self::numbers::AccountNumbers;
+use super::access::SeenAccess;
 use super::store::{AccountRow, AccountsUpdated, ExternalIdRow};
 use super::view::AccountJson;
 use crate::model::Cause;
@@ -37,6 +40,8 @@ pub struct AllUsers {
     /// Updates of this process queue up here instead of making each other run again.
     turn: Mutex<()>,
     numbers: AccountNumbers,
+    /// The access control that was read last.
+    pub(super) access: std::sync::Mutex<Option<SeenAccess>>,
     /// Requests that make tables again queue up here.
     pub(super) indexing: Mutex<()>,
 }
@@ -59,6 +64,8 @@ pub struct AccountsActor {
 pub struct SignedInAccount {
     pub account: AccountId,
     pub password: Option<StoredPassword>,
+    /// Newest commit of the access control, by which it may do this.
+    pub access: Option<ObjectId>,
 }
 
 /// Reason why accounts could not be read or changed.
@@ -94,6 +101,9 @@ pub enum AccountsError {
     /// The actor has lost the way in since they signed in.
     #[error("the account was locked out, or has another password now")]
     LockedOut,
+    /// The actor was permitted to do this by an access control that is no longer in effect.
+    #[error("the access control was changed at this moment; try again")]
+    RightsChanged,
     /// The account is not as the actor saw it.
     #[error("account {0} has changed since you read it; read it again")]
     Changed(AccountId),
@@ -126,6 +136,7 @@ impl AccountsError {
             | Self::ExternalIdTaken(..)
             | Self::Moved
             | Self::LockedOut
+            | Self::RightsChanged
             | Self::Changed(_) => true,
             Self::Database(_) | Self::Sequence(_) | Self::Damaged(_) | Self::Busy => false,
         }
@@ -141,6 +152,7 @@ impl AllUsers {
             committer,
             turn: Mutex::new(()),
             numbers: AccountNumbers::new(1),
+            access: std::sync::Mutex::default(),
             indexing: Mutex::new(()),
         }
     }

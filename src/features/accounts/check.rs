@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::findings::{
-    AccountFindings, Problem, Severity, judge_external_ids, judge_notes, judge_user_branch,
+    AccountFindings, Problem, Severity, judge_access, judge_external_ids, judge_notes,
+    judge_user_branch,
 };
 use lockkeeper_accounts::preferences::Preferences;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
@@ -37,9 +38,13 @@ impl CheckedCopy {
         Self::of_refs(copy, |_| true)
     }
 
-    /// Checks the same, but allows refs that `All-Users` does not have.
-    pub(super) fn of_known_refs(copy: &AccountsCopy) -> Self {
-        Self::of_refs(copy, |name| name.parse::<AllUsersRef>().is_ok())
+    /// Checks what an import uses: not refs that `All-Users` does not have, and not an access control that this version
+    /// cannot read.
+    pub(super) fn of_used(copy: &AccountsCopy) -> Self {
+        let mut checked = Self::of_refs(copy, |name| name.parse::<AllUsersRef>().is_ok());
+        let config = format!("{}: ", AllUsersRef::Config);
+        checked.lines.retain(|(_, line)| !line.starts_with(&config));
+        checked
     }
 
     fn of_refs(copy: &AccountsCopy, counts: impl Fn(&str) -> bool) -> Self {
@@ -48,6 +53,7 @@ impl CheckedCopy {
             checked.add_problem(name, problem);
         }
         checked.defaults(copy);
+        checked.access(copy);
         checked.external_ids(copy);
         checked.sequence(copy);
         checked.stars(copy);
@@ -66,6 +72,13 @@ impl CheckedCopy {
         let mut findings = AccountFindings::default();
         findings.add(Preferences::FILE, problems);
         self.add(&AllUsersRef::UserDefault.to_string(), &findings);
+    }
+
+    fn access(&mut self, copy: &AccountsCopy) {
+        if let Some(files) = &copy.access {
+            let findings = judge_access(files, |account| copy.users.contains_key(&account));
+            self.add(&AllUsersRef::Config.to_string(), &findings);
+        }
     }
 
     fn external_ids(&mut self, copy: &AccountsCopy) {

@@ -126,6 +126,29 @@ pub(super) enum ServerAccounts {
         /// Name by which the account is known elsewhere, as in github:583231. May be given several times
         #[arg(long = "link", value_name = "SCHEME:ID")]
         external_ids: Vec<String>,
+        /// Group to become a member of, as in Administrators. May be given several times
+        #[arg(long = "group", value_name = "NAME")]
+        groups: Vec<String>,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Show the groups of accounts, add or remove a member
+    ///
+    /// Without a flag, prints a line for each group with its members and the groups that it includes. The rules that say
+    /// what a group may do are in refs/meta/config of All-Users, with these groups.
+    Groups {
+        /// Group to add the account to, or to remove it from
+        #[arg(value_name = "GROUP", requires = "change")]
+        group: Option<String>,
+        /// Account to add: number, user name or e-mail address
+        #[arg(long, value_name = "ACCOUNT", group = "change", requires = "group")]
+        add: Option<String>,
+        /// Account to remove: number, user name or e-mail address
+        #[arg(long, value_name = "ACCOUNT", group = "change", requires = "group")]
+        remove: Option<String>,
+        /// Begin the group with this member if there is none of this name
+        #[arg(long, requires = "add")]
+        new: bool,
         #[command(flatten)]
         database: DatabaseFlags,
     },
@@ -233,8 +256,9 @@ pub(super) enum ServerAccounts {
     },
     /// Join two accounts of one person
     ///
-    /// External IDs, SSH keys, watches and stars of the first account move to the second one, in one update. The first one
-    /// stays, inactive. It keeps its user name if the second one has one.
+    /// External IDs, SSH keys, watches, stars and memberships of the first account move to the second one, in one update.
+    /// So the second one gets the rights of the first. That one stays, inactive. It keeps its user name if the second one
+    /// has one.
     ///
     /// Exit code 1: one of them is inactive, because its person would be let in by the other one.
     Merge {
@@ -357,8 +381,25 @@ async fn open(database: &DatabaseFlags) -> anyhow::Result<AllUsers> {
 impl ServerAccounts {
     async fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
         let users = open(self.database()).await?;
+        let may_take_rights = matches!(
+            self,
+            Self::Groups { .. }
+                | Self::Deactivate { .. }
+                | Self::Delete { .. }
+                | Self::Merge { .. }
+        );
+        // A damaged access control must not keep anybody from locking an account out.
+        let had_administrator = may_take_rights && users.has_administrator().await.unwrap_or(false);
         match self.act(&users, terminal).await {
-            Ok(status) => Ok(status),
+            Ok(status) => {
+                if had_administrator && matches!(users.has_administrator().await, Ok(false)) {
+                    terminal.note(
+                        "No active account administrates the server any more. Only the user of --web-basic-auth does; \
+                         `lockkeeper accounts groups Administrators --add ACCOUNT` makes another administrator.",
+                    );
+                }
+                Ok(status)
+            }
             // What the person can correct is no failure of the program.
             Err(error) => match error.downcast::<AccountsError>() {
                 Ok(error) if error.is_refusal() => {
@@ -375,6 +416,7 @@ impl ServerAccounts {
         match self {
             Self::Show { database, .. }
             | Self::Create { database, .. }
+            | Self::Groups { database, .. }
             | Self::Set { database, .. }
             | Self::Activate { database, .. }
             | Self::Deactivate { database, .. }
@@ -413,6 +455,7 @@ impl ServerAccounts {
                 full_name,
                 email,
                 external_ids,
+                groups,
                 ..
             } => {
                 let keys = external_ids.iter().map(|key| read_key(key));
@@ -431,10 +474,33 @@ impl ServerAccounts {
                         .map_err(AccountsError::Invalid)?,
                     external_ids: keys.collect::<Result<_, _>>()?,
                     ssh_key: None,
+                    groups,
                 };
                 let number = users.create(&by, &new).await?;
                 terminal.line(number.to_string())?;
             }
+            Self::Groups {
+                group,
+                add,
+                remove,
+                new,
+                ..
+            } => match (group, add, remove) {
+                (Some(group), Some(account), _) => {
+                    let number = AccountFlag { account }.find(users).await?.number;
+                    users.add_to_group(&by, number, &group, new).await?;
+                }
+                (Some(group), _, Some(account)) => {
+                    let number = AccountFlag { account }.find(users).await?.number;
+                    if !users.remove_from_group(&by, number, &group).await? {
+                        bail!(
+                            "account {number} is no member of `{}` by its own line; `lockkeeper accounts groups` shows all",
+                            safe(&group)
+                        );
+                    }
+                }
+                _ => list_groups(users, terminal).await?,
+            },
             Self::Set {
                 account,
                 full_name,
@@ -603,6 +669,29 @@ impl ServerAccounts {
     }
 }
 
+/// Prints a line for each group: its name, its members, and the groups that it includes.
+async fn list_groups(users: &AllUsers, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {
+    let access = users.access().await?;
+    let groups = access.control.groups();
+    for name in groups.names() {
+        let mut parts = Vec::new();
+        for account in groups.members_of(name) {
+            let row = users.store().account_get(account).await?;
+            let username = row.and_then(|row| row.username);
+            let username = username.map(|name| format!(" {name}")).unwrap_or_default();
+            parts.push(format!("{account}{username}"));
+        }
+        parts.extend(groups.includes_of(name).map(|name| format!("group {name}")));
+        let members = if parts.is_empty() {
+            "no members".to_owned()
+        } else {
+            parts.join(", ")
+        };
+        terminal.line(safe(&format!("{name}: {members}")))?;
+    }
+    Ok(())
+}
+
 fn read_copy(dir: &std::path::Path) -> anyhow::Result<AccountsCopy> {
     AccountsCopy::read(dir)
         .with_context(|| format!("the accounts in {} could not be read", dir.display()))
@@ -717,7 +806,7 @@ async fn import(
 ) -> ExitResult {
     let repository = LocalCopy::open(dir)?;
     let copy = AccountsCopy::of(&repository);
-    let checked = CheckedCopy::of_known_refs(&copy);
+    let checked = CheckedCopy::of_used(&copy);
     if checked.errors().next().is_some() {
         report(&copy, &checked, terminal)?;
         terminal.note("Nothing was imported. Correct the errors in the copy first.");
@@ -725,11 +814,8 @@ async fn import(
     }
     match users.import(&cli_actor(), &repository, &copy).await {
         Ok(imported) => {
-            for name in imported.left_out {
-                terminal.line(format!(
-                    "{}: left out, because this version does not use it",
-                    safe(&name)
-                ))?;
+            for (name, why) in imported.left_out {
+                terminal.line(format!("{}: left out: {}", safe(&name), safe(&why)))?;
             }
             terminal.note(format!(
                 "Imported {}.",

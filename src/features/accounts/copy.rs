@@ -30,6 +30,8 @@ pub(super) struct AccountsCopy {
     /// Preferences for everybody and what else is in their branch, by path.
     pub(super) defaults: BTreeMap<String, Vec<u8>>,
     pub(super) notes: Notes,
+    /// Files of the access control, by path. `None`: the rules of a new installation are in effect.
+    pub(super) access: Option<BTreeMap<String, Vec<u8>>>,
     /// Content of each starred change.
     pub(super) stars: BTreeMap<(AccountId, ChangeNumber), Vec<u8>>,
     /// Content of the sequence.
@@ -57,6 +59,7 @@ impl AccountsCopy {
             users: BTreeMap::new(),
             defaults: BTreeMap::new(),
             notes: Ok(BTreeMap::new()),
+            access: None,
             stars: BTreeMap::new(),
             sequence: None,
             bad_refs: Vec::new(),
@@ -103,7 +106,7 @@ impl AccountsCopy {
                     "it stands for the branch of the caller and cannot exist",
                 );
             }
-            AllUsersRef::Config => {}
+            AllUsersRef::Config => self.access = Some(copy.files(id, MAX_FILE)?),
         }
         Ok(())
     }

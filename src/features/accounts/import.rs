@@ -7,7 +7,7 @@ use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::blobs::AccountSequence;
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
-use lockkeeper_accounts::findings::Problem;
+use lockkeeper_accounts::findings::{Problem, Severity, judge_access};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 use lockkeeper_accounts::watches::Watches;
@@ -25,8 +25,8 @@ use crate::model::Cause;
 /// Result of an import.
 pub(super) struct ImportedAccounts {
     pub accounts: usize,
-    /// Refs that this version has no use for.
-    pub left_out: Vec<String>,
+    /// Refs that this version has no use for, each with the reason.
+    pub left_out: Vec<(String, String)>,
 }
 
 /// An import did not happen.
@@ -52,8 +52,15 @@ impl AllUsers {
         let (mut refs, mut left_out) = (Vec::new(), Vec::new());
         for (name, id) in repository.refs() {
             match name.parse::<AllUsersRef>() {
-                Ok(AllUsersRef::Config) | Err(_) => left_out.push(name.to_owned()),
+                Ok(AllUsersRef::Config) => match unusable_access(copy) {
+                    None => refs.push((name.to_owned(), id)),
+                    Some(why) => left_out.push((name.to_owned(), why)),
+                },
                 Ok(_) => refs.push((name.to_owned(), id)),
+                Err(_) => {
+                    let why = "this version does not use it";
+                    left_out.push((name.to_owned(), why.to_owned()));
+                }
             }
         }
         let objects = repository.reachable(refs.iter().map(|(_, id)| *id))?;
@@ -114,6 +121,16 @@ impl AllUsers {
             }
         }
     }
+}
+
+/// Returns why the access control of a copy cannot be used: that of another system has other rules and groups.
+fn unusable_access(copy: &AccountsCopy) -> Option<String> {
+    let files = copy.access.as_ref()?;
+    let findings = judge_access(files, |account| copy.users.contains_key(&account));
+    let first = findings.of(Severity::Error).next()?;
+    Some(format!(
+        "{first}. The rules of a new installation are in effect"
+    ))
 }
 
 /// Returns the sequence for a copy without one: the next number is above that of every account.

@@ -6,6 +6,7 @@
 //! | `store.rs` | objects, refs, and the rows that are derived from them |
 //! | `all_users.rs` | updates: read the state, edit it, store everything in one transaction |
 //! | `actions.rs` | what people do with accounts |
+//! | `access.rs` | groups, and what accounts may do to others |
 //! | `forge_users.rs` | accounts of people on forges |
 //! | `stars.rs` | stars, and the numbers of changes |
 //! | `import.rs` | an empty server is filled from a copy |
@@ -23,6 +24,7 @@
 //! | `view.rs` | an account as JSON |
 //! | `cli.rs` | `lockkeeper accounts` |
 
+mod access;
 mod actions;
 mod all_users;
 mod api;
@@ -49,7 +51,7 @@ pub use stars::{SeenChange, StarredChange};
 pub use store::AccountRow;
 
 pub use actions::{LabelChanges, NewAccount};
-pub use all_users::{AccountsActor, AccountsError, AllUsers};
+pub use all_users::{AccountsActor, AccountsError, AllUsers, SignedInAccount};
 pub(crate) use api::routes as api_routes;
 pub(crate) use git::{ACCOUNTS_DIR, AccountsGit, routes as git_routes};
 pub(crate) use sign_in::AccountSignIn;

@@ -64,7 +64,7 @@ impl AllUsers {
         for _ in 0..ATTEMPTS {
             let (refs, before) = self.store().account_refs().await?;
             let tables = self.store().account_index().await?;
-            let (_, after) = self.store().account_refs().await?;
+            let after = self.store().account_update_number().await?;
             if before == after {
                 return Ok((refs, before, tables));
             }

@@ -7,12 +7,14 @@ use std::sync::{Arc, PoisonError};
 
 use axum::http::{Extensions, HeaderMap};
 use chrono::{DateTime, TimeDelta, Utc};
+use lockkeeper_accounts::access::Capability;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
 use lockkeeper_accounts::objects::CommitPerson;
-use lockkeeper_accounts::refs::AccountId;
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 use tokio::sync::Semaphore;
 use tracing::warn;
 
+use super::access::CallerAccess;
 use super::all_users::{AccountsActor, AccountsError, AllUsers, SignedInAccount};
 use super::store::AccountRow;
 use super::verified::{VerifiedPasswords, pretend};
@@ -47,10 +49,11 @@ pub(crate) struct AccountSignIn {
 pub(super) enum AccountCaller {
     /// The web user (`--web-basic-auth`), who may read and change everything.
     Administrator(String),
-    /// An account, which may change itself.
+    /// An account, which may change itself, and more if the access control permits it.
     Account {
         row: Box<AccountRow>,
         external_ids: Vec<ExternalId>,
+        access: CallerAccess,
     },
 }
 
@@ -117,7 +120,7 @@ impl AccountSignIn {
         &self.web
     }
 
-    /// Counts a request of an account, which may have few at once. Administrators have no limit.
+    /// Counts a request of an account, which may have few at once. The web user has no limit.
     pub(super) fn enter(
         &self,
         caller: &AccountCaller,
@@ -139,7 +142,9 @@ impl AccountSignIn {
 
     /// Counts a change by an account. All of them are kept, so there is a limit; administrators have none.
     pub(super) fn count_change(&self, caller: &AccountCaller) -> Result<(), SignInRefusal> {
-        let Some(own) = caller.own() else {
+        let limited = caller.own();
+        let limited = limited.filter(|_| !caller.has(Capability::AdministrateServer));
+        let Some(own) = limited else {
             return Ok(());
         };
         let now = self.web.clock.now();
@@ -252,15 +257,46 @@ impl AccountCaller {
         }
     }
 
-    pub(super) fn is_administrator(&self) -> bool {
-        self.own().is_none()
+    /// Returns true if the caller has this power over all accounts.
+    pub(super) fn has(&self, capability: Capability) -> bool {
+        match self {
+            Self::Administrator(_) => true,
+            Self::Account { access, .. } => access.has(capability),
+        }
+    }
+
+    /// Returns true if the caller may fetch a ref.
+    pub(super) fn may_read(&self, name: AllUsersRef) -> bool {
+        match self {
+            Self::Administrator(_) => true,
+            Self::Account { row, access, .. } => access.may_read(name, row.number),
+        }
+    }
+
+    /// Returns true if the caller may push to a ref.
+    pub(super) fn may_push(&self, name: AllUsersRef) -> bool {
+        match self {
+            Self::Administrator(_) => true,
+            Self::Account { row, access, .. } => access.may_push(name, row.number),
+        }
+    }
+
+    /// Returns true if the caller may do to an account what takes a capability. Nobody gets the power of an account by
+    /// changing it.
+    pub(super) fn may_change(&self, account: AccountId, capability: Capability) -> bool {
+        match self {
+            Self::Administrator(_) => true,
+            Self::Account { access, .. } => access.has(capability) && !access.is_below(account),
+        }
     }
 
     /// Returns the addresses that commits of the caller may have as committer. `host` is the name of this server.
     pub(super) fn addresses(&self, host: &str) -> Vec<String> {
         match self {
             Self::Administrator(name) => vec![format!("{name}@{host}")],
-            Self::Account { row, external_ids } => {
+            Self::Account {
+                row, external_ids, ..
+            } => {
                 let emails = external_ids.iter().filter_map(|id| id.email.as_ref());
                 let mut emails: Vec<String> =
                     emails.map(|email| email.as_str().to_owned()).collect();
@@ -303,9 +339,14 @@ impl AccountCaller {
             expected: None,
             signed_in: match self {
                 Self::Administrator(_) => None,
-                Self::Account { row, external_ids } => Some(SignedInAccount {
+                Self::Account {
+                    row,
+                    external_ids,
+                    access,
+                } => Some(SignedInAccount {
                     account: row.number,
                     password: username_of(external_ids).and_then(|id| id.password.clone()),
+                    access: access.commit(),
                 }),
             },
         }
@@ -327,6 +368,7 @@ impl AllUsers {
             return Ok(CheckedPassword::Wrong);
         };
         let external_ids = self.external_ids(username.account).await?;
+        let access = CallerAccess::new(self.access().await?, row.number);
         let present = username_of(&external_ids).and_then(|id| id.password.as_ref());
         if present != username.password.as_ref() {
             return Ok(CheckedPassword::Wrong);
@@ -336,6 +378,7 @@ impl AllUsers {
         }
         Ok(CheckedPassword::Right(AccountCaller::Account {
             external_ids,
+            access,
             row: Box::new(row),
         }))
     }

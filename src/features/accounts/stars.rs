@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gix_hash::ObjectId;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 
-use super::store::{account_id, damaged};
+use super::store::{account_id, damaged, object_id};
 use crate::model::{PullRef, PullState, RepoId, Subject};
 use crate::store::{Result, Store, Tx, execute, on_pool, on_tx};
 
@@ -117,6 +118,31 @@ impl Store {
             "SELECT label FROM account_stars WHERE account = $1 AND change_number = $2")
             .bind(i64::from(account.get())).bind(i64::from(change.get())).fetch_all(db))?;
         Ok(labels.into_iter().collect())
+    }
+
+    /// Returns the refs of the stars of an account by name.
+    pub(super) async fn account_star_refs(
+        &self,
+        account: AccountId,
+    ) -> Result<Vec<(String, ObjectId)>> {
+        let changes = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
+            "SELECT DISTINCT change_number FROM account_stars WHERE account = $1")
+            .bind(i64::from(account.get())).fetch_all(db))?;
+        let names = changes.into_iter().map(|change| {
+            let change = change_number(change)?;
+            Ok(AllUsersRef::StarredChange(change, account).to_string())
+        });
+        let names: Vec<String> = names.collect::<Result<_>>()?;
+        let names = serde_json::to_string(&names).expect("texts are always JSON");
+        let sql = self.either(
+            "SELECT name, object_id FROM account_refs WHERE name IN (SELECT value FROM json_each($1)) ORDER BY name",
+            "SELECT name, object_id FROM account_refs \
+             WHERE name = ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb))) ORDER BY name",
+        );
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (String, Vec<u8>)>(sql).bind(&names).fetch_all(db))?;
+        rows.into_iter()
+            .map(|(name, id)| Ok((name, object_id(&id)?)))
+            .collect()
     }
 
     /// Returns the accounts that gave a change this label, by number.

@@ -195,7 +195,8 @@ impl AccountIndex {
                 .insert(email.clone());
         }
         for (account, projects) in &self.watches {
-            all.entry(*account).or_default().watches = projects.clone();
+            let rows = all.entry(*account).or_default();
+            rows.watches.clone_from(projects);
         }
         all
     }
@@ -317,10 +318,10 @@ impl Store {
             "SELECT external_id, account, note_id FROM account_external_ids").fetch_all(db))?;
         let emails = on_pool!(self, db => sqlx::query_as::<_, (String, i64)>(
             "SELECT email, account FROM account_emails").fetch_all(db))?;
-        let watched = on_pool!(self, db => sqlx::query_as::<_, (i64, String)>(
+        let pairs = on_pool!(self, db => sqlx::query_as::<_, (i64, String)>(
             "SELECT account, project FROM account_watches").fetch_all(db))?;
         let mut watches: BTreeMap<AccountId, BTreeSet<String>> = BTreeMap::new();
-        for (account, project) in watched {
+        for (account, project) in pairs {
             let projects = watches.entry(account_id(account)?).or_default();
             projects.insert(project);
         }
@@ -593,7 +594,7 @@ pub(super) fn account_id(number: i64) -> Result<AccountId> {
     account.ok_or_else(|| damaged(format!("{number} is not an account number")))
 }
 
-fn object_id(bytes: &[u8]) -> Result<ObjectId> {
+pub(super) fn object_id(bytes: &[u8]) -> Result<ObjectId> {
     ObjectId::try_from(bytes).map_err(|error| damaged(error.to_string()))
 }
 

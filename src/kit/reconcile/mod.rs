@@ -20,6 +20,15 @@ pub use rounds::{Rounds, TurnResult};
 /// Longest pause of a reconciler that backs off.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
+/// Pause of a reconciler after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FailurePause {
+    /// The same time as after a success.
+    Period,
+    /// Twice as long after each failure, because it depends on another server that may be down for long.
+    Growing,
+}
+
 /// Result of one tick of a reconciler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TickResult {
@@ -84,8 +93,8 @@ pub struct Reconciler {
     /// True if the server renews its own leases first. After a pause of the whole machine they look like those of a
     /// dead server, and it would take work over from itself.
     pub renews_first: bool,
-    /// True if the pauses grow while it fails, because it depends on another server that may be down for long.
-    pub backs_off: bool,
+    /// Pause after a failure.
+    pause: FailurePause,
     /// True if a starting server turns it at once, even if another one has had the turn. Changes that it missed while
     /// it was down need not wait for a period.
     pub looks_at_start: bool,
@@ -109,7 +118,7 @@ impl Reconciler {
             until: StopDeadline::Closing,
             hears_of_mirrors: false,
             renews_first: false,
-            backs_off: false,
+            pause: FailurePause::Period,
             looks_at_start: false,
             tick,
         }
@@ -148,7 +157,7 @@ impl Reconciler {
 
     pub(crate) const fn backing_off(self) -> Self {
         Self {
-            backs_off: true,
+            pause: FailurePause::Growing,
             ..self
         }
     }
@@ -167,7 +176,7 @@ impl Reconciler {
 
     /// Returns the time from the last one of consecutive failures to the next tick. `period` is the usual time.
     pub fn pause_after(&self, failures: u32, period: Duration) -> Duration {
-        if !self.backs_off {
+        if self.pause == FailurePause::Period {
             return period;
         }
         let longer = period.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));

@@ -1,5 +1,6 @@
 //! Tests of every public method of the store, on both databases (P11). Each resource has a file, as in `src/store`.
 
+mod access;
 mod accounts;
 mod apply;
 mod apply_locks;

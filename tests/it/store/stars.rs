@@ -303,7 +303,7 @@ async fn labels_and_changes_that_cannot_be_are_refused(db: &TestDb) {
     let (store, users) = (db.store(), AllUsers::new(db.store().clone(), "localhost"));
     let kim = account(&users).await;
     open_pull(store, 1).await;
-    let long = "x".repeat(101);
+    let (long, cut) = ("x".repeat(101), "x".repeat(80));
     let many: Vec<String> = (0..51).map(|n| format!("label{n}")).collect();
     let star = format!("refs/starred-changes/01/1/{kim}");
     for (number, add, reason) in [
@@ -316,7 +316,7 @@ async fn labels_and_changes_that_cannot_be_are_refused(db: &TestDb) {
         (
             1,
             &long,
-            format!("error: {star}: the label `{long}` is too long; use at most 100 characters"),
+            format!("error: {star}: the label `{cut}…` is too long; use at most 100 characters"),
         ),
         (
             1,

@@ -208,12 +208,16 @@ impl Clone {
         let said = self.push(args);
         let pushed = || self.git(&["show", "HEAD"]);
         assert_ne!(said.code, 0, "the push was accepted: {}", pushed());
-        let lines = said.err.lines().map(str::trim_end);
-        let lines = lines.filter(|line| {
-            !line.starts_with("To http") && !line.starts_with("error: failed to push")
-        });
-        lines.collect::<Vec<_>>().join("\n")
+        words_of(&said)
     }
+}
+
+/// Returns what git said about a push, without the address of the server.
+pub fn words_of(said: &Said) -> String {
+    let lines = said.err.lines().map(str::trim_end);
+    let lines = lines
+        .filter(|line| !line.starts_with("To http") && !line.starts_with("error: failed to push"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[expect(clippy::disallowed_methods, reason = "git is run as people run it")]

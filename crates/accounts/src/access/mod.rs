@@ -157,8 +157,8 @@ impl AccessControl {
             }
             if section.is_exclusive(permission) {
                 return match verdict {
-                    AccessVerdict::Undecided => AccessVerdict::Refused,
-                    decided => decided,
+                    AccessVerdict::Undecided | AccessVerdict::Refused => AccessVerdict::Refused,
+                    AccessVerdict::Granted => AccessVerdict::Granted,
                 };
             }
         }

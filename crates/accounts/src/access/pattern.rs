@@ -1,5 +1,7 @@
 //! Patterns of refs in the rules: an exact name, the beginning of a name, or a regular expression.
 
+use std::cmp::Reverse;
+
 use regex::{Regex, RegexBuilder};
 
 use crate::findings::Problem;
@@ -105,16 +107,15 @@ impl RefPattern {
         }
     }
 
-    /// Returns the order of patterns, the most specific first: names before patterns, and longer fixed beginnings before
-    /// shorter ones.
-    pub(super) fn rank(&self) -> (u8, std::cmp::Reverse<usize>) {
-        let (kind, fixed) = match self {
-            Self::Exact(name) => (0, name.len()),
-            Self::Own(name) => (1, name.len()),
-            Self::Below(folder) => (2, folder.len()),
-            Self::Matching(_, fixed) => (2, *fixed),
-        };
-        (kind, std::cmp::Reverse(fixed))
+    /// Returns the order of patterns, the most specific first: names before patterns, longer fixed beginnings before
+    /// shorter ones, and of two that are as long, a folder before an expression.
+    pub(super) fn rank(&self) -> (u8, Reverse<usize>, u8) {
+        match self {
+            Self::Exact(name) => (0, Reverse(name.len()), 0),
+            Self::Own(name) => (1, Reverse(name.len()), 0),
+            Self::Below(folder) => (2, Reverse(folder.len()), 0),
+            Self::Matching(_, fixed) => (2, Reverse(*fixed), 1),
+        }
     }
 
     /// Returns the warning about a pattern that fits none of the refs that rules decide about.

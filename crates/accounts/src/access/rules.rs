@@ -106,8 +106,8 @@ impl AccessRules {
         };
         let mut problems = Vec::new();
         let mut by_pattern: BTreeMap<&str, Option<AccessSection>> = BTreeMap::new();
-        let headers = text.sections().filter(|header| header.section == ACCESS);
-        if let Some(header) = headers.skip(MAX_SECTIONS).next() {
+        let mut headers = text.sections().filter(|header| header.section == ACCESS);
+        if let Some(header) = headers.nth(MAX_SECTIONS) {
             let what = format!("there are more than {MAX_SECTIONS} sections with rules");
             let fix = "use a pattern for several refs";
             return (rules, vec![Problem::error(header.line, what, fix)]);
@@ -233,7 +233,7 @@ impl AccessSection {
             return Ok(());
         }
         let Some(permission) = RefPermission::parse(entry.key) else {
-            return self.check_other(entry);
+            return check_other(entry);
         };
         let value = entry.text()?;
         let (action, rest) = match value.split_once(' ') {
@@ -251,21 +251,6 @@ impl AccessSection {
         Ok(())
     }
 
-    /// Looks at a permission that means nothing here. Those that Gerrit writes are accepted silently.
-    fn check_other(&self, entry: ConfigEntry<'_>) -> Result<(), Problem> {
-        let key = entry.key.to_ascii_lowercase();
-        if key == "submit" || key.starts_with("label-") {
-            return Ok(());
-        }
-        if key == "create" || key == "delete" {
-            let what = format!("`{key}` has no effect");
-            let fix = "branches come and go with their accounts: `lockkeeper accounts create` and `delete`";
-            return Err(Problem::warning(entry.line, what, fix));
-        }
-        let words = RefPermission::ALL.map(RefPermission::as_str);
-        Err(entry.unknown_key(&[words[0], words[1], EXCLUSIVE]))
-    }
-
     /// Returns what the rules for these groups say.
     pub(super) fn actions(
         &self,
@@ -281,6 +266,22 @@ impl AccessSection {
     pub(super) fn is_exclusive(&self, permission: RefPermission) -> bool {
         self.exclusive.contains(&permission)
     }
+}
+
+/// Looks at a permission that means nothing here. Those that Gerrit writes are accepted silently.
+fn check_other(entry: ConfigEntry<'_>) -> Result<(), Problem> {
+    let key = entry.key.to_ascii_lowercase();
+    if key == "submit" || key.starts_with("label-") {
+        return Ok(());
+    }
+    if key == "create" || key == "delete" {
+        let what = format!("`{key}` has no effect");
+        let fix =
+            "branches come and go with their accounts: `lockkeeper accounts create` and `delete`";
+        return Err(Problem::warning(entry.line, what, fix));
+    }
+    let words = RefPermission::ALL.map(RefPermission::as_str);
+    Err(entry.unknown_key(&[words[0], words[1], EXCLUSIVE]))
 }
 
 /// Returns the name of a group that exists.

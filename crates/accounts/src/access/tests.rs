@@ -169,7 +169,7 @@ fn problems_of_rules_have_lines_and_ways_out() {
             "error: project.config:7: `users/*` is not a pattern of refs; begin with `refs/`, or with `^refs/` for a regular expression",
             "error: project.config:9: `refs/us*rs/*` is not a pattern of refs; write `*` at the end, after a `/`, and no variable with it",
             "error: project.config:10: `refs/users/${username}` is not a pattern of refs; the only variable is `${shardeduserid}`, once; `*` stands at the end",
-            "error: project.config:11: `^refs/(` is not a regular expression; correct it; `^refs/users/.*` is one",
+            "error: project.config:11: `^refs/(` is not a regular expression; correct or shorten it; `^refs/users/.*` is one",
             "error: project.config:12: `^refs/users/${shardeduserid}` has a variable in a regular expression; use variables in names without `^`",
             "error: project.config:2: there is no group `Opertors`; did you mean `Operators`?",
             "error: project.config:3: `Operators` is not a rule; write `group NAME`, with `deny` or `block` in front to forbid it",
@@ -274,12 +274,11 @@ fn members_are_added_and_removed_in_place() {
     assert!(AccountGroups::add_member(&mut text, "Registered Users", account(6)).is_err());
 }
 
+/// A section: its pattern, whether it is exclusive, and rules with their action and their group.
+type ModelSection = (usize, bool, Vec<(u8, usize)>);
+
 /// Rules as they are described: written down again without any of the code above.
-fn model(
-    rules: &[(usize, bool, Vec<(u8, usize)>)],
-    memberships: &[bool; 2],
-    of: u32,
-) -> AccessVerdict {
+fn model(rules: &[ModelSection], memberships: [bool; 2], of: u32) -> AccessVerdict {
     let mut verdict = AccessVerdict::Undecided;
     // The patterns of the property test, the most specific first.
     for pattern in 0..3 {
@@ -330,13 +329,13 @@ proptest! {
         let patterns = ["refs/users/05/105", "refs/users/05/*", "refs/users/*"];
         let mut rules = String::new();
         for (at, (exclusive, own)) in &sections {
-            rules += &format!("[access \"{}\"]\n", patterns[*at]);
+            rules.extend(["[access \"", patterns[*at], "\"]\n"]);
             if *exclusive {
                 rules += "exclusiveGroupPermissions = read\n";
             }
             for (action, group) in own {
                 let action = ["", "deny ", "block "][usize::from(*action)];
-                rules += &format!("read = {action}group {}\n", ["A", "B"][*group]);
+                rules.extend(["read = ", action, "group ", ["A", "B"][*group], "\n"]);
             }
         }
         let mut groups = "[group \"A\"]\n".to_owned();
@@ -345,7 +344,7 @@ proptest! {
         groups += if memberships[1] { "member = 9\n" } else { "" };
         let access = access(&rules, &groups);
         let sections: Vec<_> = sections.into_iter().map(|(at, (exclusive, own))| (at, exclusive, own)).collect();
-        let expected = model(&sections, &memberships, of);
+        let expected = model(&sections, memberships, of);
         let verdict = ask(&access, 9, RefPermission::Read, own(of));
         prop_assert_eq!(verdict, expected, "{}", rules);
         // The names are everything that is permitted.

@@ -7,11 +7,14 @@ use chrono::{DateTime, Utc};
 use gix_hash::ObjectId;
 use gix_object::tree::Entry;
 use gix_object::{CommitRefIter, Tree, TreeRef};
+use lockkeeper_accounts::access::{AccessControl, AccountGroups};
 use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey, StoredPassword};
-use lockkeeper_accounts::findings::{AccountFindings, MAX_BRANCH_FILES, Problem};
+use lockkeeper_accounts::findings::{
+    AccountFindings, MAX_BRANCH_FILES, Problem, judge_access as judge_files,
+};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::preferences::Preferences;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
@@ -23,6 +26,9 @@ use super::numbers::AccountNumbers;
 use super::{AccountsError, SignedInAccount, damaged, external_id, note};
 use crate::git::PushedNote;
 use crate::store::Store;
+
+/// Maximum number of account numbers that a push to the sequence leaves out. They cannot be had back.
+const MAX_SKIPPED: u32 = 1_000_000;
 
 /// Files with a meaning, all in the root directory of a user branch.
 const FILES: [&str; 4] = [
@@ -39,6 +45,8 @@ pub(in super::super) struct AccountsEdit<'a> {
     /// Newest commit that each account must have.
     expected: Option<ObjectId>,
     signed_in: Option<&'a SignedInAccount>,
+    /// True once the account of the actor was read, and lets the actor in.
+    is_actor_known: bool,
     /// Refs that were read, with the objects that they pointed to.
     pub(super) refs: BTreeMap<AllUsersRef, Option<ObjectId>>,
     pub(super) accounts: BTreeMap<AccountId, EditedAccount>,
@@ -46,10 +54,10 @@ pub(in super::super) struct AccountsEdit<'a> {
     pub(super) stars: BTreeMap<(ChangeNumber, AccountId), BTreeSet<String>>,
     /// Accounts that lose all their stars.
     pub(super) starless: BTreeSet<AccountId>,
-    /// Commits that were pushed to the preferences of everybody.
-    pub(super) defaults: Option<PushedBranch>,
-    /// Commits that were pushed to the external IDs.
-    pub(super) notes: Option<PushedBranch>,
+    /// Commits that were pushed to branches of no account.
+    pub(super) pushed: BTreeMap<AllUsersRef, PushedBranch>,
+    /// The access control, if the update changes it.
+    pub(super) access: Option<EditedAccess>,
     /// Number to write into the sequence.
     pub(super) next_account: Option<AccountId>,
     /// Numbers below it that no account of this update has.
@@ -79,7 +87,16 @@ pub(in super::super) struct EditedAccount {
     pub(super) pushed: Option<PushedBranch>,
 }
 
-/// Commits that somebody pushed to a user branch.
+/// The access control that was read, and what it will be.
+pub(super) struct EditedAccess {
+    /// Newest commit. `None` if it begins with this update.
+    pub(super) tip: Option<ObjectId>,
+    pub(super) root: Tree,
+    pub(super) old_files: BTreeMap<String, Vec<u8>>,
+    pub(super) files: BTreeMap<String, Vec<u8>>,
+}
+
+/// Commits that somebody pushed to a branch.
 #[derive(Clone, Debug)]
 pub(in super::super) struct PushedBranch {
     /// New commit at the tip of the branch.
@@ -102,12 +119,13 @@ impl<'a> AccountsEdit<'a> {
             numbers,
             expected,
             signed_in,
+            is_actor_known: false,
             refs: BTreeMap::new(),
             accounts: BTreeMap::new(),
             stars: BTreeMap::new(),
             starless: BTreeSet::new(),
-            defaults: None,
-            notes: None,
+            pushed: BTreeMap::new(),
+            access: None,
             next_account: None,
             taken: 0..0,
         }
@@ -132,7 +150,7 @@ impl<'a> AccountsEdit<'a> {
         account: AccountId,
     ) -> Result<&mut EditedAccount, AccountsError> {
         if !self.accounts.contains_key(&account) {
-            let read = self.read(account).await?;
+            let read = self.read(account, self.expected).await?;
             self.accounts.insert(account, read);
         }
         self.accounts
@@ -140,12 +158,16 @@ impl<'a> AccountsEdit<'a> {
             .ok_or(AccountsError::NoAccount(account))
     }
 
-    async fn read(&mut self, account: AccountId) -> Result<EditedAccount, AccountsError> {
+    async fn read(
+        &mut self,
+        account: AccountId,
+        expected: Option<ObjectId>,
+    ) -> Result<EditedAccount, AccountsError> {
         // The refs come first: what is read after them is newer, and then they have moved.
         let tip = self.read_ref(AllUsersRef::User(account)).await?;
         self.read_ref(AllUsersRef::ExternalIds).await?;
         let tip = tip.ok_or(AccountsError::NoAccount(account))?;
-        if self.expected.is_some_and(|expected| expected != tip) {
+        if expected.is_some_and(|expected| expected != tip) {
             return Err(AccountsError::Changed(account));
         }
         let row = self.store.account_get(account).await?;
@@ -172,10 +194,30 @@ impl<'a> AccountsEdit<'a> {
             pushed: None,
         };
         let signed_in = self.signed_in.filter(|by| by.account == account);
-        if signed_in.is_some_and(|by| !read.lets_in(by)) {
-            return Err(AccountsError::LockedOut);
+        if let Some(by) = signed_in {
+            if !read.lets_in(by) {
+                return Err(AccountsError::LockedOut);
+            }
+            self.is_actor_known = true;
         }
         Ok(read)
+    }
+
+    /// Makes sure that who made the update could still sign in and make it.
+    pub(super) async fn check_actor(&mut self) -> Result<(), AccountsError> {
+        let Some(by) = self.signed_in else {
+            return Ok(());
+        };
+        if self.read_ref(AllUsersRef::Config).await? != by.access {
+            return Err(AccountsError::RightsChanged);
+        }
+        if self.is_actor_known {
+            return Ok(());
+        }
+        match self.read(by.account, None).await {
+            Err(AccountsError::NoAccount(_)) => Err(AccountsError::LockedOut),
+            read => read.map(drop),
+        }
     }
 
     /// Reads the files without a meaning, up to one more than a branch may have. They count for its limits. `None`: the
@@ -254,6 +296,10 @@ impl<'a> AccountsEdit<'a> {
     /// Adds an account with the next free number.
     pub(in super::super) async fn create(&mut self) -> Result<AccountId, AccountsError> {
         self.read_ref(AllUsersRef::ExternalIds).await?;
+        // The first account is a good moment to show which rules are in effect.
+        if self.read_ref(AllUsersRef::Config).await?.is_none() {
+            self.access().await?;
+        }
         let number = self.next_number().await?;
         self.refs.insert(AllUsersRef::User(number), None);
         self.accounts.insert(
@@ -348,6 +394,44 @@ impl<'a> AccountsEdit<'a> {
         }
     }
 
+    /// Replaces the sequence, if it is where the pusher saw it. No number is given twice, so it never goes back.
+    pub(in super::super) async fn push_sequence(
+        &mut self,
+        seen: Option<ObjectId>,
+        next: AccountSequence,
+    ) -> Result<(), AccountsError> {
+        // Before the sequence, which another update may move in between: then the ref is not where it was seen.
+        let highest = self.store.account_highest().await?;
+        if self.read_ref(AllUsersRef::AccountSequence).await? != seen {
+            return Err(AccountsError::Moved);
+        }
+        let present = match seen {
+            None => None,
+            Some(id) => AccountSequence::parse(&self.store.account_object(id).await?.content).ok(),
+        };
+        let lowest = highest.and_then(AccountId::next);
+        let lowest = lowest.max(present.map(|present| present.0));
+        if let Some(lowest) = lowest.filter(|lowest| next.0 < *lowest) {
+            let what = format!(
+                "{} was given already, or is below a number that was",
+                next.0
+            );
+            let fix = format!("write {lowest} or more");
+            return Err(AccountsError::Sequence(Problem::error(None, what, fix)));
+        }
+        let highest = lowest.map_or(AccountId::FIRST.get(), AccountId::get) + MAX_SKIPPED;
+        if next.0.get() > highest {
+            let what = format!(
+                "{} leaves out more than {MAX_SKIPPED} numbers forever",
+                next.0
+            );
+            let fix = format!("write {highest} or less");
+            return Err(AccountsError::Sequence(Problem::error(None, what, fix)));
+        }
+        self.next_account = Some(next.0);
+        Ok(())
+    }
+
     /// Gives an account an external ID, or replaces the one with the same key.
     pub(in super::super) async fn put_external_id(
         &mut self,
@@ -380,8 +464,104 @@ impl<'a> AccountsEdit<'a> {
         if self.read_ref(AllUsersRef::UserDefault).await? != seen {
             return Err(AccountsError::Moved);
         }
-        self.defaults = Some(pushed);
+        self.pushed.insert(AllUsersRef::UserDefault, pushed);
         Ok(())
+    }
+
+    /// Replaces the access control by pushed commits, if it is where the pusher saw it.
+    pub(in super::super) async fn push_access(
+        &mut self,
+        seen: Option<ObjectId>,
+        pushed: PushedBranch,
+    ) -> Result<(), AccountsError> {
+        if self.read_ref(AllUsersRef::Config).await? != seen {
+            return Err(AccountsError::Moved);
+        }
+        // Before their rows: an account that goes or is locked out in between is then not where it was read.
+        let (control, _) = AccessControl::read(&pushed.files);
+        for account in control.groups().members() {
+            self.read_ref(AllUsersRef::User(account)).await?;
+        }
+        let findings = judge_access(self.store, &pushed.files).await?;
+        if !findings.is_accepted() {
+            return Err(AccountsError::Refused(findings));
+        }
+        self.pushed.insert(AllUsersRef::Config, pushed);
+        Ok(())
+    }
+
+    /// Returns the access control for changes. If there is none, it begins with the rules of a new installation.
+    async fn access(&mut self) -> Result<&mut EditedAccess, AccountsError> {
+        let tip = self.read_ref(AllUsersRef::Config).await?;
+        let access = match self.access.take() {
+            Some(access) => access,
+            None => self.read_access(tip).await?,
+        };
+        Ok(self.access.insert(access))
+    }
+
+    async fn read_access(&self, tip: Option<ObjectId>) -> Result<EditedAccess, AccountsError> {
+        let Some(commit) = tip else {
+            let rules = AccessControl::FIRST_RULES.as_bytes().to_vec();
+            return Ok(EditedAccess {
+                tip,
+                root: Tree::empty(),
+                old_files: BTreeMap::new(),
+                files: BTreeMap::from([(AccessControl::RULES_FILE.to_owned(), rules)]),
+            });
+        };
+        let root = read_root(self.store, commit).await?;
+        let mut files = BTreeMap::new();
+        for entry in root.entries.iter().filter(|entry| entry.mode.is_blob()) {
+            let blob = self.store.account_object(entry.oid).await?;
+            files.insert(entry.filename.to_string(), blob.content);
+        }
+        Ok(EditedAccess {
+            tip,
+            root,
+            old_files: files.clone(),
+            files,
+        })
+    }
+
+    /// Edits the groups of accounts.
+    pub(in super::super) async fn edit_groups(
+        &mut self,
+        edit: impl FnOnce(&mut ConfigText) -> Result<(), Problem>,
+    ) -> Result<(), AccountsError> {
+        let access = self.access().await?;
+        let name = AccessControl::GROUPS_FILE;
+        let old = access.files.get(name).map_or(&[][..], Vec::as_slice);
+        let mut text = ConfigText::parse(old)?;
+        edit(&mut text)?;
+        let new = text.as_str().as_bytes().to_vec();
+        if new != old {
+            access.files.insert(name.to_owned(), new);
+        }
+        Ok(())
+    }
+
+    /// Ends all memberships of an account. `heir` gets them.
+    pub(in super::super) async fn leave_groups(
+        &mut self,
+        account: AccountId,
+        heir: Option<AccountId>,
+    ) -> Result<(), AccountsError> {
+        if self.read_ref(AllUsersRef::Config).await?.is_none() {
+            return Ok(());
+        }
+        self.edit_groups(|text| {
+            let (groups, _) = AccountGroups::read(text);
+            for group in groups.names() {
+                if AccountGroups::remove_member(text, group, account)?
+                    && let Some(heir) = heir
+                {
+                    AccountGroups::add_member(text, group, heir)?;
+                }
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Replaces external IDs by those of pushed commits, if they are where the pusher saw them. Each account that loses or
@@ -414,7 +594,7 @@ impl<'a> AccountsEdit<'a> {
             }
             account.external_ids.insert(key, (id, text));
         }
-        self.notes = Some(pushed);
+        self.pushed.insert(AllUsersRef::ExternalIds, pushed);
         Ok(())
     }
 
@@ -439,6 +619,29 @@ impl<'a> AccountsEdit<'a> {
             self.stars.insert(star, labels);
         }
         Ok(self.stars.entry(star).or_default())
+    }
+
+    /// Replaces the labels of a change by pushed ones, if they are where the pusher saw them.
+    pub(in super::super) async fn push_star(
+        &mut self,
+        seen: Option<ObjectId>,
+        (account, change): (AccountId, ChangeNumber),
+        labels: Option<&StarLabels>,
+    ) -> Result<(), AccountsError> {
+        let name = AllUsersRef::StarredChange(change, account);
+        if self.read_ref(name).await? != seen {
+            return Err(AccountsError::Moved);
+        }
+        let Some(labels) = labels else {
+            // Also a star of an account that is gone can be removed.
+            self.stars.insert((change, account), BTreeSet::new());
+            return Ok(());
+        };
+        if self.store.change_get(change).await?.is_none() {
+            return Err(AccountsError::NoChange(change));
+        }
+        *self.star(account, change).await? = labels.iter().map(str::to_owned).collect();
+        Ok(())
     }
 
     /// Removes an account with everything that belongs to it.
@@ -540,7 +743,8 @@ impl<'a> AccountsEdit<'a> {
             Ok(())
         })?;
         source.edit_properties(|config| config.preferred_email = None)?;
-        source.lock_out()
+        source.lock_out()?;
+        self.leave_groups(from, Some(into)).await
     }
 }
 
@@ -656,25 +860,33 @@ impl EditedAccount {
         })
     }
 
-    /// Replaces the branch by pushed commits, if it is where the pusher saw it. Only an administrator may change
-    /// `active`, and push to an account that is locked out. The state is the one that the update compares, so nobody
-    /// gets in between.
+    /// Replaces the branch by pushed commits, if it is where the pusher saw it. The state is the one that the update
+    /// compares, so nobody gets in between.
     pub(in super::super) fn push(
         &mut self,
         seen: Option<ObjectId>,
         pushed: PushedBranch,
-        is_administrator: bool,
+        rights: BranchRights,
     ) -> Result<(), AccountsError> {
         if self.tip != seen {
             return Err(AccountsError::Moved);
         }
         let was_active = is_active(self.old_files.get(AccountConfig::FILE));
         let stays_active = is_active(pushed.files.get(AccountConfig::FILE));
-        if !(is_administrator || was_active && stays_active) {
-            let what = "`active` cannot be changed by a push to one's own branch";
+        if !(rights.may_lock_out || was_active && stays_active) {
+            let what = "`active` cannot be changed without the capability `modifyAccount`";
             let fix = "remove the line; an administrator uses `lockkeeper accounts deactivate`";
             let mut findings = AccountFindings::default();
             findings.add(AccountConfig::FILE, [Problem::error(None, what, fix)]);
+            return Err(AccountsError::Refused(findings));
+        }
+        let keys = AuthorizedKeys::FILE;
+        if !rights.may_change_keys && pushed.files.get(keys) != self.old_files.get(keys) {
+            let what =
+                "SSH keys of others cannot be changed without the capability `accessDatabase`";
+            let fix = "leave the file as it is";
+            let mut findings = AccountFindings::default();
+            findings.add(keys, [Problem::error(None, what, fix)]);
             return Err(AccountsError::Refused(findings));
         }
         self.files = FILES
@@ -684,6 +896,43 @@ impl EditedAccount {
         self.pushed = Some(pushed);
         Ok(())
     }
+}
+
+/// Rights of somebody who pushes to the branch of an account.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct BranchRights {
+    /// True if they may change `active`, and push to an account that is locked out.
+    pub(in super::super) may_lock_out: bool,
+    /// True if they may change SSH keys, which let in.
+    pub(in super::super) may_change_keys: bool,
+}
+
+/// Judges the files of `refs/meta/config`: each member exists, and an active account administrates the server.
+pub(in super::super) async fn judge_access(
+    store: &Store,
+    files: &BTreeMap<String, Vec<u8>>,
+) -> Result<AccountFindings, AccountsError> {
+    let (control, _) = AccessControl::read(files);
+    let members: BTreeSet<AccountId> = control.groups().members().collect();
+    let mut active = BTreeMap::new();
+    for account in members {
+        if let Some(row) = store.account_get(account).await? {
+            active.insert(account, row.active);
+        }
+    }
+    let mut findings = judge_files(files, |account| active.contains_key(&account));
+    if !control
+        .administrators()
+        .any(|account| active.get(&account) == Some(&true))
+    {
+        let what = "no active account would have the capability `administrateServer`";
+        let fix = "add `member = NUMBER` to a group that has it";
+        findings.add(
+            AccessControl::GROUPS_FILE,
+            [Problem::error(None, what, fix)],
+        );
+    }
+    Ok(findings)
 }
 
 /// Refuses a new user name that would stand for something else wherever accounts are named.

@@ -21,7 +21,7 @@ use super::super::stars::IndexedStar;
 use super::super::store::{
     AccountRow, AccountsChange, IndexedAccount, RefUpdate, watched_projects,
 };
-use super::edit::{AccountsEdit, EditedAccount, read_root, read_tree};
+use super::edit::{AccountsEdit, EditedAccess, EditedAccount, read_root, read_tree};
 use super::{AccountsError, damaged};
 use crate::model::Cause;
 use crate::store::Store;
@@ -34,12 +34,14 @@ impl AccountsEdit<'_> {
         cause: &Cause,
     ) -> Result<Option<AccountsChange>, AccountsError> {
         self.accounts.retain(|_, account| account.is_changed());
+        self.access.take_if(|access| !access.is_changed());
         let stars = self.changed_stars()?;
-        let has_pushed = self.defaults.is_some() || self.notes.is_some();
         let has_accounts = !self.accounts.is_empty() || self.next_account.is_some();
-        if !has_accounts && stars.is_empty() && !has_pushed {
+        let has_branches = !self.pushed.is_empty() || self.access.is_some();
+        if !has_accounts && !has_branches && stars.is_empty() {
             return Ok(None);
         }
+        self.check_actor().await?;
         self.judge()?;
         let mut new = NewState {
             objects: Vec::new(),
@@ -54,32 +56,29 @@ impl AccountsEdit<'_> {
             new.point(AllUsersRef::AccountSequence, id);
         }
         let (mut rows, mut changes, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
-        match self.notes.take() {
-            None => self.write_notes(&mut new, text).await?,
-            Some(pushed) => {
-                new.objects.extend(pushed.objects);
-                new.point(AllUsersRef::ExternalIds, pushed.tip);
-                changes.push(format!("{} to {}", AllUsersRef::ExternalIds, pushed.tip));
-            }
+        if !self.pushed.contains_key(&AllUsersRef::ExternalIds) {
+            self.write_notes(&mut new, text).await?;
         }
-        if let Some(pushed) = self.defaults.take() {
+        for (name, pushed) in std::mem::take(&mut self.pushed) {
             new.objects.extend(pushed.objects);
-            new.point(AllUsersRef::UserDefault, pushed.tip);
-            changes.push(format!("{} to {}", AllUsersRef::UserDefault, pushed.tip));
+            new.point(name, pushed.tip);
+            changes.push(format!("{name} to {}", pushed.tip));
+        }
+        if let Some(access) = self.access.take() {
+            let commit = access.write(&mut new, text);
+            new.point(AllUsersRef::Config, commit);
+            changes.push(format!("{} to {commit}", AllUsersRef::Config));
         }
         let mut star_rows = Vec::new();
         for (star, blob) in stars {
             let name = AllUsersRef::StarredChange(star.change, star.account);
-            match blob {
-                Some(blob) => {
-                    changes.push(format!("{name} to {}", blob.id));
-                    let id = new.add(blob);
-                    new.point(name, id);
-                }
-                None => {
-                    changes.push(format!("{name} is removed"));
-                    new.remove(name);
-                }
+            if let Some(blob) = blob {
+                changes.push(format!("{name} to {}", blob.id));
+                let id = new.add(blob);
+                new.point(name, id);
+            } else {
+                changes.push(format!("{name} is removed"));
+                new.remove(name);
             }
             star_rows.push(star);
         }
@@ -168,7 +167,7 @@ impl AccountsEdit<'_> {
             let findings = judge_user_branch(&files, &ids, KEYS);
             if !findings.is_accepted() {
                 let branch = AllUsersRef::User(*number).to_string();
-                let is_one_of_many = self.notes.is_some();
+                let is_one_of_many = self.pushed.contains_key(&AllUsersRef::ExternalIds);
                 return Err(AccountsError::Refused(if is_one_of_many {
                     findings.on_branch(&branch)
                 } else {
@@ -288,6 +287,25 @@ impl NewState {
 
     fn remove(&mut self, name: AllUsersRef) {
         self.refs.entry(name).or_default().1 = None;
+    }
+}
+
+impl EditedAccess {
+    fn is_changed(&self) -> bool {
+        self.files != self.old_files
+    }
+
+    /// Adds the objects of the branch, and returns its newest commit.
+    fn write(&self, new: &mut NewState, text: &CommitText) -> ObjectId {
+        let mut changed = BTreeMap::new();
+        for (name, content) in &self.files {
+            if self.old_files.get(name) != Some(content) {
+                let blob = new.add(GitObject::new(Kind::Blob, content.clone()));
+                changed.insert(name.as_str(), Some(blob));
+            }
+        }
+        let root = new.add(GitObject::tree(&with_files(&self.root, &changed)));
+        new.add(GitObject::commit(root, self.tip, text))
     }
 }
 

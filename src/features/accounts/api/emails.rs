@@ -8,6 +8,7 @@ use axum::Json;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, put};
+use lockkeeper_accounts::access::Capability;
 use serde::{Deserialize, Serialize};
 
 use super::super::actions::{PropertyChanges, read_email};
@@ -81,8 +82,8 @@ async fn add(
     api: AccountRequest,
 ) -> Result<Response, WebError> {
     let body: EmailBody = api.json()?;
-    api.administrator()?;
-    let row = api.account(&name).await?;
+    api.capable(Capability::AdministrateServer)?;
+    let row = api.own(&name).await?;
     let email = read_email(&email)?;
     if body.email.is_some_and(|given| given != email.as_str()) {
         return Err(super::unusable(

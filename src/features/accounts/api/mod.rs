@@ -1,8 +1,8 @@
 //! `/api/accounts/…`, with the paths, methods and fields of Gerrit's `/accounts/`.
 //!
-//! An account changes itself; the administrator (`--web-basic-auth`) changes every account. `self` in a path is the
-//! account that asks. The `ETag` of what is read is the newest commit of the account. A change with `If-Match` is made
-//! only while the account has that commit.
+//! An account changes itself. The user of `--web-basic-auth` and accounts with a capability (`refs/meta/config`) change
+//! others. `self` in a path is the account that asks. The `ETag` of what is read is the newest commit of the account. A
+//! change with `If-Match` is made only while the account has that commit.
 //!
 //! | File | Content |
 //! |---|---|
@@ -29,6 +29,7 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use gix_hash::ObjectId;
+use lockkeeper_accounts::access::Capability;
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::findings::Problem;
 use serde::Serialize;
@@ -203,10 +204,11 @@ impl AccountRequest {
         found.ok_or_else(|| no_account(name))
     }
 
-    /// Of the addresses of others, only administrators know more than the preferred one.
+    /// Of the addresses of others, only those who may change accounts know more than the preferred one.
     fn may_know_address(&self, row: &AccountRow, name: &str) -> bool {
         let own = self.caller.own();
-        if own.is_none_or(|own| own.number == row.number) {
+        let is_own = own.is_some_and(|own| own.number == row.number);
+        if is_own || self.caller.has(Capability::ModifyAccount) {
             return true;
         }
         match address_in(name).parse::<AccountEmail>() {
@@ -220,26 +222,39 @@ impl AccountRequest {
 
     /// Finds an account whose details the caller may see and change.
     async fn own(&self, name: &str) -> Result<AccountRow, WebError> {
-        let row = self.account(name).await?;
-        match self.caller.own() {
-            Some(own) if own.number != row.number => {
-                let why = "Only an administrator may see and change the details of another account. Nothing was changed.";
-                Err(WebError::new(
-                    StatusCode::FORBIDDEN,
-                    "Not your account",
-                    why,
-                ))
-            }
-            _ => Ok(row),
-        }
+        self.own_or(name, Capability::ModifyAccount).await
     }
 
-    /// Refuses everybody but the administrator.
-    fn administrator(&self) -> Result<(), WebError> {
-        if self.caller.is_administrator() {
+    /// Finds the account of the caller, or another one for somebody with a capability. Passwords and keys of others take
+    /// more than their names: who sets a password can be that person.
+    async fn own_or(&self, name: &str, capability: Capability) -> Result<AccountRow, WebError> {
+        let row = self.account(name).await?;
+        let own = self.caller.own();
+        if own.is_none_or(|own| own.number != row.number) {
+            self.may_change(&row, capability)?;
+        }
+        Ok(row)
+    }
+
+    /// Refuses everybody who lacks a capability.
+    fn capable(&self, capability: Capability) -> Result<(), WebError> {
+        if self.caller.has(capability) {
             return Ok(());
         }
-        let why = "Only an administrator may do this. Nothing was changed.";
+        let why = format!(
+            "This takes the capability {}, which an administrator can give to one of your groups. Nothing was changed.",
+            capability.as_str()
+        );
+        Err(WebError::new(StatusCode::FORBIDDEN, "Not permitted", why))
+    }
+
+    /// Refuses everybody who lacks a capability, or one that the account has.
+    fn may_change(&self, row: &AccountRow, capability: Capability) -> Result<(), WebError> {
+        self.capable(capability)?;
+        if self.caller.may_change(row.number, capability) {
+            return Ok(());
+        }
+        let why = "The account has a capability that you lack. Nothing was changed.";
         Err(WebError::new(StatusCode::FORBIDDEN, "Not permitted", why))
     }
 
@@ -305,6 +320,9 @@ impl From<AccountsError> for WebError {
             }
             AccountsError::Refused(_) | AccountsError::Invalid(_) => return unusable(error),
             AccountsError::LockedOut => (StatusCode::FORBIDDEN, "Locked out"),
+            AccountsError::RightsChanged => {
+                (StatusCode::CONFLICT, "The access control has changed")
+            }
             AccountsError::NoAccount(_) => (StatusCode::NOT_FOUND, "No such account"),
             AccountsError::NoChange(_) => (StatusCode::NOT_FOUND, "No such change"),
             AccountsError::NoExternalId(_) => {

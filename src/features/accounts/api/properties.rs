@@ -5,7 +5,7 @@
 //! - `GET PUT DELETE /api/accounts/{account}/name`, `GET PUT /api/accounts/{account}/status`
 //! - `GET PUT /api/accounts/{account}/username`
 //! - `GET PUT DELETE /api/accounts/{account}/active`
-//! - `GET /api/accounts/{account}/capabilities`
+//! - `GET /api/accounts/{account}/capabilities`, `GET /api/accounts/{account}/groups`
 //! - `POST /api/accounts/{account}/index`
 
 use std::collections::BTreeMap;
@@ -14,9 +14,11 @@ use axum::Json;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
+use lockkeeper_accounts::access::Capability;
 use lockkeeper_accounts::external_ids::ExternalIdKey;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::super::access::CallerAccess;
 use super::super::actions::{NewAccount, PropertyChanges, read_email};
 use super::super::all_users::AccountsError;
 use super::super::store::AccountRow;
@@ -65,6 +67,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             "/api/accounts/{account}/capabilities",
             get(capabilities),
         ),
+        (Method::GET, "/api/accounts/{account}/groups", get(groups)),
         (Method::POST, "/api/accounts/{account}/index", post(index)),
     ]
 }
@@ -111,7 +114,7 @@ async fn detail(Segment(name): Segment, api: AccountRequest) -> Result<Response,
 
 async fn create(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let body: NewAccountBody = api.json()?;
-    api.administrator()?;
+    api.capable(Capability::AdministrateServer)?;
     if api.expected.is_some() {
         let why = "A new account has no commit that If-Match could name. Nothing was changed.";
         return Err(WebError::new(
@@ -211,7 +214,7 @@ async fn set_username(
     api: AccountRequest,
 ) -> Result<Response, WebError> {
     let body: UsernameBody = api.json()?;
-    let row = api.own(&account).await?;
+    let row = api.own_or(&account, Capability::AdministrateServer).await?;
     if row.username.is_some() {
         let why = "The account has a user name, and keeps it. Nothing was changed.";
         return Err(WebError::new(
@@ -244,8 +247,8 @@ async fn active(Segment(name): Segment, api: AccountRequest) -> Result<Response,
 }
 
 async fn activate(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
-    api.administrator()?;
     let row = api.account(&name).await?;
+    api.may_change(&row, Capability::ModifyAccount)?;
     let status = if row.active {
         StatusCode::OK
     } else {
@@ -258,8 +261,8 @@ async fn activate(Segment(name): Segment, api: AccountRequest) -> Result<Respons
 }
 
 async fn deactivate(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
-    api.administrator()?;
     let row = api.account(&name).await?;
+    api.may_change(&row, Capability::ModifyAccount)?;
     if !row.active {
         let why = "The account is already inactive.";
         return Err(WebError::new(StatusCode::CONFLICT, "Inactive already", why));
@@ -270,20 +273,39 @@ async fn deactivate(Segment(name): Segment, api: AccountRequest) -> Result<Respo
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Lists what the caller may do besides changing their own account.
+/// Lists the capabilities of an account.
 async fn capabilities(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
-    let mut list = BTreeMap::new();
-    if name == "self" && api.caller.is_administrator() {
-        list.insert("administrateServer", true);
-        return Ok(Json(list).into_response());
+    if name == "self" && api.caller.own().is_none() {
+        let all = Capability::ALL.map(|capability| (capability.as_str(), true));
+        return Ok(Json(BTreeMap::from(all)).into_response());
     }
     let row = api.own(&name).await?;
-    Ok(found(&row, list))
+    let access = CallerAccess::new(api.users().access().await?, row.number);
+    let has = Capability::ALL.into_iter();
+    let has = has.filter(|capability| access.has(*capability));
+    let has: BTreeMap<&str, bool> = has.map(|known| (known.as_str(), true)).collect();
+    Ok(found(&row, has))
 }
 
-/// Makes the rows of an account again.
-async fn index(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
+#[derive(Serialize)]
+struct GroupJson {
+    name: String,
+}
+
+/// Lists the groups of an account.
+async fn groups(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let row = api.own(&name).await?;
+    let access = CallerAccess::new(api.users().access().await?, row.number);
+    let groups = access.groups().map(|name| GroupJson {
+        name: name.to_owned(),
+    });
+    Ok(found(&row, groups.collect::<Vec<_>>()))
+}
+
+/// Makes the rows of an account again. That reads all accounts, so not everybody may have it done.
+async fn index(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
+    let row = api.account(&name).await?;
+    api.capable(Capability::ModifyAccount)?;
     api.users().index(&api.actor(), row.number).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -7,6 +7,7 @@ use axum::extract::RawQuery;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use lockkeeper_accounts::access::Capability;
 use serde::Serialize;
 use tokio::time::timeout;
 
@@ -81,11 +82,15 @@ async fn search(RawQuery(query): RawQuery, api: AccountRequest) -> Result<Respon
     };
     let asked = wanted.limit.into_iter().chain(query.limit).min();
     let limit = asked.unwrap_or(default).min(MOST);
-    let is_administrator = api.caller.is_administrator();
+    let sees_addresses = api.caller.has(Capability::ModifyAccount);
     let search = AccountSearch {
         conditions: &query.conditions,
-        sees_addresses: is_administrator,
-        watches_of: api.caller.own().map(|own| own.number),
+        sees_addresses,
+        watches_of: api
+            .caller
+            .own()
+            .map(|own| own.number)
+            .filter(|_| !sees_addresses),
         skip: i64::from(wanted.skip),
         limit: i64::from(limit) + 1,
     };
@@ -100,12 +105,12 @@ async fn search(RawQuery(query): RawQuery, api: AccountRequest) -> Result<Respon
     rows.truncate(limit as usize);
     let mut found = Vec::new();
     for row in &rows {
-        let secondary_emails =
-            if is_administrator && (wanted.has_all_emails || wanted.is_suggestion) {
-                Some(other_emails(&api, row).await?)
-            } else {
-                None
-            };
+        let secondary_emails = if sees_addresses && (wanted.has_all_emails || wanted.is_suggestion)
+        {
+            Some(other_emails(&api, row).await?)
+        } else {
+            None
+        };
         let has_details = wanted.is_suggestion || wanted.has_details || wanted.has_all_emails;
         found.push(FoundAccountJson {
             account: if has_details {

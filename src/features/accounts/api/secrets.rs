@@ -10,6 +10,7 @@ use axum::Json;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
+use lockkeeper_accounts::access::Capability;
 use lockkeeper_accounts::external_ids::ExternalIdKey;
 use lockkeeper_accounts::findings::Problem;
 use lockkeeper_accounts::ssh_keys::{AccountSshKey, AuthorizedKeys, KeySlot};
@@ -116,7 +117,7 @@ impl AccountKeyJson {
 /// Generates a password. A chosen one could be guessed.
 async fn set_password(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let body: PasswordBody = api.json()?;
-    let row = api.own(&name).await?;
+    let row = api.own_or(&name, Capability::AdministrateServer).await?;
     if row.username.is_none() {
         let why =
             "The account has no user name, and a password belongs to one. Nothing was changed.";
@@ -137,7 +138,7 @@ async fn remove_password(
     Segment(name): Segment,
     api: AccountRequest,
 ) -> Result<Response, WebError> {
-    let row = api.own(&name).await?;
+    let row = api.own_or(&name, Capability::AdministrateServer).await?;
     api.users()
         .remove_password(&api.actor(), row.number)
         .await?;
@@ -145,14 +146,14 @@ async fn remove_password(
 }
 
 async fn keys(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
-    let row = api.own(&name).await?;
+    let row = api.own_or(&name, Capability::AdministrateServer).await?;
     Ok(found(&row, ssh_keys(&api, &row).await?))
 }
 
 /// Adds the key that the body is.
 async fn add_key(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let line = api.text()?;
-    let row = api.own(&name).await?;
+    let row = api.own_or(&name, Capability::AdministrateServer).await?;
     let actor = api.actor();
     let number = api.users().add_ssh_key(&actor, row.number, line);
     let number = number.await?;
@@ -165,7 +166,7 @@ async fn key(
     Segment((name, number)): Segment<(String, usize)>,
     api: AccountRequest,
 ) -> Result<Response, WebError> {
-    let row = api.own(&name).await?;
+    let row = api.own_or(&name, Capability::AdministrateServer).await?;
     Ok(found(&row, ssh_key(&api, &row, number).await?))
 }
 
@@ -173,7 +174,7 @@ async fn delete_key(
     Segment((name, number)): Segment<(String, usize)>,
     api: AccountRequest,
 ) -> Result<Response, WebError> {
-    let row = api.own(&name).await?;
+    let row = api.own_or(&name, Capability::AdministrateServer).await?;
     let actor = api.actor();
     let deleted = api.users().delete_ssh_key(&actor, row.number, number);
     if !deleted.await? {
@@ -207,7 +208,7 @@ fn no_key(number: usize) -> WebError {
 }
 
 async fn external_ids(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
-    let row = api.own(&name).await?;
+    let row = api.own_or(&name, Capability::AccessDatabase).await?;
     let ids = api.users().external_ids(row.number).await?;
     let ids = ids.into_iter().map(|id| IdentityJson {
         identity: id.key.as_str().to_owned(),
@@ -220,12 +221,13 @@ async fn external_ids(Segment(name): Segment, api: AccountRequest) -> Result<Res
 
 /// Without its number on the forge, an account could act there although it is locked out.
 fn may_unlink(api: &AccountRequest, key: &ExternalIdKey) -> bool {
-    key.scheme() == "mailto" || api.caller.is_administrator() && key.as_username().is_none()
+    key.scheme() == "mailto"
+        || api.caller.has(Capability::AccessDatabase) && key.as_username().is_none()
 }
 
 async fn unlink(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let keys: Vec<String> = api.json()?;
-    let row = api.own(&name).await?;
+    let row = api.own_or(&name, Capability::AccessDatabase).await?;
     let keys = keys.iter().map(|key| key.parse::<ExternalIdKey>());
     let keys: Vec<ExternalIdKey> = keys.collect::<Result<_, Problem>>()?;
     if let Some(key) = keys.iter().find(|key| !may_unlink(&api, key)) {

@@ -9,6 +9,7 @@ use axum::Json;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
+use lockkeeper_accounts::access::Capability;
 use lockkeeper_accounts::blobs::StarLabels;
 use lockkeeper_accounts::refs::ChangeNumber;
 use serde::{Deserialize, Serialize};
@@ -116,7 +117,7 @@ async fn list(
     let row = api.own(&name).await?;
     let mut stars = api.users().store().change_list_starred(row.number).await?;
     stars.retain(|star| !only_starred || star.labels.contains(StarLabels::STAR));
-    let is_administrator = api.caller.is_administrator();
+    let is_administrator = api.caller.has(Capability::AdministrateServer);
     let stars = stars
         .into_iter()
         .map(|star| StarredChangeJson::new(star, is_administrator));

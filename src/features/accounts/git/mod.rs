@@ -59,6 +59,12 @@ pub(crate) struct AccountsGit {
     places: Arc<Semaphore>,
 }
 
+/// Places of a request: among those of its account, and among those of all.
+struct RequestPlaces {
+    _own: Option<CallerPlace>,
+    _shared: OwnedSemaphorePermit,
+}
+
 #[derive(serde::Deserialize)]
 struct ServiceQuery {
     #[serde(default)]
@@ -214,21 +220,25 @@ impl AccountsGit {
         Ok(self.door.caller(extensions, headers).await?)
     }
 
-    /// Reads a request with a body. The password is checked again after that, because a body takes its time, and
-    /// the account may have been locked out since.
+    /// Reads a request with a body, and waits for a place. The caller signs in again after that, because both take their
+    /// time, and the account may have been locked out or have lost rights since.
     async fn request(
         &self,
         request: Request,
         (content_type, most): (&str, usize),
-    ) -> Result<(AccountCaller, Option<CallerPlace>, Parts, Vec<u8>), GitRefusal> {
+    ) -> Result<(AccountCaller, RequestPlaces, Parts, Vec<u8>), GitRefusal> {
         check_type(request.headers(), content_type)?;
         let caller = self.caller(request.extensions(), request.headers()).await?;
-        let place = self.door.enter(&caller)?;
+        let own = self.door.enter(&caller)?;
         let (parts, body) = request.into_parts();
         let body = timeout(BODY_TIME, read(&parts.headers, body, most));
         let body = body.await.map_err(|_| GitRefusal::TooSlow)??;
+        let places = RequestPlaces {
+            _own: own,
+            _shared: self.place().await?,
+        };
         let caller = self.caller(&parts.extensions, &parts.headers).await?;
-        Ok((caller, place, parts, body))
+        Ok((caller, places, parts, body))
     }
 
     /// Waits for one of the places of all callers.
@@ -291,6 +301,7 @@ async fn advertise(
     let caller = git.caller(extensions, headers).await?;
     let _busy = git.door.enter(&caller)?;
     let _place = git.place().await?;
+    let caller = git.caller(extensions, headers).await?;
     let body = if service == "git-upload-pack" {
         let (_view, mut listed) = git.ask(&caller, protocol(headers), None).await?;
         let mut lines = Vec::new();
@@ -313,12 +324,11 @@ async fn fetch(
     request: Request,
 ) -> Result<Response, GitRefusal> {
     let expected = ("application/x-git-upload-pack-request", MAX_FETCH);
-    let (caller, busy, parts, body) = git.request(request, expected).await?;
-    let place = git.place().await?;
+    let (caller, places, parts, body) = git.request(request, expected).await?;
     let protocol = protocol(&parts.headers);
     let (view, pack) = git.ask(&caller, protocol, Some(&body)).await?;
     // The repository and both places are held until the client has everything, or is gone.
-    let held = (view, place, busy);
+    let held = (view, places);
     let parts = futures::stream::try_unfold((pack, held), async |(mut pack, held)| {
         let part = pack.next().await?;
         Ok::<_, ServeError>(part.map(|part| (part, (pack, held))))
@@ -333,9 +343,8 @@ async fn receive(
 ) -> Result<Response, GitRefusal> {
     const TYPE: &str = "application/x-git-receive-pack-result";
     let expected = ("application/x-git-receive-pack-request", MAX_PUSH);
-    let (caller, _busy, parts, body) = git.request(request, expected).await?;
+    let (caller, _places, parts, body) = git.request(request, expected).await?;
     git.door.count_change(&caller)?;
-    let _place = git.place().await?;
     let push_request = PushRequest::read(&body);
     let push_request = push_request.map_err(|error| GitRefusal::Unreadable(error.to_string()))?;
     if push_request.commands.is_empty() {

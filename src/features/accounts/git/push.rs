@@ -1,32 +1,37 @@
 //! Judges a push to `All-Users` whole, before any ref moves, and makes it one update.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use gix_hash::ObjectId;
+use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
 use lockkeeper_accounts::findings::{
-    AccountFindings, MAX_BRANCH_FILES, judge_defaults, judge_external_ids, judge_notes,
+    AccountFindings, MAX_BRANCH_FILES, Problem, judge_defaults, judge_external_ids, judge_notes,
     judge_user_branch,
 };
 use lockkeeper_accounts::objects::GitObject;
-use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 
-use super::super::all_users::{AccountsActor, AccountsError, AllUsers, PushedBranch};
+use super::super::all_users::{AccountsActor, AccountsError, AllUsers, PushedBranch, judge_access};
 use super::super::check::KEYS;
 use super::super::sign_in::AccountCaller;
 use super::view::{View, ViewError};
 use super::wire::{PushCommand, PushRequest, RefOutcome};
 use crate::git::{PushContent, PushFault, PushedCommits, PushedNote, PushedPack};
 use crate::model::Origin;
+use tracing::error;
 
 /// Maximum number of bytes that the commits of a push to one branch may lead to.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// The same for external IDs. Git may write all directories of notes again.
 const MAX_NOTE_BYTES: u64 = 64 * 1024 * 1024;
+/// Maximum size of the text of a sequence or a star in bytes.
+const MAX_BLOB: u64 = 64 * 1024;
 /// Maximum number of external IDs that one push changes. Each account gets a commit, in one update.
 const MAX_CHANGED_IDS: usize = 1_000;
 
-/// Size of the compressed history of an account that takes no more pushes, in bytes. Nothing can be removed from it.
+/// Size of the compressed history of an account that takes no more pushes, in bytes. Nothing can be removed from it. An
+/// account that fetches several branches has this much for each of them.
 const MAX_HISTORY: u64 = 32 * 1024 * 1024;
 
 /// Answer to a push.
@@ -38,43 +43,90 @@ pub(super) struct JudgedPush {
     pub is_copy_stale: bool,
 }
 
-/// Branch that a command is about.
+/// Ref that a command is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PushTarget {
+    Branch(BranchTarget),
+    /// `refs/sequences/accounts`, the next free account number.
+    Sequence,
+    /// `refs/starred-changes/…`, the labels that an account gave a change.
+    Star(ChangeNumber, AccountId),
+}
+
+/// Branch that a command is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BranchTarget {
     User(AccountId),
     /// `refs/users/default`, the preferences of everybody.
     Defaults,
     /// `refs/meta/external-ids`, the external IDs of all accounts.
     ExternalIds,
+    /// `refs/meta/config`, the access control.
+    Access,
 }
 
 impl PushTarget {
     fn name(self) -> AllUsersRef {
         match self {
-            Self::User(account) => AllUsersRef::User(account),
-            Self::Defaults => AllUsersRef::UserDefault,
-            Self::ExternalIds => AllUsersRef::ExternalIds,
+            Self::Branch(BranchTarget::User(account)) => AllUsersRef::User(account),
+            Self::Branch(BranchTarget::Defaults) => AllUsersRef::UserDefault,
+            Self::Branch(BranchTarget::ExternalIds) => AllUsersRef::ExternalIds,
+            Self::Branch(BranchTarget::Access) => AllUsersRef::Config,
+            Self::Sequence => AllUsersRef::AccountSequence,
+            Self::Star(change, account) => AllUsersRef::StarredChange(change, account),
         }
     }
+}
 
+impl BranchTarget {
     /// Returns the reason of a refusal for its content, in a few words.
     fn invalid(self) -> &'static str {
         match self {
             Self::User(_) | Self::Defaults => "invalid account configuration",
             Self::ExternalIds => "invalid external IDs",
+            Self::Access => "invalid configuration",
         }
     }
 }
 
 /// A command that may be carried out.
 struct AcceptedCommand {
-    target: PushTarget,
     seen: Option<ObjectId>,
-    branch: PushedBranch,
-    /// External IDs that differ.
-    notes: Vec<PushedNote>,
-    /// Objects from before that the branch leads to.
-    known: HashSet<ObjectId>,
+    change: AcceptedChange,
+}
+
+/// Change that a command makes to its ref.
+enum AcceptedChange {
+    Branch {
+        target: BranchTarget,
+        branch: PushedBranch,
+        /// External IDs that differ.
+        notes: Vec<PushedNote>,
+        /// Objects from before that the branch leads to.
+        known: HashSet<ObjectId>,
+    },
+    Sequence(AccountSequence),
+    /// Labels of a change. `None` removes all.
+    Star(ChangeNumber, AccountId, Option<StarLabels>),
+}
+
+impl AcceptedCommand {
+    /// Returns the objects from before that the command needs.
+    fn known(&self) -> impl Iterator<Item = &ObjectId> {
+        let known = match &self.change {
+            AcceptedChange::Branch { known, .. } => Some(known),
+            AcceptedChange::Sequence(_) | AcceptedChange::Star(..) => None,
+        };
+        known.into_iter().flatten()
+    }
+
+    fn is_star(&self) -> bool {
+        matches!(self.change, AcceptedChange::Star(..))
+    }
+
+    fn is_on(&self, branch: BranchTarget) -> bool {
+        matches!(&self.change, AcceptedChange::Branch { target, .. } if *target == branch)
+    }
 }
 
 /// Reason why a command is refused: in a few words, and in lines with the way out.
@@ -106,13 +158,12 @@ pub(super) async fn push(
         outcomes: Vec::new(),
         is_copy_stale: false,
     };
-    let is_full = match caller {
-        AccountCaller::Administrator(_) => false,
-        AccountCaller::Account { .. } => view.repo.size()? > MAX_HISTORY,
-    };
+    let branches = view.refs.iter().filter_map(account_of).count() as u64;
+    let is_full = !caller.reads_everything() && view.repo.size()? > MAX_HISTORY * branches.max(1);
     let (mut accepted, mut named) = (Vec::new(), BTreeSet::new());
     for command in &request.commands {
         let judge = PushJudge {
+            users,
             caller,
             view,
             pack,
@@ -141,7 +192,7 @@ pub(super) async fn push(
         return Ok(judged);
     }
     // A copy from before a backup was restored can have objects that the database lacks.
-    for id in accepted.iter().flat_map(|command| &command.known) {
+    for id in accepted.iter().flat_map(AcceptedCommand::known) {
         if users.store().account_object_update(*id).await?.is_none() {
             judged.is_copy_stale = true;
             judged.refuse_rest("failed to update ref: lock failure, fetch first");
@@ -151,6 +202,12 @@ pub(super) async fn push(
     let actor = caller.actor(host, Origin::Git, remote);
     match store(users, (caller, &actor), &accepted).await {
         Ok(()) => {}
+        Err(error @ AccountsError::NoAccount(_))
+            if accepted.iter().any(AcceptedCommand::is_star) =>
+        {
+            judged.lines.push(format!("error: {error}"));
+            judged.refuse_rest("invalid star");
+        }
         Err(AccountsError::Moved | AccountsError::NoAccount(_) | AccountsError::Busy) => {
             judged.refuse_rest("failed to update ref: lock failure, fetch first");
         }
@@ -158,10 +215,27 @@ pub(super) async fn push(
             judged.lines.push(format!("error: {error}; sign in again"));
             judged.refuse_rest("prohibited");
         }
-        // The external IDs have changed since the caller signed in.
+        Err(error @ AccountsError::RightsChanged) => {
+            judged.lines.push(format!("error: {error}"));
+            judged.refuse_rest("prohibited");
+        }
+        // Accounts or external IDs have changed since the push was judged.
         Err(AccountsError::Refused(findings)) => {
             judged.lines.extend(findings.lines());
-            judged.refuse_rest("invalid account configuration");
+            let is_access = |command: &AcceptedCommand| command.is_on(BranchTarget::Access);
+            judged.refuse_rest(if accepted.iter().any(is_access) {
+                BranchTarget::Access.invalid()
+            } else {
+                BranchTarget::Defaults.invalid()
+            });
+        }
+        Err(AccountsError::Sequence(problem)) => {
+            judged.lines.push(format!("error: {problem}"));
+            judged.refuse_rest("invalid sequence");
+        }
+        Err(error @ AccountsError::NoChange(_)) => {
+            judged.lines.push(format!("error: {error}"));
+            judged.refuse_rest("invalid star");
         }
         Err(
             error @ (AccountsError::EmailTaken(..)
@@ -182,8 +256,7 @@ async fn store(
     (caller, actor): (&AccountCaller, &AccountsActor),
     accepted: &[AcceptedCommand],
 ) -> Result<(), AccountsError> {
-    let is_administrator = matches!(caller, AccountCaller::Administrator(_));
-    let changes_ids = |command: &AcceptedCommand| command.target == PushTarget::ExternalIds;
+    let changes_ids = |command: &AcceptedCommand| command.is_on(BranchTarget::ExternalIds);
     let message = if accepted.iter().any(changes_ids) {
         "Push External IDs"
     } else {
@@ -192,16 +265,30 @@ async fn store(
     let update = users.update(actor, message).await;
     loop {
         let mut edit = update.begin();
-        for command in accepted {
-            let branch = command.branch.clone();
-            match command.target {
-                PushTarget::User(account) => {
-                    let account = edit.account(account).await?;
-                    account.push(command.seen, branch, is_administrator)?;
+        for AcceptedCommand { seen, change } in accepted {
+            match change {
+                AcceptedChange::Branch {
+                    target,
+                    branch,
+                    notes,
+                    ..
+                } => {
+                    let branch = branch.clone();
+                    match *target {
+                        BranchTarget::User(number) => {
+                            let account = edit.account(number).await?;
+                            account.push(*seen, branch, caller.rights_on(number))?;
+                        }
+                        BranchTarget::Defaults => edit.push_defaults(*seen, branch).await?,
+                        BranchTarget::Access => edit.push_access(*seen, branch).await?,
+                        BranchTarget::ExternalIds => {
+                            edit.push_external_ids(*seen, branch, notes).await?;
+                        }
+                    }
                 }
-                PushTarget::Defaults => edit.push_defaults(command.seen, branch).await?,
-                PushTarget::ExternalIds => {
-                    edit.push_external_ids(command.seen, branch, &command.notes)
+                AcceptedChange::Sequence(next) => edit.push_sequence(*seen, *next).await?,
+                AcceptedChange::Star(change, account, labels) => {
+                    edit.push_star(*seen, (*account, *change), labels.as_ref())
                         .await?;
                 }
             }
@@ -223,6 +310,7 @@ impl JudgedPush {
 
 /// Everything that the verdict on a command depends on.
 struct PushJudge<'a> {
+    users: &'a AllUsers,
     caller: &'a AccountCaller,
     view: &'a View,
     pack: Option<&'a Arc<PushedPack>>,
@@ -247,13 +335,13 @@ impl PushJudge<'_> {
                 [format!("error: {name} is named twice; push to it once")],
             ));
         }
-        let present = self
-            .view
-            .refs
-            .iter()
-            .find(|(known, _)| *known == name.to_string());
-        let present = present.map(|(_, id)| *id);
-        if present.is_none() && matches!(target, PushTarget::User(_)) {
+        let present = self.view.find(&name.to_string());
+        let is_user = matches!(target, PushTarget::Branch(BranchTarget::User(_)));
+        if present.is_none() && !self.caller.may_read(name) {
+            let line = format!("error: you may not read {name}, and a push takes that, too");
+            return Err(RefusedPush::new("prohibited", [line]));
+        }
+        if present.is_none() && is_user {
             return Err(RefusedPush::new(
                 "not allowed to create user branch",
                 [format!(
@@ -261,24 +349,54 @@ impl PushJudge<'_> {
                 )],
             ));
         }
-        let Some(new) = command.new else {
-            if !matches!(target, PushTarget::User(_)) {
-                let fix = "error: push a commit that removes the files, so that the history stays";
-                return Err(RefusedPush::new("prohibited", [fix.to_owned()]));
-            }
-            return Err(RefusedPush::new(
-                "not allowed to delete user branch",
-                [format!(
-                    "error: {name} stays as long as its account; `lockkeeper accounts deactivate` locks the account out"
-                )],
-            ));
-        };
         if command.old != present {
             return Err(RefusedPush::new(
                 "failed to update ref: lock failure, fetch first",
                 [],
             ));
         }
+        let change = match (target, command.new) {
+            (PushTarget::Branch(BranchTarget::User(_)), None) => {
+                return Err(RefusedPush::new(
+                    "not allowed to delete user branch",
+                    [format!(
+                        "error: {name} stays as long as its account; `lockkeeper accounts deactivate` locks the account out"
+                    )],
+                ));
+            }
+            (PushTarget::Branch(_), None) => {
+                let fix = "error: push a commit that removes the files, so that the history stays";
+                return Err(RefusedPush::new("prohibited", [fix.to_owned()]));
+            }
+            (PushTarget::Branch(branch), Some(new)) => {
+                self.branch((branch, present, new), lines).await?
+            }
+            (PushTarget::Sequence, None) => {
+                let fix = "error: without the sequence, a number could be given twice";
+                return Err(RefusedPush::new("invalid sequence", [fix.to_owned()]));
+            }
+            (PushTarget::Sequence, Some(new)) => AcceptedChange::Sequence(self.blob(
+                new,
+                "invalid sequence",
+                AccountSequence::parse,
+            )?),
+            (PushTarget::Star(change, account), new) => {
+                let labels = new.map(|new| self.blob(new, "invalid star", StarLabels::parse));
+                AcceptedChange::Star(change, account, labels.transpose()?)
+            }
+        };
+        Ok(AcceptedCommand {
+            seen: present,
+            change,
+        })
+    }
+
+    /// Judges the commits that are pushed to a branch. Warnings are added to `lines`.
+    async fn branch(
+        &self,
+        (target, old, new): (BranchTarget, Option<ObjectId>, ObjectId),
+        lines: &mut Vec<String>,
+    ) -> Result<AcceptedChange, RefusedPush> {
         if self.is_full {
             let limit = MAX_HISTORY / 1024 / 1024;
             return Err(RefusedPush::new(
@@ -288,16 +406,18 @@ impl PushJudge<'_> {
                 )],
             ));
         }
-        let commits = self.commits(target, present, new).await?;
+        let commits = self.commits(target, old, new).await?;
         self.committers(&commits)?;
         // The update judges again, by the external IDs at that moment. Here each ref gets its own reason, and warnings.
-        let findings = match (target, self.caller) {
-            (PushTarget::Defaults, _) => judge_defaults(&commits.files),
-            (PushTarget::ExternalIds, _) => self.external_ids(&commits.notes),
-            (_, AccountCaller::Administrator(_)) => AccountFindings::default(),
-            (_, AccountCaller::Account { external_ids, .. }) => {
-                judge_user_branch(&commits.files, external_ids, KEYS)
-            }
+        let findings = match target {
+            BranchTarget::Defaults => judge_defaults(&commits.files),
+            BranchTarget::ExternalIds => self.external_ids(&commits.notes),
+            BranchTarget::Access => self.access(&commits.files).await?,
+            // Of others, the update knows the external IDs.
+            BranchTarget::User(account) => match self.caller.external_ids_of(account) {
+                Some(external_ids) => judge_user_branch(&commits.files, external_ids, KEYS),
+                None => AccountFindings::default(),
+            },
         };
         if !findings.is_accepted() {
             return Err(RefusedPush::new(target.invalid(), findings.lines()));
@@ -307,21 +427,40 @@ impl PushJudge<'_> {
             .objects
             .into_iter()
             .map(|(id, kind, content)| GitObject { id, kind, content });
-        let branch = PushedBranch {
-            tip: new,
-            files: commits.files,
-            objects: objects.collect(),
-        };
-        Ok(AcceptedCommand {
+        Ok(AcceptedChange::Branch {
             target,
-            seen: present,
-            branch,
+            branch: PushedBranch {
+                tip: new,
+                files: commits.files,
+                objects: objects.collect(),
+            },
             notes: commits.notes,
             known: commits.known,
         })
     }
 
-    /// Returns the branch with this name, if the caller may push to it.
+    /// Reads the blob that a ref shall point to.
+    fn blob<T: ToString>(
+        &self,
+        id: ObjectId,
+        invalid: &str,
+        read: impl Fn(&[u8]) -> Result<T, Problem>,
+    ) -> Result<T, RefusedPush> {
+        let refused = |line: String| RefusedPush::new(invalid, [format!("error: {line}")]);
+        let Some(pack) = self.pack else {
+            return Err(refused("the object was not pushed".to_owned()));
+        };
+        let content = pack.blob(id, MAX_BLOB);
+        let content = content.map_err(|fault| refused(fault.to_string()))?;
+        let value = read(&content).map_err(|problem| refused(problem.to_string()))?;
+        if value.to_string().as_bytes() != content {
+            let why = "the text has blanks or line breaks around it; write it without them";
+            return Err(refused(why.to_owned()));
+        }
+        Ok(value)
+    }
+
+    /// Returns the ref with this name, if the caller may push to it.
     fn target(&self, name: &str) -> Result<PushTarget, RefusedPush> {
         let prohibited = |line: String| RefusedPush::new("prohibited", [line]);
         let own = self.caller.own_ref();
@@ -335,19 +474,38 @@ impl PushJudge<'_> {
             }
             Err(error) => return Err(prohibited(format!("error: {error}"))),
         };
-        match (wanted, own) {
-            (AllUsersRef::User(account), Some(own)) if own == wanted => {
-                Ok(PushTarget::User(account))
+        if !self.caller.may_push(wanted) {
+            return Err(prohibited(format!(
+                "error: {}",
+                self.caller.why_not(wanted)
+            )));
+        }
+        match wanted {
+            AllUsersRef::User(account) => Ok(PushTarget::Branch(BranchTarget::User(account))),
+            AllUsersRef::UserDefault => Ok(PushTarget::Branch(BranchTarget::Defaults)),
+            AllUsersRef::ExternalIds => Ok(PushTarget::Branch(BranchTarget::ExternalIds)),
+            AllUsersRef::Config => Ok(PushTarget::Branch(BranchTarget::Access)),
+            AllUsersRef::AccountSequence => Ok(PushTarget::Sequence),
+            AllUsersRef::StarredChange(change, account) => Ok(PushTarget::Star(change, account)),
+            // It was replaced by the branch that it stands for.
+            AllUsersRef::UserSelf => {
+                Err(prohibited(format!("error: {wanted} stands for no branch")))
             }
-            (AllUsersRef::User(account), None) => Ok(PushTarget::User(account)),
-            (AllUsersRef::UserDefault, None) => Ok(PushTarget::Defaults),
-            (AllUsersRef::ExternalIds, None) => Ok(PushTarget::ExternalIds),
-            (_, Some(own)) => Err(prohibited(format!(
-                "error: you may push to your own branch only, {own} or refs/users/self"
-            ))),
-            (_, None) => Err(prohibited(format!(
-                "error: {wanted} cannot be pushed to; `lockkeeper accounts` changes it"
-            ))),
+        }
+    }
+
+    /// Judges the access control.
+    async fn access(
+        &self,
+        files: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<AccountFindings, RefusedPush> {
+        match judge_access(self.users.store(), files).await {
+            Ok(findings) => Ok(findings),
+            Err(error) => {
+                error!(%error, "Could not judge a push to the access control");
+                let line = "error: the accounts cannot be read now; try again";
+                Err(RefusedPush::new("failed", [line.to_owned()]))
+            }
         }
     }
 
@@ -363,7 +521,7 @@ impl PushJudge<'_> {
 
     async fn commits(
         &self,
-        target: PushTarget,
+        target: BranchTarget,
         old: Option<ObjectId>,
         new: ObjectId,
     ) -> Result<PushedCommits, RefusedPush> {
@@ -371,10 +529,10 @@ impl PushJudge<'_> {
             return Err(RefusedPush::new("non-fast-forward", []));
         };
         let (content, bytes) = match target {
-            PushTarget::User(_) | PushTarget::Defaults => {
+            BranchTarget::User(_) | BranchTarget::Defaults | BranchTarget::Access => {
                 (PushContent::Files(MAX_BRANCH_FILES), MAX_BYTES)
             }
-            PushTarget::ExternalIds => (PushContent::Notes(MAX_CHANGED_IDS), MAX_NOTE_BYTES),
+            BranchTarget::ExternalIds => (PushContent::Notes(MAX_CHANGED_IDS), MAX_NOTE_BYTES),
         };
         let walk = move || pack.commits(old, new, content, bytes);
         let commits = tokio::task::spawn_blocking(walk).await;

@@ -1,6 +1,6 @@
 //! Puts what a caller may read into a repository that git serves. Hiding refs would not be enough: a client could fetch
-//! any object by its id, and push a directory that names it. So each account has a repository with nothing
-//! but its own objects.
+//! any object by its id, and push a directory that names it. So each account has a repository with nothing but the
+//! objects that it may read. Those who may read everything share the objects of one repository.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -20,6 +20,8 @@ use crate::git::{GitSettings, ServeError, ServedPlace, ServedPlaces, ServedRepo}
 
 /// Directory of the repositories that git serves, in the data directory.
 pub(crate) const ACCOUNTS_DIR: &str = "all-users";
+/// Repository with all objects.
+const ALL: &str = "all.git";
 /// Maximum number of objects that are read from the database at once.
 const AT_ONCE: i64 = 1_000;
 /// Time in which a repository is made again at most once.
@@ -39,7 +41,24 @@ pub(super) struct View {
     pub repo: ServedRepo,
     /// All readable refs by name.
     pub refs: Vec<(String, ObjectId)>,
-    _used: OwnedRwLockReadGuard<()>,
+    _used: ViewUse,
+}
+
+impl View {
+    /// Returns the object that a ref points to.
+    pub(super) fn find(&self, name: &str) -> Option<ObjectId> {
+        let found = self
+            .refs
+            .binary_search_by(|(known, _)| known.as_str().cmp(name));
+        found.ok().map(|at| self.refs[at].1)
+    }
+}
+
+/// Keeps the repositories of a request from being removed.
+struct ViewUse {
+    _own: OwnedRwLockReadGuard<()>,
+    /// The repository whose objects are shared.
+    _shared: Option<OwnedRwLockReadGuard<()>>,
 }
 
 /// A repository could not be brought up to date.
@@ -52,6 +71,9 @@ pub(in super::super) enum ViewError {
     /// A ref leads to an object that is not here.
     #[error("an object is missing in the copy of All-Users")]
     Incomplete,
+    /// The repository has objects that the caller may not read any more.
+    #[error("the caller may read less of All-Users than before")]
+    Narrowed,
     #[error("the copy of All-Users is damaged, and other requests still use it")]
     InUse,
     #[error("the file {} cannot be used", .0.display())]
@@ -84,11 +106,11 @@ impl Views {
         users: &AllUsers,
         caller: &AccountCaller,
     ) -> Result<View, ViewError> {
-        let place = self.place(caller);
+        let place = self.place(&caller.view_name());
         let mut made = place.turn.lock().await;
         let used = Arc::clone(&place.users).read_owned().await;
         match self.up_to_date(users, caller, used).await {
-            Err(ViewError::Incomplete) => {}
+            Err(ViewError::Incomplete | ViewError::Narrowed) => {}
             view => return view,
         }
         let used = self.remove(&place, caller).await?;
@@ -103,7 +125,7 @@ impl Views {
         users: &AllUsers,
         caller: &AccountCaller,
     ) -> Result<Option<View>, ViewError> {
-        let place = self.place(caller);
+        let place = self.place(&caller.view_name());
         let mut made = place.turn.lock().await;
         if made.is_some_and(|at| at.elapsed() < AGAIN_AFTER) {
             return Ok(None);
@@ -113,8 +135,8 @@ impl Views {
         self.up_to_date(users, caller, used).await.map(Some)
     }
 
-    fn place(&self, caller: &AccountCaller) -> Arc<ServedPlace> {
-        self.places.of(&caller.view_name())
+    fn place(&self, name: &str) -> Arc<ServedPlace> {
+        self.places.of(name)
     }
 
     async fn remove(
@@ -124,13 +146,38 @@ impl Views {
     ) -> Result<OwnedRwLockReadGuard<()>, ViewError> {
         let alone = timeout(ALONE_WITHIN, Arc::clone(&place.users).write_owned());
         let alone = alone.await.map_err(|_| ViewError::InUse)?;
-        let dir = self.dir.join(caller.view_name());
+        self.remove_dir(&caller.view_name())?;
+        if caller.shares_objects() {
+            let shared = self.place(ALL);
+            let _turn = shared.turn.lock().await;
+            let alone = timeout(ALONE_WITHIN, Arc::clone(&shared.users).write_owned());
+            let _alone = alone.await.map_err(|_| ViewError::InUse)?;
+            self.remove_dir(ALL)?;
+        }
+        Ok(alone.downgrade())
+    }
+
+    fn remove_dir(&self, name: &str) -> Result<(), ViewError> {
+        let dir = self.dir.join(name);
         match std::fs::remove_dir_all(&dir) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(ViewError::File(dir, error))
             }
-            _ => Ok(alone.downgrade()),
+            _ => Ok(()),
         }
+    }
+
+    /// Brings the repository with all objects up to date, for somebody who shares them.
+    async fn everything(
+        &self,
+        users: &AllUsers,
+    ) -> Result<(ServedRepo, OwnedRwLockReadGuard<()>), ViewError> {
+        let place = self.place(ALL);
+        let _turn = place.turn.lock().await;
+        let used = Arc::clone(&place.users).read_owned().await;
+        let repo = ServedRepo::open(&self.settings, self.dir.join(ALL))?;
+        add_all(users, &repo).await?;
+        Ok((repo, used))
     }
 
     async fn up_to_date(
@@ -139,15 +186,28 @@ impl Views {
         caller: &AccountCaller,
         used: OwnedRwLockReadGuard<()>,
     ) -> Result<View, ViewError> {
-        let repo = ServedRepo::open(&self.settings, self.dir.join(caller.view_name()))?;
+        let dir = self.dir.join(caller.view_name());
         let refs = readable(users, caller).await?;
-        match caller {
-            AccountCaller::Administrator(_) => add_all(users, &repo).await?,
-            AccountCaller::Account { .. } => {
-                for (_, id) in &refs {
-                    add_reachable(users, &repo, *id).await?;
-                }
+        let (repo, shared) = if caller.shares_objects() {
+            let (all, used) = self.everything(users).await?;
+            (ServedRepo::open_beside(&all, dir)?, Some(used))
+        } else {
+            (ServedRepo::open(&self.settings, dir)?, None)
+        };
+        if !caller.reads_everything() {
+            let known: HashSet<&str> = refs.iter().map(|(name, _)| name.as_str()).collect();
+            let there = repo.ref_names()?;
+            let gone = there.iter().filter(|name| !known.contains(name.as_str()));
+            let mut gone = gone.filter_map(|name| name.parse().ok());
+            // A ref that was removed is no secret for those who may read it.
+            if gone.any(|name| !caller.may_read_or_owns(name)) {
+                return Err(ViewError::Narrowed);
             }
+            for (_, id) in &refs {
+                add_reachable(users, &repo, *id).await?;
+            }
+        } else if shared.is_none() {
+            add_all(users, &repo).await?;
         }
         if refs.iter().any(|(_, id)| !repo.has(*id)) {
             return Err(ViewError::Incomplete);
@@ -157,7 +217,10 @@ impl Views {
         Ok(View {
             repo,
             refs,
-            _used: used,
+            _used: ViewUse {
+                _own: used,
+                _shared: shared,
+            },
         })
     }
 }
@@ -167,19 +230,38 @@ async fn readable(
     users: &AllUsers,
     caller: &AccountCaller,
 ) -> Result<Vec<(String, ObjectId)>, ViewError> {
-    let Some(own) = caller.own_ref() else {
-        return Ok(users.store().account_refs().await?.0);
-    };
+    let may_read = |name: &str| name.parse().is_ok_and(|name| caller.may_read(name));
     let mut refs = Vec::new();
-    for name in [own, AllUsersRef::UserDefault] {
-        if let Some(id) = users.store().account_ref(&name.to_string()).await? {
-            refs.push((name.to_string(), id));
-            if name == own {
-                refs.push((AllUsersRef::UserSelf.to_string(), id));
-            }
+    if let Some(names) = caller.readable_names() {
+        for name in names.into_iter().filter(|name| caller.may_read(*name)) {
+            let name = name.to_string();
+            let id = users.store().account_ref(&name).await?;
+            refs.extend(id.map(|id| (name, id)));
         }
+        refs.extend(own_stars(users, caller).await?);
+    } else {
+        let (all, _) = users.store().account_refs().await?;
+        refs.extend(all.into_iter().filter(|(name, _)| may_read(name)));
+    }
+    let own = caller.own_ref().map(|own| own.to_string());
+    let own = refs.iter().find(|(name, _)| Some(name) == own.as_ref());
+    if let Some((_, id)) = own {
+        refs.push((AllUsersRef::UserSelf.to_string(), *id));
     }
     refs.sort();
+    Ok(refs)
+}
+
+/// Returns the stars that a caller gave and may read.
+async fn own_stars(
+    users: &AllUsers,
+    caller: &AccountCaller,
+) -> Result<Vec<(String, ObjectId)>, ViewError> {
+    let Some(own) = caller.own() else {
+        return Ok(Vec::new());
+    };
+    let mut refs = users.store().account_star_refs(own.number).await?;
+    refs.retain(|(name, _)| name.parse().is_ok_and(|name| caller.may_read(name)));
     Ok(refs)
 }
 

@@ -10,6 +10,22 @@ use insta::assert_snapshot;
 use crate::support::office::{ADMIN, Clone, Office, WATCH, git};
 use crate::support::program::lockkeeper;
 
+/// Checks that the server, its tables and a copy keep every rule.
+fn assert_sound(office: &Office, name: &str) {
+    let checked = office.accounts("check", &[]);
+    assert_eq!(
+        (checked.code, checked.out.as_str()),
+        (0, ""),
+        "{}",
+        checked.err
+    );
+    let copy = office.mirror(ADMIN, name);
+    let fsck = git(&copy, &["fsck", "--strict", "--no-progress"]);
+    assert_eq!(fsck.code, 0, "{}", fsck.err);
+    let independent = crate::accounts::independent(&["check", copy.to_str().unwrap()]);
+    assert_eq!(independent.code, 0, "{}", independent.out);
+}
+
 /// Replaces ids of commits, which differ in each run.
 fn without_ids(said: &str) -> String {
     let mut words = String::new();

@@ -95,8 +95,7 @@ impl CallerAccess {
     /// Returns the refs besides `refs/users/default` and the own stars that the account may read at most. `None`: all
     /// refs have to be looked at.
     pub(super) fn readable_names(&self) -> Option<BTreeSet<AllUsersRef>> {
-        let takes_everything = self.has(Capability::AccessDatabase);
-        if takes_everything {
+        if self.has(Capability::AccessDatabase) {
             return None;
         }
         let mut names = self.seen.control.readable_names(&self.member)?;

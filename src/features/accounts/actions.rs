@@ -30,6 +30,9 @@ pub(super) const PASSWORD_COST: u32 = 4;
 /// can guess at it.
 pub(super) const CHOSEN_PASSWORD_COST: u32 = 10;
 
+/// Maximum number of changes that an account stars. Each is a ref, which git clients are shown.
+const MAX_STARS: i64 = 10_000;
+
 /// Everything that a new account can begin with.
 #[derive(Clone, Debug, Default)]
 pub struct NewAccount {
@@ -526,6 +529,12 @@ impl AllUsers {
     ) -> Result<BTreeSet<String>, AccountsError> {
         if !labels.add.is_empty() && self.store().change_get(change).await?.is_none() {
             return Err(AccountsError::NoChange(change));
+        }
+        if !labels.add.is_empty()
+            && self.store().account_other_stars(account, change).await? >= MAX_STARS
+        {
+            let what = format!("the account has starred {MAX_STARS} changes");
+            return Err(Problem::error(None, what, "remove one of these stars first").into());
         }
         let update = self.update(actor, "Change Stars").await;
         loop {

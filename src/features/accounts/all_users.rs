@@ -2,6 +2,7 @@
 //! runs again on the new state. What it leaves behind is judged like a push, and stored in one transaction.
 
 mod edit;
+mod edit_access;
 mod finish;
 mod numbers;
 
@@ -19,9 +20,8 @@ use rand::RngExt as _;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-pub(super) use self::edit::{
-    AccountsEdit, BranchRights, EditedAccount, PushedBranch, judge_access,
-};
+pub(super) use self::edit::{AccountsEdit, BranchRights, EditedAccount, PushedBranch};
+pub(super) use self::edit_access::judge_new_access;
 use self::numbers::AccountNumbers;
 use super::access::SeenAccess;
 use super::store::{AccountRow, AccountsUpdated, ExternalIdRow};
@@ -245,12 +245,7 @@ impl AllUsers {
         commit: ObjectId,
     ) -> Result<BTreeMap<String, Vec<u8>>, AccountsError> {
         let root = edit::read_root(&self.store, commit).await?;
-        let mut files = BTreeMap::new();
-        for entry in root.entries.iter().filter(|entry| entry.mode.is_blob()) {
-            let blob = self.store.account_object(entry.oid).await?;
-            files.insert(entry.filename.to_string(), blob.content);
-        }
-        Ok(files)
+        edit::files_in(&self.store, &root).await
     }
 
     /// Returns the external ID with this key.

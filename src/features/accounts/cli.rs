@@ -112,7 +112,8 @@ pub(super) enum ServerAccounts {
     ///
     /// Prints its number.
     ///
-    /// Exit code 1: a name or address belongs to another account; the message says to which one.
+    /// Exit code 1: a name or address belongs to another account, and the message says to which one; or there is no such
+    /// group.
     Create {
         /// User name, for git and the API. It is kept in lower case
         #[arg(value_name = "USERNAME")]
@@ -134,11 +135,13 @@ pub(super) enum ServerAccounts {
     },
     /// Show the groups of accounts, add or remove a member
     ///
-    /// Without a flag, prints a line for each group with its members and the groups that it includes. The rules that say
-    /// what a group may do are in refs/meta/config of All-Users, with these groups.
+    /// Without a flag, prints a line for each group, or for this one, with its members and the groups that it includes.
+    /// The rules that say what a group may do are in refs/meta/config of All-Users, with these groups (docs/accounts.md).
+    ///
+    /// Exit code 1: there is no such group or account, or the account to remove is no member.
     Groups {
-        /// Group to add the account to, or to remove it from
-        #[arg(value_name = "GROUP", requires = "change")]
+        /// Group to show, to add the account to, or to remove it from
+        #[arg(value_name = "GROUP")]
         group: Option<String>,
         /// Account to add: number, user name or e-mail address
         #[arg(long, value_name = "ACCOUNT", group = "change", requires = "group")]
@@ -499,7 +502,7 @@ impl ServerAccounts {
                         );
                     }
                 }
-                _ => list_groups(users, terminal).await?,
+                (group, ..) => list_groups(users, group.as_deref(), terminal).await?,
             },
             Self::Set {
                 account,
@@ -669,11 +672,21 @@ impl ServerAccounts {
     }
 }
 
-/// Prints a line for each group: its name, its members, and the groups that it includes.
-async fn list_groups(users: &AllUsers, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {
+/// Prints a line for each group, or for one: its name, its members, and the groups that it includes.
+async fn list_groups(
+    users: &AllUsers,
+    only: Option<&str>,
+    terminal: &mut Terminal<'_>,
+) -> anyhow::Result<()> {
     let access = users.access().await?;
     let groups = access.control.groups();
-    for name in groups.names() {
+    if let Some(name) = only {
+        groups.check(name).map_err(AccountsError::Invalid)?;
+    }
+    for name in groups
+        .names()
+        .filter(|name| only.is_none_or(|only| only == *name))
+    {
         let mut parts = Vec::new();
         for account in groups.members_of(name) {
             let row = users.store().account_get(account).await?;

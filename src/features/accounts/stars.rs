@@ -120,6 +120,17 @@ impl Store {
         Ok(labels.into_iter().collect())
     }
 
+    /// Returns the number of changes that an account has starred, without this one.
+    pub(super) async fn account_other_stars(
+        &self,
+        account: AccountId,
+        change: ChangeNumber,
+    ) -> Result<i64> {
+        on_pool!(self, db => sqlx::query_scalar::<_, i64>(
+            "SELECT COUNT(DISTINCT change_number) FROM account_stars WHERE account = $1 AND change_number <> $2")
+            .bind(i64::from(account.get())).bind(i64::from(change.get())).fetch_one(db))
+    }
+
     /// Returns the refs of the stars of an account by name.
     pub(super) async fn account_star_refs(
         &self,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use insta::assert_snapshot;
 
-use super::without_ids;
+use super::{assert_sound, without_ids};
 use crate::accounts_api::see_pulls;
 use crate::support::office::{ADMIN, Clone, Office, WATCH, git, words_of};
 use crate::support::program::{Said, lockkeeper};
@@ -51,21 +51,6 @@ fn import(office: &Office, copy: &Path) -> Said {
     let copy = copy.to_str().unwrap();
     let database = office.server.database();
     lockkeeper(&["accounts", "import", "git"], &database, &[copy], &[])
-}
-
-fn assert_sound(office: &Office, name: &str) {
-    let checked = office.accounts("check", &[]);
-    assert_eq!(
-        (checked.code, checked.out.as_str()),
-        (0, ""),
-        "{}",
-        checked.err
-    );
-    let copy = office.mirror(ADMIN, name);
-    let fsck = git(&copy, &["fsck", "--strict", "--no-progress"]);
-    assert_eq!(fsck.code, 0, "{}", fsck.err);
-    let independent = crate::accounts::independent(&["check", copy.to_str().unwrap()]);
-    assert_eq!(independent.code, 0, "{}", independent.out);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -395,6 +380,18 @@ async fn memberships_go_with_their_account() {
     );
     let new = office.accounts("groups", &["Operators", "--add", "root", "--new"]);
     assert_eq!(new.code, 0, "{}", new.err);
+    assert_eq!(
+        office.accounts("groups", &["Operators"]).out,
+        "Operators: 1000000 root\n"
+    );
+    let unknown = office.accounts("groups", &["Operatros"]);
+    assert_eq!(
+        (unknown.code, unknown.err.as_str()),
+        (
+            1,
+            "there is no group `Operatros`; did you mean `Operators`?\n"
+        )
+    );
     let last = office.accounts("groups", &["Administrators", "--remove", "root"]);
     assert_snapshot!("the last administrator goes", last.err);
     let again = office.accounts("groups", &["Administrators", "--add", "root"]);

@@ -2,6 +2,7 @@
 
 use lockkeeper_accounts::external_ids::ExternalIdKey;
 
+use super::assert_sound;
 use crate::support::office::{ADMIN, Clone, Office, WATCH};
 
 const REF: &str = "refs/meta/external-ids";
@@ -34,20 +35,6 @@ fn messages(office: &Office, account: &str) -> Vec<String> {
     let history = office.accounts("history", &[account]).out;
     let message = |line: &str| line.rsplit("  ").next().unwrap().to_owned();
     history.lines().map(message).collect()
-}
-
-/// Checks that the server, its tables and a copy keep every rule.
-fn assert_sound(office: &Office, name: &str) {
-    let checked = office.accounts("check", &[]);
-    assert_eq!(
-        (checked.code, checked.out.as_str()),
-        (0, ""),
-        "{}",
-        checked.err
-    );
-    let copy = office.mirror(ADMIN, name);
-    let independent = crate::accounts::independent(&["check", copy.to_str().unwrap()]);
-    assert_eq!(independent.code, 0, "{}", independent.out);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

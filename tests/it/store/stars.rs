@@ -29,6 +29,7 @@ store_test!(
     a_rename_keeps_every_number,
     a_star_is_a_ref_and_rows_and_goes_with_its_last_label,
     labels_and_changes_that_cannot_be_are_refused,
+    an_account_has_at_most_ten_thousand_stars,
     stars_on_and_off_at_once_leave_rows_and_refs_alike,
     a_star_does_not_outlive_its_account,
     a_merge_moves_stars,
@@ -342,6 +343,29 @@ async fn labels_and_changes_that_cannot_be_are_refused(db: &TestDb) {
     let fifty = many[..50].join(" ");
     label(&users, kim, 1, &fifty, "").await.unwrap();
     assert_sound(db);
+}
+
+async fn an_account_has_at_most_ten_thousand_stars(db: &TestDb) {
+    let (store, users) = (db.store(), AllUsers::new(db.store().clone(), "localhost"));
+    let kim = account(&users).await;
+    open_pull(store, 1).await;
+    open_pull(store, 2).await;
+    label(&users, kim, 1, "star", "").await.unwrap();
+    let others = format!(
+        "WITH RECURSIVE n(x) AS (SELECT 101 UNION ALL SELECT x + 1 FROM n WHERE x < 10099) \
+         INSERT INTO account_stars (account, change_number, label) SELECT {kim}, x, 'star' FROM n"
+    );
+    execute(db, &others).await;
+    let refused = label(&users, kim, 2, "star", "").await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the account has starred 10000 changes; remove one of these stars first"
+    );
+    // It is no limit for the changes that it has starred.
+    assert_eq!(
+        label(&users, kim, 1, "blue", "").await.unwrap(),
+        "blue star"
+    );
 }
 
 async fn stars_on_and_off_at_once_leave_rows_and_refs_alike(db: &TestDb) {

@@ -7,14 +7,11 @@ use chrono::{DateTime, Utc};
 use gix_hash::ObjectId;
 use gix_object::tree::Entry;
 use gix_object::{CommitRefIter, Tree, TreeRef};
-use lockkeeper_accounts::access::{AccessControl, AccountGroups};
 use lockkeeper_accounts::account_config::AccountConfig;
-use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
+use lockkeeper_accounts::blobs::StarLabels;
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey, StoredPassword};
-use lockkeeper_accounts::findings::{
-    AccountFindings, MAX_BRANCH_FILES, Problem, judge_access as judge_files,
-};
+use lockkeeper_accounts::findings::{AccountFindings, MAX_BRANCH_FILES, Problem};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::preferences::Preferences;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
@@ -22,13 +19,11 @@ use lockkeeper_accounts::ssh_keys::{AuthorizedKeys, KeySlot};
 use lockkeeper_accounts::watches::Watches;
 
 use super::super::check::KEYS;
+use super::edit_access::EditedAccess;
 use super::numbers::AccountNumbers;
 use super::{AccountsError, SignedInAccount, damaged, external_id, note};
 use crate::git::PushedNote;
 use crate::store::Store;
-
-/// Maximum number of account numbers that a push to the sequence leaves out. They cannot be had back.
-const MAX_SKIPPED: u32 = 1_000_000;
 
 /// Files with a meaning, all in the root directory of a user branch.
 const FILES: [&str; 4] = [
@@ -41,7 +36,7 @@ const FILES: [&str; 4] = [
 /// An update that is being made.
 pub(in super::super) struct AccountsEdit<'a> {
     pub(super) store: &'a Store,
-    numbers: &'a AccountNumbers,
+    pub(super) numbers: &'a AccountNumbers,
     /// Newest commit that each account must have.
     expected: Option<ObjectId>,
     signed_in: Option<&'a SignedInAccount>,
@@ -85,15 +80,6 @@ pub(in super::super) struct EditedAccount {
     pub(super) is_deleted: bool,
     /// Commits that were pushed to the branch.
     pub(super) pushed: Option<PushedBranch>,
-}
-
-/// The access control that was read, and what it will be.
-pub(super) struct EditedAccess {
-    /// Newest commit. `None` if it begins with this update.
-    pub(super) tip: Option<ObjectId>,
-    pub(super) root: Tree,
-    pub(super) old_files: BTreeMap<String, Vec<u8>>,
-    pub(super) files: BTreeMap<String, Vec<u8>>,
 }
 
 /// Commits that somebody pushed to a branch.
@@ -322,116 +308,6 @@ impl<'a> AccountsEdit<'a> {
         Ok(number)
     }
 
-    /// Returns a number that no account has had: one that was taken before, or the first of those that this update takes
-    /// from the sequence.
-    async fn next_number(&mut self) -> Result<AccountId, AccountsError> {
-        if let Some(number) = self.taken.next().and_then(AccountId::new) {
-            return Ok(number);
-        }
-        if self.next_account.is_none()
-            && let Some(number) = self.number_taken_before().await?
-        {
-            return Ok(number);
-        }
-        let first = match self.next_account {
-            Some(next) => next,
-            None => self.next_free().await?,
-        };
-        let end = first.get().checked_add(self.numbers.batch);
-        let end = end.and_then(AccountId::new).or_else(|| first.next());
-        let end = end.ok_or_else(|| {
-            let fix = "no number is left";
-            AccountsError::Sequence(Problem::error(None, "the last number was given", fix))
-        })?;
-        self.next_account = Some(end);
-        self.taken = first.get() + 1..end.get();
-        Ok(first)
-    }
-
-    /// Returns a number that this process has taken before. If a backup was restored since, the sequence may lead to the
-    /// same number again, so it must be above it.
-    async fn number_taken_before(&self) -> Result<Option<AccountId>, AccountsError> {
-        let Some(number) = self.numbers.take() else {
-            return Ok(None);
-        };
-        let name = AllUsersRef::AccountSequence.to_string();
-        let sequence = match self.store.account_ref(&name).await? {
-            None => None,
-            Some(id) => {
-                let content = self.store.account_object(id).await?.content;
-                AccountSequence::parse(&content).ok()
-            }
-        };
-        if sequence.is_some_and(|next| next.0 > number) {
-            return Ok(Some(number));
-        }
-        self.numbers.forget();
-        Ok(None)
-    }
-
-    async fn next_free(&mut self) -> Result<AccountId, AccountsError> {
-        // Before the sequence, which another update may move in between: then it is above this number all the more.
-        let highest = self.store.account_highest().await?;
-        let next = match self.read_ref(AllUsersRef::AccountSequence).await? {
-            None => AccountId::FIRST,
-            Some(id) => {
-                let content = self.store.account_object(id).await?.content;
-                AccountSequence::parse(&content)
-                    .map_err(AccountsError::Sequence)?
-                    .0
-            }
-        };
-        match highest {
-            Some(highest) if highest >= next => Err(AccountsError::Sequence(Problem::error(
-                None,
-                format!("the next number would be {next}, but account {highest} exists"),
-                format!(
-                    "write a number above {highest} into {}",
-                    AllUsersRef::AccountSequence
-                ),
-            ))),
-            _ => Ok(next),
-        }
-    }
-
-    /// Replaces the sequence, if it is where the pusher saw it. No number is given twice, so it never goes back.
-    pub(in super::super) async fn push_sequence(
-        &mut self,
-        seen: Option<ObjectId>,
-        next: AccountSequence,
-    ) -> Result<(), AccountsError> {
-        // Before the sequence, which another update may move in between: then the ref is not where it was seen.
-        let highest = self.store.account_highest().await?;
-        if self.read_ref(AllUsersRef::AccountSequence).await? != seen {
-            return Err(AccountsError::Moved);
-        }
-        let present = match seen {
-            None => None,
-            Some(id) => AccountSequence::parse(&self.store.account_object(id).await?.content).ok(),
-        };
-        let lowest = highest.and_then(AccountId::next);
-        let lowest = lowest.max(present.map(|present| present.0));
-        if let Some(lowest) = lowest.filter(|lowest| next.0 < *lowest) {
-            let what = format!(
-                "{} was given already, or is below a number that was",
-                next.0
-            );
-            let fix = format!("write {lowest} or more");
-            return Err(AccountsError::Sequence(Problem::error(None, what, fix)));
-        }
-        let highest = lowest.map_or(AccountId::FIRST.get(), AccountId::get) + MAX_SKIPPED;
-        if next.0.get() > highest {
-            let what = format!(
-                "{} leaves out more than {MAX_SKIPPED} numbers forever",
-                next.0
-            );
-            let fix = format!("write {highest} or less");
-            return Err(AccountsError::Sequence(Problem::error(None, what, fix)));
-        }
-        self.next_account = Some(next.0);
-        Ok(())
-    }
-
     /// Gives an account an external ID, or replaces the one with the same key.
     pub(in super::super) async fn put_external_id(
         &mut self,
@@ -466,102 +342,6 @@ impl<'a> AccountsEdit<'a> {
         }
         self.pushed.insert(AllUsersRef::UserDefault, pushed);
         Ok(())
-    }
-
-    /// Replaces the access control by pushed commits, if it is where the pusher saw it.
-    pub(in super::super) async fn push_access(
-        &mut self,
-        seen: Option<ObjectId>,
-        pushed: PushedBranch,
-    ) -> Result<(), AccountsError> {
-        if self.read_ref(AllUsersRef::Config).await? != seen {
-            return Err(AccountsError::Moved);
-        }
-        // Before their rows: an account that goes or is locked out in between is then not where it was read.
-        let (control, _) = AccessControl::read(&pushed.files);
-        for account in control.groups().members() {
-            self.read_ref(AllUsersRef::User(account)).await?;
-        }
-        let findings = judge_access(self.store, &pushed.files).await?;
-        if !findings.is_accepted() {
-            return Err(AccountsError::Refused(findings));
-        }
-        self.pushed.insert(AllUsersRef::Config, pushed);
-        Ok(())
-    }
-
-    /// Returns the access control for changes. If there is none, it begins with the rules of a new installation.
-    async fn access(&mut self) -> Result<&mut EditedAccess, AccountsError> {
-        let tip = self.read_ref(AllUsersRef::Config).await?;
-        let access = match self.access.take() {
-            Some(access) => access,
-            None => self.read_access(tip).await?,
-        };
-        Ok(self.access.insert(access))
-    }
-
-    async fn read_access(&self, tip: Option<ObjectId>) -> Result<EditedAccess, AccountsError> {
-        let Some(commit) = tip else {
-            let rules = AccessControl::FIRST_RULES.as_bytes().to_vec();
-            return Ok(EditedAccess {
-                tip,
-                root: Tree::empty(),
-                old_files: BTreeMap::new(),
-                files: BTreeMap::from([(AccessControl::RULES_FILE.to_owned(), rules)]),
-            });
-        };
-        let root = read_root(self.store, commit).await?;
-        let mut files = BTreeMap::new();
-        for entry in root.entries.iter().filter(|entry| entry.mode.is_blob()) {
-            let blob = self.store.account_object(entry.oid).await?;
-            files.insert(entry.filename.to_string(), blob.content);
-        }
-        Ok(EditedAccess {
-            tip,
-            root,
-            old_files: files.clone(),
-            files,
-        })
-    }
-
-    /// Edits the groups of accounts.
-    pub(in super::super) async fn edit_groups(
-        &mut self,
-        edit: impl FnOnce(&mut ConfigText) -> Result<(), Problem>,
-    ) -> Result<(), AccountsError> {
-        let access = self.access().await?;
-        let name = AccessControl::GROUPS_FILE;
-        let old = access.files.get(name).map_or(&[][..], Vec::as_slice);
-        let mut text = ConfigText::parse(old)?;
-        edit(&mut text)?;
-        let new = text.as_str().as_bytes().to_vec();
-        if new != old {
-            access.files.insert(name.to_owned(), new);
-        }
-        Ok(())
-    }
-
-    /// Ends all memberships of an account. `heir` gets them.
-    pub(in super::super) async fn leave_groups(
-        &mut self,
-        account: AccountId,
-        heir: Option<AccountId>,
-    ) -> Result<(), AccountsError> {
-        if self.read_ref(AllUsersRef::Config).await?.is_none() {
-            return Ok(());
-        }
-        self.edit_groups(|text| {
-            let (groups, _) = AccountGroups::read(text);
-            for group in groups.names() {
-                if AccountGroups::remove_member(text, group, account)?
-                    && let Some(heir) = heir
-                {
-                    AccountGroups::add_member(text, group, heir)?;
-                }
-            }
-            Ok(())
-        })
-        .await
     }
 
     /// Replaces external IDs by those of pushed commits, if they are where the pusher saw them. Each account that loses or
@@ -907,34 +687,6 @@ pub(in super::super) struct BranchRights {
     pub(in super::super) may_change_keys: bool,
 }
 
-/// Judges the files of `refs/meta/config`: each member exists, and an active account administrates the server.
-pub(in super::super) async fn judge_access(
-    store: &Store,
-    files: &BTreeMap<String, Vec<u8>>,
-) -> Result<AccountFindings, AccountsError> {
-    let (control, _) = AccessControl::read(files);
-    let members: BTreeSet<AccountId> = control.groups().members().collect();
-    let mut active = BTreeMap::new();
-    for account in members {
-        if let Some(row) = store.account_get(account).await? {
-            active.insert(account, row.active);
-        }
-    }
-    let mut findings = judge_files(files, |account| active.contains_key(&account));
-    if !control
-        .administrators()
-        .any(|account| active.get(&account) == Some(&true))
-    {
-        let what = "no active account would have the capability `administrateServer`";
-        let fix = "add `member = NUMBER` to a group that has it";
-        findings.add(
-            AccessControl::GROUPS_FILE,
-            [Problem::error(None, what, fix)],
-        );
-    }
-    Ok(findings)
-}
-
 /// Refuses a new user name that would stand for something else wherever accounts are named.
 fn check_new_username(name: &str) -> Result<(), Problem> {
     let what = if name == "self" {
@@ -961,6 +713,19 @@ pub(super) async fn read_root(store: &Store, commit: ObjectId) -> Result<Tree, A
         .tree_id()
         .map_err(|error| damaged(commit, &error))?;
     read_tree(store, tree).await
+}
+
+/// Returns the files in a directory, without those in directories below it.
+pub(super) async fn files_in(
+    store: &Store,
+    dir: &Tree,
+) -> Result<BTreeMap<String, Vec<u8>>, AccountsError> {
+    let mut files = BTreeMap::new();
+    for entry in dir.entries.iter().filter(|entry| entry.mode.is_blob()) {
+        let blob = store.account_object(entry.oid).await?;
+        files.insert(entry.filename.to_string(), blob.content);
+    }
+    Ok(files)
 }
 
 /// Reads the entries of a directory.

@@ -21,7 +21,8 @@ use super::super::stars::IndexedStar;
 use super::super::store::{
     AccountRow, AccountsChange, IndexedAccount, RefUpdate, watched_projects,
 };
-use super::edit::{AccountsEdit, EditedAccess, EditedAccount, read_root, read_tree};
+use super::edit::{AccountsEdit, EditedAccount, read_root, read_tree};
+use super::edit_access::EditedAccess;
 use super::{AccountsError, damaged};
 use crate::model::Cause;
 use crate::store::Store;
@@ -305,6 +306,11 @@ impl EditedAccess {
             }
         }
         let root = new.add(GitObject::tree(&with_files(&self.root, &changed)));
+        let begins = CommitText {
+            message: "Begin Access Control".to_owned(),
+            ..text.clone()
+        };
+        let text = if self.tip.is_none() { &begins } else { text };
         new.add(GitObject::commit(root, self.tip, text))
     }
 }

@@ -4,7 +4,16 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use lockkeeper_accounts::refs::AccountId;
+use gix_hash::ObjectId;
+use lockkeeper_accounts::blobs::AccountSequence;
+use lockkeeper_accounts::findings::Problem;
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
+
+use super::AccountsError;
+use super::edit::AccountsEdit;
+
+/// Maximum number of account numbers that a push to the sequence leaves out. They cannot be had back.
+const MAX_SKIPPED: u32 = 1_000_000;
 
 /// Numbers that this process has taken from the sequence.
 pub(super) struct AccountNumbers {
@@ -37,5 +46,117 @@ impl AccountNumbers {
     /// Forgets all numbers, because the sequence is not where it was when they were taken.
     pub(super) fn forget(&self) {
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = 0..0;
+    }
+}
+
+impl AccountsEdit<'_> {
+    /// Returns a number that no account has had: one that was taken before, or the first of those that this update takes
+    /// from the sequence.
+    pub(super) async fn next_number(&mut self) -> Result<AccountId, AccountsError> {
+        if let Some(number) = self.taken.next().and_then(AccountId::new) {
+            return Ok(number);
+        }
+        if self.next_account.is_none()
+            && let Some(number) = self.number_taken_before().await?
+        {
+            return Ok(number);
+        }
+        let first = match self.next_account {
+            Some(next) => next,
+            None => self.next_free().await?,
+        };
+        let end = first.get().checked_add(self.numbers.batch);
+        let end = end.and_then(AccountId::new).or_else(|| first.next());
+        let end = end.ok_or_else(|| {
+            let fix = "no number is left";
+            AccountsError::Sequence(Problem::error(None, "the last number was given", fix))
+        })?;
+        self.next_account = Some(end);
+        self.taken = first.get() + 1..end.get();
+        Ok(first)
+    }
+
+    /// Returns a number that this process has taken before. If a backup was restored since, the sequence may lead to the
+    /// same number again, so it must be above it.
+    async fn number_taken_before(&self) -> Result<Option<AccountId>, AccountsError> {
+        let Some(number) = self.numbers.take() else {
+            return Ok(None);
+        };
+        let name = AllUsersRef::AccountSequence.to_string();
+        let sequence = match self.store.account_ref(&name).await? {
+            None => None,
+            Some(id) => {
+                let content = self.store.account_object(id).await?.content;
+                AccountSequence::parse(&content).ok()
+            }
+        };
+        if sequence.is_some_and(|next| next.0 > number) {
+            return Ok(Some(number));
+        }
+        self.numbers.forget();
+        Ok(None)
+    }
+
+    async fn next_free(&mut self) -> Result<AccountId, AccountsError> {
+        // Before the sequence, which another update may move in between: then it is above this number all the more.
+        let highest = self.store.account_highest().await?;
+        let next = match self.read_ref(AllUsersRef::AccountSequence).await? {
+            None => AccountId::FIRST,
+            Some(id) => {
+                let content = self.store.account_object(id).await?.content;
+                AccountSequence::parse(&content)
+                    .map_err(AccountsError::Sequence)?
+                    .0
+            }
+        };
+        match highest {
+            Some(highest) if highest >= next => Err(AccountsError::Sequence(Problem::error(
+                None,
+                format!("the next number would be {next}, but account {highest} exists"),
+                format!(
+                    "write a number above {highest} into {}",
+                    AllUsersRef::AccountSequence
+                ),
+            ))),
+            _ => Ok(next),
+        }
+    }
+
+    /// Replaces the sequence, if it is where the pusher saw it. No number is given twice, so it never goes back.
+    pub(in super::super) async fn push_sequence(
+        &mut self,
+        seen: Option<ObjectId>,
+        next: AccountSequence,
+    ) -> Result<(), AccountsError> {
+        // Before the sequence, which another update may move in between: then the ref is not where it was seen.
+        let highest = self.store.account_highest().await?;
+        if self.read_ref(AllUsersRef::AccountSequence).await? != seen {
+            return Err(AccountsError::Moved);
+        }
+        let present = match seen {
+            None => None,
+            Some(id) => AccountSequence::parse(&self.store.account_object(id).await?.content).ok(),
+        };
+        let lowest = highest.and_then(AccountId::next);
+        let lowest = lowest.max(present.map(|present| present.0));
+        if let Some(lowest) = lowest.filter(|lowest| next.0 < *lowest) {
+            let what = format!(
+                "{} was given already, or is below a number that was",
+                next.0
+            );
+            let fix = format!("write {lowest} or more");
+            return Err(AccountsError::Sequence(Problem::error(None, what, fix)));
+        }
+        let most = lowest.map_or(AccountId::FIRST.get(), AccountId::get) + MAX_SKIPPED;
+        if next.0.get() > most {
+            let what = format!(
+                "{} leaves out more than {MAX_SKIPPED} numbers forever",
+                next.0
+            );
+            let fix = format!("write {most} or less");
+            return Err(AccountsError::Sequence(Problem::error(None, what, fix)));
+        }
+        self.next_account = Some(next.0);
+        Ok(())
     }
 }

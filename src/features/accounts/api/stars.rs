@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::actions::LabelChanges;
 use super::super::stars::StarredChange;
+use super::super::store::AccountRow;
 use super::{AccountRequest, ApiRoute, found};
 use crate::kit::web::WebError;
 use crate::kit::web::extract::Segment;
@@ -128,15 +129,12 @@ async fn star(
     Segment((name, change)): Segment<(String, String)>,
     api: AccountRequest,
 ) -> Result<Response, WebError> {
-    let row = api.own(&name).await?;
     let changes = LabelChanges {
         add: BTreeSet::from([StarLabels::STAR.to_owned()]),
         ..LabelChanges::default()
     };
-    let change = number(&change)?;
-    api.users()
-        .change_labels(&api.actor(), row.number, change, &changes)
-        .await?;
+    let row = api.own(&name).await?;
+    change_star(&api, &row, number(&change)?, &changes).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -156,9 +154,7 @@ async fn unstar(
         remove: BTreeSet::from([StarLabels::STAR.to_owned()]),
         ..LabelChanges::default()
     };
-    api.users()
-        .change_labels(&api.actor(), row.number, number, &changes)
-        .await?;
+    change_star(&api, &row, number, &changes).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -186,12 +182,21 @@ async fn change_labels(
         add: body.add,
         remove: body.remove,
     };
-    let change = number(&change)?;
+    let labels = change_star(&api, &row, number(&change)?, &changes).await?;
+    Ok(Json(labels).into_response())
+}
+
+async fn change_star(
+    api: &AccountRequest,
+    row: &AccountRow,
+    change: ChangeNumber,
+    changes: &LabelChanges,
+) -> Result<BTreeSet<String>, WebError> {
+    let actor = api.actor();
     let labels = api
         .users()
-        .change_labels(&api.actor(), row.number, change, &changes)
-        .await?;
-    Ok(Json(labels).into_response())
+        .change_labels(&actor, row.number, change, changes);
+    Ok(labels.await?)
 }
 
 /// Reads the number of a change in a path.

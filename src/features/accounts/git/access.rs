@@ -1,4 +1,4 @@
-//! Names the parts of `All-Users` that belong to a git client.
+//! Rights of git clients: what they may fetch, and what they may push.
 
 use std::collections::BTreeSet;
 

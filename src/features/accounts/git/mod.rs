@@ -2,7 +2,7 @@
 //!
 //! | File | Content |
 //! |---|---|
-//! | `access.rs` | what a client may read |
+//! | `access.rs` | what a client may fetch and push |
 //! | `mirror.rs` | the reconciler that pushes all accounts to another server |
 //! | `view.rs` | repositories with exactly that |
 //! | `wire.rs` | the protocol of a push |

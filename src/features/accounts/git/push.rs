@@ -12,7 +12,9 @@ use lockkeeper_accounts::findings::{
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 
-use super::super::all_users::{AccountsActor, AccountsError, AllUsers, PushedBranch, judge_access};
+use super::super::all_users::{
+    AccountsActor, AccountsError, AllUsers, PushedBranch, judge_new_access,
+};
 use super::super::check::KEYS;
 use super::super::sign_in::AccountCaller;
 use super::view::{View, ViewError};
@@ -499,7 +501,7 @@ impl PushJudge<'_> {
         &self,
         files: &BTreeMap<String, Vec<u8>>,
     ) -> Result<AccountFindings, RefusedPush> {
-        match judge_access(self.users.store(), files).await {
+        match judge_new_access(self.users.store(), files).await {
             Ok(findings) => Ok(findings),
             Err(error) => {
                 error!(%error, "Could not judge a push to the access control");

@@ -484,7 +484,7 @@ impl AllUsers {
 
     /// Moves external IDs, SSH keys, watches, stars and memberships from one account to another one of the same person, and
     /// locks the first one out.
-    pub(super) async fn merge(
+    pub async fn merge(
         &self,
         actor: &AccountsActor,
         from: AccountId,

@@ -23,6 +23,7 @@ mod mirrors;
 mod options;
 mod post;
 mod proxy;
+mod races;
 mod schedule;
 mod skewed;
 mod world;

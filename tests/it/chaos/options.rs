@@ -21,6 +21,8 @@ pub struct Options {
     pub actions: usize,
     /// Number of faults in one round. Half as many faults of mirrors are added.
     pub faults: usize,
+    /// Number of races of each kind for accounts.
+    pub races: usize,
     /// True if the run waits until leases of killed servers expire, and pauses servers for longer than a lease.
     /// Otherwise the lease of a killed server is ended by hand; a dead server cannot tell the difference.
     pub patient: bool,
@@ -39,13 +41,14 @@ impl Options {
             rounds: 2,
             actions: 14,
             faults: 4,
+            races: 1,
             patient: false,
             databases: vec!["sqlite", "postgres"],
         }
     }
 
     /// Reads the options of a long run: `--seconds N --seed N --database sqlite|postgres|both --world N --worlds N
-    /// --rounds N --actions N --faults N`.
+    /// --rounds N --actions N --faults N --races N`.
     pub fn parse(text: &str) -> Self {
         let mut options = Self {
             time: Duration::from_mins(10),
@@ -53,6 +56,7 @@ impl Options {
             rounds: 4,
             actions: 30,
             faults: 10,
+            races: 1_000,
             patient: true,
             ..Self::short()
         };
@@ -81,11 +85,12 @@ impl Options {
             "--rounds" => self.rounds = number(),
             "--actions" => self.actions = count(),
             "--faults" => self.faults = count(),
+            "--races" => self.races = count(),
             "--patient" => self.patient = number() > 0,
             "--database" => self.databases = databases(value),
             other => panic!(
                 "{other} is not known; there are --seconds, --seed, --database, --world, --worlds, \
-                             --rounds, --actions, --faults, --patient"
+                             --rounds, --actions, --faults, --races, --patient"
             ),
         }
     }

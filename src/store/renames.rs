@@ -13,8 +13,8 @@
 //!   cannot be opened, nothing moves.
 //! - *The audit log keeps the old name*: it gets an event that says which name followed.
 //!
-//! The transaction locks in the same order as all others: the switch, the lines of both names in order, rows of pulls
-//! and locks, applications, credentials, claims, lanes, and last the audit log and the events of repositories.
+//! The transaction locks in the same order as all others: the switch, the lines of both names in order, rows of pulls,
+//! their heads, their changes and locks, applications, credentials, claims, lanes, and last the audit log and the events of repositories.
 
 use std::collections::BTreeSet;
 
@@ -144,13 +144,24 @@ pub enum RenameRefused {
     },
 }
 
-/// Deletes or changes rows that would conflict under the new name (`$2`) with rows of the old one (`$1`).
-const MERGE: [&str; 13] = [
-    // The last known state of a pull stays.
+/// Deletes rows of pulls and their heads that would conflict under the new name (`$2`) with rows of the old one (`$1`).
+/// The last known state of a pull stays.
+const MERGE_PULLS: [&str; 3] = [
     "DELETE FROM pulls WHERE repo = $2 AND EXISTS (SELECT 1 FROM pulls o WHERE o.repo = $1 AND o.number = pulls.number \
      AND o.updated_at > pulls.updated_at)",
     "DELETE FROM pulls WHERE repo = $1 AND number IN (SELECT number FROM pulls WHERE repo = $2)",
     "DELETE FROM pull_heads WHERE repo = $1 AND number IN (SELECT number FROM pull_heads WHERE repo = $2)",
+];
+
+/// Gives pulls and their heads the new name. They come before everything else, because the row of a pull is the mutex of
+/// other rows, and a push takes the rows of the pull, its head and its change in this order.
+const MOVE_PULLS: [&str; 2] = [
+    "UPDATE pulls SET repo = $2 WHERE repo = $1",
+    "UPDATE pull_heads SET repo = $2 WHERE repo = $1",
+];
+
+/// Deletes or changes rows that would conflict under the new name (`$2`) with rows of the old one (`$1`).
+const MERGE: [&str; 10] = [
     // The old name has been known for longer, so fewer changes count as older than that.
     "DELETE FROM watched_repos WHERE repo = $2 AND EXISTS (SELECT 1 FROM watched_repos o WHERE o.repo = $1)",
     // The tags of these pages belong to addresses.
@@ -175,17 +186,14 @@ const MERGE: [&str; 13] = [
     "DELETE FROM repository_syncs WHERE repo = $1 AND replica IN (SELECT replica FROM repository_syncs WHERE repo = $2)",
 ];
 
-/// Gives the rows of the old name (`$1`) the new one (`$2`). Rows of pulls come first, because they are the mutex of
-/// the others.
-const MOVE: [&str; 11] = [
-    "UPDATE pulls SET repo = $2 WHERE repo = $1",
+/// Gives the rows of the old name (`$1`) the new one (`$2`).
+const MOVE: [&str; 9] = [
     "UPDATE locks SET repo = $2 WHERE repo = $1",
     "UPDATE lock_waiters SET repo = $2 WHERE repo = $1",
     "UPDATE apply_locks SET repo = $2 WHERE repo = $1",
     "UPDATE plans SET repo = $2 WHERE repo = $1",
     "UPDATE runs SET repo = $2 WHERE repo = $1",
     "UPDATE commands SET repo = $2 WHERE repo = $1",
-    "UPDATE pull_heads SET repo = $2 WHERE repo = $1",
     "UPDATE watched_repos SET repo = $2, failures = 0, complete_at = NULL WHERE repo = $1",
     "UPDATE pending_statuses SET repo = $2 WHERE repo = $1",
     "UPDATE repository_syncs SET repo = $2, revision = revision + 1 WHERE repo = $1",
@@ -313,6 +321,20 @@ impl Store {
     }
 
     async fn rows_in_tx(&self, tx: &mut Tx, old: &RepoId, new: &RepoId) -> Result<u64> {
+        for sql in MERGE_PULLS {
+            execute!(&mut *tx, sql, old, new)?;
+        }
+        let mut rows = 0;
+        for sql in MOVE_PULLS {
+            rows += execute!(&mut *tx, sql, old, new)?;
+        }
+        // A change with a row under both names keeps both numbers, because stars name them.
+        execute!(
+            &mut *tx,
+            "UPDATE changes SET repo = $2 WHERE repo = $1",
+            old,
+            new
+        )?;
         for sql in MERGE {
             execute!(&mut *tx, sql, old, new)?;
         }
@@ -325,7 +347,6 @@ impl Store {
                 old
             )?;
         }
-        let mut rows = 0;
         for sql in MOVE {
             rows += execute!(&mut *tx, sql, old, new)?;
         }
@@ -334,13 +355,6 @@ impl Store {
             "UPDATE watched_repos SET due_at = $2 WHERE repo = $1",
             new,
             kept_time(self.now())
-        )?;
-        // A change with a row under both names keeps both numbers, because stars name them.
-        execute!(
-            &mut *tx,
-            "UPDATE changes SET repo = $2 WHERE repo = $1",
-            old,
-            new
         )?;
         // Every data directory walks the stored events under the name that the repository has now.
         execute!(

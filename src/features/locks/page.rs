@@ -162,10 +162,11 @@ pub(super) async fn show(
         .await?
         .ok_or_else(|| WebError::no_such_lock(&asked))?;
     sight.require_access(&Resource::Lock(&lock)).await?;
-    let (now, plans) = (web.clock.now(), plans_under(&web, &lock).await?);
+    let now = web.clock.now();
     let LockDetails {
         lock,
         change,
+        plans,
         standing,
         waiters,
         history,
@@ -188,14 +189,6 @@ pub(super) async fn show(
             .collect(),
     };
     visitor.page("lock.html", &view)
-}
-
-async fn plans_under(web: &WebState, lock: &Lock) -> Result<Vec<PlanRecord>, WebError> {
-    let mut plans = web.store.plan_list(&lock.pull).await?;
-    plans.retain(|plan| {
-        plan.project.dir == lock.key.dir && plan.project.workspace == lock.key.workspace
-    });
-    Ok(plans)
 }
 
 /// `?id=…`

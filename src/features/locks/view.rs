@@ -8,7 +8,7 @@ use crate::features::locks;
 use crate::locks::KeptReason;
 use crate::model::{
     CommandKind, Lock, LockEvent, LockEventKind, LockKey, LockName, LockUse, NamedAccount, Origin,
-    Waiter,
+    PlanRecord, PlanState, Waiter,
 };
 use crate::store::{Result, Store};
 
@@ -23,6 +23,8 @@ pub struct LockDetails {
     pub lock: Lock,
     /// Number by which accounts star the pull request or application that holds it.
     pub change: Option<ChangeNumber>,
+    /// Plans of the holder that the lock protects.
+    pub plans: Vec<PlanRecord>,
     /// Use of the lock at this moment.
     pub standing: LockUse,
     /// Queue of the lock, in order.
@@ -34,7 +36,12 @@ pub struct LockDetails {
 impl LockDetails {
     /// Reads all facts from the database.
     pub async fn read(store: &Store, lock: Lock) -> Result<Self> {
+        let mut plans = store.plan_list(&lock.pull).await?;
+        plans.retain(|plan| {
+            plan.project.dir == lock.key.dir && plan.project.workspace == lock.key.workspace
+        });
         Ok(Self {
+            plans,
             change: store.change_number(&lock.pull).await?,
             standing: store.lock_standing(&lock).await?,
             waiters: store.waiter_list(&lock.key).await?,
@@ -94,6 +101,8 @@ pub struct LockFactsJson {
     lock: LockJson,
     /// Number by which accounts star the pull request or application that holds it.
     change: Option<u32>,
+    /// Plans under the lock. Accounts note by their identifiers which resources they have reviewed.
+    plans: Vec<PlanJson>,
     /// Reason why it could not be released without force.
     in_use: Option<&'static str>,
     /// Commands of its pull request that work under it.
@@ -102,6 +111,15 @@ pub struct LockFactsJson {
     waiting: usize,
     waiters: Vec<WaiterJson>,
     history: Vec<EventJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlanJson {
+    id: String,
+    run: String,
+    project: Option<String>,
+    head: String,
+    state: PlanState,
 }
 
 #[derive(Debug, Serialize)]
@@ -141,6 +159,7 @@ impl From<&LockDetails> for LockFactsJson {
         Self {
             lock: LockJson::from(&facts.lock),
             change: facts.change.map(ChangeNumber::get),
+            plans: facts.plans.iter().map(PlanJson::from).collect(),
             in_use: KeptReason::of(&facts.standing).map(locks::code),
             at_work: facts
                 .standing
@@ -153,6 +172,18 @@ impl From<&LockDetails> for LockFactsJson {
                 .map(|(place, waiter)| WaiterJson::new(place, waiter, &facts.lock.key))
                 .collect(),
             history: facts.history.iter().map(EventJson::from).collect(),
+        }
+    }
+}
+
+impl From<&PlanRecord> for PlanJson {
+    fn from(plan: &PlanRecord) -> Self {
+        Self {
+            id: plan.id.to_string(),
+            run: plan.run.to_string(),
+            project: plan.project.name.as_ref().map(ToString::to_string),
+            head: plan.head.to_string(),
+            state: plan.state,
         }
     }
 }

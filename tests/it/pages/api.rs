@@ -275,6 +275,7 @@ async fn a_lock_is_shown_with_those_who_wait_and_its_history() {
         "since": "2026-03-04T05:06:07Z",
         "workspace": "prod"
       },
+      "plans": [],
       "waiters": [
         {
           "asker": "bob",

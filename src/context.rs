@@ -226,6 +226,8 @@ pub struct ServerServices {
     pub account_batch: u32,
     /// Copy of the accounts on another server (`--accounts-mirror-to`).
     pub accounts_mirror: Option<AccountsMirror>,
+    /// Database with the reviewed flags of accounts, if they are not with everything else (`--reviewed-flags-url`).
+    pub flag_store: Option<Store>,
 }
 
 /// Copy of the accounts on another server.

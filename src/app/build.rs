@@ -22,7 +22,7 @@ use crate::config::server::{
 use crate::context::{
     AccountsMirror, Live, RunServices, ServerCtx, ServerServices, Services, Settings, Stops,
 };
-use crate::features::accounts::ACCOUNTS_DIR;
+use crate::features::accounts::{ACCOUNTS_DIR, open_flags};
 use crate::features::audit;
 use crate::forges::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::forges::{Forge, Forges, Memberships};
@@ -76,7 +76,7 @@ pub async fn build(config: &ServerConfig, parts: ServiceInputs) -> anyhow::Resul
             .context("cannot use --checkout-lfs")?;
         tracing::info!(version, "Checkouts contain LFS files");
     }
-    let url = database_url(&storage.database)?;
+    let url = database_url(&storage.database, "--database-url")?;
     let store = Store::open(&url, Arc::clone(&parts.clock), Arc::clone(&parts.ids));
     let store = store
         .await
@@ -168,6 +168,7 @@ pub async fn build_on(
             .mirror
             .clone()
             .map(|config| AccountsMirror::new(config, scratch(&storage.data_dir))),
+        flag_store: flag_store(config, &parts, &store).await?,
     };
     let services = Services {
         authz_environment: runs.terraform.plans.environment.clone(),
@@ -191,6 +192,20 @@ pub async fn build_on(
         forges,
     };
     Ok(Arc::new(ServerCtx::new(store, services, runs, server)))
+}
+
+/// Opens the database with the reviewed flags of accounts, if it is another one.
+async fn flag_store(
+    config: &ServerConfig,
+    parts: &ServiceInputs,
+    server: &Store,
+) -> anyhow::Result<Option<Store>> {
+    let Some(database) = &config.accounts.reviewed_flags else {
+        return Ok(None);
+    };
+    let url = database_url(database, "--reviewed-flags-url")?;
+    let (clock, ids) = (Arc::clone(&parts.clock), Arc::clone(&parts.ids));
+    open_flags(&url, server, clock, ids).await.map(Some)
 }
 
 /// Returns the name of the data directory in the registry of mirrors.

@@ -256,24 +256,25 @@ fn secrets(config: &ServerConfig, variables: &BTreeMap<String, String>) -> Vec<O
     if let PlanFiles::Directory(path) = &storage.plan_files {
         secrets.push(own(path.clone(), "the plan files (--share-plan-dir)"));
     }
-    match &storage.database {
-        Database::Sqlite(path) => {
-            let beside = |end| {
-                let mut name = path.clone().into_os_string();
-                name.push(end);
-                PathBuf::from(name)
-            };
-            let all = std::iter::once(path.clone()).chain(BESIDE_SQLITE.map(beside));
-            secrets.extend(all.map(|path| own(path, "the database (--database-url)")));
-        }
-        Database::Postgres(url) => {
-            let files = postgres_files(url.expose(), variables).into_iter();
-            secrets.extend(files.map(|path| {
-                own(
-                    path,
-                    "the password or key for the database (--database-url)",
-                )
-            }));
+    let mut databases = vec![(&storage.database, "--database-url")];
+    let flags = config.accounts.reviewed_flags.iter();
+    databases.extend(flags.map(|database| (database, "--reviewed-flags-url")));
+    for (database, flag) in databases {
+        match database {
+            Database::Sqlite(path) => {
+                let beside = |end| {
+                    let mut name = path.clone().into_os_string();
+                    name.push(end);
+                    PathBuf::from(name)
+                };
+                let all = std::iter::once(path.clone()).chain(BESIDE_SQLITE.map(beside));
+                secrets.extend(all.map(|path| own(path, &format!("the database ({flag})"))));
+            }
+            Database::Postgres(url) => {
+                let files = postgres_files(url.expose(), variables).into_iter();
+                let what = format!("the password or key for the database ({flag})");
+                secrets.extend(files.map(|path| own(path, &what)));
+            }
         }
     }
     secrets
@@ -387,13 +388,14 @@ hosts:
     webhook_secret_file: /etc/ghe/webhook
 ";
 
-    const FLAGS: [(&str, &str); 15] = [
+    const FLAGS: [(&str, &str); 16] = [
         ("repo-allowlist", "github.com/acme/*"),
         ("gh-user", "bot"),
         ("gh-token-file", "/etc/lk/token"),
         ("gh-webhook-secret", "the-old-webhook-secret"),
         ("data-dir", "/srv/lk"),
         ("database-url", "sqlite:/srv/db/lk.db"),
+        ("reviewed-flags-url", "sqlite:/srv/flags/f.db"),
         ("share-plan-dir", "/srv/plans"),
         ("encryption-key-file", "/etc/keys/keys"),
         ("ssl-cert-file", "/etc/tls/cert.pem"),
@@ -464,6 +466,8 @@ hosts:
             "/srv/lk/any",
             "/srv/db",
             "/srv/db/lk.db-wal",
+            "/srv/flags",
+            "/srv/flags/f.db-wal",
             "/srv/plans",
             "/srv/plans/ab",
             "/",
@@ -518,8 +522,10 @@ hosts:
     #[test]
     fn files_that_the_driver_of_the_database_reads_are_secret_too() {
         let postgres = "postgres://lk@db/lk?sslkey=/home/lk/client.key&sslmode=require";
+        let of_flags = "postgres://lk@db/flags?sslkey=/srv/keys/flags.key";
         let with = |flags: &[(&str, &str)], variables: &[(&str, &str)]| {
-            told(&[flags, &[("database-url", postgres)]].concat(), variables)
+            let databases = [("database-url", postgres), ("reviewed-flags-url", of_flags)];
+            told(&[flags, &databases].concat(), variables)
         };
         for path in ["/home/lk/client.key", "/home/lk", "/var/passwords/pg"] {
             let told = with(
@@ -531,6 +537,11 @@ hosts:
                 "{path}: {told}"
             );
         }
+        let told = with(&[("sandbox-read", "/srv/keys")], &[]);
+        assert!(
+            told.contains("the password or key for the database (--reviewed-flags-url)"),
+            "{told}"
+        );
         let told = with(&[("sandbox-read", "/root/.pgpass")], &[("HOME", "/root")]);
         assert!(told.contains("`/root/.pgpass`"), "{told}");
         assert_eq!(

@@ -178,6 +178,9 @@ impl Server {
         if let Err(error) = self.replica.end().await {
             warn!(%error, "Could not notify the other replicas; they take over when the lease of this server expires");
         }
+        if let Some(flags) = &self.replica.ctx.server.flag_store {
+            flags.close().await;
+        }
         self.replica.ctx.store.close().await;
         info!("Lockkeeper has stopped");
     }

@@ -12,7 +12,8 @@
 //!
 //! The row of the pull is the first row that a transaction locks. Only two locks come before it: the line of the
 //! repository where locks are released (`lock_change`), and the switch where applies are stopped or begin
-//! (`features::apply_locks`). With this order, no two transactions wait for each other.
+//! (`features::apply_locks`). The head of the pull and its change (`patch_sets`) come right after it. With this order, no
+//! two transactions wait for each other.
 
 mod application_runs;
 mod applications;
@@ -195,8 +196,8 @@ macro_rules! execute {
 /// checked before it, PostgreSQL needs no round trips for the beginning and the end.
 macro_rules! execute_alone {
     ($store:expr, $sql:expr $(, $bind:expr)* $(,)?) => {
-        match (&$store.pool, &$store.fence) {
-            ($crate::store::DbPool::Postgres(pool), None) => {
+        match (&$store.pool, $store.is_fenced()) {
+            ($crate::store::DbPool::Postgres(pool), false) => {
                 sqlx::query($sql)$(.bind($bind))*.execute(pool).await.map(|done| done.rows_affected())
             }
             _ => {
@@ -240,6 +241,11 @@ impl Store {
         };
         self.fence_in_tx(&mut tx).await?;
         Ok(tx)
+    }
+
+    /// Returns true if nothing is written after a lease is lost.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fence.is_some()
     }
 
     /// Returns true if several replicas may share this database.

@@ -101,6 +101,12 @@ impl fmt::Display for DatabaseUrl {
     }
 }
 
+/// Migrations of a database, for either kind.
+struct Migrations {
+    sqlite: Migrator,
+    postgres: Migrator,
+}
+
 impl Store {
     /// Connects and applies the missing migrations. On a database that several replicas may share, the clock of the
     /// database judges leases.
@@ -109,9 +115,35 @@ impl Store {
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
     ) -> Result<Self, sqlx::Error> {
+        let migrations = Migrations {
+            sqlite: sqlx::migrate!("migrations/sqlite"),
+            postgres: sqlx::migrate!("migrations/postgres"),
+        };
+        Self::open_with(url, migrations, clock, ids).await
+    }
+
+    /// Connects to the database of `--reviewed-flags-url` and applies the missing migrations, which are others.
+    pub async fn open_reviewed_flags(
+        url: &DatabaseUrl,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+    ) -> Result<Self, sqlx::Error> {
+        let migrations = Migrations {
+            sqlite: sqlx::migrate!("migrations/reviewed_flags/sqlite"),
+            postgres: sqlx::migrate!("migrations/reviewed_flags/postgres"),
+        };
+        Self::open_with(url, migrations, clock, ids).await
+    }
+
+    async fn open_with(
+        url: &DatabaseUrl,
+        migrations: Migrations,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+    ) -> Result<Self, sqlx::Error> {
         let pool = match url {
-            DatabaseUrl::Sqlite(path) => open_sqlite(path).await?,
-            DatabaseUrl::Postgres(options) => open_postgres(options).await?,
+            DatabaseUrl::Sqlite(path) => open_sqlite(path, migrations.sqlite).await?,
+            DatabaseUrl::Postgres(options) => open_postgres(options, migrations.postgres).await?,
         };
         Ok(Self {
             pool,
@@ -189,9 +221,9 @@ fn is_missing_table(error: &sqlx::Error) -> bool {
 }
 
 /// Opens SQLite with `synchronous = FULL`, because an answered delivery must survive a power cut (P1).
-async fn open_sqlite(path: &Path) -> Result<DbPool, sqlx::Error> {
+async fn open_sqlite(path: &Path, migrations: Migrator) -> Result<DbPool, sqlx::Error> {
     let (write, read) = sqlite_pools(path, true).await?;
-    apply_missing(sqlx::migrate!("migrations/sqlite"), &write).await?;
+    apply_missing(migrations, &write).await?;
     Ok(DbPool::Sqlite {
         write: SqliteWriter::new(write),
         read,
@@ -254,9 +286,12 @@ async fn is_idle(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error>
     Ok(!connection.is_in_transaction())
 }
 
-async fn open_postgres(options: &PgConnectOptions) -> Result<DbPool, sqlx::Error> {
+async fn open_postgres(
+    options: &PgConnectOptions,
+    migrations: Migrator,
+) -> Result<DbPool, sqlx::Error> {
     let pool = postgres_pool(options).await?;
-    apply_missing(sqlx::migrate!("migrations/postgres"), &pool).await?;
+    apply_missing(migrations, &pool).await?;
     Ok(DbPool::Postgres(pool))
 }
 
@@ -315,7 +350,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let files = ["l.db", "l.db-wal", "l.db-shm"].map(|name| dir.path().join(name));
         for _ in 0..2 {
-            let pool = open_sqlite(&files[0]).await.unwrap();
+            let pool = open_sqlite(&files[0], sqlx::migrate!("migrations/sqlite"))
+                .await
+                .unwrap();
             for file in &files {
                 assert_eq!(
                     std::fs::metadata(file).unwrap().permissions().mode() & 0o777,

@@ -70,6 +70,13 @@ impl Store {
         Ok(plans)
     }
 
+    /// Returns true if there is a record of this plan, discarded or not.
+    pub async fn plan_is_stored(&self, plan: PlanId) -> Result<bool> {
+        let found = on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM plans WHERE id = $1")
+            .bind(plan).fetch_one(db))?;
+        Ok(found > 0)
+    }
+
     /// Discards the earlier plan of a project and releases its lock, after a new plan failed.
     pub async fn plan_drop(
         &self,

@@ -102,7 +102,7 @@ async fn import(
         .await
         .with_context(|| format!("cannot import {source}"))?;
     let found = AtlantisRecords::understand(&contents, args.host.as_ref(), SystemClock.now());
-    let url = database_url(&storage.database)?;
+    let url = database_url(&storage.database, "--database-url")?;
     let target = ImportTarget::open(&url, storage, args.write).await?;
     let mode = if args.write {
         ImportMode::Write

@@ -9,6 +9,8 @@
 //! | `access.rs` | groups, and what accounts may do to others |
 //! | `forge_users.rs` | accounts of people on forges |
 //! | `stars.rs` | stars, and the numbers of changes |
+//! | `patch_sets.rs` | the heads of changes by number |
+//! | `flags.rs` | reviewed flags |
 //! | `import.rs` | an empty server is filled from a copy |
 //! | `reindex.rs` | tables against branches |
 //! | `query.rs`, `search.rs` | queries for accounts |
@@ -16,7 +18,7 @@
 //! | `verified.rs` | passwords are checked, and right ones remembered |
 //! | `web_accounts.rs` | users of `--web-accounts-file` become accounts |
 //! | `web_passwords.rs` | HTTP passwords at the pages and the API of the bot |
-//! | `api/` | `/api/accounts/…` |
+//! | `api/` | `/api/accounts/…`, and the flags below `/api/changes/` and `/api/plans/` |
 //! | `git/` | `All-Users` for git clients |
 //! | `copy.rs` | all accounts of a copy |
 //! | `check.rs` | every rule, applied to a copy |
@@ -32,9 +34,11 @@ mod check;
 mod checking;
 mod cli;
 mod copy;
+mod flags;
 mod forge_users;
 mod git;
 mod import;
+mod patch_sets;
 mod query;
 mod reindex;
 mod search;
@@ -46,7 +50,9 @@ mod view;
 mod web_accounts;
 mod web_passwords;
 
+pub use flags::{FlagSet, FlagTable, Reviewed, ReviewedFlags, open_flags, remove_orphaned_flags};
 pub(crate) use forge_users::{inactive_reply, of_forge_user};
+pub use patch_sets::{PatchSet, PatchSetName};
 pub use stars::{SeenChange, StarredChange};
 pub use store::AccountRow;
 
@@ -68,6 +74,10 @@ pub(super) const FEATURE: Feature = Feature {
         Subcommand::of::<cli::AccountsArgs>("accounts"),
         Subcommand::of::<cli::ReindexArgs>("reindex"),
     ],
-    reconcilers: &[checking::RECONCILER, git::MIRROR_RECONCILER],
+    reconcilers: &[
+        checking::RECONCILER,
+        flags::RECONCILER,
+        git::MIRROR_RECONCILER,
+    ],
     jobs: &[],
 };

@@ -16,6 +16,7 @@ use tracing::warn;
 
 use super::access::CallerAccess;
 use super::all_users::{AccountsActor, AccountsError, AllUsers, SignedInAccount};
+use super::flags::ReviewedFlags;
 use super::store::AccountRow;
 use super::verified::{VerifiedPasswords, pretend};
 use crate::kit::web::{WebState, auth};
@@ -24,6 +25,8 @@ use crate::store::Store;
 
 /// Maximum number of changes of one account in an hour, by the API and by pushes.
 const CHANGES: u32 = 300;
+/// Maximum number of reviewed flags that an account sets and removes in an hour.
+const FLAGS: u32 = 5_000;
 /// Maximum number of requests of one account at once, by the API and by git.
 const AT_ONCE: usize = 4;
 /// Maximum number of searches at once.
@@ -37,11 +40,40 @@ pub(crate) struct AccountSignIn {
     pub(super) host: String,
     /// Number of requests of each account.
     busy: Arc<std::sync::Mutex<HashMap<AccountId, usize>>>,
-    /// Changes of each account in the present hour, which began at the time.
-    changes: std::sync::Mutex<(DateTime<Utc>, HashMap<AccountId, u32>)>,
+    changes: HourlyCounts,
+    flag_changes: HourlyCounts,
+    pub(super) flags: Arc<dyn ReviewedFlags>,
     verified: VerifiedPasswords,
     /// Searches at once. One of many accounts takes the database a while.
     pub(super) searches: Semaphore,
+}
+
+/// Number of changes of each account in the present hour, which began at the time.
+struct HourlyCounts {
+    max: u32,
+    counts: std::sync::Mutex<(DateTime<Utc>, HashMap<AccountId, u32>)>,
+}
+
+impl HourlyCounts {
+    fn of_at_most(max: u32) -> Self {
+        let counts = std::sync::Mutex::default();
+        Self { max, counts }
+    }
+
+    /// Counts a change by an account.
+    fn count(&self, account: AccountId, now: DateTime<Utc>) -> Result<(), SignInRefusal> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if now - counts.0 >= TimeDelta::hours(1) {
+            *counts = (now, HashMap::new());
+        }
+        let ends = counts.0 + TimeDelta::hours(1);
+        let many = counts.1.entry(account).or_default();
+        if *many >= self.max {
+            return Err(SignInRefusal::Later((ends - now).num_seconds() + 1));
+        }
+        *many += 1;
+        Ok(())
+    }
 }
 
 /// A person or service that has signed in.
@@ -103,7 +135,12 @@ enum CheckedPassword {
 
 impl AccountSignIn {
     /// `batch` is the number of account numbers that are taken at a time.
-    pub(crate) fn new(web: Arc<WebState>, store: Store, batch: u32) -> Self {
+    pub(crate) fn new(
+        web: Arc<WebState>,
+        store: Store,
+        batch: u32,
+        flags: Arc<dyn ReviewedFlags>,
+    ) -> Self {
         let host = web.public_url.host_str().unwrap_or("localhost").to_owned();
         Self {
             users: AllUsers::new(store, &host).with_batches_of(batch),
@@ -111,7 +148,9 @@ impl AccountSignIn {
             web,
             verified: VerifiedPasswords::default(),
             busy: Arc::default(),
-            changes: std::sync::Mutex::default(),
+            changes: HourlyCounts::of_at_most(CHANGES),
+            flag_changes: HourlyCounts::of_at_most(FLAGS),
+            flags,
             searches: Semaphore::new(SEARCHES),
         }
     }
@@ -140,25 +179,24 @@ impl AccountSignIn {
         }))
     }
 
-    /// Counts a change by an account. All of them are kept, so there is a limit; administrators have none.
+    /// Counts a change by an account. All changes are kept in its history, so there is a limit.
     pub(super) fn count_change(&self, caller: &AccountCaller) -> Result<(), SignInRefusal> {
-        let limited = caller.own();
-        let limited = limited.filter(|_| !caller.has(Capability::AdministrateServer));
-        let Some(own) = limited else {
-            return Ok(());
-        };
-        let now = self.web.clock.now();
-        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        if now - changes.0 >= TimeDelta::hours(1) {
-            *changes = (now, HashMap::new());
+        self.count(&self.changes, caller)
+    }
+
+    /// Counts a reviewed flag that an account sets or removes.
+    pub(super) fn count_flag(&self, caller: &AccountCaller) -> Result<(), SignInRefusal> {
+        self.count(&self.flag_changes, caller)
+    }
+
+    /// Administrators have no limit.
+    fn count(&self, counts: &HourlyCounts, caller: &AccountCaller) -> Result<(), SignInRefusal> {
+        match caller.own() {
+            Some(own) if !caller.has(Capability::AdministrateServer) => {
+                counts.count(own.number, self.web.clock.now())
+            }
+            Some(_) | None => Ok(()),
         }
-        let ends = changes.0 + TimeDelta::hours(1);
-        let many = changes.1.entry(own.number).or_default();
-        if *many >= CHANGES {
-            return Err(SignInRefusal::Later((ends - now).num_seconds() + 1));
-        }
-        *many += 1;
-        Ok(())
     }
 
     /// Checks a password with a slow hash, which takes as long if there is no such user name.
@@ -381,5 +419,28 @@ impl AllUsers {
             access,
             row: Box::new(row),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_counted_by_account_and_hour() {
+        let [kim, lee] = [1_000_000, 1_000_001].map(|number| AccountId::new(number).unwrap());
+        let counts = HourlyCounts::of_at_most(2);
+        let begin: DateTime<Utc> = "2026-03-02T09:00:00Z".parse().unwrap();
+        let later = |minutes| begin + TimeDelta::minutes(minutes);
+        let waits = |account, minutes| match counts.count(account, later(minutes)) {
+            Ok(()) => None,
+            Err(SignInRefusal::Later(seconds)) => Some(seconds),
+            Err(other) => panic!("{other:?}"),
+        };
+        assert_eq!([waits(kim, 0), waits(kim, 1)], [None, None]);
+        assert_eq!(waits(kim, 2), Some(58 * 60 + 1));
+        assert_eq!(waits(lee, 3), None);
+        assert_eq!(waits(kim, 59), Some(61));
+        assert_eq!(waits(kim, 60), None);
     }
 }

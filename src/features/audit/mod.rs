@@ -52,7 +52,7 @@ pub(crate) fn files(
     storage: &StorageConfig,
     keys: Option<Arc<Keyring>>,
 ) -> anyhow::Result<AuditFiles> {
-    let database = database_url(&storage.database)?.to_string();
+    let database = database_url(&storage.database, "--database-url")?.to_string();
     Ok(AuditFiles::new(
         &storage.data_dir,
         &database,

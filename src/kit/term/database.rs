@@ -65,7 +65,7 @@ impl DatabaseFlags {
 
 /// Opens the database of these settings, which must exist.
 pub(crate) async fn open(storage: &StorageConfig) -> anyhow::Result<Store> {
-    let url = database_url(&storage.database)?;
+    let url = database_url(&storage.database, "--database-url")?;
     let store = Store::open_existing(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await;
     match store
         .with_context(|| format!("cannot open the database {url} (--database-url, --data-dir)"))?
@@ -77,13 +77,13 @@ pub(crate) async fn open(storage: &StorageConfig) -> anyhow::Result<Store> {
     }
 }
 
-/// Returns the address of the database that the settings name.
-pub fn database_url(database: &Database) -> anyhow::Result<DatabaseUrl> {
+/// Returns the address of a database that a setting names.
+pub fn database_url(database: &Database, flag: &str) -> anyhow::Result<DatabaseUrl> {
     match database {
         Database::Sqlite(path) => Ok(DatabaseUrl::Sqlite(path.clone())),
         Database::Postgres(url) => url
             .expose()
             .parse()
-            .map_err(|error| anyhow!("--database-url: {error}")),
+            .map_err(|error| anyhow!("{flag}: {error}")),
     }
 }

@@ -11,6 +11,7 @@ mod commands;
 mod credentials;
 mod deliveries;
 mod fence;
+mod flags;
 mod giving;
 mod heads;
 mod history;

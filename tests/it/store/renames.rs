@@ -70,7 +70,9 @@ const OTHERS: &[(&str, &str)] = &[
         "id kind delivery actor origin spec head state outcome reason result stop_kind stop_reason superseded_by",
     ),
     ("credentials", "id owner kind public key_id created_by"),
+    ("patch_sets", "head"),
     ("rate_gates", "host credential traffic"),
+    ("reviewed_flags", "plan item"),
     // The body stays as it was received.
     (
         "deliveries",

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use lockkeeper::clock::SystemClock;
+use lockkeeper::clock::{CountingIds, SystemClock};
 use lockkeeper::emulator::{Emulator, Options};
 use lockkeeper::secret::Secret;
+use lockkeeper::store::Store;
 use reqwest::{Method, RequestBuilder};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -35,15 +36,21 @@ pub struct Clone {
 
 impl Office {
     pub async fn open() -> Self {
-        Self::started(None).await
+        Self::started(None, None).await
+    }
+
+    /// Starts a server with another database for reviewed flags.
+    pub async fn with_flags_in(file: &Path) -> Self {
+        let url = format!("sqlite:{}", file.display());
+        Self::started(None, Some(&url)).await
     }
 
     /// Starts a server whose pages let these users in (`--web-accounts-file`).
     pub async fn with_users(text: &str) -> Self {
-        Self::started(Some(text)).await
+        Self::started(Some(text), None).await
     }
 
-    async fn started(users: Option<&str>) -> Self {
+    async fn started(users: Option<&str>, flags: Option<&str>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let secret = Secret::new(WEBHOOK_SECRET);
         let options = Options::new(&dir.path().join("forge"), Arc::new(SystemClock), secret);
@@ -64,6 +71,10 @@ impl Office {
                 std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
                 settings.flag(&format!("--web-accounts-file={}", file.display()))
             }
+        };
+        let settings = match flags {
+            None => settings,
+            Some(url) => settings.variable("LOCKKEEPER_REVIEWED_FLAGS_URL", url),
         };
         let server = Server::start(&github, settings).await;
         Self {
@@ -132,10 +143,22 @@ impl Office {
         answer
     }
 
+    /// Opens the database of the server as another server would.
+    pub async fn store(&self) -> Store {
+        let url = self.server.database();
+        let ids = Arc::new(CountingIds::default());
+        Store::open(&url, Arc::new(SystemClock), ids).await.unwrap()
+    }
+
     /// Begins a request to the API of accounts.
     pub fn api(&self, method: Method, credentials: &str, path: &str) -> RequestBuilder {
+        self.request(method, credentials, &format!("/api/accounts{path}"))
+    }
+
+    /// Begins a request of somebody.
+    pub fn request(&self, method: Method, credentials: &str, path: &str) -> RequestBuilder {
         let host = self.server.url().trim_start_matches("http://");
-        let url = format!("http://{credentials}@{host}/api/accounts{path}");
+        let url = format!("http://{credentials}@{host}{path}");
         reqwest::Client::new().request(method, url)
     }
 

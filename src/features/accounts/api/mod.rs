@@ -1,4 +1,4 @@
-//! `/api/accounts/…`, with the paths, methods and fields of Gerrit's `/accounts/`.
+//! `/api/accounts/…`, with the paths, methods and fields of Gerrit's `/accounts/`, and the flags of changes and plans.
 //!
 //! An account changes itself. The user of `--web-basic-auth` and accounts with a capability (`refs/meta/config`) change
 //! others. `self` in a path is the account that asks. The `ETag` of what is read is the newest commit of the account. A
@@ -12,8 +12,10 @@
 //! | `secrets.rs` | HTTP password, SSH keys, external IDs |
 //! | `preferences.rs` | preferences and watches |
 //! | `stars.rs` | stars |
+//! | `flags.rs` | reviewed flags of files and resources |
 
 mod emails;
+mod flags;
 mod preferences;
 mod properties;
 mod search;
@@ -58,6 +60,7 @@ pub(crate) fn routes() -> Routes<Arc<AccountSignIn>> {
         secrets::routes(),
         preferences::routes(),
         stars::routes(),
+        flags::routes(),
     ]
     .concat()
     {
@@ -85,6 +88,17 @@ impl FromRequest<Arc<AccountSignIn>> for AccountRequest {
     type Rejection = Response;
 
     async fn from_request(request: Request, door: &Arc<AccountSignIn>) -> Result<Self, Response> {
+        Self::read(request, door, AccountSignIn::count_change).await
+    }
+}
+
+impl AccountRequest {
+    /// Signs in, and reads the body. `count` counts what is no reading.
+    async fn read(
+        request: Request,
+        door: &Arc<AccountSignIn>,
+        count: fn(&AccountSignIn, &AccountCaller) -> Result<(), SignInRefusal>,
+    ) -> Result<Self, Response> {
         // A page of another site can make a browser send the password of its user.
         if !request.method().is_safe() && is_browser(request.headers()) {
             return Err(WebError::scripts_only().into_response());
@@ -101,7 +115,7 @@ impl FromRequest<Arc<AccountSignIn>> for AccountRequest {
         if !parts.method.is_safe() {
             // A body takes its time, and the account may have been locked out since.
             caller = sign_in().await?;
-            door.count_change(&caller).map_err(refused)?;
+            count(door, &caller).map_err(refused)?;
         }
         let remote = auth::client(&door.web, &parts.extensions, &parts.headers);
         Ok(Self {

@@ -200,11 +200,11 @@ async fn change_star(
 }
 
 /// Reads the number of a change in a path.
-fn number(text: &str) -> Result<ChangeNumber, WebError> {
+pub(super) fn number(text: &str) -> Result<ChangeNumber, WebError> {
     text.parse().map_err(|_| no_change(text))
 }
 
-fn no_change(text: &str) -> WebError {
+pub(super) fn no_change(text: &str) -> WebError {
     let why = format!(
         "There is no change `{}`. The page of a lock shows the number of its change.",
         shown(text)

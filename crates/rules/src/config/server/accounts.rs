@@ -8,6 +8,7 @@ use super::github::without_encryption;
 use super::problems::StartupWarning;
 use super::reader::{ReadResult, SettingReader};
 use super::section::section;
+use super::storage::{DATABASE_FORMS, Database, parse_database, read_database};
 
 /// Port of SSH servers, unless a URL names another one.
 const SSH_PORT: u16 = 22;
@@ -52,6 +53,7 @@ pub enum AccountsMirrorAccess {
 
 section! {
     /// Settings for accounts in Git.
+    #[expect(clippy::doc_markdown, reason = "the comment of a setting is its help on the command line")]
     pub struct AccountsConfig in Storage {
         /// Repository to which the accounts are pushed.
         pub mirror: Option<AccountsMirrorConfig> = read_mirror from {
@@ -82,11 +84,41 @@ section! {
         /// several servers seldom wait for each other, and a restart leaves a gap.
         pub sequence_batch: u32 =
             number("accounts-sequence-batch-size", "NUMBER", 1, 1_000).or("1") => read_batch,
+
+        /// Another database for the reviewed flags of accounts: postgres://user:password@host/name, or sqlite:FILE. It
+        /// belongs to this server alone; PGPASSWORD is not for it. Not set: they are in the database of the server.
+        pub reviewed_flags: Option<Database> = secret("reviewed-flags-url", "URL") => read_reviewed_flags,
     }
 }
 
 fn read_batch(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<u32> {
     Ok(reader.number(flag)?.expect("the batch has a default"))
+}
+
+fn read_reviewed_flags(
+    reader: &mut SettingReader<'_>,
+    flag: &'static str,
+) -> ReadResult<Option<Database>> {
+    let Some(url) = reader.hidden(flag) else {
+        return Ok(None);
+    };
+    let database = match parse_database(&url, reader.raw()) {
+        Ok(database) => database,
+        Err(what) => return reader.refuse(flag, what, DATABASE_FORMS),
+    };
+    let server = read_database(reader, "database-url")?;
+    match (&database, server) {
+        (Database::Sqlite(_), Database::Postgres(_)) => reader.refuse(
+            flag,
+            "a file, which servers that share --database-url do not share",
+            "write postgres://user:password@host/name",
+        ),
+        (Database::Sqlite(_), Database::Sqlite(_)) => Ok(Some(database)),
+        (Database::Postgres(_), _) => {
+            reader.warn_of_secret_flag(flag);
+            Ok(Some(database))
+        }
+    }
 }
 
 fn read_mirror(reader: &mut SettingReader<'_>) -> ReadResult<Option<AccountsMirrorConfig>> {

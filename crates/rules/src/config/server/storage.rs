@@ -10,6 +10,10 @@ use crate::config::size::ByteSize;
 use crate::config::variables::PGPASSWORD;
 use crate::secret::Secret;
 
+/// Way out of a database URL that is refused.
+pub(super) const DATABASE_FORMS: &str =
+    "write postgres://user:password@host/name, or sqlite:/path/to/file";
+
 /// Database of the server, the only source of truth (P9).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Database {
@@ -94,7 +98,10 @@ fn read_data_dir(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResu
     Ok(reader.raw().absolute(&text))
 }
 
-fn read_database(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResult<Database> {
+pub(super) fn read_database(
+    reader: &mut SettingReader<'_>,
+    flag: &'static str,
+) -> ReadResult<Database> {
     let Some(url) = reader.hidden(flag) else {
         let data_dir = read_data_dir(reader, "data-dir")?;
         return Ok(Database::Sqlite(data_dir.join("lockkeeper.db")));
@@ -102,14 +109,10 @@ fn read_database(reader: &mut SettingReader<'_>, flag: &'static str) -> ReadResu
     match parse_database(&url, reader.raw()) {
         Ok(Database::Postgres(url)) => {
             reader.warn_of_secret_flag(flag);
-            Ok(Database::Postgres(url))
+            Ok(Database::Postgres(with_password(url, reader.raw())))
         }
         Ok(sqlite) => Ok(sqlite),
-        Err(what) => reader.refuse(
-            flag,
-            what,
-            "write postgres://user:password@host/name, or sqlite:/path/to/file",
-        ),
+        Err(what) => reader.refuse(flag, what, DATABASE_FORMS),
     }
 }
 
@@ -131,23 +134,26 @@ fn read_plan_files(reader: &mut SettingReader<'_>) -> ReadResult<PlanFiles> {
 
 /// Adds the password of the environment to the URL. The driver would read it there, but the server removes it from
 /// its environment.
-fn with_password(url: &Secret, mut address: url::Url, raw: &RawSettings) -> Secret {
+fn with_password(url: Secret, raw: &RawSettings) -> Secret {
+    let Ok(mut address) = url::Url::parse(url.expose()) else {
+        return url;
+    };
     let password = raw
         .variables
         .get(PGPASSWORD)
         .filter(|password| !password.is_empty());
     let Some(password) = password.filter(|_| address.password().is_none()) else {
-        return url.clone();
+        return url;
     };
     if address.query_pairs().any(|(name, _)| name == "password") {
-        return url.clone();
+        return url;
     }
     address.query_pairs_mut().append_pair("password", password);
     Secret::new(address.as_str())
 }
 
-/// Parses the URL of the database. Errors do not repeat the text, because it may contain a password.
-fn parse_database(url: &Secret, raw: &RawSettings) -> Result<Database, &'static str> {
+/// Parses the URL of a database. Errors do not repeat the text, because it may contain a password.
+pub(super) fn parse_database(url: &Secret, raw: &RawSettings) -> Result<Database, &'static str> {
     let text = url.expose();
     if let Some(file) = text.strip_prefix("sqlite:") {
         let file = file.strip_prefix("//").unwrap_or(file);
@@ -166,7 +172,7 @@ fn parse_database(url: &Secret, raw: &RawSettings) -> Result<Database, &'static 
         .iter()
         .any(|scheme| text.starts_with(scheme));
     match url::Url::parse(text) {
-        Ok(address) if is_postgres => Ok(Database::Postgres(with_password(url, address, raw))),
+        Ok(_) if is_postgres => Ok(Database::Postgres(url.clone())),
         Ok(_) => Err("the URL is for an unsupported kind of database"),
         Err(_) => Err("the text is not a URL"),
     }

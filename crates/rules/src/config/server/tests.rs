@@ -541,7 +541,27 @@ fn databases_are_told_apart_by_their_url() {
         "db.example.com",
     ] {
         assert!(database(url).is_err(), "{url}");
+        let flags = read_with(&[("reviewed-flags-url", url)], &[]);
+        assert!(flags.is_err(), "{url}");
     }
+    // The password of one server is not for another one.
+    let variables = [("PGPASSWORD", "hunter2")];
+    let (config, _) =
+        read_with(&[("reviewed-flags-url", "postgres://kim@db/f")], &variables).unwrap();
+    assert_eq!(
+        config.accounts.reviewed_flags,
+        Some(Database::Postgres(Secret::new("postgres://kim@db/f")))
+    );
+    assert_eq!(self::config(&[]).accounts.reviewed_flags, None);
+    let file = ("reviewed-flags-url", "sqlite:/srv/f.db");
+    assert_eq!(
+        self::config(&[file]).accounts.reviewed_flags,
+        Some(Database::Sqlite("/srv/f.db".into()))
+    );
+    assert_snapshot!(errors(&[file, ("database-url", postgres)]), @"
+    1. --reviewed-flags-url (LOCKKEEPER_REVIEWED_FLAGS_URL): a file, which servers that share --database-url do not share
+    Fix: write postgres://user:password@host/name
+    ");
 }
 
 /// Reads the server-side file, with its text in the form that `cli/` provides.

@@ -67,9 +67,17 @@ pub struct ServedRepo {
     pub(super) dir: PathBuf,
 }
 
-/// Locks of this process on the repositories for clients, by name.
+/// All refs by name, as one update has left them.
+pub type RefsAt = (i64, Arc<Vec<(String, ObjectId)>>);
+
+/// State that all requests of this process share.
 #[derive(Default)]
-pub struct ServedPlaces(Mutex<HashMap<String, Arc<ServedPlace>>>);
+pub struct ServedPlaces {
+    /// Locks on the repositories for clients, by name.
+    places: Mutex<HashMap<String, Arc<ServedPlace>>>,
+    /// The refs that were read last, with the number of the update. git sends several requests for one command.
+    refs: Mutex<Option<RefsAt>>,
+}
 
 /// Locks on a repository for clients.
 #[derive(Default)]
@@ -83,8 +91,20 @@ pub struct ServedPlace {
 impl ServedPlaces {
     /// Returns the locks on a repository.
     pub fn of(&self, name: &str) -> Arc<ServedPlace> {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(places.entry(name.to_owned()).or_default())
+    }
+
+    /// Returns the refs as the update with this number has left them, if they were read before.
+    pub fn refs_at(&self, update: i64) -> Option<Arc<Vec<(String, ObjectId)>>> {
+        let known = self.refs.lock().unwrap_or_else(PoisonError::into_inner);
+        let (number, refs) = known.as_ref()?;
+        (*number == update).then(|| Arc::clone(refs))
+    }
+
+    /// Keeps refs for the next request.
+    pub fn keep_refs(&self, (number, refs): RefsAt) {
+        *self.refs.lock().unwrap_or_else(PoisonError::into_inner) = Some((number, refs));
     }
 }
 

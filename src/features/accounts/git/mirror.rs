@@ -136,7 +136,7 @@ async fn push(
 /// that it is made in parts, no external ID is there before its account.
 fn moves(view: &View, theirs: &BTreeMap<RefName, ObjectId>) -> anyhow::Result<Vec<RemoteMove>> {
     let mut ours = BTreeMap::new();
-    for (name, id) in &view.refs {
+    for (name, id) in view.refs.iter() {
         ours.insert(RefName::new(name)?, *id);
     }
     ours.retain(|name, _| is_ours(name));

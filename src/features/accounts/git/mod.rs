@@ -39,8 +39,10 @@ use super::sign_in::{AccountCaller, AccountSignIn, CallerPlace, SignInRefusal};
 use crate::git::{FetchAnswer, GitSettings, PackRefusal, PushedPack, ServeError, ServedPlaces};
 use crate::kit::web::{RouteAccess, Routes, auth};
 
-/// Maximum size of a request of a client that fetches, in bytes, unpacked: ids that it wants and has.
+/// Maximum size of a request of a client that fetches, in bytes, unpacked: 50 for each id that it wants or has.
 const MAX_FETCH: usize = 1024 * 1024;
+/// The same for a client that may fetch everything, enough for a million accounts.
+const MAX_FETCH_OF_ALL: usize = 64 * 1024 * 1024;
 /// Maximum size of a push in bytes.
 const MAX_PUSH: usize = 8 * 1024 * 1024;
 /// Maximum size of a list of refs in bytes, enough for a million.
@@ -225,13 +227,14 @@ impl AccountsGit {
     async fn request(
         &self,
         request: Request,
-        (content_type, most): (&str, usize),
+        content_type: &str,
+        most: impl Fn(&AccountCaller) -> usize,
     ) -> Result<(AccountCaller, RequestPlaces, Parts, Vec<u8>), GitRefusal> {
         check_type(request.headers(), content_type)?;
         let caller = self.caller(request.extensions(), request.headers()).await?;
         let own = self.door.enter(&caller)?;
         let (parts, body) = request.into_parts();
-        let body = timeout(BODY_TIME, read(&parts.headers, body, most));
+        let body = timeout(BODY_TIME, read(&parts.headers, body, most(&caller)));
         let body = body.await.map_err(|_| GitRefusal::TooSlow)??;
         let places = RequestPlaces {
             _own: own,
@@ -323,8 +326,15 @@ async fn fetch(
     State(git): State<Arc<AccountsGit>>,
     request: Request,
 ) -> Result<Response, GitRefusal> {
-    let expected = ("application/x-git-upload-pack-request", MAX_FETCH);
-    let (caller, places, parts, body) = git.request(request, expected).await?;
+    const TYPE: &str = "application/x-git-upload-pack-request";
+    let most = |caller: &AccountCaller| {
+        if caller.reads_everything() {
+            MAX_FETCH_OF_ALL
+        } else {
+            MAX_FETCH
+        }
+    };
+    let (caller, places, parts, body) = git.request(request, TYPE, most).await?;
     let protocol = protocol(&parts.headers);
     let (view, pack) = git.ask(&caller, protocol, Some(&body)).await?;
     // The repository and both places are held until the client has everything, or is gone.
@@ -342,8 +352,8 @@ async fn receive(
     request: Request,
 ) -> Result<Response, GitRefusal> {
     const TYPE: &str = "application/x-git-receive-pack-result";
-    let expected = ("application/x-git-receive-pack-request", MAX_PUSH);
-    let (caller, _places, parts, body) = git.request(request, expected).await?;
+    let asked = "application/x-git-receive-pack-request";
+    let (caller, _places, parts, body) = git.request(request, asked, |_| MAX_PUSH).await?;
     git.door.count_change(&caller)?;
     let push_request = PushRequest::read(&body);
     let push_request = push_request.map_err(|error| GitRefusal::Unreadable(error.to_string()))?;

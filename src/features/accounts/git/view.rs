@@ -40,7 +40,7 @@ pub(super) struct Views {
 pub(super) struct View {
     pub repo: ServedRepo,
     /// All readable refs by name.
-    pub refs: Vec<(String, ObjectId)>,
+    pub refs: Arc<Vec<(String, ObjectId)>>,
     _used: ViewUse,
 }
 
@@ -180,6 +180,53 @@ impl Views {
         Ok((repo, used))
     }
 
+    /// Returns the refs that a caller may read, sorted by name.
+    async fn readable(
+        &self,
+        users: &AllUsers,
+        caller: &AccountCaller,
+    ) -> Result<Arc<Vec<(String, ObjectId)>>, ViewError> {
+        let mut refs = if let Some(names) = caller.readable_names() {
+            let mut refs = Vec::new();
+            for name in names.into_iter().filter(|name| caller.may_read(*name)) {
+                let name = name.to_string();
+                let id = users.store().account_ref(&name).await?;
+                refs.extend(id.map(|id| (name, id)));
+            }
+            refs.extend(own_stars(users, caller).await?);
+            refs
+        } else {
+            let all = self.all_refs(users).await?;
+            if caller.reads_everything() && caller.own_ref().is_none() {
+                return Ok(all);
+            }
+            let may_read = |name: &str| name.parse().is_ok_and(|name| caller.may_read(name));
+            let readable = all.iter().filter(|(name, _)| may_read(name));
+            readable.cloned().collect()
+        };
+        let own = caller.own_ref().map(|own| own.to_string());
+        let own = refs.iter().find(|(name, _)| Some(name) == own.as_ref());
+        if let Some((_, id)) = own {
+            refs.push((AllUsersRef::UserSelf.to_string(), *id));
+        }
+        refs.sort();
+        Ok(Arc::new(refs))
+    }
+
+    /// Returns all refs, sorted by name.
+    async fn all_refs(&self, users: &AllUsers) -> Result<Arc<Vec<(String, ObjectId)>>, ViewError> {
+        let newest = users.store().account_update_number().await?;
+        if let Some(refs) = self.places.refs_at(newest) {
+            return Ok(refs);
+        }
+        let (mut refs, number) = users.store().account_refs().await?;
+        // PostgreSQL sorts texts by the rules of its locale.
+        refs.sort();
+        let refs = Arc::new(refs);
+        self.places.keep_refs((number, Arc::clone(&refs)));
+        Ok(refs)
+    }
+
     async fn up_to_date(
         &self,
         users: &AllUsers,
@@ -187,7 +234,7 @@ impl Views {
         used: OwnedRwLockReadGuard<()>,
     ) -> Result<View, ViewError> {
         let dir = self.dir.join(caller.view_name());
-        let refs = readable(users, caller).await?;
+        let refs = self.readable(users, caller).await?;
         let (repo, shared) = if caller.shares_objects() {
             let (all, used) = self.everything(users).await?;
             (ServedRepo::open_beside(&all, dir)?, Some(used))
@@ -203,13 +250,15 @@ impl Views {
             if gone.any(|name| !caller.may_read_or_owns(name)) {
                 return Err(ViewError::Narrowed);
             }
-            for (_, id) in &refs {
+            for (_, id) in refs.iter() {
                 add_reachable(users, &repo, *id).await?;
             }
         } else if shared.is_none() {
             add_all(users, &repo).await?;
         }
-        if refs.iter().any(|(_, id)| !repo.has(*id)) {
+        // Most stars are the same object.
+        let ids: HashSet<ObjectId> = refs.iter().map(|(_, id)| *id).collect();
+        if ids.into_iter().any(|id| !repo.has(id)) {
             return Err(ViewError::Incomplete);
         }
         let head = caller.own_ref().unwrap_or(AllUsersRef::Config);
@@ -223,33 +272,6 @@ impl Views {
             },
         })
     }
-}
-
-/// Returns the refs that a caller may read, sorted by name.
-async fn readable(
-    users: &AllUsers,
-    caller: &AccountCaller,
-) -> Result<Vec<(String, ObjectId)>, ViewError> {
-    let may_read = |name: &str| name.parse().is_ok_and(|name| caller.may_read(name));
-    let mut refs = Vec::new();
-    if let Some(names) = caller.readable_names() {
-        for name in names.into_iter().filter(|name| caller.may_read(*name)) {
-            let name = name.to_string();
-            let id = users.store().account_ref(&name).await?;
-            refs.extend(id.map(|id| (name, id)));
-        }
-        refs.extend(own_stars(users, caller).await?);
-    } else {
-        let (all, _) = users.store().account_refs().await?;
-        refs.extend(all.into_iter().filter(|(name, _)| may_read(name)));
-    }
-    let own = caller.own_ref().map(|own| own.to_string());
-    let own = refs.iter().find(|(name, _)| Some(name) == own.as_ref());
-    if let Some((_, id)) = own {
-        refs.push((AllUsersRef::UserSelf.to_string(), *id));
-    }
-    refs.sort();
-    Ok(refs)
 }
 
 /// Returns the stars that a caller gave and may read.

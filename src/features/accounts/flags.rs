@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use lockkeeper_accounts::refs::AccountId;
 
 use super::patch_sets::PatchSet;
-use super::store::account_id;
+use super::stars::change_number;
+use super::store::{account_id, damaged};
 use crate::clock::{Clock, Ids};
 use crate::context::ServerCtx;
 use crate::kit::reconcile::{Reconciler, TickResult};
@@ -44,6 +45,14 @@ pub enum Reviewed {
     Resources(PlanId),
 }
 
+/// Files of a patch set, or resources of a plan, on which an account has flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlagCount {
+    pub of: Reviewed,
+    /// Number of flags there, of one account.
+    pub flags: u64,
+}
+
 /// Outcome of setting a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlagSet {
@@ -67,11 +76,14 @@ pub trait ReviewedFlags: Send + Sync {
     /// Lists the files or resources with a flag, sorted by bytes.
     async fn flag_list(&self, account: AccountId, of: Reviewed) -> Result<Vec<String>>;
 
-    /// Returns the account with flags that has the lowest number above another one.
-    async fn flag_account_after(&self, account: Option<AccountId>) -> Result<Option<AccountId>>;
+    /// Lists the patch sets and plans on which an account has flags, those of the lowest change first, then plans.
+    async fn flag_counts(&self, account: AccountId) -> Result<Vec<FlagCount>>;
 
     /// Lists the plans on whose resources an account has flags.
     async fn flag_plans(&self, account: AccountId) -> Result<Vec<PlanId>>;
+
+    /// Returns the account with flags that has the lowest number above another one.
+    async fn flag_account_after(&self, account: Option<AccountId>) -> Result<Option<AccountId>>;
 
     /// Removes all flags of an account on one patch set or plan.
     async fn flag_remove(&self, account: AccountId, of: Reviewed) -> Result<()>;
@@ -81,6 +93,17 @@ pub trait ReviewedFlags: Send + Sync {
 }
 
 impl Reviewed {
+    /// Reads the key columns `change_number`, `patch_set` and `plan`. `None`: they stand for nothing.
+    fn read(change: i64, patch_set: i64, plan: &str) -> Option<Self> {
+        if change == 0 {
+            return plan.parse().ok().map(Self::Resources);
+        }
+        Some(Self::Files(PatchSet {
+            change: change_number(change).ok()?,
+            number: u32::try_from(patch_set).ok()?,
+        }))
+    }
+
     /// Returns the values of the key columns `change_number`, `patch_set` and `plan`.
     fn columns(self) -> (i64, i64, String) {
         match self {
@@ -196,18 +219,35 @@ impl ReviewedFlags for FlagTable {
         Ok(items)
     }
 
-    async fn flag_account_after(&self, account: Option<AccountId>) -> Result<Option<AccountId>> {
-        let after = account.map_or(0, |account| i64::from(account.get()));
-        let next = on_pool!(self.store, db => sqlx::query_scalar::<_, Option<i64>>(
-            "SELECT MIN(account) FROM reviewed_flags WHERE account > $1")
-            .bind(after).fetch_one(db))?;
-        next.map(account_id).transpose()
+    async fn flag_counts(&self, account: AccountId) -> Result<Vec<FlagCount>> {
+        let rows = on_pool!(self.store, db => sqlx::query_as::<_, (i64, i64, String, i64)>(
+            "SELECT change_number, patch_set, plan, COUNT(*) FROM reviewed_flags WHERE account = $1 \
+             GROUP BY change_number, patch_set, plan ORDER BY change_number = 0, change_number, patch_set, plan")
+            .bind(i64::from(account.get())).fetch_all(db))?;
+        let counts = rows.into_iter().map(|(change, patch_set, plan, flags)| {
+            let of = Reviewed::read(change, patch_set, &plan).ok_or_else(|| {
+                damaged(format!(
+                    "a flag is on the patch set {patch_set} of the change {change} and the plan `{plan}`"
+                ))
+            })?;
+            let flags = u64::try_from(flags).unwrap_or_default();
+            Ok(FlagCount { of, flags })
+        });
+        counts.collect()
     }
 
     async fn flag_plans(&self, account: AccountId) -> Result<Vec<PlanId>> {
         on_pool!(self.store, db => sqlx::query_scalar::<_, PlanId>(
             "SELECT DISTINCT plan FROM reviewed_flags WHERE account = $1 AND change_number = 0 AND patch_set = 0")
             .bind(i64::from(account.get())).fetch_all(db))
+    }
+
+    async fn flag_account_after(&self, account: Option<AccountId>) -> Result<Option<AccountId>> {
+        let after = account.map_or(0, |account| i64::from(account.get()));
+        let next = on_pool!(self.store, db => sqlx::query_scalar::<_, Option<i64>>(
+            "SELECT MIN(account) FROM reviewed_flags WHERE account > $1")
+            .bind(after).fetch_one(db))?;
+        next.map(account_id).transpose()
     }
 
     async fn flag_remove(&self, account: AccountId, of: Reviewed) -> Result<()> {
@@ -224,24 +264,11 @@ impl ReviewedFlags for FlagTable {
     }
 
     async fn flag_remove_all(&self, account: AccountId) -> Result<()> {
-        let account = i64::from(account.get());
-        loop {
-            // Not all at once, because others wait to write.
-            let next = on_pool!(self.store, db => sqlx::query_as::<_, (i64, i64, String)>(
-                "SELECT change_number, patch_set, plan FROM reviewed_flags WHERE account = $1 LIMIT 1")
-                .bind(account).fetch_optional(db))?;
-            let Some((change, patch_set, plan)) = next else {
-                return Ok(());
-            };
-            execute_alone!(
-                self.store,
-                "DELETE FROM reviewed_flags WHERE account = $1 AND change_number = $2 AND patch_set = $3 AND plan = $4",
-                account,
-                change,
-                patch_set,
-                plan
-            )?;
+        // Not all at once, because others wait to write.
+        for count in self.flag_counts(account).await? {
+            self.flag_remove(account, count.of).await?;
         }
+        Ok(())
     }
 }
 

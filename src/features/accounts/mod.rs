@@ -50,7 +50,9 @@ mod view;
 mod web_accounts;
 mod web_passwords;
 
-pub use flags::{FlagSet, FlagTable, Reviewed, ReviewedFlags, open_flags, remove_orphaned_flags};
+pub use flags::{
+    FlagCount, FlagSet, FlagTable, Reviewed, ReviewedFlags, open_flags, remove_orphaned_flags,
+};
 pub(crate) use forge_users::{inactive_reply, of_forge_user};
 pub use patch_sets::{PatchSet, PatchSetName};
 pub use stars::{SeenChange, StarredChange};

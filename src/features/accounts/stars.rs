@@ -240,7 +240,7 @@ pub(super) async fn star_left_in_tx(tx: &mut Tx, account: AccountId) -> Result<O
     Ok(left.map(|change| AllUsersRef::StarredChange(change, account).to_string()))
 }
 
-fn change_number(number: i64) -> Result<ChangeNumber> {
+pub(super) fn change_number(number: i64) -> Result<ChangeNumber> {
     let change = u32::try_from(number).ok().and_then(ChangeNumber::new);
     change.ok_or_else(|| damaged(format!("{number} is not the number of a change")))
 }

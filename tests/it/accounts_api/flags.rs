@@ -86,13 +86,7 @@ async fn somebody_remembers_which_files_they_have_looked_at() {
 
     let long = format!("{}/reviewed", "x".repeat(1_025));
     for (who, method, path, status, reason) in [
-        (
-            &*kim,
-            Method::GET,
-            files("1", ""),
-            400,
-            "ask with `?reviewed`",
-        ),
+        (&*kim, Method::GET, files("1", ""), 400, "add `?reviewed`"),
         (&kim, Method::GET, files("3", "?reviewed"), 404, "`3`"),
         (&kim, Method::GET, files("main", "?reviewed"), 404, "`main`"),
         (
@@ -183,6 +177,31 @@ async fn somebody_remembers_which_resources_of_a_plan_they_have_looked_at() {
     );
     let (_, text) = ask(&office, Method::GET, &lee, &reviewed).await;
     assert_eq!(text, "[]");
+
+    // Somebody with too many flags finds them all, and removes them.
+    see_pulls(&office, 1).await;
+    pushed(&office, "a").await;
+    let file = "/api/changes/1/revisions/1/files/main.tf/reviewed";
+    assert_eq!(ask(&office, Method::PUT, &kim, file).await.0, 201);
+    let counts = async |who: &str| {
+        let (status, text) = ask(&office, Method::GET, who, "/api/reviewed/").await;
+        assert_eq!(status, 200, "{text}");
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let of_file = json!({"change": 1, "patch_set": 1, "flags": 1});
+    let of_plan = json!({"plan": "00000000-0000-7000-8000-000000000001", "flags": 1});
+    assert_eq!(counts(&kim).await, json!([of_file, of_plan]));
+    assert_eq!(counts(&lee).await, json!([]));
+    let cleared = ask(&office, Method::DELETE, &kim, &reviewed).await;
+    assert_eq!(cleared.0, 204, "{}", cleared.1);
+    assert_eq!(counts(&kim).await, json!([of_file]));
+    let files = "/api/changes/1/revisions/1/files/";
+    let unclear = ask(&office, Method::DELETE, &kim, files).await;
+    assert_eq!(unclear.0, 400, "{}", unclear.1);
+    let all = format!("{files}?reviewed");
+    let cleared = ask(&office, Method::DELETE, &kim, &all).await;
+    assert_eq!(cleared.0, 204, "{}", cleared.1);
+    assert_eq!(counts(&kim).await, json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures::future::join_all;
 use lockkeeper::clock::RandomIds;
 use lockkeeper::features::accounts::{
-    AllUsers, FlagSet, FlagTable, NewAccount, PatchSet, PatchSetName, Reviewed, ReviewedFlags,
-    open_flags, remove_orphaned_flags,
+    AllUsers, FlagCount, FlagSet, FlagTable, NewAccount, PatchSet, PatchSetName, Reviewed,
+    ReviewedFlags, open_flags, remove_orphaned_flags,
 };
 use lockkeeper::model::{AccountId, BranchName, CommitSha, PlanId, PullHead};
 use lockkeeper::store::{DatabaseUrl, HeadNews, Store};
@@ -88,11 +88,20 @@ async fn flags_are_set_listed_and_removed(db: &TestDb) {
             ["b.tf", "module.net.aws_vpc.main[\"a/b\"]"]
         );
         assert_eq!(listed(lee, first).await, [""; 0]);
+        let counts = flags.flag_counts(kim).await.unwrap();
+        let count = |of, flags| FlagCount { of, flags };
+        assert_eq!(counts, [count(first, 3), count(second, 1), count(plan, 2)]);
+        assert_eq!(flags.flag_counts(lee).await.unwrap(), []);
         assert!(flags.flag_clear(kim, first, "b.tf").await.unwrap());
         assert!(!flags.flag_clear(kim, first, "b.tf").await.unwrap());
         assert!(!flags.flag_clear(lee, second, "b.tf").await.unwrap());
         assert_eq!(listed(kim, first).await, ["Z.tf", "a/ü.tf"]);
         assert_eq!(listed(kim, second).await, ["b.tf"]);
+        flags.flag_remove(kim, first).await.unwrap();
+        let counts = flags.flag_counts(kim).await.unwrap();
+        assert_eq!(counts, [count(second, 1), count(plan, 2)]);
+        flags.flag_remove_all(kim).await.unwrap();
+        assert_eq!(flags.flag_counts(kim).await.unwrap(), []);
     }
 }
 

@@ -33,6 +33,25 @@ async fn store_schemas_are_alike() {
     }
 }
 
+/// Returns the statement that creates the table of reviewed flags in a file below `migrations/`.
+fn flag_table(file: &str) -> String {
+    let path = format!("{}/migrations/{file}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let table = text.split_once("CREATE TABLE reviewed_flags").unwrap().1;
+    table.split_once(';').unwrap().0.to_owned()
+}
+
+#[test]
+fn reviewed_flags_are_alike_in_the_database_of_the_server_and_in_their_own() {
+    for database in ["sqlite", "postgres"] {
+        assert_eq!(
+            flag_table(&format!("{database}/0013_reviewed_flags.sql")),
+            flag_table(&format!("reviewed_flags/{database}/0001_start.sql")),
+            "{database}"
+        );
+    }
+}
+
 async fn sqlite_schema(db: &TestDb) -> Schema {
     let DatabaseUrl::Sqlite(path) = &db.url else {
         panic!("asked for SQLite")

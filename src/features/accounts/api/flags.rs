@@ -1,8 +1,9 @@
 //! Reviewed flags of the account that asks. Nobody sees those of others.
 //!
-//! - `GET /api/changes/{change}/revisions/{revision}/files/?reviewed`,
+//! - `GET /api/reviewed/`
+//! - `GET DELETE /api/changes/{change}/revisions/{revision}/files/?reviewed`,
 //!   `PUT DELETE /api/changes/{change}/revisions/{revision}/files/{path}/reviewed`
-//! - `GET /api/plans/{plan}/resources/?reviewed`, `PUT DELETE /api/plans/{plan}/resources/{address}/reviewed`
+//! - `GET DELETE /api/plans/{plan}/resources/?reviewed`, `PUT DELETE /api/plans/{plan}/resources/{address}/reviewed`
 //!
 //! A revision is the number of a patch set, `current`, or the commit. Slashes in a path or an address are `%2F`.
 
@@ -14,8 +15,9 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, put};
 use lockkeeper_accounts::refs::AccountId;
+use serde::Serialize;
 
-use super::super::flags::{FlagSet, MAX_ITEM, Reviewed};
+use super::super::flags::{FlagCount, FlagSet, MAX_ITEM, Reviewed};
 use super::super::patch_sets::PatchSetName;
 use super::super::sign_in::AccountSignIn;
 use super::stars::{no_change, number};
@@ -25,6 +27,7 @@ use crate::kit::web::extract::Segment;
 use crate::kit::web::text::shown;
 use crate::model::PlanId;
 
+const ALL: &str = "/api/reviewed/";
 const FILES: &str = "/api/changes/{change}/revisions/{revision}/files/";
 const FILE: &str = "/api/changes/{change}/revisions/{revision}/files/{path}/reviewed";
 const RESOURCES: &str = "/api/plans/{plan}/resources/";
@@ -32,13 +35,43 @@ const RESOURCE: &str = "/api/plans/{plan}/resources/{address}/reviewed";
 
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
+        (Method::GET, ALL, get(counts)),
         (Method::GET, FILES, get(files)),
+        (Method::DELETE, FILES, delete(clear_files)),
         (Method::PUT, FILE, put(set_file)),
         (Method::DELETE, FILE, delete(clear_file)),
         (Method::GET, RESOURCES, get(resources)),
+        (Method::DELETE, RESOURCES, delete(clear_resources)),
         (Method::PUT, RESOURCE, put(set_resource)),
         (Method::DELETE, RESOURCE, delete(clear_resource)),
     ]
+}
+
+/// Patch set or plan with flags.
+#[derive(Serialize)]
+struct FlagCountJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_set: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<PlanId>,
+    flags: u64,
+}
+
+impl From<FlagCount> for FlagCountJson {
+    fn from(count: FlagCount) -> Self {
+        let (patch_set, plan) = match count.of {
+            Reviewed::Files(of) => (Some(of), None),
+            Reviewed::Resources(plan) => (None, Some(plan)),
+        };
+        Self {
+            change: patch_set.map(|of| of.change.get()),
+            patch_set: patch_set.map(|of| of.number),
+            plan,
+            flags: count.flags,
+        }
+    }
 }
 
 /// Request about flags. They have a limit of their own, because people set many.
@@ -102,11 +135,7 @@ impl FlagRequest {
     }
 
     async fn list(&self, query: Option<&str>, of: Reviewed) -> Result<Response, WebError> {
-        let is_reviewed = |part: &str| part == "reviewed" || part == "reviewed=";
-        if !query.is_some_and(|query| query.split('&').any(is_reviewed)) {
-            let why = "Lockkeeper lists only what you have reviewed here; ask with `?reviewed`.";
-            return Err(WebError::new(StatusCode::BAD_REQUEST, "Invalid input", why));
-        }
+        check_query(query)?;
         let items = self.0.door.flags.flag_list(self.own()?, of).await?;
         Ok(Json(items).into_response())
     }
@@ -122,9 +151,16 @@ impl FlagRequest {
             FlagSet::New => Ok(StatusCode::CREATED.into_response()),
             FlagSet::Same => Ok(StatusCode::OK.into_response()),
             FlagSet::Full => Err(unusable(
-                "you have too many flags, here or in all; remove some of them first",
+                "you have too many flags, here or in all; `GET /api/reviewed/` names the patch sets and plans with flags, \
+                 and DELETE of a list removes all flags in it",
             )),
         }
+    }
+
+    async fn clear_all(&self, query: Option<&str>, of: Reviewed) -> Result<Response, WebError> {
+        check_query(query)?;
+        self.0.door.flags.flag_remove(self.own()?, of).await?;
+        Ok(StatusCode::NO_CONTENT.into_response())
     }
 
     async fn clear(&self, of: Reviewed, item: &str) -> Result<Response, WebError> {
@@ -136,6 +172,16 @@ impl FlagRequest {
         cleared.await?;
         Ok(StatusCode::NO_CONTENT.into_response())
     }
+}
+
+/// Refuses a request for anything but what was reviewed.
+fn check_query(query: Option<&str>) -> Result<(), WebError> {
+    let is_reviewed = |part: &str| part == "reviewed" || part == "reviewed=";
+    if query.is_some_and(|query| query.split('&').any(is_reviewed)) {
+        return Ok(());
+    }
+    let why = "Lockkeeper knows only what you have reviewed here; add `?reviewed`.";
+    Err(WebError::new(StatusCode::BAD_REQUEST, "Invalid input", why))
 }
 
 /// Refuses what can be neither a path nor an address.
@@ -151,6 +197,12 @@ fn checked(item: &str) -> Result<&str, WebError> {
     Ok(item)
 }
 
+async fn counts(flags: FlagRequest) -> Result<Response, WebError> {
+    let counts = flags.0.door.flags.flag_counts(flags.own()?).await?;
+    let counts = counts.into_iter().map(FlagCountJson::from);
+    Ok(Json(counts.collect::<Vec<_>>()).into_response())
+}
+
 async fn files(
     Segment((change, revision)): Segment<(String, String)>,
     RawQuery(query): RawQuery,
@@ -158,6 +210,15 @@ async fn files(
 ) -> Result<Response, WebError> {
     let of = flags.files_of(&change, &revision).await?;
     flags.list(query.as_deref(), of).await
+}
+
+async fn clear_files(
+    Segment((change, revision)): Segment<(String, String)>,
+    RawQuery(query): RawQuery,
+    flags: FlagRequest,
+) -> Result<Response, WebError> {
+    let of = flags.files_of(&change, &revision).await?;
+    flags.clear_all(query.as_deref(), of).await
 }
 
 async fn set_file(
@@ -183,6 +244,15 @@ async fn resources(
 ) -> Result<Response, WebError> {
     let (_, of) = FlagRequest::resources_of(&plan)?;
     flags.list(query.as_deref(), of).await
+}
+
+async fn clear_resources(
+    Segment(plan): Segment,
+    RawQuery(query): RawQuery,
+    flags: FlagRequest,
+) -> Result<Response, WebError> {
+    let (_, of) = FlagRequest::resources_of(&plan)?;
+    flags.clear_all(query.as_deref(), of).await
 }
 
 async fn set_resource(

@@ -533,6 +533,52 @@ async fn a_search_says_if_there_is_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_finds_words_by_their_beginning() {
+    let office = Office::open().await;
+    for (name, full_name, email) in [
+        ("jlarsson", "Jonas Larsson", "Jonas@Example.com"),
+        ("ue", "Ünal O'Neil-Ito", "unal@example.com"),
+        ("zoe_k", "Zoë 渡辺", "zoe@example.com"),
+    ] {
+        let more = ["--full-name", full_name, "--email", email];
+        let created = office.accounts("create", &[&[name], &more[..]].concat());
+        assert_eq!(created.code, 0, "{}", created.err);
+    }
+    for (query, found) in [
+        ("jon", "jlarsson"),
+        ("LAS", ""),
+        ("lar", "jlarsson"),
+        ("onas", ""),
+        ("name:\"lar jonas\"", "jlarsson"),
+        ("name:\"lar zoe\"", ""),
+        ("name:-", ""),
+        ("ÜNAL", "ue"),
+        ("neil", "ue"),
+        ("\"o'neil-ito ünal\"", "ue"),
+        ("渡", "zoe_k"),
+        ("zoe_", "zoe_k"),
+        ("zoe%", ""),
+        ("username:J", "jlarsson"),
+        ("username:larsson", ""),
+        ("email:JONAS@", "jlarsson"),
+        ("jonas@example", "jlarsson"),
+        ("email:example", ""),
+        ("1000001", "ue"),
+        ("100000", ""),
+        ("-jon -neil", "zoe_k"),
+        ("-name:- jon", "jlarsson"),
+    ] {
+        let listed = office.accounts("query", &[query]);
+        assert_eq!(listed.code, 0, "{query}: {}", listed.err);
+        let names = listed
+            .out
+            .lines()
+            .map(|line| line.split(' ').nth(1).unwrap());
+        assert_eq!(names.collect::<Vec<_>>().join(" "), found, "{query}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_has_lost_the_way_in_changes_nothing_any_more() {
     let office = Office::open().await;
     let (_, mallory) = office.person("mallory");

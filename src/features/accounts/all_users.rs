@@ -24,7 +24,8 @@ pub(super) use self::edit::{AccountsEdit, BranchRights, EditedAccount, PushedBra
 pub(super) use self::edit_access::judge_new_access;
 use self::numbers::AccountNumbers;
 use super::access::SeenAccess;
-use super::store::{AccountRow, AccountsUpdated, ExternalIdRow};
+use super::store::{AccountRow, ExternalIdRow};
+use super::update::AccountsUpdated;
 use super::view::AccountJson;
 use crate::model::Cause;
 use crate::store::Store;

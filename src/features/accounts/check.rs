@@ -14,8 +14,9 @@ use lockkeeper_accounts::ssh_keys::KeyRules;
 use lockkeeper_accounts::watches::Watches;
 
 use super::copy::{AccountsCopy, UserBranch};
+use super::search::AccountWords;
 use super::stars::changed_stars;
-use super::store::{AccountIndex, watched_projects};
+use super::store::{AccountIndex, AccountRow, watched_projects};
 use super::view::AccountJson;
 use crate::kit::web::text::shown;
 
@@ -169,8 +170,19 @@ impl CheckedCopy {
                 Some(_) if !watches_agree(copy, tables, row.number) => {
                     "the watches in the database differ from the branch"
                 }
+                Some(_) if !words_agree(tables, row) => {
+                    "the words in the database, by which searches find the account, differ from its properties"
+                }
                 Some(_) => continue,
             };
+            self.add_problem(&name, &Problem::error(None, what, fix));
+        }
+        let known: BTreeSet<AccountId> = tables.accounts.iter().map(|row| row.number).collect();
+        let others = tables.words.keys().chain(tables.watches.keys());
+        let others: BTreeSet<&AccountId> = others.filter(|of| !known.contains(*of)).collect();
+        for account in others {
+            let name = AllUsersRef::User(*account).to_string();
+            let what = "the database has words or watches of an account without a row";
             self.add_problem(&name, &Problem::error(None, what, fix));
         }
         for account in branches.keys() {
@@ -241,6 +253,12 @@ fn watches_agree(copy: &AccountsCopy, tables: &AccountIndex, account: AccountId)
     let file = branch.and_then(|branch| branch.files.get(Watches::FILE));
     let rows = tables.watches.get(&account).cloned().unwrap_or_default();
     rows == watched_projects(file)
+}
+
+/// Returns true if the words in the database are those of the row, which is compared with the branch.
+fn words_agree(tables: &AccountIndex, row: &AccountRow) -> bool {
+    let words = tables.words.get(&row.number).cloned().unwrap_or_default();
+    words == AccountWords::of(row)
 }
 
 /// Returns the keys that only one has, or that have another value there.

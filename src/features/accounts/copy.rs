@@ -13,7 +13,7 @@ use lockkeeper_accounts::notes::{NoteFault, NotesError, read_notes};
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 
-use super::stars::IndexedStars;
+use super::stars::{IndexedStars, SharedLabels};
 use crate::git::{BranchHistory, LocalCopy, LocalCopyError};
 use crate::kit::web::text::shown;
 
@@ -140,10 +140,11 @@ impl AccountsCopy {
 
     /// Returns the labels of the readable stars.
     pub(super) fn read_stars(&self) -> IndexedStars {
+        let mut shared = SharedLabels::default();
         let stars = self.stars.iter();
         let readable = stars.filter_map(|(star, labels)| {
             let labels = StarLabels::parse(labels).ok()?;
-            Some((*star, labels.into_set()))
+            Some((*star, shared.share(labels.into_set())))
         });
         readable.collect()
     }

@@ -16,9 +16,8 @@ use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::copy::{AccountsCopy, UserBranch};
 use super::reindex::rows;
 use super::stars::{IndexedStars, changed_stars};
-use super::store::{
-    AccountRow, AccountsChange, AccountsUpdated, IndexedAccount, RefUpdate, watched_projects,
-};
+use super::store::{AccountRow, IndexedAccount, watched_projects};
+use super::update::{AccountsChange, AccountsUpdated, RefUpdate};
 use crate::git::{LocalCopy, LocalCopyError};
 use crate::model::Cause;
 

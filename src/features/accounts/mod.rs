@@ -4,6 +4,7 @@
 //! | File | Content |
 //! |---|---|
 //! | `store.rs` | objects, refs, and the rows that are derived from them |
+//! | `update.rs` | an update is stored in one transaction |
 //! | `all_users.rs` | updates: read the state, edit it, store everything in one transaction |
 //! | `actions.rs` | what people do with accounts |
 //! | `access.rs` | groups, and what accounts may do to others |
@@ -45,6 +46,7 @@ mod search;
 mod sign_in;
 mod stars;
 mod store;
+mod update;
 mod verified;
 mod view;
 mod web_accounts;

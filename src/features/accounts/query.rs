@@ -3,8 +3,12 @@
 use lockkeeper_accounts::findings::Problem;
 use lockkeeper_accounts::refs::AccountId;
 
+use super::search::words_of;
+
 /// Maximum number of conditions in a query.
 const MAX_CONDITIONS: usize = 8;
+/// Maximum number of words in a query. The database searches for each.
+const MAX_WORDS: usize = 8;
 /// Maximum length of a query in bytes.
 const MAX_QUERY: usize = 2_000;
 /// Operators, as messages name them.
@@ -28,9 +32,9 @@ pub(super) struct QueryCondition {
 /// Property of an account. Texts are compared without case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AccountMatch {
-    /// Part of the name or the user name, the beginning of an address, or the number.
+    /// Beginning of a word of the name, beginning of the user name or of an address, or the number.
     Anything(String),
-    /// Part of the name.
+    /// Beginnings of words of the name.
     Name(String),
     /// Beginning of an address.
     Email(String),
@@ -44,10 +48,7 @@ pub(super) enum AccountMatch {
 impl AccountQuery {
     /// Reads a query. Without `is:`, it finds only active accounts.
     pub(super) fn parse(text: &str) -> Result<Self, Problem> {
-        if text.len() > MAX_QUERY {
-            let what = format!("the query has more than {MAX_QUERY} bytes");
-            return Err(Problem::error(None, what, "shorten it"));
-        }
+        check_length(text)?;
         let (mut query, mut names_state) = (Self::default(), false);
         for word in words(text)? {
             let (is_negated, word) = match word.strip_prefix('-') {
@@ -93,6 +94,7 @@ impl AccountQuery {
 
     /// Reads the beginning of a name or address that somebody types. Nothing in it is an operator.
     pub(super) fn suggest(text: &str) -> Result<Self, Problem> {
+        check_length(text)?;
         let mut query = Self::default();
         for word in text.split_whitespace() {
             query.add(false, AccountMatch::Anything(word.to_owned()))?;
@@ -106,6 +108,12 @@ impl AccountQuery {
             let what = format!("the query has more than {MAX_CONDITIONS} conditions");
             return Err(Problem::error(None, what, "leave some out"));
         }
+        let words = self.conditions.iter().map(|condition| &condition.matches);
+        let words = words.chain([&matches]).map(AccountMatch::words);
+        if words.sum::<usize>() > MAX_WORDS {
+            let what = format!("the query has more than {MAX_WORDS} words");
+            return Err(Problem::error(None, what, "leave some out"));
+        }
         self.conditions.push(QueryCondition {
             is_negated,
             matches,
@@ -115,10 +123,26 @@ impl AccountQuery {
 }
 
 impl AccountMatch {
+    /// Returns the number of words of names in it.
+    fn words(&self) -> usize {
+        match self {
+            Self::Anything(text) | Self::Name(text) => words_of(text).count(),
+            Self::Email(_) | Self::Username(_) | Self::Watches(_) | Self::Active => 0,
+        }
+    }
+
     /// Returns the number that a word without operator can be.
     pub(super) fn number(text: &str) -> Option<AccountId> {
         text.parse().ok()
     }
+}
+
+fn check_length(text: &str) -> Result<(), Problem> {
+    if text.len() <= MAX_QUERY {
+        return Ok(());
+    }
+    let what = format!("the query has more than {MAX_QUERY} bytes");
+    Err(Problem::error(None, what, "shorten it"))
 }
 
 fn value(operator: &str, text: &str) -> Result<String, Problem> {
@@ -215,5 +239,11 @@ mod tests {
         );
         assert!(refused(&"a ".repeat(9)).contains("more than 8 conditions"));
         assert!(refused(&"a".repeat(2_001)).contains("more than 2000 bytes"));
+        // One condition, with a search of the database for each word.
+        assert!(refused(&"a-".repeat(900)).contains("more than 8 words"));
+        assert!(refused("name:a.b.c.d.e \"f g h i\"").contains("more than 8 words"));
+        let typed = |text: &str| AccountQuery::suggest(text).unwrap_err().to_string();
+        assert!(typed(&"a-".repeat(900)).contains("more than 8 words"));
+        assert!(typed(&"a-".repeat(9_000)).contains("more than 2000 bytes"));
     }
 }

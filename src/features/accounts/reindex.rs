@@ -1,6 +1,6 @@
 //! Compares the tables of accounts with the branches that they are made from, and makes them again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use gix_hash::ObjectId;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
@@ -9,14 +9,13 @@ use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::copy::AccountsCopy;
 use super::import::indexed;
 use super::stars::changed_stars;
-use super::store::{AccountIndex, AccountRows, AccountsChange, AccountsUpdated, IndexedAccount};
+use super::store::{AccountIndex, AccountRows, IndexedAccount};
+use super::update::{AccountsChange, AccountsUpdated};
 use crate::git::LocalCopy;
 use crate::model::Cause;
 
 /// Number of times that a look at all tables begins again because of an update.
 const ATTEMPTS: usize = 10;
-/// Number of objects that are read from the database at once.
-const AT_ONCE: i64 = 1_000;
 
 /// All accounts of the server at one moment: the branches, and the tables.
 pub(super) struct WholeState {
@@ -32,17 +31,7 @@ impl AllUsers {
     pub(super) async fn whole_state(&self) -> Result<WholeState, AccountsError> {
         let (refs, number, tables) = self.refs_and_tables().await?;
         // Objects are only ever added, so those of that moment are among them.
-        let mut objects = HashMap::new();
-        let mut after = (0, ObjectId::null(gix_hash::Kind::Sha1));
-        loop {
-            let more = self.store().account_objects_after(after, AT_ONCE).await?;
-            let Some((newest, last)) = more.last() else {
-                break;
-            };
-            after = (*newest, last.id);
-            let more = more.into_iter();
-            objects.extend(more.map(|(_, object)| (object.id, (object.kind, object.content))));
-        }
+        let objects = self.store().account_objects().await?;
         let names = refs.iter().cloned().collect();
         let read = move || AccountsCopy::of(&LocalCopy::of_objects(objects, names));
         let copy = match tokio::task::spawn_blocking(read).await {

@@ -1,10 +1,75 @@
-//! Searches the rows of accounts.
+//! Searches accounts by words.
+//!
+//! Words are rows, so that a search is a look into an index for each word. A word is found by its beginning, and compared
+//! in lower case.
+
+use std::collections::BTreeSet;
 
 use lockkeeper_accounts::refs::AccountId;
 
 use super::query::{AccountMatch, QueryCondition};
 use super::store::{AccountColumns, AccountRow};
 use crate::store::{Result, Store, on_pool};
+
+/// Maximum length of a word in bytes. Of a longer one, the beginning is kept.
+const MAX_WORD: usize = 200;
+/// Fields of `account_words`: where a word comes from.
+const NAME: &str = "name";
+const USERNAME: &str = "username";
+const EMAIL: &str = "email";
+
+/// Words by which an account is found: those of the name of the person, the user name, and the preferred address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountWords(BTreeSet<(String, String)>);
+
+impl AccountWords {
+    /// Returns the words of an account.
+    pub(super) fn of(row: &AccountRow) -> Self {
+        let mut words = Self::default();
+        for word in words_of(row.full_name.as_deref().unwrap_or_default()) {
+            words.add(NAME.to_owned(), word);
+        }
+        for (field, text) in [(USERNAME, &row.username), (EMAIL, &row.preferred_email)] {
+            if let Some(text) = text {
+                words.add(field.to_owned(), lower(text));
+            }
+        }
+        words
+    }
+
+    pub(super) fn add(&mut self, field: String, word: String) {
+        self.0.insert((field, word));
+    }
+}
+
+impl IntoIterator for AccountWords {
+    type Item = (String, String);
+    type IntoIter = std::collections::btree_set::IntoIter<(String, String)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// Splits a text where it has neither letters nor digits.
+pub(super) fn words_of(text: &str) -> impl Iterator<Item = String> {
+    text.split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(lower)
+}
+
+/// Returns a word in lower case, as it is compared.
+fn lower(text: &str) -> String {
+    // At the end of a word, a capital sigma becomes another letter than within.
+    let mut lower = without_nul(text).to_lowercase().replace('ς', "σ");
+    lower.truncate(lower.floor_char_boundary(MAX_WORD));
+    lower
+}
+
+/// PostgreSQL keeps no NUL.
+fn without_nul(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
 
 /// A search, by the conditions of a query.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +89,8 @@ pub(super) struct AccountSearch<'a> {
 struct SearchSql {
     text: String,
     values: Vec<String>,
-    /// Operator that compares without case. That of SQLite knows the case of ASCII letters only.
-    like: &'static str,
+    /// Column of the addresses, compared by bytes.
+    email: &'static str,
 }
 
 impl Store {
@@ -39,20 +104,25 @@ impl Store {
                    FROM accounts WHERE "
                 .to_owned(),
             values: Vec::new(),
-            like: self.either("LIKE", "ILIKE"),
+            email: self.either("email", "email COLLATE \"C\""),
         };
         for condition in search.conditions {
-            let not = if condition.is_negated { "NOT (" } else { "(" };
-            sql.add(not);
+            if condition.is_negated {
+                sql.add("NOT ");
+            }
             sql.condition(&condition.matches, &search);
-            sql.add(") AND ");
+            sql.add(" AND ");
         }
         // Both are numbers of ours.
         let (limit, skip) = (search.limit, search.skip);
         sql.add(&format!(
             "1 = 1 ORDER BY number LIMIT {limit} OFFSET {skip}"
         ));
-        let SearchSql { text, values, .. } = sql;
+        let SearchSql {
+            text,
+            values,
+            email: _,
+        } = sql;
         let rows = on_pool!(self, db => {
             // All of the text is written here; what somebody has typed is in the values.
             let query = sqlx::query_as::<_, AccountColumns>(sqlx::AssertSqlSafe(text));
@@ -67,68 +137,133 @@ impl SearchSql {
         self.text.push_str(text);
     }
 
+    /// Adds a condition, which is one operand.
     fn condition(&mut self, matches: &AccountMatch, search: &AccountSearch<'_>) {
-        let sees_addresses = search.sees_addresses;
-        match matches {
-            AccountMatch::Active => self.add("active"),
-            AccountMatch::Name(text) => self.like("full_name", &format!("%{}%", quoted(text))),
-            AccountMatch::Username(text) => self.like("username", &format!("{}%", quoted(text))),
-            AccountMatch::Email(text) => self.email(text, sees_addresses),
+        let accounts = match matches {
+            AccountMatch::Active => {
+                self.add("active");
+                return;
+            }
+            AccountMatch::Name(text) => self.name(text),
+            AccountMatch::Username(text) => self.words(USERNAME, &lower(text)),
+            AccountMatch::Email(text) => self.emails(text, search.sees_addresses),
             AccountMatch::Watches(project) => {
-                self.values
-                    .push(project.replace('\0', "\u{fffd}").to_lowercase());
-                let value = self.values.len();
-                self.add(&format!(
-                    "number IN (SELECT account FROM account_watches WHERE project = ${value})"
-                ));
-                if let Some(own) = search.watches_of {
-                    self.add(&format!(" AND number = {own}"));
-                }
+                let value = self.value(without_nul(project).to_lowercase());
+                let own = search.watches_of;
+                let own = own.map_or_else(String::new, |own| format!(" AND account = {own}"));
+                format!("SELECT account FROM account_watches WHERE project = {value}{own}")
             }
             AccountMatch::Anything(text) => {
+                let mut sets = vec![
+                    self.name(text),
+                    self.words(USERNAME, &lower(text)),
+                    self.emails(text, search.sees_addresses),
+                ];
                 if let Some(number) = AccountMatch::number(text) {
-                    self.add(&format!("number = {number} OR "));
+                    sets.push(format!(
+                        "SELECT number FROM accounts WHERE number = {number}"
+                    ));
                 }
-                let part = format!("%{}%", quoted(text));
-                self.like("full_name", &part);
-                self.add(" OR ");
-                self.like("username", &part);
-                self.add(" OR ");
-                self.email(text, sees_addresses);
+                // One set, so that the search begins with it.
+                sets.join(" UNION ")
+            }
+        };
+        self.add(&format!("number IN ({accounts})"));
+    }
+
+    /// Returns a query for the accounts whose names have all words of a text, each at least in its beginning.
+    fn name(&mut self, text: &str) -> String {
+        let words: BTreeSet<String> = words_of(text).collect();
+        let sets: Vec<String> = words.iter().map(|word| self.words(NAME, word)).collect();
+        match sets.split_first() {
+            None => "SELECT number FROM accounts WHERE FALSE".to_owned(),
+            Some((first, more)) => {
+                let more = more.iter().map(|set| format!(" AND account IN ({set})"));
+                first.clone() + &more.collect::<String>()
             }
         }
     }
 
-    fn email(&mut self, text: &str, sees_addresses: bool) {
-        let beginning = format!("{}%", quoted(text));
+    fn emails(&mut self, text: &str, sees_addresses: bool) -> String {
         if sees_addresses {
-            self.add("number IN (SELECT account FROM account_emails WHERE ");
-            self.like("email", &beginning);
-            self.add(")");
+            // As the key of an address is written.
+            let beginning = without_nul(text).to_lowercase();
+            let range = self.range(self.email, &beginning);
+            format!("SELECT account FROM account_emails WHERE {range}")
         } else {
-            self.like("preferred_email", &beginning);
+            self.words(EMAIL, &lower(text))
         }
     }
 
-    /// Compares without case. A column without a value fits no pattern, so its opposite holds.
-    fn like(&mut self, column: &str, pattern: &str) {
-        self.values.push(pattern.to_owned());
-        let (like, value) = (self.like, self.values.len());
-        self.add(&format!(
-            "COALESCE({column} {like} ${value} ESCAPE '!', FALSE)"
-        ));
+    fn words(&mut self, field: &str, beginning: &str) -> String {
+        let range = self.range("word", beginning);
+        format!("SELECT account FROM account_words WHERE field = '{field}' AND {range}")
+    }
+
+    /// Returns a condition for the texts with this beginning, which an index answers.
+    fn range(&mut self, column: &str, beginning: &str) -> String {
+        let from = self.value(beginning.to_owned());
+        let to = self.value(format!("{beginning}{}", char::MAX));
+        format!("{column} >= {from} AND {column} < {to}")
+    }
+
+    /// Adds a value. Returns the text that stands for it.
+    fn value(&mut self, value: String) -> String {
+        self.values.push(value);
+        format!("${}", self.values.len())
     }
 }
 
-/// Quotes what means something in a pattern. PostgreSQL keeps no NUL.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::new();
-    for c in text.chars() {
-        match c {
-            '!' | '%' | '_' => quoted.extend(['!', c]),
-            '\0' => quoted.push('\u{fffd}'),
-            c => quoted.push(c),
-        }
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use gix_hash::ObjectId;
+
+    use super::*;
+
+    fn words(row: &AccountRow) -> Vec<String> {
+        let words = AccountWords::of(row).into_iter();
+        words
+            .map(|(field, word)| format!("{field} {word}"))
+            .collect()
     }
-    quoted
+
+    #[test]
+    fn an_account_is_found_by_the_words_of_its_name_its_user_name_and_its_address() {
+        let row = AccountRow {
+            number: AccountId::FIRST,
+            full_name: Some("Dr. Ünal O'Neil-Straße  3rd".to_owned()),
+            preferred_email: Some("Ünal@Example.com".to_owned()),
+            status: Some("OOO".to_owned()),
+            active: true,
+            username: Some("unal-o".to_owned()),
+            registered_at: DateTime::UNIX_EPOCH,
+            commit: ObjectId::null(gix_hash::Kind::Sha1),
+        };
+        let expected = [
+            "email ünal@example.com",
+            "name 3rd",
+            "name dr",
+            "name neil",
+            "name o",
+            "name straße",
+            "name ünal",
+            "username unal-o",
+        ];
+        assert_eq!(words(&row), expected);
+        let nobody = AccountRow {
+            full_name: Some("--- \u{1f600}".to_owned()),
+            preferred_email: None,
+            username: None,
+            ..row.clone()
+        };
+        assert_eq!(words(&nobody), [""; 0]);
+        let long = AccountRow {
+            full_name: Some("ü".repeat(500)),
+            preferred_email: None,
+            username: None,
+            ..row
+        };
+        assert_eq!(words(&long), [format!("name {}", "ü".repeat(100))]);
+    }
 }

@@ -4,17 +4,35 @@
 //! repositories when its row of `pulls` is inserted (migration 0012). A star is a ref with the labels that an account
 //! gave a change; `account_stars` has a row for each label, written in the transaction of the ref.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
 use gix_hash::ObjectId;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
+use sqlx::QueryBuilder;
 
 use super::store::{account_id, damaged, object_id};
+use super::update::{AT_ONCE, execute_values};
 use crate::model::{PullRef, PullState, RepoId, Subject};
-use crate::store::{Result, Store, Tx, execute, on_pool, on_tx};
+use crate::store::{Result, Store, Tx, on_pool, on_tx};
 
-/// Labels of stars, by account and change.
-pub type IndexedStars = BTreeMap<(AccountId, ChangeNumber), BTreeSet<String>>;
+/// Labels of stars, by account and change. Most stars have the same labels, which are in memory once.
+pub type IndexedStars = BTreeMap<(AccountId, ChangeNumber), Arc<BTreeSet<String>>>;
+
+/// Sets of labels that several stars have.
+#[derive(Default)]
+pub(super) struct SharedLabels(HashSet<Arc<BTreeSet<String>>>);
+
+impl SharedLabels {
+    pub(super) fn share(&mut self, labels: BTreeSet<String>) -> Arc<BTreeSet<String>> {
+        if let Some(known) = self.0.get(&labels) {
+            return Arc::clone(known);
+        }
+        let labels = Arc::new(labels);
+        self.0.insert(Arc::clone(&labels));
+        labels
+    }
+}
 
 /// Rows of a star after an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,11 +189,14 @@ impl Store {
     /// Returns the labels of all stars.
     pub(super) async fn account_stars_all(&self) -> Result<IndexedStars> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, (i64, i64, String)>(
-            "SELECT account, change_number, label FROM account_stars").fetch_all(db))?;
-        let mut stars = IndexedStars::new();
-        for (account, change, label) in rows {
-            let star = (account_id(account)?, change_number(change)?);
-            stars.entry(star).or_default().insert(label);
+            "SELECT account, change_number, label FROM account_stars ORDER BY account, change_number")
+            .fetch_all(db))?;
+        let (mut stars, mut shared) = (IndexedStars::new(), SharedLabels::default());
+        for rows in rows.chunk_by(|one, other| (one.0, one.1) == (other.0, other.1)) {
+            let (account, change, _) = rows[0];
+            let labels = rows.iter().map(|(_, _, label)| label.clone());
+            let labels = shared.share(labels.collect());
+            stars.insert((account_id(account)?, change_number(change)?), labels);
         }
         Ok(stars)
     }
@@ -204,28 +225,52 @@ pub(super) fn changed_stars(present: &IndexedStars, wanted: &IndexedStars) -> Ve
     let changed = changed.map(|star| IndexedStar {
         account: star.0,
         change: star.1,
-        labels: wanted.get(star).cloned().unwrap_or_default(),
+        labels: wanted
+            .get(star)
+            .map(|labels| (**labels).clone())
+            .unwrap_or_default(),
     });
     changed.collect()
 }
 
-/// Replaces the rows of a star.
-pub(super) async fn star_index_in_tx(tx: &mut Tx, star: &IndexedStar) -> Result<()> {
-    let account = i64::from(star.account.get());
-    let change = i64::from(star.change.get());
-    execute!(
-        tx,
-        "DELETE FROM account_stars WHERE account = $1 AND change_number = $2",
-        account,
-        change
-    )?;
-    for label in &star.labels {
-        execute!(
+/// Replaces the rows of stars.
+pub(super) async fn stars_index_in_tx(tx: &mut Tx, stars: &[IndexedStar]) -> Result<()> {
+    macro_rules! clear {
+        ($tx:expr, $database:ty, $stars:expr) => {{
+            let mut sql = QueryBuilder::<$database>::new("DELETE FROM account_stars WHERE ");
+            let mut list = sql.separated(" OR ");
+            for star in $stars {
+                list.push("(account = ");
+                list.push_bind_unseparated(i64::from(star.account.get()));
+                list.push_unseparated(" AND change_number = ");
+                list.push_bind_unseparated(i64::from(star.change.get()));
+                list.push_unseparated(")");
+            }
+            let query = sql.build().persistent($stars.len() == 1);
+            query.execute(&mut **$tx).await?;
+        }};
+    }
+    for stars in stars.chunks(AT_ONCE) {
+        match &mut *tx {
+            Tx::Sqlite(tx) => clear!(tx, sqlx_sqlite::Sqlite, stars),
+            Tx::Postgres(tx) => clear!(tx, sqlx_postgres::Postgres, stars),
+        }
+    }
+    let labels = stars.iter().flat_map(|star| {
+        let labels = star.labels.iter();
+        labels.map(|label| (star.account, star.change, label.as_str()))
+    });
+    for labels in labels.collect::<Vec<_>>().chunks(AT_ONCE) {
+        execute_values!(
             tx,
-            "INSERT INTO account_stars (account, change_number, label) VALUES ($1, $2, $3)",
-            account,
-            change,
-            label
+            "INSERT INTO account_stars (account, change_number, label) ",
+            labels,
+            |values, (account, change, label)| {
+                values.push_bind(i64::from(account.get()));
+                values.push_bind(i64::from(change.get()));
+                values.push_bind(*label);
+            },
+            ""
         )?;
     }
     Ok(())

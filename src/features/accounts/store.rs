@@ -1,16 +1,11 @@
-//! Stores the objects and refs of `All-Users`, and the rows that are derived from them.
-//!
-//! An update is one transaction: new objects, all refs, the rows of the accounts it concerns, and its event. It begins
-//! with the row of `account_updates`, which only one writer holds at a time. So each object has the number of its
-//! update, and a reader of all updates up to a number has missed nothing.
+//! Reads the objects and refs of `All-Users`, and the rows that are derived from them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read as _, Write as _};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Read as _;
 
 use chrono::{DateTime, SubsecRound as _, Utc};
-use flate2::Compression;
-use flate2::read::ZlibDecoder;
-use flate2::write::ZlibEncoder;
+use flate2::bufread::ZlibDecoder;
+use futures::TryStreamExt as _;
 use gix_hash::ObjectId;
 use gix_object::Kind;
 use lockkeeper_accounts::config_text::ConfigText;
@@ -20,9 +15,9 @@ use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::AccountId;
 use lockkeeper_accounts::watches::Watches;
 
-use super::stars::{IndexedStar, IndexedStars, star_index_in_tx, star_left_in_tx};
-use crate::model::{Cause, LockEventKind, NewLockEvent};
-use crate::store::{Result, Store, Tx, execute, kept_time, on_pool, on_tx};
+use super::search::AccountWords;
+use super::stars::IndexedStars;
+use crate::store::{Result, Store, on_pool};
 
 /// Maximum number of accounts that are listed at once.
 pub(crate) const MOST_ACCOUNTS: i64 = 10_000;
@@ -65,16 +60,6 @@ pub struct ExternalIdRow {
     pub note: ObjectId,
 }
 
-/// Wanted place of a ref.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RefUpdate {
-    pub name: String,
-    /// Object that the ref pointed to when the update was made. `None`: it did not exist.
-    pub from: Option<ObjectId>,
-    /// New object; the same one if the ref was only read. `None` removes the ref.
-    pub to: Option<ObjectId>,
-}
-
 /// Rows of an account after an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexedAccount {
@@ -96,6 +81,8 @@ pub struct AccountIndex {
     pub emails: BTreeMap<String, AccountId>,
     /// Watched projects of each account that has some.
     pub watches: BTreeMap<AccountId, BTreeSet<String>>,
+    /// Words by which searches find each account.
+    pub words: BTreeMap<AccountId, AccountWords>,
     pub stars: IndexedStars,
 }
 
@@ -108,6 +95,7 @@ pub(super) struct AccountRows {
     /// Addresses in lower case.
     emails: BTreeSet<String>,
     watches: BTreeSet<String>,
+    words: AccountWords,
 }
 
 impl AccountRows {
@@ -121,6 +109,7 @@ impl AccountRows {
                 .collect(),
             emails: account.emails.iter().map(AccountEmail::key).collect(),
             watches: account.watches.clone(),
+            words: AccountWords::of(&account.row),
         }
     }
 }
@@ -143,40 +132,6 @@ fn in_seconds(row: &AccountRow) -> AccountRow {
     }
 }
 
-/// Everything that an update changes.
-#[derive(Clone, Debug)]
-pub struct AccountsChange {
-    /// Number of the newest update that this one was made from, if it was made from everything. Otherwise it was made
-    /// from the refs that it moves or compares.
-    pub seen: Option<i64>,
-    pub objects: Vec<GitObject>,
-    pub refs: Vec<RefUpdate>,
-    pub accounts: Vec<IndexedAccount>,
-    /// Accounts that are gone.
-    pub deleted: Vec<AccountId>,
-    pub stars: Vec<IndexedStar>,
-    /// Accounts that have no star after the update. Another update may have added one since this one was made.
-    pub starless: BTreeSet<AccountId>,
-    /// Actor, and what changed.
-    pub cause: Cause,
-}
-
-/// Outcome of an update.
-#[must_use]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AccountsUpdated {
-    /// Everything was stored, under this number.
-    Done(i64),
-    /// Nothing was stored, because this ref has moved since it was read.
-    Moved(String),
-    /// Nothing was stored, because the update was made from everything, and another one has come in between.
-    Overtaken,
-    /// Nothing was stored, because the address belongs to the account with this number.
-    EmailTaken(AccountEmail, AccountId),
-    /// Nothing was stored, because the external ID belongs to the account with this number.
-    ExternalIdTaken(ExternalIdKey, AccountId),
-}
-
 impl AccountIndex {
     /// Returns everything that the rows say about each account.
     pub(super) fn by_account(&self) -> BTreeMap<AccountId, AccountRows> {
@@ -197,6 +152,9 @@ impl AccountIndex {
         for (account, projects) in &self.watches {
             let rows = all.entry(*account).or_default();
             rows.watches.clone_from(projects);
+        }
+        for (account, words) in &self.words {
+            all.entry(*account).or_default().words = words.clone();
         }
         all
     }
@@ -287,6 +245,20 @@ impl Store {
         objects.collect()
     }
 
+    /// Returns all objects, with kind and content.
+    pub(super) async fn account_objects(&self) -> Result<HashMap<ObjectId, (Kind, Vec<u8>)>> {
+        let add = |mut all: HashMap<ObjectId, (Kind, Vec<u8>)>, row: ObjectColumns| {
+            let read = row.read().map(|object| {
+                all.insert(object.id, (object.kind, object.content));
+                all
+            });
+            std::future::ready(read)
+        };
+        // Without an order, both databases read the table from its beginning to its end.
+        on_pool!(self, db => sqlx::query_as::<_, ObjectColumns>("SELECT id, kind, size, packed FROM account_objects")
+            .fetch(db).try_fold(HashMap::new(), add))
+    }
+
     /// Returns the account with this number.
     pub async fn account_get(&self, number: AccountId) -> Result<Option<AccountRow>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, AccountColumns>(account_sql!("WHERE number = $1"))
@@ -325,6 +297,13 @@ impl Store {
             let projects = watches.entry(account_id(account)?).or_default();
             projects.insert(project);
         }
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (i64, String, String)>(
+            "SELECT account, field, word FROM account_words").fetch_all(db))?;
+        let mut words: BTreeMap<AccountId, AccountWords> = BTreeMap::new();
+        for (account, field, word) in rows {
+            let of = words.entry(account_id(account)?).or_default();
+            of.add(field, word);
+        }
         let accounts = accounts.into_iter().map(AccountColumns::read);
         let external_ids = external_ids.into_iter().map(|row| {
             let row = external_id(row)?;
@@ -338,6 +317,7 @@ impl Store {
             external_ids: external_ids.collect::<Result<_>>()?,
             emails: emails.collect::<Result<_>>()?,
             watches,
+            words,
             stars: self.account_stars_all().await?,
         })
     }
@@ -370,178 +350,6 @@ impl Store {
             .bind(email.key()).fetch_optional(db))?;
         account.map(account_id).transpose()
     }
-
-    /// Stores an update, all of it or nothing.
-    pub async fn account_update(&self, change: &AccountsChange) -> Result<AccountsUpdated> {
-        let mut tx = self.begin().await?;
-        let number = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
-            "UPDATE account_updates SET number = number + 1 WHERE id = 1 RETURNING number").fetch_one(db))?;
-        if change.seen.is_some_and(|seen| seen + 1 != number) {
-            return tx.roll_back().await.map(|()| AccountsUpdated::Overtaken);
-        }
-        for update in &change.refs {
-            if !ref_move_in_tx(&mut tx, update).await? {
-                let name = update.name.clone();
-                return tx.roll_back().await.map(|()| AccountsUpdated::Moved(name));
-            }
-        }
-        for object in &change.objects {
-            object_add_in_tx(&mut tx, number, object).await?;
-        }
-        let cleared = change.accounts.iter().map(|account| account.row.number);
-        for number in cleared.chain(change.deleted.iter().copied()) {
-            account_clear_in_tx(&mut tx, number).await?;
-        }
-        for account in &change.accounts {
-            if let Some(taken) = account_index_in_tx(&mut tx, account).await? {
-                return tx.roll_back().await.map(|()| taken);
-            }
-        }
-        for star in &change.stars {
-            star_index_in_tx(&mut tx, star).await?;
-        }
-        for account in &change.starless {
-            if let Some(name) = star_left_in_tx(&mut tx, *account).await? {
-                return tx.roll_back().await.map(|()| AccountsUpdated::Moved(name));
-            }
-        }
-        let event = NewLockEvent {
-            kind: LockEventKind::AccountChanged,
-            key: None,
-            scope: None,
-            pull: None,
-            concern: None,
-            cause: change.cause.clone(),
-        };
-        self.lock_events_in_tx(&mut tx, vec![event]).await?;
-        tx.commit().await.map(|()| AccountsUpdated::Done(number))
-    }
-}
-
-/// Moves a ref, or checks that it is where it was. Returns false if it is not.
-async fn ref_move_in_tx(tx: &mut Tx, update: &RefUpdate) -> Result<bool> {
-    let RefUpdate { name, from, to } = update;
-    let rows = match (from, to) {
-        (None, None) => {
-            let there = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, i64>(
-                "SELECT COUNT(*) FROM account_refs WHERE name = $1").bind(name).fetch_one(db))?;
-            return Ok(there == 0);
-        }
-        (None, Some(to)) => execute!(
-            tx,
-            "INSERT INTO account_refs (name, object_id) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
-            name,
-            to.as_bytes()
-        )?,
-        (Some(from), Some(to)) => execute!(
-            tx,
-            "UPDATE account_refs SET object_id = $3 WHERE name = $1 AND object_id = $2",
-            name,
-            from.as_bytes(),
-            to.as_bytes()
-        )?,
-        (Some(from), None) => execute!(
-            tx,
-            "DELETE FROM account_refs WHERE name = $1 AND object_id = $2",
-            name,
-            from.as_bytes()
-        )?,
-    };
-    Ok(rows == 1)
-}
-
-async fn object_add_in_tx(tx: &mut Tx, number: i64, object: &GitObject) -> Result<()> {
-    let kind = match object.kind {
-        Kind::Blob => "blob",
-        Kind::Tree => "tree",
-        Kind::Commit => "commit",
-        Kind::Tag => return Err(damaged("All-Users has no tags".to_owned())),
-    };
-    let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
-    packed.write_all(&object.content)?;
-    execute!(
-        tx,
-        "INSERT INTO account_objects (id, update_number, kind, size, packed) VALUES ($1, $2, $3, $4, $5) \
-         ON CONFLICT (id) DO NOTHING",
-        object.id.as_bytes(),
-        number,
-        kind,
-        i64::try_from(object.content.len()).unwrap_or(i64::MAX),
-        packed.finish()?
-    )
-    .map(drop)
-}
-
-async fn account_clear_in_tx(tx: &mut Tx, account: AccountId) -> Result<()> {
-    let number = i64::from(account.get());
-    execute!(tx, "DELETE FROM account_emails WHERE account = $1", number)?;
-    execute!(tx, "DELETE FROM account_watches WHERE account = $1", number)?;
-    execute!(
-        tx,
-        "DELETE FROM account_external_ids WHERE account = $1",
-        number
-    )?;
-    execute!(tx, "DELETE FROM accounts WHERE number = $1", number).map(drop)
-}
-
-/// Writes the rows of an account. Returns why they cannot be, if another account has one of its names.
-async fn account_index_in_tx(
-    tx: &mut Tx,
-    account: &IndexedAccount,
-) -> Result<Option<AccountsUpdated>> {
-    let row = &account.row;
-    let number = i64::from(row.number.get());
-    execute!(
-        tx,
-        "INSERT INTO accounts (number, full_name, preferred_email, status, active, username, registered_at, commit_id) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-        number,
-        &row.full_name,
-        &row.preferred_email,
-        &row.status,
-        row.active,
-        &row.username,
-        kept_time(row.registered_at),
-        row.commit.as_bytes()
-    )?;
-    for (key, note) in &account.external_ids {
-        let added = execute!(
-            tx,
-            "INSERT INTO account_external_ids (external_id, account, note_id) VALUES ($1, $2, $3) ON CONFLICT (external_id) DO NOTHING",
-            key.as_str(),
-            number,
-            note.as_bytes()
-        )?;
-        if added == 0 {
-            let owner = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, i64>(
-                "SELECT account FROM account_external_ids WHERE external_id = $1").bind(key.as_str()).fetch_one(db))?;
-            let owner = account_id(owner)?;
-            return Ok(Some(AccountsUpdated::ExternalIdTaken(key.clone(), owner)));
-        }
-    }
-    for email in &account.emails {
-        execute!(
-            tx,
-            "INSERT INTO account_emails (email, account) VALUES ($1, $2) ON CONFLICT (email) DO NOTHING",
-            email.key(),
-            number
-        )?;
-        let owner = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, i64>(
-            "SELECT account FROM account_emails WHERE email = $1").bind(email.key()).fetch_one(db))?;
-        if owner != number {
-            let owner = account_id(owner)?;
-            return Ok(Some(AccountsUpdated::EmailTaken(email.clone(), owner)));
-        }
-    }
-    for project in &account.watches {
-        execute!(
-            tx,
-            "INSERT INTO account_watches (account, project) VALUES ($1, $2)",
-            number,
-            project
-        )?;
-    }
-    Ok(None)
 }
 
 impl AccountColumns {

@@ -100,7 +100,8 @@ impl AccountsJson {
         let mut external_ids = copy.external_ids();
         let mut stars: BTreeMap<AccountId, Vec<_>> = BTreeMap::new();
         for ((account, change), labels) in copy.read_stars() {
-            stars.entry(account).or_default().push((change, labels));
+            let own = stars.entry(account).or_default();
+            own.push((change, (*labels).clone()));
         }
         let accounts = copy.users.iter().map(|(account, branch)| {
             let ids = external_ids.remove(account).unwrap_or_default();

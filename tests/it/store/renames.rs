@@ -54,6 +54,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("account_stars", "label"),
     // A watch names a repository as its account has written it.
     ("account_watches", "project"),
+    ("account_words", "field"),
+    ("account_words", "word"),
     ("accounts", "full_name preferred_email status username"),
     (
         "applications",

@@ -104,7 +104,7 @@ async fn rows(store: &Store) -> BTreeMap<(u32, u32), String> {
     let stars = store.account_index().await.unwrap().stars.into_iter();
     stars
         .map(|((account, change), labels)| {
-            let labels: Vec<String> = labels.into_iter().collect();
+            let labels: Vec<String> = labels.iter().cloned().collect();
             ((account.get(), change.get()), labels.join(" "))
         })
         .collect()

@@ -18,9 +18,8 @@ use lockkeeper_accounts::watches::Watches;
 
 use super::super::check::KEYS;
 use super::super::stars::IndexedStar;
-use super::super::store::{
-    AccountRow, AccountsChange, IndexedAccount, RefUpdate, watched_projects,
-};
+use super::super::store::{AccountRow, IndexedAccount, watched_projects};
+use super::super::update::{AccountsChange, RefUpdate};
 use super::edit::{AccountsEdit, EditedAccount, read_root, read_tree};
 use super::edit_access::EditedAccess;
 use super::{AccountsError, damaged};

@@ -122,7 +122,7 @@ impl AccountsEdit<'_> {
         }
     }
 
-    /// Replaces the sequence, if it is where the pusher saw it. No number is given twice, so it never goes back.
+    /// Replaces the sequence, unless it has moved since the pusher read it. No number is given twice, so it never goes back.
     pub(in super::super) async fn push_sequence(
         &mut self,
         seen: Option<ObjectId>,

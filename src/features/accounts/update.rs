@@ -1,0 +1,429 @@
+//! Stores an update of `All-Users` in one transaction: new objects, all refs, the rows of the accounts it concerns, and
+//! its event. It begins with the row of `account_updates`, which only one writer holds at a time. So each object has the
+//! number of its update, and a reader of all updates up to a number has missed nothing.
+//!
+//! An update is mostly small, and an import is one update of everything. So rows are written many at a time.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use gix_hash::ObjectId;
+use gix_object::Kind;
+use lockkeeper_accounts::email::AccountEmail;
+use lockkeeper_accounts::external_ids::ExternalIdKey;
+use lockkeeper_accounts::objects::GitObject;
+use lockkeeper_accounts::refs::AccountId;
+use sqlx::QueryBuilder;
+
+use super::search::AccountWords;
+use super::stars::{IndexedStar, star_left_in_tx, stars_index_in_tx};
+use super::store::{IndexedAccount, account_id, damaged};
+use crate::model::{Cause, LockEventKind, NewLockEvent};
+use crate::store::{Result, Store, Tx, execute, kept_time, on_tx};
+
+/// Maximum number of rows that one statement writes. Each has eight values at most, and SQLite takes 32,766 of them.
+pub(super) const AT_ONCE: usize = 500;
+
+/// Maximum size of the objects that one statement writes, in bytes. A single larger one is written alone.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// Executes a statement with a row of values for each of `$rows`. Returns the number of affected rows.
+macro_rules! execute_values {
+    ($tx:expr, $head:literal, $rows:expr, |$values:ident, $row:pat_param| $push:block, $tail:literal) => {{
+        let rows = $rows.into_iter();
+        // The text differs by the number of rows. Only statements with a small number are used again.
+        let is_kept = rows.len() <= 4;
+        match &mut *$tx {
+            $crate::store::Tx::Sqlite(tx) => {
+                let mut sql = sqlx::QueryBuilder::<sqlx_sqlite::Sqlite>::new($head);
+                sql.push_values(rows, |mut $values, $row| $push);
+                let query = sql.push($tail).build().persistent(is_kept);
+                query
+                    .execute(&mut **tx)
+                    .await
+                    .map(|done| done.rows_affected())
+            }
+            $crate::store::Tx::Postgres(tx) => {
+                let mut sql = sqlx::QueryBuilder::<sqlx_postgres::Postgres>::new($head);
+                sql.push_values(rows, |mut $values, $row| $push);
+                let query = sql.push($tail).build().persistent(is_kept);
+                query
+                    .execute(&mut **tx)
+                    .await
+                    .map(|done| done.rows_affected())
+            }
+        }
+    }};
+}
+pub(super) use execute_values;
+
+/// Wanted place of a ref.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefUpdate {
+    pub name: String,
+    /// Object that the ref pointed to when the update was made. `None`: it did not exist.
+    pub from: Option<ObjectId>,
+    /// New object; the same one if the ref was only read. `None` removes the ref.
+    pub to: Option<ObjectId>,
+}
+
+/// Everything that an update changes.
+#[derive(Clone, Debug)]
+pub struct AccountsChange {
+    /// Number of the newest update that this one was made from, if it was made from everything. Otherwise it was made
+    /// from the refs that it moves or compares.
+    pub seen: Option<i64>,
+    pub objects: Vec<GitObject>,
+    pub refs: Vec<RefUpdate>,
+    pub accounts: Vec<IndexedAccount>,
+    /// Accounts that are gone.
+    pub deleted: Vec<AccountId>,
+    pub stars: Vec<IndexedStar>,
+    /// Accounts that have no star after the update. Another update may have added one since this one was made.
+    pub starless: BTreeSet<AccountId>,
+    /// Actor, and what changed.
+    pub cause: Cause,
+}
+
+/// Outcome of an update.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccountsUpdated {
+    /// Everything was stored, under this number.
+    Done(i64),
+    /// Nothing was stored, because this ref has moved since it was read.
+    Moved(String),
+    /// Nothing was stored, because the update was made from everything, and another one has come in between.
+    Overtaken,
+    /// Nothing was stored, because the address belongs to the account with this number.
+    EmailTaken(AccountEmail, AccountId),
+    /// Nothing was stored, because the external ID belongs to the account with this number.
+    ExternalIdTaken(ExternalIdKey, AccountId),
+}
+
+impl Store {
+    /// Stores an update, all of it or nothing.
+    pub async fn account_update(&self, change: &AccountsChange) -> Result<AccountsUpdated> {
+        let mut tx = self.begin().await?;
+        let number = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
+            "UPDATE account_updates SET number = number + 1 WHERE id = 1 RETURNING number").fetch_one(db))?;
+        if change.seen.is_some_and(|seen| seen + 1 != number) {
+            return tx.roll_back().await.map(|()| AccountsUpdated::Overtaken);
+        }
+        if let Some(name) = refs_move_in_tx(&mut tx, &change.refs).await? {
+            return tx.roll_back().await.map(|()| AccountsUpdated::Moved(name));
+        }
+        objects_add_in_tx(&mut tx, number, &change.objects).await?;
+        let cleared = change.accounts.iter().map(|account| account.row.number);
+        let cleared: Vec<AccountId> = cleared.chain(change.deleted.iter().copied()).collect();
+        accounts_clear_in_tx(&mut tx, &cleared).await?;
+        if let Some(taken) = accounts_index_in_tx(&mut tx, &change.accounts).await? {
+            return tx.roll_back().await.map(|()| taken);
+        }
+        stars_index_in_tx(&mut tx, &change.stars).await?;
+        for account in &change.starless {
+            if let Some(name) = star_left_in_tx(&mut tx, *account).await? {
+                return tx.roll_back().await.map(|()| AccountsUpdated::Moved(name));
+            }
+        }
+        let event = NewLockEvent {
+            kind: LockEventKind::AccountChanged,
+            key: None,
+            scope: None,
+            pull: None,
+            concern: None,
+            cause: change.cause.clone(),
+        };
+        self.lock_events_in_tx(&mut tx, vec![event]).await?;
+        tx.commit().await.map(|()| AccountsUpdated::Done(number))
+    }
+}
+
+/// Moves refs, or checks that they are where they were. Returns the name of one that is not.
+async fn refs_move_in_tx(tx: &mut Tx, refs: &[RefUpdate]) -> Result<Option<String>> {
+    let mut new = Vec::new();
+    for RefUpdate { name, from, to } in refs {
+        let rows = match (from, to) {
+            (None, None) => {
+                let there = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, i64>(
+                    "SELECT COUNT(*) FROM account_refs WHERE name = $1").bind(name).fetch_one(db))?;
+                u64::from(there == 0)
+            }
+            (None, Some(to)) => {
+                new.push((name, *to));
+                continue;
+            }
+            (Some(from), Some(to)) => execute!(
+                tx,
+                "UPDATE account_refs SET object_id = $3 WHERE name = $1 AND object_id = $2",
+                name,
+                from.as_bytes(),
+                to.as_bytes()
+            )?,
+            (Some(from), None) => execute!(
+                tx,
+                "DELETE FROM account_refs WHERE name = $1 AND object_id = $2",
+                name,
+                from.as_bytes()
+            )?,
+        };
+        if rows != 1 {
+            return Ok(Some(name.clone()));
+        }
+    }
+    for new in new.chunks(AT_ONCE) {
+        let names = new.iter().map(|(name, _)| name.as_str());
+        if let Some(name) = ref_there_in_tx(tx, names).await? {
+            return Ok(Some(name));
+        }
+        execute_values!(
+            tx,
+            "INSERT INTO account_refs (name, object_id) ",
+            new,
+            |values, (name, id)| {
+                values.push_bind(name.as_str()).push_bind(id.as_bytes());
+            },
+            ""
+        )?;
+    }
+    Ok(None)
+}
+
+/// Returns one of these refs that exists.
+async fn ref_there_in_tx(tx: &mut Tx, names: impl Iterator<Item = &str>) -> Result<Option<String>> {
+    macro_rules! first {
+        ($tx:expr, $database:ty) => {{
+            let mut sql =
+                QueryBuilder::<$database>::new("SELECT name FROM account_refs WHERE name IN (");
+            let mut list = sql.separated(", ");
+            for name in names {
+                list.push_bind(name);
+            }
+            let query = sql.push(") ORDER BY name LIMIT 1").build_query_scalar();
+            query.persistent(false).fetch_optional(&mut **$tx).await
+        }};
+    }
+    match tx {
+        Tx::Sqlite(tx) => first!(tx, sqlx_sqlite::Sqlite),
+        Tx::Postgres(tx) => first!(tx, sqlx_postgres::Postgres),
+    }
+}
+
+async fn objects_add_in_tx(tx: &mut Tx, number: i64, objects: &[GitObject]) -> Result<()> {
+    let mut bytes = 0;
+    let small = objects.chunk_by(|_, next| {
+        bytes += next.content.len();
+        let fits = bytes <= MAX_BYTES;
+        bytes = if fits { bytes } else { next.content.len() };
+        fits
+    });
+    for objects in small.flat_map(|objects| objects.chunks(AT_ONCE)) {
+        let mut rows = Vec::new();
+        for object in objects {
+            let kind = match object.kind {
+                Kind::Blob => "blob",
+                Kind::Tree => "tree",
+                Kind::Commit => "commit",
+                Kind::Tag => return Err(damaged("All-Users has no tags".to_owned())),
+            };
+            let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
+            packed.write_all(&object.content)?;
+            let size = i64::try_from(object.content.len()).unwrap_or(i64::MAX);
+            rows.push((object.id, kind, size, packed.finish()?));
+        }
+        execute_values!(
+            tx,
+            "INSERT INTO account_objects (id, update_number, kind, size, packed) ",
+            rows,
+            |values, (id, kind, size, packed)| {
+                values.push_bind(id.as_bytes().to_vec());
+                values.push_bind(number).push_bind(kind);
+                values.push_bind(size).push_bind(packed);
+            },
+            " ON CONFLICT (id) DO NOTHING"
+        )?;
+    }
+    Ok(())
+}
+
+/// Removes the rows of accounts, without those of their stars.
+async fn accounts_clear_in_tx(tx: &mut Tx, accounts: &[AccountId]) -> Result<()> {
+    macro_rules! clear {
+        ($tx:expr, $database:ty, $accounts:expr) => {
+            for table in [
+                "DELETE FROM account_emails WHERE account IN (",
+                "DELETE FROM account_watches WHERE account IN (",
+                "DELETE FROM account_words WHERE account IN (",
+                "DELETE FROM account_external_ids WHERE account IN (",
+                "DELETE FROM accounts WHERE number IN (",
+            ] {
+                let mut sql = QueryBuilder::<$database>::new(table);
+                let mut list = sql.separated(", ");
+                for account in $accounts {
+                    list.push_bind(i64::from(account.get()));
+                }
+                let query = sql.push(")").build();
+                query
+                    .persistent($accounts.len() == 1)
+                    .execute(&mut **$tx)
+                    .await?;
+            }
+        };
+    }
+    for accounts in accounts.chunks(AT_ONCE) {
+        match &mut *tx {
+            Tx::Sqlite(tx) => clear!(tx, sqlx_sqlite::Sqlite, accounts),
+            Tx::Postgres(tx) => clear!(tx, sqlx_postgres::Postgres, accounts),
+        }
+    }
+    Ok(())
+}
+
+/// Writes the rows of accounts. Returns why they cannot be, if another account has one of their names.
+async fn accounts_index_in_tx(
+    tx: &mut Tx,
+    accounts: &[IndexedAccount],
+) -> Result<Option<AccountsUpdated>> {
+    for accounts in accounts.chunks(AT_ONCE) {
+        execute_values!(
+            tx,
+            "INSERT INTO accounts (number, full_name, preferred_email, status, active, username, registered_at, commit_id) ",
+            accounts.iter().map(|account| &account.row),
+            |values, row| {
+                values.push_bind(i64::from(row.number.get()));
+                values.push_bind(row.full_name.as_deref());
+                values.push_bind(row.preferred_email.as_deref());
+                values.push_bind(row.status.as_deref());
+                values.push_bind(row.active);
+                values.push_bind(row.username.as_deref());
+                values.push_bind(kept_time(row.registered_at));
+                values.push_bind(row.commit.as_bytes());
+            },
+            ""
+        )?;
+    }
+    let external_ids = accounts.iter().flat_map(|account| {
+        let ids = account.external_ids.iter();
+        ids.map(|(key, note)| (account.row.number, key, *note))
+    });
+    let external_ids: Vec<_> = external_ids.collect();
+    for ids in external_ids.chunks(AT_ONCE) {
+        if let Some((key, owner)) = external_ids_add_in_tx(tx, ids).await? {
+            return Ok(Some(AccountsUpdated::ExternalIdTaken(key, owner)));
+        }
+    }
+    let emails = accounts.iter().flat_map(|account| {
+        let emails = account.emails.iter();
+        emails.map(|email| (account.row.number, email))
+    });
+    let emails: Vec<_> = emails.collect();
+    for emails in emails.chunks(AT_ONCE) {
+        if let Some((email, owner)) = emails_add_in_tx(tx, emails).await? {
+            return Ok(Some(AccountsUpdated::EmailTaken(email, owner)));
+        }
+    }
+    let watches = accounts.iter().flat_map(|account| {
+        let number = i64::from(account.row.number.get());
+        account.watches.iter().map(move |project| (number, project))
+    });
+    for watches in watches.collect::<Vec<_>>().chunks(AT_ONCE) {
+        execute_values!(
+            tx,
+            "INSERT INTO account_watches (account, project) ",
+            watches,
+            |values, (account, project)| {
+                values.push_bind(*account).push_bind(project.as_str());
+            },
+            ""
+        )?;
+    }
+    let mut words = Vec::new();
+    for account in accounts {
+        let number = i64::from(account.row.number.get());
+        let own = AccountWords::of(&account.row).into_iter();
+        words.extend(own.map(|(field, word)| (field, word, number)));
+    }
+    for words in words.chunks(AT_ONCE) {
+        execute_values!(
+            tx,
+            "INSERT INTO account_words (field, word, account) ",
+            words,
+            |values, (field, word, account)| {
+                values.push_bind(field.as_str());
+                values.push_bind(word.as_str()).push_bind(*account);
+            },
+            ""
+        )?;
+    }
+    Ok(None)
+}
+
+/// Adds external IDs. Returns one that another account has.
+async fn external_ids_add_in_tx(
+    tx: &mut Tx,
+    ids: &[(AccountId, &ExternalIdKey, ObjectId)],
+) -> Result<Option<(ExternalIdKey, AccountId)>> {
+    let added = execute_values!(
+        tx,
+        "INSERT INTO account_external_ids (external_id, account, note_id) ",
+        ids,
+        |values, (account, key, note)| {
+            values.push_bind(key.as_str());
+            values.push_bind(i64::from(account.get()));
+            values.push_bind(note.as_bytes());
+        },
+        " ON CONFLICT (external_id) DO NOTHING"
+    )?;
+    if added == ids.len() as u64 {
+        return Ok(None);
+    }
+    for (account, key, _) in ids {
+        let owner = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, i64>(
+            "SELECT account FROM account_external_ids WHERE external_id = $1").bind(key.as_str()).fetch_one(db))?;
+        let owner = account_id(owner)?;
+        if owner != *account {
+            return Ok(Some(((*key).clone(), owner)));
+        }
+    }
+    Err(damaged("an external ID is there twice".to_owned()))
+}
+
+/// Adds addresses, which may be on several external IDs of an account. Returns one that another account has.
+async fn emails_add_in_tx(
+    tx: &mut Tx,
+    emails: &[(AccountId, &AccountEmail)],
+) -> Result<Option<(AccountEmail, AccountId)>> {
+    let mut owners: HashMap<String, AccountId> = HashMap::new();
+    for (account, email) in emails {
+        let owner = *owners.entry(email.key()).or_insert(*account);
+        if owner != *account {
+            return Ok(Some(((*email).clone(), owner)));
+        }
+    }
+    let many = owners.len() as u64;
+    let added = execute_values!(
+        tx,
+        "INSERT INTO account_emails (email, account) ",
+        &owners,
+        |values, (email, account)| {
+            values.push_bind(email.as_str());
+            values.push_bind(i64::from(account.get()));
+        },
+        " ON CONFLICT (email) DO NOTHING"
+    )?;
+    if added == many {
+        return Ok(None);
+    }
+    for (account, email) in emails {
+        let owner = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, i64>(
+            "SELECT account FROM account_emails WHERE email = $1").bind(email.key()).fetch_one(db))?;
+        let owner = account_id(owner)?;
+        if owner != *account {
+            return Ok(Some(((*email).clone(), owner)));
+        }
+    }
+    // The account has the address from a chunk before this one.
+    Ok(None)
+}

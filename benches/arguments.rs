@@ -33,6 +33,8 @@ pub enum Part {
     Checkouts,
     /// Pull requests of a repository of many gigabytes.
     Large,
+    /// A hundred thousand accounts.
+    Accounts,
     /// Starting programs in the sandbox.
     Sandbox,
 }
@@ -61,7 +63,7 @@ impl Arguments {
                 "--dir" => arguments.dir = words.next().context("--dir: no value")?.into(),
                 other => bail!(
                     "`{other}` is not known; use --only \
-                     door,locks,line,claims,queue,recovery,comment,whole,pages,discovery,registry,checkouts,large,sandbox or --dir DIRECTORY"
+                     door,locks,line,claims,queue,recovery,comment,whole,pages,discovery,registry,checkouts,large,accounts,sandbox or --dir DIRECTORY"
                 ),
             }
         }
@@ -89,11 +91,12 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "registry" => Ok(Part::Registry),
         "checkouts" => Ok(Part::Checkouts),
         "large" => Ok(Part::Large),
+        "accounts" => Ok(Part::Accounts),
         "sandbox" => Ok(Part::Sandbox),
         other => {
             bail!(
                 "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, whole, pages, discovery, registry, \
-                 checkouts, large, sandbox"
+                 checkouts, large, accounts, sandbox"
             )
         }
     };

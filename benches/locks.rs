@@ -81,15 +81,7 @@ pub async fn open(url: &DatabaseUrl) -> anyhow::Result<Store> {
 }
 
 async fn run(store: &Store, tasks: u32) -> anyhow::Result<Result> {
-    for task in 0..tasks {
-        store
-            .pull_seen(
-                &pull(task),
-                PullState::Open,
-                "https://github.test/acme/infra/pull/1",
-            )
-            .await?;
-    }
+    note_pulls(store, tasks).await?;
     together(store, tasks, WARM_UP).await?;
     let since = Instant::now();
     let latency = together(store, tasks, MEASURED).await?;
@@ -97,6 +89,39 @@ async fn run(store: &Store, tasks: u32) -> anyhow::Result<Result> {
         latency,
         took: since.elapsed(),
     })
+}
+
+/// Takes and releases this many locks in each of some tasks. Returns how long each was taken for.
+pub async fn taken(store: &Store, tasks: u32, locks: u32) -> anyhow::Result<Samples> {
+    note_pulls(store, tasks).await?;
+    let mut running = tokio::task::JoinSet::new();
+    for task in 0..tasks {
+        let store = store.clone();
+        running.spawn(async move {
+            let own = TaskLock::new(task)?;
+            let mut samples = Vec::new();
+            for _ in 0..locks {
+                let since = Instant::now();
+                own.take(&store).await?;
+                samples.push(since.elapsed());
+                own.release(&store).await?;
+            }
+            anyhow::Ok(samples)
+        });
+    }
+    let mut all = Samples::default();
+    while let Some(samples) = running.join_next().await {
+        all.extend(samples??);
+    }
+    Ok(all)
+}
+
+async fn note_pulls(store: &Store, tasks: u32) -> anyhow::Result<()> {
+    for task in 0..tasks {
+        let url = "https://github.test/acme/infra/pull/1";
+        store.pull_seen(&pull(task), PullState::Open, url).await?;
+    }
+    Ok(())
 }
 
 async fn together(store: &Store, tasks: u32, time: Duration) -> anyhow::Result<Samples> {
@@ -118,37 +143,60 @@ async fn take_and_release(
     task: u32,
     until: Instant,
 ) -> anyhow::Result<Vec<Duration>> {
-    let (pull, project) = (
-        pull(task),
-        ProjectKey::of_dir(RepoPath::new(&format!("project-{task}"))?),
-    );
-    let (key, cause) = (
-        LockKey::of(&pull.repo, &project),
-        Cause::new(Actor::commenter("alice"), "planned"),
-    );
+    let own = TaskLock::new(task)?;
     let mut samples = Vec::new();
     while Instant::now() < until {
         let since = Instant::now();
-        let url = "https://github.test/acme/infra/pull/1";
+        own.take(store).await?;
+        own.release(store).await?;
+        samples.push(since.elapsed());
+    }
+    Ok(samples)
+}
+
+/// The lock of a task, on a project that nobody else locks.
+struct TaskLock {
+    pull: PullRef,
+    project: ProjectKey,
+    key: LockKey,
+    cause: Cause,
+}
+
+impl TaskLock {
+    fn new(task: u32) -> anyhow::Result<Self> {
+        let (pull, project) = (
+            pull(task),
+            ProjectKey::of_dir(RepoPath::new(&format!("project-{task}"))?),
+        );
+        Ok(Self {
+            key: LockKey::of(&pull.repo, &project),
+            cause: Cause::new(Actor::commenter("alice"), "planned"),
+            pull,
+            project,
+        })
+    }
+
+    async fn take(&self, store: &Store) -> anyhow::Result<()> {
         let attempt = LockAttempt {
-            key: &key,
-            project: &project,
-            pull: &pull,
-            pull_url: url,
-            cause: &cause,
+            key: &self.key,
+            project: &self.project,
+            pull: &self.pull,
+            pull_url: "https://github.test/acme/infra/pull/1",
+            cause: &self.cause,
         };
         let taken = store.lock_take(&attempt).await?;
         ensure!(
             matches!(taken, TakeLock::Taken(_)),
             "the lock was not free: {taken:?}"
         );
-        ensure!(
-            store.lock_release(&pull, &project, &cause).await?,
-            "the lock was not ours"
-        );
-        samples.push(since.elapsed());
+        Ok(())
     }
-    Ok(samples)
+
+    async fn release(&self, store: &Store) -> anyhow::Result<()> {
+        let released = store.lock_release(&self.pull, &self.project, &self.cause);
+        ensure!(released.await?, "the lock was not ours");
+        Ok(())
+    }
 }
 
 fn pull(task: u32) -> PullRef {

@@ -6,6 +6,7 @@
 
 #![expect(clippy::print_stdout, reason = "a program that prints a report")]
 
+mod accounts;
 mod arguments;
 mod checkouts;
 mod claims;
@@ -161,6 +162,11 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
                 .block_on(large::measure(work.path()))
                 .context("a large repository")?,
         );
+    }
+    if arguments.wants(Part::Accounts) {
+        runtime
+            .block_on(accounts::measure(work.path(), &mut print))
+            .context("accounts")?;
     }
     if arguments.wants(Part::Sandbox) {
         print(

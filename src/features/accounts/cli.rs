@@ -291,8 +291,8 @@ pub(super) enum ServerAccounts {
     /// Find accounts
     ///
     /// Words match the beginning of a word of the name, the beginning of the user name or of an address, or the number.
-    /// name:TEXT, email:TEXT and username:TEXT match these alone, is:inactive finds inactive accounts, limit:NUMBER ends the list, and a minus in
-    /// front of a condition turns it around.
+    /// name:TEXT, email:TEXT and username:TEXT match these alone, is:inactive finds inactive accounts, limit:NUMBER ends
+    /// the list, and a minus in front of a condition turns it around.
     Query {
         /// Query, as in: john -email:john@old.example.com
         #[arg(value_name = "QUERY", allow_hyphen_values = true)]

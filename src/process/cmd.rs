@@ -222,27 +222,27 @@ impl Cmd {
         let mut command = self.prepare(Path::new(&program));
         command.args(before).args(self.argv());
         let hold = self.hold.as_deref().map(hold::for_child).transpose()?;
-        let (secret, teller) = self.secret_for_child()?.unzip();
-        let mut descriptors = Vec::from_iter(secret);
-        match (piped_input, hold) {
-            (true, hold) => {
-                command.stdin(Stdio::piped());
-                descriptors.extend(hold.map(hold::as_descriptor));
-            }
-            // An empty file reads like no input. With any other descriptor, the child would be created by `fork`,
-            // which copies the page tables of this process. Most calls have no other descriptor.
-            (false, Some(hold)) => {
+        let inherited = if piped_input {
+            command.stdin(Stdio::piped());
+            hold
+        } else {
+            // An empty file reads like no input.
+            if let Some(hold) = hold {
                 command.stdin(hold);
             }
-            (false, None) => {}
-        }
-        if !descriptors.is_empty() {
-            command.fd_mappings(descriptors).map_err(io::Error::other)?;
+            None
+        };
+        let (secret, teller) = self.secret_for_child()?.unzip();
+        if let Some(secret) = secret {
+            command
+                .fd_mappings(vec![secret])
+                .map_err(io::Error::other)?;
         }
         let (sandbox, runtime) = (self.sandbox.as_ref(), tokio::runtime::Handle::current());
         let group = confined(sandbox, None, move || {
             let _runtime = runtime.enter();
-            ChildGroup::start(command, sandbox.is_some_and(Sandbox::has_namespaces))
+            let has_namespaces = sandbox.is_some_and(Sandbox::has_namespaces);
+            hold::start_with(inherited, || ChildGroup::start(command, has_namespaces))
         })?;
         Ok((group, teller))
     }

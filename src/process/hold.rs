@@ -5,11 +5,11 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use command_fds::FdMapping;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpgid, getpid, kill_process, kill_process_group, pidfd_open,
     pidfd_send_signal,
@@ -19,8 +19,9 @@ use tokio::time::{Instant, sleep};
 /// Interval between attempts to lock the file.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Number of the descriptor with which a short call holds its file, next to that of its secret.
-const HOLD_FD: i32 = super::Cmd::SECRET_FD + 1;
+/// Taken shared by every start of a program, and exclusively by one that lets its program inherit a hold: a program that
+/// started at the same moment would inherit it too, and be killed for it ([`FileHold::by_force`]).
+static STARTS: RwLock<()> = RwLock::new(());
 
 /// Reason why a hold was not obtained.
 #[derive(Debug, thiserror::Error)]
@@ -137,12 +138,24 @@ pub(super) fn for_child(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Maps the file to a descriptor of a child whose standard input is used otherwise.
-pub(super) fn as_descriptor(file: File) -> FdMapping {
-    FdMapping {
-        parent_fd: file.into(),
-        child_fd: HOLD_FD,
-    }
+/// Starts a program with a function. The program inherits a hold, if there is one, under any number above that of its
+/// secret. Giving it a certain number would take a function that runs in the child, and then the standard library uses
+/// `fork`, which copies the page tables of this process: 90 ms for each GiB.
+pub(super) fn start_with<T>(
+    hold: Option<File>,
+    start: impl FnOnce() -> io::Result<T>,
+) -> io::Result<T> {
+    let Some(hold) = hold else {
+        let _others = STARTS.read().unwrap_or_else(PoisonError::into_inner);
+        return start();
+    };
+    let hold = fcntl_dupfd_cloexec(&hold, super::Cmd::SECRET_FD + 1)?;
+    let _alone = STARTS.write().unwrap_or_else(PoisonError::into_inner);
+    fcntl(&hold, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    let started = start();
+    // Before another program can start.
+    drop(hold);
+    started
 }
 
 /// Kills every other process that has the file open, and returns the process ids.
@@ -265,6 +278,32 @@ mod tests {
             FileHold::by_force(&path, Duration::ZERO).await.unwrap().1,
             0
         );
+    }
+
+    #[tokio::test]
+    async fn a_program_that_reads_from_a_pipe_holds_its_file_and_others_do_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hold");
+        let cat = Cmd::new("cat").env("PATH", "/usr/bin:/bin").holds(&path);
+        let program = cat.resolve().unwrap();
+        let (mut holder, _) = cat.start(&program, true).unwrap();
+        let other = Cmd::new("cat").env("PATH", "/usr/bin:/bin");
+        let (mut other, _) = other.start(&program, true).unwrap();
+        let error = FileHold::exclusive(&path, Duration::ZERO)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, HoldError::Busy { .. }), "{error}");
+        drop(holder.child.stdin.take());
+        holder.wait().await.unwrap();
+        // The other one still runs.
+        drop(
+            FileHold::exclusive(&path, Duration::from_mins(1))
+                .await
+                .unwrap(),
+        );
+        assert_eq!(other.child.try_wait().unwrap(), None);
+        drop(other.child.stdin.take());
+        assert!(other.wait().await.unwrap().success());
     }
 
     #[tokio::test]

@@ -14,6 +14,8 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use tokio::process::Child;
 
+use super::hold;
+
 /// Relation of a process to runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunMembership {
@@ -35,7 +37,7 @@ fn supervisors() -> MutexGuard<'static, BTreeSet<i32>> {
 /// Starts a supervisor. Concurrent calls of [`belongs`] wait, so that no process it starts is considered foreign.
 pub(super) fn start(spawn: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
     let mut supervisors = supervisors();
-    let child = spawn()?;
+    let child = hold::start_with(None, spawn)?;
     supervisors.extend(child.id().and_then(|id| i32::try_from(id).ok()));
     Ok(child)
 }

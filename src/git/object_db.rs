@@ -253,19 +253,21 @@ impl ObjectDb {
         Ok(header.map(|header| (header.kind, header.size)))
     }
 
-    /// Checks the size of a commit or directory before it is read. The caller checks that of a file.
+    /// Checks the size of a commit or directory before it is read. The caller checks that of a file, which costs a look-up
+    /// as long as reading a small one.
     fn check_size(&self, id: ObjectId, kind: Kind) -> Result<(), ObjectError> {
+        if matches!(kind, Kind::Blob | Kind::Tag) {
+            return Ok(());
+        }
         let (_, size) = self.header(id)?.ok_or(ObjectError::Missing(id))?;
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        match kind {
-            Kind::Commit if size > MAX_COMMIT => Err(ObjectError::LargeCommit(id)),
-            Kind::Tree => {
-                let left = self.left.get().checked_sub(size);
-                self.left.set(left.ok_or(ObjectError::TooLarge)?);
-                Ok(())
-            }
-            Kind::Commit | Kind::Blob | Kind::Tag => Ok(()),
+        if kind == Kind::Tree {
+            let left = self.left.get().checked_sub(size);
+            self.left.set(left.ok_or(ObjectError::TooLarge)?);
+        } else if size > MAX_COMMIT {
+            return Err(ObjectError::LargeCommit(id));
         }
+        Ok(())
     }
 
     /// Returns the content of an object.

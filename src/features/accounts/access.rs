@@ -166,7 +166,7 @@ impl AllUsers {
         may_be_new: bool,
     ) -> Result<(), AccountsError> {
         let message = format!("Add Account {account} to Group {group}");
-        let update = self.update(actor, &message).await;
+        let update = self.update(actor, &message).await?;
         loop {
             let mut edit = update.begin();
             // An account that is deleted at this moment must not become a member.
@@ -192,7 +192,7 @@ impl AllUsers {
         group: &str,
     ) -> Result<bool, AccountsError> {
         let message = format!("Remove Account {account} from Group {group}");
-        let update = self.update(actor, &message).await;
+        let update = self.update(actor, &message).await?;
         loop {
             let mut edit = update.begin();
             let mut was_member = false;

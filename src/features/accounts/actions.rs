@@ -112,7 +112,7 @@ impl AllUsers {
         actor: &AccountsActor,
         new: &NewAccount,
     ) -> Result<AccountId, AccountsError> {
-        let update = self.update(actor, "Create Account").await;
+        let update = self.update(actor, "Create Account").await?;
         loop {
             let mut edit = update.begin();
             let account = edit.create().await?;
@@ -216,7 +216,7 @@ impl AllUsers {
         message: &str,
         change: impl Fn(&mut EditedAccount) -> Result<T, AccountsError>,
     ) -> Result<T, AccountsError> {
-        let update = self.update(actor, message).await;
+        let update = self.update(actor, message).await?;
         loop {
             let mut edit = update.begin();
             let changed = change(edit.account(account).await?)?;
@@ -337,7 +337,7 @@ impl AllUsers {
         email: &AccountEmail,
         is_preferred: bool,
     ) -> Result<(), AccountsError> {
-        let update = self.update(actor, "Add Address").await;
+        let update = self.update(actor, "Add Address").await?;
         loop {
             let mut edit = update.begin();
             let id = ExternalId {
@@ -366,7 +366,7 @@ impl AllUsers {
         account: AccountId,
         email: &AccountEmail,
     ) -> Result<bool, AccountsError> {
-        let update = self.update(actor, "Remove Address").await;
+        let update = self.update(actor, "Remove Address").await?;
         loop {
             let mut edit = update.begin();
             let edited = edit.account(account).await?;
@@ -404,7 +404,7 @@ impl AllUsers {
         key: &ExternalIdKey,
         email: Option<&AccountEmail>,
     ) -> Result<(), AccountsError> {
-        let update = self.update(actor, "Link External ID").await;
+        let update = self.update(actor, "Link External ID").await?;
         loop {
             let mut edit = update.begin();
             let there = edit.account(account).await?.external_id(key);
@@ -467,7 +467,7 @@ impl AllUsers {
         message: &str,
         password: Option<&StoredPassword>,
     ) -> Result<(), AccountsError> {
-        let update = self.update(actor, message).await;
+        let update = self.update(actor, message).await?;
         loop {
             let mut edit = update.begin();
             let mut id = edit.account(account).await?.username().ok_or_else(|| {
@@ -492,7 +492,7 @@ impl AllUsers {
     ) -> Result<(), AccountsError> {
         let update = self
             .update(actor, &format!("Merge Account {from} into {into}"))
-            .await;
+            .await?;
         loop {
             let mut edit = update.begin();
             edit.merge(from, into).await?;
@@ -508,7 +508,7 @@ impl AllUsers {
         actor: &AccountsActor,
         account: AccountId,
     ) -> Result<(), AccountsError> {
-        let update = self.update(actor, "Delete Account").await;
+        let update = self.update(actor, "Delete Account").await?;
         loop {
             let mut edit = update.begin();
             edit.delete(account).await?;
@@ -536,7 +536,7 @@ impl AllUsers {
             let what = format!("the account has starred {MAX_STARS} changes");
             return Err(Problem::error(None, what, "remove one of these stars first").into());
         }
-        let update = self.update(actor, "Change Stars").await;
+        let update = self.update(actor, "Change Stars").await?;
         loop {
             let mut edit = update.begin();
             let star = edit.star(account, change).await?;
@@ -557,7 +557,7 @@ impl AllUsers {
         account: AccountId,
         commit: ObjectId,
     ) -> Result<(), AccountsError> {
-        let update = self.update(actor, &format!("Restore {commit}")).await;
+        let update = self.update(actor, &format!("Restore {commit}")).await?;
         loop {
             let mut edit = update.begin();
             edit.restore(account, commit).await?;

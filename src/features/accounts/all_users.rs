@@ -7,6 +7,7 @@ mod finish;
 mod numbers;
 
 use std::collections::BTreeMap;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gix_hash::ObjectId;
@@ -14,17 +15,17 @@ use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey, StoredPassword};
 use lockkeeper_accounts::findings::{AccountFindings, Problem};
-use lockkeeper_accounts::objects::{CommitPerson, CommitText};
+use lockkeeper_accounts::objects::{CommitPerson, CommitText, GitObject};
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 use rand::RngExt as _;
-use tokio::sync::{Mutex, MutexGuard};
-use tokio::time::Instant;
+use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::time::{Instant, timeout_at};
 
 pub(super) use self::edit::{AccountsEdit, BranchRights, EditedAccount, PushedBranch};
 pub(super) use self::edit_access::judge_new_access;
 use self::numbers::AccountNumbers;
 use super::access::SeenAccess;
-use super::store::{AccountRow, ExternalIdRow};
+use super::store::AccountRow;
 use super::update::AccountsUpdated;
 use super::view::AccountJson;
 use crate::model::Cause;
@@ -38,8 +39,9 @@ pub struct AllUsers {
     store: Store,
     /// Name of the server in its commits.
     committer: CommitPerson,
-    /// Updates of this process queue up here instead of making each other run again.
-    turn: Mutex<()>,
+    /// Updates of this process are made side by side. One that has been overtaken is made again alone, so that those of
+    /// one ref do not make each other run again and again.
+    turn: RwLock<()>,
     numbers: AccountNumbers,
     /// The access control that was read last.
     pub(super) access: std::sync::Mutex<Option<SeenAccess>>,
@@ -112,16 +114,24 @@ pub enum AccountsError {
     Busy,
 }
 
-/// An update, for as long as it is made. Others of this process wait.
+/// An update, for as long as it is made.
 pub(super) struct UpdateTurn<'a> {
     store: &'a Store,
+    turns: &'a RwLock<()>,
     numbers: &'a AccountNumbers,
     commit: CommitText,
     cause: Cause,
     expected: Option<ObjectId>,
     signed_in: Option<SignedInAccount>,
-    _turn: MutexGuard<'a, ()>,
+    /// `None` once the deadline has passed.
+    turn: std::sync::Mutex<Option<Turn<'a>>>,
     deadline: Instant,
+}
+
+/// Which updates of this process may be made at the same time.
+enum Turn<'a> {
+    WithOthers(RwLockReadGuard<'a, ()>),
+    Alone(RwLockWriteGuard<'a, ()>),
 }
 
 impl AccountsError {
@@ -151,7 +161,7 @@ impl AllUsers {
         Self {
             store,
             committer,
-            turn: Mutex::new(()),
+            turn: RwLock::new(()),
             numbers: AccountNumbers::new(1),
             access: std::sync::Mutex::default(),
             indexing: Mutex::new(()),
@@ -174,7 +184,7 @@ impl AllUsers {
     /// Begins an update. `message` names the kind of the change in the commits.
     ///
     /// ```text
-    /// let update = users.update(actor, "Activate Account").await;
+    /// let update = users.update(actor, "Activate Account").await?;
     /// loop {
     ///     let mut edit = update.begin();
     ///     // read and change accounts in `edit`
@@ -183,9 +193,17 @@ impl AllUsers {
     ///     }
     /// }
     /// ```
-    pub(super) async fn update(&self, actor: &AccountsActor, message: &str) -> UpdateTurn<'_> {
-        UpdateTurn {
+    pub(super) async fn update(
+        &self,
+        actor: &AccountsActor,
+        message: &str,
+    ) -> Result<UpdateTurn<'_>, AccountsError> {
+        let deadline = Instant::now() + PATIENCE;
+        let turn = timeout_at(deadline, self.turn.read()).await;
+        let turn = turn.map_err(|_| AccountsError::Busy)?;
+        Ok(UpdateTurn {
             store: &self.store,
+            turns: &self.turn,
             numbers: &self.numbers,
             commit: CommitText {
                 author: actor.author.clone(),
@@ -196,19 +214,18 @@ impl AllUsers {
             cause: actor.cause.clone(),
             expected: actor.expected,
             signed_in: actor.signed_in.clone(),
-            _turn: self.turn.lock().await,
-            deadline: Instant::now() + PATIENCE,
-        }
+            turn: std::sync::Mutex::new(Some(Turn::WithOthers(turn))),
+            deadline,
+        })
     }
 
     /// Returns the external IDs of an account.
     pub async fn external_ids(&self, account: AccountId) -> Result<Vec<ExternalId>, AccountsError> {
         let rows = self.store.account_external_ids(account).await?;
-        let mut ids = Vec::new();
-        for row in rows {
-            ids.push(external_id(&self.store, &row).await?.0);
-        }
-        Ok(ids)
+        let notes = rows.iter().map(|row| row.note);
+        let notes = self.store.account_objects_of(notes).await?;
+        let ids = rows.iter().map(|row| Ok(read_note(&notes[&row.note])?.0));
+        ids.collect()
     }
 
     /// Returns the external ID of the user name of an account, which has the password.
@@ -218,7 +235,7 @@ impl AllUsers {
     ) -> Result<Option<ExternalId>, AccountsError> {
         for row in self.store.account_external_ids(account).await? {
             if row.key.starts_with("username:") {
-                return Ok(Some(external_id(&self.store, &row).await?.0));
+                return Ok(Some(note(&self.store, row.note).await?.0));
             }
         }
         Ok(None)
@@ -256,12 +273,12 @@ impl AllUsers {
     ) -> Result<Option<ExternalId>, AccountsError> {
         match self.store.account_external_id(key.as_str()).await? {
             None => Ok(None),
-            Some(row) => Ok(Some(external_id(&self.store, &row).await?.0)),
+            Some(row) => Ok(Some(note(&self.store, row.note).await?.0)),
         }
     }
 }
 
-impl UpdateTurn<'_> {
+impl<'a> UpdateTurn<'a> {
     /// Begins with the present state.
     pub(super) fn begin(&self) -> AccountsEdit<'_> {
         AccountsEdit::new(
@@ -305,41 +322,58 @@ impl UpdateTurn<'_> {
         &self,
         refs: &BTreeMap<AllUsersRef, Option<ObjectId>>,
     ) -> Result<bool, AccountsError> {
-        for (name, id) in refs {
-            if self.store.account_ref(&name.to_string()).await? != *id {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let names = refs.keys().map(AllUsersRef::to_string);
+        let now = self
+            .store
+            .account_refs_named(&names.collect::<Vec<_>>())
+            .await?;
+        Ok(refs
+            .iter()
+            .any(|(name, id)| now.get(&name.to_string()) != id.as_ref()))
     }
 
-    /// Waits a random moment, if there is time for it.
+    /// Waits until no other update of this process is made. If it was so already, another process is in the way, and a
+    /// random moment passes.
     async fn pause(&self) -> Result<(), AccountsError> {
-        let pause = Duration::from_millis(rand::rng().random_range(5..100));
-        if Instant::now() + pause > self.deadline {
-            return Err(AccountsError::Busy);
+        let held = self.turn().take();
+        match held {
+            Some(Turn::Alone(held)) => {
+                *self.turn() = Some(Turn::Alone(held));
+                let pause = Duration::from_millis(rand::rng().random_range(5..100));
+                if Instant::now() + pause > self.deadline {
+                    return Err(AccountsError::Busy);
+                }
+                tokio::time::sleep(pause).await;
+            }
+            // Whoever is one of several would wait forever for being the only one.
+            Some(Turn::WithOthers(held)) => {
+                drop(held);
+                let alone = timeout_at(self.deadline, self.turns.write()).await;
+                *self.turn() = Some(Turn::Alone(alone.map_err(|_| AccountsError::Busy)?));
+            }
+            None => return Err(AccountsError::Busy),
         }
-        tokio::time::sleep(pause).await;
         Ok(())
     }
-}
 
-/// Reads the note of an external ID, with its text.
-async fn external_id(
-    store: &Store,
-    row: &ExternalIdRow,
-) -> Result<(ExternalId, ConfigText), AccountsError> {
-    note(store, row.note).await
+    fn turn(&self) -> MutexGuard<'_, Option<Turn<'a>>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Reads the external ID of a stored note, with its text.
 async fn note(store: &Store, blob: ObjectId) -> Result<(ExternalId, ConfigText), AccountsError> {
-    let content = store.account_object(blob).await?.content;
-    let text = ConfigText::parse(&content).map_err(|problem| damaged(blob, &problem))?;
+    read_note(&store.account_object(blob).await?)
+}
+
+/// Reads the external ID of a note, with its text.
+fn read_note(blob: &GitObject) -> Result<(ExternalId, ConfigText), AccountsError> {
+    let text = ConfigText::parse(&blob.content).map_err(|problem| damaged(blob.id, &problem))?;
     match ExternalId::read(&text) {
         (Some(id), _) => Ok((id, text)),
         (None, problems) => Err(AccountsError::Damaged(format!(
-            "the note {blob} is no external ID: {problems:?}"
+            "the note {} is no external ID: {problems:?}",
+            blob.id
         ))),
     }
 }

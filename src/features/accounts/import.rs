@@ -16,7 +16,7 @@ use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::copy::{AccountsCopy, UserBranch};
 use super::reindex::rows;
 use super::stars::{IndexedStars, changed_stars};
-use super::store::{AccountRow, IndexedAccount, watched_projects};
+use super::store::{AccountRow, IndexedAccount, WrittenTables, watched_projects};
 use super::update::{AccountsChange, AccountsUpdated, RefUpdate};
 use crate::git::{LocalCopy, LocalCopyError};
 use crate::model::Cause;
@@ -182,5 +182,6 @@ pub(super) fn indexed(
         external_ids: notes,
         emails: ids.iter().filter_map(|id| id.email.clone()).collect(),
         watches: watched_projects(branch.files.get(Watches::FILE)),
+        written: WrittenTables::ALL,
     })
 }

@@ -11,7 +11,7 @@ use gix_hash::ObjectId;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 use sqlx::QueryBuilder;
 
-use super::store::{account_id, damaged, object_id};
+use super::store::{account_id, damaged};
 use super::update::{AT_ONCE, execute_values};
 use crate::model::{PullRef, PullState, RepoId, Subject};
 use crate::store::{Result, Store, Tx, on_pool, on_tx};
@@ -162,16 +162,8 @@ impl Store {
             Ok(AllUsersRef::StarredChange(change, account).to_string())
         });
         let names: Vec<String> = names.collect::<Result<_>>()?;
-        let names = serde_json::to_string(&names).expect("texts are always JSON");
-        let sql = self.either(
-            "SELECT name, object_id FROM account_refs WHERE name IN (SELECT value FROM json_each($1)) ORDER BY name",
-            "SELECT name, object_id FROM account_refs \
-             WHERE name = ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb))) ORDER BY name",
-        );
-        let rows = on_pool!(self, db => sqlx::query_as::<_, (String, Vec<u8>)>(sql).bind(&names).fetch_all(db))?;
-        rows.into_iter()
-            .map(|(name, id)| Ok((name, object_id(&id)?)))
-            .collect()
+        let refs = self.account_refs_named(&names).await?;
+        Ok(refs.into_iter().collect())
     }
 
     /// Returns the accounts that gave a change this label, by number.

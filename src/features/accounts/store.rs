@@ -35,6 +35,12 @@ macro_rules! account_sql {
     };
 }
 
+/// Statements for the refs with names in a JSON list.
+pub(super) const REFS_NAMED_SQLITE: &str = "SELECT name, object_id FROM account_refs \
+    WHERE name IN (SELECT value FROM json_each($1))";
+pub(super) const REFS_NAMED_POSTGRES: &str = "SELECT name, object_id FROM account_refs \
+    WHERE name = ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb)))";
+
 /// Row of an account, derived from its branch and its external IDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountRow {
@@ -69,6 +75,25 @@ pub struct IndexedAccount {
     pub emails: Vec<AccountEmail>,
     /// Watched projects, as [`watched_projects`] returns them.
     pub watches: BTreeSet<String>,
+    pub written: WrittenTables,
+}
+
+/// Tables in which an update writes rows of an account again, besides `accounts` itself. The others are as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrittenTables {
+    /// Those of external IDs and addresses.
+    pub external_ids: bool,
+    pub watches: bool,
+    pub words: bool,
+}
+
+impl WrittenTables {
+    /// Everything, whatever is there.
+    pub(super) const ALL: Self = Self {
+        external_ids: true,
+        watches: true,
+        words: true,
+    };
 }
 
 /// All rows of accounts.
@@ -188,6 +213,20 @@ impl Store {
         id.map(|id| object_id(&id)).transpose()
     }
 
+    /// Returns the objects that refs with these names point to. A ref that does not exist is left out.
+    pub(super) async fn account_refs_named(
+        &self,
+        names: &[String],
+    ) -> Result<BTreeMap<String, ObjectId>> {
+        let names = json_list(names);
+        let sql = self.either(REFS_NAMED_SQLITE, REFS_NAMED_POSTGRES);
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (String, Vec<u8>)>(sql).bind(&names).fetch_all(db))?;
+        let refs = rows
+            .into_iter()
+            .map(|(name, id)| Ok((name, object_id(&id)?)));
+        refs.collect()
+    }
+
     /// Returns the number of the newest update.
     pub async fn account_update_number(&self) -> Result<i64> {
         on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT number FROM account_updates WHERE id = 1").fetch_one(db))
@@ -213,7 +252,34 @@ impl Store {
             .bind(id.as_bytes()).fetch_optional(db))?;
         match row {
             Some(row) => row.read(),
-            None => Err(damaged(format!("the object {id} of All-Users is missing"))),
+            None => Err(missing(id)),
+        }
+    }
+
+    /// Returns several objects, each once. The error names one that does not exist, as [`Self::account_object`] does.
+    pub(super) async fn account_objects_of(
+        &self,
+        ids: impl IntoIterator<Item = ObjectId>,
+    ) -> Result<HashMap<ObjectId, GitObject>> {
+        let ids: BTreeSet<ObjectId> = ids.into_iter().collect();
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let list = json_list(&ids.iter().map(ObjectId::to_string).collect::<Vec<_>>());
+        let sql = self.either(
+            "SELECT id, kind, size, packed FROM account_objects WHERE id IN (SELECT unhex(value) FROM json_each($1))",
+            "SELECT id, kind, size, packed FROM account_objects \
+             WHERE id = ANY(ARRAY(SELECT decode(jsonb_array_elements_text($1::jsonb), 'hex')))",
+        );
+        let rows = on_pool!(self, db => sqlx::query_as::<_, ObjectColumns>(sql).bind(&list).fetch_all(db))?;
+        let mut objects = HashMap::new();
+        for row in rows {
+            let object = row.read()?;
+            objects.insert(object.id, object);
+        }
+        match ids.iter().find(|id| !objects.contains_key(*id)) {
+            None => Ok(objects),
+            Some(id) => Err(missing(*id)),
         }
     }
 
@@ -404,6 +470,15 @@ pub(super) fn account_id(number: i64) -> Result<AccountId> {
 
 pub(super) fn object_id(bytes: &[u8]) -> Result<ObjectId> {
     ObjectId::try_from(bytes).map_err(|error| damaged(error.to_string()))
+}
+
+fn missing(id: ObjectId) -> sqlx::Error {
+    damaged(format!("the object {id} of All-Users is missing"))
+}
+
+/// Returns a list as a statement takes it.
+pub(super) fn json_list(texts: &[String]) -> String {
+    serde_json::to_string(texts).expect("texts are always JSON")
 }
 
 pub(super) fn damaged(what: String) -> sqlx::Error {

@@ -19,7 +19,10 @@ use sqlx::QueryBuilder;
 
 use super::search::AccountWords;
 use super::stars::{IndexedStar, star_left_in_tx, stars_index_in_tx};
-use super::store::{IndexedAccount, account_id, damaged};
+use super::store::{
+    IndexedAccount, REFS_NAMED_POSTGRES, REFS_NAMED_SQLITE, WrittenTables, account_id, damaged,
+    json_list, object_id,
+};
 use crate::model::{Cause, LockEventKind, NewLockEvent};
 use crate::store::{Result, Store, Tx, execute, kept_time, on_tx};
 
@@ -106,7 +109,7 @@ pub enum AccountsUpdated {
 impl Store {
     /// Stores an update, all of it or nothing.
     pub async fn account_update(&self, change: &AccountsChange) -> Result<AccountsUpdated> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_shared().await?;
         let number = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
             "UPDATE account_updates SET number = number + 1 WHERE id = 1 RETURNING number").fetch_one(db))?;
         if change.seen.is_some_and(|seen| seen + 1 != number) {
@@ -116,9 +119,7 @@ impl Store {
             return tx.roll_back().await.map(|()| AccountsUpdated::Moved(name));
         }
         objects_add_in_tx(&mut tx, number, &change.objects).await?;
-        let cleared = change.accounts.iter().map(|account| account.row.number);
-        let cleared: Vec<AccountId> = cleared.chain(change.deleted.iter().copied()).collect();
-        accounts_clear_in_tx(&mut tx, &cleared).await?;
+        accounts_clear_in_tx(&mut tx, change).await?;
         if let Some(taken) = accounts_index_in_tx(&mut tx, &change.accounts).await? {
             return tx.roll_back().await.map(|()| taken);
         }
@@ -143,72 +144,50 @@ impl Store {
 
 /// Moves refs, or checks that they are where they were. Returns the name of one that is not.
 async fn refs_move_in_tx(tx: &mut Tx, refs: &[RefUpdate]) -> Result<Option<String>> {
-    let mut new = Vec::new();
-    for RefUpdate { name, from, to } in refs {
-        let rows = match (from, to) {
-            (None, None) => {
-                let there = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, i64>(
-                    "SELECT COUNT(*) FROM account_refs WHERE name = $1").bind(name).fetch_one(db))?;
-                u64::from(there == 0)
-            }
-            (None, Some(to)) => {
-                new.push((name, *to));
-                continue;
-            }
-            (Some(from), Some(to)) => execute!(
-                tx,
-                "UPDATE account_refs SET object_id = $3 WHERE name = $1 AND object_id = $2",
-                name,
-                from.as_bytes(),
-                to.as_bytes()
-            )?,
-            (Some(from), None) => execute!(
-                tx,
-                "DELETE FROM account_refs WHERE name = $1 AND object_id = $2",
-                name,
-                from.as_bytes()
-            )?,
-        };
-        if rows != 1 {
-            return Ok(Some(name.clone()));
+    for refs in refs.chunks(AT_ONCE) {
+        let names: Vec<String> = refs.iter().map(|update| update.name.clone()).collect();
+        let there = refs_named_in_tx(tx, &names).await?;
+        let moved = refs
+            .iter()
+            .find(|update| there.get(&update.name) != update.from.as_ref());
+        if let Some(moved) = moved {
+            return Ok(Some(moved.name.clone()));
         }
-    }
-    for new in new.chunks(AT_ONCE) {
-        let names = new.iter().map(|(name, _)| name.as_str());
-        if let Some(name) = ref_there_in_tx(tx, names).await? {
-            return Ok(Some(name));
+        let changed = refs.iter().filter(|update| update.from != update.to);
+        let (new, gone): (Vec<_>, Vec<_>) = changed.partition(|update| update.to.is_some());
+        let new = new
+            .into_iter()
+            .filter_map(|update| Some((&update.name, update.to?)));
+        let new: Vec<(&String, ObjectId)> = new.collect();
+        if !new.is_empty() {
+            execute_values!(
+                tx,
+                "INSERT INTO account_refs (name, object_id) ",
+                &new,
+                |values, (name, id)| {
+                    values.push_bind(name.as_str()).push_bind(id.as_bytes());
+                },
+                " ON CONFLICT (name) DO UPDATE SET object_id = excluded.object_id"
+            )?;
         }
-        execute_values!(
-            tx,
-            "INSERT INTO account_refs (name, object_id) ",
-            new,
-            |values, (name, id)| {
-                values.push_bind(name.as_str()).push_bind(id.as_bytes());
-            },
-            ""
-        )?;
+        for gone in gone {
+            execute!(tx, "DELETE FROM account_refs WHERE name = $1", &gone.name)?;
+        }
     }
     Ok(None)
 }
 
-/// Returns one of these refs that exists.
-async fn ref_there_in_tx(tx: &mut Tx, names: impl Iterator<Item = &str>) -> Result<Option<String>> {
-    macro_rules! first {
-        ($tx:expr, $database:ty) => {{
-            let mut sql =
-                QueryBuilder::<$database>::new("SELECT name FROM account_refs WHERE name IN (");
-            let mut list = sql.separated(", ");
-            for name in names {
-                list.push_bind(name);
-            }
-            let query = sql.push(") ORDER BY name LIMIT 1").build_query_scalar();
-            query.persistent(false).fetch_optional(&mut **$tx).await
-        }};
-    }
-    match tx {
-        Tx::Sqlite(tx) => first!(tx, sqlx_sqlite::Sqlite),
-        Tx::Postgres(tx) => first!(tx, sqlx_postgres::Postgres),
-    }
+async fn refs_named_in_tx(tx: &mut Tx, names: &[String]) -> Result<HashMap<String, ObjectId>> {
+    let sql = match tx {
+        Tx::Sqlite(_) => REFS_NAMED_SQLITE,
+        Tx::Postgres(_) => REFS_NAMED_POSTGRES,
+    };
+    let names = json_list(names);
+    let rows = on_tx!(&mut *tx, db => sqlx::query_as::<_, (String, Vec<u8>)>(sql).bind(&names).fetch_all(db))?;
+    let refs = rows
+        .into_iter()
+        .map(|(name, id)| Ok((name, object_id(&id)?)));
+    refs.collect()
 }
 
 async fn objects_add_in_tx(tx: &mut Tx, number: i64, objects: &[GitObject]) -> Result<()> {
@@ -228,7 +207,8 @@ async fn objects_add_in_tx(tx: &mut Tx, number: i64, objects: &[GitObject]) -> R
                 Kind::Commit => "commit",
                 Kind::Tag => return Err(damaged("All-Users has no tags".to_owned())),
             };
-            let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
+            // Most bytes are hashes and short lines, which higher levels do not make smaller.
+            let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
             packed.write_all(&object.content)?;
             let size = i64::try_from(object.content.len()).unwrap_or(i64::MAX);
             rows.push((object.id, kind, size, packed.finish()?));
@@ -248,34 +228,51 @@ async fn objects_add_in_tx(tx: &mut Tx, number: i64, objects: &[GitObject]) -> R
     Ok(())
 }
 
-/// Removes the rows of accounts, without those of their stars.
-async fn accounts_clear_in_tx(tx: &mut Tx, accounts: &[AccountId]) -> Result<()> {
+/// Removes the rows of accounts that are gone or written again, without those of their stars.
+async fn accounts_clear_in_tx(tx: &mut Tx, change: &AccountsChange) -> Result<()> {
     macro_rules! clear {
-        ($tx:expr, $database:ty, $accounts:expr) => {
-            for table in [
-                "DELETE FROM account_emails WHERE account IN (",
-                "DELETE FROM account_watches WHERE account IN (",
-                "DELETE FROM account_words WHERE account IN (",
-                "DELETE FROM account_external_ids WHERE account IN (",
-                "DELETE FROM accounts WHERE number IN (",
-            ] {
-                let mut sql = QueryBuilder::<$database>::new(table);
-                let mut list = sql.separated(", ");
-                for account in $accounts {
-                    list.push_bind(i64::from(account.get()));
-                }
-                let query = sql.push(")").build();
-                query
-                    .persistent($accounts.len() == 1)
-                    .execute(&mut **$tx)
-                    .await?;
+        ($tx:expr, $database:ty, $table:expr, $accounts:expr) => {{
+            let mut sql = QueryBuilder::<$database>::new($table);
+            let mut list = sql.separated(", ");
+            for account in $accounts {
+                list.push_bind(i64::from(account.get()));
             }
-        };
+            let query = sql.push(")").build();
+            let query = query.persistent($accounts.len() == 1);
+            query.execute(&mut **$tx).await?;
+        }};
     }
-    for accounts in accounts.chunks(AT_ONCE) {
-        match &mut *tx {
-            Tx::Sqlite(tx) => clear!(tx, sqlx_sqlite::Sqlite, accounts),
-            Tx::Postgres(tx) => clear!(tx, sqlx_postgres::Postgres, accounts),
+    type IsWritten = fn(&WrittenTables) -> bool;
+    let tables: [(&str, IsWritten); 5] = [
+        ("DELETE FROM account_emails WHERE account IN (", |written| {
+            written.external_ids
+        }),
+        (
+            "DELETE FROM account_external_ids WHERE account IN (",
+            |written| written.external_ids,
+        ),
+        (
+            "DELETE FROM account_watches WHERE account IN (",
+            |written| written.watches,
+        ),
+        ("DELETE FROM account_words WHERE account IN (", |written| {
+            written.words
+        }),
+        // The row of an account that stays is replaced.
+        ("DELETE FROM accounts WHERE number IN (", |_| false),
+    ];
+    for (table, is_written) in tables {
+        let written = change
+            .accounts
+            .iter()
+            .filter(|account| is_written(&account.written));
+        let written = written.map(|account| account.row.number);
+        let accounts: Vec<AccountId> = written.chain(change.deleted.iter().copied()).collect();
+        for accounts in accounts.chunks(AT_ONCE) {
+            match &mut *tx {
+                Tx::Sqlite(tx) => clear!(tx, sqlx_sqlite::Sqlite, table, accounts),
+                Tx::Postgres(tx) => clear!(tx, sqlx_postgres::Postgres, table, accounts),
+            }
         }
     }
     Ok(())
@@ -301,10 +298,17 @@ async fn accounts_index_in_tx(
                 values.push_bind(kept_time(row.registered_at));
                 values.push_bind(row.commit.as_bytes());
             },
-            ""
+            " ON CONFLICT (number) DO UPDATE SET full_name = excluded.full_name, \
+             preferred_email = excluded.preferred_email, status = excluded.status, active = excluded.active, \
+             username = excluded.username, registered_at = excluded.registered_at, commit_id = excluded.commit_id"
         )?;
     }
-    let external_ids = accounts.iter().flat_map(|account| {
+    let named = || {
+        accounts
+            .iter()
+            .filter(|account| account.written.external_ids)
+    };
+    let external_ids = named().flat_map(|account| {
         let ids = account.external_ids.iter();
         ids.map(|(key, note)| (account.row.number, key, *note))
     });
@@ -314,7 +318,7 @@ async fn accounts_index_in_tx(
             return Ok(Some(AccountsUpdated::ExternalIdTaken(key, owner)));
         }
     }
-    let emails = accounts.iter().flat_map(|account| {
+    let emails = named().flat_map(|account| {
         let emails = account.emails.iter();
         emails.map(|email| (account.row.number, email))
     });
@@ -324,7 +328,8 @@ async fn accounts_index_in_tx(
             return Ok(Some(AccountsUpdated::EmailTaken(email, owner)));
         }
     }
-    let watches = accounts.iter().flat_map(|account| {
+    let watching = accounts.iter().filter(|account| account.written.watches);
+    let watches = watching.flat_map(|account| {
         let number = i64::from(account.row.number.get());
         account.watches.iter().map(move |project| (number, project))
     });
@@ -340,7 +345,7 @@ async fn accounts_index_in_tx(
         )?;
     }
     let mut words = Vec::new();
-    for account in accounts {
+    for account in accounts.iter().filter(|account| account.written.words) {
         let number = i64::from(account.row.number.get());
         let own = AccountWords::of(&account.row).into_iter();
         words.extend(own.map(|(field, word)| (field, word, number)));

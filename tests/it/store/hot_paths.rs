@@ -836,6 +836,11 @@ async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> 
     .fold(statement.to_owned(), |sql, own| sql.replace(own, ""));
     let listed = "= ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb)))";
     let sql = sql.replace(listed, "IN (SELECT value FROM json_each($1) AS each)");
+    let listed = "= ANY(ARRAY(SELECT decode(jsonb_array_elements_text($1::jsonb), 'hex')))";
+    let sql = sql.replace(
+        listed,
+        "IN (SELECT unhex(value) FROM json_each($1) AS each)",
+    );
     let lateral = "jsonb_array_elements_text($1::jsonb) AS whose (value) CROSS JOIN LATERAL";
     let sql = sql.replace(
         lateral,

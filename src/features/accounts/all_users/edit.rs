@@ -1,6 +1,6 @@
 //! The state that an update has read, and what it wants instead.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use chrono::{DateTime, Utc};
@@ -21,7 +21,7 @@ use lockkeeper_accounts::watches::Watches;
 use super::super::check::KEYS;
 use super::edit_access::EditedAccess;
 use super::numbers::AccountNumbers;
-use super::{AccountsError, SignedInAccount, damaged, external_id, note};
+use super::{AccountsError, SignedInAccount, damaged, note, read_note};
 use crate::git::PushedNote;
 use crate::store::Store;
 
@@ -130,6 +130,23 @@ impl<'a> AccountsEdit<'a> {
         Ok(id)
     }
 
+    /// Reads several refs at once.
+    async fn read_refs(
+        &mut self,
+        names: impl IntoIterator<Item = AllUsersRef>,
+    ) -> Result<(), AccountsError> {
+        let unread = names
+            .into_iter()
+            .filter(|name| !self.refs.contains_key(name));
+        let unread: Vec<AllUsersRef> = unread.collect();
+        let names: Vec<String> = unread.iter().map(AllUsersRef::to_string).collect();
+        let there = self.store.account_refs_named(&names).await?;
+        for (name, text) in unread.into_iter().zip(names) {
+            self.refs.insert(name, there.get(&text).copied());
+        }
+        Ok(())
+    }
+
     /// Returns an account for changes.
     pub(in super::super) async fn account(
         &mut self,
@@ -150,20 +167,26 @@ impl<'a> AccountsEdit<'a> {
         expected: Option<ObjectId>,
     ) -> Result<EditedAccount, AccountsError> {
         // The refs come first: what is read after them is newer, and then they have moved.
-        let tip = self.read_ref(AllUsersRef::User(account)).await?;
-        self.read_ref(AllUsersRef::ExternalIds).await?;
+        let branch = AllUsersRef::User(account);
+        self.read_refs([branch, AllUsersRef::ExternalIds]).await?;
+        let tip = self.read_ref(branch).await?;
         let tip = tip.ok_or(AccountsError::NoAccount(account))?;
         if expected.is_some_and(|expected| expected != tip) {
             return Err(AccountsError::Changed(account));
         }
-        let row = self.store.account_get(account).await?;
+        let (row, ids, root) = tokio::try_join!(
+            async { Ok(self.store.account_get(account).await?) },
+            async { Ok(self.store.account_external_ids(account).await?) },
+            read_root(self.store, tip),
+        )?;
         let row = row.ok_or(AccountsError::NoAccount(account))?;
-        let root = read_root(self.store, tip).await?;
-        let files = self.known_files(&root).await?;
+        let notes = ids.iter().map(|row| row.note);
+        let known = known_entries(&root).map(|(_, id)| id);
+        let blobs = self.store.account_objects_of(notes.chain(known)).await?;
+        let files = known_files(&root, &blobs);
         let mut external_ids = BTreeMap::new();
-        for row in self.store.account_external_ids(account).await? {
-            let read = external_id(self.store, &row).await?;
-            external_ids.insert(row.key, read);
+        for row in ids {
+            external_ids.insert(row.key, read_note(&blobs[&row.note])?);
         }
         let read = EditedAccount {
             tip: Some(tip),
@@ -238,22 +261,6 @@ impl<'a> AccountsEdit<'a> {
         Ok(Some(files))
     }
 
-    /// Reads the files with a meaning.
-    async fn known_files(
-        &self,
-        root: &Tree,
-    ) -> Result<BTreeMap<&'static str, Vec<u8>>, AccountsError> {
-        let mut files = BTreeMap::new();
-        for name in FILES {
-            let entry = root.entries.iter().find(|entry| entry.filename == name);
-            if let Some(entry) = entry.filter(|entry| entry.mode.is_blob()) {
-                let blob = self.store.account_object(entry.oid).await?;
-                files.insert(name, blob.content);
-            }
-        }
-        Ok(files)
-    }
-
     /// Gives an account the files of an earlier commit. `active` and SSH keys stay as they are, and an address that the
     /// account has no more is left out.
     pub(in super::super) async fn restore(
@@ -262,7 +269,9 @@ impl<'a> AccountsEdit<'a> {
         commit: ObjectId,
     ) -> Result<(), AccountsError> {
         let root = read_root(self.store, commit).await?;
-        let mut files = self.known_files(&root).await?;
+        let blobs = known_entries(&root).map(|(_, id)| id);
+        let blobs = self.store.account_objects_of(blobs).await?;
+        let mut files = known_files(&root, &blobs);
         let other_files = self.other_files(&root).await?;
         let edited = self.account(account).await?;
         let was_active = is_active(edited.old_files.get(AccountConfig::FILE));
@@ -706,13 +715,36 @@ fn is_active(content: Option<&Vec<u8>>) -> bool {
     text.is_none_or(|text| AccountConfig::read(&text).0.active)
 }
 
+/// Returns the files with a meaning in a root directory, with their blobs.
+fn known_entries(root: &Tree) -> impl Iterator<Item = (&'static str, ObjectId)> {
+    FILES.into_iter().filter_map(|name| {
+        let mut entries = root.entries.iter();
+        let entry = entries.find(|entry| entry.filename == name)?;
+        entry.mode.is_blob().then_some((name, entry.oid))
+    })
+}
+
+fn known_files(
+    root: &Tree,
+    blobs: &HashMap<ObjectId, GitObject>,
+) -> BTreeMap<&'static str, Vec<u8>> {
+    let files = known_entries(root);
+    files
+        .map(|(name, id)| (name, blobs[&id].content.clone()))
+        .collect()
+}
+
 /// Reads the root directory of a commit.
 pub(super) async fn read_root(store: &Store, commit: ObjectId) -> Result<Tree, AccountsError> {
+    read_tree(store, root_of(store, commit).await?).await
+}
+
+/// Returns the root directory of a commit.
+pub(super) async fn root_of(store: &Store, commit: ObjectId) -> Result<ObjectId, AccountsError> {
     let content = store.account_object(commit).await?.content;
-    let tree = CommitRefIter::from_bytes(&content, gix_hash::Kind::Sha1)
+    CommitRefIter::from_bytes(&content, gix_hash::Kind::Sha1)
         .tree_id()
-        .map_err(|error| damaged(commit, &error))?;
-    read_tree(store, tree).await
+        .map_err(|error| damaged(commit, &error))
 }
 
 /// Returns the files in a directory, without those in directories below it.
@@ -720,12 +752,16 @@ pub(super) async fn files_in(
     store: &Store,
     dir: &Tree,
 ) -> Result<BTreeMap<String, Vec<u8>>, AccountsError> {
-    let mut files = BTreeMap::new();
-    for entry in dir.entries.iter().filter(|entry| entry.mode.is_blob()) {
-        let blob = store.account_object(entry.oid).await?;
-        files.insert(entry.filename.to_string(), blob.content);
-    }
-    Ok(files)
+    let blobs = dir.entries.iter().filter(|entry| entry.mode.is_blob());
+    let blobs: Vec<&Entry> = blobs.collect();
+    let objects = store
+        .account_objects_of(blobs.iter().map(|entry| entry.oid))
+        .await?;
+    let files = blobs.into_iter().map(|entry| {
+        let content = objects[&entry.oid].content.clone();
+        (entry.filename.to_string(), content)
+    });
+    Ok(files.collect())
 }
 
 /// Reads the entries of a directory.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use chrono::{DateTime, Utc};
 use gix_hash::ObjectId;
 use gix_object::{Kind, Tree};
 use lockkeeper_accounts::account_config::AccountConfig;
@@ -17,10 +18,11 @@ use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 use lockkeeper_accounts::watches::Watches;
 
 use super::super::check::KEYS;
+use super::super::search::AccountWords;
 use super::super::stars::IndexedStar;
-use super::super::store::{AccountRow, IndexedAccount, watched_projects};
+use super::super::store::{AccountRow, IndexedAccount, WrittenTables, watched_projects};
 use super::super::update::{AccountsChange, RefUpdate};
-use super::edit::{AccountsEdit, EditedAccount, read_root, read_tree};
+use super::edit::{AccountsEdit, EditedAccount, read_tree, root_of};
 use super::edit_access::EditedAccess;
 use super::{AccountsError, damaged};
 use crate::model::Cause;
@@ -222,10 +224,7 @@ impl AccountsEdit<'_> {
         let old = old.and_then(|(from, _)| *from);
         let root = match old {
             None => None,
-            Some(commit) => {
-                let root = read_root(self.store, commit).await?;
-                Some(GitObject::tree(&root).id)
-            }
+            Some(commit) => Some(root_of(self.store, commit).await?),
         };
         let written = self.written_notes(root, &changes).await?;
         for (_, tree) in &written.trees {
@@ -316,17 +315,12 @@ impl EditedAccess {
 
 impl EditedAccount {
     fn is_changed(&self) -> bool {
-        let notes = |ids: &BTreeMap<String, (ExternalId, ConfigText)>| {
-            let ids = ids.iter();
-            ids.map(|(key, (_, text))| (key.clone(), text.as_str().to_owned()))
-                .collect::<Vec<_>>()
-        };
         self.tip.is_none()
             || self.is_restored
             || self.is_deleted
             || self.pushed.is_some()
             || self.files != self.old_files
-            || notes(&self.external_ids) != notes(&self.old_external_ids)
+            || texts(&self.external_ids) != texts(&self.old_external_ids)
     }
 
     /// Adds the objects of the branch, and returns its newest commit. If only external IDs have changed, it changes no
@@ -363,36 +357,68 @@ impl EditedAccount {
         commit: ObjectId,
         text: &CommitText,
     ) -> Result<IndexedAccount, AccountsError> {
-        let config = match self.files.get(AccountConfig::FILE) {
-            None => AccountConfig::default(),
-            Some(content) => AccountConfig::read(&ConfigText::parse(content)?).0,
-        };
-        let username = self.external_ids().find_map(|id| id.key.as_username());
+        let since = self.registered_at.unwrap_or(text.at);
+        let row = |files, ids| account_row(number, commit, since, files, ids);
         let notes = self.external_ids.values().map(|(id, text)| {
             let note = GitObject::new(Kind::Blob, text.as_str().as_bytes().to_vec());
             (id.key.clone(), note.id)
         });
-        Ok(IndexedAccount {
-            row: AccountRow {
-                number,
-                full_name: config.full_name,
-                preferred_email: config
-                    .preferred_email
-                    .map(|email| email.as_str().to_owned()),
-                status: config.status,
-                active: config.active,
-                username: username.map(str::to_owned),
-                registered_at: self.registered_at.unwrap_or(text.at),
-                commit,
-            },
+        let mut new = IndexedAccount {
+            row: row(&self.files, &self.external_ids)?,
             external_ids: notes.collect(),
             emails: self
                 .external_ids()
                 .filter_map(|id| id.email.clone())
                 .collect(),
             watches: watched_projects(self.files.get(Watches::FILE)),
-        })
+            written: WrittenTables::ALL,
+        };
+        // A restored account has the files of an earlier commit as its old ones.
+        let old = (self.tip.is_some() && !self.is_restored).then_some(&self.old_files);
+        if let Some(old) = old
+            && let Ok(old_row) = row(old, &self.old_external_ids)
+        {
+            new.written = WrittenTables {
+                external_ids: texts(&self.external_ids) != texts(&self.old_external_ids),
+                watches: new.watches != watched_projects(old.get(Watches::FILE)),
+                words: AccountWords::of(&new.row) != AccountWords::of(&old_row),
+            };
+        }
+        Ok(new)
     }
+}
+
+/// Returns the contents of notes by key.
+fn texts(ids: &BTreeMap<String, (ExternalId, ConfigText)>) -> BTreeMap<&str, &str> {
+    let ids = ids.iter();
+    ids.map(|(key, (_, text))| (key.as_str(), text.as_str()))
+        .collect()
+}
+
+fn account_row(
+    number: AccountId,
+    commit: ObjectId,
+    registered_at: DateTime<Utc>,
+    files: &BTreeMap<&'static str, Vec<u8>>,
+    external_ids: &BTreeMap<String, (ExternalId, ConfigText)>,
+) -> Result<AccountRow, AccountsError> {
+    let config = match files.get(AccountConfig::FILE) {
+        None => AccountConfig::default(),
+        Some(content) => AccountConfig::read(&ConfigText::parse(content)?).0,
+    };
+    let preferred_email = config.preferred_email;
+    let mut ids = external_ids.values();
+    let username = ids.find_map(|(id, _)| id.key.as_username());
+    Ok(AccountRow {
+        number,
+        full_name: config.full_name,
+        preferred_email: preferred_email.map(|email| email.as_str().to_owned()),
+        status: config.status,
+        active: config.active,
+        username: username.map(str::to_owned),
+        registered_at,
+        commit,
+    })
 }
 
 /// Trees of notes that were read from the database.

@@ -264,7 +264,7 @@ async fn store(
     } else {
         "Push"
     };
-    let update = users.update(actor, message).await;
+    let update = users.update(actor, message).await?;
     loop {
         let mut edit = update.begin();
         for AcceptedCommand { seen, change } in accepted {

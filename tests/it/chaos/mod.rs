@@ -17,6 +17,7 @@
 mod api;
 mod checks;
 mod driver;
+mod kills;
 mod ledger;
 mod look;
 mod mirrors;

@@ -4,25 +4,20 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::task::Poll;
 
 use gix_object::Kind;
-use lockkeeper::features::accounts::{
-    AccountsError, AllUsers, LabelChanges, NewAccount, WebPasswords,
-};
+use lockkeeper::features::accounts::{AccountsError, AllUsers, NewAccount, WebPasswords};
 use lockkeeper::git::LocalCopy;
 use lockkeeper::kit::web::{AccountPasswords, PasswordVerdict};
 use lockkeeper::model::AccountId;
-use lockkeeper::store::{DatabaseUrl, Store};
+use lockkeeper::store::DatabaseUrl;
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::ExternalIdKey;
 use lockkeeper_accounts::objects::GitObject;
-use lockkeeper_accounts::refs::ChangeNumber;
 use tokio::task::JoinSet;
 
-use super::samples::open_pull;
 use crate::accounts::independent;
-use crate::support::accounts::by_ops;
+use crate::support::accounts::{assert_sound, by_ops};
 use crate::support::db::{TestDb, execute, store_test};
 use crate::support::program::{Said, lockkeeper};
 
@@ -44,13 +39,9 @@ store_test!(
     users_that_cannot_become_accounts_are_named_and_nobody_is_imported,
     an_account_has_one_user_name,
     a_new_password_counts_at_once_at_the_pages,
-    an_account_whose_creation_is_killed_anywhere_is_whole_or_not_there,
-    an_update_that_is_killed_anywhere_is_done_whole_or_not_at_all,
 );
 
 const TASKS: usize = 64;
-/// Number of points at which an update of each kind is killed.
-const KILLS: usize = 8;
 
 /// Creates accounts from many tasks of several servers at once.
 async fn create_at_once(
@@ -82,17 +73,6 @@ async fn create_at_once_in_batches(
         });
     }
     tasks.join_all().await
-}
-
-/// Checks every rule, and the derived tables.
-pub fn assert_sound(db: &TestDb) {
-    let checked = lockkeeper(&["accounts", "check"], &db.url, &[], &[]);
-    // Unknown keys of a copy are warnings.
-    let errors = checked
-        .out
-        .lines()
-        .find(|line| !line.contains(": warning: "));
-    assert_eq!((checked.code, errors), (0, None), "{}", checked.err);
 }
 
 async fn of_many_arrivals_of_one_external_id_one_makes_an_account(db: &TestDb) {
@@ -685,171 +665,6 @@ async fn a_new_password_counts_at_once_at_the_pages(db: &TestDb) {
     assert_eq!(verdict(&passwords, 999, &new).await, "wrong");
     let nobody = passwords.check(None, &new).await.unwrap();
     assert_eq!(nobody, PasswordVerdict::Wrong);
-}
-
-/// Drops an update after it has woken up so often; `None` says that it had not ended. A connection that is dropped in a
-/// transaction leaves the same behind as a killed server. Also returns how often it has woken up.
-async fn killed_after<T>(wakes: usize, update: impl Future<Output = T>) -> (Option<T>, usize) {
-    let mut update = Box::pin(update);
-    let mut woken = 0;
-    let ended = std::future::poll_fn(|context| match update.as_mut().poll(context) {
-        Poll::Ready(ended) => Poll::Ready(Some(ended)),
-        Poll::Pending if woken == wakes => Poll::Ready(None),
-        Poll::Pending => {
-            woken += 1;
-            Poll::Pending
-        }
-    });
-    (ended.await, woken)
-}
-
-async fn an_account_whose_creation_is_killed_anywhere_is_whole_or_not_there(db: &TestDb) {
-    let (mut killed, mut done) = (0, 0);
-    for wakes in 0..60 {
-        let users = AllUsers::new(db.store().clone(), "localhost");
-        let before = db.store().account_highest().await.unwrap();
-        let new = NewAccount {
-            username: Some(ExternalIdKey::username(&format!("kim{wakes}")).unwrap()),
-            email: Some(format!("kim{wakes}@example.com").parse().unwrap()),
-            ..NewAccount::default()
-        };
-        match killed_after(wakes, users.create(&by_ops(), &new)).await.0 {
-            Some(created) => {
-                done += 1;
-                let number = created.unwrap();
-                assert!(before < Some(number));
-            }
-            None => killed += 1,
-        }
-        let found = users.find(&format!("kim{wakes}")).await.unwrap();
-        let ids = match &found {
-            Some(row) => users.external_ids(row.number).await.unwrap().len(),
-            None => 0,
-        };
-        assert!(ids == 2 || found.is_none(), "{wakes}: {found:?}");
-    }
-    assert!(killed > 5 && done > 5, "{killed} killed, {done} done");
-    assert_sound(db);
-}
-
-/// Two accounts. Updates change the first one, and a merge both.
-struct Pair<'a> {
-    store: &'a Store,
-    users: AllUsers,
-    first: AccountId,
-    second: AccountId,
-}
-
-impl<'a> Pair<'a> {
-    async fn new(db: &'a TestDb, name: &str) -> Self {
-        let users = AllUsers::new(db.store().clone(), "localhost");
-        let create = async |name: String| {
-            let new = NewAccount {
-                username: Some(ExternalIdKey::username(&name).unwrap()),
-                email: Some(format!("{name}@example.com").parse().unwrap()),
-                ..NewAccount::default()
-            };
-            users.create(&by_ops(), &new).await.unwrap()
-        };
-        let first = create(format!("{name}-a")).await;
-        let second = create(format!("{name}-b")).await;
-        Self {
-            store: db.store(),
-            users,
-            first,
-            second,
-        }
-    }
-
-    /// Describes what the updates of the test below change, without the numbers of the accounts.
-    async fn state(&self) -> Vec<String> {
-        let mut state = Vec::new();
-        for account in [self.first, self.second] {
-            let row = self.store.account_get(account).await.unwrap();
-            let ids = self.users.external_ids(account).await.unwrap().len();
-            let stars = self.store.change_list_starred(account).await.unwrap();
-            state.push(format!(
-                "active: {:?}, {ids} external IDs, {} stars",
-                row.map(|row| row.active),
-                stars.len()
-            ));
-        }
-        state
-    }
-
-    /// Describes the same after an update was killed. Its commit may be on its way to the disk, and end between two reads.
-    async fn settled_state(&self) -> Vec<String> {
-        let mut state = self.state().await;
-        loop {
-            let again = self.state().await;
-            if again == state {
-                return state;
-            }
-            state = again;
-        }
-    }
-
-    async fn update(&self, which: &str) -> Result<(), AccountsError> {
-        let (users, by, account) = (&self.users, by_ops(), self.first);
-        match which {
-            "link" => {
-                let key = format!("github:{account}").parse().unwrap();
-                users.link(&by, account, &key, None).await
-            }
-            "deactivate" => users.set_active(&by, account, false).await,
-            "star" => {
-                let star = LabelChanges {
-                    add: BTreeSet::from(["star".to_owned()]),
-                    ..LabelChanges::default()
-                };
-                let change = ChangeNumber::new(1).unwrap();
-                let labels = users.change_labels(&by, account, change, &star);
-                labels.await.map(drop)
-            }
-            "merge" => users.merge(&by, account, self.second).await,
-            "delete" => users.delete(&by, account).await,
-            other => panic!("there is no update {other}"),
-        }
-    }
-}
-
-async fn an_update_that_is_killed_anywhere_is_done_whole_or_not_at_all(db: &TestDb) {
-    open_pull(db.store(), 1).await;
-    for which in ["link", "deactivate", "star", "merge", "delete"] {
-        let prepared = async |name: &str| {
-            let pair = Pair::new(db, &format!("{which}{name}")).await;
-            match which {
-                "merge" => pair.update("star").await.unwrap(),
-                "delete" => pair.update("deactivate").await.unwrap(),
-                _ => {}
-            }
-            pair
-        };
-        let pair = prepared("0").await;
-        let before = pair.state().await;
-        let (ended, all) = killed_after(usize::MAX, pair.update(which)).await;
-        ended.unwrap().unwrap();
-        let after = pair.state().await;
-        assert_ne!(before, after, "{which}");
-        let mut killed = 0;
-        for wakes in (0..=all).step_by(all / KILLS + 1) {
-            let pair = prepared(&format!("w{wakes}")).await;
-            let (ended, _) = killed_after(wakes, pair.update(which)).await;
-            let state = pair.settled_state().await;
-            if let Some(ended) = ended {
-                ended.unwrap();
-                assert_eq!(state, after, "{which}");
-            } else {
-                killed += 1;
-                assert!(
-                    state == before || state == after,
-                    "{which}, {wakes}: {state:?}"
-                );
-            }
-        }
-        assert!(killed > 1, "{which}: {killed} of {all} killed");
-    }
-    assert_sound(db);
 }
 
 async fn an_account_has_one_user_name(db: &TestDb) {

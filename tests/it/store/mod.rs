@@ -38,7 +38,7 @@ mod repository_events;
 mod repository_syncs;
 mod retention;
 mod runs;
-mod samples;
+pub mod samples;
 mod schema;
 mod settings;
 mod stars;

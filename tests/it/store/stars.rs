@@ -15,10 +15,10 @@ use lockkeeper_accounts::refs::{AllUsersRef, ChangeNumber};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::accounts::{assert_sound, import};
+use super::accounts::import;
 use super::samples::{URL, open_pull, pull};
 use crate::accounts::independent;
-use crate::support::accounts::by_ops;
+use crate::support::accounts::{assert_sound, by_ops};
 use crate::support::db::{Backend, TestDb, by, execute, store_test};
 use crate::support::program::lockkeeper;
 

@@ -335,26 +335,32 @@ async fn a_push_that_is_killed_anywhere_is_repeated(backend: Backend) {
     let elsewhere = Elsewhere::new().await;
     let mut bot = elsewhere.bot(backend).await;
     create(&bot, "Olga Ops").await;
+    // Each kill restarts a server, and the push is the same on both databases. So each takes half of the points.
+    let mut wakes = match backend {
+        Backend::Sqlite => 0,
+        Backend::Postgres => 1,
+    };
     let mut kills = 0;
     loop {
         let account = create(&bot, "Kim").await;
         if kills % 2 == 0 {
             delete(&bot, account).await;
         }
-        let done = until_killed(&bot.replica, kills).await;
+        let done = until_killed(&bot.replica, wakes).await;
         bot.crash_and_restart().await;
         tick(&bot.replica).await.unwrap();
         assert_eq!(
             elsewhere.refs(),
             refs_of(bot.store()).await,
-            "{kills} wake-ups"
+            "{wakes} wake-ups"
         );
         if done {
             break;
         }
         kills += 1;
+        wakes += 2;
     }
-    assert!(kills > 5, "the push had {kills} wake-ups only");
+    assert!(kills > 5, "the push had {wakes} wake-ups only");
     let fsck = elsewhere.git(&["fsck", "--strict", "--no-progress", "--no-dangling"]);
     assert_eq!(fsck, "");
     bot.end(&[]).await;

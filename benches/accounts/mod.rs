@@ -155,14 +155,18 @@ fn read_external_ids(copy: &LocalCopy) -> anyhow::Result<BTreeMap<AccountId, Vec
         .refs()
         .find(|(name, _)| *name == "refs/meta/external-ids");
     let (_, tip) = tip.context("there are no external IDs")?;
-    let mut accounts: BTreeMap<AccountId, Vec<ExternalId>> = BTreeMap::new();
-    for (name, blob) in read_notes(copy, Some(copy.root(tip)?))? {
-        let text = ConfigText::parse(&copy.blob(blob, MAX_NOTE)?)?;
+    let notes = read_notes(copy, Some(copy.root(tip)?))?;
+    let blobs: Vec<_> = notes.values().copied().collect();
+    let ids = copy.read_blobs(&blobs, MAX_NOTE, |content| {
+        let text = ConfigText::parse(&content)?;
         let id = ExternalId::read(&text).0.context("a note is none")?;
-        ensure!(
-            id.key.note_name() == name,
-            "the note {name} has another name"
-        );
+        let name = id.key.note_name();
+        anyhow::Ok((name, id))
+    })?;
+    let mut accounts: BTreeMap<AccountId, Vec<ExternalId>> = BTreeMap::new();
+    for (name, read) in notes.into_keys().zip(ids) {
+        let (known, id) = read?;
+        ensure!(known == name, "the note {name} has another name");
         accounts.entry(id.account).or_default().push(id);
     }
     Ok(accounts)
@@ -300,12 +304,10 @@ impl AccountsBench<'_> {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
         command.args(args).env_clear();
-        match &self.url {
-            DatabaseUrl::Sqlite(_) => command.arg("--data-dir").arg(self.dir.join("data")),
-            DatabaseUrl::Postgres(options) => {
-                command.env("LOCKKEEPER_DATABASE_URL", options.to_url_lossy().as_str())
-            }
-        };
+        command.arg("--data-dir").arg(self.dir.join("data"));
+        if let DatabaseUrl::Postgres(options) = &self.url {
+            command.env("LOCKKEEPER_DATABASE_URL", options.to_url_lossy().as_str());
+        }
         command
     }
 

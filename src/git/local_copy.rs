@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
@@ -126,10 +127,40 @@ impl LocalCopy {
 
     /// Returns the content of a blob of at most `most` bytes.
     pub fn blob(&self, id: ObjectId, most: u64) -> Result<Vec<u8>, LocalCopyError> {
-        match self.objects.header(id)? {
-            Some((_, size)) if size > most => Err(LocalCopyError::Large(id, size, most)),
-            _ => Ok(self.objects.read(id, Kind::Blob)?),
-        }
+        self.objects.blob(id, most)
+    }
+
+    /// Reads many blobs of at most `most` bytes, on all processors. Returns what `read` makes of each, in their order.
+    pub fn read_blobs<T: Send>(
+        &self,
+        ids: &[ObjectId],
+        most: u64,
+        read: impl Fn(Vec<u8>) -> T + Sync,
+    ) -> Result<Vec<T>, LocalCopyError> {
+        let CopyObjects::Disk(objects) = &self.objects else {
+            let blobs = ids.iter().map(|id| Ok(read(self.blob(*id, most)?)));
+            return blobs.collect();
+        };
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let read = &read;
+        std::thread::scope(|scope| {
+            let parts = ids.chunks(ids.len().div_ceil(threads).max(1)).map(|ids| {
+                let objects = CopyObjects::Disk(Box::new(objects.again()));
+                scope.spawn(move || {
+                    let blobs = ids.iter().map(|id| Ok(read(objects.blob(*id, most)?)));
+                    blobs.collect::<Result<Vec<T>, LocalCopyError>>()
+                })
+            });
+            let parts: Vec<_> = parts.collect();
+            let mut all = Vec::with_capacity(ids.len());
+            for part in parts {
+                match part.join() {
+                    Ok(blobs) => all.extend(blobs?),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            Ok(all)
+        })
     }
 
     /// Returns the root directory of a commit. The limit for directories applies to each commit, because they belong to
@@ -275,6 +306,13 @@ impl CopyObjects {
                 Some((is, content)) if *is == kind => Ok(content.clone()),
                 Some(_) => Err(ObjectError::Mismatch(id)),
             },
+        }
+    }
+
+    fn blob(&self, id: ObjectId, most: u64) -> Result<Vec<u8>, LocalCopyError> {
+        match self.header(id)? {
+            Some((_, size)) if size > most => Err(LocalCopyError::Large(id, size, most)),
+            _ => Ok(self.read(id, Kind::Blob)?),
         }
     }
 

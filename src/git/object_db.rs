@@ -242,6 +242,14 @@ impl ObjectDb {
         })
     }
 
+    /// Returns the same objects for another thread.
+    pub(super) fn again(&self) -> Self {
+        Self {
+            objects: self.objects.clone(),
+            left: Cell::new(MAX_LIST),
+        }
+    }
+
     /// Allows as many bytes of directories as in the beginning.
     pub(super) fn renew_limit(&self) {
         self.left.set(MAX_LIST);

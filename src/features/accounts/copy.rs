@@ -168,8 +168,7 @@ fn notes(copy: &LocalCopy, commit: ObjectId) -> Result<Notes, LocalCopyError> {
         Err(NotesError::Read(error)) => return Err(error),
         Err(NotesError::Invalid(faults)) => return Ok(Err(faults)),
     };
-    let contents = blobs
-        .into_iter()
-        .map(|(name, blob)| Ok((name, copy.blob(blob, MAX_FILE)?)));
-    contents.collect::<Result<_, LocalCopyError>>().map(Ok)
+    let ids: Vec<ObjectId> = blobs.values().copied().collect();
+    let contents = copy.read_blobs(&ids, MAX_FILE, |content| content)?;
+    Ok(Ok(blobs.into_keys().zip(contents).collect()))
 }

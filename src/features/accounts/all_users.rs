@@ -128,7 +128,7 @@ pub(super) struct UpdateTurn<'a> {
     deadline: Instant,
 }
 
-/// Which updates of this process may be made at the same time.
+/// Permission to make an update, which other updates of this process have at the same time, or not.
 enum Turn<'a> {
     WithOthers(RwLockReadGuard<'a, ()>),
     Alone(RwLockWriteGuard<'a, ()>),
@@ -345,7 +345,7 @@ impl<'a> UpdateTurn<'a> {
                 }
                 tokio::time::sleep(pause).await;
             }
-            // Whoever is one of several would wait forever for being the only one.
+            // One of several would wait forever for being the only one.
             Some(Turn::WithOthers(held)) => {
                 drop(held);
                 let alone = timeout_at(self.deadline, self.turns.write()).await;

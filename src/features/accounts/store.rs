@@ -81,14 +81,14 @@ pub struct IndexedAccount {
 /// Tables in which an update writes rows of an account again, besides `accounts` itself. The others are as they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrittenTables {
-    /// Those of external IDs and addresses.
+    /// Tables of external IDs and addresses.
     pub external_ids: bool,
     pub watches: bool,
     pub words: bool,
 }
 
 impl WrittenTables {
-    /// Everything, whatever is there.
+    /// All tables, because nothing is known about their rows.
     pub(super) const ALL: Self = Self {
         external_ids: true,
         watches: true,

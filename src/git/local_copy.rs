@@ -24,6 +24,8 @@ const MAX_FILES: usize = 1_000;
 const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum size of an object of a whole copy in bytes. The root directory of some million notes is as large.
 const MAX_REACHABLE: u64 = 64 * 1024 * 1024;
+/// Maximum number of threads that read at the same time.
+const MAX_THREADS: usize = 8;
 /// Maximum number of commits of a branch.
 const MAX_COMMITS: usize = 1_000_000;
 
@@ -141,11 +143,12 @@ impl LocalCopy {
             let blobs = ids.iter().map(|id| Ok(read(self.blob(*id, most)?)));
             return blobs.collect();
         };
-        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = processors.min(MAX_THREADS);
         let read = &read;
         std::thread::scope(|scope| {
             let parts = ids.chunks(ids.len().div_ceil(threads).max(1)).map(|ids| {
-                let objects = CopyObjects::Disk(Box::new(objects.again()));
+                let objects = CopyObjects::Disk(Box::new(objects.for_thread()));
                 scope.spawn(move || {
                     let blobs = ids.iter().map(|id| Ok(read(objects.blob(*id, most)?)));
                     blobs.collect::<Result<Vec<T>, LocalCopyError>>()

@@ -243,7 +243,7 @@ impl ObjectDb {
     }
 
     /// Returns the same objects for another thread.
-    pub(super) fn again(&self) -> Self {
+    pub(super) fn for_thread(&self) -> Self {
         Self {
             objects: self.objects.clone(),
             left: Cell::new(MAX_LIST),
@@ -261,8 +261,8 @@ impl ObjectDb {
         Ok(header.map(|header| (header.kind, header.size)))
     }
 
-    /// Checks the size of a commit or directory before it is read. The caller checks that of a file, which costs a look-up
-    /// as long as reading a small one.
+    /// Checks the size of a commit or directory before it is read. The caller checks the size of a file, if it has a limit:
+    /// that takes as long as reading a small one.
     fn check_size(&self, id: ObjectId, kind: Kind) -> Result<(), ObjectError> {
         if matches!(kind, Kind::Blob | Kind::Tag) {
             return Ok(());

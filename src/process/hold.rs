@@ -20,7 +20,8 @@ use tokio::time::{Instant, sleep};
 const EVERY: Duration = Duration::from_millis(50);
 
 /// Taken shared by every start of a program, and exclusively by one that lets its program inherit a hold: a program that
-/// started at the same moment would inherit it too, and be killed for it ([`FileHold::by_force`]).
+/// started at the same moment would inherit it too, and be killed for it ([`FileHold::by_force`]). A start lasts until the
+/// program runs, so a program on a disk that does not answer keeps others from starting.
 static STARTS: RwLock<()> = RwLock::new(());
 
 /// Reason why a hold was not obtained.
@@ -149,13 +150,11 @@ pub(super) fn start_with<T>(
         let _others = STARTS.read().unwrap_or_else(PoisonError::into_inner);
         return start();
     };
-    let hold = fcntl_dupfd_cloexec(&hold, super::Cmd::SECRET_FD + 1)?;
     let _alone = STARTS.write().unwrap_or_else(PoisonError::into_inner);
+    // It is closed before another program can start, even if this one panics.
+    let hold = fcntl_dupfd_cloexec(&hold, super::Cmd::SECRET_FD + 1)?;
     fcntl(&hold, FcntlArg::F_SETFD(FdFlag::empty()))?;
-    let started = start();
-    // Before another program can start.
-    drop(hold);
-    started
+    start()
 }
 
 /// Kills every other process that has the file open, and returns the process ids.

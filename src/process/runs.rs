@@ -36,10 +36,12 @@ fn supervisors() -> MutexGuard<'static, BTreeSet<i32>> {
 
 /// Starts a supervisor. Concurrent calls of [`belongs`] wait, so that no process it starts is considered foreign.
 pub(super) fn start(spawn: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
-    let mut supervisors = supervisors();
-    let child = hold::start_with(None, spawn)?;
-    supervisors.extend(child.id().and_then(|id| i32::try_from(id).ok()));
-    Ok(child)
+    hold::start_with(None, || {
+        let mut supervisors = supervisors();
+        let child = spawn()?;
+        supervisors.extend(child.id().and_then(|id| i32::try_from(id).ok()));
+        Ok(child)
+    })
 }
 
 /// Records that a supervisor was waited for.
@@ -196,7 +198,7 @@ mod tests {
             let parent = i32::try_from(shell.id().expect("nobody has waited for it")).unwrap();
             (parent, line.trim().parse::<i32>().unwrap())
         };
-        let mut other = start().unwrap();
+        let mut other = hold::start_with(None, start).unwrap();
         let (parent, child_of_other) = family(&mut other).await;
         assert_eq!(
             (belongs(parent), belongs(child_of_other)),

@@ -18,7 +18,7 @@ use lockkeeper_accounts::findings::{AccountFindings, Problem};
 use lockkeeper_accounts::objects::{CommitPerson, CommitText, GitObject};
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef, ChangeNumber};
 use rand::RngExt as _;
-use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 pub(super) use self::edit::{AccountsEdit, BranchRights, EditedAccount, PushedBranch};
@@ -33,6 +33,8 @@ use crate::store::Store;
 
 /// Time in which an update has to find a moment without another one. After it, the caller gets an error.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum number of updates that are stored at the same time. The pool has 20 connections, and others need some.
+const MAX_STORING: usize = 8;
 
 /// The accounts of this server.
 pub struct AllUsers {
@@ -42,6 +44,9 @@ pub struct AllUsers {
     /// Updates of this process are made side by side. One that has been overtaken is made again alone, so that those of
     /// one ref do not make each other run again and again.
     turn: RwLock<()>,
+    /// Updates that are stored at the same time. Each has a connection to the database, and in PostgreSQL they wait for each
+    /// other with it.
+    storing: Semaphore,
     numbers: AccountNumbers,
     /// The access control that was read last.
     pub(super) access: std::sync::Mutex<Option<SeenAccess>>,
@@ -118,6 +123,7 @@ pub enum AccountsError {
 pub(super) struct UpdateTurn<'a> {
     store: &'a Store,
     turns: &'a RwLock<()>,
+    storing: &'a Semaphore,
     numbers: &'a AccountNumbers,
     commit: CommitText,
     cause: Cause,
@@ -128,7 +134,7 @@ pub(super) struct UpdateTurn<'a> {
     deadline: Instant,
 }
 
-/// Permission to make an update, which other updates of this process have at the same time, or not.
+/// Share of an update in the turn of this process.
 enum Turn<'a> {
     WithOthers(RwLockReadGuard<'a, ()>),
     Alone(RwLockWriteGuard<'a, ()>),
@@ -162,6 +168,7 @@ impl AllUsers {
             store,
             committer,
             turn: RwLock::new(()),
+            storing: Semaphore::new(MAX_STORING),
             numbers: AccountNumbers::new(1),
             access: std::sync::Mutex::default(),
             indexing: Mutex::new(()),
@@ -204,6 +211,7 @@ impl AllUsers {
         Ok(UpdateTurn {
             store: &self.store,
             turns: &self.turn,
+            storing: &self.storing,
             numbers: &self.numbers,
             commit: CommitText {
                 author: actor.author.clone(),
@@ -289,8 +297,8 @@ impl<'a> UpdateTurn<'a> {
         )
     }
 
-    /// Stores what was edited. Returns false after a short wait if a ref has moved since it was read: nothing was
-    /// stored, and the caller edits the new state.
+    /// Stores what was edited. Returns false if a ref has moved since it was read: nothing was stored, and the caller edits
+    /// the new state, without other updates of this process.
     pub(super) async fn store(&self, edit: AccountsEdit<'_>) -> Result<bool, AccountsError> {
         let (refs, taken) = (edit.refs.clone(), edit.taken.clone());
         let change = match edit.finish(&self.commit, &self.cause).await {
@@ -302,7 +310,10 @@ impl<'a> UpdateTurn<'a> {
             }
             Err(error) => return Err(error),
         };
-        match self.store.account_update(&change).await? {
+        let storing = self.storing.acquire().await;
+        let updated = self.store.account_update(&change).await?;
+        drop(storing);
+        match updated {
             AccountsUpdated::Done(_) => {
                 self.numbers.keep(taken);
                 return Ok(true);
@@ -332,8 +343,8 @@ impl<'a> UpdateTurn<'a> {
             .any(|(name, id)| now.get(&name.to_string()) != id.as_ref()))
     }
 
-    /// Waits until no other update of this process is made. If it was so already, another process is in the way, and a
-    /// random moment passes.
+    /// Waits until no other update of this process is made. An update that was alone already has met another process, so it
+    /// waits for a random time.
     async fn pause(&self) -> Result<(), AccountsError> {
         let held = self.turn().take();
         match held {
@@ -345,7 +356,7 @@ impl<'a> UpdateTurn<'a> {
                 }
                 tokio::time::sleep(pause).await;
             }
-            // One of several would wait forever for being the only one.
+            // Two updates that both kept their share would wait for each other.
             Some(Turn::WithOthers(held)) => {
                 drop(held);
                 let alone = timeout_at(self.deadline, self.turns.write()).await;

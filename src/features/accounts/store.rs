@@ -476,7 +476,7 @@ fn missing(id: ObjectId) -> sqlx::Error {
     damaged(format!("the object {id} of All-Users is missing"))
 }
 
-/// Returns a list as a statement takes it.
+/// Returns a list as JSON, for a parameter of a statement.
 pub(super) fn json_list(texts: &[String]) -> String {
     serde_json::to_string(texts).expect("texts are always JSON")
 }

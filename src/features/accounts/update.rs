@@ -109,7 +109,13 @@ pub enum AccountsUpdated {
 impl Store {
     /// Stores an update, all of it or nothing.
     pub async fn account_update(&self, change: &AccountsChange) -> Result<AccountsUpdated> {
-        let mut tx = self.begin_shared().await?;
+        // Those that share a commit wait for all parts of it.
+        let is_small = change.accounts.len() + change.refs.len() <= AT_ONCE;
+        let mut tx = if is_small && change.seen.is_none() {
+            self.begin_shared().await?
+        } else {
+            self.begin().await?
+        };
         let number = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
             "UPDATE account_updates SET number = number + 1 WHERE id = 1 RETURNING number").fetch_one(db))?;
         if change.seen.is_some_and(|seen| seen + 1 != number) {

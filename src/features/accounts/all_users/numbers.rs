@@ -1,5 +1,5 @@
 //! Numbers for new accounts. A process takes several at a time from the sequence (`refs/sequences/accounts`), and gives
-//! them from memory. A crash leaves a gap, and never a number that is given twice.
+//! them from memory. A crash, or an update that is made again, leaves a gap, and never a number that is given twice.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};

@@ -1,0 +1,237 @@
+use proptest::prelude::*;
+
+use super::InvalidModuleName::{Name, Namespace, Parts, System};
+use super::*;
+use crate::testing::{fixed_seed, go_vectors};
+
+fn prefix(text: &str) -> NamePrefix {
+    text.parse().unwrap()
+}
+
+fn name(text: &str) -> RegistryName {
+    text.parse().unwrap()
+}
+
+#[test]
+fn go_accepts_and_escapes_the_same_paths() {
+    for vector in go_vectors("path") {
+        let parsed: Result<GoPath, _> = vector[0].parse();
+        match vector.as_slice() {
+            [text, "!"] => assert!(parsed.is_err(), "{text}"),
+            [text, escaped, without_major, suffix] => {
+                let path = parsed.unwrap_or_else(|error| panic!("{text}: {error}"));
+                assert_eq!(path.without_major(), *without_major);
+                assert_eq!(path.major_suffix(), *suffix);
+                assert_eq!(escape_path(&path), *escaped);
+                assert_eq!(unescape_path(escaped), Ok(path));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn go_escapes_the_same_versions() {
+    for vector in go_vectors("version") {
+        let [text, expected] = vector[..] else {
+            panic!("{vector:?}");
+        };
+        match escape_version(text) {
+            Ok(escaped) => {
+                assert_eq!(escaped, expected);
+                assert_eq!(unescape_version(&escaped).as_deref(), Ok(text));
+            }
+            Err(error) => assert_eq!(expected, "!", "{text}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn go_reads_the_same_escaped_texts() {
+    for vector in go_vectors("unescape") {
+        let [text, path, version] = vector[..] else {
+            panic!("{vector:?}");
+        };
+        let ours = unescape_path(text).map_or("!".to_owned(), |path| path.to_string());
+        assert_eq!(ours, path, "{text} as a path");
+        let ours = unescape_version(text).unwrap_or("!".to_owned());
+        assert_eq!(ours, version, "{text} as a version");
+    }
+}
+
+#[test]
+fn an_escape_that_go_does_not_write_is_refused_with_a_reason() {
+    let error = |text: &str| unescape_path(text).unwrap_err().to_string();
+    assert_eq!(
+        error("github.com/Azure/x"),
+        "an upper-case letter is escaped as `!` and the lower-case letter"
+    );
+    for text in ["github.com/!!a", "github.com/!A", "github.com/a!", "!é"] {
+        assert_eq!(error(text), "a lower-case letter follows each `!`");
+    }
+    assert_eq!(error("é"), "'é' is not a character of ASCII");
+    assert!(unescape_version(&"a".repeat(257)).is_err());
+}
+
+#[test]
+fn a_path_that_go_refuses_is_refused_with_a_reason() {
+    let error = |text: &str| text.parse::<GoPath>().unwrap_err().to_string();
+    assert_eq!(error(""), "a module path has 1 to 512 bytes");
+    assert_eq!(
+        error(&format!("a.b/{}", "c".repeat(509))),
+        "a module path has 1 to 512 bytes"
+    );
+    assert_eq!(
+        error("example.com/m/v1"),
+        "the major version suffix is `/v2` or higher, without leading zeros and dots"
+    );
+    assert_eq!(
+        error("gopkg.in/yaml"),
+        "a path on gopkg.in ends in its major version, such as `.v2`"
+    );
+    assert_eq!(
+        error("example.com/a/com1.txt"),
+        "Windows reserves the name `com1`"
+    );
+    assert_eq!(
+        error("localhost/m"),
+        "`localhost` is not a host: a module path begins with lower-case letters, digits, `-` and at least one dot, and not with `-`"
+    );
+}
+
+#[test]
+fn a_module_is_named_by_the_grammar_of_terraform() {
+    let name: ModuleName = "Acme-Inc/VPC_x/aws2".parse().unwrap();
+    assert_eq!(name.as_str(), "acme-inc/vpc_x/aws2");
+    assert_eq!(name.namespace().as_str(), "acme-inc");
+    assert_eq!((name.name(), name.system()), ("vpc_x", "aws2"));
+
+    let long = "a".repeat(64);
+    assert!(
+        format!("{long}/{long}/{long}")
+            .parse::<ModuleName>()
+            .is_ok()
+    );
+    let longer = "a".repeat(65);
+    for (text, expected) in [
+        ("", Parts),
+        ("acme/vpc", Parts),
+        ("mods.example.com/acme/vpc/aws", Parts),
+        ("acme/vpc/aws//sub", Parts),
+        ("/vpc/aws", Namespace),
+        ("-acme/vpc/aws", Namespace),
+        ("acme_/vpc/aws", Namespace),
+        ("a.b/vpc/aws", Namespace),
+        ("é/vpc/aws", Namespace),
+        (&format!("{longer}/vpc/aws"), Namespace),
+        ("acme//aws", Name),
+        ("acme/v pc/aws", Name),
+        (&format!("acme/{longer}/aws"), Name),
+        ("acme/vpc/", System),
+        ("acme/vpc/AWS", System),
+        ("acme/vpc/a-b", System),
+        ("acme/vpc/aws\n", System),
+        (&format!("acme/vpc/{longer}"), System),
+    ] {
+        assert_eq!(text.parse::<ModuleName>(), Err(expected), "{text}");
+    }
+}
+
+#[test]
+fn names_of_go_can_differ_only_in_case() {
+    let lower = name("go github.com/acme/infra");
+    let upper = name("go github.com/Acme/infra");
+    assert!(lower.differs_only_in_case(&upper));
+    assert!(!lower.differs_only_in_case(&lower));
+    assert!(!lower.differs_only_in_case(&name("go github.com/acme/infra2")));
+    assert_eq!(name("module Acme/vpc/aws"), name("module acme/VPC/aws"));
+}
+
+#[test]
+fn a_name_begins_with_its_kind() {
+    for text in ["", "module", "go", "provider acme/aws", "Go example.com/m"] {
+        assert_eq!(
+            text.parse::<RegistryName>(),
+            Err(InvalidRegistryName::Kind),
+            "{text}"
+        );
+        assert!(text.parse::<NamePrefix>().is_err(), "{text}");
+    }
+    assert!("module  acme/vpc/aws".parse::<RegistryName>().is_err());
+}
+
+#[test]
+fn a_prefix_covers_whole_elements() {
+    let acme = prefix("go github.com/acme");
+    for (text, covered) in [
+        ("go github.com/acme", true),
+        ("go github.com/acme/infra", true),
+        ("go github.com/acme/infra/v2", true),
+        ("go github.com/acme2", false),
+        ("go github.com/Acme/infra", false),
+        ("go github.com/other", false),
+        ("module github-com/acme/aws", false),
+    ] {
+        assert_eq!(acme.covers(&name(text)), covered, "{text}");
+    }
+    assert!(acme.covers_in_any_case(&name("go github.com/Acme/infra")));
+    assert!(!acme.covers_in_any_case(&name("go github.com/Acme2/infra")));
+    assert!(prefix("module Acme").covers(&name("module acme/vpc/aws")));
+    assert!(!prefix("module acm").covers(&name("module acme/vpc/aws")));
+    assert!(prefix("go gopkg.in").covers(&name("go gopkg.in/yaml.v3")));
+}
+
+#[test]
+fn prefixes_overlap_when_one_is_below_the_other() {
+    let acme = prefix("go github.com/acme");
+    assert!(acme.overlaps(&acme));
+    assert!(acme.overlaps(&prefix("go github.com/Acme/infra")));
+    assert!(prefix("go github.com").overlaps(&acme));
+    assert!(!acme.overlaps(&prefix("go github.com/acme-inc")));
+    assert!(!prefix("module acme").overlaps(&prefix("module acme2")));
+    assert!("go github.com/acme/".parse::<NamePrefix>().is_err());
+    assert!("module acme/vpc".parse::<NamePrefix>().is_err());
+}
+
+proptest! {
+    #![proptest_config(fixed_seed())]
+
+    #[test]
+    fn a_name_that_is_read_is_written_alike(
+        text in "(go [a-z]{1,3}\\.[a-z]{1,3}(/[A-Za-z0-9._~v-]{1,4}){0,3}|module( ?[a-z0-9_-]{0,3}/?){3}|.{0,20})"
+    ) {
+        if let Ok(name) = text.parse::<RegistryName>() {
+            prop_assert_eq!(name.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn an_escaped_path_is_lower_case_and_read_back(path in "[a-z]{1,3}\\.[a-z]{1,3}(/[A-Za-z0-9_~-]{1,6}){0,3}") {
+        if let Ok(path) = path.parse::<GoPath>() {
+            let escaped = escape_path(&path);
+            prop_assert!(!escaped.contains(|c: char| c.is_ascii_uppercase()));
+            prop_assert_eq!(unescape_path(&escaped), Ok(path));
+        }
+    }
+
+    #[test]
+    fn a_text_has_one_escaped_form(text in "[a-zA-Z!./v-]{0,12}|.{0,12}") {
+        if let Ok(path) = unescape_path(&text) {
+            prop_assert_eq!(escape_path(&path), text.clone());
+        }
+        if let Ok(version) = unescape_version(&text) {
+            prop_assert_eq!(escape_version(&version), Ok(text));
+        }
+    }
+
+    #[test]
+    fn a_prefix_covers_what_it_overlaps(
+        prefix in "go a\\.b(/[a-cA-C]){0,2}", name in "go a\\.b(/[a-cA-C]){0,3}"
+    ) {
+        let prefix: NamePrefix = prefix.parse().unwrap();
+        let name: RegistryName = name.parse().unwrap();
+        prop_assert!(!prefix.covers(&name) || prefix.covers_in_any_case(&name));
+        let exact: NamePrefix = name.to_string().parse().unwrap();
+        prop_assert!(!prefix.covers_in_any_case(&name) || prefix.overlaps(&exact));
+    }
+}

@@ -7,3 +7,4 @@
 pub mod names;
 #[cfg(test)]
 mod testing;
+pub mod versions;

@@ -5,6 +5,7 @@
 //! never back. **R6**: nothing from outside stands in for a name that somebody here owns.
 
 pub mod names;
+pub mod records;
 #[cfg(test)]
 mod testing;
 pub mod versions;

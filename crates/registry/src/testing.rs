@@ -1,6 +1,15 @@
-//! Configuration of all property tests, strategies for names and versions, and the answers of Go's own packages.
+//! Configuration of all property tests, the answers of Go's own packages, and records to test with.
 
+use ed25519_dalek::SigningKey;
+use lockkeeper_model::model::{Reason, Sha256Digest};
 use proptest::test_runner::{Config, RngSeed};
+
+use crate::names::NameKind;
+use crate::records::{
+    Checksums, DeploymentName, FilesHash, LogId, PackageFile, PackageFiles, Record, RecordChange,
+    RecordMaker, RecordNotice, UnsignedRecord, VersionContent,
+};
+use crate::versions::VersionKey;
 
 /// Returns a configuration with a fixed seed, so that a failing case is the same on every machine.
 pub(crate) fn fixed_seed() -> Config {
@@ -18,4 +27,63 @@ pub(crate) fn go_vectors(word: &str) -> Vec<Vec<&'static str>> {
     let vectors: Vec<Vec<&str>> = lines.map(|line| line.split('\t').collect()).collect();
     assert!(!vectors.is_empty(), "there are no vectors for {word}");
     vectors
+}
+
+/// Returns the name of a deployment.
+pub(crate) fn deployment(name: &str) -> DeploymentName {
+    name.parse().unwrap()
+}
+
+/// Returns the key that a deployment of the tests signs with.
+pub(crate) fn signing_key(deployment: &DeploymentName) -> SigningKey {
+    SigningKey::from_bytes(&[deployment.as_str().len().try_into().unwrap(); 32])
+}
+
+/// Returns content whose checksums depend on a number alone.
+pub(crate) fn content(kind: NameKind, number: u8) -> VersionContent {
+    let hash = |number| FilesHash::from_bytes([number; 32]);
+    let checksums = match kind {
+        NameKind::Module => Checksums::Module {
+            files: hash(number),
+        },
+        NameKind::Go => Checksums::Go {
+            zip: hash(number),
+            go_mod: hash(0),
+        },
+    };
+    let package = PackageFile {
+        name: "package.zip".parse().unwrap(),
+        digest: Sha256Digest::of(&[number]),
+        size: number.into(),
+    };
+    VersionContent {
+        checksums,
+        packages: PackageFiles::new(vec![package]).unwrap(),
+        commit: None,
+    }
+}
+
+/// Returns a reason without a replacement.
+pub(crate) fn notice(reason: &str) -> RecordNotice {
+    RecordNotice {
+        reason: Reason::read(reason).unwrap().unwrap(),
+        replacement: None,
+    }
+}
+
+/// Returns a signed record.
+pub(crate) fn record(
+    key: &VersionKey,
+    change: RecordChange,
+    maker: &DeploymentName,
+    id: i64,
+) -> Record {
+    let maker = RecordMaker {
+        deployment: maker.clone(),
+        id: LogId::new(id).unwrap(),
+    };
+    let signing_key = signing_key(&maker.deployment);
+    let time = "2026-11-03T10:00:00Z".parse().unwrap();
+    let unsigned = UnsignedRecord::new(key.clone(), change, time, maker).unwrap();
+    unsigned.sign(&signing_key)
 }

@@ -1,0 +1,200 @@
+//! Content of a version: checksums that clients verify, and packages that the storage has.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use lockkeeper_model::model::{CommitSha, Sha256Digest, text_type};
+
+use super::InvalidField;
+use crate::names::NameKind;
+
+/// Hash of names and contents of files, in the form `h1:` of `go.sum`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FilesHash([u8; 32]);
+
+impl FilesHash {
+    /// Creates a hash from its bytes.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl FromStr for FilesHash {
+    type Err = InvalidField;
+
+    fn from_str(text: &str) -> Result<Self, InvalidField> {
+        let bytes = text
+            .strip_prefix("h1:")
+            .and_then(|text| STANDARD.decode(text).ok());
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Self).ok_or(InvalidField::Hash)
+    }
+}
+
+impl fmt::Display for FilesHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "h1:{}", STANDARD.encode(self.0))
+    }
+}
+
+text_type!(FilesHash);
+
+/// File name of a package, without a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PackageFileName(String);
+
+impl PackageFileName {
+    /// Maximum length in bytes.
+    pub const MAX_BYTES: usize = 128;
+
+    /// Returns the name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for PackageFileName {
+    type Err = InvalidField;
+
+    fn from_str(text: &str) -> Result<Self, InvalidField> {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-._+~".contains(c);
+        let has_good_ends = text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text.ends_with(|c: char| c.is_ascii_alphanumeric());
+        if text.len() <= Self::MAX_BYTES && has_good_ends && text.chars().all(is_allowed) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(InvalidField::FileName)
+        }
+    }
+}
+
+impl fmt::Display for PackageFileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+text_type!(PackageFileName);
+
+/// A package of a version: a file that clients download.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackageFile {
+    /// File name, without a directory.
+    pub name: PackageFileName,
+    /// SHA-256 of the bytes.
+    pub digest: Sha256Digest,
+    /// Length of the package in bytes.
+    pub size: u64,
+}
+
+/// The packages of a version, sorted by file name. A version has at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackageFiles(Vec<PackageFile>);
+
+/// Packages cannot be those of one version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidPackages {
+    /// No package, or more than [`PackageFiles::MAX`].
+    #[error("a version has 1 to {} packages", PackageFiles::MAX)]
+    Number,
+    /// Two packages have the same name but for case.
+    #[error("two packages are named `{0}`")]
+    Twice(PackageFileName),
+    /// A package is larger than [`PackageFiles::MAX_SIZE`].
+    #[error("the package `{0}` is larger than a terabyte")]
+    Size(PackageFileName),
+}
+
+impl PackageFiles {
+    /// Maximum number of packages of a version.
+    pub const MAX: usize = 64;
+
+    /// Maximum size of a package in bytes. The limits of uploads are lower.
+    pub const MAX_SIZE: u64 = 1 << 40;
+
+    /// Checks packages and sorts them by name.
+    pub fn new(mut packages: Vec<PackageFile>) -> Result<Self, InvalidPackages> {
+        if !(1..=Self::MAX).contains(&packages.len()) {
+            return Err(InvalidPackages::Number);
+        }
+        if let Some(large) = packages
+            .iter()
+            .find(|package| package.size > Self::MAX_SIZE)
+        {
+            return Err(InvalidPackages::Size(large.name.clone()));
+        }
+        let mut names: Vec<String> = packages
+            .iter()
+            .map(|package| package.name.as_str().to_ascii_lowercase())
+            .collect();
+        names.sort();
+        packages.sort_by(|one, other| one.name.cmp(&other.name));
+        let same = names.windows(2).find(|pair| pair[0] == pair[1]);
+        match same.and_then(|pair| pair[0].parse().ok()) {
+            Some(name) => Err(InvalidPackages::Twice(name)),
+            None => Ok(Self(packages)),
+        }
+    }
+
+    /// Returns the packages, sorted by name.
+    pub fn iter(&self) -> std::slice::Iter<'_, PackageFile> {
+        self.0.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a PackageFiles {
+    type Item = &'a PackageFile;
+    type IntoIter = std::slice::Iter<'a, PackageFile>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// Checksums of the files of a version. Two versions with the same ones have the same content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Checksums {
+    /// Checksum of a module of Terraform.
+    Module {
+        /// Hash of all files of the package.
+        files: FilesHash,
+    },
+    /// Checksums of a Go module, the two lines of `go.sum`.
+    Go {
+        /// Hash of all files of the zip.
+        zip: FilesHash,
+        /// Hash of `go.mod` alone.
+        go_mod: FilesHash,
+    },
+}
+
+impl Checksums {
+    /// Returns the kind of the names that have these checksums.
+    pub fn kind(&self) -> NameKind {
+        match self {
+            Self::Module { .. } => NameKind::Module,
+            Self::Go { .. } => NameKind::Go,
+        }
+    }
+}
+
+/// Content of an added version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionContent {
+    /// Checksums that clients verify.
+    pub checksums: Checksums,
+    /// Packages that clients download.
+    pub packages: PackageFiles,
+    /// Commit that was published. An upload need not have one.
+    pub commit: Option<CommitSha>,
+}
+
+impl VersionContent {
+    /// Returns true if the files are the same. Packages of the same files may differ in bytes, because another release or
+    /// another program compressed them, and each deployment goes on to serve its own.
+    pub fn has_same_files(&self, other: &Self) -> bool {
+        self.checksums == other.checksums
+    }
+}

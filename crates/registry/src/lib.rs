@@ -4,8 +4,10 @@
 //! Texts of the rest of the code quote these invariants. **R3**: a version goes absent → added → deprecated → deleted and
 //! never back. **R6**: nothing from outside stands in for a name that somebody here owns.
 
+pub mod merge;
 pub mod names;
 pub mod records;
+pub mod states;
 #[cfg(test)]
 mod testing;
 pub mod versions;

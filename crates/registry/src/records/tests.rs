@@ -200,7 +200,7 @@ fn a_fault_names_its_line() {
     ] {
         assert_eq!(Record::parse(bytes).unwrap_err().to_string(), expected);
     }
-    let long = Record::parse(&[b'\n'; MAX_RECORD_BYTES + 1]).unwrap_err();
+    let long = Record::parse(&vec![b'\n'; MAX_RECORD_BYTES + 1]).unwrap_err();
     assert_eq!(
         long.to_string(),
         format!(

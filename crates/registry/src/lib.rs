@@ -1,8 +1,8 @@
 //! The rules of the registry of modules: names and versions, the records of its log, and the changes that a merge with
 //! another deployment makes. Nothing here reads a file, asks the network or knows a database.
 //!
-//! Texts of the rest of the code quote these invariants. **R3**: a version goes absent → added → deprecated → deleted and
-//! never back. **R6**: nothing from outside stands in for a name that somebody here owns.
+//! Comments quote two invariants of the registry. **R3**: a version goes absent → added → deprecated → deleted and never
+//! back. **R6**: nothing from outside stands in for a name that somebody here owns.
 
 pub mod merge;
 pub mod names;

@@ -44,7 +44,7 @@ pub struct LocatedContent {
 /// Everything that a deployment knows of a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KnownVersion {
-    /// Nothing is known.
+    /// No record of the version was seen.
     #[default]
     Absent,
     /// The version was added.
@@ -126,8 +126,8 @@ impl KnownVersion {
         }
     }
 
-    /// Moves the base location here, after the packages were downloaded and their checksums matched. Returns `None` for a
-    /// version whose packages are not wanted any more, such as a deleted one.
+    /// Moves the base location here, after the packages were downloaded and their checksums matched. Returns `None` if
+    /// the version has no such content any more, because it was deleted meanwhile.
     pub fn downloaded(&self, content: &VersionContent) -> Option<Self> {
         let ours = self.content().filter(|ours| ours.content == *content)?;
         let here = LocatedContent {

@@ -235,7 +235,7 @@ fn a_page_with_a_misplaced_record_or_too_many_is_refused() {
     assert_eq!(long.unwrap_err(), InvalidPage::TooLong);
 }
 
-/// Something that happens to one of three deployments.
+/// Event of one of three deployments.
 #[derive(Clone, Debug)]
 enum Event {
     /// A version is changed at its deployment.

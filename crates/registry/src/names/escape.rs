@@ -1,7 +1,7 @@
 //! Escaped paths and versions, as they are on the wire: `!a` stands for `A`.
 //!
-//! File systems that ignore case would otherwise confuse `github.com/Azure` with `github.com/azure`. An upper-case letter on
-//! the wire is an error, so every text has one escaped form.
+//! File systems that ignore case would otherwise confuse `github.com/Azure` with `github.com/azure`. An upper-case letter
+//! on the wire is an error, so every text has one escaped form.
 
 use super::go_path::{GoPath, InvalidGoPath, reserved_name};
 

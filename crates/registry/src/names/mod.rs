@@ -78,8 +78,8 @@ impl RegistryName {
         }
     }
 
-    /// Returns true for two different names that are equal but for upper and lower case. Below an owned prefix the second
-    /// of them is refused. Names of modules are never different in case alone, because they are kept in lower case.
+    /// Returns true for two different names that are equal but for upper and lower case. Below an owned prefix the
+    /// second of them is refused. Names of modules never differ in case alone, because they are kept in lower case.
     pub fn differs_only_in_case(&self, other: &Self) -> bool {
         self != other
             && self.kind() == other.kind()

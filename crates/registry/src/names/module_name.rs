@@ -11,8 +11,8 @@ pub struct Namespace(String);
 
 /// The name of a module of Terraform, such as `acme/vpc/aws`, in lower case.
 ///
-/// Terraform sends names as they are written in the configuration. `Acme/VPC/aws` is the same module here, so that no two
-/// names differ only in case.
+/// Terraform sends names as they are written in the configuration. `Acme/VPC/aws` is the same module here, so that no
+/// two names differ only in case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModuleName {
     text: String,

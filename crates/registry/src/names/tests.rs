@@ -100,6 +100,23 @@ fn a_path_that_go_refuses_is_refused_with_a_reason() {
 }
 
 #[test]
+fn terraform_accepts_the_same_modules() {
+    for vector in go_vectors("module") {
+        let parsed: Result<ModuleName, _> = vector[0].parse();
+        match vector.as_slice() {
+            [text, "!"] => assert!(parsed.is_err(), "{text}"),
+            [text, namespace, name, system] => {
+                let parsed = parsed.unwrap_or_else(|error| panic!("{text}: {error}"));
+                assert_eq!(parsed.namespace(), namespace.parse().unwrap());
+                assert_eq!(parsed.name(), name.to_ascii_lowercase());
+                assert_eq!(parsed.system(), *system);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_module_is_named_by_the_grammar_of_terraform() {
     let name: ModuleName = "Acme-Inc/VPC_x/aws2".parse().unwrap();
     assert_eq!(name.as_str(), "acme-inc/vpc_x/aws2");

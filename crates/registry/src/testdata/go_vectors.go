@@ -1,6 +1,7 @@
-// Prints go_vectors.txt: what golang.org/x/mod says of paths, versions and their escaping.
+// Prints go_vectors.txt: what golang.org/x/mod says of paths, versions and their escaping, and what
+// github.com/hashicorp/terraform-registry-address says of names of modules.
 //
-// Run it in a module that requires golang.org/x/mod: go run go_vectors.go > go_vectors.txt
+// Run it in a module that requires both: go run go_vectors.go > go_vectors.txt
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	regaddr "github.com/hashicorp/terraform-registry-address"
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/semver"
 )
@@ -55,6 +57,12 @@ var escaped = strings.Fields(`
 	github.com/!1 github.com/!- github.com/a!/b github.com/!ä v1.0.0-!r!c1 v1.0.0-RC1 v1.0.0-!r! ! !a !!a a!b v1.0.0-r! main !main .a
 `)
 
+var modules = append(strings.Fields(`
+	acme/vpc/aws Acme-Inc/VPC_x/aws2 a/b/c 1/2/3 -a/b/c a-/b/c a/b-/c a/_b/c a_b/c-d/e a--b/c__d/e a/b/C a/b/c-d a/b/c_d a/b/ /b/c a.b/c/d
+	a/b.c/d a/b/c.d ä/b/c a/ä/c a/b/ä terraform-aws-modules/vpc/aws hashicorp/consul/aws github.com/a/b a/b/c?ref=1 ./a/b ../a/b
+`), strings.Repeat("a", 64)+"/"+strings.Repeat("b", 64)+"/"+strings.Repeat("c", 64), strings.Repeat("a", 65)+"/b/c",
+	"a/"+strings.Repeat("b", 65)+"/c", "a/b/"+strings.Repeat("c", 65))
+
 // check says whether the go command takes a version of a path: module.Check, canonical, and no "+incompatible" where
 // the major version agrees with the path (modfetch refuses that).
 func check(path, version string) bool {
@@ -76,13 +84,15 @@ func or(text string, err error) string {
 func main() {
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
-	using := "golang.org/x/mod"
+	using := map[string]string{}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, dep := range info.Deps {
-			using = dep.Path + " " + dep.Version
+			using[dep.Path] = dep.Version
 		}
 	}
-	fmt.Fprintf(out, "# Made by go_vectors.go with %s. Fields are separated by tabs, and `!` stands for an error.\n", using)
+	fmt.Fprintf(out, "# Made by go_vectors.go with golang.org/x/mod %s and terraform-registry-address %s.\n",
+		using["golang.org/x/mod"], using["github.com/hashicorp/terraform-registry-address"])
+	fmt.Fprintln(out, "# Fields are separated by tabs, and `!` stands for an error.")
 
 	fmt.Fprintln(out, "# path: a text, its escaped form, its prefix, its major version")
 	random := rand.New(rand.NewSource(19))
@@ -135,6 +145,28 @@ func main() {
 	for range 200 {
 		v, w := canonical[random.Intn(len(canonical))], canonical[random.Intn(len(canonical))]
 		fmt.Fprintf(out, "order\t%s\t%s\t%d\n", v, w, semver.Compare(v, w))
+	}
+
+	fmt.Fprintln(out, "# module: a text of three parts, its namespace, name and system")
+	all = modules
+	for range 80 {
+		name := []rune(modules[random.Intn(len(modules))])
+		if at := random.Intn(len(name)); name[at] != '/' {
+			name[at] = []rune(alphabet)[random.Intn(len([]rune(alphabet)))]
+			all = append(all, string(name))
+		}
+	}
+	for _, text := range all {
+		// Terraform also takes a host before the three parts and a directory after them.
+		if strings.Count(text, "/") != 2 || strings.Contains(text, "//") {
+			continue
+		}
+		name, err := regaddr.ParseModuleSource(text)
+		if err != nil {
+			fmt.Fprintf(out, "module\t%s\t!\n", text)
+			continue
+		}
+		fmt.Fprintf(out, "module\t%s\t%s\t%s\t%s\n", text, name.Package.Namespace, name.Package.Name, name.Package.TargetSystem)
 	}
 
 	fmt.Fprintln(out, "# check: a path, a version, and whether they agree")

@@ -64,13 +64,13 @@ pub struct PseudoVersion {
     pub revision: String,
 }
 
-/// A version has the form of a pseudo-version and can be none.
+/// A version has the form of a pseudo-version, but its parts contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPseudoVersion {
     /// Month, day, hour, minute or second are too large.
     #[error("the pseudo-version has a time that does not exist")]
     Time,
-    /// No tagged version precedes it, though its form says so.
+    /// The form implies a tagged version before it, and there can be none.
     #[error("no tagged version can precede the pseudo-version")]
     Base,
 }
@@ -89,7 +89,7 @@ impl GoVersion {
         self.0.cmp_precedence(&other.0)
     }
 
-    /// Returns true for a version that Go made up for a commit without a tag.
+    /// Returns true for a version by which Go names a commit without a tag.
     pub fn is_pseudo(&self) -> bool {
         PSEUDO.is_match(&self.to_string())
     }

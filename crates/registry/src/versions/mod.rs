@@ -1,7 +1,7 @@
 //! Versions in the registry, ordered as the clients order them.
 //!
-//! Modules of Terraform have the versions of Semantic Versioning 2.0. Go modules have canonical versions of Go, whose major version
-//! agrees with the path: only [`VersionKey`] brings both together.
+//! Modules of Terraform have the versions of Semantic Versioning 2.0. Go modules have canonical versions of Go, whose
+//! major version agrees with the path: only [`VersionKey`] brings both together.
 
 mod go_version;
 mod module_version;
@@ -41,13 +41,13 @@ pub enum InvalidVersionKey {
     /// The name is not valid.
     #[error(transparent)]
     Name(#[from] InvalidRegistryName),
-    /// The version is none of Terraform.
+    /// The version does not follow Semantic Versioning.
     #[error(transparent)]
     Module(#[from] InvalidModuleVersion),
-    /// The version is none of Go.
+    /// The version is not a canonical version of Go.
     #[error(transparent)]
     Go(#[from] InvalidGoVersion),
-    /// The version is one of another module path.
+    /// The major version is not that of the module path.
     #[error(transparent)]
     Major(#[from] MajorMismatch),
 }

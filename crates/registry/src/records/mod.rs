@@ -107,6 +107,23 @@ impl RecordChange {
             Self::Delete(..) => LogAction::Delete,
         }
     }
+
+    /// Checks that the change can be one of a version.
+    fn check_key(&self, key: &VersionKey) -> Result<(), InconsistentRecord> {
+        match self {
+            Self::Add(content) if content.checksums.kind() != key.kind() => {
+                Err(InconsistentRecord::Checksums)
+            }
+            Self::Deprecate(notice) | Self::Delete(_, notice) => {
+                let replaces = |other: &VersionKey| other != key && other.kind() == key.kind();
+                let is_valid = notice.replacement.as_ref().is_none_or(replaces);
+                is_valid
+                    .then_some(())
+                    .ok_or(InconsistentRecord::Replacement)
+            }
+            Self::Add(_) => Ok(()),
+        }
+    }
 }
 
 /// The deployment that made a record, and the place of the record in its log.
@@ -163,18 +180,7 @@ impl UnsignedRecord {
         time: RecordTime,
         maker: RecordMaker,
     ) -> Result<Self, InconsistentRecord> {
-        match &change {
-            RecordChange::Add(content) if content.checksums.kind() != key.kind() => {
-                return Err(InconsistentRecord::Checksums);
-            }
-            RecordChange::Deprecate(notice) | RecordChange::Delete(_, notice) => {
-                let replaces = |other: &VersionKey| *other != key && other.kind() == key.kind();
-                if !notice.replacement.as_ref().is_none_or(replaces) {
-                    return Err(InconsistentRecord::Replacement);
-                }
-            }
-            RecordChange::Add(_) => {}
-        }
+        change.check_key(&key)?;
         Ok(Self {
             key,
             change,

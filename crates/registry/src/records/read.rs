@@ -74,14 +74,19 @@ pub(super) fn record(bytes: &[u8]) -> Result<Record, InvalidRecord> {
             (RecordChange::Delete(kind, lines.notice(&key)?), time)
         }
     };
+    change.check_key(&key).map_err(|error| lines.error(error))?;
     let maker = lines.value("maker")?;
     let (deployment, id) = lines.two_words(maker)?;
     let maker = RecordMaker {
         deployment: lines.canonical(deployment)?,
         id: lines.canonical(id)?,
     };
-    let unsigned = UnsignedRecord::new(key, change, time, maker);
-    let unsigned = unsigned.map_err(|error| lines.error(error))?;
+    let unsigned = UnsignedRecord {
+        key,
+        change,
+        time,
+        maker,
+    };
 
     let signature = lines.value("signature")?;
     let bytes = STANDARD.decode(signature).ok();

@@ -232,7 +232,7 @@ fn a_fault_of_a_notice_names_its_line() {
         (
             "maker",
             "replacement acme/vpc/aws 1.2.3\nmaker",
-            "line 6: the replacement is another version of the same kind",
+            "line 5: the replacement is another version of the same kind",
         ),
         (
             "maker",

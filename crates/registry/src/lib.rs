@@ -10,4 +10,5 @@ pub mod records;
 pub mod states;
 #[cfg(test)]
 mod testing;
+pub mod tlog;
 pub mod versions;

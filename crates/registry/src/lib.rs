@@ -7,6 +7,7 @@
 pub mod merge;
 pub mod names;
 pub mod records;
+pub mod signed_note;
 pub mod states;
 #[cfg(test)]
 mod testing;

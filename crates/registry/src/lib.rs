@@ -4,12 +4,17 @@
 //! Comments quote two invariants of the registry. **R3**: a version goes absent → added → deprecated → deleted and never
 //! back. **R6**: nothing from outside stands in for a name that somebody here owns.
 
+pub mod dirhash;
+pub mod limits;
 pub mod merge;
 pub mod names;
+pub mod paths;
 pub mod records;
 pub mod signed_note;
 pub mod states;
 #[cfg(test)]
 mod testing;
+pub mod tf_archive;
 pub mod tlog;
+pub mod tree;
 pub mod versions;

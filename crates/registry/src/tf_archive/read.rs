@@ -1,0 +1,190 @@
+//! Strict reading of archives from outside, as a stream.
+
+use std::io::{self, Read};
+
+use flate2::read::MultiGzDecoder;
+use tar::{Archive, EntryType, PaxExtensions};
+
+use super::TfArchiveError;
+use crate::dirhash::{DirHash, DirHasher, HashingReader};
+use crate::limits::{ArchiveLimits, ExceededLimit, Meter};
+use crate::paths::{Collisions, MAX_PATH, PathFault, check_path};
+
+/// Summary of an archive that follows all rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TfContents {
+    /// Checksum of the files.
+    pub hash: DirHash,
+    /// Number of files, without folders.
+    pub files: usize,
+    /// Number of bytes of all files together.
+    pub size: u64,
+}
+
+/// Maximum number of bytes of the attributes of an entry.
+const MAX_ATTRIBUTES: u64 = 64 << 10;
+
+/// Checks an archive while it is read. Each file is handed to `visit` with its path, for example to find the README.
+///
+/// If `visit` fails, the archive counts as malformed, because most such errors come from the decoder.
+///
+/// Reads a file in pieces, so the memory does not grow with its size, but with the number of files.
+pub fn check_tf_archive(
+    packed: impl Read,
+    limits: &ArchiveLimits,
+    mut visit: impl FnMut(&str, &mut dyn Read) -> io::Result<()>,
+) -> Result<TfContents, TfArchiveError> {
+    let meter = Meter::new(*limits);
+    // Decoders report everything as an error of reading. The meter knows which of them are something else.
+    let failed = |error: io::Error| match meter.take_stop() {
+        Some(stop) => stop.into(),
+        None => TfArchiveError::Malformed(error.to_string()),
+    };
+    // A second member of gzip is read as well, because clients do so.
+    let gzip = MultiGzDecoder::new(meter.packed(packed));
+    let mut archive = Archive::new(meter.unpacked(gzip));
+    let mut collisions = Collisions::default();
+    let mut hasher = DirHasher::new();
+    let mut contents = (0, 0);
+    let mut long_name: Option<Vec<u8>> = None;
+    // Raw entries, because the crate would keep names and attributes of any length in memory.
+    let entries = archive.entries().map_err(failed)?.raw(true);
+    for (number, entry) in entries.enumerate() {
+        let mut entry = entry.map_err(failed)?;
+        if number >= limits.entries {
+            return Err(ExceededLimit::Entries(limits.entries).into());
+        }
+        let kind = entry.header().entry_type();
+        if kind.is_gnu_longname() {
+            let name = read_short(&mut entry).map_err(failed)?;
+            let end = name.iter().position(|byte| *byte == 0);
+            long_name = Some(name[..end.unwrap_or(name.len())].to_vec());
+            continue;
+        }
+        if kind.is_pax_local_extensions() {
+            let attributes = read_short(&mut entry).map_err(failed)?;
+            long_name = pax_path(&attributes)?.or(long_name);
+            continue;
+        }
+        // Tools such as `git archive` store a comment for the whole archive.
+        if kind.is_pax_global_extensions() {
+            let attributes = read_short(&mut entry).map_err(failed)?;
+            if pax_path(&attributes)?.is_some() {
+                return Err(malformed("a name for all entries"));
+            }
+            continue;
+        }
+        let name = long_name
+            .take()
+            .unwrap_or_else(|| entry.header().path_bytes().into_owned());
+        let bad_path = |fault| TfArchiveError::Path {
+            path: shown_path(&name),
+            fault,
+        };
+        if !matches!(kind, EntryType::Regular | EntryType::Directory) {
+            return Err(TfArchiveError::Kind {
+                path: shown_path(&name),
+                kind: kind_name(kind),
+            });
+        }
+        let path = std::str::from_utf8(&name).map_err(|_| bad_path(PathFault::NotUtf8))?;
+        // `tar -C DIR .` writes `./` in front of each name.
+        let path = path.strip_prefix("./").unwrap_or(path);
+        // Old archives have folders that are marked by their name only.
+        let (path, is_folder) = match path.strip_suffix('/') {
+            Some(path) => (path, true),
+            None => (path, kind == EntryType::Directory),
+        };
+        if is_folder && entry.size() > 0 {
+            return Err(malformed("a folder with content"));
+        }
+        if is_folder && matches!(path, "" | ".") {
+            continue;
+        }
+        check_path(path)
+            .and_then(|()| collisions.add(path, is_folder))
+            .map_err(bad_path)?;
+        if is_folder {
+            continue;
+        }
+        let size = entry.size();
+        let mut hashing = HashingReader::new(&mut entry);
+        visit(path, &mut hashing).map_err(failed)?;
+        io::copy(&mut hashing, &mut io::sink()).map_err(failed)?;
+        if hashing.size() != size {
+            return Err(malformed("a file ends early"));
+        }
+        hasher.add(path, hashing.finish())?;
+        contents = (contents.0 + 1, contents.1 + size);
+    }
+    if long_name.is_some() {
+        return Err(malformed("a name without a file"));
+    }
+    // The end is blocks of zeros. Bytes behind it would be an archive that only some readers see.
+    let mut rest = archive.into_inner();
+    let mut buffer = [0; 8192];
+    loop {
+        match rest.read(&mut buffer).map_err(failed)? {
+            0 => break,
+            count if buffer[..count].iter().any(|byte| *byte != 0) => {
+                return Err(malformed("data behind the end"));
+            }
+            _ => {}
+        }
+    }
+    Ok(TfContents {
+        hash: hasher.finish(),
+        files: contents.0,
+        size: contents.1,
+    })
+}
+
+/// Reads the content of an entry that describes the next one.
+fn read_short(entry: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    entry.take(MAX_ATTRIBUTES + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > MAX_ATTRIBUTES {
+        return Err(io::Error::other("the attributes of an entry are too long"));
+    }
+    Ok(content)
+}
+
+/// Returns the path among attributes. Those that change how the archive is read are refused.
+fn pax_path(attributes: &[u8]) -> Result<Option<Vec<u8>>, TfArchiveError> {
+    let mut path = None;
+    for attribute in PaxExtensions::new(attributes) {
+        let attribute = attribute.map_err(|error| TfArchiveError::Malformed(error.to_string()))?;
+        match attribute.key_bytes() {
+            b"path" => path = Some(attribute.value_bytes().to_vec()),
+            b"size" => return Err(malformed("a size among the attributes")),
+            key if key.starts_with(b"GNU.sparse") => {
+                return Err(malformed("a file with holes"));
+            }
+            _ => {}
+        }
+    }
+    Ok(path)
+}
+
+fn malformed(reason: &str) -> TfArchiveError {
+    TfArchiveError::Malformed(reason.to_owned())
+}
+
+/// Name of an entry for a message.
+fn shown_path(name: &[u8]) -> String {
+    String::from_utf8_lossy(&name[..name.len().min(MAX_PATH)]).into_owned()
+}
+
+fn kind_name(kind: EntryType) -> &'static str {
+    if kind.is_symlink() {
+        "a symbolic link"
+    } else if kind.is_hard_link() {
+        "a hard link"
+    } else if kind.is_character_special() || kind.is_block_special() {
+        "a device"
+    } else if kind.is_fifo() {
+        "a pipe"
+    } else {
+        "something else"
+    }
+}

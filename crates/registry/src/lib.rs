@@ -5,6 +5,8 @@
 //! back. **R6**: nothing from outside stands in for a name that somebody here owns.
 
 pub mod dirhash;
+pub mod go_mod;
+pub mod go_zip;
 pub mod limits;
 pub mod merge;
 pub mod names;

@@ -58,7 +58,7 @@ pub enum PathFault {
 }
 
 /// Checks a path by the rules of `CheckFilePath` in `golang.org/x/mod/module`.
-pub fn check_go_path(path: &str) -> Result<(), PathFault> {
+pub(crate) fn check_go_path(path: &str) -> Result<(), PathFault> {
     check_parts(path)?;
     for part in path.split('/') {
         if part.ends_with('.') {

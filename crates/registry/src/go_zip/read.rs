@@ -1,0 +1,247 @@
+//! Strict reading of packages from outside.
+
+use std::fmt::Display;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use zip::read::{ArchiveOffset, Config, ZipFileEntry};
+use zip::unstable::read::ZipIterable;
+use zip::{CompressionMethod, ZipReadOptions};
+
+use super::{GoZipError, GoZipFault, GoZipReason, MAX_FAULTS, MAX_GO_FILE, prefix_of};
+use crate::dirhash::{DirHash, DirHasher, HashingReader};
+use crate::limits::{ArchiveLimits, ExceededLimit};
+use crate::paths::{Collisions, MAX_PATH, PathFault, check_go_path};
+
+/// Summary of a package that follows all rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoZipContents {
+    /// Checksum of the files.
+    pub hash: DirHash,
+    /// Number of files, without folders.
+    pub files: usize,
+    /// Number of bytes of all files together.
+    pub size: u64,
+}
+
+/// Number of bytes of a header in front of the name of an entry, in the directory of the archive and in front of its
+/// content.
+const CENTRAL_HEADER: usize = 46;
+const LOCAL_HEADER: u64 = 30;
+
+/// Numbers of bytes behind the directory: the end record without a comment, and the same for large archives.
+const ENDS: [u64; 2] = [22, 56 + 20 + 22];
+
+/// Bits of the mode of a file that tell its kind, and their value for files and folders.
+const KIND_BITS: u32 = 0o170_000;
+const KIND_FILE: u32 = 0o100_000;
+const KIND_FOLDER: u32 = 0o040_000;
+
+/// Checks the package of a version. Each file is handed to `visit` with its path in the module, for example to read
+/// `go.mod`.
+///
+/// All names and sizes are checked before any content is read. If `visit` fails, the archive counts as malformed, because
+/// most such errors come from the decoder.
+pub fn check_go_zip<R: Read + Seek>(
+    module: &str,
+    version: &str,
+    mut zip: R,
+    limits: &ArchiveLimits,
+    mut visit: impl FnMut(&str, &mut dyn Read) -> io::Result<()>,
+) -> Result<GoZipContents, GoZipError> {
+    let prefix = prefix_of(module, version);
+    let packed = zip.seek(SeekFrom::End(0)).map_err(GoZipError::Io)?;
+    limits.check(packed, 0)?;
+    // Nothing comes in front of the archive, so that no reader finds another one there.
+    let config = Config {
+        archive_offset: ArchiveOffset::Known(0),
+    };
+    let mut archive = ZipIterable::try_new(zip, config)
+        .map_err(malformed)?
+        .enforce_header_consistency(true);
+    if archive.len() > limits.entries {
+        return Err(ExceededLimit::Entries(limits.entries).into());
+    }
+
+    let mut rules = Rules::new(&prefix);
+    let entries = archive.files().map_err(malformed)?;
+    while let Some(entry) = entries.next() {
+        let entry = entry.map_err(malformed)?;
+        rules.directory_end = check_header(&entry, entries.reader_mut())?;
+        rules.add(&entry);
+        limits.check(packed, rules.size)?;
+    }
+    let (size, files) = (rules.size, rules.files);
+    rules.finish(packed)?;
+
+    let mut hasher = DirHasher::new();
+    let entries = archive.files().map_err(malformed)?;
+    while let Some(entry) = entries.next() {
+        let entry = entry.map_err(malformed)?;
+        let name = String::from_utf8(entry.name_raw().to_vec())
+            .map_err(|_| malformed("the archive changed"))?;
+        let path = name.strip_prefix(&prefix).unwrap_or_default().to_owned();
+        let size = entry.size();
+        let content = entry
+            .with_reader(entries.reader_mut(), ZipReadOptions::new())
+            .map_err(malformed)?;
+        // One byte more than declared is enough to know that the size is a lie.
+        let mut hashing = HashingReader::new(content.take(size.saturating_add(1)));
+        if !path.is_empty() && !path.ends_with('/') {
+            visit(&path, &mut hashing).map_err(malformed)?;
+        }
+        io::copy(&mut hashing, &mut io::sink()).map_err(malformed)?;
+        if hashing.size() != size {
+            let reason = GoZipReason::Size;
+            return Err(GoZipError::Files(vec![GoZipFault { path: name, reason }]));
+        }
+        // Folders are part of the checksum that Go computes of a zip file.
+        hasher.add(&name, hashing.finish())?;
+    }
+    Ok(GoZipContents {
+        hash: hasher.finish(),
+        files,
+        size,
+    })
+}
+
+/// Reads the header of an entry in the directory of the archive and returns where it ends. Compares the name, because the
+/// decoder takes names from additional fields as well, which Go does not know.
+fn check_header(
+    entry: &ZipFileEntry<'_>,
+    reader: &mut (impl Read + Seek),
+) -> Result<u64, GoZipError> {
+    let start = entry.central_header_start();
+    let mut header = [0; CENTRAL_HEADER];
+    reader.seek(SeekFrom::Start(start)).map_err(malformed)?;
+    reader.read_exact(&mut header).map_err(malformed)?;
+    let length_at = |place| u16::from_le_bytes([header[place], header[place + 1]]);
+    let [name, extra, comment] = [28, 30, 32].map(length_at);
+    let mut raw = vec![0; name.into()];
+    reader.read_exact(&mut raw).map_err(malformed)?;
+    if raw != entry.name_raw() {
+        return Err(malformed("an entry has two names"));
+    }
+    let lengths = [name, extra, comment].map(u64::from);
+    Ok(start + CENTRAL_HEADER as u64 + lengths.iter().sum::<u64>())
+}
+
+/// Rules for the entries of an archive, and the faults found so far.
+struct Rules<'a> {
+    prefix: &'a str,
+    collisions: Collisions,
+    faults: Vec<GoZipFault>,
+    /// Start of each entry, and the earliest place where the next can start.
+    places: Vec<(u64, u64)>,
+    directory_start: Option<u64>,
+    directory_end: u64,
+    files: usize,
+    size: u64,
+}
+
+impl<'a> Rules<'a> {
+    fn new(prefix: &'a str) -> Self {
+        Self {
+            prefix,
+            collisions: Collisions::default(),
+            faults: Vec::new(),
+            places: Vec::new(),
+            directory_start: None,
+            directory_end: 0,
+            files: 0,
+            size: 0,
+        }
+    }
+
+    fn add(&mut self, entry: &ZipFileEntry<'_>) {
+        self.directory_start
+            .get_or_insert(entry.central_header_start());
+        let start = entry.header_start();
+        let header = LOCAL_HEADER + entry.name_raw().len() as u64;
+        let end = start
+            .saturating_add(header)
+            .saturating_add(entry.compressed_size());
+        self.places.push((start, end));
+        self.size = self.size.saturating_add(entry.size());
+        let fault = self.check(entry).err();
+        if let Some(reason) = fault.filter(|_| self.faults.len() < MAX_FAULTS) {
+            let name = entry.name_raw();
+            let path = String::from_utf8_lossy(&name[..name.len().min(MAX_PATH)]).into_owned();
+            self.faults.push(GoZipFault { path, reason });
+        }
+    }
+
+    /// Applies the rules of `checkZip` in `golang.org/x/mod/zip`, and those for uploads.
+    fn check(&mut self, entry: &ZipFileEntry<'_>) -> Result<(), GoZipReason> {
+        let name = std::str::from_utf8(entry.name_raw()).map_err(|_| PathFault::NotUtf8)?;
+        let path = name
+            .strip_prefix(self.prefix)
+            .ok_or_else(|| GoZipReason::Prefix(self.prefix.to_owned()))?;
+        let is_known = matches!(
+            entry.compression(),
+            CompressionMethod::Stored | CompressionMethod::Deflated
+        );
+        if entry.encrypted() || !is_known {
+            return Err(GoZipReason::Method);
+        }
+        let is_folder = path.is_empty() || path.ends_with('/');
+        let kind = entry.unix_mode().unwrap_or_default() & KIND_BITS;
+        let allowed = if is_folder { KIND_FOLDER } else { KIND_FILE };
+        // Windows and Go itself write no kind.
+        if kind != 0 && kind != allowed {
+            return Err(GoZipReason::Kind);
+        }
+        if is_folder && entry.size() > 0 {
+            return Err(GoZipReason::Size);
+        }
+        if path.is_empty() {
+            return Ok(());
+        }
+        let path = path.strip_suffix('/').unwrap_or(path);
+        check_go_path(path)?;
+        self.collisions.add(path, is_folder)?;
+        if is_folder {
+            return Ok(());
+        }
+        self.files += 1;
+        let file = path.rsplit('/').next().unwrap_or(path);
+        if file.eq_ignore_ascii_case("go.mod") {
+            if file != path {
+                return Err(GoZipReason::GoModNotAtTop);
+            }
+            if path != "go.mod" {
+                return Err(GoZipReason::GoModCase);
+            }
+        }
+        if matches!(path, "go.mod" | "LICENSE") && entry.size() > MAX_GO_FILE {
+            return Err(GoZipReason::TooLarge);
+        }
+        Ok(())
+    }
+
+    /// Fails if there was a fault, or if the archive is not laid out as all writers do it. Entries that share bytes would
+    /// make a large package from a small archive, and bytes around them could be another archive to other readers.
+    fn finish(mut self, packed: u64) -> Result<(), GoZipError> {
+        if !self.faults.is_empty() {
+            return Err(GoZipError::Files(self.faults));
+        }
+        self.places.sort_unstable();
+        let directory_start = self.directory_start.unwrap_or_default();
+        self.places.push((directory_start, self.directory_end));
+        let is_apart = |pair: &[(u64, u64)]| pair[0].1 <= pair[1].0;
+        if !self.places.windows(2).all(is_apart) {
+            return Err(malformed("entries overlap"));
+        }
+        let is_first = self.places[0].0 == 0;
+        let behind = packed.checked_sub(self.directory_end);
+        if !is_first || !behind.is_some_and(|behind| ENDS.contains(&behind)) {
+            return Err(malformed(
+                "data before the first entry or behind the directory",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn malformed(reason: impl Display) -> GoZipError {
+    GoZipError::Malformed(reason.to_string())
+}

@@ -20,9 +20,9 @@ pub(crate) fn fixed_seed() -> Config {
     }
 }
 
-/// Returns the fields of each line of `go_vectors.txt` that begins with a word.
+/// Returns the fields of each line of `vectors/names.txt` that begins with a word.
 pub(crate) fn go_vectors(word: &str) -> Vec<Vec<&'static str>> {
-    let lines = include_str!("testdata/go_vectors.txt").lines();
+    let lines = include_str!("../vectors/names.txt").lines();
     let lines = lines.filter_map(|line| line.strip_prefix(word)?.strip_prefix('\t'));
     let vectors: Vec<Vec<&str>> = lines.map(|line| line.split('\t').collect()).collect();
     assert!(!vectors.is_empty(), "there are no vectors for {word}");

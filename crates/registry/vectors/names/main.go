@@ -1,7 +1,7 @@
-// Prints go_vectors.txt: what golang.org/x/mod says of paths, versions and their escaping, and what
+// Prints what golang.org/x/mod says of paths, versions and their escaping, and what
 // github.com/hashicorp/terraform-registry-address says of names of modules.
 //
-// Run it in a module that requires both: go run go_vectors.go > go_vectors.txt
+// Run it in the folder above: go run ./names > names.txt
 package main
 
 import (
@@ -90,7 +90,7 @@ func main() {
 			using[dep.Path] = dep.Version
 		}
 	}
-	fmt.Fprintf(out, "# Made by go_vectors.go with golang.org/x/mod %s and terraform-registry-address %s.\n",
+	fmt.Fprintf(out, "# Made by `go run ./names > names.txt` in this folder, with golang.org/x/mod %s and terraform-registry-address %s.\n",
 		using["golang.org/x/mod"], using["github.com/hashicorp/terraform-registry-address"])
 	fmt.Fprintln(out, "# Fields are separated by tabs, and `!` stands for an error.")
 

@@ -5,22 +5,23 @@ use std::fmt;
 use std::io::{self, Read};
 use std::str::FromStr;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use lockkeeper_model::model::text_type;
 use sha2::{Digest as _, Sha256};
 
-/// SHA-256 over names and checksums of files. The text form is `h1:` with base64.
+use crate::encoding::{base64, from_base64};
+
+/// SHA-256 over names and checksums of files, in the form `h1:` of `go.sum`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DirHash([u8; 32]);
 
-/// A text is not of the form `h1:` with the base64 form of 32 bytes.
+/// A text is not a hash of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a checksum of the form `h1:…`")]
-pub struct BadDirHash;
+#[error("a hash of files is `h1:` and the Base64 of 32 bytes")]
+pub struct InvalidDirHash;
 
 /// Name of a file that cannot be part of a checksum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadHashedName {
+pub enum InvalidHashedName {
     /// A name with a newline would look like two files.
     #[error("the name {0:?} has a newline")]
     Newline(String),
@@ -42,13 +43,13 @@ impl DirHasher {
     }
 
     /// Adds a file by its name and the SHA-256 of its content.
-    pub fn add(&mut self, name: &str, sha256: [u8; 32]) -> Result<(), BadHashedName> {
+    pub fn add(&mut self, name: &str, sha256: [u8; 32]) -> Result<(), InvalidHashedName> {
         if name.contains('\n') {
-            return Err(BadHashedName::Newline(name.to_owned()));
+            return Err(InvalidHashedName::Newline(name.to_owned()));
         }
         match self.files.insert(name.to_owned(), sha256) {
             None => Ok(()),
-            Some(_) => Err(BadHashedName::Twice(name.to_owned())),
+            Some(_) => Err(InvalidHashedName::Twice(name.to_owned())),
         }
     }
 
@@ -102,7 +103,7 @@ impl<R: Read> Read for HashingReader<R> {
 /// Returns the checksum of files by name and content.
 pub fn hash_files<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a [u8])>,
-) -> Result<DirHash, BadHashedName> {
+) -> Result<DirHash, InvalidHashedName> {
     let mut hasher = DirHasher::new();
     for (name, content) in files {
         hasher.add(name, Sha256::digest(content).into())?;
@@ -116,14 +117,16 @@ pub fn hash_go_mod(content: &[u8]) -> DirHash {
     DirHasher { files }.finish()
 }
 
-/// Returns the two lines of `go.sum` of a version: that of the package and that of its `go.mod`.
-pub fn go_sum_lines(module: &str, version: &str, package: &DirHash, go_mod: &DirHash) -> String {
-    format!("{module} {version} {package}\n{module} {version}/go.mod {go_mod}\n")
+impl DirHash {
+    /// Creates a hash from its bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
 }
 
 impl fmt::Display for DirHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "h1:{}", STANDARD.encode(self.0))
+        write!(f, "h1:{}", base64(&self.0))
     }
 }
 
@@ -134,14 +137,15 @@ impl fmt::Debug for DirHash {
 }
 
 impl FromStr for DirHash {
-    type Err = BadDirHash;
+    type Err = InvalidDirHash;
 
-    fn from_str(text: &str) -> Result<Self, BadDirHash> {
-        let base64 = text.strip_prefix("h1:").ok_or(BadDirHash)?;
-        let bytes = STANDARD.decode(base64).map_err(|_| BadDirHash)?;
-        Ok(Self(bytes.try_into().map_err(|_| BadDirHash)?))
+    fn from_str(text: &str) -> Result<Self, InvalidDirHash> {
+        let bytes = text.strip_prefix("h1:").and_then(from_base64);
+        bytes.map(Self).ok_or(InvalidDirHash)
     }
 }
+
+text_type!(DirHash);
 
 #[cfg(test)]
 mod tests {
@@ -159,30 +163,26 @@ mod tests {
             ("xyz", b"data for xyz".as_slice()),
             ("abc", b"data for abc".as_slice()),
         ];
-        let expected = STANDARD.encode(Sha256::digest(lines));
+        let expected = base64(&Sha256::digest(lines));
         let hash = hash_files(files).unwrap();
         assert_eq!(hash.to_string(), format!("h1:{expected}"));
     }
 
     #[test]
-    fn lines_of_go_sum_have_both_checksums() {
+    fn a_go_mod_file_has_the_checksum_that_go_records() {
         // `rsc.io/quote v1.5.2`, as in Go's documentation.
-        let package = "h1:w5fcysjrx7yqtD/aO+QwRjYZOKnaM9Uh2b40tElTs3Y="
-            .parse()
-            .unwrap();
         let content = b"module \"rsc.io/quote\"\n\nrequire \"rsc.io/sampler\" v1.3.0\n";
         assert_eq!(
-            go_sum_lines("rsc.io/quote", "v1.5.2", &package, &hash_go_mod(content)),
-            "rsc.io/quote v1.5.2 h1:w5fcysjrx7yqtD/aO+QwRjYZOKnaM9Uh2b40tElTs3Y=\n\
-             rsc.io/quote v1.5.2/go.mod h1:LzX7hefJvL54yjefDEDHNONDjII0t9xZLPXsUe+TKr0=\n"
+            hash_go_mod(content).to_string(),
+            "h1:LzX7hefJvL54yjefDEDHNONDjII0t9xZLPXsUe+TKr0="
         );
     }
 
     #[test]
     fn names_that_deceive_are_refused() {
-        let newline = BadHashedName::Newline("a\nb".to_owned());
+        let newline = InvalidHashedName::Newline("a\nb".to_owned());
         assert_eq!(hash_files([("a\nb", b"".as_slice())]), Err(newline));
-        let twice = BadHashedName::Twice("a".to_owned());
+        let twice = InvalidHashedName::Twice("a".to_owned());
         let files = [("a", b"1".as_slice()), ("a", b"2".as_slice())];
         assert_eq!(hash_files(files), Err(twice));
         for bad in [
@@ -191,7 +191,7 @@ mod tests {
             "h2:w5fcysjrx7yqtD/aO+QwRjYZOKnaM9Uh2b40tElTs3Y=",
             "h1:AAAA",
         ] {
-            assert_eq!(bad.parse::<DirHash>(), Err(BadDirHash));
+            assert_eq!(bad.parse::<DirHash>(), Err(InvalidDirHash));
         }
     }
 

@@ -15,7 +15,7 @@ pub struct GoMod {
 /// A `go.mod` file that the `go` command cannot read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the go.mod file has an error in line {line}")]
-pub struct BadGoMod {
+pub struct InvalidGoMod {
     /// Number of the first line with an error, counted from 1.
     pub line: usize,
 }
@@ -23,16 +23,16 @@ pub struct BadGoMod {
 /// Parses a `go.mod` file.
 ///
 /// Versions of required modules have to look like versions. Whether they fit the paths is left to the `go` command.
-pub fn parse_go_mod(content: &[u8]) -> Result<GoMod, BadGoMod> {
+pub fn parse_go_mod(content: &[u8]) -> Result<GoMod, InvalidGoMod> {
     let text = String::from_utf8_lossy(content);
-    let mut file = Lines::default();
+    let mut file = GoModReader::default();
     let mut last = 0;
     for (number, line) in text.split('\n').enumerate() {
         last = number + 1;
-        file.add(line).ok_or(BadGoMod { line: last })?;
+        file.add(line).ok_or(InvalidGoMod { line: last })?;
     }
     if file.block.is_some() {
-        return Err(BadGoMod { line: last });
+        return Err(InvalidGoMod { line: last });
     }
     Ok(GoMod {
         module: file.module,
@@ -40,24 +40,24 @@ pub fn parse_go_mod(content: &[u8]) -> Result<GoMod, BadGoMod> {
     })
 }
 
-/// Lines read so far.
+/// Parts of the file that are read so far.
 #[derive(Default)]
-struct Lines {
+struct GoModReader {
     module: Option<String>,
     has_go: bool,
     language: Option<(u64, u64)>,
-    block: Option<Block>,
+    block: Option<OpenBlock>,
 }
 
-/// Block of lines in parentheses.
-enum Block {
+/// Block of lines in parentheses that has not ended.
+enum OpenBlock {
     /// Lines with this word in front.
     Of(String),
     /// Lines that are passed over.
     Unknown,
 }
 
-impl Lines {
+impl GoModReader {
     /// Reads a line. `None` stands for an error of the file.
     fn add(&mut self, line: &str) -> Option<()> {
         let tokens = tokens_of(line)?;
@@ -67,8 +67,8 @@ impl Lines {
             // Text after the end of a block is an error.
             (Some(_), [")", ..]) => return None,
             // An empty line, a line of an unknown block, or an empty block.
-            (_, []) | (Some(Block::Unknown), _) | (None, [_, .., "(", ")"]) => {}
-            (Some(Block::Of(verb)), arguments) => {
+            (_, []) | (Some(OpenBlock::Unknown), _) | (None, [_, .., "(", ")"]) => {}
+            (Some(OpenBlock::Of(verb)), arguments) => {
                 let verb = verb.clone();
                 self.directive(&verb, arguments)?;
             }
@@ -76,9 +76,9 @@ impl Lines {
                 // A version of Go in a block is passed over, like all blocks that are not known.
                 let is_read = middle.is_empty() && matches!(*verb, "module" | "require" | "ignore");
                 self.block = Some(if is_read {
-                    Block::Of((*verb).to_owned())
+                    OpenBlock::Of((*verb).to_owned())
                 } else {
-                    Block::Unknown
+                    OpenBlock::Unknown
                 });
             }
             (None, [verb, arguments @ ..]) => self.directive(verb, arguments)?,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_of_the_module_and_lines_with_errors_are_named() {
+    fn the_path_of_the_module_is_read_and_lines_with_errors_are_named() {
         let module = |file: &str| parse_go_mod(file.as_bytes()).map(|file| file.module);
         let path = Some("example.com/m".to_owned());
         for file in [
@@ -326,7 +326,7 @@ mod tests {
             ("module a\nrequire (\n", 3),
             ("module a\nx \"\n", 2),
         ] {
-            assert_eq!(module(file), Err(BadGoMod { line }), "{file}");
+            assert_eq!(module(file), Err(InvalidGoMod { line }), "{file}");
         }
     }
 
@@ -339,7 +339,7 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..20),
         ) {
             let text = lines.join("\n");
-            if let Err(BadGoMod { line }) = parse_go_mod(text.as_bytes()) {
+            if let Err(InvalidGoMod { line }) = parse_go_mod(text.as_bytes()) {
                 prop_assert!((1..=lines.len()).contains(&line));
             }
             drop(parse_go_mod(&bytes));

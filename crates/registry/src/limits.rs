@@ -56,7 +56,7 @@ impl ArchiveLimits {
 
 /// Reason why the reading of an archive ended, beside what the decoder says about it.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum ReadStop {
     Limit(ExceededLimit),
     /// The bytes could not be read, which says nothing about the archive.
     Source(io::Error),
@@ -64,17 +64,17 @@ pub(crate) enum Stop {
 
 /// Bytes read so far, shared by the readers in front of and behind a decoder.
 #[derive(Debug, Default)]
-struct Progress {
+struct BytesRead {
     packed: u64,
     unpacked: u64,
-    stop: Option<Stop>,
+    stop: Option<ReadStop>,
 }
 
 /// Counter of an archive that is read from a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     limits: ArchiveLimits,
-    progress: Rc<RefCell<Progress>>,
+    progress: Rc<RefCell<BytesRead>>,
 }
 
 impl Meter {
@@ -104,7 +104,7 @@ impl Meter {
     }
 
     /// Returns the reason why a read failed, if it was not the decoder.
-    pub(crate) fn take_stop(&self) -> Option<Stop> {
+    pub(crate) fn take_stop(&self) -> Option<ReadStop> {
         self.progress.borrow_mut().stop.take()
     }
 }
@@ -130,11 +130,11 @@ impl<R: Read> Read for Metered<R> {
                 let checked = self.meter.limits.check(progress.packed, progress.unpacked);
                 match checked {
                     Ok(()) => return Ok(count),
-                    Err(limit) => Stop::Limit(limit),
+                    Err(limit) => ReadStop::Limit(limit),
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
-            Err(error) if self.is_packed => Stop::Source(error),
+            Err(error) if self.is_packed => ReadStop::Source(error),
             Err(error) => return Err(error),
         };
         progress.stop.get_or_insert(stop);

@@ -1,14 +1,15 @@
 //! Configuration of all property tests, the answers of Go's own packages, and records to test with.
 
-use ed25519_dalek::SigningKey;
 use lockkeeper_model::model::{Reason, Sha256Digest};
 use proptest::test_runner::{Config, RngSeed};
 
+use crate::dirhash::DirHash;
 use crate::names::NameKind;
 use crate::records::{
-    Checksums, DeploymentName, FilesHash, LogId, PackageFile, PackageFiles, Record, RecordChange,
-    RecordMaker, RecordNotice, UnsignedRecord, VersionContent,
+    Checksums, DeploymentName, LogId, PackageFile, PackageFiles, Record, RecordChange, RecordMaker,
+    RecordNotice, UnsignedRecord, VersionContent,
 };
+use crate::signed_note::NoteSigner;
 use crate::versions::VersionKey;
 
 /// Returns a configuration with a fixed seed, so that a failing case is the same on every machine.
@@ -35,13 +36,13 @@ pub(crate) fn deployment(name: &str) -> DeploymentName {
 }
 
 /// Returns the key that a deployment of the tests signs with.
-pub(crate) fn signing_key(deployment: &DeploymentName) -> SigningKey {
-    SigningKey::from_bytes(&[deployment.as_str().len().try_into().unwrap(); 32])
+pub(crate) fn signing_key(deployment: &DeploymentName) -> NoteSigner {
+    NoteSigner::from_seed(deployment.as_str(), &[19; 32]).unwrap()
 }
 
 /// Returns content whose checksums depend on a number alone.
 pub(crate) fn content(kind: NameKind, number: u8) -> VersionContent {
-    let hash = |number| FilesHash::from_bytes([number; 32]);
+    let hash = |number| DirHash::from_bytes([number; 32]);
     let checksums = match kind {
         NameKind::Module => Checksums::Module {
             files: hash(number),

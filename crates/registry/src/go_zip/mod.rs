@@ -14,9 +14,11 @@ use std::io;
 pub use self::read::{GoZipContents, check_go_zip};
 pub use self::select::{GoModuleFiles, OmittedFile, OmittedReason, select_go_files};
 pub use self::write::write_go_zip;
-use crate::dirhash::BadHashedName;
+use crate::dirhash::InvalidHashedName;
 use crate::limits::{ArchiveLimits, ExceededLimit};
+use crate::names::GoPath;
 use crate::paths::PathFault;
+use crate::versions::GoVersion;
 
 /// Maximum number of bytes of a package, and of its files together.
 pub const MAX_GO_ZIP: u64 = 500 << 20;
@@ -43,7 +45,7 @@ pub enum GoZipError {
     Limit(#[from] ExceededLimit),
     /// A file cannot be part of a checksum.
     #[error(transparent)]
-    Name(#[from] BadHashedName),
+    Name(#[from] InvalidHashedName),
     /// The bytes are not a zip file that every reader understands in the same way.
     #[error("not a zip file: {0}")]
     Malformed(String),
@@ -94,14 +96,14 @@ pub enum GoZipReason {
 /// Maximum number of faults in an error. Nobody reads more at once.
 const MAX_FAULTS: usize = 50;
 
-/// Returns the `go.mod` file of a module without one.
-pub fn synthetic_go_mod(module: &str) -> String {
-    format!("module {module}\n")
+/// Returns the `go.mod` file of a module without one. No module path has to be quoted.
+pub fn synthetic_go_mod(path: &GoPath) -> String {
+    format!("module {path}\n")
 }
 
 /// Returns the folder of a version, which begins each name in its package.
-fn prefix_of(module: &str, version: &str) -> String {
-    format!("{module}@{version}/")
+fn prefix_of(path: &GoPath, version: &GoVersion) -> String {
+    format!("{path}@{version}/")
 }
 
 fn list(faults: &[GoZipFault]) -> String {

@@ -10,7 +10,9 @@ use zip::{CompressionMethod, ZipReadOptions};
 use super::{GoZipError, GoZipFault, GoZipReason, MAX_FAULTS, MAX_GO_FILE, prefix_of};
 use crate::dirhash::{DirHash, DirHasher, HashingReader};
 use crate::limits::{ArchiveLimits, ExceededLimit};
+use crate::names::GoPath;
 use crate::paths::{Collisions, MAX_PATH, PathFault, check_go_path};
+use crate::versions::GoVersion;
 
 /// Summary of a package that follows all rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,13 +44,13 @@ const KIND_FOLDER: u32 = 0o040_000;
 /// All names and sizes are checked before any content is read. If `visit` fails, the archive counts as malformed, because
 /// most such errors come from the decoder.
 pub fn check_go_zip<R: Read + Seek>(
-    module: &str,
-    version: &str,
+    path: &GoPath,
+    version: &GoVersion,
     mut zip: R,
     limits: &ArchiveLimits,
     mut visit: impl FnMut(&str, &mut dyn Read) -> io::Result<()>,
 ) -> Result<GoZipContents, GoZipError> {
-    let prefix = prefix_of(module, version);
+    let prefix = prefix_of(path, version);
     let packed = zip.seek(SeekFrom::End(0)).map_err(GoZipError::Io)?;
     limits.check(packed, 0)?;
     // Nothing comes in front of the archive, so that no reader finds another one there.

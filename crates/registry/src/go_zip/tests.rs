@@ -13,8 +13,6 @@ use crate::tree::{TreeFile, TreeMode};
 /// Trees and packages, and what Go says about them.
 const VECTORS: &str = include_str!("../../vectors/zip.txt");
 
-const MODULE: &str = "example.com/m";
-const VERSION: &str = "v1.2.3";
 const PREFIX: &str = "example.com/m@v1.2.3/";
 
 /// Words are written with `=` in front and `%` before the digits of unusual bytes.
@@ -87,12 +85,26 @@ fn vectors(kind: &str) -> Vec<(Vec<&'static str>, Vec<&'static str>)> {
 
 fn package(files: &GoModuleFiles<'_>) -> (Vec<u8>, String) {
     let mut bytes = Cursor::new(Vec::new());
-    let hash = write_go_zip(MODULE, VERSION, files, &mut bytes).unwrap();
+    let hash = write_go_zip(&module_path(), &version(), files, &mut bytes).unwrap();
     (bytes.into_inner(), hash.to_string())
 }
 
+fn module_path() -> GoPath {
+    "example.com/m".parse().unwrap()
+}
+
+fn version() -> GoVersion {
+    "v1.2.3".parse().unwrap()
+}
+
 fn check(zip: &[u8]) -> Result<GoZipContents, GoZipError> {
-    check_go_zip(MODULE, VERSION, Cursor::new(zip), &GO_LIMITS, |_, _| Ok(()))
+    check_go_zip(
+        &module_path(),
+        &version(),
+        Cursor::new(zip),
+        &GO_LIMITS,
+        |_, _| Ok(()),
+    )
 }
 
 #[test]
@@ -143,8 +155,8 @@ fn uploads_are_accepted_as_by_go() {
         let zip = STANDARD.decode(words[2]).unwrap();
         let mut files = Vec::new();
         let contents = check_go_zip(
-            MODULE,
-            VERSION,
+            &module_path(),
+            &version(),
             Cursor::new(&zip),
             &GO_LIMITS,
             |path, content| {
@@ -193,7 +205,7 @@ fn left_out_files_are_named_with_their_reason() {
             ("vendor/x/x.go", OmittedReason::Vendored),
         ]
     );
-    assert_eq!(synthetic_go_mod(MODULE), "module example.com/m\n");
+    assert_eq!(synthetic_go_mod(&module_path()), "module example.com/m\n");
 }
 
 #[test]
@@ -401,8 +413,14 @@ fn bombs_are_refused_before_they_are_unpacked() {
         ratio: 100,
     };
     let exceeded = |zip: &[u8], limits: &ArchiveLimits| {
-        let error =
-            check_go_zip(MODULE, VERSION, Cursor::new(zip), limits, |_, _| Ok(())).unwrap_err();
+        let error = check_go_zip(
+            &module_path(),
+            &version(),
+            Cursor::new(zip),
+            limits,
+            |_, _| Ok(()),
+        )
+        .unwrap_err();
         let GoZipError::Limit(limit) = error else {
             panic!("{error}");
         };

@@ -8,15 +8,17 @@ use zip::{CompressionMethod, DateTime, ZipWriter};
 
 use super::{GoModuleFiles, GoZipError, prefix_of};
 use crate::dirhash::{DirHash, DirHasher};
+use crate::names::GoPath;
+use crate::versions::GoVersion;
 
 /// Writes the package of a version and returns the checksum of its files.
 pub fn write_go_zip(
-    module: &str,
-    version: &str,
+    path: &GoPath,
+    version: &GoVersion,
     files: &GoModuleFiles<'_>,
     out: impl Write + Seek,
 ) -> Result<DirHash, GoZipError> {
-    let prefix = prefix_of(module, version);
+    let prefix = prefix_of(path, version);
     let options = SimpleFileOptions::default()
         .compression_method(CompressionMethod::Deflated)
         .last_modified_time(DateTime::default())

@@ -3,7 +3,8 @@
 //! File systems that ignore case would otherwise confuse `github.com/Azure` with `github.com/azure`. An upper-case letter
 //! on the wire is an error, so every text has one escaped form.
 
-use super::go_path::{GoPath, InvalidGoPath, reserved_name};
+use super::go_path::{GoPath, InvalidGoPath};
+use crate::paths::check_go_part;
 
 /// A text cannot be escaped, or is not the escaped form of anything.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,13 +85,9 @@ fn unescape(escaped: &str) -> Result<String, InvalidEscape> {
 
 /// Checks a version as Go checks the name of a file, and in ASCII alone.
 fn check_version(version: &str) -> Result<(), InvalidEscape> {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "!#$%&()+,-.=@[]^_{}~ ".contains(c);
     if let Some(other) = version.chars().find(|c| !c.is_ascii()) {
         return Err(InvalidEscape::NotAscii(other));
     }
-    let is_version = (1..=MAX_VERSION_QUERY).contains(&version.len())
-        && version.chars().all(is_allowed)
-        && !version.ends_with('.')
-        && reserved_name(version).is_none();
-    is_version.then_some(()).ok_or(InvalidEscape::Version)
+    let is_file_name = version.len() <= MAX_VERSION_QUERY && check_go_part(version).is_ok();
+    is_file_name.then_some(()).ok_or(InvalidEscape::Version)
 }

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use lockkeeper_model::model::text_type;
 
+use crate::paths::reserved_name;
+
 /// The path of a Go module, such as `example.com/m/v2` or `gopkg.in/yaml.v3`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GoPath {
@@ -130,19 +132,6 @@ fn check_element(element: &str) -> Result<(), InvalidGoPath> {
         return Err(InvalidGoPath::ShortName(element.to_owned()));
     }
     Ok(())
-}
-
-/// Returns the part of an element that Windows reserves, if there is one. Extensions do not matter.
-pub(super) fn reserved_name(element: &str) -> Option<&str> {
-    let stem = element.split('.').next()?;
-    let lower = stem.to_ascii_lowercase();
-    let is_port = |device: &str| {
-        let number = lower.strip_prefix(device).map(str::as_bytes);
-        matches!(number, Some([b'1'..=b'9']))
-    };
-    let is_reserved =
-        matches!(lower.as_str(), "con" | "prn" | "aux" | "nul") || is_port("com") || is_port("lpt");
-    is_reserved.then_some(stem)
 }
 
 /// Returns the start of `/vN`, or the length if there is none. `None` if there is one that no path has.

@@ -60,21 +60,26 @@ pub enum PathFault {
 /// Checks a path by the rules of `CheckFilePath` in `golang.org/x/mod/module`.
 pub(crate) fn check_go_path(path: &str) -> Result<(), PathFault> {
     check_parts(path)?;
-    for part in path.split('/') {
-        if part.ends_with('.') {
-            return Err(PathFault::Dot(part.to_owned()));
-        }
-        let is_allowed = |c: char| {
-            c.is_ascii_alphanumeric()
-                || "!#$%&()+,-.=@[]^_{}~ ".contains(c)
-                || (!c.is_ascii() && is_letter(c))
-        };
-        if let Some(c) = part.chars().find(|c| !is_allowed(*c)) {
-            return Err(PathFault::Character(c));
-        }
-        check_reserved(part)?;
+    path.split('/').try_for_each(check_go_part)
+}
+
+/// Checks a part of a path as `CheckFilePath` does.
+pub(crate) fn check_go_part(part: &str) -> Result<(), PathFault> {
+    if part.is_empty() {
+        return Err(PathFault::NotClean);
     }
-    Ok(())
+    if part.ends_with('.') {
+        return Err(PathFault::Dot(part.to_owned()));
+    }
+    let is_allowed = |c: char| {
+        c.is_ascii_alphanumeric()
+            || "!#$%&()+,-.=@[]^_{}~ ".contains(c)
+            || (!c.is_ascii() && is_letter(c))
+    };
+    if let Some(c) = part.chars().find(|c| !is_allowed(*c)) {
+        return Err(PathFault::Character(c));
+    }
+    check_reserved(part)
 }
 
 /// Checks a path of a package that is not one of Go. More characters are allowed, as pictures and examples of modules
@@ -115,18 +120,23 @@ fn check_parts(path: &str) -> Result<(), PathFault> {
     Ok(())
 }
 
-/// Windows opens devices by these names, with any extension.
 fn check_reserved(part: &str) -> Result<(), PathFault> {
+    match reserved_name(part) {
+        Some(name) => Err(PathFault::Reserved(name.to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// Returns the part of a name that Windows reserves for a device, if there is one. Extensions do not matter.
+pub(crate) fn reserved_name(part: &str) -> Option<&str> {
     let stem = part.split('.').next().unwrap_or_default();
     let upper = stem.to_ascii_uppercase();
     let is_port = upper
         .strip_prefix("COM")
         .or_else(|| upper.strip_prefix("LPT"))
         .is_some_and(|number| matches!(number.as_bytes(), [b'1'..=b'9']));
-    if is_port || matches!(upper.as_str(), "CON" | "PRN" | "AUX" | "NUL") {
-        return Err(PathFault::Reserved(stem.to_owned()));
-    }
-    Ok(())
+    let is_reserved = is_port || matches!(upper.as_str(), "CON" | "PRN" | "AUX" | "NUL");
+    is_reserved.then_some(stem)
 }
 
 /// Paths of a package, to find those that are the same on a system that ignores case.

@@ -3,43 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use lockkeeper_model::model::{CommitSha, Sha256Digest, text_type};
 
 use super::InvalidField;
+use crate::dirhash::DirHash;
 use crate::names::NameKind;
-
-/// Hash of names and contents of files, in the form `h1:` of `go.sum`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FilesHash([u8; 32]);
-
-impl FilesHash {
-    /// Creates a hash from its bytes.
-    pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-}
-
-impl FromStr for FilesHash {
-    type Err = InvalidField;
-
-    fn from_str(text: &str) -> Result<Self, InvalidField> {
-        let bytes = text
-            .strip_prefix("h1:")
-            .and_then(|text| STANDARD.decode(text).ok());
-        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
-        bytes.map(Self).ok_or(InvalidField::Hash)
-    }
-}
-
-impl fmt::Display for FilesHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "h1:{}", STANDARD.encode(self.0))
-    }
-}
-
-text_type!(FilesHash);
 
 /// File name of a package, without a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -159,14 +127,14 @@ pub enum Checksums {
     /// Checksum of a module of Terraform.
     Module {
         /// Hash of all files of the package.
-        files: FilesHash,
+        files: DirHash,
     },
     /// Checksums of a Go module, the two lines of `go.sum`.
     Go {
         /// Hash of all files of the zip.
-        zip: FilesHash,
+        zip: DirHash,
         /// Hash of `go.mod` alone.
-        go_mod: FilesHash,
+        go_mod: DirHash,
     },
 }
 

@@ -18,9 +18,6 @@ pub enum InvalidField {
     /// The text is not a time of a record.
     #[error("a time is written as `2026-11-03T10:00:00Z`, from 1970 to 9999")]
     Time,
-    /// The text is not a hash of files.
-    #[error("a hash of files is `h1:` and the Base64 of 32 bytes")]
-    Hash,
     /// The text could not be the name of a package.
     #[error(
         "a package is named by at most 128 letters, digits and `-._+~`, with a letter or digit first and last"

@@ -38,17 +38,15 @@ mod read;
 
 use std::fmt;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use lockkeeper_model::model::{Reason, text_enum};
 
 pub use self::content::{
-    Checksums, FilesHash, InvalidPackages, PackageFile, PackageFileName, PackageFiles,
-    VersionContent,
+    Checksums, InvalidPackages, PackageFile, PackageFileName, PackageFiles, VersionContent,
 };
 pub use self::fields::{DeploymentName, InvalidField, LogId, RecordTime};
 pub use self::read::InvalidRecord;
+use crate::encoding::base64;
+use crate::signed_note::{NoteSigner, NoteVerifier};
 use crate::versions::VersionKey;
 
 /// Maximum length of a record. The longest that the other limits allow is shorter.
@@ -148,7 +146,7 @@ pub struct UnsignedRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     unsigned: UnsignedRecord,
-    signature: Signature,
+    signature: [u8; 64],
 }
 
 /// The parts of a record do not belong together.
@@ -189,9 +187,9 @@ impl UnsignedRecord {
         })
     }
 
-    /// Signs the record with the key of its maker.
+    /// Signs the record with the key of its maker, which also signs the heads of the log.
     #[must_use]
-    pub fn sign(self, key: &SigningKey) -> Record {
+    pub fn sign(self, key: &NoteSigner) -> Record {
         Record {
             signature: key.sign(self.to_string().as_bytes()),
             unsigned: self,
@@ -205,13 +203,19 @@ impl Record {
         read::record(bytes)
     }
 
-    /// Checks the signature with the key of the maker.
-    pub fn verify(&self, key: &VerifyingKey) -> Result<(), BadRecordSignature> {
-        key.verify_strict(self.unsigned.to_string().as_bytes(), &self.signature)
-            .map_err(|_| BadRecordSignature {
-                key: self.key().clone(),
-                maker: self.maker().deployment.clone(),
-            })
+    /// Checks the signature with the known keys that are named like the maker. One of them is enough, because a key may
+    /// have been replaced since.
+    pub fn verify(&self, known: &[NoteVerifier]) -> Result<(), BadRecordSignature> {
+        let text = self.unsigned.to_string();
+        let maker = &self.maker().deployment;
+        let mut keys = known.iter().filter(|key| key.name() == maker.as_str());
+        if keys.any(|key| key.verify(text.as_bytes(), &self.signature)) {
+            return Ok(());
+        }
+        Err(BadRecordSignature {
+            key: self.key().clone(),
+            maker: maker.clone(),
+        })
     }
 
     /// Returns the version that the record is about.
@@ -260,8 +264,7 @@ impl fmt::Display for UnsignedRecord {
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let signature = STANDARD.encode(self.signature.to_bytes());
-        writeln!(f, "{}signature {signature}", self.unsigned)
+        writeln!(f, "{}signature {}", self.unsigned, base64(&self.signature))
     }
 }
 

@@ -3,15 +3,13 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use ed25519_dalek::Signature;
 use lockkeeper_model::model::{Reason, is_hidden};
 
 use super::{
     Checksums, LogAction, MAX_RECORD_BYTES, PackageFile, PackageFiles, Record, RecordChange,
     RecordMaker, RecordNotice, UnsignedRecord, VersionContent,
 };
+use crate::encoding::from_base64;
 use crate::versions::VersionKey;
 
 /// A text is not a record.
@@ -28,7 +26,7 @@ pub struct InvalidRecord {
 const MAX_REASON_CHARS: usize = 300;
 
 /// The lines of a record that are not read yet.
-struct Lines<'a> {
+struct RecordLines<'a> {
     rest: &'a str,
     /// Number of the last line that was read.
     number: usize,
@@ -46,7 +44,7 @@ pub(super) fn record(bytes: &[u8]) -> Result<Record, InvalidRecord> {
     }
     let text = str::from_utf8(bytes)
         .map_err(|error| at(error.valid_up_to(), "the line is not text in UTF-8"))?;
-    let mut lines = Lines {
+    let mut lines = RecordLines {
         rest: text,
         number: 0,
     };
@@ -89,10 +87,8 @@ pub(super) fn record(bytes: &[u8]) -> Result<Record, InvalidRecord> {
     };
 
     let signature = lines.value("signature")?;
-    let bytes = STANDARD.decode(signature).ok();
-    let signature = bytes.and_then(|bytes| Signature::from_slice(&bytes).ok());
-    let signature =
-        signature.ok_or_else(|| lines.error("a signature is the Base64 of 64 bytes"))?;
+    let signature = from_base64(signature)
+        .ok_or_else(|| lines.error("a signature is the Base64 of 64 bytes"))?;
     if !lines.rest.is_empty() {
         lines.number += 1;
         return Err(lines.error("the record ends with its signature"));
@@ -103,7 +99,7 @@ pub(super) fn record(bytes: &[u8]) -> Result<Record, InvalidRecord> {
     })
 }
 
-impl<'a> Lines<'a> {
+impl<'a> RecordLines<'a> {
     /// Describes a fault of the last line that was read.
     fn error(&self, reason: impl Display) -> InvalidRecord {
         let reason = reason.to_string();

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use sha2::{Digest as _, Sha256};
+
+use crate::encoding::{base64, from_base64};
 
 /// First byte of a key, which stands for Ed25519. Go has no other algorithm for notes.
 const ED25519: u8 = 1;
@@ -16,7 +16,7 @@ const MAX_NAME: usize = 1000;
 
 /// A text that is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadKey {
+pub enum InvalidNoteKey {
     /// The parts of a key are missing or not encoded as they should be.
     #[error("not a key of the form `<name>+<hash>+<base64>`")]
     Malformed,
@@ -47,9 +47,9 @@ pub struct NoteSigner {
 }
 
 impl NoteVerifier {
-    fn new(name: &str, key: VerifyingKey) -> Result<Self, BadKey> {
+    fn new(name: &str, key: VerifyingKey) -> Result<Self, InvalidNoteKey> {
         if !is_key_name(name) {
-            return Err(BadKey::BadName);
+            return Err(InvalidNoteKey::BadName);
         }
         let mut hash = Sha256::new();
         hash.update(name);
@@ -89,14 +89,14 @@ impl fmt::Display for NoteVerifier {
 }
 
 impl FromStr for NoteVerifier {
-    type Err = BadKey;
+    type Err = InvalidNoteKey;
 
-    fn from_str(text: &str) -> Result<Self, BadKey> {
+    fn from_str(text: &str) -> Result<Self, InvalidNoteKey> {
         let (name, key_hash, key) = parse_key(text)?;
-        let key = VerifyingKey::from_bytes(&key).map_err(|_| BadKey::Malformed)?;
+        let key = VerifyingKey::from_bytes(&key).map_err(|_| InvalidNoteKey::Malformed)?;
         let verifier = Self::new(name, key)?;
         if verifier.key_hash != key_hash {
-            return Err(BadKey::WrongHash);
+            return Err(InvalidNoteKey::WrongHash);
         }
         Ok(verifier)
     }
@@ -104,20 +104,22 @@ impl FromStr for NoteVerifier {
 
 impl NoteSigner {
     /// Makes the key of a random seed.
-    pub fn from_seed(name: &str, seed: &[u8; 32]) -> Result<Self, BadKey> {
+    pub fn from_seed(name: &str, seed: &[u8; 32]) -> Result<Self, InvalidNoteKey> {
         let key = SigningKey::from_bytes(seed);
         let verifier = NoteVerifier::new(name, key.verifying_key())?;
         Ok(Self { verifier, key })
     }
 
     /// Parses the text form of a secret key.
-    pub fn parse(text: &str) -> Result<Self, BadKey> {
-        let text = text.strip_prefix("PRIVATE+KEY+").ok_or(BadKey::Malformed)?;
+    pub fn parse(text: &str) -> Result<Self, InvalidNoteKey> {
+        let text = text
+            .strip_prefix("PRIVATE+KEY+")
+            .ok_or(InvalidNoteKey::Malformed)?;
         let (name, key_hash, seed) = parse_key(text)?;
         let signer = Self::from_seed(name, &seed)?;
         // The hash is that of the public key, so a mistyped secret does not become another key.
         if signer.key_hash() != key_hash {
-            return Err(BadKey::WrongHash);
+            return Err(InvalidNoteKey::WrongHash);
         }
         Ok(signer)
     }
@@ -157,28 +159,26 @@ impl fmt::Debug for NoteSigner {
 }
 
 /// Splits the text form of a key into its name, its hash, and the 32 bytes after the algorithm.
-fn parse_key(text: &str) -> Result<(&str, u32, [u8; 32]), BadKey> {
+fn parse_key(text: &str) -> Result<(&str, u32, [u8; 32]), InvalidNoteKey> {
     let mut parts = text.splitn(3, '+');
-    let mut part = || parts.next().ok_or(BadKey::Malformed);
+    let mut part = || parts.next().ok_or(InvalidNoteKey::Malformed);
     let (name, key_hash, key) = (part()?, part()?, part()?);
     if !is_key_name(name) {
-        return Err(BadKey::BadName);
+        return Err(InvalidNoteKey::BadName);
     }
     if key_hash.len() != 8 || !key_hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(BadKey::Malformed);
+        return Err(InvalidNoteKey::Malformed);
     }
-    let key_hash = u32::from_str_radix(key_hash, 16).map_err(|_| BadKey::Malformed)?;
-    let key = STANDARD.decode(key).map_err(|_| BadKey::Malformed)?;
-    let (algorithm, key) = key.split_first().ok_or(BadKey::Malformed)?;
-    if *algorithm != ED25519 {
-        return Err(BadKey::UnknownAlgorithm);
+    let key_hash = u32::from_str_radix(key_hash, 16).map_err(|_| InvalidNoteKey::Malformed)?;
+    let [algorithm, key @ ..]: [u8; 33] = from_base64(key).ok_or(InvalidNoteKey::Malformed)?;
+    if algorithm != ED25519 {
+        return Err(InvalidNoteKey::UnknownAlgorithm);
     }
-    let key = key.try_into().map_err(|_| BadKey::Malformed)?;
     Ok((name, key_hash, key))
 }
 
 fn encode_key(key: &[u8; 32]) -> String {
-    STANDARD.encode([[ED25519].as_slice(), key].concat())
+    base64(&[[ED25519].as_slice(), key].concat())
 }
 
 /// Formats name and hash of a key, which name it without its bytes.

@@ -11,7 +11,7 @@ mod keys;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-pub use self::keys::{BadKey, NoteSigner, NoteVerifier};
+pub use self::keys::{InvalidNoteKey, NoteSigner, NoteVerifier};
 use self::keys::{is_key_name, shown_key};
 
 /// Maximum number of bytes of a note. Go's client reads as many.

@@ -160,27 +160,36 @@ fn texts_that_are_no_keys_are_refused() {
         &public.replace(&hash, "+1234567"),
         &public[..40],
     ] {
-        assert!(matches!(parse(bad), BadKey::Malformed), "{bad}");
+        assert!(matches!(parse(bad), InvalidNoteKey::Malformed), "{bad}");
     }
-    assert_eq!(parse(&public.replace("log", "logs")), BadKey::WrongHash);
-    assert_eq!(parse(&public.replace(&hash, "00000000")), BadKey::WrongHash);
-    assert_eq!(parse(&public.replace("+A", "+B")), BadKey::UnknownAlgorithm);
+    assert_eq!(
+        parse(&public.replace("log", "logs")),
+        InvalidNoteKey::WrongHash
+    );
+    assert_eq!(
+        parse(&public.replace(&hash, "00000000")),
+        InvalidNoteKey::WrongHash
+    );
+    assert_eq!(
+        parse(&public.replace("+A", "+B")),
+        InvalidNoteKey::UnknownAlgorithm
+    );
     for bad in ["", "l g", "l\u{a0}g", "l\u{1}g"] {
-        assert_eq!(parse(&public.replace("log", bad)), BadKey::BadName);
+        assert_eq!(parse(&public.replace("log", bad)), InvalidNoteKey::BadName);
         assert_eq!(
             NoteSigner::from_seed(bad, &[0; 32]).map(|_| ()),
-            Err(BadKey::BadName)
+            Err(InvalidNoteKey::BadName)
         );
     }
     let secret = key.secret_text();
     assert_eq!(
         NoteSigner::parse(&public).map(|_| ()),
-        Err(BadKey::Malformed)
+        Err(InvalidNoteKey::Malformed)
     );
     let other = secret.replace("log", "logs");
     assert_eq!(
         NoteSigner::parse(&other).map(|_| ()),
-        Err(BadKey::WrongHash)
+        Err(InvalidNoteKey::WrongHash)
     );
 }
 

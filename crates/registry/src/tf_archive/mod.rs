@@ -14,8 +14,8 @@ use std::io;
 pub use self::links::{LinkFault, select_tf_files};
 pub use self::read::{TfContents, check_tf_archive};
 pub use self::write::{TfFile, write_tf_archive};
-use crate::dirhash::BadHashedName;
-use crate::limits::{ArchiveLimits, ExceededLimit, Stop};
+use crate::dirhash::InvalidHashedName;
+use crate::limits::{ArchiveLimits, ExceededLimit, ReadStop};
 use crate::paths::PathFault;
 
 /// Limits of an uploaded archive.
@@ -58,7 +58,7 @@ pub enum TfArchiveError {
     Limit(#[from] ExceededLimit),
     /// A file cannot be part of a checksum.
     #[error(transparent)]
-    Name(#[from] BadHashedName),
+    Name(#[from] InvalidHashedName),
     /// The bytes are not an archive, or not a whole one.
     #[error("not a tar.gz archive: {0}")]
     Malformed(String),
@@ -67,11 +67,11 @@ pub enum TfArchiveError {
     Io(#[source] io::Error),
 }
 
-impl From<Stop> for TfArchiveError {
-    fn from(stop: Stop) -> Self {
+impl From<ReadStop> for TfArchiveError {
+    fn from(stop: ReadStop) -> Self {
         match stop {
-            Stop::Limit(limit) => Self::Limit(limit),
-            Stop::Source(error) => Self::Io(error),
+            ReadStop::Limit(limit) => Self::Limit(limit),
+            ReadStop::Source(error) => Self::Io(error),
         }
     }
 }

@@ -3,11 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
 use super::TlogError;
+use crate::encoding::{base64, from_base64};
 
 /// SHA-256 of a record, a node or a tree. The text form is base64.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,7 +36,7 @@ impl LogHash {
 
 impl fmt::Display for LogHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&STANDARD.encode(self.0))
+        f.write_str(&base64(&self.0))
     }
 }
 
@@ -51,9 +50,7 @@ impl FromStr for LogHash {
     type Err = TlogError;
 
     fn from_str(text: &str) -> Result<Self, TlogError> {
-        let bytes = STANDARD.decode(text).map_err(|_| TlogError::BadHash)?;
-        let bytes = bytes.try_into().map_err(|_| TlogError::BadHash)?;
-        Ok(Self(bytes))
+        from_base64(text).map(Self).ok_or(TlogError::BadHash)
     }
 }
 

@@ -126,17 +126,22 @@ impl GoVersion {
             return Err(InvalidPseudoVersion::Time);
         }
         Ok(Some(PseudoVersion {
-            base: self.pseudo_base(&parts[1])?,
+            base: self.pseudo_base(&parts[1], &parts[2])?,
             time,
             revision: parts[2].to_owned(),
         }))
     }
 
-    /// Returns the tagged version before a pseudo-version with this time.
-    fn pseudo_base(&self, time: &str) -> Result<Option<Self>, InvalidPseudoVersion> {
-        let before_time = self.0.pre.split_once(time).map_or("", |(before, _)| before);
+    /// Returns the tagged version before a pseudo-version with this time and revision.
+    fn pseudo_base(
+        &self,
+        time: &str,
+        revision: &str,
+    ) -> Result<Option<Self>, InvalidPseudoVersion> {
+        // From the end, because the base and the revision can have the same digits as the time.
+        let before_time = self.0.pre.strip_suffix(&format!("{time}-{revision}"));
         let mut base = self.0.clone();
-        match before_time.strip_suffix("0.") {
+        match before_time.unwrap_or_default().strip_suffix("0.") {
             None if self.is_incompatible() => return Err(InvalidPseudoVersion::Base),
             None => return Ok(None),
             Some("") => {

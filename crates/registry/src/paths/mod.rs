@@ -9,9 +9,11 @@ use self::unicode::{fold, is_letter};
 /// Maximum number of bytes of a path, which is that of Linux.
 pub const MAX_PATH: usize = 4096;
 
-/// Maximum number of bytes of the paths of a package, each folder counted once. Paths are kept in memory, and a path of
-/// many short names has as many folders above it.
+/// Maximum number of bytes of the paths of a package together, which are kept in memory.
 pub const MAX_PATHS: usize = 64 << 20;
+
+/// Maximum number of files and folders of a package. A single path can have thousands of folders, none of them an entry.
+pub const MAX_NAMES: usize = 200_000;
 
 /// Name of a file that a package cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,8 +54,10 @@ pub enum PathFault {
     /// The path is a file and a folder.
     #[error("the path is a file and a folder")]
     FileAndFolder,
-    /// The paths up to here are longer than [`MAX_PATHS`] together.
-    #[error("the paths of the package are longer than {MAX_PATHS} bytes together")]
+    /// The package has more than [`MAX_NAMES`] files and folders, or more than [`MAX_PATHS`] bytes of paths.
+    #[error(
+        "the package has more than {MAX_NAMES} files and folders, or more than {MAX_PATHS} bytes of paths"
+    )]
     TooMany,
 }
 
@@ -142,40 +146,59 @@ pub(crate) fn reserved_name(part: &str) -> Option<&str> {
 /// Paths of a package, to find those that are the same on a system that ignores case.
 #[derive(Debug, Default)]
 pub(crate) struct Collisions {
-    /// By path without differences of case.
-    known: HashMap<String, (String, IsFolder)>,
+    /// By the folder above, and by name without differences of case.
+    known: HashMap<(FolderId, String), KnownName>,
     size: usize,
 }
 
-type IsFolder = bool;
+/// Number of a folder, from 1. The top is 0.
+type FolderId = usize;
+
+#[derive(Debug)]
+struct KnownName {
+    name: String,
+    /// Number as a folder, unless this is a file.
+    folder: Option<FolderId>,
+}
 
 impl Collisions {
     /// Adds a path and the folders above it. The folders of an earlier path are no collision.
-    pub(crate) fn add(&mut self, path: &str, is_folder: IsFolder) -> Result<(), PathFault> {
-        let mut path = path;
-        let mut is_folder = is_folder;
-        loop {
-            let key: String = path.chars().map(fold).collect();
-            match self.known.get(&key) {
-                Some((other, _)) if other != path => return Err(PathFault::Case(other.clone())),
-                Some((_, is_other_folder)) if *is_other_folder != is_folder => {
-                    return Err(PathFault::FileAndFolder);
-                }
-                Some(_) if !is_folder => return Err(PathFault::Twice),
-                // The folders above it are known as well.
-                Some(_) => return Ok(()),
-                None => {}
-            }
-            self.size += path.len();
-            if self.size > MAX_PATHS {
-                return Err(PathFault::TooMany);
-            }
-            self.known.insert(key, (path.to_owned(), is_folder));
-            let Some((folder, _)) = path.rsplit_once('/') else {
-                return Ok(());
-            };
-            (path, is_folder) = (folder, true);
+    ///
+    /// Each name is kept and compared once, so a deep path costs no more than its length.
+    pub(crate) fn add(&mut self, path: &str, is_folder: bool) -> Result<(), PathFault> {
+        self.size += path.len();
+        if self.size > MAX_PATHS {
+            return Err(PathFault::TooMany);
         }
+        let mut above = 0;
+        let mut start = 0;
+        for name in path.split('/') {
+            let end = start + name.len();
+            let is_folder = is_folder || end < path.len();
+            let key = (above, name.chars().map(fold).collect());
+            match self.known.get(&key) {
+                Some(known) if known.name != name => {
+                    return Err(PathFault::Case(path[..start].to_owned() + &known.name));
+                }
+                Some(known) => match known.folder {
+                    Some(folder) if is_folder => above = folder,
+                    None if !is_folder => return Err(PathFault::Twice),
+                    Some(_) | None => return Err(PathFault::FileAndFolder),
+                },
+                None if self.known.len() >= MAX_NAMES => return Err(PathFault::TooMany),
+                None => {
+                    let folder = self.known.len() + 1;
+                    let known = KnownName {
+                        name: name.to_owned(),
+                        folder: is_folder.then_some(folder),
+                    };
+                    self.known.insert(key, known);
+                    above = folder;
+                }
+            }
+            start = end + 1;
+        }
+        Ok(())
     }
 }
 
@@ -262,11 +285,20 @@ mod tests {
     fn deep_folders_do_not_fill_the_memory() {
         let mut paths = Collisions::default();
         let deep = "/a".repeat(2000);
-        let faults: Vec<_> = (0..20)
+        let faults: Vec<_> = (0..101)
             .map(|number| paths.add(&format!("{number}{deep}"), false))
             .collect();
-        assert_eq!(faults[..16], vec![Ok(()); 16]);
-        assert_eq!(faults[17..], [const { Err(PathFault::TooMany) }; 3]);
+        // Each path has 2,001 names.
+        assert_eq!(faults[..99], vec![Ok(()); 99]);
+        assert_eq!(faults[99..], [const { Err(PathFault::TooMany) }; 2]);
+        // Folders that are known take no more memory, but their paths do.
+        let mut paths = Collisions {
+            size: MAX_PATHS - 6,
+            ..Collisions::default()
+        };
+        assert_eq!(paths.add("a/b", true), Ok(()));
+        assert_eq!(paths.add("a/b", true), Ok(()));
+        assert_eq!(paths.add("a", true), Err(PathFault::TooMany));
     }
 
     proptest! {

@@ -55,6 +55,13 @@ pub(super) fn is_letter(c: char) -> bool {
 
 /// Returns a character that is the same for all that differ only in case, as `strings.EqualFold` of Go.
 pub(super) fn fold(c: char) -> char {
+    if c.is_ascii() {
+        return c.to_ascii_lowercase();
+    }
+    fold_by_table(c)
+}
+
+fn fold_by_table(c: char) -> char {
     let place = FOLDED.binary_search_by_key(&u32::from(c), |(from, _)| *from);
     let folded = place.ok().and_then(|place| char::from_u32(FOLDED[place].1));
     folded.unwrap_or(c)
@@ -72,6 +79,11 @@ mod tests {
             .filter_map(char::from_u32)
             .filter(|c| is_letter(*c));
         assert!(letters.clone().count() > 130_000);
+        assert!(
+            (0..128)
+                .map(char::from)
+                .all(|c| fold(c) == fold_by_table(c))
+        );
         // The standard library also counts marks as alphabetic.
         assert!(letters.clone().all(char::is_alphabetic));
         for c in ['ſ', 'K', 'Σ', 'ς', 'ǅ', 'Å', 'ẞ', 'A', 'z', 'ꭰ'] {

@@ -60,8 +60,7 @@ enum OpenBlock {
 impl GoModReader {
     /// Reads a line. `None` stands for an error of the file.
     fn add(&mut self, line: &str) -> Option<()> {
-        let tokens = tokens_of(line)?;
-        let words: Vec<&str> = tokens.iter().map(String::as_str).collect();
+        let words = words_of(line)?;
         match (&self.block, words.as_slice()) {
             (Some(_), [")"]) => self.block = None,
             // Text after the end of a block is an error.
@@ -132,13 +131,18 @@ fn check_required(version: &str) -> Option<()> {
     (rest.is_empty() || (rest.len() > 1 && rest.starts_with(['-', '+']))).then_some(())
 }
 
+/// Number of words of a line that are kept. No line with more of them has a meaning, except by its first and last words.
+const MAX_WORDS: usize = 8;
+
 /// Splits a line into words, strings and parentheses. `None` stands for a line that makes the file unreadable.
-fn tokens_of(line: &str) -> Option<Vec<String>> {
+///
+/// A line can have millions of words, so those in the middle are dropped.
+fn words_of(line: &str) -> Option<Vec<&str>> {
     const PUNCTUATION: [char; 7] = ['(', ')', '[', ']', '{', '}', ','];
     let is_word = |c: char| {
         !c.is_whitespace() && !c.is_control() && c != '\u{feff}' && !PUNCTUATION.contains(&c)
     };
-    let mut tokens = Vec::new();
+    let mut words = Vec::new();
     let mut rest = line.trim_start_matches([' ', '\t', '\r']);
     while let Some(first) = rest.chars().next() {
         if rest.starts_with("//") {
@@ -149,8 +153,10 @@ fn tokens_of(line: &str) -> Option<Vec<String>> {
         } else if matches!(first, '"' | '`') {
             string_end(rest, first)?
         } else {
-            let comment = rest.find("//").unwrap_or(rest.len());
-            rest[..comment].find(|c| !is_word(c)).unwrap_or(comment)
+            let is_end =
+                |(place, c): &(usize, char)| !is_word(*c) || rest[*place..].starts_with("//");
+            let end = rest.char_indices().find(is_end);
+            end.map_or(rest.len(), |(place, _)| place)
         };
         let token = &rest[..end];
         // A comment of another kind begins at `/*`, but a string can have it.
@@ -158,10 +164,13 @@ fn tokens_of(line: &str) -> Option<Vec<String>> {
         if token.is_empty() || (!is_string && token.contains("/*")) {
             return None;
         }
-        tokens.push(token.to_owned());
+        if words.len() == MAX_WORDS {
+            words.remove(MAX_WORDS / 2);
+        }
+        words.push(token);
         rest = rest[end..].trim_start_matches([' ', '\t', '\r']);
     }
-    Some(tokens)
+    Some(words)
 }
 
 /// Returns the end of a string with its quotation marks.
@@ -328,6 +337,17 @@ mod tests {
         ] {
             assert_eq!(module(file), Err(InvalidGoMod { line }), "{file}");
         }
+    }
+
+    #[test]
+    fn a_line_of_many_words_takes_time_by_its_length() {
+        // Comparing each word with the rest of its line would take minutes.
+        let many = "a ".repeat(1 << 17);
+        let file = format!("{many}\n{many} (\n{many}\n)\ngo 1.24\n");
+        let found = parse_go_mod(file.as_bytes()).unwrap();
+        assert_eq!(found.language, Some((1, 24)));
+        assert!(parse_go_mod(format!("require {many}\n").as_bytes()).is_err());
+        assert!(parse_go_mod(format!("{many} (\n) {many}\n").as_bytes()).is_err());
     }
 
     proptest! {

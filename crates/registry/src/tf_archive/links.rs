@@ -5,11 +5,15 @@ use std::collections::BTreeMap;
 
 use super::{TF_LIMITS, TfArchiveError, TfFile};
 use crate::limits::ExceededLimit;
-use crate::paths::PathFault;
+use crate::paths::{MAX_PATH, PathFault};
 use crate::tree::{TreeFile, TreeMode};
 
 /// Maximum number of links on the way to a file, as on Linux.
 const MAX_LINKS: usize = 40;
+
+/// Maximum number of parts of paths that are walked for all links of a package together. Targets of links can be long, and
+/// lead in and out of the same folder.
+const MAX_STEPS: usize = 1_000_000;
 
 /// Maximum depth of links to folders inside each other. A link to a folder above it would go on without end.
 const MAX_DEPTH: usize = 4;
@@ -23,6 +27,9 @@ pub enum LinkFault {
     /// The link leads to nothing, or to a submodule.
     #[error("the link leads to no file of the repository")]
     Broken,
+    /// The links of the package lead through more folders than [`MAX_STEPS`] together.
+    #[error("the links of the package lead through more than {MAX_STEPS} folders together")]
+    TooMany,
     /// The link leads to itself, or to a folder that it is in.
     #[error("the link leads to itself")]
     Loop,
@@ -59,6 +66,8 @@ struct Selection<'a> {
     size: u64,
     /// Number of entries looked at.
     visited: usize,
+    /// Number of parts of paths walked for links.
+    steps: usize,
 }
 
 /// Entries of a repository by their paths.
@@ -89,7 +98,7 @@ impl<'a> Tree<'a> {
             path: path.clone().into_owned(),
             fault,
         };
-        let target = self.follow(place).map_err(fault)?;
+        let target = self.follow(place, &mut selection.steps).map_err(fault)?;
         if let Some(entry) = self.0.get(target.as_str()) {
             if entry.mode.is_file() {
                 return selection.push(path, entry);
@@ -109,12 +118,16 @@ impl<'a> Tree<'a> {
     }
 
     /// Returns the path of the file or folder that a link leads to, through any links on the way.
-    fn follow(&self, link: &str) -> Result<String, LinkFault> {
+    fn follow(&self, link: &str, steps: &mut usize) -> Result<String, LinkFault> {
         let mut done: Vec<String> = Vec::new();
         // Parts of the path that are still to go, the next one last.
         let mut rest: Vec<String> = link.rsplit('/').map(str::to_owned).collect();
         let mut links = 0;
         while let Some(part) = rest.pop() {
+            *steps += 1;
+            if *steps > MAX_STEPS {
+                return Err(LinkFault::TooMany);
+            }
             match part.as_str() {
                 "" | "." => continue,
                 ".." => {
@@ -131,6 +144,9 @@ impl<'a> Tree<'a> {
                     let target = target.map_err(|_| LinkFault::Broken)?;
                     if links > MAX_LINKS {
                         return Err(LinkFault::Loop);
+                    }
+                    if target.len() > MAX_PATH {
+                        return Err(LinkFault::Broken);
                     }
                     if target.starts_with('/') {
                         return Err(LinkFault::Outside);

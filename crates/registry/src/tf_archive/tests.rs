@@ -469,12 +469,28 @@ fn links_do_not_multiply_without_end() {
 }
 
 #[test]
+fn links_do_not_walk_without_end() {
+    let detour = "../m/".repeat(800) + "main.tf";
+    let paths: Vec<String> = (0..1000).map(|number| format!("m/{number}")).collect();
+    let mut tree: Vec<TreeFile<'_>> = paths.iter().map(|path| link(path, &detour)).collect();
+    tree.push(in_tree("m/main.tf", ""));
+    assert_eq!(select_tf_files(&tree[999..], |_| true).unwrap().len(), 2);
+    let error = select_tf_files(&tree, |_| true).unwrap_err();
+    let TfArchiveError::Link { fault, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(fault, LinkFault::TooMany);
+}
+
+#[test]
 fn links_that_lead_elsewhere_are_refused() {
+    let long = "./".repeat(2048) + "main.tf";
     for (target, fault) in [
         ("/etc/passwd", LinkFault::Outside),
         ("../../x", LinkFault::Outside),
         ("../m/../../x", LinkFault::Outside),
         ("missing", LinkFault::Broken),
+        (&long, LinkFault::Broken),
         ("main.tf/x", LinkFault::Broken),
         ("third", LinkFault::Broken),
         ("third/x", LinkFault::Broken),

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use flate2::read::MultiGzDecoder;
-use tar::{Archive, EntryType, PaxExtensions};
+use tar::{Archive, EntryType, Header, PaxExtensions};
 
 use super::TfArchiveError;
 use crate::dirhash::{DirHash, DirHasher, HashingReader};
@@ -20,6 +20,22 @@ pub struct TfContents {
     /// Number of bytes of all files together.
     pub size: u64,
 }
+
+/// Entry that describes the next one.
+struct Description {
+    long_name: Option<Vec<u8>>,
+}
+
+/// Place of the kind of an entry in its header.
+const KIND_BYTE: usize = 156;
+
+/// Mark at the end of headers that store other fields behind a shorter name, and its place.
+const STAR_MARK: (usize, &[u8]) = (508, b"tar\0");
+
+/// Bits of the mode that tell the kind of an entry, and their value for files and folders.
+const KIND_BITS: u32 = 0o170_000;
+const KIND_FILE: u32 = 0o100_000;
+const KIND_FOLDER: u32 = 0o040_000;
 
 /// Maximum number of bytes of the attributes of an entry.
 const MAX_ATTRIBUTES: u64 = 64 << 10;
@@ -46,7 +62,7 @@ pub fn check_tf_archive(
     let mut collisions = Collisions::default();
     let mut hasher = DirHasher::new();
     let mut contents = (0, 0);
-    let mut long_name: Option<Vec<u8>> = None;
+    let mut description = None;
     // Raw entries, because the crate would keep names and attributes of any length in memory.
     let entries = archive.entries().map_err(failed)?.raw(true);
     for (number, entry) in entries.enumerate() {
@@ -55,15 +71,20 @@ pub fn check_tf_archive(
             return Err(ExceededLimit::Entries(limits.entries).into());
         }
         let kind = entry.header().entry_type();
-        if kind.is_gnu_longname() {
-            let name = read_short(&mut entry).map_err(failed)?;
-            let end = name.iter().position(|byte| *byte == 0);
-            long_name = Some(name[..end.unwrap_or(name.len())].to_vec());
-            continue;
+        let describes_next = kind.is_gnu_longname() || kind.is_pax_local_extensions();
+        // Readers disagree on the name then. Some forget the first description, and some prefer it.
+        if description.is_some() && (describes_next || kind.is_pax_global_extensions()) {
+            return Err(malformed("two descriptions of an entry"));
         }
-        if kind.is_pax_local_extensions() {
-            let attributes = read_short(&mut entry).map_err(failed)?;
-            long_name = pax_path(&attributes)?.or(long_name);
+        if describes_next {
+            let content = read_short(&mut entry).map_err(failed)?;
+            let long_name = if kind.is_gnu_longname() {
+                let end = content.iter().position(|byte| *byte == 0);
+                Some(content[..end.unwrap_or(content.len())].to_vec())
+            } else {
+                pax_path(&content)?
+            };
+            description = Some(Description { long_name });
             continue;
         }
         // Tools such as `git archive` store a comment for the whole archive.
@@ -74,8 +95,9 @@ pub fn check_tf_archive(
             }
             continue;
         }
-        let name = long_name
+        let name = description
             .take()
+            .and_then(|description| description.long_name)
             .unwrap_or_else(|| entry.header().path_bytes().into_owned());
         let bad_path = |fault| TfArchiveError::Path {
             path: shown_path(&name),
@@ -90,11 +112,14 @@ pub fn check_tf_archive(
         let path = std::str::from_utf8(&name).map_err(|_| bad_path(PathFault::NotUtf8))?;
         // `tar -C DIR .` writes `./` in front of each name.
         let path = path.strip_prefix("./").unwrap_or(path);
-        // Old archives have folders that are marked by their name only.
+        // Old archives have folders that are marked by their name only. Their kind is NUL, and not the digit of a file.
+        let is_old = entry.header().as_bytes()[KIND_BYTE] == 0;
         let (path, is_folder) = match path.strip_suffix('/') {
-            Some(path) => (path, true),
-            None => (path, kind == EntryType::Directory),
+            Some(path) if is_old => (path, true),
+            Some(path) if kind == EntryType::Directory => (path, true),
+            Some(_) | None => (path, kind == EntryType::Directory),
         };
+        check_header(entry.header(), is_folder).map_err(malformed)?;
         if is_folder && entry.size() > 0 {
             return Err(malformed("a folder with content"));
         }
@@ -117,8 +142,8 @@ pub fn check_tf_archive(
         hasher.add(path, hashing.finish())?;
         contents = (contents.0 + 1, contents.1 + size);
     }
-    if long_name.is_some() {
-        return Err(malformed("a name without a file"));
+    if description.is_some() {
+        return Err(malformed("a description without an entry"));
     }
     // The end is blocks of zeros. Bytes behind it would be an archive that only some readers see.
     let mut rest = archive.into_inner();
@@ -137,6 +162,25 @@ pub fn check_tf_archive(
         files: contents.0,
         size: contents.1,
     })
+}
+
+/// Checks that the rest of a header says the same to every reader. Go, and so Terraform, takes the kind of an entry also
+/// from its mode, and would skip a file that is marked as a folder there.
+fn check_header(header: &Header, is_folder: bool) -> Result<(), &'static str> {
+    let is_empty = header.as_old().mode.iter().all(|byte| *byte == 0);
+    let mode = match header.mode() {
+        Ok(mode) => mode,
+        Err(_) if is_empty => 0,
+        Err(_) => return Err("a mode that is no number"),
+    };
+    let expected = if is_folder { KIND_FOLDER } else { KIND_FILE };
+    if ![0, expected].contains(&(mode & KIND_BITS)) {
+        return Err("a mode of another kind of entry");
+    }
+    if header.as_bytes()[STAR_MARK.0..] == *STAR_MARK.1 {
+        return Err("a header with a shorter name");
+    }
+    Ok(())
 }
 
 /// Reads the content of an entry that describes the next one.

@@ -42,6 +42,16 @@ fn entry(kind: EntryType, name: &str, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// An entry with another byte in its header.
+fn patched(mut entry: Vec<u8>, place: usize, bytes: &[u8]) -> Vec<u8> {
+    entry[place..place + bytes.len()].copy_from_slice(bytes);
+    let mut header = Header::new_ustar();
+    header.as_mut_bytes().copy_from_slice(&entry[..512]);
+    header.set_cksum();
+    entry[..512].copy_from_slice(header.as_bytes());
+    entry
+}
+
 fn tar_of(entries: &[(EntryType, &str, &[u8])]) -> Vec<u8> {
     let mut bytes: Vec<u8> = entries
         .iter()
@@ -109,7 +119,7 @@ fn files_that_no_package_can_have_are_not_written() {
 #[test]
 fn archives_of_ordinary_tools_are_read() {
     let long = "d/".repeat(70) + "main.tf";
-    let bytes = tar_of(&[
+    let mut bytes = tar_of(&[
         (
             EntryType::XGlobalHeader,
             "pax_global_header",
@@ -118,7 +128,6 @@ fn archives_of_ordinary_tools_are_read() {
         (EntryType::Directory, "./", b""),
         (EntryType::Directory, "./modules/", b""),
         (EntryType::Regular, "./modules/main.tf", b"# 1\n"),
-        (EntryType::Regular, "old/", b""),
         (
             EntryType::GNULongName,
             "././@LongLink",
@@ -128,6 +137,11 @@ fn archives_of_ordinary_tools_are_read() {
         (EntryType::XHeader, "x", b"13 path=p.md\n"),
         (EntryType::Regular, "y", b"# 3\n"),
     ]);
+    // Old archives mark a folder by its name, and have whole modes.
+    let old = patched(entry(EntryType::Regular, "old/", b""), 156, b"\0");
+    let folder = patched(entry(EntryType::Directory, "old", b""), 100, b"0040755\0");
+    let moded = patched(entry(EntryType::Regular, "old/a", b"a"), 100, b"0100644\0");
+    bytes.splice(0..0, [old, folder, moded].concat());
     let mut seen = Vec::new();
     let contents = check_tf_archive(&gzip(&bytes)[..], &TF_LIMITS, |path, content| {
         let mut text = String::new();
@@ -137,18 +151,19 @@ fn archives_of_ordinary_tools_are_read() {
         Ok(())
     });
     let expected = [
+        ("old/a", b"a".as_slice()),
         ("modules/main.tf", b"# 1\n".as_slice()),
         (&long, b"# 2\n"),
         ("p.md", b"# 3\n"),
     ];
     assert_eq!(contents.unwrap().hash, hash_files(expected).unwrap());
-    assert_eq!(seen.len(), 3);
+    assert_eq!(seen.len(), 4);
     // Without the blocks of zeros at the end.
     let cut = &bytes[..bytes.len() - 1024];
-    assert_eq!(check(&gzip(cut)).unwrap().files, 3);
+    assert_eq!(check(&gzip(cut)).unwrap().files, 4);
     // Readers see both members.
     let members = [gzip(&bytes[..700]), gzip(&bytes[700..])].concat();
-    assert_eq!(check(&members).unwrap().files, 3);
+    assert_eq!(check(&members).unwrap().files, 4);
 }
 
 #[test]
@@ -249,7 +264,35 @@ fn hostile_archives_are_refused_by_name() {
         ),
         (
             vec![(EntryType::GNULongName, "a", b"b")],
-            "not a tar.gz archive: a name without a file",
+            "not a tar.gz archive: a description without an entry",
+        ),
+        (
+            vec![(regular, "a/", b"")],
+            "\"a/\": the path is not in its shortest form",
+        ),
+        (
+            vec![
+                (EntryType::GNULongName, "a", b"b\0"),
+                (EntryType::XHeader, "a", b"9 path=b\n"),
+                (regular, "c", b""),
+            ],
+            "not a tar.gz archive: two descriptions of an entry",
+        ),
+        (
+            vec![
+                (EntryType::XHeader, "a", b"9 path=b\n"),
+                (EntryType::XHeader, "a", b"8 uid=1\n"),
+                (regular, "c", b""),
+            ],
+            "not a tar.gz archive: two descriptions of an entry",
+        ),
+        (
+            vec![
+                (EntryType::XHeader, "a", b"9 path=b\n"),
+                (EntryType::XGlobalHeader, "a", b"13 comment=a\n"),
+                (regular, "c", b""),
+            ],
+            "not a tar.gz archive: two descriptions of an entry",
         ),
         (
             vec![
@@ -281,6 +324,24 @@ fn hostile_archives_are_refused_by_name() {
         ),
     ] {
         assert_eq!(refused(&entries), reason);
+    }
+    // Headers that only some readers take for those of a file.
+    for (place, bytes, reason) in [
+        (
+            100,
+            b"0040644\0".as_slice(),
+            "a mode of another kind of entry",
+        ),
+        (100, b"0120777\0", "a mode of another kind of entry"),
+        (100, b"rw-r--r-", "a mode that is no number"),
+        (508, b"tar\0", "a header with a shorter name"),
+    ] {
+        let mut bytes = patched(entry(regular, "a", b""), place, bytes);
+        bytes.resize(bytes.len() + 1024, 0);
+        assert_eq!(
+            check(&gzip(&bytes)).unwrap_err().to_string(),
+            format!("not a tar.gz archive: {reason}")
+        );
     }
     // The attribute has one byte more than it says.
     let odd = [

@@ -92,9 +92,10 @@ impl FromStr for LogId {
     type Err = InvalidField;
 
     fn from_str(text: &str) -> Result<Self, InvalidField> {
-        text.parse()
-            .map_err(|_| InvalidField::Id)
-            .and_then(Self::new)
+        let id = text.parse().ok().and_then(|number| Self::new(number).ok());
+        // A sign or zeros in front would be a second spelling.
+        id.filter(|id| id.to_string() == text)
+            .ok_or(InvalidField::Id)
     }
 }
 

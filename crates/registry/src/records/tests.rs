@@ -175,6 +175,11 @@ fn a_fault_names_its_line() {
             " 0",
             "line 5: an ID is a number from 1 to 9223372036854775807",
         ),
+        (
+            " 17",
+            " +17",
+            "line 5: an ID is a number from 1 to 9223372036854775807",
+        ),
         (" 17", "", "line 5: the line has too few words"),
         (
             "signature ",

@@ -186,6 +186,12 @@ fn requests_outside_the_log_are_errors() {
         let error = TlogError::NotOlder { old, size: 5 };
         assert_eq!(prove_tree(5, old).map(|_| ()), Err(error));
     }
+    let error = TlogError::NotOlder { old: 6, size: 5 };
+    assert_eq!(new_tiles(8, 6, 5), Err(error));
+    assert_eq!(new_tiles(8, 5, 5), Ok(vec![]));
+    for height in [0, 31, u8::MAX] {
+        assert_eq!(new_tiles(height, 0, 5), Err(TlogError::BadTile));
+    }
     let query = tree_hash(3).unwrap();
     assert_eq!(query.indexes(), [2, 3]);
     let error = TlogError::HashCount {

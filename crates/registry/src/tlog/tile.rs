@@ -244,6 +244,9 @@ fn tile_for_index(height: u8, index: u64) -> (Tile, Range<usize>) {
 /// full yet.
 pub fn new_tiles(height: u8, old: u64, size: u64) -> Result<Vec<Tile>, TlogError> {
     check_size(size)?;
+    if old > size {
+        return Err(TlogError::NotOlder { old, size });
+    }
     let full = 1_u32.checked_shl(height.into()).ok_or(TlogError::BadTile)?;
     let mut tiles = Vec::new();
     for level in 0..=MAX_LEVEL {

@@ -1,6 +1,7 @@
 //! Strict reading of archives from outside, as a stream.
 
 use std::io::{self, Read};
+use std::ops::Range;
 
 use flate2::read::MultiGzDecoder;
 use tar::{Archive, EntryType, Header, PaxExtensions};
@@ -28,6 +29,13 @@ struct Description {
 
 /// Place of the kind of an entry in its header.
 const KIND_BYTE: usize = 156;
+
+/// Formats of headers and their place: POSIX, GNU, and the one before both.
+const FORMAT_PLACE: Range<usize> = 257..265;
+const FORMATS: [&[u8; 8]; 3] = [b"ustar\x0000", b"ustar  \0", &[0; 8]];
+
+/// Two more times in headers of GNU, each eleven octal digits and an end, or nothing.
+const GNU_TIMES: [Range<usize>; 2] = [345..357, 357..369];
 
 /// Mark at the end of headers that store other fields behind a shorter name, and its place.
 const STAR_MARK: (usize, &[u8]) = (508, b"tar\0");
@@ -176,6 +184,20 @@ fn check_header(header: &Header, is_folder: bool) -> Result<(), &'static str> {
     let expected = if is_folder { KIND_FOLDER } else { KIND_FILE };
     if ![0, expected].contains(&(mode & KIND_BITS)) {
         return Err("a mode of another kind of entry");
+    }
+    // Go reads the start of a name from headers of other versions as well.
+    let format = &header.as_bytes()[FORMAT_PLACE];
+    if !FORMATS.iter().any(|known| *known == format) {
+        return Err("a header of an unknown format");
+    }
+    // Go takes times of GNU that are no numbers for the start of the name.
+    let is_time = |place: Range<usize>| {
+        let (digits, end) = header.as_bytes()[place].split_at(11);
+        let is_number = digits.iter().all(|byte| matches!(byte, b'0'..=b'7'));
+        digits[0] == 0 || is_number && matches!(end, b"\0" | b" ")
+    };
+    if header.as_gnu().is_some() && !GNU_TIMES.into_iter().all(is_time) {
+        return Err("a time that is no number");
     }
     if header.as_bytes()[STAR_MARK.0..] == *STAR_MARK.1 {
         return Err("a header with a shorter name");

@@ -335,6 +335,8 @@ fn hostile_archives_are_refused_by_name() {
         (100, b"0120777\0", "a mode of another kind of entry"),
         (100, b"rw-r--r-", "a mode that is no number"),
         (508, b"tar\0", "a header with a shorter name"),
+        (263, b"01", "a header of an unknown format"),
+        (262, b" ", "a header of an unknown format"),
     ] {
         let mut bytes = patched(entry(regular, "a", b""), place, bytes);
         bytes.resize(bytes.len() + 1024, 0);
@@ -342,6 +344,21 @@ fn hostile_archives_are_refused_by_name() {
             check(&gzip(&bytes)).unwrap_err().to_string(),
             format!("not a tar.gz archive: {reason}")
         );
+    }
+    let gnu = patched(entry(regular, "a", b""), 257, b"ustar  \0");
+    let dated = [b"14471520525\0".as_slice(), b"14471520525 "].concat();
+    for (place, bytes, is_valid) in [
+        (345, dated.as_slice(), true),
+        (345, b"..", false),
+        (357, b"../", false),
+        (345, b"1447152052x", false),
+        (345, b"14471520525x", false),
+    ] {
+        let mut bytes = patched(gnu.clone(), place, bytes);
+        bytes.resize(bytes.len() + 1024, 0);
+        let error = check(&gzip(&bytes)).err().map(|error| error.to_string());
+        let expected = "not a tar.gz archive: a time that is no number".to_owned();
+        assert_eq!(error, (!is_valid).then_some(expected));
     }
     // The attribute has one byte more than it says.
     let odd = [

@@ -28,10 +28,14 @@ pub struct GoZipContents {
 /// Number of bytes of a header in front of the name of an entry, in the directory of the archive and in front of its
 /// content.
 const CENTRAL_HEADER: usize = 46;
-const LOCAL_HEADER: u64 = 30;
+const LOCAL_HEADER: usize = 30;
 
 /// Numbers of bytes behind the directory: the end record without a comment, and the same for large archives.
 const ENDS: [u64; 2] = [22, 56 + 20 + 22];
+
+/// Bit of the flags of an entry whose checksum also follows its content, and the optional mark in front of it there.
+const HAS_DESCRIPTOR: u16 = 8;
+const DESCRIPTOR_MARK: &[u8] = b"PK\x07\x08";
 
 /// Bits of the mode of a file that tell its kind, and their value for files and folders.
 const KIND_BITS: u32 = 0o170_000;
@@ -73,7 +77,7 @@ pub fn check_go_zip<R: Read + Seek>(
         limits.check(packed, rules.size)?;
     }
     let (size, files) = (rules.size, rules.files);
-    rules.finish(packed)?;
+    rules.finish(packed, entries.reader_mut())?;
 
     let mut hasher = DirHasher::new();
     let entries = archive.files().map_err(malformed)?;
@@ -123,8 +127,41 @@ fn check_header(
     if raw != entry.name_raw() {
         return Err(malformed("an entry has two names"));
     }
+    // Readers of streams find the checksum behind the content, and Go compares it.
+    if length_at(8) & HAS_DESCRIPTOR != 0 {
+        check_descriptor(entry, &header[16..20], reader)?;
+    }
     let lengths = [name, extra, comment].map(u64::from);
     Ok(start + CENTRAL_HEADER as u64 + lengths.iter().sum::<u64>())
+}
+
+/// Checks that the checksum behind the content of an entry is that of the directory. A mark in front of it is optional.
+fn check_descriptor(
+    entry: &ZipFileEntry<'_>,
+    crc: &[u8],
+    reader: &mut (impl Read + Seek),
+) -> Result<(), GoZipError> {
+    let start = entry.header_start();
+    let mut header = [0; LOCAL_HEADER];
+    reader.seek(SeekFrom::Start(start)).map_err(malformed)?;
+    reader.read_exact(&mut header).map_err(malformed)?;
+    let length_at = |place| u64::from(u16::from_le_bytes([header[place], header[place + 1]]));
+    let place = [
+        LOCAL_HEADER as u64,
+        length_at(26),
+        length_at(28),
+        entry.compressed_size(),
+    ];
+    let place = place.into_iter().fold(start, u64::saturating_add);
+    let mut words = [0; 8];
+    reader.seek(SeekFrom::Start(place)).map_err(malformed)?;
+    reader.read_exact(&mut words).map_err(malformed)?;
+    let found = words.strip_prefix(DESCRIPTOR_MARK).unwrap_or(&words[..4]);
+    if found == crc {
+        Ok(())
+    } else {
+        Err(malformed("an entry has two checksums"))
+    }
 }
 
 /// Rules for the entries of an archive, and the faults found so far.
@@ -158,7 +195,7 @@ impl<'a> Rules<'a> {
         self.directory_start
             .get_or_insert(entry.central_header_start());
         let start = entry.header_start();
-        let header = LOCAL_HEADER + entry.name_raw().len() as u64;
+        let header = (LOCAL_HEADER + entry.name_raw().len()) as u64;
         let end = start
             .saturating_add(header)
             .saturating_add(entry.compressed_size());
@@ -222,7 +259,7 @@ impl<'a> Rules<'a> {
 
     /// Fails if there was a fault, or if the archive is not laid out as all writers do it. Entries that share bytes would
     /// make a large package from a small archive, and bytes around them could be another archive to other readers.
-    fn finish(mut self, packed: u64) -> Result<(), GoZipError> {
+    fn finish(mut self, packed: u64, reader: &mut (impl Read + Seek)) -> Result<(), GoZipError> {
         if !self.faults.is_empty() {
             return Err(GoZipError::Files(self.faults));
         }
@@ -235,13 +272,47 @@ impl<'a> Rules<'a> {
         }
         let is_first = self.places[0].0 == 0;
         let behind = packed.checked_sub(self.directory_end);
-        if !is_first || !behind.is_some_and(|behind| ENDS.contains(&behind)) {
+        let Some(behind) = behind.filter(|behind| is_first && ENDS.contains(behind)) else {
             return Err(malformed(
                 "data before the first entry or behind the directory",
             ));
+        };
+        let mut end = Vec::new();
+        let start = SeekFrom::Start(self.directory_end);
+        reader.seek(start).map_err(malformed)?;
+        reader
+            .take(behind)
+            .read_to_end(&mut end)
+            .map_err(malformed)?;
+        let directory = (self.directory_end - directory_start, directory_start);
+        if end_directories(&end).all(|found| found == directory) {
+            Ok(())
+        } else {
+            Err(malformed("the directory is not where the archive ends"))
         }
-        Ok(())
     }
+}
+
+/// Returns size and start of the directory, as each of the end records has them. The small one refers to the large one by
+/// numbers that are too large for it.
+fn end_directories(end: &[u8]) -> impl Iterator<Item = (u64, u64)> {
+    let (large, small) = end.split_at(end.len().saturating_sub(22));
+    let small = small.get(12..20).and_then(|fields| {
+        let [size, start] = fields.as_chunks::<4>().0 else {
+            return None;
+        };
+        Some([*size, *start].map(u32::from_le_bytes))
+    });
+    let large = large.get(40..56).and_then(|fields| {
+        let [size, start] = fields.as_chunks::<8>().0 else {
+            return None;
+        };
+        Some((u64::from_le_bytes(*size), u64::from_le_bytes(*start)))
+    });
+    let refers = large.is_some() && small.is_some_and(|fields| fields.contains(&u32::MAX));
+    let small = small.filter(|_| !refers);
+    let small = small.map(|[size, start]| (size.into(), start.into()));
+    small.into_iter().chain(large)
 }
 
 fn malformed(reason: impl Display) -> GoZipError {

@@ -363,6 +363,30 @@ fn hostile_packages_are_refused_by_name() {
     }
 }
 
+#[test]
+fn packages_that_go_cannot_read_are_refused() {
+    // The checksum also follows the content, with a mark in front of it.
+    let mut zip = ZipWriter::new_stream(Vec::new());
+    zip.start_file(format!("{PREFIX}a.go"), stored()).unwrap();
+    zip.write_all(b"package a\n").unwrap();
+    let streamed = zip.finish().unwrap().into_inner();
+    assert_eq!(check(&streamed).unwrap().files, 1);
+    let mark = streamed.windows(4).position(|part| part == b"PK\x07\x08");
+    for place in 0..8 {
+        let mut changed = streamed.clone();
+        changed[mark.unwrap() + place] ^= 1;
+        let error = check(&changed).unwrap_err().to_string();
+        assert_eq!(error, "not a zip file: an entry has two checksums");
+    }
+    // Size and start of the directory, in the end record.
+    let plain = zip_of(&[("a.go", b"package a\n", stored())]);
+    for place in 12..20 {
+        let mut changed = plain.clone();
+        changed[plain.len() - 22 + place] ^= 1;
+        assert!(check(&changed).is_err(), "{place}");
+    }
+}
+
 /// Adds an additional field to a package with one file, in front of its content and in the directory.
 fn with_field(zip: &[u8], field: &[u8]) -> Vec<u8> {
     let length = u16::try_from(field.len()).unwrap();

@@ -118,7 +118,8 @@ fn unquote(token: &str) -> Option<&str> {
 
 /// Checks that a version has the form `v1.2.3`. Its end can be missing, or be that of a prerelease or a build.
 fn check_required(version: &str) -> Option<()> {
-    let mut rest = version.strip_prefix('v')?;
+    let version = version.strip_prefix('v')?;
+    let mut rest = version;
     for place in 0..3 {
         rest = number(rest)?.1;
         if place < 2 && rest.is_empty() {
@@ -128,7 +129,7 @@ fn check_required(version: &str) -> Option<()> {
             rest = rest.strip_prefix('.')?;
         }
     }
-    (rest.is_empty() || (rest.len() > 1 && rest.starts_with(['-', '+']))).then_some(())
+    (rest.is_empty() || semver::Version::parse(version).is_ok()).then_some(())
 }
 
 /// Number of words of a line that are kept. No line with more of them has a meaning, except by its first and last words.
@@ -303,6 +304,11 @@ mod tests {
             "go 1.24\nrequire a 1.0.0\n",
             "go 1.24\nrequire a v1.\n",
             "go 1.24\nrequire a v1.0.0.0\n",
+            "go 1.24\nrequire a v1.0.0-\n",
+            "go 1.24\nrequire a v1.0.0-a..b\n",
+            "go 1.24\nrequire a v1.0.0-01\n",
+            "go 1.24\nrequire a v1.0.0-é\n",
+            "go 1.24\nrequire a v1.0.0+*\n",
             "go 1.24\nrequire `a` v1.0.0\n",
             "go 1.24\nrequire (\n\ta v1.0.0\n",
             "go 1.24\nrequire (\n\ta v1.0.0\n) x\n",

@@ -131,6 +131,9 @@ fn check_reserved(part: &str) -> Result<(), PathFault> {
     }
 }
 
+/// Digits that Windows takes for those of a port. Go does not name them, but allows them in no path.
+const SUPERSCRIPTS: [&str; 3] = ["¹", "²", "³"];
+
 /// Returns the part of a name that Windows reserves for a device, if there is one. Extensions do not matter.
 pub(crate) fn reserved_name(part: &str) -> Option<&str> {
     let stem = part.split('.').next().unwrap_or_default();
@@ -138,7 +141,9 @@ pub(crate) fn reserved_name(part: &str) -> Option<&str> {
     let is_port = upper
         .strip_prefix("COM")
         .or_else(|| upper.strip_prefix("LPT"))
-        .is_some_and(|number| matches!(number.as_bytes(), [b'1'..=b'9']));
+        .is_some_and(|number| {
+            matches!(number.as_bytes(), [b'1'..=b'9']) || SUPERSCRIPTS.contains(&number)
+        });
     let is_reserved = is_port || matches!(upper.as_str(), "CON" | "PRN" | "AUX" | "NUL");
     is_reserved.then_some(stem)
 }
@@ -238,6 +243,11 @@ mod tests {
             check_path("a ").unwrap_err(),
             PathFault::Space("a ".to_owned())
         );
+        assert_eq!(
+            check_path("lpt².tf").unwrap_err(),
+            PathFault::Reserved("lpt²".to_owned())
+        );
+        assert_eq!(check_go_path("com¹"), Err(PathFault::Character('¹')));
         assert_eq!(check_go_path("a "), Ok(()));
         assert_eq!(check_path(&"a/".repeat(2100)), Err(PathFault::TooLong));
         for path in [

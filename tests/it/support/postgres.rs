@@ -43,6 +43,8 @@ shared_buffers = 64MB
 fsync = off
 full_page_writes = off
 autovacuum = off
+wal_level = minimal
+max_wal_senders = 0
 CONF
 as "$bin/pg_ctl" -D "$dir/data" -w -s -l "$dir/data/log" start 2>&1 || { cat "$dir/data/log"; exit 1; }
 echo ready
@@ -66,6 +68,9 @@ static MADE: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
 struct Cluster {
     port: u16,
+    /// Clause that has new databases copied as files, which takes a third of the time that writing them to the log does.
+    /// PostgreSQL before 15 knows no other way, and no clause.
+    strategy: &'static str,
     /// Holds the pipe until the process ends.
     _keeper: Child,
 }
@@ -87,8 +92,11 @@ pub async fn new_database(content: Content) -> DatabaseUrl {
         Content::Migrated => "migrated",
         Content::Empty => "empty",
     };
+    let strategy = cluster.strategy;
     cluster
-        .run(&format!("CREATE DATABASE {name} TEMPLATE {template}"))
+        .run(&format!(
+            "CREATE DATABASE {name} TEMPLATE {template} {strategy}"
+        ))
         .await;
     let url = cluster.url(&name);
     MADE.lock()
@@ -130,8 +138,11 @@ impl Cluster {
         let cluster = tokio::task::spawn_blocking(start_cluster)
             .await
             .expect("starting a cluster does not panic");
-        let cluster =
+        let mut cluster =
             cluster.unwrap_or_else(|log| panic!("PostgreSQL did not start; it said:\n{log}"));
+        if cluster.has_strategies().await {
+            cluster.strategy = "STRATEGY FILE_COPY";
+        }
         cluster.run(MIGRATED).await;
         cluster.run(EMPTY).await;
         let clock = ManualClock::new(super::db::start_of_time());
@@ -148,15 +159,31 @@ impl Cluster {
         cluster
     }
 
-    async fn run(&self, sql: &str) {
+    /// Returns true from PostgreSQL 15 on.
+    async fn has_strategies(&self) -> bool {
+        let mut connection = self.connect().await;
+        let version: String = sqlx::query_scalar("SHOW server_version_num")
+            .fetch_one(&mut connection)
+            .await
+            .expect("every version says which it is");
+        version
+            .parse::<u32>()
+            .is_ok_and(|version| version >= 150_000)
+    }
+
+    async fn connect(&self) -> sqlx_postgres::PgConnection {
         let options: PgConnectOptions = self
             .address("postgres")
             .parse()
             .expect("our own address is well-formed");
-        let mut connection = options
+        options
             .connect()
             .await
-            .expect("the cluster accepts connections");
+            .expect("the cluster accepts connections")
+    }
+
+    async fn run(&self, sql: &str) {
+        let mut connection = self.connect().await;
         sqlx::raw_sql(AssertSqlSafe(sql))
             .execute(&mut connection)
             .await
@@ -202,6 +229,7 @@ fn try_start(programs: &Path, port: u16) -> Result<Cluster, String> {
         if line == "ready" {
             return Ok(Cluster {
                 port,
+                strategy: "",
                 _keeper: keeper,
             });
         }

@@ -455,6 +455,15 @@ def shard(number):
     return "%02d" % (number % 100)
 
 
+USER_BRANCH = re.compile(r"refs/users/([0-9]+)/([1-9][0-9]*)")
+
+
+def is_user_branch(name):
+    """Tells if this is the name of a branch of an account, in the right folder."""
+    user = USER_BRANCH.fullmatch(name)
+    return user is not None and user.group(1) == shard(int(user.group(2)))
+
+
 # ---------------------------------------------------------------------------
 # Access to a repository
 # ---------------------------------------------------------------------------
@@ -616,7 +625,7 @@ class Reader:
         types = self.repository.headers(refs.values())
         for name, oid in refs.items():
             self.id_length = len(oid) // 2
-            user = re.fullmatch(r"refs/users/([0-9]+)/([1-9][0-9]*)", name)
+            user = USER_BRANCH.fullmatch(name)
             star = re.fullmatch(
                 r"refs/starred-changes/([0-9]+)/([1-9][0-9]*)/([1-9][0-9]*)", name)
             wanted = "commit"
@@ -635,7 +644,9 @@ class Reader:
             elif name == SEQUENCE:
                 wanted = "blob"
             elif name == "refs/users/self":
-                self.problem(name, "must not exist: it stands for the branch of the caller")
+                # Copies that an account has fetched have it, as another name of a branch.
+                if oid not in [refs[known] for known in refs if is_user_branch(known)]:
+                    self.problem(name, "stands for the branch of the caller, and none is there")
                 continue
             elif name.startswith("refs/users/") and name != DEFAULTS:
                 self.problem(name, "not a user branch")

@@ -425,9 +425,10 @@ class CheckTest(unittest.TestCase):
     def test_refs_stars_and_sequence(self):
         repo = self.repo
         repo.user(1000001)
-        for ref in ("refs/users/02/1000001", "refs/users/self", "refs/users/1/1", "refs/users/x",
-                    "refs/heads/main", "refs/starred-changes/17/17/1000001"):
+        for ref in ("refs/users/02/1000001", "refs/users/1/1", "refs/users/x", "refs/heads/main",
+                    "refs/starred-changes/17/17/1000001"):
             repo.commit(ref)
+        repo.commit("refs/users/self", {"other": "commit"})
         repo.blob("refs/users/03/1000003", "x")
         repo.blob("refs/sequences/accounts", "1000001\n")
         star = "refs/starred-changes/"
@@ -445,7 +446,7 @@ class CheckTest(unittest.TestCase):
         self.check(
             "refs/users/00/100: is only another name of refs/users/01/1000001",
             "refs/users/02/1000001: not a user branch: account 1000001 belongs in refs/users/01/",
-            "refs/users/self: must not exist: it stands for the branch of the caller",
+            "refs/users/self: stands for the branch of the caller, and none is there",
             "refs/users/1/1: not a user branch: account 1 belongs in refs/users/01/",
             "refs/users/x: not a user branch",
             "refs/heads/main: unknown ref",
@@ -462,6 +463,11 @@ class CheckTest(unittest.TestCase):
             star + "09/9/1000001: `star` and `ignore` exclude each other",
             star + "10/10/1000001: the label `` is empty or contains a blank",
             star + "10/10/1000001: the labels are not sorted, or one is there twice")
+
+    def test_the_branch_of_the_caller(self):
+        self.repo.user(1000001)
+        self.repo.stream.append("reset refs/users/self\nfrom refs/users/01/1000001\n\n")
+        self.check()
 
     def test_sequence_that_is_no_number(self):
         self.repo.user(1000001)

@@ -473,6 +473,43 @@ async fn an_account_moves_to_another_server_with_its_password() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_an_account_has_fetched_is_a_complete_one() {
+    let old = Office::open().await;
+    let (number, jdoe) = old.person("jdoe");
+    let added = old.accounts("groups", &["Administrators", "--add", "jdoe"]);
+    assert_eq!(added.code, 0, "{}", added.err);
+    let copy = old.mirror(&jdoe, "copy.git");
+    let own = git(&copy, &["rev-parse", "refs/users/self"]).out;
+    let branch = format!("refs/users/00/{number}");
+    assert_eq!(git(&copy, &["rev-parse", &branch]).out, own);
+    let path = copy.to_str().unwrap();
+    let checked = crate::accounts::accounts(&["check", "--git", path]);
+    assert_eq!((checked.code, checked.out.as_str()), (0, ""));
+
+    let new = Office::open().await;
+    let imported = lockkeeper(
+        &["accounts", "import", "git"],
+        &new.server.database(),
+        &[path],
+        &[],
+    );
+    assert_eq!(
+        (imported.code, imported.out.as_str()),
+        (0, ""),
+        "{}",
+        imported.err
+    );
+    let again = new.mirror(&jdoe, "again.git");
+    let refs = ["for-each-ref"];
+    assert_eq!(git(&again, &refs).out, git(&copy, &refs).out);
+    // The branch of nobody who is known.
+    git(&copy, &["update-ref", "-d", &branch]);
+    let checked = crate::accounts::accounts(&["check", "--git", path]);
+    let lost = "refs/users/self: error: it stands for the branch of the caller, and no account is at this commit";
+    assert!(checked.out.contains(lost), "{}", checked.out);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_administrator_pushes_preferences_for_everybody() {
     let office = Office::open().await;
     let (_, jdoe) = office.person("jdoe");

@@ -64,12 +64,25 @@ impl AccountsCopy {
             sequence: None,
             bad_refs: Vec::new(),
         };
+        let mut of_caller = None;
         for (name, id) in copy.refs() {
+            if name.parse() == Ok(AllUsersRef::UserSelf) {
+                of_caller = Some((name, id));
+                continue;
+            }
             // One account that cannot be read must not hide the others.
             if let Err(error) = accounts.add(copy, name, id) {
                 let problem = Problem::error(None, error.to_string(), "correct or remove it");
                 accounts.bad_refs.push((shown(name), problem));
             }
+        }
+        if let Some((name, id)) = of_caller
+            && !accounts.users.values().any(|branch| branch.tip == id)
+        {
+            accounts.add_bad(
+                name,
+                "it stands for the branch of the caller, and no account is at this commit",
+            );
         }
         accounts
     }
@@ -100,12 +113,8 @@ impl AccountsCopy {
                 self.stars.insert((account, change), labels);
             }
             AllUsersRef::AccountSequence => self.sequence = Some(copy.blob(id, MAX_FILE)?),
-            AllUsersRef::UserSelf => {
-                self.add_bad(
-                    name,
-                    "it stands for the branch of the caller and cannot exist",
-                );
-            }
+            // Every copy that an account has fetched has it, as one more name of a branch.
+            AllUsersRef::UserSelf => {}
             AllUsersRef::Config => self.access = Some(copy.files(id, MAX_FILE)?),
         }
         Ok(())

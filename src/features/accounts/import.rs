@@ -55,6 +55,8 @@ impl AllUsers {
                     None => refs.push((name.to_owned(), id)),
                     Some(why) => left_out.push((name.to_owned(), why)),
                 },
+                // The branch that it stands for is imported.
+                Ok(AllUsersRef::UserSelf) => {}
                 Ok(_) => refs.push((name.to_owned(), id)),
                 Err(_) => {
                     let why = "this version does not use it";

@@ -306,7 +306,7 @@ impl<'a> UpdateTurn<'a> {
             Ok(None) => return Ok(true),
             // What was read before and after another update may not fit together.
             Err(AccountsError::Refused(_)) if self.have_moved(&refs).await? => {
-                return self.pause().await.map(|()| false);
+                return self.wait_before_retry().await.map(|()| false);
             }
             Err(error) => return Err(error),
         };
@@ -326,7 +326,7 @@ impl<'a> UpdateTurn<'a> {
             }
             AccountsUpdated::Moved(_) | AccountsUpdated::Overtaken => {}
         }
-        self.pause().await.map(|()| false)
+        self.wait_before_retry().await.map(|()| false)
     }
 
     async fn have_moved(
@@ -343,9 +343,9 @@ impl<'a> UpdateTurn<'a> {
             .any(|(name, id)| now.get(&name.to_string()) != id.as_ref()))
     }
 
-    /// Waits until no other update of this process is made. An update that was alone already has met another process, so it
-    /// waits for a random time.
-    async fn pause(&self) -> Result<(), AccountsError> {
+    /// Waits until the update can be made again: first until no other update of this process is in progress. An update that
+    /// was alone already has met another process, so it waits for a random time.
+    async fn wait_before_retry(&self) -> Result<(), AccountsError> {
         let held = self.turn().take();
         match held {
             Some(Turn::Alone(held)) => {

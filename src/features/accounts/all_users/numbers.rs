@@ -122,7 +122,8 @@ impl AccountsEdit<'_> {
         }
     }
 
-    /// Replaces the sequence, unless it has moved since the pusher read it. No number is given twice, so it never goes back.
+    /// Writes a pushed number into the sequence, unless another update has moved the sequence since the client fetched it.
+    /// No number is given twice, so the sequence never goes back.
     pub(in super::super) async fn push_sequence(
         &mut self,
         seen: Option<ObjectId>,

@@ -248,32 +248,33 @@ async fn accounts_clear_in_tx(tx: &mut Tx, change: &AccountsChange) -> Result<()
             query.execute(&mut **$tx).await?;
         }};
     }
-    type IsWritten = fn(&WrittenTables) -> bool;
-    let tables: [(&str, IsWritten); 5] = [
-        ("DELETE FROM account_emails WHERE account IN (", |written| {
-            written.external_ids
-        }),
+    let cleared = |is_written: fn(&WrittenTables) -> bool| -> Vec<AccountId> {
+        let accounts = change.accounts.iter();
+        let written = accounts.filter(|account| is_written(&account.written));
+        let written = written.map(|account| account.row.number);
+        written.chain(change.deleted.iter().copied()).collect()
+    };
+    let external_ids = cleared(|written| written.external_ids);
+    for (table, accounts) in [
+        (
+            "DELETE FROM account_emails WHERE account IN (",
+            &external_ids,
+        ),
         (
             "DELETE FROM account_external_ids WHERE account IN (",
-            |written| written.external_ids,
+            &external_ids,
         ),
         (
             "DELETE FROM account_watches WHERE account IN (",
-            |written| written.watches,
+            &cleared(|written| written.watches),
         ),
-        ("DELETE FROM account_words WHERE account IN (", |written| {
-            written.words
-        }),
+        (
+            "DELETE FROM account_words WHERE account IN (",
+            &cleared(|written| written.words),
+        ),
         // The row of an account that stays is replaced.
-        ("DELETE FROM accounts WHERE number IN (", |_| false),
-    ];
-    for (table, is_written) in tables {
-        let written = change
-            .accounts
-            .iter()
-            .filter(|account| is_written(&account.written));
-        let written = written.map(|account| account.row.number);
-        let accounts: Vec<AccountId> = written.chain(change.deleted.iter().copied()).collect();
+        ("DELETE FROM accounts WHERE number IN (", &change.deleted),
+    ] {
         for accounts in accounts.chunks(AT_ONCE) {
             match &mut *tx {
                 Tx::Sqlite(tx) => clear!(tx, sqlx_sqlite::Sqlite, table, accounts),

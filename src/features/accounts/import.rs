@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use gix_hash::ObjectId;
 use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::blobs::AccountSequence;
-use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
 use lockkeeper_accounts::findings::{Problem, Severity, judge_access};
 use lockkeeper_accounts::objects::GitObject;
@@ -156,10 +155,6 @@ pub(super) fn indexed(
     ids: &[ExternalId],
     copy: &AccountsCopy,
 ) -> Result<IndexedAccount, AccountsError> {
-    let config = match branch.files.get(AccountConfig::FILE) {
-        None => AccountConfig::default(),
-        Some(content) => AccountConfig::read(&ConfigText::parse(content)?).0,
-    };
     let empty = BTreeMap::new();
     let notes = copy.notes.as_ref().unwrap_or(&empty);
     let notes = ids.iter().filter_map(|id| {
@@ -168,19 +163,10 @@ pub(super) fn indexed(
         Some((id.key.clone(), note.id))
     });
     let notes: Vec<(ExternalIdKey, ObjectId)> = notes.collect();
-    let username = ids.iter().find_map(|id| id.key.as_username());
-    let email = config.preferred_email;
+    let config = branch.files.get(AccountConfig::FILE);
+    let since = branch.history.began_at;
     Ok(IndexedAccount {
-        row: AccountRow {
-            number: account,
-            full_name: config.full_name,
-            preferred_email: email.map(|email| email.as_str().to_owned()),
-            status: config.status,
-            active: config.active,
-            username: username.map(str::to_owned),
-            registered_at: branch.history.began_at,
-            commit,
-        },
+        row: AccountRow::new(account, commit, since, config, ids.iter())?,
         external_ids: notes,
         emails: ids.iter().filter_map(|id| id.email.clone()).collect(),
         watches: watched_projects(branch.files.get(Watches::FILE)),

@@ -8,9 +8,11 @@ use flate2::bufread::ZlibDecoder;
 use futures::TryStreamExt as _;
 use gix_hash::ObjectId;
 use gix_object::Kind;
+use lockkeeper_accounts::account_config::AccountConfig;
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::email::AccountEmail;
-use lockkeeper_accounts::external_ids::ExternalIdKey;
+use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey};
+use lockkeeper_accounts::findings::Problem;
 use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::AccountId;
 use lockkeeper_accounts::watches::Watches;
@@ -55,6 +57,34 @@ pub struct AccountRow {
     pub registered_at: DateTime<Utc>,
     /// Newest commit of the branch.
     pub commit: ObjectId,
+}
+
+impl AccountRow {
+    /// Makes the row of an account from its `account.config` and its external IDs.
+    pub(super) fn new<'a>(
+        number: AccountId,
+        commit: ObjectId,
+        registered_at: DateTime<Utc>,
+        config: Option<&Vec<u8>>,
+        mut external_ids: impl Iterator<Item = &'a ExternalId>,
+    ) -> Result<Self, Problem> {
+        let config = match config {
+            None => AccountConfig::default(),
+            Some(content) => AccountConfig::read(&ConfigText::parse(content)?).0,
+        };
+        let preferred_email = config.preferred_email;
+        let username = external_ids.find_map(|id| id.key.as_username());
+        Ok(Self {
+            number,
+            full_name: config.full_name,
+            preferred_email: preferred_email.map(|email| email.as_str().to_owned()),
+            status: config.status,
+            active: config.active,
+            username: username.map(str::to_owned),
+            registered_at,
+            commit,
+        })
+    }
 }
 
 /// External ID in the database.

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use chrono::{DateTime, Utc};
 use gix_hash::ObjectId;
 use gix_object::{Kind, Tree};
 use lockkeeper_accounts::account_config::AccountConfig;
@@ -358,7 +357,10 @@ impl EditedAccount {
         text: &CommitText,
     ) -> Result<IndexedAccount, AccountsError> {
         let since = self.registered_at.unwrap_or(text.at);
-        let row = |files, ids| account_row(number, commit, since, files, ids);
+        let row = |files: &BTreeMap<&str, Vec<u8>>, ids: &BTreeMap<_, (ExternalId, ConfigText)>| {
+            let ids = ids.values().map(|(id, _)| id);
+            AccountRow::new(number, commit, since, files.get(AccountConfig::FILE), ids)
+        };
         let notes = self.external_ids.values().map(|(id, text)| {
             let note = GitObject::new(Kind::Blob, text.as_str().as_bytes().to_vec());
             (id.key.clone(), note.id)
@@ -393,32 +395,6 @@ fn texts(ids: &BTreeMap<String, (ExternalId, ConfigText)>) -> BTreeMap<&str, &st
     let ids = ids.iter();
     ids.map(|(key, (_, text))| (key.as_str(), text.as_str()))
         .collect()
-}
-
-fn account_row(
-    number: AccountId,
-    commit: ObjectId,
-    registered_at: DateTime<Utc>,
-    files: &BTreeMap<&'static str, Vec<u8>>,
-    external_ids: &BTreeMap<String, (ExternalId, ConfigText)>,
-) -> Result<AccountRow, AccountsError> {
-    let config = match files.get(AccountConfig::FILE) {
-        None => AccountConfig::default(),
-        Some(content) => AccountConfig::read(&ConfigText::parse(content)?).0,
-    };
-    let preferred_email = config.preferred_email;
-    let mut ids = external_ids.values();
-    let username = ids.find_map(|(id, _)| id.key.as_username());
-    Ok(AccountRow {
-        number,
-        full_name: config.full_name,
-        preferred_email: preferred_email.map(|email| email.as_str().to_owned()),
-        status: config.status,
-        active: config.active,
-        username: username.map(str::to_owned),
-        registered_at,
-        commit,
-    })
 }
 
 /// Trees of notes that were read from the database.

@@ -310,7 +310,8 @@ impl<'a> UpdateTurn<'a> {
             }
             Err(error) => return Err(error),
         };
-        let storing = self.storing.acquire().await;
+        let storing = timeout_at(self.deadline, self.storing.acquire()).await;
+        let storing = storing.map_err(|_| AccountsError::Busy)?;
         let updated = self.store.account_update(&change).await?;
         drop(storing);
         match updated {
@@ -391,4 +392,42 @@ fn read_note(blob: &GitObject) -> Result<(ExternalId, ConfigText), AccountsError
 
 fn damaged(id: ObjectId, why: &dyn std::fmt::Display) -> AccountsError {
     AccountsError::Damaged(format!("the object {id}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use chrono::DateTime;
+
+    use super::*;
+    use crate::clock::{CountingIds, ManualClock};
+    use crate::model::{Actor, Origin};
+    use crate::store::DatabaseUrl;
+
+    #[tokio::test]
+    async fn an_update_waits_for_those_that_are_stored_until_its_deadline() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
+        let clock = Arc::new(ManualClock::new(DateTime::UNIX_EPOCH));
+        let store = Store::open(&url, clock, Arc::new(CountingIds::default()));
+        let users = AllUsers::new(store.await.unwrap(), "localhost");
+        let actor = AccountsActor {
+            author: CommitPerson::new("Ops", "ops@example.com"),
+            cause: Cause::new(Actor::new("ops", Origin::Cli), ""),
+            expected: None,
+            signed_in: None,
+        };
+        let mut update = users.update(&actor, "Create Account").await.unwrap();
+        update.deadline = Instant::now();
+        let others = users.storing.acquire_many(8).await.unwrap();
+        let mut edit = update.begin();
+        edit.create().await.unwrap();
+        let refused = update.store(edit).await.unwrap_err();
+        assert!(matches!(refused, AccountsError::Busy), "{refused}");
+        drop(others);
+        let mut edit = update.begin();
+        edit.create().await.unwrap();
+        assert!(update.store(edit).await.unwrap());
+    }
 }

@@ -26,7 +26,7 @@ pub(super) use self::edit_access::judge_new_access;
 use self::numbers::AccountNumbers;
 use super::access::SeenAccess;
 use super::store::AccountRow;
-use super::update::AccountsUpdated;
+use super::update::{AccountsUpdated, UpdateRefusal};
 use super::view::AccountJson;
 use crate::model::Cause;
 use crate::store::Store;
@@ -156,6 +156,15 @@ impl AccountsError {
             | Self::RightsChanged
             | Self::Changed(_) => true,
             Self::Database(_) | Self::Sequence(_) | Self::Damaged(_) | Self::Busy => false,
+        }
+    }
+}
+
+impl From<UpdateRefusal> for AccountsError {
+    fn from(why: UpdateRefusal) -> Self {
+        match why {
+            UpdateRefusal::EmailTaken(email, by) => Self::EmailTaken(email, by),
+            UpdateRefusal::ExternalIdTaken(key, by) => Self::ExternalIdTaken(key, by),
         }
     }
 }
@@ -319,12 +328,7 @@ impl<'a> UpdateTurn<'a> {
                 self.numbers.keep(taken);
                 return Ok(true);
             }
-            AccountsUpdated::EmailTaken(email, by) => {
-                return Err(AccountsError::EmailTaken(email, by));
-            }
-            AccountsUpdated::ExternalIdTaken(key, by) => {
-                return Err(AccountsError::ExternalIdTaken(key, by));
-            }
+            AccountsUpdated::Refused(why) => return Err(why.into()),
             AccountsUpdated::Moved(_) | AccountsUpdated::Overtaken => {}
         }
         self.wait_before_retry().await.map(|()| false)

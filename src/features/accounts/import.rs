@@ -113,12 +113,7 @@ impl AllUsers {
             AccountsUpdated::Moved(name) => Err(ImportAccountsError::NotEmpty(name)),
             // An import names the refs that it adds.
             AccountsUpdated::Overtaken => Err(AccountsError::Busy.into()),
-            AccountsUpdated::EmailTaken(email, by) => {
-                Err(AccountsError::EmailTaken(email, by).into())
-            }
-            AccountsUpdated::ExternalIdTaken(key, by) => {
-                Err(AccountsError::ExternalIdTaken(key, by).into())
-            }
+            AccountsUpdated::Refused(why) => Err(AccountsError::from(why).into()),
         }
     }
 }

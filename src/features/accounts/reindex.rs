@@ -130,10 +130,7 @@ impl AllUsers {
         match updated? {
             AccountsUpdated::Done(_) => Ok(Some(many)),
             AccountsUpdated::Moved(_) | AccountsUpdated::Overtaken => Ok(None),
-            AccountsUpdated::EmailTaken(email, by) => Err(AccountsError::EmailTaken(email, by)),
-            AccountsUpdated::ExternalIdTaken(key, by) => {
-                Err(AccountsError::ExternalIdTaken(key, by))
-            }
+            AccountsUpdated::Refused(why) => Err(why.into()),
         }
     }
 }

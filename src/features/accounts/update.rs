@@ -100,9 +100,16 @@ pub enum AccountsUpdated {
     Moved(String),
     /// Nothing was stored, because the update was made from everything, and another one has come in between.
     Overtaken,
-    /// Nothing was stored, because the address belongs to the account with this number.
+    /// Nothing was stored, because the update breaks a rule that only the tables tell.
+    Refused(UpdateRefusal),
+}
+
+/// Rule that an update would break.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpdateRefusal {
+    /// The address belongs to the account with this number.
     EmailTaken(AccountEmail, AccountId),
-    /// Nothing was stored, because the external ID belongs to the account with this number.
+    /// The external ID belongs to the account with this number.
     ExternalIdTaken(ExternalIdKey, AccountId),
 }
 
@@ -127,7 +134,8 @@ impl Store {
         objects_add_in_tx(&mut tx, number, &change.objects).await?;
         accounts_clear_in_tx(&mut tx, change).await?;
         if let Some(taken) = accounts_index_in_tx(&mut tx, &change.accounts).await? {
-            return tx.roll_back().await.map(|()| taken);
+            let refused = AccountsUpdated::Refused(taken);
+            return tx.roll_back().await.map(|()| refused);
         }
         stars_index_in_tx(&mut tx, &change.stars).await?;
         for account in &change.starless {
@@ -289,7 +297,7 @@ async fn accounts_clear_in_tx(tx: &mut Tx, change: &AccountsChange) -> Result<()
 async fn accounts_index_in_tx(
     tx: &mut Tx,
     accounts: &[IndexedAccount],
-) -> Result<Option<AccountsUpdated>> {
+) -> Result<Option<UpdateRefusal>> {
     for accounts in accounts.chunks(AT_ONCE) {
         execute_values!(
             tx,
@@ -322,7 +330,7 @@ async fn accounts_index_in_tx(
     let external_ids: Vec<_> = external_ids.collect();
     for ids in external_ids.chunks(AT_ONCE) {
         if let Some((key, owner)) = external_ids_add_in_tx(tx, ids).await? {
-            return Ok(Some(AccountsUpdated::ExternalIdTaken(key, owner)));
+            return Ok(Some(UpdateRefusal::ExternalIdTaken(key, owner)));
         }
     }
     let emails = named().flat_map(|account| {
@@ -332,7 +340,7 @@ async fn accounts_index_in_tx(
     let emails: Vec<_> = emails.collect();
     for emails in emails.chunks(AT_ONCE) {
         if let Some((email, owner)) = emails_add_in_tx(tx, emails).await? {
-            return Ok(Some(AccountsUpdated::EmailTaken(email, owner)));
+            return Ok(Some(UpdateRefusal::EmailTaken(email, owner)));
         }
     }
     let watching = accounts.iter().filter(|account| account.written.watches);

@@ -30,9 +30,6 @@ pub(super) const PASSWORD_COST: u32 = 4;
 /// can guess at it.
 pub(super) const CHOSEN_PASSWORD_COST: u32 = 10;
 
-/// Maximum number of changes that an account stars. Each is a ref, which git clients are shown.
-const MAX_STARS: i64 = 10_000;
-
 /// Everything that a new account can begin with.
 #[derive(Clone, Debug, Default)]
 pub struct NewAccount {
@@ -530,19 +527,17 @@ impl AllUsers {
         if !labels.add.is_empty() && self.store().change_get(change).await?.is_none() {
             return Err(AccountsError::NoChange(change));
         }
-        if !labels.add.is_empty()
-            && self.store().account_other_stars(account, change).await? >= MAX_STARS
-        {
-            let what = format!("the account has starred {MAX_STARS} changes");
-            return Err(Problem::error(None, what, "remove one of these stars first").into());
-        }
         let update = self.update(actor, "Change Stars").await?;
         loop {
             let mut edit = update.begin();
             let star = edit.star(account, change).await?;
+            let is_new = star.is_empty();
             star.retain(|label| !labels.remove.contains(label));
             star.extend(labels.add.iter().cloned());
             let changed = star.clone();
+            if is_new && !changed.is_empty() {
+                edit.limit_stars(account);
+            }
             if update.store(edit).await? {
                 return Ok(changed);
             }

@@ -25,6 +25,7 @@ pub(super) use self::edit::{AccountsEdit, BranchRights, EditedAccount, PushedBra
 pub(super) use self::edit_access::judge_new_access;
 use self::numbers::AccountNumbers;
 use super::access::SeenAccess;
+use super::stars::MAX_STARS;
 use super::store::AccountRow;
 use super::update::{AccountsUpdated, UpdateRefusal};
 use super::view::AccountJson;
@@ -165,6 +166,10 @@ impl From<UpdateRefusal> for AccountsError {
         match why {
             UpdateRefusal::EmailTaken(email, by) => Self::EmailTaken(email, by),
             UpdateRefusal::ExternalIdTaken(key, by) => Self::ExternalIdTaken(key, by),
+            UpdateRefusal::TooManyStars => {
+                let what = format!("the account has starred {MAX_STARS} changes");
+                Problem::error(None, what, "remove one of these stars first").into()
+            }
         }
     }
 }

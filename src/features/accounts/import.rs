@@ -95,6 +95,7 @@ impl AllUsers {
             deleted: Vec::new(),
             stars: changed_stars(&IndexedStars::new(), &copy.read_stars()),
             starless: BTreeSet::new(),
+            starring: BTreeSet::new(),
             cause: Cause {
                 reason: format!("Import {many} accounts"),
                 ..actor.cause.clone()

@@ -118,6 +118,7 @@ impl AllUsers {
             deleted: gone,
             stars,
             starless: BTreeSet::new(),
+            starring: BTreeSet::new(),
             cause: Cause {
                 reason: match only {
                     None => format!("Reindex {many} accounts"),

@@ -16,6 +16,9 @@ use super::update::{AT_ONCE, execute_values};
 use crate::model::{PullRef, PullState, RepoId, Subject};
 use crate::store::{Result, Store, Tx, on_pool, on_tx};
 
+/// Maximum number of changes that an account stars. Each is a ref, which git clients are shown.
+pub(super) const MAX_STARS: i64 = 10_000;
+
 /// Labels of stars, by account and change. Most stars have the same labels, which are in memory once.
 pub type IndexedStars = BTreeMap<(AccountId, ChangeNumber), Arc<BTreeSet<String>>>;
 
@@ -138,17 +141,6 @@ impl Store {
         Ok(labels.into_iter().collect())
     }
 
-    /// Returns the number of changes that an account has starred, without this one.
-    pub(super) async fn account_other_stars(
-        &self,
-        account: AccountId,
-        change: ChangeNumber,
-    ) -> Result<i64> {
-        on_pool!(self, db => sqlx::query_scalar::<_, i64>(
-            "SELECT COUNT(DISTINCT change_number) FROM account_stars WHERE account = $1 AND change_number <> $2")
-            .bind(i64::from(account.get())).bind(i64::from(change.get())).fetch_one(db))
-    }
-
     /// Returns the refs of the stars of an account by name.
     pub(super) async fn account_star_refs(
         &self,
@@ -266,6 +258,13 @@ pub(super) async fn stars_index_in_tx(tx: &mut Tx, stars: &[IndexedStar]) -> Res
         )?;
     }
     Ok(())
+}
+
+/// Returns the number of changes that an account has starred.
+pub(super) async fn stars_in_tx(tx: &mut Tx, account: AccountId) -> Result<i64> {
+    on_tx!(tx, db => sqlx::query_scalar::<_, i64>(
+        "SELECT COUNT(DISTINCT change_number) FROM account_stars WHERE account = $1")
+        .bind(i64::from(account.get())).fetch_one(db))
 }
 
 /// Returns the ref of a star of an account, if there is one.

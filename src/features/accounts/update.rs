@@ -18,7 +18,7 @@ use lockkeeper_accounts::refs::AccountId;
 use sqlx::QueryBuilder;
 
 use super::search::AccountWords;
-use super::stars::{IndexedStar, star_left_in_tx, stars_index_in_tx};
+use super::stars::{IndexedStar, MAX_STARS, star_left_in_tx, stars_in_tx, stars_index_in_tx};
 use super::store::{
     IndexedAccount, REFS_NAMED_POSTGRES, REFS_NAMED_SQLITE, WrittenTables, account_id, damaged,
     json_list, object_id,
@@ -86,6 +86,8 @@ pub struct AccountsChange {
     pub stars: Vec<IndexedStar>,
     /// Accounts that have no star after the update. Another update may have added one since this one was made.
     pub starless: BTreeSet<AccountId>,
+    /// Accounts that star one more change. They have at most [`MAX_STARS`] after the update.
+    pub starring: BTreeSet<AccountId>,
     /// Actor, and what changed.
     pub cause: Cause,
 }
@@ -111,6 +113,8 @@ pub enum UpdateRefusal {
     EmailTaken(AccountEmail, AccountId),
     /// The external ID belongs to the account with this number.
     ExternalIdTaken(ExternalIdKey, AccountId),
+    /// The account would have more than [`MAX_STARS`] stars.
+    TooManyStars,
 }
 
 impl Store {
@@ -141,6 +145,13 @@ impl Store {
         for account in &change.starless {
             if let Some(name) = star_left_in_tx(&mut tx, *account).await? {
                 return tx.roll_back().await.map(|()| AccountsUpdated::Moved(name));
+            }
+        }
+        // Other updates add stars side by side with this one, so only here their number is certain.
+        for account in &change.starring {
+            if stars_in_tx(&mut tx, *account).await? > MAX_STARS {
+                let refused = AccountsUpdated::Refused(UpdateRefusal::TooManyStars);
+                return tx.roll_back().await.map(|()| refused);
             }
         }
         let event = NewLockEvent {

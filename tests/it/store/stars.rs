@@ -30,6 +30,7 @@ store_test!(
     a_star_is_a_ref_and_rows_and_goes_with_its_last_label,
     labels_and_changes_that_cannot_be_are_refused,
     an_account_has_at_most_ten_thousand_stars,
+    stars_at_once_do_not_pass_the_limit,
     stars_on_and_off_at_once_leave_rows_and_refs_alike,
     a_star_does_not_outlive_its_account,
     a_merge_moves_stars,
@@ -345,17 +346,23 @@ async fn labels_and_changes_that_cannot_be_are_refused(db: &TestDb) {
     assert_sound(db);
 }
 
+/// Adds rows of stars of changes from 101 on, which have no refs.
+async fn add_star_rows(db: &TestDb, account: AccountId, many: u32) {
+    let last = 100 + many;
+    let rows = format!(
+        "WITH RECURSIVE n(x) AS (SELECT 101 UNION ALL SELECT x + 1 FROM n WHERE x < {last}) \
+         INSERT INTO account_stars (account, change_number, label) SELECT {account}, x, 'star' FROM n"
+    );
+    execute(db, &rows).await;
+}
+
 async fn an_account_has_at_most_ten_thousand_stars(db: &TestDb) {
     let (store, users) = (db.store(), AllUsers::new(db.store().clone(), "localhost"));
     let kim = account(&users).await;
     open_pull(store, 1).await;
     open_pull(store, 2).await;
     label(&users, kim, 1, "star", "").await.unwrap();
-    let others = format!(
-        "WITH RECURSIVE n(x) AS (SELECT 101 UNION ALL SELECT x + 1 FROM n WHERE x < 10099) \
-         INSERT INTO account_stars (account, change_number, label) SELECT {kim}, x, 'star' FROM n"
-    );
-    execute(db, &others).await;
+    add_star_rows(db, kim, 9_999).await;
     let refused = label(&users, kim, 2, "star", "").await.unwrap_err();
     assert_eq!(
         refused.to_string(),
@@ -366,6 +373,33 @@ async fn an_account_has_at_most_ten_thousand_stars(db: &TestDb) {
         label(&users, kim, 1, "blue", "").await.unwrap(),
         "blue star"
     );
+}
+
+async fn stars_at_once_do_not_pass_the_limit(db: &TestDb) {
+    let store = db.store();
+    let servers: Vec<Arc<AllUsers>> = (0..4)
+        .map(|_| Arc::new(AllUsers::new(store.clone(), "localhost")))
+        .collect();
+    let kim = account(&servers[0]).await;
+    add_star_rows(db, kim, 9_998).await;
+    for number in 1..=16 {
+        open_pull(store, number).await;
+    }
+    let mut tasks = JoinSet::new();
+    for (number, users) in (1..=16).zip(servers.iter().cloned().cycle()) {
+        tasks.spawn(async move { label(&users, kim, number, "star", "").await });
+    }
+    let outcomes = tasks.join_all().await;
+    let added = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    assert_eq!(added, 2);
+    for refused in outcomes.iter().filter_map(|outcome| outcome.as_ref().err()) {
+        assert_eq!(
+            refused.to_string(),
+            "the account has starred 10000 changes; remove one of these stars first"
+        );
+    }
+    assert_eq!(rows(store).await.len(), 10_000);
+    assert_eq!(refs(store).await.len(), 2);
 }
 
 async fn stars_on_and_off_at_once_leave_rows_and_refs_alike(db: &TestDb) {

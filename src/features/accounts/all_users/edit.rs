@@ -49,6 +49,8 @@ pub(in super::super) struct AccountsEdit<'a> {
     pub(super) stars: BTreeMap<(ChangeNumber, AccountId), BTreeSet<String>>,
     /// Accounts that lose all their stars.
     pub(super) starless: BTreeSet<AccountId>,
+    /// Accounts whose number of stars has a limit in this update.
+    pub(super) starring: BTreeSet<AccountId>,
     /// Commits that were pushed to branches of no account.
     pub(super) pushed: BTreeMap<AllUsersRef, PushedBranch>,
     /// The access control, if the update changes it.
@@ -110,6 +112,7 @@ impl<'a> AccountsEdit<'a> {
             accounts: BTreeMap::new(),
             stars: BTreeMap::new(),
             starless: BTreeSet::new(),
+            starring: BTreeSet::new(),
             pushed: BTreeMap::new(),
             access: None,
             next_account: None,
@@ -408,6 +411,11 @@ impl<'a> AccountsEdit<'a> {
             self.stars.insert(star, labels);
         }
         Ok(self.stars.entry(star).or_default())
+    }
+
+    /// Refuses the update if the account has too many stars after it.
+    pub(in super::super) fn limit_stars(&mut self, account: AccountId) {
+        self.starring.insert(account);
     }
 
     /// Replaces the labels of a change by pushed ones, if they are where the pusher saw them.

@@ -109,6 +109,7 @@ impl AccountsEdit<'_> {
             deleted,
             stars: star_rows,
             starless: self.starless,
+            starring: self.starring,
             cause: Cause {
                 reason: format!("{}: {}", text.message, listed(&changes)),
                 ..cause.clone()

@@ -3,8 +3,8 @@
 //!
 //! The same SQL serves SQLite and PostgreSQL (P11). A `match` stands only where the dialects differ. Reads use the
 //! pool directly, writes use a `Tx`. SQLite has only one writing connection, so that writers queue up in the program
-//! instead of failing with "database is locked", and those that wait share a commit (`shared_commit`). Public methods own their transaction; `*_in_tx` functions cannot be
-//! given a pool.
+//! instead of failing with "database is locked", and those that wait share a commit (`shared_commit`). Reads that belong
+//! together use a `Snapshot`. Public methods own their transaction; `*_in_tx` functions cannot be given a pool.
 //!
 //! A transaction of PostgreSQL sees what others commit between two of its statements. Where that matters, the row of
 //! the pull is the mutex. Taking a lock, storing a plan and passing the gate of an apply share the row. Releasing
@@ -152,6 +152,12 @@ pub(crate) enum Tx {
     Postgres(sqlx::Transaction<'static, sqlx_postgres::Postgres>),
 }
 
+/// A transaction that only reads. All of its statements see the database as it was when the first one ran.
+pub(crate) enum Snapshot {
+    Sqlite(sqlx::Transaction<'static, sqlx_sqlite::Sqlite>),
+    Postgres(sqlx::Transaction<'static, sqlx_postgres::Postgres>),
+}
+
 /// Runs a reading query on the pool of the open database, SQLite or PostgreSQL.
 macro_rules! on_pool {
     ($store:expr, $db:ident => $query:expr) => {
@@ -171,6 +177,22 @@ macro_rules! on_tx {
                 $query.await
             }
             $crate::store::Tx::Postgres(tx) => {
+                let $db = &mut **tx;
+                $query.await
+            }
+        }
+    };
+}
+
+/// Runs a reading query in a snapshot of the open database, SQLite or PostgreSQL.
+macro_rules! on_snapshot {
+    ($snapshot:expr, $db:ident => $query:expr) => {
+        match $snapshot {
+            $crate::store::Snapshot::Sqlite(tx) => {
+                let $db = &mut **tx;
+                $query.await
+            }
+            $crate::store::Snapshot::Postgres(tx) => {
                 let $db = &mut **tx;
                 $query.await
             }
@@ -218,7 +240,7 @@ pub(crate) use claims::claim_refer_in_tx;
 pub(crate) use lock_change::LockChange;
 pub(crate) use owners::{owner_event, owner_share_named_in_tx};
 pub(crate) use waiters::{NewWaiter, WaiterRow};
-pub(crate) use {execute, execute_alone, on_pool, on_tx};
+pub(crate) use {execute, execute_alone, on_pool, on_snapshot, on_tx};
 
 impl Store {
     /// Begins a writing transaction. On SQLite it takes the write lock at once, so that nothing it reads can change
@@ -241,6 +263,18 @@ impl Store {
         };
         self.fence_in_tx(&mut tx).await?;
         Ok(tx)
+    }
+
+    /// Begins a transaction that reads several tables as they are at one moment. Nobody waits for it, but it keeps a
+    /// connection, and what others replace meanwhile.
+    pub(crate) async fn begin_snapshot(&self) -> Result<Snapshot> {
+        match &self.pool {
+            DbPool::Sqlite { read, .. } => read.begin().await.map(Snapshot::Sqlite),
+            DbPool::Postgres(pool) => {
+                let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+                pool.begin_with(begin).await.map(Snapshot::Postgres)
+            }
+        }
     }
 
     /// Returns true if nothing is written after a lease is lost.
@@ -273,6 +307,16 @@ pub(crate) fn free_text(text: &str) -> Cow<'_, str> {
         Cow::Owned(text.replace('\0', "\u{fffd}"))
     } else {
         Cow::Borrowed(text)
+    }
+}
+
+impl Snapshot {
+    /// Ends the transaction, so that others can use its connection.
+    pub(crate) async fn end(self) -> Result<()> {
+        match self {
+            Self::Sqlite(tx) => tx.rollback().await,
+            Self::Postgres(tx) => tx.rollback().await,
+        }
     }
 }
 

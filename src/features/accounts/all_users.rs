@@ -334,7 +334,7 @@ impl<'a> UpdateTurn<'a> {
                 return Ok(true);
             }
             AccountsUpdated::Refused(why) => return Err(why.into()),
-            AccountsUpdated::Moved(_) | AccountsUpdated::Overtaken => {}
+            AccountsUpdated::Moved(_) => {}
         }
         self.wait_before_retry().await.map(|()| false)
     }

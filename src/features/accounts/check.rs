@@ -213,7 +213,7 @@ impl CheckedCopy {
 
     fn star_rows(&mut self, copy: &AccountsCopy, tables: &AccountIndex) {
         for star in changed_stars(&tables.stars, &copy.read_stars()) {
-            let name = AllUsersRef::StarredChange(star.change, star.account).to_string();
+            let name = star.name().to_string();
             let what = "the labels in the database differ from the ref";
             self.add_problem(&name, &Problem::error(None, what, REINDEX));
         }

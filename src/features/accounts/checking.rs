@@ -26,43 +26,43 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 
 async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     let users = AllUsers::new(ctx.store.clone(), "localhost");
-    check(&users).await
+    users.check().await
 }
 
-/// Checks all accounts. The branches decide: a problem of theirs is a failure until somebody has corrected it, and tables
-/// that differ from them are made again.
-pub(super) async fn check(users: &AllUsers) -> anyhow::Result<TickResult> {
-    let (refs, _) = users.store().account_refs().await?;
-    if refs.is_empty() {
-        return Ok(TickResult::default());
-    }
-    let state = users.whole_state().await?;
-    let (state, branches, tables) = tokio::task::spawn_blocking(move || checked(state)).await?;
-    let broken = branches.errors().count();
-    if broken > 0 {
-        let first: Vec<&str> = branches.errors().take(NAMED).collect();
-        bail!(
-            "the accounts break {}: {}. `lockkeeper accounts check` names all",
-            counted(broken, "rule"),
-            first.join(". ")
-        );
-    }
-    let mut done = TickResult {
-        looked_at: state.copy.users.len() as u64,
-        repaired: 0,
-    };
-    if tables.errors().next().is_some() {
-        for line in tables.errors().take(NAMED) {
-            // The way out is what happens now.
-            let problem = line.split("; ").next();
-            warn!(problem, "The tables of accounts differ from the branches");
+impl AllUsers {
+    /// Checks all accounts. The branches decide: a problem of theirs is a failure until somebody has corrected it, and
+    /// tables that differ from them are made again.
+    pub async fn check(&self) -> anyhow::Result<TickResult> {
+        let state = self.whole_state().await?;
+        if state.tables.refs.is_empty() {
+            return Ok(TickResult::default());
         }
-        // An update in between moves on the tables, and the next turn looks again.
-        if let Some(accounts) = users.reindex(&reconciler(), &state, None).await? {
-            done.repaired = accounts as u64;
+        let (state, branches, tables) = tokio::task::spawn_blocking(move || checked(state)).await?;
+        let broken = branches.errors().count();
+        if broken > 0 {
+            let first: Vec<&str> = branches.errors().take(NAMED).collect();
+            bail!(
+                "the accounts break {}: {}. `lockkeeper accounts check` names all",
+                counted(broken, "rule"),
+                first.join(". ")
+            );
         }
+        let mut done = TickResult {
+            looked_at: state.copy.users.len() as u64,
+            repaired: 0,
+        };
+        if tables.errors().next().is_some() {
+            for line in tables.errors().take(NAMED) {
+                // The way out is what happens now.
+                let problem = line.split("; ").next();
+                warn!(problem, "The tables of accounts differ from the branches");
+            }
+            // An account that has changed in between is checked again by the next turn.
+            let reindexed = self.reindex(&reconciler(), &state).await?;
+            done.repaired = reindexed.written as u64;
+        }
+        Ok(done)
     }
-    Ok(done)
 }
 
 /// Returns the state, and the problems of the branches and of the tables.

@@ -784,32 +784,38 @@ async fn check_server(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResu
     report(&state.copy, &checked, terminal)
 }
 
-/// Number of times that a reindex begins again because of an update.
+/// Number of times that a reindex begins again because accounts with wrong rows change.
 const REINDEX_ATTEMPTS: usize = 5;
 
 async fn reindex(users: &AllUsers, terminal: &mut Terminal<'_>) -> ExitResult {
+    let mut written = 0;
     for _ in 0..REINDEX_ATTEMPTS {
         let state = users.whole_state().await?;
         let checked = CheckedCopy::of(&state.copy);
         if checked.errors().next().is_some() {
             report(&state.copy, &checked, terminal)?;
-            terminal.note("Nothing was changed. Correct the errors in the branches first.");
+            terminal.note(if written == 0 {
+                "Nothing was changed. Correct the errors in the branches first.".to_owned()
+            } else {
+                let written = counted(written, "account");
+                format!("Made the tables of {written} again. Correct the errors in the branches before the others.")
+            });
             return Ok(ExitStatus::Failure);
         }
-        if let Some(wrong) = users.reindex(&cli_actor(), &state, None).await? {
+        let reindexed = users.reindex(&cli_actor(), &state).await?;
+        written += reindexed.written;
+        if reindexed.left == 0 {
             let all = counted(state.copy.users.len(), "account");
-            terminal.note(if wrong == 0 {
+            terminal.note(if written == 0 {
                 format!("The tables of {all} agree with the branches. Nothing was changed.")
             } else {
-                let wrong = counted(wrong, "account");
-                format!("Made the tables of {wrong} again, of {all} in total.")
+                let written = counted(written, "account");
+                format!("Made the tables of {written} again, of {all} in total.")
             });
             return Ok(ExitStatus::Success);
         }
     }
-    bail!(
-        "the accounts were changed during each attempt; run the command when fewer people change them"
-    )
+    bail!("some accounts with wrong tables were changed during each attempt; run the command again")
 }
 
 async fn import(

@@ -88,7 +88,6 @@ impl AllUsers {
             objects.push(sequence);
         }
         let change = AccountsChange {
-            seen: None,
             objects,
             refs,
             accounts,
@@ -112,8 +111,6 @@ impl AllUsers {
                 left_out,
             }),
             AccountsUpdated::Moved(name) => Err(ImportAccountsError::NotEmpty(name)),
-            // An import names the refs that it adds.
-            AccountsUpdated::Overtaken => Err(AccountsError::Busy.into()),
             AccountsUpdated::Refused(why) => Err(AccountsError::from(why).into()),
         }
     }

@@ -14,7 +14,7 @@ use sqlx::QueryBuilder;
 use super::store::{account_id, damaged};
 use super::update::{AT_ONCE, execute_values};
 use crate::model::{PullRef, PullState, RepoId, Subject};
-use crate::store::{Result, Store, Tx, on_pool, on_tx};
+use crate::store::{Result, Snapshot, Store, Tx, on_pool, on_snapshot, on_tx};
 
 /// Maximum number of changes that an account stars. Each is a ref, which git clients are shown.
 pub(super) const MAX_STARS: i64 = 10_000;
@@ -44,6 +44,13 @@ pub struct IndexedStar {
     pub change: ChangeNumber,
     /// None if the star is gone.
     pub labels: BTreeSet<String>,
+}
+
+impl IndexedStar {
+    /// Returns the ref of the star.
+    pub(super) fn name(&self) -> AllUsersRef {
+        AllUsersRef::StarredChange(self.change, self.account)
+    }
 }
 
 /// A change that an account has starred.
@@ -169,21 +176,21 @@ impl Store {
             .bind(i64::from(change.get())).bind(label).fetch_all(db))?;
         accounts.into_iter().map(account_id).collect()
     }
+}
 
-    /// Returns the labels of all stars.
-    pub(super) async fn account_stars_all(&self) -> Result<IndexedStars> {
-        let rows = on_pool!(self, db => sqlx::query_as::<_, (i64, i64, String)>(
-            "SELECT account, change_number, label FROM account_stars ORDER BY account, change_number")
-            .fetch_all(db))?;
-        let (mut stars, mut shared) = (IndexedStars::new(), SharedLabels::default());
-        for rows in rows.chunk_by(|one, other| (one.0, one.1) == (other.0, other.1)) {
-            let (account, change, _) = rows[0];
-            let labels = rows.iter().map(|(_, _, label)| label.clone());
-            let labels = shared.share(labels.collect());
-            stars.insert((account_id(account)?, change_number(change)?), labels);
-        }
-        Ok(stars)
+/// Returns the labels of all stars.
+pub(super) async fn stars_in_snapshot(at: &mut Snapshot) -> Result<IndexedStars> {
+    let rows = on_snapshot!(at, db => sqlx::query_as::<_, (i64, i64, String)>(
+        "SELECT account, change_number, label FROM account_stars ORDER BY account, change_number")
+        .fetch_all(db))?;
+    let (mut stars, mut shared) = (IndexedStars::new(), SharedLabels::default());
+    for rows in rows.chunk_by(|one, other| (one.0, one.1) == (other.0, other.1)) {
+        let (account, change, _) = rows[0];
+        let labels = rows.iter().map(|(_, _, label)| label.clone());
+        let labels = shared.share(labels.collect());
+        stars.insert((account_id(account)?, change_number(change)?), labels);
     }
+    Ok(stars)
 }
 
 impl StarColumns {

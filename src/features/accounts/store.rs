@@ -18,8 +18,8 @@ use lockkeeper_accounts::refs::AccountId;
 use lockkeeper_accounts::watches::Watches;
 
 use super::search::AccountWords;
-use super::stars::IndexedStars;
-use crate::store::{Result, Store, on_pool};
+use super::stars::{IndexedStars, stars_in_snapshot};
+use crate::store::{Result, Store, on_pool, on_snapshot};
 
 /// Maximum number of accounts that are listed at once.
 pub(crate) const MOST_ACCOUNTS: i64 = 10_000;
@@ -126,9 +126,11 @@ impl WrittenTables {
     };
 }
 
-/// All rows of accounts.
+/// All refs, and all rows that are derived from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountIndex {
+    /// Objects that the refs point to, by name.
+    pub refs: BTreeMap<String, ObjectId>,
     pub accounts: Vec<AccountRow>,
     /// Accounts by the key of an external ID, with the blob of the note.
     pub external_ids: BTreeMap<String, (AccountId, ObjectId)>,
@@ -378,28 +380,35 @@ impl Store {
         rows.into_iter().map(AccountColumns::read).collect()
     }
 
-    /// Returns all rows of accounts.
+    /// Returns all refs and all rows of accounts, as they were at one moment.
     pub async fn account_index(&self) -> Result<AccountIndex> {
-        let accounts = on_pool!(self, db => sqlx::query_as::<_, AccountColumns>(account_sql!("ORDER BY number"))
+        let mut at = self.begin_snapshot().await?;
+        let refs = on_snapshot!(&mut at, db => sqlx::query_as::<_, (String, Vec<u8>)>(
+            "SELECT name, object_id FROM account_refs").fetch_all(db))?;
+        let accounts = on_snapshot!(&mut at, db => sqlx::query_as::<_, AccountColumns>(account_sql!("ORDER BY number"))
             .fetch_all(db))?;
-        let external_ids = on_pool!(self, db => sqlx::query_as::<_, (String, i64, Vec<u8>)>(
+        let external_ids = on_snapshot!(&mut at, db => sqlx::query_as::<_, (String, i64, Vec<u8>)>(
             "SELECT external_id, account, note_id FROM account_external_ids").fetch_all(db))?;
-        let emails = on_pool!(self, db => sqlx::query_as::<_, (String, i64)>(
+        let emails = on_snapshot!(&mut at, db => sqlx::query_as::<_, (String, i64)>(
             "SELECT email, account FROM account_emails").fetch_all(db))?;
-        let pairs = on_pool!(self, db => sqlx::query_as::<_, (i64, String)>(
+        let pairs = on_snapshot!(&mut at, db => sqlx::query_as::<_, (i64, String)>(
             "SELECT account, project FROM account_watches").fetch_all(db))?;
+        let rows = on_snapshot!(&mut at, db => sqlx::query_as::<_, (i64, String, String)>(
+            "SELECT account, field, word FROM account_words").fetch_all(db))?;
+        let stars = stars_in_snapshot(&mut at).await?;
+        at.end().await?;
         let mut watches: BTreeMap<AccountId, BTreeSet<String>> = BTreeMap::new();
         for (account, project) in pairs {
             let projects = watches.entry(account_id(account)?).or_default();
             projects.insert(project);
         }
-        let rows = on_pool!(self, db => sqlx::query_as::<_, (i64, String, String)>(
-            "SELECT account, field, word FROM account_words").fetch_all(db))?;
         let mut words: BTreeMap<AccountId, AccountWords> = BTreeMap::new();
         for (account, field, word) in rows {
             let of = words.entry(account_id(account)?).or_default();
             of.add(field, word);
         }
+        let refs = refs.into_iter();
+        let refs = refs.map(|(name, id)| Ok((name, object_id(&id)?)));
         let accounts = accounts.into_iter().map(AccountColumns::read);
         let external_ids = external_ids.into_iter().map(|row| {
             let row = external_id(row)?;
@@ -409,12 +418,13 @@ impl Store {
             .into_iter()
             .map(|(email, account)| Ok((email, account_id(account)?)));
         Ok(AccountIndex {
+            refs: refs.collect::<Result<_>>()?,
             accounts: accounts.collect::<Result<_>>()?,
             external_ids: external_ids.collect::<Result<_>>()?,
             emails: emails.collect::<Result<_>>()?,
             watches,
             words,
-            stars: self.account_stars_all().await?,
+            stars,
         })
     }
 

@@ -4,7 +4,7 @@
 //!
 //! An update is mostly small, and an import is one update of everything. So rows are written many at a time.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write as _;
 
 use flate2::Compression;
@@ -14,7 +14,7 @@ use gix_object::Kind;
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::ExternalIdKey;
 use lockkeeper_accounts::objects::GitObject;
-use lockkeeper_accounts::refs::AccountId;
+use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 use sqlx::QueryBuilder;
 
 use super::search::AccountWords;
@@ -75,9 +75,6 @@ pub struct RefUpdate {
 /// Everything that an update changes.
 #[derive(Clone, Debug)]
 pub struct AccountsChange {
-    /// Number of the newest update that this one was made from, if it was made from everything. Otherwise it was made
-    /// from the refs that it moves or compares.
-    pub seen: Option<i64>,
     pub objects: Vec<GitObject>,
     pub refs: Vec<RefUpdate>,
     pub accounts: Vec<IndexedAccount>,
@@ -100,10 +97,18 @@ pub enum AccountsUpdated {
     Done(i64),
     /// Nothing was stored, because this ref has moved since it was read.
     Moved(String),
-    /// Nothing was stored, because the update was made from everything, and another one has come in between.
-    Overtaken,
     /// Nothing was stored, because the update breaks a rule that only the tables tell.
     Refused(UpdateRefusal),
+}
+
+/// Outcome of a reindex.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reindexed {
+    /// Number of accounts whose rows were written again.
+    pub written: usize,
+    /// Number of accounts that have changed since they were read, so that some of their rows stayed as they were.
+    pub left: usize,
 }
 
 /// Rule that an update would break.
@@ -122,16 +127,12 @@ impl Store {
     pub async fn account_update(&self, change: &AccountsChange) -> Result<AccountsUpdated> {
         // Those that share a commit wait for all parts of it.
         let is_small = change.accounts.len() + change.refs.len() <= AT_ONCE;
-        let mut tx = if is_small && change.seen.is_none() {
+        let mut tx = if is_small {
             self.begin_shared().await?
         } else {
             self.begin().await?
         };
-        let number = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
-            "UPDATE account_updates SET number = number + 1 WHERE id = 1 RETURNING number").fetch_one(db))?;
-        if change.seen.is_some_and(|seen| seen + 1 != number) {
-            return tx.roll_back().await.map(|()| AccountsUpdated::Overtaken);
-        }
+        let number = update_begin_in_tx(&mut tx).await?;
         if let Some(name) = refs_move_in_tx(&mut tx, &change.refs).await? {
             return tx.roll_back().await.map(|()| AccountsUpdated::Moved(name));
         }
@@ -154,16 +155,103 @@ impl Store {
                 return tx.roll_back().await.map(|()| refused);
             }
         }
-        let event = NewLockEvent {
-            kind: LockEventKind::AccountChanged,
-            key: None,
-            scope: None,
-            pull: None,
-            concern: None,
-            cause: change.cause.clone(),
-        };
-        self.lock_events_in_tx(&mut tx, vec![event]).await?;
+        self.lock_events_in_tx(&mut tx, vec![event(change.cause.clone())])
+            .await?;
         tx.commit().await.map(|()| AccountsUpdated::Done(number))
+    }
+
+    /// Writes rows again that were made from these refs. Rows of an account or a star whose ref has moved since stay as
+    /// they are.
+    pub(super) async fn account_reindex(
+        &self,
+        mut change: AccountsChange,
+        made_from: &BTreeMap<String, ObjectId>,
+    ) -> Result<Result<Reindexed, UpdateRefusal>> {
+        let all = change.accounts_with_rows().len();
+        let mut tx = self.begin().await?;
+        update_begin_in_tx(&mut tx).await?;
+        // No ref can move from here on.
+        let names: Vec<String> = change.refs_of_rows().map(|name| name.to_string()).collect();
+        let mut now = HashMap::new();
+        for names in names.chunks(AT_ONCE) {
+            now.extend(refs_named_in_tx(&mut tx, names).await?);
+        }
+        let mut left = BTreeSet::new();
+        let mut is_current = |account, name: AllUsersRef| {
+            let name = name.to_string();
+            let is_current = now.get(&name) == made_from.get(&name);
+            if !is_current {
+                left.insert(account);
+            }
+            is_current
+        };
+        let (rows, stars) = (&mut change.accounts, &mut change.stars);
+        rows.retain(|rows| is_current(rows.row.number, AllUsersRef::User(rows.row.number)));
+        let deleted = &mut change.deleted;
+        deleted.retain(|account| is_current(*account, AllUsersRef::User(*account)));
+        stars.retain(|star| is_current(star.account, star.name()));
+        let (written, left) = (change.accounts_with_rows(), left.len());
+        change.cause.reason = match written.first() {
+            None => {
+                let nothing = Reindexed { written: 0, left };
+                return tx.roll_back().await.map(|()| Ok(nothing));
+            }
+            Some(account) if written.len() == 1 => format!("Reindex account {account}"),
+            Some(_) => format!("Reindex {} accounts", written.len()),
+        };
+        accounts_clear_in_tx(&mut tx, &change).await?;
+        if let Some(taken) = accounts_index_in_tx(&mut tx, &change.accounts).await? {
+            tx.roll_back().await?;
+            // The rows of an account that was left may still have the name.
+            return Ok(match left {
+                0 => Err(taken),
+                _ => Ok(Reindexed {
+                    written: 0,
+                    left: all,
+                }),
+            });
+        }
+        stars_index_in_tx(&mut tx, &change.stars).await?;
+        self.lock_events_in_tx(&mut tx, vec![event(change.cause)])
+            .await?;
+        let written = written.len();
+        tx.commit().await.map(|()| Ok(Reindexed { written, left }))
+    }
+}
+
+impl AccountsChange {
+    /// Returns the accounts whose rows, or those of their stars, are written.
+    fn accounts_with_rows(&self) -> BTreeSet<AccountId> {
+        let rows = self.accounts.iter().map(|account| account.row.number);
+        let stars = self.stars.iter().map(|star| star.account);
+        let deleted = self.deleted.iter().copied();
+        rows.chain(deleted).chain(stars).collect()
+    }
+
+    /// Returns the refs that the rows are made from. External IDs change only together with the branch of their account.
+    fn refs_of_rows(&self) -> impl Iterator<Item = AllUsersRef> {
+        let rows = self.accounts.iter().map(|account| account.row.number);
+        let rows = rows.chain(self.deleted.iter().copied());
+        let stars = self.stars.iter().map(IndexedStar::name);
+        rows.map(AllUsersRef::User).chain(stars)
+    }
+}
+
+/// Begins an update, as the only one until the transaction ends. Returns its number.
+async fn update_begin_in_tx(tx: &mut Tx) -> Result<i64> {
+    on_tx!(tx, db => sqlx::query_scalar::<_, i64>(
+        "UPDATE account_updates SET number = number + 1 WHERE id = 1 RETURNING number").fetch_one(db))
+}
+
+/// Returns the event of an update.
+fn event(cause: Cause) -> NewLockEvent {
+    NewLockEvent {
+        kind: LockEventKind::AccountChanged,
+        key: None,
+        scope: None,
+        pull: None,
+        concern: None,
+        cause,
     }
 }
 

@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures::future::poll_immediate;
 use gix_object::Kind;
 use lockkeeper::features::accounts::{AccountsError, AllUsers, NewAccount, WebPasswords};
 use lockkeeper::git::LocalCopy;
+use lockkeeper::kit::reconcile::TickResult;
 use lockkeeper::kit::web::{AccountPasswords, PasswordVerdict};
 use lockkeeper::model::AccountId;
 use lockkeeper::store::DatabaseUrl;
@@ -16,6 +19,8 @@ use lockkeeper_accounts::external_ids::ExternalIdKey;
 use lockkeeper_accounts::objects::GitObject;
 use tokio::task::JoinSet;
 
+use super::samples::open_pull;
+use super::stars::label;
 use crate::accounts::independent;
 use crate::support::accounts::{assert_sound, by_ops};
 use crate::support::db::{TestDb, execute, store_test};
@@ -31,6 +36,8 @@ store_test!(
     a_copy_with_an_error_is_not_imported,
     a_query_finds_the_same_on_both_databases,
     tables_that_differ_from_the_branches_are_named_and_made_again,
+    accounts_are_checked_while_they_change,
+    tables_are_made_again_while_accounts_change,
     two_accounts_of_one_person_become_one,
     a_deleted_account_leaves_nothing_and_its_number_is_not_given_again,
     an_earlier_state_is_restored_but_nobody_gets_back_in,
@@ -519,6 +526,85 @@ async fn tables_that_differ_from_the_branches_are_named_and_made_again(db: &Test
         "The tables of 20 accounts agree with the branches. Nothing was changed.\n"
     );
     assert_sound(db);
+}
+
+/// Waits for something that only reads, with an update at each moment in which it waits for the database.
+async fn with_updates<T>(
+    users: &AllUsers,
+    account: AccountId,
+    reading: impl Future<Output = T>,
+) -> T {
+    let (by, mut reading, mut updates) = (by_ops(), pin!(reading), 0);
+    loop {
+        if let Some(read) = poll_immediate(&mut reading).await {
+            assert!(updates > 1, "there were only {updates} updates");
+            return read;
+        }
+        let is_active = updates % 2 == 1;
+        users.set_active(&by, account, is_active).await.unwrap();
+        updates += 1;
+    }
+}
+
+async fn accounts_are_checked_while_they_change(db: &TestDb) {
+    let users = AllUsers::new(db.store().clone(), "localhost");
+    let new = NewAccount {
+        username: Some(ExternalIdKey::username("kim").unwrap()),
+        ..NewAccount::default()
+    };
+    let kim = users.create(&by_ops(), &new).await.unwrap();
+    let checked = Box::pin(with_updates(&users, kim, users.check())).await;
+    let agree = TickResult {
+        looked_at: 1,
+        repaired: 0,
+    };
+    assert_eq!(checked.unwrap(), agree);
+}
+
+async fn tables_are_made_again_while_accounts_change(db: &TestDb) {
+    let users = AllUsers::new(db.store().clone(), "localhost");
+    let (by, mut accounts) = (by_ops(), Vec::new());
+    for number in 1..=3 {
+        open_pull(db.store(), number).await;
+        let created = users.create(&by, &NewAccount::default()).await;
+        accounts.push(created.unwrap());
+    }
+    let [kim, lee, zoe] = accounts[..] else {
+        panic!("three accounts were made");
+    };
+    for (account, number) in [(kim, 1), (kim, 2), (zoe, 3)] {
+        label(&users, account, number, "star", "").await.unwrap();
+    }
+    let whole = db.store().account_index().await.unwrap();
+    for damage in [
+        format!("UPDATE accounts SET full_name = 'x' WHERE number = {kim}"),
+        format!("INSERT INTO account_words (field, word, account) VALUES ('name', 'x', {lee})"),
+        "INSERT INTO account_watches (account, project) VALUES (7, 'github.com/acme/x')".to_owned(),
+        "UPDATE account_stars SET label = 'blue'".to_owned(),
+    ] {
+        execute(db, &damage).await;
+    }
+    let state = with_updates(&users, lee, users.whole_state()).await;
+    let state = state.unwrap();
+    // Updates of an account and of a star with wrong rows, and of something else.
+    let key = "github:583231".parse().unwrap();
+    users.link(&by, lee, &key, None).await.unwrap();
+    label(&users, zoe, 3, "red", "").await.unwrap();
+    users.create(&by, &NewAccount::default()).await.unwrap();
+    let reindexed = users.reindex(&by, &state).await.unwrap();
+    assert_eq!((reindexed.written, reindexed.left), (2, 2));
+    let now = db.store().account_index().await.unwrap();
+    assert_eq!(now.accounts[0], whole.accounts[0]);
+    assert!(now.stars.iter().take(2).eq(whole.stars.iter().take(2)));
+    assert!(now.watches.is_empty());
+    assert_eq!(now.words.len(), 1, "those of the account that has changed");
+
+    let state = users.whole_state().await.unwrap();
+    for time in ["first", "second"] {
+        let reindexed = users.reindex(&by, &state).await.unwrap();
+        assert_eq!((reindexed.written, reindexed.left), (1, 0), "{time} time");
+        assert_sound(db);
+    }
 }
 
 /// Imports the users of a file with this text.

@@ -70,7 +70,7 @@ async fn account(users: &AllUsers) -> AccountId {
 }
 
 /// Adds and removes labels, which are separated by blanks, and returns those that are left.
-async fn label(
+pub async fn label(
     users: &AllUsers,
     account: AccountId,
     number: u32,

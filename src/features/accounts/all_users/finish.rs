@@ -72,7 +72,7 @@ impl AccountsEdit<'_> {
         }
         let mut star_rows = Vec::new();
         for (star, blob) in stars {
-            let name = AllUsersRef::StarredChange(star.change, star.account);
+            let name = star.name();
             if let Some(blob) = blob {
                 changes.push(format!("{name} to {}", blob.id));
                 let id = new.add(blob);
@@ -102,7 +102,6 @@ impl AccountsEdit<'_> {
             to,
         });
         Ok(Some(AccountsChange {
-            seen: None,
             objects: new.objects,
             refs: refs.collect(),
             accounts: rows,

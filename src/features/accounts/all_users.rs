@@ -11,6 +11,7 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gix_hash::ObjectId;
+use gix_object::{CommitRefIter, Kind, TreeRefIter};
 use lockkeeper_accounts::config_text::ConfigText;
 use lockkeeper_accounts::email::AccountEmail;
 use lockkeeper_accounts::external_ids::{ExternalId, ExternalIdKey, StoredPassword};
@@ -396,6 +397,24 @@ fn read_note(blob: &GitObject) -> Result<(ExternalId, ConfigText), AccountsError
             "the note {} is no external ID: {problems:?}",
             blob.id
         ))),
+    }
+}
+
+/// Returns the objects that an object leads to. Of a commit, the root directory is the first one.
+pub(super) fn links(object: &GitObject) -> Result<Vec<ObjectId>, AccountsError> {
+    let bad = |error: &dyn std::fmt::Display| damaged(object.id, error);
+    match object.kind {
+        Kind::Blob | Kind::Tag => Ok(Vec::new()),
+        Kind::Tree => TreeRefIter::from_bytes(&object.content, gix_hash::Kind::Sha1)
+            // A submodule is a commit of another repository.
+            .filter(|entry| !matches!(entry, Ok(entry) if entry.mode.is_commit()))
+            .map(|entry| Ok(entry.map_err(|error| bad(&error))?.oid.to_owned()))
+            .collect(),
+        Kind::Commit => {
+            let iter = || CommitRefIter::from_bytes(&object.content, gix_hash::Kind::Sha1);
+            let tree = iter().tree_id().map_err(|error| bad(&error))?;
+            Ok(std::iter::once(tree).chain(iter().parent_ids()).collect())
+        }
     }
 }
 

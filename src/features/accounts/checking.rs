@@ -9,7 +9,7 @@ use tracing::warn;
 use super::all_users::{AccountsActor, AllUsers};
 use super::check::CheckedCopy;
 use super::cli::counted;
-use super::reindex::WholeState;
+use super::reindex::BranchesAndTables;
 use crate::context::ServerCtx;
 use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::model::{Actor, Cause, Origin};
@@ -66,7 +66,7 @@ impl AllUsers {
 }
 
 /// Returns the state, and the problems of the branches and of the tables.
-fn checked(state: WholeState) -> (WholeState, CheckedCopy, CheckedCopy) {
+fn checked(state: BranchesAndTables) -> (BranchesAndTables, CheckedCopy, CheckedCopy) {
     let branches = CheckedCopy::of(&state.copy);
     let tables = CheckedCopy::of_tables(&state.copy, &state.tables);
     (state, branches, tables)

@@ -5,12 +5,13 @@
 //! row of a star from its ref. In a transaction in which no ref can move, rows are written if their ref is still where it
 //! was. Rows of the other accounts are left for the next time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use gix_hash::ObjectId;
+use gix_object::Kind;
 use lockkeeper_accounts::refs::{AccountId, AllUsersRef};
 
-use super::all_users::{AccountsActor, AccountsError, AllUsers};
+use super::all_users::{AccountsActor, AccountsError, AllUsers, links};
 use super::copy::AccountsCopy;
 use super::import::indexed;
 use super::stars::changed_stars;
@@ -21,25 +22,63 @@ use crate::git::LocalCopy;
 /// Number of times that the rows of an account are made again because the account changes.
 const ATTEMPTS: usize = 10;
 
-/// All accounts of the server at one moment: the branches, and the tables.
-pub struct WholeState {
+/// Maximum number of objects that one statement reads.
+const OBJECTS_AT_ONCE: usize = 5_000;
+
+/// Accounts of the server at one moment, all or a single one: the branches, and the tables.
+pub struct BranchesAndTables {
     pub(super) copy: AccountsCopy,
     pub(super) tables: AccountIndex,
 }
 
 impl AllUsers {
     /// Reads all branches and all tables, as they were at one moment.
-    pub async fn whole_state(&self) -> Result<WholeState, AccountsError> {
+    pub async fn whole_state(&self) -> Result<BranchesAndTables, AccountsError> {
         let tables = self.store().account_index().await?;
         // Objects are only ever added, so those of that moment are among them.
         let objects = self.store().account_objects().await?;
-        let names = tables.refs.clone();
-        let read = move || AccountsCopy::of(&LocalCopy::of_objects(objects, names));
-        let copy = match tokio::task::spawn_blocking(read).await {
-            Ok(copy) => copy,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        };
-        Ok(WholeState { copy, tables })
+        Ok(BranchesAndTables::read(tables, objects).await)
+    }
+
+    /// Reads the branch and the tables of one account, as they were at one moment.
+    async fn state_of(&self, account: AccountId) -> Result<BranchesAndTables, AccountsError> {
+        let tables = self.store().account_index_of(Some(account)).await?;
+        let objects = self.objects_of(&tables.refs).await?;
+        Ok(BranchesAndTables::read(tables, objects).await)
+    }
+
+    /// Reads everything from which the rows of accounts with these refs are made: files, commits, stars, and all external
+    /// IDs, because only the notes themselves say whose they are.
+    async fn objects_of(
+        &self,
+        refs: &BTreeMap<String, ObjectId>,
+    ) -> Result<HashMap<ObjectId, (Kind, Vec<u8>)>, AccountsError> {
+        let tips: BTreeSet<ObjectId> = refs.values().copied().collect();
+        let external_ids = refs.get(&AllUsersRef::ExternalIds.to_string());
+        let (mut objects, mut open) = (HashMap::new(), tips.clone());
+        while !open.is_empty() {
+            let ids: Vec<ObjectId> = std::mem::take(&mut open).into_iter().collect();
+            for ids in ids.chunks(OBJECTS_AT_ONCE) {
+                let read = self.store().account_objects_of(ids.iter().copied());
+                for (id, object) in read.await? {
+                    let mut links = links(&object)?;
+                    if object.kind == Kind::Commit {
+                        // Old files of a branch do not count, and neither do old external IDs.
+                        let parents = links.split_off(1);
+                        if !tips.contains(&id) {
+                            links.clear();
+                        }
+                        if external_ids != Some(&id) {
+                            links.extend(parents);
+                        }
+                    }
+                    open.extend(links);
+                    objects.insert(id, (object.kind, object.content));
+                }
+            }
+            open.retain(|id| !objects.contains_key(id));
+        }
+        Ok(objects)
     }
 
     /// Makes the tables of an account again.
@@ -48,12 +87,11 @@ impl AllUsers {
         actor: &AccountsActor,
         account: AccountId,
     ) -> Result<(), AccountsError> {
-        // Everything is in memory meanwhile, and only once.
+        // All external IDs are in memory meanwhile, and only once.
         let _turn = self.indexing.lock().await;
         for _ in 0..ATTEMPTS {
-            let state = self.whole_state().await?;
-            let reindexed = self.reindex_of(actor, &state, Some(account)).await?;
-            if reindexed.left == 0 {
+            let state = self.state_of(account).await?;
+            if self.reindex(actor, &state).await?.left == 0 {
                 return Ok(());
             }
         }
@@ -64,26 +102,13 @@ impl AllUsers {
     pub async fn reindex(
         &self,
         actor: &AccountsActor,
-        state: &WholeState,
+        state: &BranchesAndTables,
     ) -> Result<Reindexed, AccountsError> {
-        self.reindex_of(actor, state, None).await
-    }
-
-    async fn reindex_of(
-        &self,
-        actor: &AccountsActor,
-        state: &WholeState,
-        only: Option<AccountId>,
-    ) -> Result<Reindexed, AccountsError> {
-        let WholeState { copy, tables } = state;
-        let is_wanted = |account: AccountId| only.is_none_or(|only| only == account);
-        let mut stars = changed_stars(&tables.stars, &copy.read_stars());
-        stars.retain(|star| is_wanted(star.account));
+        let BranchesAndTables { copy, tables } = state;
         let mut there = tables.by_account();
         let refs = tables.refs.iter().map(|(name, id)| (name.as_str(), *id));
         let mut wrong = rows(copy, refs)?;
         wrong.retain(|account| there.remove(&account.row.number) != Some(AccountRows::of(account)));
-        wrong.retain(|account| is_wanted(account.row.number));
         // An account whose branch cannot be read keeps its rows.
         for name in tables.refs.keys() {
             if let Ok(AllUsersRef::User(account)) = name.parse() {
@@ -94,14 +119,26 @@ impl AllUsers {
             objects: Vec::new(),
             refs: Vec::new(),
             accounts: wrong,
-            deleted: there.into_keys().filter(|of| is_wanted(*of)).collect(),
-            stars,
+            deleted: there.into_keys().collect(),
+            stars: changed_stars(&tables.stars, &copy.read_stars()),
             starless: BTreeSet::new(),
             starring: BTreeSet::new(),
             cause: actor.cause.clone(),
         };
         let reindexed = self.store().account_reindex(change, &tables.refs);
         Ok(reindexed.await??)
+    }
+}
+
+impl BranchesAndTables {
+    /// Reads the branches of these refs, on another thread.
+    async fn read(tables: AccountIndex, objects: HashMap<ObjectId, (Kind, Vec<u8>)>) -> Self {
+        let names = tables.refs.clone();
+        let read = move || AccountsCopy::of(&LocalCopy::of_objects(objects, names));
+        match tokio::task::spawn_blocking(read).await {
+            Ok(copy) => Self { copy, tables },
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
     }
 }
 

@@ -178,11 +178,15 @@ impl Store {
     }
 }
 
-/// Returns the labels of all stars.
-pub(super) async fn stars_in_snapshot(at: &mut Snapshot) -> Result<IndexedStars> {
+/// Returns the labels of all stars of the accounts from the first to the last number.
+pub(super) async fn stars_in_snapshot(
+    at: &mut Snapshot,
+    (first, last): (i64, i64),
+) -> Result<IndexedStars> {
     let rows = on_snapshot!(at, db => sqlx::query_as::<_, (i64, i64, String)>(
-        "SELECT account, change_number, label FROM account_stars ORDER BY account, change_number")
-        .fetch_all(db))?;
+        "SELECT account, change_number, label FROM account_stars WHERE account BETWEEN $1 AND $2 \
+         ORDER BY account, change_number")
+        .bind(first).bind(last).fetch_all(db))?;
     let (mut stars, mut shared) = (IndexedStars::new(), SharedLabels::default());
     for rows in rows.chunk_by(|one, other| (one.0, one.1) == (other.0, other.1)) {
         let (account, change, _) = rows[0];

@@ -382,20 +382,36 @@ impl Store {
 
     /// Returns all refs and all rows of accounts, as they were at one moment.
     pub async fn account_index(&self) -> Result<AccountIndex> {
+        self.account_index_of(None).await
+    }
+
+    /// Returns the refs and rows of one account or of all, as they were at one moment. The ref of external IDs belongs to
+    /// each account.
+    pub(super) async fn account_index_of(&self, only: Option<AccountId>) -> Result<AccountIndex> {
+        let number = only.map(|only| i64::from(only.get()));
+        let (first, last) = (number.unwrap_or(i64::MIN), number.unwrap_or(i64::MAX));
+        // Names of branches and stars end with the account.
+        let names = only.map_or("refs/%".to_owned(), |only| format!("refs/%/{only}"));
         let mut at = self.begin_snapshot().await?;
         let refs = on_snapshot!(&mut at, db => sqlx::query_as::<_, (String, Vec<u8>)>(
-            "SELECT name, object_id FROM account_refs").fetch_all(db))?;
-        let accounts = on_snapshot!(&mut at, db => sqlx::query_as::<_, AccountColumns>(account_sql!("ORDER BY number"))
-            .fetch_all(db))?;
+            "SELECT name, object_id FROM account_refs WHERE name LIKE $1 OR name = 'refs/meta/external-ids'")
+            .bind(names).fetch_all(db))?;
+        let accounts = on_snapshot!(&mut at, db => sqlx::query_as::<_, AccountColumns>(
+            account_sql!("WHERE number BETWEEN $1 AND $2 ORDER BY number"))
+            .bind(first).bind(last).fetch_all(db))?;
         let external_ids = on_snapshot!(&mut at, db => sqlx::query_as::<_, (String, i64, Vec<u8>)>(
-            "SELECT external_id, account, note_id FROM account_external_ids").fetch_all(db))?;
+            "SELECT external_id, account, note_id FROM account_external_ids WHERE account BETWEEN $1 AND $2")
+            .bind(first).bind(last).fetch_all(db))?;
         let emails = on_snapshot!(&mut at, db => sqlx::query_as::<_, (String, i64)>(
-            "SELECT email, account FROM account_emails").fetch_all(db))?;
+            "SELECT email, account FROM account_emails WHERE account BETWEEN $1 AND $2")
+            .bind(first).bind(last).fetch_all(db))?;
         let pairs = on_snapshot!(&mut at, db => sqlx::query_as::<_, (i64, String)>(
-            "SELECT account, project FROM account_watches").fetch_all(db))?;
+            "SELECT account, project FROM account_watches WHERE account BETWEEN $1 AND $2")
+            .bind(first).bind(last).fetch_all(db))?;
         let rows = on_snapshot!(&mut at, db => sqlx::query_as::<_, (i64, String, String)>(
-            "SELECT account, field, word FROM account_words").fetch_all(db))?;
-        let stars = stars_in_snapshot(&mut at).await?;
+            "SELECT account, field, word FROM account_words WHERE account BETWEEN $1 AND $2")
+            .bind(first).bind(last).fetch_all(db))?;
+        let stars = stars_in_snapshot(&mut at, (first, last)).await?;
         at.end().await?;
         let mut watches: BTreeMap<AccountId, BTreeSet<String>> = BTreeMap::new();
         for (account, project) in pairs {

@@ -302,7 +302,7 @@ async fn groups(Segment(name): Segment, api: AccountRequest) -> Result<Response,
     Ok(found(&row, groups.collect::<Vec<_>>()))
 }
 
-/// Makes the rows of an account again. That reads all accounts, so not everybody may have it done.
+/// Makes the rows of an account again. That reads all external IDs, so not everybody may have it done.
 async fn index(Segment(name): Segment, api: AccountRequest) -> Result<Response, WebError> {
     let row = api.account(&name).await?;
     api.capable(Capability::ModifyAccount)?;

@@ -8,13 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gix_hash::ObjectId;
-use gix_object::{CommitRefIter, Kind, TreeRefIter};
-use lockkeeper_accounts::objects::GitObject;
 use lockkeeper_accounts::refs::AllUsersRef;
 use tokio::sync::OwnedRwLockReadGuard;
 use tokio::time::timeout;
 
-use super::super::all_users::{AccountsError, AllUsers};
+use super::super::all_users::{AccountsError, AllUsers, links};
 use super::super::sign_in::AccountCaller;
 use crate::git::{GitSettings, ServeError, ServedPlace, ServedPlaces, ServedRepo};
 
@@ -348,24 +346,4 @@ async fn add_reachable(users: &AllUsers, repo: &ServedRepo, id: ObjectId) -> Res
         }
     }
     Ok(())
-}
-
-/// Returns the objects that an object leads to.
-fn links(object: &GitObject) -> Result<Vec<ObjectId>, AccountsError> {
-    let bad = |error: &dyn std::fmt::Display| {
-        AccountsError::Damaged(format!("the object {}: {error}", object.id))
-    };
-    match object.kind {
-        Kind::Blob | Kind::Tag => Ok(Vec::new()),
-        Kind::Tree => TreeRefIter::from_bytes(&object.content, gix_hash::Kind::Sha1)
-            // A submodule is a commit of another repository.
-            .filter(|entry| !matches!(entry, Ok(entry) if entry.mode.is_commit()))
-            .map(|entry| Ok(entry.map_err(|error| bad(&error))?.oid.to_owned()))
-            .collect(),
-        Kind::Commit => {
-            let iter = || CommitRefIter::from_bytes(&object.content, gix_hash::Kind::Sha1);
-            let tree = iter().tree_id().map_err(|error| bad(&error))?;
-            Ok(std::iter::once(tree).chain(iter().parent_ids()).collect())
-        }
-    }
 }

@@ -11,8 +11,6 @@ use super::all_users::{AccountsActor, AccountsError, AllUsers};
 use super::check::CheckedCopy;
 use super::copy::AccountsCopy;
 use super::import::ImportAccountsError;
-use super::query::AccountQuery;
-use super::search::AccountSearch;
 use super::store::{AccountRow, MOST_ACCOUNTS};
 use super::view::{AccountJson, AccountsJson};
 use super::web_accounts::{WebAccountsImport, import_web_accounts};
@@ -628,18 +626,9 @@ impl ServerAccounts {
                 }
             }
             Self::Query { query, format, .. } => {
-                let query = AccountQuery::parse(&query).map_err(AccountsError::Invalid)?;
-                let limit = query.limit.map_or(i64::MAX, i64::from);
                 let mut skip = 0;
-                while skip < limit {
-                    let search = AccountSearch {
-                        conditions: &query.conditions,
-                        sees_addresses: true,
-                        watches_of: None,
-                        skip,
-                        limit: MOST_ACCOUNTS.min(limit - skip),
-                    };
-                    let rows = users.store().account_search(search).await?;
+                loop {
+                    let rows = users.search(&query, skip).await?;
                     if rows.is_empty() {
                         break;
                     }

@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 
 use lockkeeper_accounts::refs::AccountId;
 
-use super::query::{AccountMatch, QueryCondition};
-use super::store::{AccountColumns, AccountRow};
+use super::all_users::{AccountsError, AllUsers};
+use super::query::{AccountMatch, AccountQuery, QueryCondition};
+use super::store::{AccountColumns, AccountRow, MOST_ACCOUNTS};
 use crate::store::{Result, Store, on_pool};
 
 /// Maximum length of a word in bytes. Of a longer one, the beginning is kept.
@@ -91,6 +92,23 @@ struct SearchSql {
     values: Vec<String>,
     /// Column of the addresses, compared by bytes.
     email: &'static str,
+}
+
+impl AllUsers {
+    /// Finds accounts by a query of an administrator, in the order of their numbers. Skips some, and returns up to
+    /// [`MOST_ACCOUNTS`] of the others.
+    pub async fn search(&self, query: &str, skip: i64) -> Result<Vec<AccountRow>, AccountsError> {
+        let query = AccountQuery::parse(query)?;
+        let left = query.limit.map_or(i64::MAX, i64::from) - skip;
+        let search = AccountSearch {
+            conditions: &query.conditions,
+            sees_addresses: true,
+            watches_of: None,
+            skip,
+            limit: left.clamp(0, MOST_ACCOUNTS),
+        };
+        Ok(self.store().account_search(search).await?)
+    }
 }
 
 impl Store {

@@ -251,6 +251,22 @@ impl AllUsers {
         ids.collect()
     }
 
+    /// Returns the external IDs of several accounts, with as many statements as for one.
+    pub(super) async fn external_ids_of(
+        &self,
+        accounts: &[AccountId],
+    ) -> Result<BTreeMap<AccountId, Vec<ExternalId>>, AccountsError> {
+        let rows = self.store.account_external_ids_of(accounts).await?;
+        let notes = rows.iter().map(|row| row.note);
+        let notes = self.store.account_objects_of(notes).await?;
+        let mut ids: BTreeMap<AccountId, Vec<ExternalId>> = BTreeMap::new();
+        for row in &rows {
+            let id = read_note(&notes[&row.note])?.0;
+            ids.entry(row.account).or_default().push(id);
+        }
+        Ok(ids)
+    }
+
     /// Returns the external ID of the user name of an account, which has the password.
     pub(super) async fn username_of_account(
         &self,

@@ -466,6 +466,24 @@ impl Store {
         rows.into_iter().map(external_id).collect()
     }
 
+    /// Returns the external IDs of several accounts by key.
+    pub(super) async fn account_external_ids_of(
+        &self,
+        accounts: &[AccountId],
+    ) -> Result<Vec<ExternalIdRow>> {
+        let numbers: Vec<u32> = accounts.iter().map(|account| account.get()).collect();
+        let list = serde_json::to_string(&numbers).expect("numbers are JSON");
+        let sql = self.either(
+            "SELECT external_id, account, note_id FROM account_external_ids \
+             WHERE account IN (SELECT value FROM json_each($1)) ORDER BY external_id",
+            "SELECT external_id, account, note_id FROM account_external_ids \
+             WHERE account = ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb)::bigint)) ORDER BY external_id",
+        );
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (String, i64, Vec<u8>)>(sql)
+            .bind(&list).fetch_all(db))?;
+        rows.into_iter().map(external_id).collect()
+    }
+
     /// Returns the account with this address, compared without case.
     pub async fn account_of_email(&self, email: &AccountEmail) -> Result<Option<AccountId>> {
         let account = on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT account FROM account_emails WHERE email = $1")

@@ -1,5 +1,6 @@
 //! `GET /api/accounts/?q=QUERY&n=LIMIT&S=SKIP&o=DETAILS&o=ALL_EMAILS`, and with `suggest` for somebody who types.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::Json;
@@ -8,6 +9,8 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use lockkeeper_accounts::access::Capability;
+use lockkeeper_accounts::external_ids::ExternalId;
+use lockkeeper_accounts::refs::AccountId;
 use serde::Serialize;
 use tokio::time::timeout;
 
@@ -103,14 +106,17 @@ async fn search(RawQuery(query): RawQuery, api: AccountRequest) -> Result<Respon
     let mut rows = api.users().store().account_search(search).await?;
     let has_more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
+    let has_emails = sees_addresses && (wanted.has_all_emails || wanted.is_suggestion);
+    let external_ids = if has_emails {
+        let numbers: Vec<AccountId> = rows.iter().map(|row| row.number).collect();
+        api.users().external_ids_of(&numbers).await?
+    } else {
+        BTreeMap::new()
+    };
     let mut found = Vec::new();
     for row in &rows {
-        let secondary_emails = if sees_addresses && (wanted.has_all_emails || wanted.is_suggestion)
-        {
-            Some(other_emails(&api, row).await?)
-        } else {
-            None
-        };
+        let ids = external_ids.get(&row.number).map_or(&[][..], Vec::as_slice);
+        let secondary_emails = has_emails.then(|| other_emails(row, ids));
         let has_details = wanted.is_suggestion || wanted.has_details || wanted.has_all_emails;
         found.push(FoundAccountJson {
             account: if has_details {
@@ -167,12 +173,11 @@ fn number_of(name: &str, text: &str) -> Result<u32, WebError> {
 }
 
 /// Returns the addresses of an account but the preferred one.
-async fn other_emails(api: &AccountRequest, row: &AccountRow) -> Result<Vec<String>, WebError> {
-    let ids = api.users().external_ids(row.number).await?;
-    let emails = ids.into_iter().filter_map(|id| id.email);
+fn other_emails(row: &AccountRow, ids: &[ExternalId]) -> Vec<String> {
+    let emails = ids.iter().filter_map(|id| id.email.as_ref());
     let mut emails: Vec<String> = emails.map(|email| email.as_str().to_owned()).collect();
     emails.retain(|email| Some(email) != row.preferred_email.as_ref());
     emails.sort();
     emails.dedup();
-    Ok(emails)
+    emails
 }

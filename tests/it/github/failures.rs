@@ -195,10 +195,12 @@ async fn a_host_that_never_answers_is_given_up() {
             ..Timeouts::default()
         },
     ] {
-        let server = ScriptedGitHub::start().await;
-        server.on(COMMENT, Reply::Stall);
+        // The kernel accepts the connection, and nobody reads from it. A busy machine may need all the time to
+        // connect, so nothing depends on whether the request was received.
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", silent.local_addr().unwrap());
         let clock = Arc::new(ManualClock::new(start()));
-        let github = GitHub::new(endpoints(&server.url), token("t"), clock, timeouts).unwrap();
+        let github = GitHub::new(endpoints(&url), token("t"), clock, timeouts).unwrap();
         let error = github
             .comment_post(&pull(), "x", &anybody())
             .await

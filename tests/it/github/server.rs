@@ -1,7 +1,6 @@
 //! A GitHub that gives scripted answers and records its requests.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::pending;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -29,8 +28,6 @@ pub enum Reply {
     },
     /// Begins an answer and drops the connection.
     Drop,
-    /// Keeps the connection open without an answer.
-    Stall,
     /// Sends an answer with this many mebibytes.
     Mebibytes(usize),
 }
@@ -58,7 +55,7 @@ impl Reply {
         self
     }
 
-    async fn send(self) -> Response<Body> {
+    fn send(self) -> Response<Body> {
         let builder = Response::builder();
         let built = match self {
             Self::Answer {
@@ -75,7 +72,6 @@ impl Reply {
                 Ok(Bytes::from_static(b"{\"id\"")),
                 Err(std::io::Error::other("dropped on purpose")),
             ]))),
-            Self::Stall => pending().await,
             Self::Mebibytes(count) => {
                 let chunk = Bytes::from(vec![b' '; 1 << 20]);
                 let chunks = std::iter::repeat_n(chunk, count).map(Ok::<_, std::io::Error>);
@@ -210,7 +206,6 @@ async fn answer(State(script): State<Arc<Mutex<Script>>>, request: Request) -> R
     reply
         .unwrap_or_else(|| Reply::status(418, &Value::Null))
         .send()
-        .await
 }
 
 /// Returns the addresses of the server, which represents github.com.

@@ -92,6 +92,7 @@ struct SearchSql {
     values: Vec<String>,
     /// Column of the addresses, compared by bytes.
     email: &'static str,
+    is_shared: bool,
 }
 
 impl AllUsers {
@@ -123,12 +124,17 @@ impl Store {
                 .to_owned(),
             values: Vec::new(),
             email: self.either("email", "email COLLATE \"C\""),
+            is_shared: self.is_shared(),
         };
-        for condition in search.conditions {
+        let names_accounts = |condition: &QueryCondition| {
+            !condition.is_negated && !matches!(condition.matches, AccountMatch::Active)
+        };
+        let first = search.conditions.iter().position(names_accounts);
+        for (position, condition) in search.conditions.iter().enumerate() {
             if condition.is_negated {
                 sql.add("NOT ");
             }
-            sql.condition(&condition.matches, &search);
+            sql.condition(&condition.matches, first == Some(position), &search);
             sql.add(" AND ");
         }
         // Both are numbers of ours.
@@ -140,6 +146,7 @@ impl Store {
             text,
             values,
             email: _,
+            is_shared: _,
         } = sql;
         let rows = on_pool!(self, db => {
             // All of the text is written here; what somebody has typed is in the values.
@@ -155,8 +162,8 @@ impl SearchSql {
         self.text.push_str(text);
     }
 
-    /// Adds a condition, which is one operand.
-    fn condition(&mut self, matches: &AccountMatch, search: &AccountSearch<'_>) {
+    /// Adds a condition, which is one operand. The search begins with the accounts of the first one.
+    fn condition(&mut self, matches: &AccountMatch, is_first: bool, search: &AccountSearch<'_>) {
         let accounts = match matches {
             AccountMatch::Active => {
                 self.add("active");
@@ -186,7 +193,12 @@ impl SearchSql {
                 sets.join(" UNION ")
             }
         };
-        self.add(&format!("number IN ({accounts})"));
+        // PostgreSQL would read all accounts for more than a few of them. It looks the members of an array up.
+        if is_first && self.is_shared {
+            self.add(&format!("number = ANY(ARRAY({accounts}))"));
+        } else {
+            self.add(&format!("number IN ({accounts})"));
+        }
     }
 
     /// Returns a query for the accounts whose names have all words of a text, each at least in its beginning.

@@ -881,6 +881,10 @@ async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> 
         "json_each($1) AS whose JOIN lock_events newest ON newest.seq IN",
     );
     let sql = sql.replace(") AS newest ORDER BY", ") ORDER BY");
+    let sql = sql.replace(
+        "= ANY(ARRAY(SELECT account ",
+        "IN (SELECT * FROM (SELECT account ",
+    );
     let sql = sql.replace(" COLLATE \"C\"", "");
     let explained = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
         .fetch_all(connection)

@@ -75,7 +75,7 @@ impl HeldLease {
         let outcome = self.work(work).await;
         if matches!(outcome, LeaseOutcome::Done(Ok(_))) {
             self.is_open = false;
-            self.inner.registry.forget(&self.hold);
+            self.inner.local.forget(&self.hold);
         } else {
             self.end().await;
         }
@@ -110,7 +110,7 @@ impl Drop for HeldLease {
         if !self.is_open {
             return;
         }
-        self.inner.registry.end(&self.hold);
+        self.inner.local.end(&self.hold);
         if let Ok(runtime) = Handle::try_current() {
             let (inner, hold) = (Arc::clone(&self.inner), self.hold.clone());
             drop(runtime.spawn(async move { inner.end(&hold).await }));

@@ -24,7 +24,7 @@
 mod gates;
 mod held;
 mod key;
-mod registry;
+mod local;
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info, warn};
 
-use self::registry::{Registry, TwoClockTime};
+use self::local::{LocalLeases, TwoClockTime};
 use crate::clock::{Clock, Ids};
 use crate::process::LeaseHeartbeat;
 use crate::store::{LeaseHold, NewLease, Store, TakeLease};
@@ -76,7 +76,7 @@ struct LeasesInner {
     /// Prefix of every holder. The leases end with this replica.
     replica: String,
     metrics: Metrics,
-    registry: Registry,
+    local: LocalLeases,
 }
 
 impl Leases {
@@ -85,7 +85,7 @@ impl Leases {
         &self.0.replica
     }
 
-    /// Creates the registry for the leases of this replica, which holds none yet.
+    /// Creates the leases of this replica, which holds none yet.
     pub fn new(
         store: Store,
         clock: Arc<dyn Clock>,
@@ -103,7 +103,7 @@ impl Leases {
             ids,
             replica,
             metrics,
-            registry: Registry::default(),
+            local: LocalLeases::default(),
         }))
     }
 
@@ -169,7 +169,7 @@ impl Leases {
     pub async fn tick(&self) {
         self.look();
         let now = self.0.moment();
-        let (due, over) = (self.0.registry.due(now), self.0.registry.over(now));
+        let (due, over) = (self.0.local.due(now), self.0.local.over(now));
         let renewals = join_all(due.iter().map(|(hold, time)| self.0.renew(hold, *time)));
         let releases = join_all(over.iter().map(|hold| self.0.end(hold)));
         tokio::join!(renewals, releases);
@@ -178,7 +178,7 @@ impl Leases {
     /// Cancels work whose lease could not be renewed and is about to expire. Never waits, so a database that does not
     /// answer cannot delay it. Call it every [`LOOK_EVERY`], beside the ticks.
     pub fn look(&self) {
-        for hold in self.0.registry.cancel_old(self.0.moment()) {
+        for hold in self.0.local.cancel_old(self.0.moment()) {
             self.0.lost(&hold, "it could not be renewed");
         }
     }
@@ -187,7 +187,7 @@ impl Leases {
     pub async fn watch(&self, pulse: &LeaseHeartbeat) {
         loop {
             pulse.ran_out().await;
-            for hold in self.0.registry.cancel_all() {
+            for hold in self.0.local.cancel_all() {
                 self.0
                     .lost(&hold, "this server could not renew its own lease in time");
             }
@@ -209,7 +209,7 @@ impl LeasesInner {
         };
         let asked = self.moment();
         let lost = CancellationToken::new();
-        if let Err(ours) = self.registry.enter(&hold, time, asked, &lost) {
+        if let Err(ours) = self.local.enter(&hold, time, asked, &lost) {
             let until = asked.clock() + ours.left;
             return Ok(LeaseAttempt::Busy {
                 key,
@@ -229,7 +229,7 @@ impl LeasesInner {
         {
             Ok(TakeLease::Taken(_)) => Ok(LeaseAttempt::Held(HeldLease::new(self, hold, lost))),
             Ok(TakeLease::HeldBy(theirs)) => {
-                self.registry.forget(&hold);
+                self.local.forget(&hold);
                 Ok(LeaseAttempt::Busy {
                     key,
                     holder: theirs.holder,
@@ -238,7 +238,7 @@ impl LeasesInner {
             }
             Err(error) => {
                 // The effect in the database is unknown: until a later answer, the lease may be held.
-                self.registry.end(&hold);
+                self.local.end(&hold);
                 Err(error)
             }
         }
@@ -247,8 +247,8 @@ impl LeasesInner {
     async fn renew(&self, hold: &LeaseHold, time: Duration) {
         let asked = self.moment();
         match self.store.lease_renew(hold, self.ends_at(time)).await {
-            Ok(true) => self.registry.renewed(hold, asked),
-            Ok(false) if self.registry.cancel(hold) => {
+            Ok(true) => self.local.renewed(hold, asked),
+            Ok(false) if self.local.cancel(hold) => {
                 self.lost(hold, "it expired, or was released manually");
             }
             Ok(false) => {}
@@ -260,10 +260,10 @@ impl LeasesInner {
 
     /// Records that the work is over, and releases its lease.
     async fn end(&self, hold: &LeaseHold) {
-        self.registry.end(hold);
+        self.local.end(hold);
         match self.store.lease_release(hold).await {
             Ok(was_held) => {
-                if self.registry.forget(hold) && !was_held {
+                if self.local.forget(hold) && !was_held {
                     info!(key = hold.key, "A lease ended before its work");
                 }
             }

@@ -1,4 +1,4 @@
-//! The leases of this process and the age of their last renewal. The registry neither waits nor uses the database.
+//! The leases of this process and the age of their last renewal. Nothing here waits or uses the database.
 
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -98,9 +98,9 @@ pub(super) struct LocalLease {
 
 /// The leases of this process, by key.
 #[derive(Default)]
-pub(super) struct Registry(Mutex<HashMap<String, LeaseEntry>>);
+pub(super) struct LocalLeases(Mutex<HashMap<String, LeaseEntry>>);
 
-impl Registry {
+impl LocalLeases {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, LeaseEntry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -278,9 +278,9 @@ mod tests {
         }
     }
 
-    fn entered(registry: &Registry, hold: &LeaseHold, time: Duration) -> CancellationToken {
+    fn entered(leases: &LocalLeases, hold: &LeaseHold, time: Duration) -> CancellationToken {
         let lost = CancellationToken::new();
-        registry.enter(hold, time, at(0), &lost).unwrap();
+        leases.enter(hold, time, at(0), &lost).unwrap();
         lost
     }
 
@@ -336,10 +336,10 @@ mod tests {
 
     #[test]
     fn a_key_is_entered_once_until_it_is_forgotten() {
-        let registry = Registry::default();
+        let leases = LocalLeases::default();
         let (ours, other) = (hold("k", "a/1"), hold("k", "a/2"));
-        let lost = entered(&registry, &ours, HOUR);
-        let busy = registry.enter(&other, HOUR, at(600), &lost).unwrap_err();
+        let lost = entered(&leases, &ours, HOUR);
+        let busy = leases.enter(&other, HOUR, at(600), &lost).unwrap_err();
         assert_eq!(
             busy,
             LocalLease {
@@ -347,53 +347,53 @@ mod tests {
                 left: Duration::from_mins(50)
             }
         );
-        registry.end(&ours);
+        leases.end(&ours);
         assert!(
-            registry.enter(&other, HOUR, at(0), &lost).is_err(),
+            leases.enter(&other, HOUR, at(0), &lost).is_err(),
             "the database has not heard of it"
         );
-        assert!(!registry.forget(&other) && registry.forget(&ours) && !registry.forget(&ours));
-        assert!(registry.enter(&other, HOUR, at(0), &lost).is_ok());
+        assert!(!leases.forget(&other) && leases.forget(&ours) && !leases.forget(&ours));
+        assert!(leases.enter(&other, HOUR, at(0), &lost).is_ok());
     }
 
     #[test]
     fn what_is_due_is_renewed_and_what_is_old_is_told_to_stop_once() {
-        let registry = Registry::default();
+        let leases = LocalLeases::default();
         let (long, short) = (hold("long", "a/1"), hold("short", "a/2"));
         let (long_lost, short_lost) = (
-            entered(&registry, &long, HOUR),
-            entered(&registry, &short, Duration::from_secs(20)),
+            entered(&leases, &long, HOUR),
+            entered(&leases, &short, Duration::from_secs(20)),
         );
-        assert_eq!(registry.due(at(5)), []);
+        assert_eq!(leases.due(at(5)), []);
         assert_eq!(
-            registry.due(at(7)),
+            leases.due(at(7)),
             [(short.clone(), Duration::from_secs(20))]
         );
-        assert_eq!(registry.due(at(12)).len(), 2);
-        registry.renewed(&long, at(12));
-        assert_eq!(registry.cancel_old(at(18)), std::slice::from_ref(&short));
+        assert_eq!(leases.due(at(12)).len(), 2);
+        leases.renewed(&long, at(12));
+        assert_eq!(leases.cancel_old(at(18)), std::slice::from_ref(&short));
         assert!(short_lost.is_cancelled() && !long_lost.is_cancelled());
         assert_eq!(
-            (registry.cancel_old(at(18)), registry.cancel(&short)),
+            (leases.cancel_old(at(18)), leases.cancel(&short)),
             (vec![], false)
         );
         assert_eq!(
-            registry.due(at(18)),
+            leases.due(at(18)),
             [],
             "what was told to stop is not renewed"
         );
-        assert_eq!(registry.cancel_all(), [long]);
+        assert_eq!(leases.cancel_all(), [long]);
         assert!(long_lost.is_cancelled());
     }
 
     #[test]
     fn what_the_database_does_not_take_is_told_again_after_a_moment() {
-        let registry = Registry::default();
+        let leases = LocalLeases::default();
         let (long, short) = (hold("long", "a/1"), hold("short", "a/2"));
-        entered(&registry, &long, HOUR);
-        entered(&registry, &short, Duration::from_secs(10));
+        entered(&leases, &long, HOUR);
+        entered(&leases, &short, Duration::from_secs(10));
         let due = |seconds| -> Vec<String> {
-            let mut keys: Vec<String> = registry
+            let mut keys: Vec<String> = leases
                 .due(at(seconds))
                 .into_iter()
                 .map(|(hold, _)| hold.key)
@@ -405,7 +405,7 @@ mod tests {
             (due(4), due(4), due(5)),
             (vec!["short".to_owned()], vec![], vec!["short".to_owned()])
         );
-        registry.renewed(&short, at(5));
+        leases.renewed(&short, at(5));
         assert_eq!(
             (due(10), due(11)),
             (
@@ -414,12 +414,12 @@ mod tests {
             )
         );
         assert_eq!(due(12), ["long", "short"]);
-        registry.end(&long);
+        leases.end(&long);
         assert_eq!(
             (
-                registry.over(at(12)).len(),
-                registry.over(at(13)).len(),
-                registry.over(at(14)).len()
+                leases.over(at(12)).len(),
+                leases.over(at(13)).len(),
+                leases.over(at(14)).len()
             ),
             (1, 0, 1)
         );
@@ -427,21 +427,21 @@ mod tests {
 
     #[test]
     fn a_word_about_another_claim_of_the_same_key_changes_nothing() {
-        let registry = Registry::default();
+        let leases = LocalLeases::default();
         let (ours, stale) = (hold("k", "a/2"), hold("k", "a/1"));
-        let lost = entered(&registry, &ours, HOUR);
-        registry.end(&stale);
-        registry.renewed(&stale, at(3000));
-        assert!(!registry.cancel(&stale) && !registry.forget(&stale) && !lost.is_cancelled());
+        let lost = entered(&leases, &ours, HOUR);
+        leases.end(&stale);
+        leases.renewed(&stale, at(3000));
+        assert!(!leases.cancel(&stale) && !leases.forget(&stale) && !lost.is_cancelled());
         assert_eq!(
-            (registry.over(at(100)), registry.due(at(100)).len()),
+            (leases.over(at(100)), leases.due(at(100)).len()),
             (vec![], 1)
         );
-        registry.end(&ours);
+        leases.end(&ours);
         assert_eq!(
-            (registry.over(at(100)), registry.due(at(100))),
+            (leases.over(at(100)), leases.due(at(100))),
             (vec![ours.clone()], vec![])
         );
-        assert!(!registry.cancel(&ours), "it has ended");
+        assert!(!leases.cancel(&ours), "it has ended");
     }
 }

@@ -35,7 +35,7 @@ use semver::Version;
 pub use crate::config::repo::{AutodiscoverMode, Patterns};
 pub use crate::config::repos::Autodiscover;
 pub use limits::LimitExceeded;
-pub use modules::{ModuleGraph, UseReason};
+pub use modules::{MissingModule, ModuleGraph, UseReason, missing_modules};
 pub use names::{NameError, choose as choose_names};
 pub use order::{OrderPosition, ProjectGroup, stages};
 pub use reach::{ProjectReach, Start, reach};

@@ -6,6 +6,7 @@
 //! directory is visited once.
 
 mod calls;
+mod package;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
@@ -14,6 +15,8 @@ use super::limits::{LimitExceeded, MAX_MODULE_BYTES, MAX_MODULE_DIRS, MAX_SOURCE
 use super::{FileTree, Patterns, links};
 use crate::model::RepoPath;
 use calls::Calls;
+
+pub use package::{MissingModule, missing_modules};
 
 /// Maximum number of unreadable files that are kept to report them.
 const MAX_UNREAD: usize = 100;

@@ -215,6 +215,42 @@ impl WorkTree {
         Ok(files)
     }
 
+    /// Returns the names of the files below a directory that the repository would have, from its topmost directory:
+    /// those that git knows, and new ones that are not ignored. A removed file can be among them, and so can a submodule.
+    pub async fn names_below(&self, dir: &Path) -> Result<BTreeSet<Vec<u8>>, GitError> {
+        let args = [
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ];
+        let below = dir.strip_prefix(&self.root).unwrap_or(dir);
+        let below = Some(below).filter(|path| !path.as_os_str().is_empty());
+        let cmd = self.git().cap(MAX_LIST).args(args).operands(below);
+        Ok(self.list_with("list the files", &cmd).await?.collect())
+    }
+
+    /// Returns the commit of `HEAD` if the working tree has exactly its files, apart from ignored ones. `None` also if git
+    /// was told not to look at some files (`git update-index --skip-worktree` or `--assume-unchanged`).
+    pub async fn clean_commit(&self) -> Result<Option<CommitSha>, GitError> {
+        let args = ["status", "-z", "--porcelain", "--untracked-files=normal"];
+        let mut changed = self.list("compare with HEAD", &args).await?;
+        if changed.next().is_some() {
+            return Ok(None);
+        }
+        let mut files = self
+            .list(
+                "list the files that git looks at",
+                &["ls-files", "-v", "-z"],
+            )
+            .await?;
+        if files.any(|file| !file.starts_with(b"H ")) {
+            return Ok(None);
+        }
+        self.commit("HEAD").await
+    }
+
     /// Returns the differences from a commit, committed or not.
     pub async fn changes(&self, since: &CommitSha) -> Result<WorkTreeChanges, GitError> {
         const DIFF: [&str; 5] = [
@@ -250,7 +286,7 @@ impl WorkTree {
         Ok(WorkTreeChanges { files, uncommitted })
     }
 
-    async fn untracked(&self) -> Result<impl Iterator<Item = Vec<u8>>, GitError> {
+    async fn untracked(&self) -> Result<impl Iterator<Item = Vec<u8>> + use<>, GitError> {
         self.list(
             "list new files",
             &["ls-files", "-z", "--others", "--exclude-standard"],
@@ -263,10 +299,17 @@ impl WorkTree {
         &self,
         doing: &str,
         args: &[&str],
-    ) -> Result<impl Iterator<Item = Vec<u8>>, GitError> {
-        let output = self
-            .call(doing, &self.git().cap(MAX_LIST).args(args.iter().copied()))
-            .await?;
+    ) -> Result<impl Iterator<Item = Vec<u8>> + use<>, GitError> {
+        let cmd = self.git().cap(MAX_LIST).args(args.iter().copied());
+        self.list_with(doing, &cmd).await
+    }
+
+    async fn list_with(
+        &self,
+        doing: &str,
+        cmd: &Cmd,
+    ) -> Result<impl Iterator<Item = Vec<u8>> + use<>, GitError> {
+        let output = self.call(doing, cmd).await?;
         if !output.is_success() {
             return Err(GitError::from_output(doing.to_owned(), &output, None));
         }

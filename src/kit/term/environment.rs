@@ -46,6 +46,22 @@ fn hostname(variables: &BTreeMap<String, String>) -> String {
     name.unwrap_or_default().trim().to_owned()
 }
 
+/// Returns the environment of git: the variables for programs and the person's settings, but none that would lead git
+/// to another repository.
+pub(crate) fn for_git(raw: &RawSettings) -> Vec<(OsString, OsString)> {
+    const NAMES: [&str; 5] = [
+        "PATH",
+        "HOME",
+        "XDG_CONFIG_HOME",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CEILING_DIRECTORIES",
+    ];
+    let given = NAMES
+        .iter()
+        .filter_map(|name| Some((name.into(), raw.variables.get(*name)?.into())));
+    given.collect()
+}
+
 /// Returns the name of the user who runs the program, for the audit log.
 pub(crate) fn user() -> String {
     let name = nix::unistd::User::from_uid(nix::unistd::geteuid())

@@ -13,6 +13,13 @@ use super::WebState;
 #[derive(Clone, Debug)]
 pub(crate) struct Reference(pub String);
 
+/// Returns true for paths that are requested so often that only failures are worth a line: by monitors, and by `go` and
+/// `terraform`.
+fn is_quiet(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz" | "/status" | "/metrics")
+        || path.starts_with("/registry/")
+}
+
 /// Assigns the reference and logs the end of the request: the head of the answer, because a stream may go on. The
 /// query stays out of the log.
 pub(crate) async fn log(
@@ -22,17 +29,14 @@ pub(crate) async fn log(
 ) -> Response {
     let reference = Reference(web.ids.next().simple().to_string());
     let span = info_span!("request", request.id = %reference.0, method = %request.method(), path = request.uri().path());
-    let quiet = matches!(
-        request.uri().path(),
-        "/healthz" | "/readyz" | "/status" | "/metrics"
-    );
+    let quiet = is_quiet(request.uri().path());
     request.extensions_mut().insert(reference);
     let started = web.clock.now();
     async {
         let response = next.run(request).await;
         let status = response.status().as_u16();
         let duration_ms = (web.clock.now() - started).num_milliseconds();
-        if quiet && response.status().is_success() {
+        if quiet && status < 400 {
             debug!(status, duration_ms, "Answered");
         } else {
             info!(status, duration_ms, "Answered");

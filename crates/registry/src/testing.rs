@@ -1,5 +1,7 @@
 //! Configuration of all property tests, the answers of Go's own packages, and records to test with.
 
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+
 use lockkeeper_model::model::{Reason, Sha256Digest};
 use proptest::test_runner::{Config, RngSeed};
 
@@ -28,6 +30,52 @@ pub(crate) fn go_vectors(word: &str) -> Vec<Vec<&'static str>> {
     let vectors: Vec<Vec<&str>> = lines.map(|line| line.split('\t').collect()).collect();
     assert!(!vectors.is_empty(), "there are no vectors for {word}");
     vectors
+}
+
+/// Reader of a broken disk, which fails at one byte.
+pub(crate) struct FailingReader<'a> {
+    bytes: Cursor<&'a [u8]>,
+    fails_at: u64,
+}
+
+impl<'a> FailingReader<'a> {
+    /// Reads these bytes, except the one at a place.
+    pub(crate) fn new(bytes: &'a [u8], fails_at: usize) -> Self {
+        Self {
+            bytes: Cursor::new(bytes),
+            fails_at: fails_at as u64,
+        }
+    }
+}
+
+impl Read for FailingReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.fails_at.checked_sub(self.bytes.position()) {
+            Some(0) => Err(io::ErrorKind::ConnectionReset.into()),
+            Some(most) => self.bytes.by_ref().take(most).read(buffer),
+            None => self.bytes.read(buffer),
+        }
+    }
+}
+
+impl Seek for FailingReader<'_> {
+    fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
+        self.bytes.seek(place)
+    }
+}
+
+/// Returns bytes that no compressor makes smaller.
+pub(crate) fn noise(count: usize) -> Vec<u8> {
+    let mut state = 19_u64;
+    let mut words = Vec::with_capacity(count + 8);
+    while words.len() < count {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        words.extend(state.to_le_bytes());
+    }
+    words.truncate(count);
+    words
 }
 
 /// Returns the name of a deployment.

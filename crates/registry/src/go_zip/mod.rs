@@ -15,7 +15,7 @@ pub use self::read::{GoZipContents, check_go_zip};
 pub use self::select::{GoModuleFiles, OmittedFile, OmittedReason, select_go_files};
 pub use self::write::write_go_zip;
 use crate::dirhash::InvalidHashedName;
-use crate::limits::{ArchiveLimits, ExceededLimit};
+use crate::limits::{ArchiveLimits, ExceededLimit, ReadStop};
 use crate::names::GoPath;
 use crate::paths::PathFault;
 use crate::versions::GoVersion;
@@ -52,6 +52,15 @@ pub enum GoZipError {
     /// The archive cannot be read from its source or written.
     #[error("cannot read or write the archive")]
     Io(#[source] io::Error),
+}
+
+impl From<ReadStop> for GoZipError {
+    fn from(stop: ReadStop) -> Self {
+        match stop {
+            ReadStop::Limit(limit) => Self::Limit(limit),
+            ReadStop::Source(error) => Self::Io(error),
+        }
+    }
 }
 
 /// A file that breaks a rule.

@@ -9,7 +9,7 @@ use zip::{CompressionMethod, ZipReadOptions};
 
 use super::{GoZipError, GoZipFault, GoZipReason, MAX_FAULTS, MAX_GO_FILE, prefix_of};
 use crate::dirhash::{DirHash, DirHasher, HashingReader};
-use crate::limits::{ArchiveLimits, ExceededLimit};
+use crate::limits::{ArchiveLimits, ExceededLimit, Meter};
 use crate::names::GoPath;
 use crate::paths::{Collisions, MAX_PATH, PathFault, check_go_path};
 use crate::versions::GoVersion;
@@ -33,9 +33,11 @@ const LOCAL_HEADER: usize = 30;
 /// Numbers of bytes behind the directory: the end record without a comment, and the same for large archives.
 const ENDS: [u64; 2] = [22, 56 + 20 + 22];
 
-/// Bit of the flags of an entry whose checksum also follows its content, and the optional mark in front of it there.
+/// Bit of the flags of an entry whose checksum and sizes also follow its content, the optional mark in front of them
+/// there, and the maximum number of bytes of all.
 const HAS_DESCRIPTOR: u16 = 8;
-const DESCRIPTOR_MARK: &[u8] = b"PK\x07\x08";
+const DESCRIPTOR_MARK: [u8; 4] = *b"PK\x07\x08";
+const MAX_DESCRIPTOR: u64 = 24;
 
 /// Bits of the mode of a file that tell its kind, and their value for files and folders.
 const KIND_BITS: u32 = 0o170_000;
@@ -46,17 +48,30 @@ const KIND_FOLDER: u32 = 0o040_000;
 /// `go.mod`.
 ///
 /// All names and sizes are checked before any content is read. If `visit` fails, the archive counts as malformed, because
-/// most such errors come from the decoder.
+/// most such errors come from the decoder. If `zip` itself fails, the error is [`GoZipError::Io`].
 pub fn check_go_zip<R: Read + Seek>(
     path: &GoPath,
     version: &GoVersion,
     mut zip: R,
     limits: &ArchiveLimits,
-    mut visit: impl FnMut(&str, &mut dyn Read) -> io::Result<()>,
+    visit: impl FnMut(&str, &mut dyn Read) -> io::Result<()>,
 ) -> Result<GoZipContents, GoZipError> {
-    let prefix = prefix_of(path, version);
     let packed = zip.seek(SeekFrom::End(0)).map_err(GoZipError::Io)?;
     limits.check(packed, 0)?;
+    let meter = Meter::new(*limits, packed);
+    let prefix = prefix_of(path, version);
+    let checked = check_archive(&prefix, meter.source(zip), packed, limits, visit);
+    // The decoder reports everything as an error of the archive. The meter knows which of them come from the file.
+    checked.map_err(|error| meter.take_stop().map_or(error, GoZipError::from))
+}
+
+fn check_archive<R: Read + Seek>(
+    prefix: &str,
+    zip: R,
+    packed: u64,
+    limits: &ArchiveLimits,
+    mut visit: impl FnMut(&str, &mut dyn Read) -> io::Result<()>,
+) -> Result<GoZipContents, GoZipError> {
     // Nothing comes in front of the archive, so that no reader finds another one there.
     let config = Config {
         archive_offset: ArchiveOffset::Known(0),
@@ -68,12 +83,12 @@ pub fn check_go_zip<R: Read + Seek>(
         return Err(ExceededLimit::Entries(limits.entries).into());
     }
 
-    let mut rules = Rules::new(&prefix);
+    let mut rules = Rules::new(prefix);
     let entries = archive.files().map_err(malformed)?;
     while let Some(entry) = entries.next() {
         let entry = entry.map_err(malformed)?;
-        rules.directory_end = check_header(&entry, entries.reader_mut())?;
-        rules.add(&entry);
+        let place = check_header(&entry, entries.reader_mut())?;
+        rules.add(&entry, place);
         limits.check(packed, rules.size)?;
     }
     let (size, files) = (rules.size, rules.files);
@@ -85,7 +100,7 @@ pub fn check_go_zip<R: Read + Seek>(
         let entry = entry.map_err(malformed)?;
         let name = String::from_utf8(entry.name_raw().to_vec())
             .map_err(|_| malformed("the archive changed"))?;
-        let path = name.strip_prefix(&prefix).unwrap_or_default().to_owned();
+        let path = name.strip_prefix(prefix).unwrap_or_default().to_owned();
         let size = entry.size();
         let content = entry
             .with_reader(entries.reader_mut(), ZipReadOptions::new())
@@ -110,16 +125,14 @@ pub fn check_go_zip<R: Read + Seek>(
     })
 }
 
-/// Reads the header of an entry in the directory of the archive and returns where it ends. Compares the name, because the
-/// decoder takes names from additional fields as well, which Go does not know.
+/// Reads the header of an entry in the directory of the archive and returns the places of the entry. Compares the name,
+/// because the decoder takes names from additional fields as well, which Go does not know.
 fn check_header(
     entry: &ZipFileEntry<'_>,
     reader: &mut (impl Read + Seek),
-) -> Result<u64, GoZipError> {
-    let start = entry.central_header_start();
-    let mut header = [0; CENTRAL_HEADER];
-    reader.seek(SeekFrom::Start(start)).map_err(malformed)?;
-    reader.read_exact(&mut header).map_err(malformed)?;
+) -> Result<EntryPlace, GoZipError> {
+    let header_start = entry.central_header_start();
+    let header: [u8; CENTRAL_HEADER] = read_at(reader, header_start)?;
     let length_at = |place| u16::from_le_bytes([header[place], header[place + 1]]);
     let [name, extra, comment] = [28, 30, 32].map(length_at);
     let mut raw = vec![0; name.into()];
@@ -127,40 +140,108 @@ fn check_header(
     if raw != entry.name_raw() {
         return Err(malformed("an entry has two names"));
     }
-    // Readers of streams find the checksum behind the content, and Go compares it.
-    if length_at(8) & HAS_DESCRIPTOR != 0 {
-        check_descriptor(entry, &header[16..20], reader)?;
-    }
-    let lengths = [name, extra, comment].map(u64::from);
-    Ok(start + CENTRAL_HEADER as u64 + lengths.iter().sum::<u64>())
-}
-
-/// Checks that the checksum behind the content of an entry is that of the directory. A mark in front of it is optional.
-fn check_descriptor(
-    entry: &ZipFileEntry<'_>,
-    crc: &[u8],
-    reader: &mut (impl Read + Seek),
-) -> Result<(), GoZipError> {
+    // The header in front of the content has additional fields of its own.
     let start = entry.header_start();
-    let mut header = [0; LOCAL_HEADER];
-    reader.seek(SeekFrom::Start(start)).map_err(malformed)?;
-    reader.read_exact(&mut header).map_err(malformed)?;
-    let length_at = |place| u64::from(u16::from_le_bytes([header[place], header[place + 1]]));
-    let place = [
+    let local: [u8; LOCAL_HEADER] = read_at(reader, start)?;
+    let local_length = |place| u64::from(u16::from_le_bytes([local[place], local[place + 1]]));
+    let parts = [
         LOCAL_HEADER as u64,
-        length_at(26),
-        length_at(28),
+        local_length(26),
+        local_length(28),
         entry.compressed_size(),
     ];
-    let place = place.into_iter().fold(start, u64::saturating_add);
-    let mut words = [0; 8];
+    let lengths = [name, extra, comment].map(u64::from);
+    Ok(EntryPlace {
+        start,
+        end: parts.into_iter().fold(start, u64::saturating_add),
+        descriptor: (length_at(8) & HAS_DESCRIPTOR != 0).then(|| Descriptor {
+            crc: entry.crc32(),
+            packed: entry.compressed_size(),
+            size: entry.size(),
+        }),
+        directory_end: header_start + CENTRAL_HEADER as u64 + lengths.iter().sum::<u64>(),
+    })
+}
+
+/// Reads a number of bytes at a place of the archive.
+fn read_at<const LENGTH: usize>(
+    reader: &mut (impl Read + Seek),
+    place: u64,
+) -> Result<[u8; LENGTH], GoZipError> {
+    let mut bytes = [0; LENGTH];
     reader.seek(SeekFrom::Start(place)).map_err(malformed)?;
-    reader.read_exact(&mut words).map_err(malformed)?;
-    let found = words.strip_prefix(DESCRIPTOR_MARK).unwrap_or(&words[..4]);
-    if found == crc {
-        Ok(())
-    } else {
-        Err(malformed("an entry has two checksums"))
+    reader.read_exact(&mut bytes).map_err(malformed)?;
+    Ok(bytes)
+}
+
+/// Places of an entry in the archive.
+struct EntryPlace {
+    start: u64,
+    /// End of the content.
+    end: u64,
+    /// Fields behind the content.
+    descriptor: Option<Descriptor>,
+    /// End of the header in the directory.
+    directory_end: u64,
+}
+
+impl EntryPlace {
+    /// Checks that the next entry, or the directory, begins where this entry ends.
+    fn check_next(&self, next: u64, reader: &mut (impl Read + Seek)) -> Result<(), GoZipError> {
+        let Some(length) = next.checked_sub(self.end) else {
+            return Err(malformed("entries overlap"));
+        };
+        let Some(descriptor) = &self.descriptor else {
+            return match length {
+                0 => Ok(()),
+                _ => Err(malformed("data behind an entry")),
+            };
+        };
+        let mut found = Vec::new();
+        let place = SeekFrom::Start(self.end);
+        reader.seek(place).map_err(malformed)?;
+        reader
+            .take(length.min(MAX_DESCRIPTOR + 1))
+            .read_to_end(&mut found)
+            .map_err(malformed)?;
+        if descriptor.has_form(&found) {
+            Ok(())
+        } else {
+            Err(malformed(
+                "other data behind an entry than its checksum and sizes",
+            ))
+        }
+    }
+}
+
+/// Checksum and sizes of an entry, which readers of streams find behind its content. Go compares the checksum.
+struct Descriptor {
+    crc: u32,
+    packed: u64,
+    size: u64,
+}
+
+impl Descriptor {
+    /// Returns true for each of the ways to write the fields: with or without the mark, and with sizes of 4 or 8 bytes.
+    fn has_form(&self, bytes: &[u8]) -> bool {
+        let crc = self.crc.to_le_bytes();
+        let fields = match bytes.strip_prefix(&DESCRIPTOR_MARK) {
+            Some(fields) => fields,
+            // Go would take the checksum for the mark.
+            None if crc == DESCRIPTOR_MARK => return false,
+            None => bytes,
+        };
+        let Some(sizes) = fields.strip_prefix(&crc) else {
+            return false;
+        };
+        let read_short = |size: &[u8; 4]| u64::from(u32::from_le_bytes(*size));
+        let read_long = |size: &[u8; 8]| u64::from_le_bytes(*size);
+        let found: Vec<u64> = match sizes.len() {
+            8 => sizes.as_chunks().0.iter().map(read_short).collect(),
+            16 => sizes.as_chunks().0.iter().map(read_long).collect(),
+            _ => return false,
+        };
+        found == [self.packed, self.size]
     }
 }
 
@@ -169,8 +250,7 @@ struct Rules<'a> {
     prefix: &'a str,
     collisions: Collisions,
     faults: Vec<GoZipFault>,
-    /// Start of each entry, and the earliest place where the next can start.
-    places: Vec<(u64, u64)>,
+    places: Vec<EntryPlace>,
     directory_start: Option<u64>,
     directory_end: u64,
     files: usize,
@@ -191,15 +271,11 @@ impl<'a> Rules<'a> {
         }
     }
 
-    fn add(&mut self, entry: &ZipFileEntry<'_>) {
+    fn add(&mut self, entry: &ZipFileEntry<'_>, place: EntryPlace) {
         self.directory_start
             .get_or_insert(entry.central_header_start());
-        let start = entry.header_start();
-        let header = (LOCAL_HEADER + entry.name_raw().len()) as u64;
-        let end = start
-            .saturating_add(header)
-            .saturating_add(entry.compressed_size());
-        self.places.push((start, end));
+        self.directory_end = place.directory_end;
+        self.places.push(place);
         self.size = self.size.saturating_add(entry.size());
         let fault = self.check(entry).err();
         if let Some(reason) = fault.filter(|_| self.faults.len() < MAX_FAULTS) {
@@ -263,20 +339,20 @@ impl<'a> Rules<'a> {
         if !self.faults.is_empty() {
             return Err(GoZipError::Files(self.faults));
         }
-        self.places.sort_unstable();
+        self.places.sort_unstable_by_key(|place| place.start);
         let directory_start = self.directory_start.unwrap_or_default();
-        self.places.push((directory_start, self.directory_end));
-        let is_apart = |pair: &[(u64, u64)]| pair[0].1 <= pair[1].0;
-        if !self.places.windows(2).all(is_apart) {
-            return Err(malformed("entries overlap"));
-        }
-        let is_first = self.places[0].0 == 0;
+        let mut starts: Vec<u64> = self.places.iter().map(|place| place.start).collect();
+        starts.push(directory_start);
+        let is_first = starts[0] == 0;
         let behind = packed.checked_sub(self.directory_end);
         let Some(behind) = behind.filter(|behind| is_first && ENDS.contains(behind)) else {
             return Err(malformed(
                 "data before the first entry or behind the directory",
             ));
         };
+        for (place, next) in self.places.iter().zip(&starts[1..]) {
+            place.check_next(*next, reader)?;
+        }
         let mut end = Vec::new();
         let start = SeekFrom::Start(self.directory_end);
         reader.seek(start).map_err(malformed)?;

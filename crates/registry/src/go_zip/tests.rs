@@ -7,7 +7,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::*;
-use crate::testing::fixed_seed;
+use crate::testing::{FailingReader, fixed_seed, noise};
 use crate::tree::{TreeFile, TreeMode};
 
 /// Trees and packages, and what Go says about them.
@@ -359,7 +359,201 @@ fn hostile_packages_are_refused_by_name() {
         assert!(reason(&around).starts_with("not a zip file"));
     }
     for cut in 0..plain.len() {
-        assert!(check(&plain[..cut]).is_err(), "{cut}");
+        let error = check(&plain[..cut]).unwrap_err();
+        assert!(matches!(error, GoZipError::Malformed(_)), "{cut}");
+    }
+}
+
+#[test]
+fn errors_of_the_file_are_not_those_of_the_package() {
+    let content = noise(4_000);
+    let options = [stored(), SimpleFileOptions::default()];
+    for options in options {
+        let zip = zip_of(&[("a.go", &content, options), ("b.go", b"b", options)]);
+        for place in (0..zip.len()).filter(|place| place % 331 == 0 || place + 300 > zip.len()) {
+            let error = check_go_zip(
+                &module_path(),
+                &version(),
+                FailingReader::new(&zip, place),
+                &GO_LIMITS,
+                |_, _| Ok(()),
+            )
+            .unwrap_err();
+            assert!(
+                matches!(error, GoZipError::Io(error) if error.kind() == io::ErrorKind::ConnectionReset),
+                "{place}"
+            );
+        }
+    }
+}
+
+/// An entry of a package that is written byte by byte.
+#[derive(Clone, Copy, Default)]
+struct RawEntry<'a> {
+    name: &'a str,
+    /// Additional fields in front of the content, and not in the directory.
+    extra: &'a [u8],
+    content: &'a [u8],
+    /// Bytes behind the content.
+    behind: &'a [u8],
+    has_descriptor: bool,
+    /// Place that the directory names, if it is another one than that of the entry.
+    start: Option<usize>,
+}
+
+/// Returns the header of an entry, from the version on up to the lengths.
+fn raw_header(entry: &RawEntry<'_>, is_local: bool) -> Vec<u8> {
+    let crc = crc_of(entry.content);
+    let size = u32::try_from(entry.content.len()).unwrap();
+    let is_empty = is_local && entry.has_descriptor;
+    let fields = if is_empty { [0; 3] } else { [crc, size, size] };
+    let flags = if entry.has_descriptor { 8_u8 } else { 0 };
+    let mut header = vec![20, 0, flags, 0, 0, 0, 0, 0, 0x21, 0];
+    header.extend(fields.into_iter().flat_map(u32::to_le_bytes));
+    let extra = if is_local { entry.extra.len() } else { 0 };
+    let lengths = [PREFIX.len() + entry.name.len(), extra];
+    header.extend(
+        lengths
+            .map(|length| u16::try_from(length).unwrap().to_le_bytes())
+            .concat(),
+    );
+    header
+}
+
+/// Returns everything of an entry that is not in the directory.
+fn raw_entry(entry: &RawEntry<'_>) -> Vec<u8> {
+    [
+        b"PK\x03\x04",
+        raw_header(entry, true).as_slice(),
+        PREFIX.as_bytes(),
+        entry.name.as_bytes(),
+        entry.extra,
+        entry.content,
+        entry.behind,
+    ]
+    .concat()
+}
+
+fn raw_zip(entries: &[RawEntry<'_>]) -> Vec<u8> {
+    let mut zip = Vec::new();
+    let mut directory = Vec::new();
+    for entry in entries {
+        let start = u32::try_from(entry.start.unwrap_or(zip.len())).unwrap();
+        directory.extend(b"PK\x01\x02\x14\0");
+        directory.extend(raw_header(entry, false));
+        directory.extend([0; 10]);
+        directory.extend(start.to_le_bytes());
+        directory.extend(PREFIX.bytes().chain(entry.name.bytes()));
+        if entry.start.is_none() {
+            zip.extend(raw_entry(entry));
+        }
+    }
+    let count = u16::try_from(entries.len()).unwrap().to_le_bytes();
+    let place = [directory.len(), zip.len()].map(|place| u32::try_from(place).unwrap());
+    zip.extend(directory);
+    zip.extend(b"PK\x05\x06\0\0\0\0");
+    zip.extend([count, count].concat());
+    zip.extend(place.map(u32::to_le_bytes).concat());
+    zip.extend([0; 2]);
+    zip
+}
+
+#[test]
+fn entries_follow_each_other_without_gaps() {
+    let reason = |entries: &[RawEntry<'_>]| check(&raw_zip(entries)).unwrap_err().to_string();
+    let first = RawEntry {
+        name: "a.go",
+        content: b"package a\n",
+        ..RawEntry::default()
+    };
+    let last = RawEntry {
+        name: "b.go",
+        content: b"package b\n",
+        ..RawEntry::default()
+    };
+    assert_eq!(check(&raw_zip(&[first, last])).unwrap().files, 2);
+    // The field in front of the content is part of the entry, and of no other one.
+    let other = raw_entry(&last);
+    let hidden = [
+        b"\x34\x12\xf0\xff",
+        other.as_slice(),
+        &noise(0xfff0 - other.len()),
+    ]
+    .concat();
+    let wide = RawEntry {
+        extra: &hidden,
+        ..first
+    };
+    assert_eq!(check(&raw_zip(&[wide, last])).unwrap().files, 2);
+    let within = RawEntry {
+        start: Some(30 + PREFIX.len() + first.name.len() + 4),
+        ..last
+    };
+    assert_eq!(reason(&[wide, within]), "not a zip file: entries overlap");
+    // An entry whose content is the next one.
+    let content = [b"x", other.as_slice()].concat();
+    let outer = RawEntry {
+        content: &content,
+        ..first
+    };
+    let inner = RawEntry {
+        start: Some(30 + PREFIX.len() + first.name.len() + 1),
+        ..last
+    };
+    assert_eq!(reason(&[outer, inner]), "not a zip file: entries overlap");
+    let gap = RawEntry {
+        behind: b"x",
+        ..first
+    };
+    for entries in [[gap, last], [last, gap]] {
+        assert_eq!(reason(&entries), "not a zip file: data behind an entry");
+    }
+}
+
+#[test]
+fn only_checksum_and_sizes_follow_the_content_of_an_entry() {
+    let content = b"package a\n";
+    let crc = crc_of(content).to_le_bytes();
+    let short = [crc, [10, 0, 0, 0], [10, 0, 0, 0]].concat();
+    let long = [crc.as_slice(), &[10, 0, 0, 0, 0, 0, 0, 0].repeat(2)].concat();
+    let marked = |fields: &[u8]| [b"PK\x07\x08", fields].concat();
+    let zips_with = |behind: &[u8]| {
+        let first = RawEntry {
+            name: "a.go",
+            content,
+            behind,
+            has_descriptor: true,
+            ..RawEntry::default()
+        };
+        let last = RawEntry {
+            name: "b.go",
+            ..RawEntry::default()
+        };
+        [raw_zip(&[first, last]), raw_zip(&[last, first])]
+    };
+    for behind in [&short, &long, &marked(&short), &marked(&long)] {
+        for zip in zips_with(behind) {
+            assert_eq!(check(&zip).unwrap().files, 2);
+        }
+    }
+    let two_sizes = [crc, [10, 0, 0, 0], [11, 0, 0, 0]].concat();
+    for behind in [
+        b"".as_slice(),
+        &crc,
+        &marked(&crc),
+        &short[..11],
+        &long[..16],
+        &two_sizes,
+        &[&short, b"x".as_slice()].concat(),
+        &[&marked(&long), b"x".as_slice()].concat(),
+        &[&marked(&long), &*noise(70_000)].concat(),
+    ] {
+        for zip in zips_with(behind) {
+            assert_eq!(
+                check(&zip).unwrap_err().to_string(),
+                "not a zip file: other data behind an entry than its checksum and sizes"
+            );
+        }
     }
 }
 
@@ -372,11 +566,14 @@ fn packages_that_go_cannot_read_are_refused() {
     let streamed = zip.finish().unwrap().into_inner();
     assert_eq!(check(&streamed).unwrap().files, 1);
     let mark = streamed.windows(4).position(|part| part == b"PK\x07\x08");
-    for place in 0..8 {
+    for place in 0..16 {
         let mut changed = streamed.clone();
         changed[mark.unwrap() + place] ^= 1;
         let error = check(&changed).unwrap_err().to_string();
-        assert_eq!(error, "not a zip file: an entry has two checksums");
+        assert_eq!(
+            error,
+            "not a zip file: other data behind an entry than its checksum and sizes"
+        );
     }
     // Size and start of the directory, in the end record.
     let plain = zip_of(&[("a.go", b"package a\n", stored())]);
@@ -477,6 +674,23 @@ fn bombs_are_refused_before_they_are_unpacked() {
         .unwrap();
     let overlapping = overlapping.finish().unwrap().into_inner();
     assert!(matches!(check(&overlapping), Err(GoZipError::Malformed(_))));
+}
+
+#[test]
+fn the_ratio_does_not_depend_on_the_order_of_entries() {
+    let zeros = vec![0; 12 << 20];
+    let noise = noise(1 << 16);
+    let options = SimpleFileOptions::default();
+    let zeros = ("zeros", zeros.as_slice(), options);
+    let noise = ("noise", noise.as_slice(), options);
+    for entries in [[zeros, noise], [noise, zeros]] {
+        assert_eq!(check(&zip_of(&entries)).unwrap().files, 2);
+    }
+    let error = check(&zip_of(&[zeros])).unwrap_err();
+    assert!(matches!(
+        error,
+        GoZipError::Limit(ExceededLimit::Ratio(200))
+    ));
 }
 
 proptest! {

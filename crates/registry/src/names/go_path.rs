@@ -58,11 +58,6 @@ impl GoPath {
         &self.text
     }
 
-    /// Returns the path without its major version suffix.
-    pub fn without_major(&self) -> &str {
-        &self.text[..self.major_at]
-    }
-
     /// Returns the major version suffix, such as `/v2`, or `.v1` and `.v1-unstable` on gopkg.in. Empty for `v0` and `v1`
     /// elsewhere.
     pub fn major_suffix(&self) -> &str {

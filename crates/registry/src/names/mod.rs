@@ -1,4 +1,4 @@
-//! Names in the registry: modules of Terraform, Go modules, and the prefixes that belong to owners.
+//! Names in the registry: modules of Terraform, Go modules, and prefixes of names.
 //!
 //! Only the constructors decide whether a text is a name. Modules of Terraform follow the grammar of its registry
 //! addresses, and Go modules the rules of `golang.org/x/mod/module`.
@@ -6,6 +6,7 @@
 mod escape;
 mod go_path;
 mod module_name;
+mod pattern;
 mod prefix;
 
 use std::fmt;
@@ -18,6 +19,7 @@ pub use self::escape::{
 };
 pub use self::go_path::{GoPath, InvalidGoPath};
 pub use self::module_name::{InvalidModuleName, ModuleName, Namespace};
+pub use self::pattern::{InvalidNamePattern, NamePattern};
 pub use self::prefix::{GoPrefix, InvalidPrefix, NamePrefix};
 
 text_enum! {
@@ -76,14 +78,6 @@ impl RegistryName {
             Self::Module(name) => name.as_str(),
             Self::Go(path) => path.as_str(),
         }
-    }
-
-    /// Returns true for two different names that are equal but for upper and lower case. Below an owned prefix the
-    /// second of them is refused. Names of modules never differ in case alone, because they are kept in lower case.
-    pub fn differs_only_in_case(&self, other: &Self) -> bool {
-        self != other
-            && self.kind() == other.kind()
-            && self.as_str().eq_ignore_ascii_case(other.as_str())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Prefixes that belong to owners. Only their repositories and tokens publish below one (R6).
+//! Prefixes of names. Only tokens with a scope for its names publish below one (R6).
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,13 +6,13 @@ use std::str::FromStr;
 use lockkeeper_model::model::text_type;
 
 use super::go_path::check_elements;
-use super::{InvalidGoPath, InvalidModuleName, NameKind, Namespace, RegistryName};
+use super::{GoPath, InvalidGoPath, InvalidModuleName, NameKind, Namespace, RegistryName};
 
 /// Whole leading elements of Go module paths, such as `github.com/acme`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GoPrefix(String);
 
-/// A set of names that belongs to one owner: `module acme` is a namespace, and `go github.com/acme` all paths below it.
+/// A set of names with the same beginning: `module acme` is a namespace, and `go github.com/acme` all paths below it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NamePrefix {
     /// All modules of a namespace.
@@ -39,6 +39,11 @@ impl GoPrefix {
     /// Returns the prefix as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns true if the path begins with all elements of the prefix.
+    pub fn covers(&self, path: &GoPath) -> bool {
+        begins_with(path.as_str(), &self.0)
     }
 }
 
@@ -77,18 +82,13 @@ impl NamePrefix {
         }
     }
 
-    /// Returns true if a name belongs to the owner of the prefix.
+    /// Returns true if a name is below the prefix, or the prefix itself.
     pub fn covers(&self, name: &RegistryName) -> bool {
         self.kind() == name.kind() && begins_with(name.as_str(), self.as_str())
     }
 
-    /// Returns true if a name belongs to the owner of the prefix, or would if it were written in other case.
-    pub fn covers_in_any_case(&self, name: &RegistryName) -> bool {
-        let prefix = self.as_str().to_ascii_lowercase();
-        self.kind() == name.kind() && begins_with(&name.as_str().to_ascii_lowercase(), &prefix)
-    }
-
-    /// Returns true if a name could be below both prefixes, in any case. Two such prefixes have one owner.
+    /// Returns true if a name could be below both prefixes, in any case. A server has at most one of two
+    /// such prefixes.
     pub fn overlaps(&self, other: &Self) -> bool {
         let ours = self.as_str().to_ascii_lowercase();
         let theirs = other.as_str().to_ascii_lowercase();

@@ -20,8 +20,8 @@ fn go_accepts_and_escapes_the_same_paths() {
             [text, "!"] => assert!(parsed.is_err(), "{text}"),
             [text, escaped, without_major, suffix] => {
                 let path = parsed.unwrap_or_else(|error| panic!("{text}: {error}"));
-                assert_eq!(path.without_major(), *without_major);
                 assert_eq!(path.major_suffix(), *suffix);
+                assert_eq!(format!("{without_major}{suffix}"), *text);
                 assert_eq!(escape_path(&path), *escaped);
                 assert_eq!(unescape_path(escaped), Ok(path));
             }
@@ -158,9 +158,7 @@ fn a_module_is_named_by_the_grammar_of_terraform() {
 fn names_of_go_can_differ_only_in_case() {
     let lower = name("go github.com/acme/infra");
     let upper = name("go github.com/Acme/infra");
-    assert!(lower.differs_only_in_case(&upper));
-    assert!(!lower.differs_only_in_case(&lower));
-    assert!(!lower.differs_only_in_case(&name("go github.com/acme/infra2")));
+    assert_ne!(lower, upper);
     assert_eq!(name("module Acme/vpc/aws"), name("module acme/VPC/aws"));
 }
 
@@ -191,8 +189,6 @@ fn a_prefix_covers_whole_elements() {
     ] {
         assert_eq!(acme.covers(&name(text)), covered, "{text}");
     }
-    assert!(acme.covers_in_any_case(&name("go github.com/Acme/infra")));
-    assert!(!acme.covers_in_any_case(&name("go github.com/Acme2/infra")));
     assert!(prefix("module Acme").covers(&name("module acme/vpc/aws")));
     assert!(!prefix("module acm").covers(&name("module acme/vpc/aws")));
     assert!(prefix("go gopkg.in").covers(&name("go gopkg.in/yaml.v3")));
@@ -208,6 +204,88 @@ fn prefixes_overlap_when_one_is_below_the_other() {
     assert!(!prefix("module acme").overlaps(&prefix("module acme2")));
     assert!("go github.com/acme/".parse::<NamePrefix>().is_err());
     assert!("module acme/vpc".parse::<NamePrefix>().is_err());
+}
+
+#[test]
+fn a_pattern_matches_whole_parts_of_names() {
+    for (pattern, matching, others) in [
+        (
+            "*",
+            &["module acme/vpc/aws", "go example.com/m"][..],
+            &[][..],
+        ),
+        ("module *", &["module acme/vpc/aws"], &["go example.com/m"]),
+        ("go *", &["go example.com/m"], &["module acme/vpc/aws"]),
+        (
+            "module acme/*",
+            &["module acme/vpc/aws", "module Acme/x/y"],
+            &["module acme2/vpc/aws", "go acme.com/vpc"],
+        ),
+        (
+            "module acme/vpc/*",
+            &["module acme/vpc/aws", "module acme/VPC/google"],
+            &["module acme/vpc2/aws", "module acm/vpc/aws"],
+        ),
+        (
+            "module acme/vpc/aws",
+            &["module acme/vpc/aws"],
+            &["module acme/vpc/google"],
+        ),
+        (
+            "go example.com/net/...",
+            &["go example.com/net", "go example.com/net/a/v2"],
+            &[
+                "go example.com/network",
+                "go example.com/Net",
+                "go example.com",
+            ],
+        ),
+        (
+            "go example.com/net",
+            &["go example.com/net"],
+            &["go example.com/net/v2", "module example/net/aws"],
+        ),
+    ] {
+        let parsed: NamePattern = pattern.parse().unwrap();
+        assert_eq!(parsed.to_string(), pattern);
+        for text in matching {
+            assert!(parsed.matches(&name(text)), "{pattern} and {text}");
+        }
+        for text in others {
+            assert!(!parsed.matches(&name(text)), "{pattern} and {text}");
+        }
+    }
+    assert_eq!(
+        "module Acme/VPC/*"
+            .parse::<NamePattern>()
+            .unwrap()
+            .to_string(),
+        "module acme/vpc/*"
+    );
+}
+
+#[test]
+fn texts_that_are_no_patterns_are_refused() {
+    for bad in [
+        "",
+        "acme/*",
+        "**",
+        "provider acme/*",
+        "module",
+        "module ",
+        "module acme",
+        "module */vpc/aws",
+        "module acme/*/aws",
+        "module acme/vpc/aws/*",
+        "module acme//*",
+        "go ...",
+        "go example.com/*",
+        "go example.com/.../x",
+        "go example/net/...",
+        "go example.com//...",
+    ] {
+        assert!(bad.parse::<NamePattern>().is_err(), "{bad:?}");
+    }
 }
 
 proptest! {
@@ -247,8 +325,7 @@ proptest! {
     ) {
         let prefix: NamePrefix = prefix.parse().unwrap();
         let name: RegistryName = name.parse().unwrap();
-        prop_assert!(!prefix.covers(&name) || prefix.covers_in_any_case(&name));
         let exact: NamePrefix = name.to_string().parse().unwrap();
-        prop_assert!(!prefix.covers_in_any_case(&name) || prefix.overlaps(&exact));
+        prop_assert!(!prefix.covers(&name) || prefix.overlaps(&exact));
     }
 }

@@ -1,6 +1,6 @@
 //! Strict reading of archives from outside, as a stream.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
 use flate2::read::MultiGzDecoder;
@@ -52,20 +52,24 @@ const MAX_ATTRIBUTES: u64 = 64 << 10;
 ///
 /// If `visit` fails, the archive counts as malformed, because most such errors come from the decoder.
 ///
-/// Reads a file in pieces, so the memory does not grow with its size, but with the number of files.
+/// Reads the archive from its start. Reads a file in pieces, so the memory does not grow with its size, but with the
+/// number of files.
 pub fn check_tf_archive(
-    packed: impl Read,
+    mut packed: impl Read + Seek,
     limits: &ArchiveLimits,
     mut visit: impl FnMut(&str, &mut dyn Read) -> io::Result<()>,
 ) -> Result<TfContents, TfArchiveError> {
-    let meter = Meter::new(*limits);
+    let size = packed.seek(SeekFrom::End(0)).map_err(TfArchiveError::Io)?;
+    packed.rewind().map_err(TfArchiveError::Io)?;
+    limits.check(size, 0)?;
+    let meter = Meter::new(*limits, size);
     // Decoders report everything as an error of reading. The meter knows which of them are something else.
     let failed = |error: io::Error| match meter.take_stop() {
         Some(stop) => stop.into(),
         None => TfArchiveError::Malformed(error.to_string()),
     };
     // A second member of gzip is read as well, because clients do so.
-    let gzip = MultiGzDecoder::new(meter.packed(packed));
+    let gzip = MultiGzDecoder::new(meter.source(packed));
     let mut archive = Archive::new(meter.unpacked(gzip));
     let mut collisions = Collisions::default();
     let mut hasher = DirHasher::new();
@@ -92,6 +96,10 @@ pub fn check_tf_archive(
             } else {
                 pax_path(&content)?
             };
+            // Go and others read the name of the header then.
+            if long_name.as_ref().is_some_and(Vec::is_empty) {
+                return Err(malformed("an empty name"));
+            }
             description = Some(Description { long_name });
             continue;
         }

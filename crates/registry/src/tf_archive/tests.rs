@@ -7,7 +7,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::*;
 use crate::dirhash::hash_files;
-use crate::testing::fixed_seed;
+use crate::testing::{FailingReader, fixed_seed, noise};
 use crate::tree::{TreeFile, TreeMode};
 
 fn file<'a>(path: &'a str, content: &'a [u8]) -> TfFile<'a> {
@@ -19,7 +19,7 @@ fn file<'a>(path: &'a str, content: &'a [u8]) -> TfFile<'a> {
 }
 
 fn check(archive: &[u8]) -> Result<TfContents, TfArchiveError> {
-    check_tf_archive(archive, &TF_LIMITS, |_, _| Ok(()))
+    check_tf_archive(Cursor::new(archive), &TF_LIMITS, |_, _| Ok(()))
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -143,7 +143,7 @@ fn archives_of_ordinary_tools_are_read() {
     let moded = patched(entry(EntryType::Regular, "old/a", b"a"), 100, b"0100644\0");
     bytes.splice(0..0, [old, folder, moded].concat());
     let mut seen = Vec::new();
-    let contents = check_tf_archive(&gzip(&bytes)[..], &TF_LIMITS, |path, content| {
+    let contents = check_tf_archive(Cursor::new(gzip(&bytes)), &TF_LIMITS, |path, content| {
         let mut text = String::new();
         // The rest of a file that nobody reads counts as well.
         content.take(2).read_to_string(&mut text)?;
@@ -309,6 +309,42 @@ fn hostile_archives_are_refused_by_name() {
             "not a tar.gz archive: a name for all entries",
         ),
         (
+            vec![(EntryType::XHeader, "a", b"8 path=\n"), (regular, "b", b"")],
+            "not a tar.gz archive: an empty name",
+        ),
+        (
+            vec![
+                (EntryType::XHeader, "a", b"8 path=\n"),
+                (EntryType::Directory, "b", b""),
+            ],
+            "not a tar.gz archive: an empty name",
+        ),
+        (
+            vec![
+                (EntryType::XHeader, "a", b"9 path=a\n8 path=\n"),
+                (EntryType::Directory, "b", b""),
+            ],
+            "not a tar.gz archive: an empty name",
+        ),
+        (
+            vec![(EntryType::GNULongName, "a", b"\0"), (regular, "b", b"")],
+            "not a tar.gz archive: an empty name",
+        ),
+        (
+            vec![
+                (EntryType::GNULongName, "a", b"\0b\0"),
+                (EntryType::Directory, "b", b""),
+            ],
+            "not a tar.gz archive: an empty name",
+        ),
+        (
+            vec![
+                (EntryType::GNULongName, "a", b""),
+                (EntryType::Directory, "b", b""),
+            ],
+            "not a tar.gz archive: an empty name",
+        ),
+        (
             vec![
                 (EntryType::GNULongName, "a", b"../b\0"),
                 (regular, "b", b""),
@@ -403,13 +439,13 @@ fn bombs_are_refused_while_they_are_read() {
         ratio: 100,
     };
     let check = |archive: &[u8]| {
-        let error = check_tf_archive(archive, &limits, |_, _| Ok(())).unwrap_err();
+        let error = check_tf_archive(Cursor::new(archive), &limits, |_, _| Ok(())).unwrap_err();
         let TfArchiveError::Limit(limit) = error else {
             panic!("{error}");
         };
         limit
     };
-    // The size of the whole is read from the stream, so an archive without end is refused as well.
+    // Unpacked bytes are counted while they are read.
     let zeros = io::repeat(0).take(9 << 20);
     let mut bomb = Builder::new(GzEncoder::new(Vec::new(), Compression::best()));
     let mut header = Header::new_gnu();
@@ -422,7 +458,7 @@ fn bombs_are_refused_while_they_are_read() {
         unpacked: 9 << 20,
         ..limits
     };
-    let error = check_tf_archive(&bomb[..], &without_ratio, |_, _| Ok(())).unwrap_err();
+    let error = check_tf_archive(Cursor::new(&bomb), &without_ratio, |_, _| Ok(())).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the files of the archive have more than 9437184 bytes"
@@ -438,19 +474,37 @@ fn bombs_are_refused_while_they_are_read() {
 }
 
 #[test]
-fn errors_of_the_source_are_not_those_of_the_archive() {
-    struct Broken;
-    impl io::Read for Broken {
-        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-            Err(io::Error::from(io::ErrorKind::ConnectionReset))
-        }
+fn the_ratio_does_not_depend_on_the_order_of_entries() {
+    let zeros = vec![0; 12 << 20];
+    let noise = noise(1 << 16);
+    let zeros = (EntryType::Regular, "zeros", zeros.as_slice());
+    let noise = (EntryType::Regular, "noise", noise.as_slice());
+    let packed = |entries: &[_]| {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+        gzip.write_all(&tar_of(entries)).unwrap();
+        gzip.finish().unwrap()
+    };
+    for entries in [[zeros, noise], [noise, zeros]] {
+        assert_eq!(check(&packed(&entries)).unwrap().files, 2);
     }
-    let start = gzip(&tar_of(&[(EntryType::Regular, "a", b"a")]));
-    let half = Cursor::new(&start[..start.len() / 2]).chain(Broken);
-    let error = check_tf_archive(half, &TF_LIMITS, |_, _| Ok(())).unwrap_err();
-    assert!(
-        matches!(error, TfArchiveError::Io(error) if error.kind() == io::ErrorKind::ConnectionReset)
-    );
+    let error = check(&packed(&[zeros])).unwrap_err();
+    assert!(matches!(
+        error,
+        TfArchiveError::Limit(ExceededLimit::Ratio(100))
+    ));
+}
+
+#[test]
+fn errors_of_the_source_are_not_those_of_the_archive() {
+    let archive = gzip(&tar_of(&[(EntryType::Regular, "a", b"a")]));
+    for place in 0..archive.len() {
+        let failing = FailingReader::new(&archive, place);
+        let error = check_tf_archive(failing, &TF_LIMITS, |_, _| Ok(())).unwrap_err();
+        assert!(
+            matches!(error, TfArchiveError::Io(error) if error.kind() == io::ErrorKind::ConnectionReset),
+            "{place}"
+        );
+    }
 }
 
 fn link<'a>(path: &'a str, target: &'a str) -> TreeFile<'a> {

@@ -1,0 +1,145 @@
+//! Patterns of names, as scopes of tokens and rules have them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lockkeeper_model::model::text_type;
+
+use super::{
+    GoPath, GoPrefix, InvalidGoPath, InvalidModuleName, ModuleName, Namespace, RegistryName,
+};
+
+/// A set of names.
+///
+/// | Pattern | Names |
+/// |---|---|
+/// | `*` | all names |
+/// | `module *` | all modules of Terraform |
+/// | `module acme/*` | the modules of a namespace |
+/// | `module acme/vpc/*` | a module for all systems |
+/// | `module acme/vpc/aws` | one module |
+/// | `go *` | all Go modules |
+/// | `go example.com/net/...` | a path and all paths below it |
+/// | `go example.com/net` | one Go module |
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum NamePattern {
+    /// All names of all kinds.
+    All,
+    /// Modules of Terraform with any name.
+    Modules,
+    /// All modules of a namespace.
+    Namespace(Namespace),
+    /// A module for all systems: namespace, and name in lower case.
+    Systems(Namespace, String),
+    /// One module of Terraform.
+    Module(ModuleName),
+    /// Modules of Go with any path.
+    GoModules,
+    /// A path of Go modules, and all paths below it.
+    GoBelow(GoPrefix),
+    /// The Go module with this path alone.
+    Go(GoPath),
+}
+
+/// A text is not a pattern of names.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidNamePattern {
+    /// The pattern does not begin with a known kind.
+    #[error(
+        "a pattern of names is `*`, or a kind and names of it: `module acme/*`, `module acme/vpc/aws`, \
+         `go example.com/net/...`, `go example.com/net`"
+    )]
+    Kind,
+    /// The text is not the name of a module of Terraform, or the beginning of one.
+    #[error(transparent)]
+    Module(#[from] InvalidModuleName),
+    /// The text is not the path of a Go module, or the beginning of one.
+    #[error(transparent)]
+    Go(#[from] InvalidGoPath),
+}
+
+impl NamePattern {
+    /// Returns true if the name is one of the set.
+    pub fn matches(&self, name: &RegistryName) -> bool {
+        match (self, name) {
+            (Self::All, _)
+            | (Self::Modules, RegistryName::Module(_))
+            | (Self::GoModules, RegistryName::Go(_)) => true,
+            (Self::Namespace(namespace), RegistryName::Module(name)) => {
+                name.namespace() == *namespace
+            }
+            (Self::Systems(namespace, middle), RegistryName::Module(name)) => {
+                name.namespace() == *namespace && name.name() == middle
+            }
+            (Self::Module(module), RegistryName::Module(name)) => module == name,
+            (Self::GoBelow(prefix), RegistryName::Go(path)) => prefix.covers(path),
+            (Self::Go(module), RegistryName::Go(path)) => module == path,
+            (
+                Self::Modules | Self::Namespace(_) | Self::Systems(..) | Self::Module(_),
+                RegistryName::Go(_),
+            )
+            | (Self::GoModules | Self::GoBelow(_) | Self::Go(_), RegistryName::Module(_)) => false,
+        }
+    }
+}
+
+impl fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("*"),
+            Self::Modules => f.write_str("module *"),
+            Self::Namespace(namespace) => write!(f, "module {namespace}/*"),
+            Self::Systems(namespace, name) => write!(f, "module {namespace}/{name}/*"),
+            Self::Module(name) => write!(f, "module {name}"),
+            Self::GoModules => f.write_str("go *"),
+            Self::GoBelow(prefix) => write!(f, "go {prefix}/..."),
+            Self::Go(path) => write!(f, "go {path}"),
+        }
+    }
+}
+
+impl FromStr for NamePattern {
+    type Err = InvalidNamePattern;
+
+    fn from_str(text: &str) -> Result<Self, InvalidNamePattern> {
+        if text == "*" {
+            return Ok(Self::All);
+        }
+        let (kind, names) = text.split_once(' ').ok_or(InvalidNamePattern::Kind)?;
+        match kind {
+            "module" => module_pattern(names),
+            "go" => go_pattern(names),
+            _ => Err(InvalidNamePattern::Kind),
+        }
+    }
+}
+
+text_type!(NamePattern);
+
+fn module_pattern(names: &str) -> Result<NamePattern, InvalidNamePattern> {
+    if names == "*" {
+        return Ok(NamePattern::Modules);
+    }
+    let Some(beginning) = names.strip_suffix("/*") else {
+        return Ok(NamePattern::Module(names.parse()?));
+    };
+    let Some((namespace, name)) = beginning.split_once('/') else {
+        return Ok(NamePattern::Namespace(beginning.parse()?));
+    };
+    // A name follows the same rules with any system.
+    let module: ModuleName = format!("{namespace}/{name}/any").parse()?;
+    Ok(NamePattern::Systems(
+        module.namespace(),
+        module.name().to_owned(),
+    ))
+}
+
+fn go_pattern(names: &str) -> Result<NamePattern, InvalidNamePattern> {
+    if names == "*" {
+        return Ok(NamePattern::GoModules);
+    }
+    Ok(match names.strip_suffix("/...") {
+        Some(prefix) => NamePattern::GoBelow(prefix.parse()?),
+        None => NamePattern::Go(names.parse()?),
+    })
+}

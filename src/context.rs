@@ -20,7 +20,7 @@ pub use settings::{ModuleGraphs, SeenRepositories, Settings};
 
 use crate::claims::CredentialStore;
 use crate::clock::{Clock, Ids};
-use crate::config::server::AccountsMirrorConfig;
+use crate::config::server::{AccountsMirrorConfig, OwnRegistry};
 use crate::forges::{Forges, Memberships, Webhooks};
 use crate::git::{GitSettings, ServedPlaces};
 use crate::leases::Leases;
@@ -28,6 +28,7 @@ use crate::locks::AuditFiles;
 use crate::model::CommandId;
 use crate::process::LeaseHeartbeat;
 use crate::queue::{RunPool, RunningJob, WakeUp};
+use crate::seal::Keyring;
 use crate::store::Store;
 use crate::sync::Syncer;
 use crate::telemetry::{Metrics, Panics};
@@ -228,6 +229,19 @@ pub struct ServerServices {
     pub accounts_mirror: Option<AccountsMirror>,
     /// Database with the reviewed flags of accounts, if they are not with everything else (`--reviewed-flags-url`).
     pub flag_store: Option<Store>,
+    /// Registry of modules (`--registry`).
+    pub registry: Option<RegistryParts>,
+}
+
+/// Parts from which the registry of modules is opened.
+#[derive(Clone)]
+pub struct RegistryParts {
+    /// Name and access of the registry.
+    pub config: OwnRegistry,
+    /// Directory of the packages.
+    pub packages: PathBuf,
+    /// Keys that seal the key of the log.
+    pub keys: Option<Arc<Keyring>>,
 }
 
 /// Copy of the accounts on another server.

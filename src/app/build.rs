@@ -20,10 +20,12 @@ use crate::config::server::{
     GithubAuth, GithubConfig, MirrorUrl, PlanFiles, RunConfig, SecretSource, ServerConfig,
 };
 use crate::context::{
-    AccountsMirror, Live, RunServices, ServerCtx, ServerServices, Services, Settings, Stops,
+    AccountsMirror, Live, RegistryParts, RunServices, ServerCtx, ServerServices, Services,
+    Settings, Stops,
 };
 use crate::features::accounts::{ACCOUNTS_DIR, open_flags};
 use crate::features::audit;
+use crate::features::registry::PACKAGES_DIR;
 use crate::forges::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::forges::{Forge, Forges, Memberships};
 use crate::git::{Git, GitSettings};
@@ -99,6 +101,11 @@ pub async fn build_on(
         .transpose()?
         .map(Arc::new);
     let audit = audit::files(storage, keys.clone())?;
+    let registry = config.registry.own.clone().map(|config| RegistryParts {
+        config,
+        packages: storage.data_dir.join(PACKAGES_DIR),
+        keys: keys.clone(),
+    });
     let credentials = CredentialStore::new(store.clone(), Arc::clone(&parts.ids), keys);
     let clients = clients(config, &parts, &metrics, &credentials, &store)?;
     let webhooks = webhooks(config, &clients);
@@ -169,6 +176,7 @@ pub async fn build_on(
             .clone()
             .map(|config| AccountsMirror::new(config, scratch(&storage.data_dir))),
         flag_store: flag_store(config, &parts, &store).await?,
+        registry,
     };
     let services = Services {
         authz_environment: runs.terraform.plans.environment.clone(),

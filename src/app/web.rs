@@ -11,8 +11,9 @@ use tracing::{info, warn};
 use crate::authz::{self, AuthzError, Decision, OutsideScope, Resource};
 use crate::config::access::{Action, Identity, NetworkRequester};
 use crate::config::server::{self, ServerConfig};
-use crate::context::{Ctx, ServerCtx};
+use crate::context::{Ctx, RegistryParts, ServerCtx};
 use crate::features::accounts::{AccountSignIn, AccountsGit, FlagTable, WebPasswords};
+use crate::features::registry::{Registry, RegistryDoor, RegistryUploads};
 use crate::features::{applications, locks, planning};
 use crate::http;
 use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebAuth, WebState};
@@ -68,9 +69,45 @@ pub async fn router(
     let door = Arc::new(door);
     let (git, places) = (&ctx.server.git_of_accounts, &ctx.server.accounts_served);
     let git = AccountsGit::new(Arc::clone(&door), git, places);
+    let registry = match &ctx.server.registry {
+        None => Router::new(),
+        Some(parts) => registry(ctx, &web, parts).await?,
+    };
     Ok(http::door(Ctx::clone(ctx))
         .merge(http::router(web))
-        .merge(http::accounts_router(door, git)))
+        .merge(http::accounts_router(door, git))
+        .merge(registry))
+}
+
+/// Opens the registry of modules, and builds its routes.
+async fn registry(
+    ctx: &ServerCtx,
+    web: &Arc<WebState>,
+    parts: &RegistryParts,
+) -> anyhow::Result<Router> {
+    let RegistryParts {
+        config,
+        packages,
+        keys,
+    } = parts;
+    let registry = Registry::open(
+        ctx.store.clone(),
+        keys.clone(),
+        config.name.clone(),
+        packages,
+    );
+    let registry = registry
+        .await
+        .context("cannot open the registry (--registry)")?;
+    info!(
+        name = registry.name().as_str(),
+        key = %registry.verifier(),
+        "The registry serves modules; GOSUMDB is its key"
+    );
+    let registry = Arc::new(registry);
+    let uploads = RegistryUploads::new(Arc::clone(web), Arc::clone(&registry));
+    let door = RegistryDoor::new(Arc::clone(web), registry, config.is_open);
+    Ok(http::registry_router(&Arc::new(door), Arc::new(uploads)))
 }
 
 fn auth(config: &ServerConfig) -> Option<WebAuth> {

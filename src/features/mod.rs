@@ -16,6 +16,7 @@ mod mirrors;
 pub(crate) mod operations;
 pub(crate) mod owners;
 pub mod planning;
+pub mod registry;
 pub(crate) mod renames;
 pub mod replies;
 pub(crate) mod runs;
@@ -55,6 +56,7 @@ const FEATURES: &[Feature] = &[
     applications::FEATURE,
     credentials::FEATURE,
     accounts::FEATURE,
+    registry::FEATURE,
     audit::FEATURE,
     leases::FEATURE,
     operations::FEATURE,

@@ -20,6 +20,7 @@ pub use intake::DeliveryLimits;
 
 use crate::context::Ctx;
 use crate::features::accounts::{self, AccountSignIn, AccountsGit};
+use crate::features::registry::{self, RegistryDoor, RegistryUploads};
 use crate::features::{self, operations};
 use crate::kit::web::routes::{self, GuardedRoutes};
 use crate::kit::web::{
@@ -104,6 +105,48 @@ pub(crate) fn accounts_router(door: Arc<AccountSignIn>, git: AccountsGit) -> Rou
 /// Returns the table of the API of accounts, which asks for the password of an account.
 pub fn account_routes() -> Vec<Route> {
     accounts::api_routes().table
+}
+
+/// Returns the router of the registry of modules, which signs in with its tokens. Packages are longer than pages, so the
+/// time limit ends with their first byte, and uploads have time limits of their own.
+pub(crate) fn registry_router(door: &Arc<RegistryDoor>, uploads: Arc<RegistryUploads>) -> Router {
+    let web = Arc::clone(door.web());
+    let uploads = registry::upload_routes()
+        .router
+        .method_not_allowed_fallback(|| async { WebError::wrong_method() })
+        .with_state(uploads);
+    registry::serve_routes()
+        .router
+        .method_not_allowed_fallback(|| async { WebError::wrong_method() })
+        .with_state(Arc::clone(door))
+        .layer(middleware::from_fn(time_limit))
+        .merge(uploads)
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&web),
+            hosts::guard,
+        ))
+        .layer(CatchPanicLayer::custom(
+            |cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause),
+        ))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&web),
+            errors::render,
+        ))
+        .layer(middleware::map_response(headers::secure))
+        .layer(middleware::from_fn_with_state(
+            web.metrics.clone(),
+            count::count,
+        ))
+        .layer(middleware::from_fn_with_state(web, trace::log))
+}
+
+/// Returns the table of the routes of the registry, which ask for its tokens.
+pub fn registry_routes() -> Vec<Route> {
+    [
+        registry::serve_routes().table,
+        registry::upload_routes().table,
+    ]
+    .concat()
 }
 
 /// Returns the table of all routes but those of [`accounts_router`].

@@ -49,12 +49,14 @@ pub enum CreateOwner {
 pub enum DeleteOwner {
     /// The owner was removed, with its claims that had no references.
     Deleted(Owner),
-    /// The owner stays, because it has applications or credentials.
+    /// The owner stays, because it has applications, credentials or namespaces.
     InUse {
         /// Number of registered projects.
         applications: i64,
         /// Number of stored credentials.
         credentials: i64,
+        /// Number of namespaces in the registry.
+        namespaces: i64,
     },
     /// No owner has this name.
     NotThere,
@@ -123,7 +125,7 @@ impl Store {
         on_pool!(self, db => sqlx::query_as::<_, Owner>(owner_sql!("WHERE name = $1")).bind(name).fetch_optional(db))
     }
 
-    /// Removes an owner, unless it has applications or credentials.
+    /// Removes an owner, unless it has applications, credentials or namespaces in the registry.
     pub async fn owner_delete(&self, name: &OwnerName, cause: &Cause) -> Result<DeleteOwner> {
         let mut tx = self.begin().await?;
         let Some(owner) = owner_hold_in_tx(&mut tx, name).await? else {
@@ -132,10 +134,13 @@ impl Store {
         let applications = application_count_in_tx(&mut tx, owner.id).await?;
         let credentials = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
             "SELECT COUNT(*) FROM credentials WHERE owner = $1").bind(owner.id).fetch_one(db))?;
-        if applications > 0 || credentials > 0 {
+        let namespaces = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
+            "SELECT COUNT(*) FROM registry_namespaces WHERE owner = $1").bind(owner.id).fetch_one(db))?;
+        if applications > 0 || credentials > 0 || namespaces > 0 {
             return Ok(DeleteOwner::InUse {
                 applications,
                 credentials,
+                namespaces,
             });
         }
         let mut events = self

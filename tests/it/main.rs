@@ -25,6 +25,7 @@ mod leases;
 mod pages;
 mod process;
 mod providers;
+mod registry;
 mod store;
 mod stories;
 mod support;

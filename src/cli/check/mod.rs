@@ -164,23 +164,7 @@ async fn look_around(
     if !dir.is_dir() {
         return Err(anyhow!("`{}` is not a directory", dir.display()));
     }
-    Local::read(dir, base, git_environment(raw), all).await
-}
-
-/// Returns the environment of git: the variables for programs and the person's settings, but none that would lead git
-/// to another repository.
-fn git_environment(raw: &RawSettings) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
-    const NAMES: [&str; 5] = [
-        "PATH",
-        "HOME",
-        "XDG_CONFIG_HOME",
-        "GIT_CONFIG_GLOBAL",
-        "GIT_CEILING_DIRECTORIES",
-    ];
-    let given = NAMES
-        .iter()
-        .filter_map(|name| Some((name.into(), raw.variables.get(*name)?.into())));
-    given.collect()
+    Local::read(dir, base, environment::for_git(raw), all).await
 }
 
 /// Applies `--disable-repo-locking`, which overrides all other settings of locking.

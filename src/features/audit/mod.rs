@@ -83,6 +83,14 @@ pub(crate) const fn event_words(kind: LockEventKind) -> &'static str {
         LockEventKind::Unregistered => "removed",
         LockEventKind::Pruned => "log pruned",
         LockEventKind::AccountChanged => "account changed",
+        LockEventKind::RegistryPublished => "version published",
+        LockEventKind::RegistryDeprecated => "version deprecated",
+        LockEventKind::RegistryTakenDown => "version taken down",
+        LockEventKind::RegistryNamespaceAdded => "registry namespace added",
+        LockEventKind::RegistryNamespaceChanged => "registry namespace changed",
+        LockEventKind::RegistryNamespaceRemoved => "registry namespace removed",
+        LockEventKind::RegistryTokenCreated => "registry token created",
+        LockEventKind::RegistryTokenRevoked => "registry token revoked",
         LockEventKind::KeyAdded => "new log key",
     }
 }

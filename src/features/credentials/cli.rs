@@ -15,6 +15,7 @@ pub(super) use self::flags::CredentialsArgs;
 use self::value::CredentialSource;
 use crate::claims::{ChangeCredential, CredentialError, CredentialStore};
 use crate::clock::{Clock as _, SystemClock};
+use crate::features::registry::reseal_signing_key;
 use crate::kit::term::{
     ExitResult, ExitStatus, OutputFormat, SubcommandArgs, Terminal, Usage, actor, block_on,
 };
@@ -236,6 +237,9 @@ impl CredentialSession {
             reseal_audit_keys(&self.store, keys)
                 .await
                 .context("the key of the audit log could not be encrypted with the first key")?;
+            reseal_signing_key(&self.store, keys).await.context(
+                "the signing key of the registry could not be encrypted with the first key",
+            )?;
         }
         let rotation = self
             .credentials

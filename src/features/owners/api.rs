@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
+use super::cli::{in_registry, way_out_of_registry};
 use crate::authz::Resource;
 use crate::claims::too_many_owners;
 use crate::config::access::{Action, NetworkRequester};
@@ -139,11 +140,14 @@ pub(super) fn deleted_or_why(deleted: DeleteOwner, name: &OwnerName) -> Result<O
         DeleteOwner::InUse {
             applications,
             credentials,
+            namespaces,
         } => Err(WebError::conflict(
             "Owner in use",
             &format!(
-                "`{name}` has {applications} applications and {credentials} credentials. Remove these first. GET \
-                 /api/apps?owner={name} lists the applications."
+                "`{name}` has {applications} applications and {credentials} credentials{}. Remove these first. GET \
+                 /api/apps?owner={name} lists the applications.{}",
+                in_registry(namespaces),
+                way_out_of_registry(namespaces)
             ),
         )),
     }

@@ -179,16 +179,40 @@ async fn run_remove(
         DeleteOwner::InUse {
             applications,
             credentials,
+            namespaces,
         } => {
+            let registry = in_registry(namespaces);
             terminal.note(format_args!(
-                "error: `{name}` has {applications} applications and {credentials} credentials; nothing was changed"
+                "error: `{name}` has {applications} applications and {credentials} credentials{registry}; nothing was \
+                 changed"
             ));
             terminal.note(format_args!(
-                "`lockkeeper apps list --owner {name}` and `lockkeeper credentials list --owner {name}` list them."
+                "`lockkeeper apps list --owner {name}` and `lockkeeper credentials list --owner {name}` list them.{}",
+                way_out_of_registry(namespaces)
             ));
         }
     }
     Ok(ExitStatus::Failure)
+}
+
+/// Names the namespaces of an owner, if there are any.
+pub(super) fn in_registry(namespaces: i64) -> String {
+    match namespaces {
+        0 => String::new(),
+        1 => ", and a namespace in the registry".to_owned(),
+        _ => format!(", and {namespaces} namespaces in the registry"),
+    }
+}
+
+/// Says what to do about the namespaces of an owner, if there are any.
+pub(super) fn way_out_of_registry(namespaces: i64) -> &'static str {
+    match namespaces {
+        0 => "",
+        _ => {
+            " `lockkeeper registry namespaces list` lists namespaces, and `lockkeeper registry namespaces change` gives one \
+             to another owner."
+        }
+    }
 }
 
 fn show(owner: &Owner, format: OutputFormat, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {

@@ -2,7 +2,10 @@
 //! forever. Used by cargo-fuzz (`fuzz_targets/`) and by the tests (`tests/it/fuzz.rs`).
 
 use std::collections::BTreeMap;
+use std::io::{Cursor, Read, Write as _};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use lockkeeper::config::repo::{Patterns, RepoConfig, RepoPermissions};
 use lockkeeper::config::repos::ServerRepos;
 use lockkeeper::discovery::{
@@ -20,12 +23,25 @@ use lockkeeper_accounts::findings::{
 use lockkeeper_accounts::refs::AllUsersRef;
 use lockkeeper_accounts::ssh_keys::KeyRules;
 use lockkeeper_accounts::watches::Watch;
+use lockkeeper_registry::dirhash::DirHash;
+use lockkeeper_registry::go_mod::parse_go_mod;
+use lockkeeper_registry::go_zip::check_go_zip;
+use lockkeeper_registry::limits::ArchiveLimits;
+use lockkeeper_registry::names::{
+    NamePattern, NamePrefix, RegistryName, escape_path, escape_version, unescape_path,
+    unescape_version,
+};
+use lockkeeper_registry::records::{LogId, Record, RecordTime};
+use lockkeeper_registry::signed_note::{NoteSigner, NoteVerifier, open_note};
+use lockkeeper_registry::tf_archive::check_tf_archive;
+use lockkeeper_registry::tlog::{Tile, TreeHead, parse_data_record, parse_record};
+use lockkeeper_registry::versions::{GoVersion, ModuleVersion, VersionKey};
 
 /// A function that reads text.
 pub type Target = fn(&str);
 
 /// Every target, by the name of its corpus.
-pub const ALL: [(&str, Target); 7] = [
+pub const ALL: [(&str, Target); 10] = [
     ("repo_config", repo_config),
     ("server_config", server_config),
     ("patterns", patterns),
@@ -33,6 +49,9 @@ pub const ALL: [(&str, Target); 7] = [
     ("hcl", hcl),
     ("terragrunt", terragrunt),
     ("accounts", accounts),
+    ("registry_archives", registry_archives),
+    ("registry_names", registry_names),
+    ("registry_texts", registry_texts),
 ];
 
 /// Reads the configuration file of a repository. Its errors are formatted, because they are shown.
@@ -197,4 +216,90 @@ pub fn accounts(text: &str) {
         }
         drop((line.parse::<ExternalIdKey>(), line.parse::<AccountEmail>()));
     }
+}
+
+/// Limits of archives, low enough that no text takes long.
+const ARCHIVE_LIMITS: ArchiveLimits = ArchiveLimits {
+    packed: 1 << 20,
+    unpacked: 16 << 20,
+    entries: 1_000,
+    ratio: 100,
+};
+
+/// Reads bytes, written in hexadecimal digits, as the package of a Go module, as that of a module of Terraform, and as
+/// the tar file in one. Everything that is not a digit is passed over.
+pub fn registry_archives(text: &str) {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let bytes = hex::decode(&digits[..digits.len() / 2 * 2]).expect("an even number of digits");
+    let path = "example.com/m".parse().expect("a constant");
+    let version = "v1.0.0".parse().expect("a constant");
+    let visit = |name: &str, content: &mut dyn Read| {
+        assert!(
+            !name.split('/').any(|part| matches!(part, "" | "." | "..")),
+            "{name:?} is not below the module"
+        );
+        content.read_to_end(&mut Vec::new()).map(drop)
+    };
+    if let Err(error) = check_go_zip(&path, &version, Cursor::new(&bytes), &ARCHIVE_LIMITS, visit) {
+        assert!(!error.to_string().is_empty(), "an error says something");
+    }
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(&bytes).expect("memory takes everything");
+    let gzip = gzip.finish().expect("memory takes everything");
+    for packed in [&bytes, &gzip] {
+        if let Err(error) = check_tf_archive(Cursor::new(packed), &ARCHIVE_LIMITS, visit) {
+            assert!(!error.to_string().is_empty(), "an error says something");
+        }
+    }
+}
+
+/// Reads each line as everything that has one spelling in the registry.
+pub fn registry_names(text: &str) {
+    fn same<T: std::str::FromStr + std::fmt::Display>(line: &str) {
+        if let Ok(value) = line.parse::<T>() {
+            assert_eq!(value.to_string(), line);
+        }
+    }
+    for line in text.lines() {
+        same::<NamePattern>(&line.to_ascii_lowercase());
+        same::<GoVersion>(line);
+        same::<LogId>(line);
+        same::<RecordTime>(line);
+        same::<DirHash>(line);
+        same::<Tile>(line);
+        same::<NoteVerifier>(line);
+        drop((line.parse::<ModuleVersion>(), line.parse::<NamePrefix>()));
+        drop((line.parse::<RegistryName>(), NoteSigner::parse(line)));
+        if let Ok(key) = line.parse::<VersionKey>() {
+            let again = key.to_string().parse::<VersionKey>();
+            assert_eq!(again.as_ref(), Ok(&key), "a version has one canonical text");
+        }
+        if let Ok(path) = unescape_path(line) {
+            assert_eq!(escape_path(&path), line);
+        }
+        if let Ok(version) = unescape_version(line) {
+            assert_eq!(escape_version(&version).as_deref(), Ok(line));
+        }
+    }
+}
+
+/// Reads the text as a record, as a signed note and the head in it, as the answer to a lookup, and as a `go.mod` file.
+pub fn registry_texts(text: &str) {
+    let bytes = text.as_bytes();
+    match Record::parse(bytes) {
+        Ok(record) => assert_eq!(record.to_string(), text, "a record has one spelling"),
+        Err(error) => assert!(!error.reason.is_empty(), "an error says something"),
+    }
+    let signer = NoteSigner::from_seed("mods.example.com", &[7; 32]).expect("a constant");
+    let known = [signer.verifier().clone()];
+    if let Ok(note) = open_note(bytes, &known) {
+        assert!(text.starts_with(&note.text) && !note.verified.is_empty());
+    }
+    if let Ok(head) = text.parse::<TreeHead>() {
+        assert!(text.starts_with(&head.to_string()));
+    }
+    if let Ok((_, record, rest)) = parse_record(bytes) {
+        assert!(record.ends_with('\n') && rest.len() < bytes.len());
+    }
+    drop((parse_data_record(bytes), parse_go_mod(bytes)));
 }

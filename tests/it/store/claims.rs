@@ -352,7 +352,8 @@ async fn an_owner_with_applications_stays(db: &TestDb) {
         refused,
         DeleteOwner::InUse {
             applications: 1,
-            credentials: 0
+            credentials: 0,
+            namespaces: 0
         }
     );
     assert_eq!(

@@ -32,6 +32,7 @@ mod plans;
 mod pulls;
 mod rate_gates;
 mod reconcilers;
+mod registry;
 mod renames;
 mod replicas;
 mod repository_events;

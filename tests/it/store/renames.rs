@@ -109,6 +109,22 @@ const OTHERS: &[(&str, &str)] = &[
     ("pull_heads", "head base_branch"),
     ("pulls", "state title"),
     ("reconcilers", "name replica error"),
+    ("registry_deployment", "name verifier key_name store_id"),
+    ("registry_go_mods", "name version"),
+    ("registry_log", "kind name version action record"),
+    ("registry_loose_packages", "digest"),
+    // The path of a Go module can be that of a repository. It is a name of its own, and the versions stay below it.
+    ("registry_names", "kind name folded_name"),
+    (
+        "registry_namespaces",
+        "kind prefix owner visibility created_by",
+    ),
+    ("registry_packages", "kind name version file digest"),
+    ("registry_tokens", "id label hash scopes created_by"),
+    (
+        "registry_versions",
+        "kind name version state files_hash go_mod_hash commit_sha base origin published_by reason replacement takedown",
+    ),
     ("replicas", "name host version address state"),
     ("repositories", "host"),
     ("repository_claims", "id owner"),

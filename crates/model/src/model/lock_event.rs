@@ -60,6 +60,22 @@ text_enum! {
         Pruned = "pruned",
         /// An account of a person was created or changed. The reason names the change, and its commits.
         AccountChanged = "account_changed",
+        /// A version was published in the registry.
+        RegistryPublished = "registry_published",
+        /// A version in the registry was deprecated.
+        RegistryDeprecated = "registry_deprecated",
+        /// A version in the registry was deleted for good.
+        RegistryTakenDown = "registry_taken_down",
+        /// A namespace of the registry was given to an owner.
+        RegistryNamespaceAdded = "registry_namespace_added",
+        /// A namespace of the registry was given to another owner, or to other readers.
+        RegistryNamespaceChanged = "registry_namespace_changed",
+        /// A namespace of the registry was removed.
+        RegistryNamespaceRemoved = "registry_namespace_removed",
+        /// A token of the registry was created.
+        RegistryTokenCreated = "registry_token_created",
+        /// A token of the registry was revoked.
+        RegistryTokenRevoked = "registry_token_revoked",
         /// Another key signs checkpoints of the audit log from here on.
         KeyAdded = "key_added",
     }
@@ -87,7 +103,15 @@ impl LockEventKind {
             | Self::Unregistered
             | Self::Pruned
             | Self::KeyAdded
-            | Self::AccountChanged => false,
+            | Self::AccountChanged
+            | Self::RegistryPublished
+            | Self::RegistryDeprecated
+            | Self::RegistryTakenDown
+            | Self::RegistryNamespaceAdded
+            | Self::RegistryNamespaceChanged
+            | Self::RegistryNamespaceRemoved
+            | Self::RegistryTokenCreated
+            | Self::RegistryTokenRevoked => false,
         }
     }
 }

@@ -31,6 +31,7 @@ mod reader;
 mod readme;
 #[cfg(test)]
 mod reference;
+mod registry;
 mod repo_rules;
 mod repos;
 mod retention;
@@ -68,6 +69,7 @@ pub use planning::{AUTOPLAN_FILES, PlanningConfig};
 pub use problems::{StartupProblem, StartupProblems, StartupWarning};
 pub use proxies::{InvalidNetwork, TrustedProxies};
 pub use raw::{GivenValue, RawSettings, SettingSource};
+pub use registry::{OwnRegistry, RegistryConfig};
 pub use repo_rules::{RepoFile, RepoRulesConfig, ReposFile};
 pub use repos::{ServedReposConfig, StrategySetting};
 pub use retention::Retention;
@@ -129,6 +131,9 @@ section! {
 
         /// Settings for accounts in Git.
         pub accounts: AccountsConfig = section,
+
+        /// Settings of the registry of modules.
+        pub registry: RegistryConfig = section,
 
         /// Times after which old data is removed.
         pub retention: Retention = section,

@@ -13,6 +13,8 @@ pub enum SettingGroup {
     Web,
     /// Database, mirrors, plan files and other data of the server.
     Storage,
+    /// The registry of modules.
+    Registry,
     /// Rules about permitted actions.
     Permissions,
     /// Commands in comments, and the replies.
@@ -35,6 +37,7 @@ impl SettingGroup {
         Self::Webhooks,
         Self::Web,
         Self::Storage,
+        Self::Registry,
         Self::Permissions,
         Self::Comments,
         Self::Planning,
@@ -51,6 +54,7 @@ impl SettingGroup {
             Self::Webhooks => "Webhooks",
             Self::Web => "Web server",
             Self::Storage => "Storage",
+            Self::Registry => "Registry",
             Self::Permissions => "Permissions",
             Self::Comments => "Commands and comments",
             Self::Planning => "Planning",

@@ -432,6 +432,52 @@ fn the_source_of_the_repositorys_file_is_a_word_or_a_branch() {
     ");
 }
 
+#[test]
+fn the_registry_has_the_name_of_the_server_unless_another_is_set() {
+    let own = |flags: &[(&str, &str)]| config(flags).registry.own;
+    assert_eq!(own(&[("encryption-key-file", "keys")]), None);
+    let on = [("registry", "true"), ("encryption-key-file", "keys")];
+    let with = |more: &[(&'static str, &'static str)]| own(&[&on, more].concat()).unwrap();
+    let registry = with(&[("atlantis-url", "https://Mods.example.com:8443/locks")]);
+    assert_eq!(
+        (registry.name.as_str(), registry.is_open),
+        ("mods.example.com", false)
+    );
+    let registry = with(&[
+        ("registry-name", "go.example.com"),
+        ("registry-anonymous-read", "true"),
+    ]);
+    assert_eq!(
+        (registry.name.as_str(), registry.is_open),
+        ("go.example.com", true)
+    );
+    assert_eq!(with(&[]).name.as_str(), "box");
+    assert_snapshot!(errors(&[&on[..], &[("atlantis-url", "https://[::1]")]].concat()), @"
+    1. --registry-name (LOCKKEEPER_REGISTRY_NAME): not set, and `[::1]`, the host of --atlantis-url, cannot be the name
+    Fix: write a name such as `mods.example.com`, in lower case
+    ");
+    assert_snapshot!(errors(&[&on[..], &[("registry-name", "Mods")]].concat()), @"
+    1. --registry-name (LOCKKEEPER_REGISTRY_NAME): a deployment is named like a host, in lower case and with at most 253 bytes
+    Fix: write a name such as `mods.example.com`, in lower case
+    ");
+}
+
+#[test]
+fn a_setting_of_the_registry_without_a_registry_or_keys_is_refused() {
+    assert_snapshot!(errors(&[("registry", "true")]), @"
+    1. --encryption-key-file (LOCKKEEPER_ENCRYPTION_KEY_FILE): missing, but --registry is set: the key that signs the log is encrypted in the database
+    Fix: write the output of `lockkeeper credentials keygen` into a file, and name the file
+    ");
+    assert_snapshot!(errors(&[("registry-name", "mods")]), @"
+    1. --registry-name (LOCKKEEPER_REGISTRY_NAME): set, but --registry is not, so it would have no effect
+    Fix: set --registry, or remove this setting
+    ");
+    assert_snapshot!(errors(&[("registry-anonymous-read", "true")]), @"
+    1. --registry-anonymous-read (LOCKKEEPER_REGISTRY_ANONYMOUS_READ): set, but --registry is not, so it would have no effect
+    Fix: set --registry, or remove this setting
+    ");
+}
+
 /// Checks the patterns with the reader that the search for projects uses.
 #[test]
 fn every_wrong_pattern_is_told_with_its_flag_and_what_dockerignore_allows_is_accepted() {

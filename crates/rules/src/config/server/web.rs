@@ -132,7 +132,7 @@ fn read_tls(reader: &mut SettingReader<'_>) -> ReadResult<Option<TlsFiles>> {
     }
 }
 
-fn read_public_url(reader: &mut SettingReader<'_>) -> ReadResult<Url> {
+pub(super) fn read_public_url(reader: &mut SettingReader<'_>) -> ReadResult<Url> {
     let fix = "write the URL people use, such as `https://locks.example.com`";
     if let Some(url) = reader.parsed("atlantis-url", web_url, fix)? {
         return Ok(url);

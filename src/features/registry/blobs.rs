@@ -1,0 +1,652 @@
+//! Packages in a directory, by the SHA-256 of their bytes. Servers with one database share the directory.
+//!
+//! The need: a package is there once its version is in the log, with exactly the recorded bytes (R1, R4), also after
+//! a crash, and until its version is taken down.
+//!
+//! - *Verified on the way in*: bytes are hashed while they arrive in a file that nothing refers to ([`BlobWriter`]), and
+//!   that file gets its name from the hash. So the same name means the same bytes, and reading verifies nothing again;
+//!   `lockkeeper registry verify --packages` does.
+//! - *Durable before it is recorded*: the bytes and the directory are on the disk when [`Blobs::keep`] returns.
+//! - *The database knows what is there*: the directory is never listed to find a package. The same bytes can belong to
+//!   two versions, so the database also decides when nothing refers to a package any more and [`Blobs::remove`] may be
+//!   called.
+//! - *One store*: a file identifies the directory, and the database has the same identifier. A server whose directory is
+//!   another one, or whose disk is not mounted, notices that when it starts.
+//!
+//! | Path | Content |
+//! |--|--|
+//! | `sha256/ab/cdef…` | packages |
+//! | `staged/…` | packages that arrive; they are removed when their writer gives up, or after an hour |
+//! | `store-id` | identifier of the store |
+
+use std::error::Error;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as Key;
+use object_store::{
+    GetOptions, GetResult, GetResultPayload, ObjectStore as _, ObjectStoreExt as _,
+};
+use sha2::{Digest as _, Sha256};
+use tempfile::{NamedTempFile, TempPath};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
+use tokio_util::io::ReaderStream;
+
+use crate::model::{Sha256Digest, text_type};
+
+/// Directory of the packages.
+const PACKAGES: &str = "sha256";
+/// Directory of packages that arrive.
+const STAGED: &str = "staged";
+/// File that names the store.
+const STORE_ID: &str = "store-id";
+/// Maximum size of that file in bytes.
+const MAX_STORE_ID: u64 = 1024;
+/// Number of bytes that are read from a package at once.
+const PIECE: usize = 256 * 1024;
+
+/// Failure of the store of packages.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// A file or directory cannot be read or written.
+    #[error("cannot use `{path}` in the store of packages")]
+    File {
+        /// The file or directory.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The store cannot read or write a package.
+    #[error("cannot read or write the store of packages")]
+    Store(#[from] object_store::Error),
+    /// The directory is none of ours.
+    #[error(
+        "`{0}` is not a store of packages: its file `store-id` is damaged or missing. Mount the disk of the packages, or \
+         restore the directory from a backup"
+    )]
+    NoStore(PathBuf),
+    /// The directory is the store of another database.
+    #[error(
+        "`{0}` is not the store of packages of this database: its identifier is {1}, and the database has {2}. Mount the \
+         directory that the first server used. Several replicas need a shared one"
+    )]
+    OtherStore(PathBuf, StoreId, StoreId),
+    /// The package has more bytes than allowed.
+    #[error("the package has more than {0} bytes")]
+    TooLarge(u64),
+}
+
+impl BlobError {
+    /// Returns true if there is no space left for a package.
+    pub fn is_full(&self) -> bool {
+        let mut cause: Option<&(dyn Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+            if matches!(
+                kind,
+                Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+            ) {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
+/// Identifier of a store, made once at random. The database has it as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreId(String);
+
+impl StoreId {
+    /// Returns the identifier as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn random() -> Self {
+        Self(hex::encode(rand::random::<[u8; 16]>()))
+    }
+}
+
+impl FromStr for StoreId {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_digit = |c: u8| matches!(c, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() == 32 && text.bytes().all(is_digit) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("an identifier of a store is 32 hexadecimal digits")
+        }
+    }
+}
+
+impl fmt::Display for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+text_type!(StoreId);
+
+/// Packages by the SHA-256 of their bytes. Clones share the store.
+#[derive(Clone, Debug)]
+pub struct Blobs {
+    files: Arc<LocalFileSystem>,
+    dir: Arc<Path>,
+    id: StoreId,
+}
+
+impl Blobs {
+    /// Opens the store in a directory.
+    ///
+    /// `expected` is the identifier that the database has. Then nothing is created, because a directory without this store
+    /// is one whose disk is not mounted. Without it, a directory that is no store yet becomes one with a random identifier.
+    pub async fn open(root: &Path, expected: Option<&StoreId>) -> Result<Self, BlobError> {
+        let (dir, expected) = (root.to_owned(), expected.cloned());
+        let id = blocking(move || match expected {
+            Some(expected) => check_directory(&dir, expected),
+            None => create_directory(&dir),
+        });
+        let id = id.await?;
+        let files = LocalFileSystem::new_with_prefix(root)?.with_fsync(true);
+        Ok(Self {
+            files: Arc::new(files),
+            dir: root.into(),
+            id,
+        })
+    }
+
+    /// Returns the identifier of the store.
+    pub fn store_id(&self) -> &StoreId {
+        &self.id
+    }
+
+    /// Begins a package of at most `limit` bytes.
+    pub async fn stage(&self, limit: u64) -> Result<BlobWriter, BlobError> {
+        let dir = self.dir.join(STAGED);
+        let (file, path) = blocking(move || new_file(&dir)).await?.into_parts();
+        Ok(BlobWriter {
+            file: tokio::fs::File::from_std(file),
+            path,
+            hash: Sha256::new(),
+            size: 0,
+            limit,
+        })
+    }
+
+    /// Returns the directory of packages that are written by [`StagedBlob::write_in`].
+    pub fn staging_dir(&self) -> PathBuf {
+        self.dir.join(STAGED)
+    }
+
+    /// Keeps a package durably under its digest.
+    ///
+    /// One that is there already is replaced by the same bytes. That mends a package that the disk has damaged.
+    pub async fn keep(&self, staged: StagedBlob) -> Result<(), BlobError> {
+        let name = staged.path.file_name().map(|name| name.to_string_lossy());
+        let from = Key::from_iter([STAGED, name.as_deref().unwrap_or_default()]);
+        // A renamed file is in one place at any moment, so a crash leaves no second one.
+        Ok(self.files.rename(&from, &key(&staged.digest)).await?)
+    }
+
+    /// Opens a kept package. `None`: the store has none with this digest.
+    pub async fn open_package(
+        &self,
+        digest: &Sha256Digest,
+    ) -> Result<Option<PackageReader>, BlobError> {
+        let meta = found(self.files.head(&key(digest)).await)?;
+        Ok(meta.map(|meta| PackageReader {
+            size: meta.size,
+            files: Arc::clone(&self.files),
+            digest: digest.clone(),
+        }))
+    }
+
+    /// Opens a kept package as a local file, for readers that seek.
+    pub async fn open_file(&self, digest: &Sha256Digest) -> Result<Option<File>, BlobError> {
+        let got = found(self.files.get(&key(digest)).await)?;
+        let got = got.map(|got| match got.payload {
+            GetResultPayload::File(file, _) => Ok(file),
+            GetResultPayload::Stream(_) => {
+                let path = self.dir.join(key(digest).as_ref());
+                Err(file_error(&path, ErrorKind::Unsupported.into()))
+            }
+        });
+        got.transpose()
+    }
+
+    /// Removes a kept package durably. Returns false if there was none.
+    pub async fn remove(&self, digest: &Sha256Digest) -> Result<bool, BlobError> {
+        let key = key(digest);
+        let removed = found(self.files.delete(&key).await)?;
+        let path = self.dir.join(key.as_ref());
+        // After a power cut, the file would be there again, and nothing would remove it.
+        blocking(move || sync_directory_of(&path)).await?;
+        Ok(removed.is_some())
+    }
+
+    /// Removes what writers that crashed before this time left behind. Returns the number of files.
+    pub async fn sweep_staged(&self, before: DateTime<Utc>) -> Result<u64, BlobError> {
+        let dir = self.dir.join(STAGED);
+        blocking(move || sweep(&dir, before)).await
+    }
+}
+
+/// A package that arrives, in a file that nothing refers to. Dropping it removes the bytes.
+#[derive(Debug)]
+pub struct BlobWriter {
+    file: tokio::fs::File,
+    path: TempPath,
+    hash: Sha256,
+    size: u64,
+    limit: u64,
+}
+
+impl BlobWriter {
+    /// Returns the number of bytes so far.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Adds bytes at the end.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
+        self.size = self.size.saturating_add(bytes.len() as u64);
+        if self.size > self.limit {
+            return Err(BlobError::TooLarge(self.limit));
+        }
+        self.hash.update(bytes);
+        let written = self.file.write_all(bytes).await;
+        written.map_err(|source| file_error(&self.path, source))
+    }
+
+    /// Completes the package and makes its bytes durable.
+    pub async fn finish(mut self) -> Result<StagedBlob, BlobError> {
+        let failed = |source| file_error(&self.path, source);
+        self.file.flush().await.map_err(failed)?;
+        self.file.sync_all().await.map_err(failed)?;
+        Ok(StagedBlob {
+            digest: digest(self.hash),
+            size: self.size,
+            path: self.path,
+        })
+    }
+}
+
+/// A complete package that is not kept yet. Dropping it removes the bytes.
+#[derive(Debug)]
+pub struct StagedBlob {
+    /// SHA-256 of the bytes.
+    pub digest: Sha256Digest,
+    /// Number of bytes of the package.
+    pub size: u64,
+    path: TempPath,
+}
+
+impl StagedBlob {
+    /// Stores a package that a function writes, in a new file of this directory. Waits for the disk.
+    pub fn write_in<T, E: From<BlobError>>(
+        dir: &Path,
+        write: impl FnOnce(&mut File) -> Result<T, E>,
+    ) -> Result<(T, Self), E> {
+        let (mut file, path) = new_file(dir)?.into_parts();
+        let result = write(&mut file)?;
+        let hashed = hash_file(&mut file).map_err(|source| file_error(&path, source));
+        let (digest, size) = hashed?;
+        let staged = Self { digest, size, path };
+        Ok((result, staged))
+    }
+
+    /// Opens the file to read it.
+    pub fn open(&self) -> Result<File, BlobError> {
+        File::open(&self.path).map_err(|source| file_error(&self.path, source))
+    }
+}
+
+/// A kept package, which can be read whole or in part.
+#[derive(Clone, Debug)]
+pub struct PackageReader {
+    /// Number of bytes of the whole package.
+    pub size: u64,
+    files: Arc<LocalFileSystem>,
+    digest: Sha256Digest,
+}
+
+impl PackageReader {
+    /// Streams a range of the bytes. The stream is shorter if the package ends before the range, and fails if the
+    /// package is removed before it begins.
+    pub fn read(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes, BlobError>> {
+        if range.is_empty() {
+            return futures::stream::empty().boxed();
+        }
+        let (files, key) = (Arc::clone(&self.files), key(&self.digest));
+        let opened = async move {
+            let options = GetOptions {
+                range: Some(range.into()),
+                ..GetOptions::default()
+            };
+            pieces(files.get_opts(&key, options).await?).await
+        };
+        opened.try_flatten_stream().boxed()
+    }
+}
+
+/// Streams the bytes that the store found, in pieces of a size that keeps threads for the disk busy.
+async fn pieces(got: GetResult) -> Result<BoxStream<'static, Result<Bytes, BlobError>>, BlobError> {
+    match got.payload {
+        GetResultPayload::File(file, path) => {
+            let mut file = tokio::fs::File::from_std(file);
+            file.set_max_buf_size(PIECE);
+            let start = SeekFrom::Start(got.range.start);
+            let sought = file.seek(start).await;
+            sought.map_err(|source| file_error(&path, source))?;
+            let part = file.take(got.range.end - got.range.start);
+            let pieces = ReaderStream::with_capacity(part, PIECE);
+            let pieces = pieces.map_err(move |source| file_error(&path, source));
+            Ok(pieces.boxed())
+        }
+        GetResultPayload::Stream(pieces) => Ok(pieces.map_err(BlobError::from).boxed()),
+    }
+}
+
+/// Returns `None` instead of the error for a package that is not there.
+fn found<T>(result: object_store::Result<T>) -> Result<Option<T>, BlobError> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the key of a package. Directories of the first two digits keep each of them small.
+fn key(digest: &Sha256Digest) -> Key {
+    let (start, rest) = digest.as_str().split_at(2);
+    Key::from_iter([PACKAGES, start, rest])
+}
+
+fn digest(hash: Sha256) -> Sha256Digest {
+    let text = hex::encode(hash.finalize());
+    text.parse().expect("64 digits are a digest")
+}
+
+fn new_file(dir: &Path) -> Result<NamedTempFile, BlobError> {
+    let file = tempfile::Builder::new().prefix("package-").tempfile_in(dir);
+    file.map_err(|source| file_error(dir, source))
+}
+
+/// Makes a file durable, and returns its digest and size.
+fn hash_file(file: &mut File) -> io::Result<(Sha256Digest, u64)> {
+    file.sync_all()?;
+    file.rewind()?;
+    let mut hash = Sha256::new();
+    let mut size = 0;
+    let mut piece = vec![0; PIECE];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok((digest(hash), size)),
+            count => {
+                hash.update(&piece[..count]);
+                size += count as u64;
+            }
+        }
+    }
+}
+
+/// Checks that a directory is the store with this identifier.
+fn check_directory(dir: &Path, expected: StoreId) -> Result<StoreId, BlobError> {
+    let path = dir.join(STORE_ID);
+    let found = match read_store_id(&path) {
+        Ok(text) => parse_store_id(dir, &text)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(BlobError::NoStore(dir.to_owned()));
+        }
+        Err(source) => return Err(file_error(&path, source)),
+    };
+    if found == expected {
+        Ok(found)
+    } else {
+        Err(BlobError::OtherStore(dir.to_owned(), found, expected))
+    }
+}
+
+/// Creates the store if there is none, and returns its identifier.
+fn create_directory(dir: &Path) -> Result<StoreId, BlobError> {
+    let path = dir.join(STORE_ID);
+    // The file is older than any package. Another server may create both at this moment.
+    let has_packages = dir.join(PACKAGES).exists();
+    let id = match read_store_id(&path) {
+        Ok(text) => parse_store_id(dir, &text)?,
+        Err(error) if error.kind() == ErrorKind::NotFound && has_packages => {
+            return Err(BlobError::NoStore(dir.to_owned()));
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => new_store_id(dir)?,
+        Err(source) => return Err(file_error(&path, source)),
+    };
+    for path in [PACKAGES, STAGED].map(|name| dir.join(name)) {
+        std::fs::create_dir_all(&path).map_err(|source| file_error(&path, source))?;
+    }
+    Ok(id)
+}
+
+/// Makes a removal in the directory of a file durable.
+fn sync_directory_of(path: &Path) -> Result<(), BlobError> {
+    let dir = path.parent().unwrap_or(path);
+    match File::open(dir).and_then(|dir| dir.sync_all()) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(file_error(dir, error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Makes the file with the identifier. Another server may do so at the same moment; then both have the same one.
+fn new_store_id(dir: &Path) -> Result<StoreId, BlobError> {
+    std::fs::create_dir_all(dir).map_err(|source| file_error(dir, source))?;
+    let path = dir.join(STORE_ID);
+    let failed = |source| file_error(&path, source);
+    let id = StoreId::random();
+    let mut file = new_file(dir)?;
+    writeln!(file, "{id}").map_err(failed)?;
+    file.as_file().sync_all().map_err(failed)?;
+    match file.persist_noclobber(&path) {
+        Ok(_) => {
+            let synced = File::open(dir).and_then(|dir| dir.sync_all());
+            synced.map_err(|source| file_error(dir, source))?;
+            Ok(id)
+        }
+        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
+            parse_store_id(dir, &read_store_id(&path).map_err(failed)?)
+        }
+        Err(error) => Err(failed(error.error)),
+    }
+}
+
+fn read_store_id(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = File::open(path)?;
+    file.take(MAX_STORE_ID).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn parse_store_id(dir: &Path, text: &str) -> Result<StoreId, BlobError> {
+    let id = text.trim_end().parse();
+    id.map_err(|_| BlobError::NoStore(dir.to_owned()))
+}
+
+fn sweep(dir: &Path, before: DateTime<Utc>) -> Result<u64, BlobError> {
+    let failed = |source| file_error(dir, source);
+    let mut removed = 0;
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        // Its writer may have removed it at this moment.
+        let modified = entry.metadata().and_then(|meta| meta.modified());
+        let is_old = modified.is_ok_and(|at| DateTime::<Utc>::from(at) < before);
+        if is_old && std::fs::remove_file(entry.path()).is_ok() {
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+fn file_error(path: &Path, source: io::Error) -> BlobError {
+    let path = path.to_owned();
+    BlobError::File { path, source }
+}
+
+/// Runs a function on a thread that may wait for the disk.
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn staged(blobs: &Blobs, content: &[u8]) -> StagedBlob {
+        let mut writer = blobs.stage(1_000_000).await.unwrap();
+        for piece in content.chunks(100_000) {
+            writer.write(piece).await.unwrap();
+        }
+        writer.finish().await.unwrap()
+    }
+
+    async fn read(package: &PackageReader, range: Range<u64>) -> Vec<u8> {
+        let pieces: Vec<Bytes> = package.read(range).try_collect().await.unwrap();
+        pieces.concat()
+    }
+
+    fn files_in(dir: &Path) -> usize {
+        std::fs::read_dir(dir).unwrap().count()
+    }
+
+    #[tokio::test]
+    async fn a_package_is_found_by_its_digest_whole_and_in_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let blobs = Blobs::open(dir.path(), None).await.unwrap();
+        let content: Vec<u8> = (0..=250).cycle().take(700_000).collect();
+        let digest = Sha256Digest::of(&content);
+        assert!(blobs.open_package(&digest).await.unwrap().is_none());
+        assert!(blobs.open_file(&digest).await.unwrap().is_none());
+        for _ in 0..2 {
+            let staged = staged(&blobs, &content).await;
+            assert_eq!((&staged.digest, staged.size), (&digest, 700_000));
+            blobs.keep(staged).await.unwrap();
+        }
+        assert_eq!(files_in(&dir.path().join(STAGED)), 0);
+        let package = blobs.open_package(&digest).await.unwrap().unwrap();
+        assert_eq!(package.size, 700_000);
+        assert_eq!(read(&package, 0..700_000).await, content);
+        assert_eq!(read(&package, 10..300_000).await, content[10..300_000]);
+        assert_eq!(read(&package, 699_999..800_000).await, content[699_999..]);
+        assert!(read(&package, 5..5).await.is_empty());
+        let mut file = blobs.open_file(&digest).await.unwrap().unwrap();
+        assert_eq!(hash_file(&mut file).unwrap(), (digest.clone(), 700_000));
+        assert!(blobs.remove(&digest).await.unwrap());
+        assert!(!blobs.remove(&digest).await.unwrap());
+        assert!(blobs.open_package(&digest).await.unwrap().is_none());
+        let part: Result<Vec<Bytes>, BlobError> = package.read(0..1).try_collect().await;
+        assert!(part.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_package_that_is_too_large_or_given_up_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let blobs = Blobs::open(dir.path(), None).await.unwrap();
+        let mut writer = blobs.stage(10).await.unwrap();
+        writer.write(b"0123456789").await.unwrap();
+        let error = writer.write(b"0").await.unwrap_err();
+        assert!(matches!(error, BlobError::TooLarge(10)), "{error}");
+        let written = StagedBlob::write_in(&blobs.staging_dir(), |_| {
+            Err::<(), _>(BlobError::TooLarge(1))
+        });
+        assert!(written.is_err());
+        drop((writer, staged(&blobs, b"whole").await));
+        assert_eq!(files_in(&dir.path().join(STAGED)), 0);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_package_is_mended_when_it_comes_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let blobs = Blobs::open(dir.path(), None).await.unwrap();
+        let digest = Sha256Digest::of(b"package");
+        let path = dir.path().join(key(&digest).as_ref());
+        for _ in 0..2 {
+            let write = |file: &mut File| {
+                let written = file.write_all(b"package");
+                written.map_err(|source| file_error(Path::new("x"), source))
+            };
+            let ((), staged) = StagedBlob::write_in(&blobs.staging_dir(), write).unwrap();
+            assert_eq!((&staged.digest, staged.size), (&digest, 7));
+            blobs.keep(staged).await.unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), b"package");
+            std::fs::write(&path, "damaged").unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_has_one_identifier() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/packages");
+        let (one, two) = tokio::join!(Blobs::open(&path, None), Blobs::open(&path, None));
+        let (one, two) = (one.unwrap(), two.unwrap());
+        assert_eq!(one.store_id(), two.store_id());
+        assert_eq!(
+            one.store_id().to_string().parse().as_ref(),
+            Ok(one.store_id())
+        );
+        let other = Blobs::open(&dir.path().join("b"), None).await.unwrap();
+        assert_ne!(one.store_id(), other.store_id());
+        let again = Blobs::open(&path, Some(one.store_id())).await.unwrap();
+        assert_eq!(again.store_id(), one.store_id());
+        let error = Blobs::open(&path, Some(other.store_id()))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, BlobError::OtherStore(..)), "{error}");
+        std::fs::write(path.join(STORE_ID), "cut off").unwrap();
+        let error = Blobs::open(&path, None).await.unwrap_err();
+        assert!(matches!(error, BlobError::NoStore(_)), "{error}");
+        std::fs::remove_file(path.join(STORE_ID)).unwrap();
+        let error = Blobs::open(&path, None).await.unwrap_err();
+        assert!(matches!(error, BlobError::NoStore(_)), "{error}");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_created_on_a_disk_that_is_not_mounted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, away) = (dir.path().join("packages"), dir.path().join("away"));
+        let blobs = Blobs::open(&path, None).await.unwrap();
+        std::fs::rename(&path, &away).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let error = Blobs::open(&path, Some(blobs.store_id()))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, BlobError::NoStore(_)), "{error}");
+        assert!(blobs.stage(10).await.is_err());
+        assert_eq!(files_in(&path), 0);
+    }
+
+    #[tokio::test]
+    async fn files_of_crashed_writers_are_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let blobs = Blobs::open(dir.path(), None).await.unwrap();
+        let left = dir.path().join(STAGED).join("package-left");
+        std::fs::write(&left, "cut off").unwrap();
+        let written: DateTime<Utc> = left.metadata().unwrap().modified().unwrap().into();
+        assert_eq!(blobs.sweep_staged(written).await.unwrap(), 0);
+        let later = written + chrono::TimeDelta::hours(1);
+        assert_eq!(blobs.sweep_staged(later).await.unwrap(), 1);
+        assert!(!left.exists());
+    }
+}

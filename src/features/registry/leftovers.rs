@@ -1,0 +1,39 @@
+//! Removes packages that nothing refers to: of publications that did not end, and of versions that were deleted when the
+//! store of packages could not remove anything.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+
+use super::blobs::Blobs;
+use super::service::{PUBLICATION_TIME, remove_orphans};
+use crate::context::ServerCtx;
+use crate::kit::reconcile::{Reconciler, TickResult};
+
+pub(super) const RECONCILER: Reconciler = Reconciler::new(
+    "registry_packages",
+    "Removes packages of the registry that nothing refers to, an hour after an unfinished publication.",
+    Duration::from_hours(1),
+    |ctx| Box::pin(tick(ctx)),
+);
+
+async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
+    let Some(parts) = &ctx.server.registry else {
+        return Ok(TickResult::default());
+    };
+    let Some(id) = ctx.store.registry_store_id().await? else {
+        bail!("the database has no registry any more");
+    };
+    let blobs = Blobs::open(&parts.packages, Some(&id))
+        .await
+        .context("cannot open the store of packages")?;
+    let removed = remove_orphans(&ctx.store, &blobs)
+        .await
+        .context("cannot remove packages")?;
+    let begun = ctx.clock.now() - PUBLICATION_TIME;
+    let swept = blobs
+        .sweep_staged(begun)
+        .await
+        .context("cannot remove packages that did not arrive")?;
+    Ok(TickResult::repaired(removed + swept))
+}

@@ -1,0 +1,63 @@
+//! The registry of Terraform modules and Go modules (`docs/registry.md`). The formats and their rules are in
+//! [`lockkeeper_registry`], with the invariants that comments cite.
+//!
+//! | File | Content |
+//! |---|---|
+//! | `store.rs` | versions, the log and its hashes |
+//! | `namespaces.rs` | names that belong to owners |
+//! | `tokens.rs` | tokens of clients and of scripts |
+//! | `deployment.rs` | the name and the signing key of this deployment |
+//! | `service.rs` | `Registry`: everything that other files do with versions and the log |
+//! | `verify.rs` | everything that is stored, computed again |
+//! | `blobs.rs` | packages by SHA-256 |
+//! | `leftovers.rs` | packages that nothing refers to are removed |
+//! | `packaging/` | a directory or an upload becomes a checked package |
+//! | `state.rs` | the state that servers compare with what they have in memory |
+//! | `serve/` | answers to `terraform`, `tofu` and `go` |
+//! | `input.rs`, `view.rs` | names as people write them, and a version as they see it |
+//! | `upload.rs` | `/api/registry/…`: publishes, deprecates and takes down by tokens |
+//! | `cli/` | `lockkeeper registry` |
+
+mod blobs;
+mod cli;
+mod deployment;
+mod input;
+mod leftovers;
+mod namespaces;
+mod packaging;
+mod serve;
+mod service;
+mod state;
+mod store;
+mod tokens;
+mod upload;
+mod verify;
+mod view;
+
+pub use blobs::{BlobError, BlobWriter, Blobs, PackageReader, StagedBlob, StoreId};
+pub(crate) use deployment::reseal_signing_key;
+pub use namespaces::{
+    AddNamespace, ChangeNamespace, RegistryNamespace, RemoveNamespace, Visibility,
+};
+pub use packaging::{CheckedPackage, PackagingError};
+pub(crate) use serve::{RegistryDoor, routes as serve_routes};
+pub use service::{Deprecated, Published, Registry, RegistryError, TakenDown};
+pub use state::RegistryState;
+pub use store::{LogOutcome, NewChange, RegistryVersion, VersionNotice, VersionOrigin};
+pub use tokens::{InvalidScope, InvalidToken, NewToken, Token, TokenAction, TokenId, TokenScope};
+pub(crate) use upload::{RegistryUploads, routes as upload_routes};
+pub use verify::{VerifyFault, VerifyReport};
+
+/// Directory of the packages in the data directory.
+pub(crate) const PACKAGES_DIR: &str = "registry";
+
+use super::Feature;
+use crate::kit::term::Subcommand;
+use crate::kit::web::Routes;
+
+pub(super) const FEATURE: Feature = Feature {
+    routes: Routes::new,
+    subcommands: &[Subcommand::of::<cli::RegistryArgs>("registry")],
+    reconcilers: &[leftovers::RECONCILER],
+    jobs: &[],
+};

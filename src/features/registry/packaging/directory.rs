@@ -1,0 +1,463 @@
+//! Reads a directory of a person, and leaves out everything that belongs to no package.
+//!
+//! A package is published for good, so nothing gets into it by accident: in a working tree of git, only files that git
+//! does not ignore, and nowhere the directories and states of tools. No link is followed on the disk: links are part of
+//! the tree, and the rules for packages decide on them.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use lockkeeper_registry::go_zip::{OmittedReason, select_go_files, write_go_zip};
+use lockkeeper_registry::names::NameKind;
+use lockkeeper_registry::tf_archive::{select_tf_files, write_tf_archive};
+use lockkeeper_registry::tree::{TreeFile, TreeMode};
+use lockkeeper_registry::versions::VersionKey;
+use nix::fcntl::OFlag;
+
+use super::{PackagingError, limits};
+use crate::features::registry::blobs::blocking;
+use crate::git::{GitError, WorkTree};
+use crate::model::CommitSha;
+
+/// Directories of version control. The `go` command leaves them out as well.
+const VERSION_CONTROL: [&str; 4] = [".git", ".hg", ".svn", ".bzr"];
+/// Directories of Terraform and Terragrunt.
+const TOOL_DIRECTORIES: [&str; 2] = [".terraform", ".terragrunt-cache"];
+/// Folder of the module in the tree. The licence at the top of a repository is part of each package of Go.
+const MODULE: &str = "module";
+/// File with that licence.
+const LICENSE: &str = "LICENSE";
+
+/// A directory that cannot become a package.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryFault {
+    /// The path is not that of a directory.
+    #[error("`{0}` is not a directory")]
+    NotDirectory(PathBuf),
+    /// A file or directory cannot be read.
+    #[error("cannot read `{path}`")]
+    Unreadable {
+        /// The file or directory.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// A device, a socket or a pipe.
+    #[error("`{0}` is neither a file nor a directory nor a link. Remove it")]
+    Special(PathBuf),
+    /// More files and directories than a package can have.
+    #[error("`{dir}` has more than {most} files and directories")]
+    TooMany {
+        /// Directory that was read.
+        dir: PathBuf,
+        /// Number of files and directories that a package can have.
+        most: usize,
+    },
+    /// More bytes than a package can have.
+    #[error("the files of `{dir}` have more than {most} bytes")]
+    TooLarge {
+        /// Directory that was read.
+        dir: PathBuf,
+        /// Number of bytes that the files of a package can have together.
+        most: u64,
+    },
+    /// git cannot say which files belong to the repository.
+    #[error(
+        "cannot ask git which files of `{dir}` it ignores. To publish a directory without git, copy it out of the \
+         repository"
+    )]
+    Git {
+        /// Directory that was read.
+        dir: PathBuf,
+        /// Failure of the call of git.
+        source: GitError,
+    },
+}
+
+/// A file or directory that does not belong to the package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Path from the directory, for people.
+    pub path: String,
+    /// Reason, which follows "because".
+    pub reason: &'static str,
+}
+
+/// Files of a directory, in memory.
+#[derive(Debug)]
+pub struct SourceDirectory {
+    entries: Vec<SourceEntry>,
+    license: Option<SourceEntry>,
+    commit: Option<CommitSha>,
+    left_out: Vec<LeftOut>,
+}
+
+#[derive(Debug)]
+struct SourceEntry {
+    /// Path from the directory.
+    path: Vec<u8>,
+    mode: TreeMode,
+    /// Content of a file, or target of a link.
+    content: Vec<u8>,
+}
+
+impl SourceDirectory {
+    /// Reads a directory for a package of this kind. `git` is the environment of git.
+    pub async fn read(
+        dir: &Path,
+        kind: NameKind,
+        git: Vec<(OsString, OsString)>,
+    ) -> Result<Self, PackagingError> {
+        let unreadable = |source| unreadable(dir, source);
+        let metadata = std::fs::metadata(dir).map_err(unreadable)?;
+        if !metadata.is_dir() {
+            return Err(DirectoryFault::NotDirectory(dir.to_owned()).into());
+        }
+        let root = dir.canonicalize().map_err(unreadable)?;
+        let repository = SourceRepository::of(&root, git).await;
+        let repository = repository.map_err(|source| DirectoryFault::Git {
+            dir: root.clone(),
+            source,
+        })?;
+        let (names, top, commit) = match repository {
+            Some(SourceRepository { names, top, commit }) => (Some(names), top, commit),
+            None => (None, root.clone(), None),
+        };
+        blocking(move || {
+            let mut walk = Walk::new(root, kind, names);
+            walk.read_all()?;
+            let license = match kind {
+                NameKind::Go if top != walk.root => walk.read_license(&top)?,
+                NameKind::Go | NameKind::Module => None,
+            };
+            Ok(Self {
+                commit: commit.filter(|_| walk.has_all_files()),
+                entries: walk.entries,
+                license,
+                left_out: walk.left_out,
+            })
+        })
+        .await
+    }
+
+    /// Returns the commit with exactly these files, if the directory is in a working tree without changes.
+    pub fn commit(&self) -> Option<&CommitSha> {
+        self.commit.as_ref()
+    }
+
+    /// Returns the files and directories that were left out.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    /// Writes the package of a version. Waits for the disk.
+    pub(super) fn write(&self, key: &VersionKey, file: &mut File) -> Result<(), PackagingError> {
+        if let Some((path, version)) = key.as_go() {
+            let tree = self.go_tree();
+            let files = select_go_files(&tree.entries(), MODULE)?;
+            write_go_zip(path, version, &files, file)?;
+        } else {
+            let tree: Vec<TreeFile<'_>> = self.entries.iter().map(SourceEntry::entry).collect();
+            let files = select_tf_files(&tree, |_| true)?;
+            write_tf_archive(&files, file)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the files that the rules of Go leave out of a package.
+    pub fn left_out_by_go(&self) -> Vec<LeftOut> {
+        let tree = self.go_tree();
+        let selected = select_go_files(&tree.entries(), MODULE).unwrap_or_default();
+        let reason = |reason| match reason {
+            OmittedReason::Vendored => "it is vendored",
+            OmittedReason::OtherModule => "it belongs to another module",
+            OmittedReason::HgArchive => "it is a file of Mercurial",
+            OmittedReason::Link => "it is a link",
+        };
+        let left_out = selected.omitted.into_iter().map(|omitted| LeftOut {
+            path: omitted.path,
+            reason: reason(omitted.reason),
+        });
+        left_out.collect()
+    }
+
+    fn go_tree(&self) -> GoTree<'_> {
+        let below = |entry: &SourceEntry| [MODULE.as_bytes(), b"/", &entry.path].concat();
+        GoTree {
+            paths: self.entries.iter().map(below).collect(),
+            source: self,
+        }
+    }
+}
+
+/// Tree of a repository with the module in a folder.
+struct GoTree<'a> {
+    paths: Vec<Vec<u8>>,
+    source: &'a SourceDirectory,
+}
+
+impl GoTree<'_> {
+    fn entries(&self) -> Vec<TreeFile<'_>> {
+        let pairs = self.paths.iter().zip(&self.source.entries);
+        let module = pairs.map(|(path, entry)| TreeFile {
+            path,
+            ..entry.entry()
+        });
+        let license = self.source.license.iter().map(SourceEntry::entry);
+        module.chain(license).collect()
+    }
+}
+
+impl SourceEntry {
+    fn entry(&self) -> TreeFile<'_> {
+        TreeFile {
+            path: &self.path,
+            mode: self.mode,
+            content: &self.content,
+        }
+    }
+}
+
+/// The git repository that a directory is in.
+struct SourceRepository {
+    /// Names of its files below the directory, from the directory.
+    names: BTreeSet<Vec<u8>>,
+    top: PathBuf,
+    commit: Option<CommitSha>,
+}
+
+impl SourceRepository {
+    async fn of(dir: &Path, git: Vec<(OsString, OsString)>) -> Result<Option<Self>, GitError> {
+        // Without a repository, git need not be installed.
+        if !dir.ancestors().any(|dir| dir.join(".git").exists()) {
+            return Ok(None);
+        }
+        let Some(tree) = WorkTree::find(dir, git).await? else {
+            return Ok(None);
+        };
+        let top = tree.root().canonicalize();
+        let top = top.unwrap_or_else(|_| tree.root().to_owned());
+        let Ok(below) = dir.strip_prefix(&top) else {
+            return Ok(None);
+        };
+        let names = tree.names_below(below).await?;
+        let prefix = match below.as_os_str().as_bytes() {
+            b"" => Vec::new(),
+            below => [below, b"/"].concat(),
+        };
+        let names: BTreeSet<Vec<u8>> = names
+            .iter()
+            .filter_map(|name| name.strip_prefix(prefix.as_slice()))
+            .map(<[u8]>::to_vec)
+            .collect();
+        // git ignores the whole directory, such as one that a build has made.
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let commit = tree.clean_commit().await?;
+        Ok(Some(Self { names, top, commit }))
+    }
+}
+
+/// Reading of a directory.
+struct Walk {
+    root: PathBuf,
+    kind: NameKind,
+    names: Option<BTreeSet<Vec<u8>>>,
+    entries: Vec<SourceEntry>,
+    left_out: Vec<LeftOut>,
+    /// Number of files and directories that were seen.
+    seen: usize,
+    /// Number of bytes that the files can still have.
+    bytes_left: u64,
+}
+
+impl Walk {
+    fn new(root: PathBuf, kind: NameKind, names: Option<BTreeSet<Vec<u8>>>) -> Self {
+        Self {
+            root,
+            kind,
+            names,
+            entries: Vec::new(),
+            left_out: Vec::new(),
+            seen: 0,
+            bytes_left: limits(kind).unpacked,
+        }
+    }
+
+    fn read_all(&mut self) -> Result<(), DirectoryFault> {
+        let mut todo = vec![Vec::new()];
+        while let Some(dir) = todo.pop() {
+            let path = self.on_disk(&dir);
+            let entries = std::fs::read_dir(&path).map_err(|source| unreadable(&path, source))?;
+            for entry in entries {
+                let entry = entry.map_err(|source| unreadable(&path, source))?;
+                let kind = entry.file_type();
+                let kind = kind.map_err(|source| unreadable(&entry.path(), source))?;
+                self.seen += 1;
+                if self.seen > limits(self.kind).entries {
+                    return Err(DirectoryFault::TooMany {
+                        dir: self.root.clone(),
+                        most: limits(self.kind).entries,
+                    });
+                }
+                let name = entry.file_name();
+                let below = match dir.as_slice() {
+                    b"" => name.as_bytes().to_vec(),
+                    dir => [dir, b"/", name.as_bytes()].concat(),
+                };
+                if let Some(reason) = self.reason_to_leave_out(&name, &below, kind.is_dir()) {
+                    // Everybody knows that the history is no part of a package.
+                    if !VERSION_CONTROL.iter().any(|known| name == *known) {
+                        let path = String::from_utf8_lossy(&below).into_owned();
+                        self.left_out.push(LeftOut { path, reason });
+                    }
+                } else if kind.is_dir() {
+                    todo.push(below);
+                } else if kind.is_symlink() {
+                    self.read_link(below)?;
+                } else if kind.is_file() {
+                    self.read_file(below)?;
+                } else {
+                    return Err(DirectoryFault::Special(entry.path()));
+                }
+            }
+        }
+        self.entries
+            .sort_unstable_by(|one, other| one.path.cmp(&other.path));
+        self.left_out
+            .sort_unstable_by(|one, other| one.path.cmp(&other.path));
+        Ok(())
+    }
+
+    /// Returns true if every file that git knows is on the disk. A sparse working tree lacks some, and has no changes.
+    fn has_all_files(&self) -> bool {
+        let mut names = self.names.iter().flatten();
+        names.all(|name| std::fs::symlink_metadata(self.on_disk(name)).is_ok())
+    }
+
+    fn reason_to_leave_out(
+        &self,
+        name: &OsStr,
+        path: &[u8],
+        is_directory: bool,
+    ) -> Option<&'static str> {
+        let is_one_of = |names: &[&str]| names.iter().any(|known| name == *known);
+        if is_one_of(&VERSION_CONTROL) {
+            return Some("it belongs to the version control");
+        }
+        if self.kind == NameKind::Go && is_directory && self.is_go_module(path) {
+            return Some("it belongs to another module");
+        }
+        if self.kind == NameKind::Module {
+            if is_directory && is_one_of(&TOOL_DIRECTORIES) {
+                return Some("it is a working directory of Terraform");
+            }
+            let name = name.to_string_lossy();
+            if name.ends_with(".tfstate") || name.contains(".tfstate.") {
+                return Some("it is a state, which can have secrets");
+            }
+        }
+        let names = self.names.as_ref()?;
+        let is_known = if is_directory {
+            let folder = [path, b"/"].concat();
+            let next = names.range(folder.clone()..).next();
+            // A nested repository is listed by its folder alone, and its files are not.
+            next.is_some_and(|next| next.starts_with(&folder) && next.len() > folder.len())
+        } else {
+            names.contains(path)
+        };
+        (!is_known).then_some("git ignores it, or it belongs to another repository")
+    }
+
+    fn is_go_module(&self, dir: &[u8]) -> bool {
+        let file = self.on_disk(dir).join("go.mod");
+        std::fs::symlink_metadata(file).is_ok_and(|metadata| !metadata.is_dir())
+    }
+
+    fn on_disk(&self, below: &[u8]) -> PathBuf {
+        self.root.join(OsStr::from_bytes(below))
+    }
+
+    fn read_link(&mut self, path: Vec<u8>) -> Result<(), DirectoryFault> {
+        let link = self.on_disk(&path);
+        let target = std::fs::read_link(&link).map_err(|source| unreadable(&link, source))?;
+        self.entries.push(SourceEntry {
+            path,
+            mode: TreeMode::Link,
+            content: target.into_os_string().into_vec(),
+        });
+        Ok(())
+    }
+
+    fn read_file(&mut self, path: Vec<u8>) -> Result<(), DirectoryFault> {
+        let file = self.on_disk(&path);
+        let entry = self.read_regular(&file, path)?;
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// Reads the licence at the top of the repository, if there is one.
+    fn read_license(&mut self, top: &Path) -> Result<Option<SourceEntry>, DirectoryFault> {
+        let license = top.join(LICENSE);
+        match std::fs::symlink_metadata(&license) {
+            Ok(metadata) if metadata.is_file() => {
+                let entry = self.read_regular(&license, LICENSE.into());
+                entry.map(Some)
+            }
+            Ok(metadata) if metadata.is_symlink() => {
+                let target = std::fs::read_link(&license);
+                let target = target.map_err(|source| unreadable(&license, source))?;
+                Ok(Some(SourceEntry {
+                    path: LICENSE.into(),
+                    mode: TreeMode::Link,
+                    content: target.into_os_string().into_vec(),
+                }))
+            }
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(unreadable(&license, source)),
+        }
+    }
+
+    /// Reads a regular file. One that was replaced by a link or a pipe meanwhile is refused.
+    fn read_regular(&mut self, file: &Path, path: Vec<u8>) -> Result<SourceEntry, DirectoryFault> {
+        let failed = |source| unreadable(file, source);
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let mut options = OpenOptions::new();
+        let opened = options.read(true).custom_flags(flags.bits()).open(file);
+        let opened = opened.map_err(failed)?;
+        let metadata = opened.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(DirectoryFault::Special(file.to_owned()));
+        }
+        let mut content = Vec::new();
+        let mut limited = opened.take(self.bytes_left + 1);
+        limited.read_to_end(&mut content).map_err(failed)?;
+        let left = self.bytes_left.checked_sub(content.len() as u64);
+        self.bytes_left = left.ok_or_else(|| DirectoryFault::TooLarge {
+            dir: self.root.clone(),
+            most: limits(self.kind).unpacked,
+        })?;
+        let is_executable = metadata.permissions().mode() & 0o111 != 0;
+        Ok(SourceEntry {
+            path,
+            mode: if is_executable {
+                TreeMode::Executable
+            } else {
+                TreeMode::File
+            },
+            content,
+        })
+    }
+}
+
+fn unreadable(path: &Path, source: io::Error) -> DirectoryFault {
+    let path = path.to_owned();
+    DirectoryFault::Unreadable { path, source }
+}

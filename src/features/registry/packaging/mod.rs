@@ -1,0 +1,184 @@
+//! A directory or an upload becomes a checked package.
+//!
+//! Both go through the same checks, which read the finished package as a client will: nothing enters the log that this
+//! server would refuse from somebody else.
+//!
+//! | File | Content |
+//! |--|--|
+//! | `directory.rs` | reads a directory, and leaves out everything that belongs to no package |
+//! | `module.rs`, `go.rs` | rules for packages of each kind |
+
+mod directory;
+mod go;
+mod module;
+
+use std::fs::File;
+use std::path::Path;
+
+use lockkeeper_registry::go_zip::{GO_LIMITS, GoZipError};
+use lockkeeper_registry::limits::{ArchiveLimits, ExceededLimit};
+use lockkeeper_registry::names::NameKind;
+use lockkeeper_registry::records::{
+    Checksums, PackageFile, PackageFileName, PackageFiles, VersionContent,
+};
+use lockkeeper_registry::tf_archive::{TF_LIMITS, TfArchiveError};
+use lockkeeper_registry::versions::VersionKey;
+
+pub use self::directory::{DirectoryFault, SourceDirectory};
+pub use self::go::GoModFault;
+pub use self::module::ModuleFault;
+use super::blobs::{BlobError, StagedBlob, blocking};
+use crate::model::CommitSha;
+
+/// A package that follows all rules of its kind, with its checksums.
+#[derive(Debug)]
+pub struct CheckedPackage {
+    /// Version that the package is published as.
+    pub key: VersionKey,
+    /// Checksums and the package.
+    pub content: VersionContent,
+    /// The `go.mod` file of a Go module.
+    pub go_mod: Option<Vec<u8>>,
+    /// Bytes of the package.
+    pub staged: StagedBlob,
+}
+
+/// Reason why there is no package.
+#[derive(Debug, thiserror::Error)]
+pub enum PackagingError {
+    /// Files do not make a package of a Terraform module, or the upload is none.
+    #[error(transparent)]
+    Archive(#[from] TfArchiveError),
+    /// Files do not make a package of a Go module, or the upload is none.
+    #[error(transparent)]
+    Zip(#[from] GoZipError),
+    /// The package has no file.
+    #[error("the package has no file")]
+    Empty,
+    /// The files are no Terraform module.
+    #[error(transparent)]
+    Module(#[from] ModuleFault),
+    /// The files are not the Go module that is published.
+    #[error(transparent)]
+    GoMod(#[from] GoModFault),
+    /// The directory cannot be read, or has something that no package can have.
+    #[error(transparent)]
+    Directory(#[from] DirectoryFault),
+    /// The store of packages failed.
+    #[error(transparent)]
+    Blobs(#[from] BlobError),
+}
+
+impl PackagingError {
+    /// Returns the limit that the package exceeds by its size.
+    pub fn exceeded(&self) -> Option<ExceededLimit> {
+        match self {
+            Self::Archive(TfArchiveError::Limit(limit)) | Self::Zip(GoZipError::Limit(limit)) => {
+                Some(*limit)
+            }
+            Self::Archive(_)
+            | Self::Zip(_)
+            | Self::Empty
+            | Self::Module(_)
+            | Self::GoMod(_)
+            | Self::Directory(_)
+            | Self::Blobs(_) => None,
+        }
+    }
+
+    /// Returns true if the server failed, and not the package.
+    pub fn is_internal(&self) -> bool {
+        match self {
+            Self::Archive(TfArchiveError::Io(_)) | Self::Zip(GoZipError::Io(_)) => true,
+            Self::Blobs(error) => !matches!(error, BlobError::TooLarge(_)),
+            Self::Archive(_)
+            | Self::Zip(_)
+            | Self::Empty
+            | Self::Module(_)
+            | Self::GoMod(_)
+            | Self::Directory(_) => false,
+        }
+    }
+}
+
+/// Checksums of a package, and its `go.mod` file.
+struct CheckedFile {
+    checksums: Checksums,
+    go_mod: Option<Vec<u8>>,
+}
+
+/// Returns the limits of packages of a kind.
+pub fn limits(kind: NameKind) -> &'static ArchiveLimits {
+    match kind {
+        NameKind::Module => &TF_LIMITS,
+        NameKind::Go => &GO_LIMITS,
+    }
+}
+
+/// Returns the name of the package of a version. Clients find the format of an archive by its ending.
+fn file_name(kind: NameKind) -> PackageFileName {
+    let name = match kind {
+        NameKind::Module => "module.tar.gz",
+        NameKind::Go => "module.zip",
+    };
+    name.parse().expect("the name is valid")
+}
+
+impl CheckedPackage {
+    /// Checks a package that somebody uploaded. `place` is kept until the check has ended, also if nobody waits for it
+    /// any more, and is returned.
+    pub async fn of_upload<P: Send + 'static>(
+        key: VersionKey,
+        staged: StagedBlob,
+        place: P,
+    ) -> Result<(Self, P), PackagingError> {
+        blocking(move || Self::check(key, staged, None).map(|checked| (checked, place))).await
+    }
+
+    /// Packs a directory. `staging` is the directory for the package.
+    pub async fn of_directory(
+        key: VersionKey,
+        source: SourceDirectory,
+        staging: &Path,
+    ) -> Result<Self, PackagingError> {
+        let staging = staging.to_owned();
+        blocking(move || {
+            let write = |file: &mut File| source.write(&key, file);
+            let ((), staged) = StagedBlob::write_in(&staging, write)?;
+            Self::check(key, staged, source.commit().cloned())
+        })
+        .await
+    }
+
+    fn check(
+        key: VersionKey,
+        staged: StagedBlob,
+        commit: Option<CommitSha>,
+    ) -> Result<Self, PackagingError> {
+        let file = staged.open()?;
+        let checked = match key.as_go() {
+            Some((path, version)) => go::check(path, version, file)?,
+            None => module::check(file)?,
+        };
+        let package = PackageFile {
+            name: file_name(key.kind()),
+            digest: staged.digest.clone(),
+            size: staged.size,
+        };
+        let content = VersionContent {
+            checksums: checked.checksums,
+            packages: PackageFiles::new(vec![package])
+                .expect("one package within the limits is valid"),
+            commit,
+        };
+        Ok(Self {
+            key,
+            content,
+            go_mod: checked.go_mod,
+            staged,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! Readers of the registry and the names that each may read.
+//!
+//! | Reader | Name in a public namespace | Name in another namespace | Name in no namespace |
+//! |--|--|--|--|
+//! | without a token | served with `--registry-anonymous-read`, else 401 | 401 | 404 with `--registry-anonymous-read`, else 401 |
+//! | token with a scope for the name | served | served if the scope names it, so not by `read:*` | 404 |
+//! | another token | served with `--registry-anonymous-read`, else 404 | 404 | 404 |
+//! | unknown, expired or revoked token | 401 | 401 | 401 |
+//!
+//! A token has 256 random bits and is found by its SHA-256. Nobody can guess one, so wrong ones are not counted.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, header};
+use lockkeeper_registry::names::{NamePattern, RegistryName};
+
+use super::super::{Token, TokenAction, TokenId, Visibility};
+use super::refusal::ServeRefusal;
+use crate::kit::web::auth;
+
+/// Longest text that can be a token.
+const MAX_TOKEN: usize = 128;
+
+/// Sender of a request.
+#[derive(Clone, Debug)]
+pub(super) enum Reader {
+    /// Everyone, where the registry is open (`--registry-anonymous-read`).
+    Anonymous,
+    /// The holder of a token that is valid now.
+    Token {
+        token: Arc<Token>,
+        /// True if others may read public names without a token.
+        is_open: bool,
+    },
+}
+
+impl Reader {
+    /// Returns the token of the reader.
+    pub fn token_id(&self) -> Option<TokenId> {
+        match self {
+            Self::Anonymous => None,
+            Self::Token { token, .. } => Some(token.id),
+        }
+    }
+
+    /// Returns true if the reader may read names in a namespace with this visibility.
+    pub fn may_read(&self, name: &RegistryName, visibility: Option<Visibility>) -> bool {
+        let (token, is_open) = match self {
+            Self::Anonymous => (None, true),
+            Self::Token { token, is_open } => (Some(token), *is_open),
+        };
+        match visibility {
+            None => false,
+            Some(Visibility::Public) => {
+                is_open || token.is_some_and(|token| token.allows(TokenAction::Read, name))
+            }
+            Some(Visibility::Owner) => token.is_some_and(|token| reads_by_name(token, name)),
+        }
+    }
+
+    /// Refuses a name that the reader may not read, as if it were not here.
+    pub fn check(
+        &self,
+        name: &RegistryName,
+        visibility: Option<Visibility>,
+    ) -> Result<(), ServeRefusal> {
+        if self.may_read(name, visibility) {
+            return Ok(());
+        }
+        match (self, visibility) {
+            (Self::Anonymous, Some(Visibility::Owner)) => Err(ServeRefusal::SignIn),
+            (Self::Anonymous, Some(Visibility::Public) | None) | (Self::Token { .. }, _) => {
+                Err(ServeRefusal::unknown(name))
+            }
+        }
+    }
+
+    /// Refuses readers that may read nothing at all.
+    pub fn check_any(&self) -> Result<(), ServeRefusal> {
+        match self {
+            Self::Anonymous | Self::Token { is_open: true, .. } => Ok(()),
+            Self::Token { token, .. } if token.allows_any(TokenAction::Read) => Ok(()),
+            Self::Token { .. } => Err(ServeRefusal::not_found("nothing is here for this token")),
+        }
+    }
+}
+
+/// Returns true if a scope permits reading a name and is not for all names. A person who makes a token for everything need not
+/// know that some names are not for everyone.
+fn reads_by_name(token: &Token, name: &RegistryName) -> bool {
+    token.scopes.iter().any(|scope| {
+        let is_for_all = matches!(
+            scope.pattern,
+            NamePattern::All | NamePattern::Modules | NamePattern::GoModules
+        );
+        scope.action == TokenAction::Read && !is_for_all && scope.pattern.matches(name)
+    })
+}
+
+/// Returns the text of the token in a request: a bearer token, or the password of a user with any name. `None`: the request
+/// has no credentials.
+pub(super) fn token_text(headers: &HeaderMap) -> Result<Option<String>, ServeRefusal> {
+    if !headers.contains_key(header::AUTHORIZATION) {
+        return Ok(None);
+    }
+    let text = bearer_token(headers).or_else(|| {
+        let (_, password) = auth::credentials(headers)?;
+        (password.len() <= MAX_TOKEN).then_some(password)
+    });
+    text.map(Some).ok_or(ServeRefusal::WrongToken)
+}
+
+/// Returns the text of the bearer token in a request.
+pub(in crate::features::registry) fn bearer_token(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    let is_token = scheme.eq_ignore_ascii_case("bearer") && token.len() <= MAX_TOKEN;
+    is_token.then(|| token.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+
+    fn reader(scopes: &[&str], is_open: bool) -> Reader {
+        let token = Token {
+            id: uuid::Uuid::from_u128(1).to_string().parse().unwrap(),
+            label: "ci".to_owned(),
+            scopes: scopes.iter().map(|scope| scope.parse().unwrap()).collect(),
+            created_by: "kim".to_owned(),
+            created_at: DateTime::UNIX_EPOCH,
+            expires_at: None,
+            last_used_at: None,
+            revoked_at: None,
+        };
+        let token = Arc::new(token);
+        Reader::Token { token, is_open }
+    }
+
+    fn answer(reader: &Reader, name: &str, visibility: Option<Visibility>) -> &'static str {
+        match reader.check(&name.parse().unwrap(), visibility) {
+            Ok(()) => "served",
+            Err(ServeRefusal::SignIn) => "401",
+            Err(ServeRefusal::NotFound(_)) => "404",
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_reader_gets_the_answer_of_the_table() {
+        let (public, owner) = (Some(Visibility::Public), Some(Visibility::Owner));
+        let name = "module acme/vpc/aws";
+        for (reader, on_public, on_owner, on_none) in [
+            (Reader::Anonymous, "served", "401", "404"),
+            (reader(&["read:*"], false), "served", "404", "404"),
+            (reader(&["read:module *"], false), "served", "404", "404"),
+            (
+                reader(&["read:module acme/*"], false),
+                "served",
+                "served",
+                "404",
+            ),
+            (
+                reader(&["read:module acme/vpc/aws"], false),
+                "served",
+                "served",
+                "404",
+            ),
+            (reader(&["read:module other/*"], false), "404", "404", "404"),
+            (
+                reader(&["read:module other/*"], true),
+                "served",
+                "404",
+                "404",
+            ),
+            (reader(&["read:go *"], false), "404", "404", "404"),
+            (
+                reader(&["publish:module acme/*"], false),
+                "404",
+                "404",
+                "404",
+            ),
+        ] {
+            assert_eq!(answer(&reader, name, public), on_public, "{reader:?}");
+            assert_eq!(answer(&reader, name, owner), on_owner, "{reader:?}");
+            assert_eq!(answer(&reader, name, None), on_none, "{reader:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_token_that_reads_something_sees_the_log() {
+        assert!(Reader::Anonymous.check_any().is_ok());
+        assert!(
+            reader(&["read:go example.com/..."], false)
+                .check_any()
+                .is_ok()
+        );
+        assert!(reader(&["publish:*"], true).check_any().is_ok());
+        assert!(reader(&["publish:*"], false).check_any().is_err());
+    }
+
+    #[test]
+    fn a_token_is_a_bearer_token_or_a_password() {
+        let text = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+            token_text(&headers).ok().flatten()
+        };
+        assert_eq!(text("Bearer lkr_x").as_deref(), Some("lkr_x"));
+        assert_eq!(text("bearer  lkr_x ").as_deref(), Some("lkr_x"));
+        // `kim:lkr_x` and `:lkr_x`.
+        assert_eq!(text("Basic a2ltOmxrcl94").as_deref(), Some("lkr_x"));
+        assert_eq!(text("Basic Omxrcl94").as_deref(), Some("lkr_x"));
+        assert_eq!(text("Basic a2lt"), None);
+        assert_eq!(text("Digest x"), None);
+        assert_eq!(text("lkr_x"), None);
+        assert_eq!(text(&format!("Bearer {}", "x".repeat(129))), None);
+        assert!(matches!(token_text(&HeaderMap::new()), Ok(None)));
+    }
+}

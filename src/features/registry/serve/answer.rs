@@ -1,0 +1,258 @@
+//! Answers with content: entity tags, conditional requests and parts.
+
+use std::ops::Range;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+
+use crate::model::Sha256Digest;
+
+/// Lifetime of an answer in the caches of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Freshness {
+    /// The content never changes. Only the cache of the client itself may keep it, because nobody could take a version
+    /// down in the caches of others.
+    Immutable,
+    /// The content can change at any time.
+    Revalidated,
+}
+
+impl Freshness {
+    fn header(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Self::Immutable => "private, max-age=31536000, immutable",
+            Self::Revalidated => "private, no-cache",
+        })
+    }
+}
+
+/// Entity tag of content with this digest. The same bytes always have the same one, so it is a strong one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EntityTag(String);
+
+impl EntityTag {
+    pub fn of_digest(digest: &Sha256Digest) -> Self {
+        Self(format!("\"{}\"", digest.as_str()))
+    }
+
+    pub fn of_content(content: &[u8]) -> Self {
+        Self::of_digest(&Sha256Digest::of(content))
+    }
+
+    /// Returns true if the client has this content already (`If-None-Match`).
+    pub fn is_known(&self, headers: &HeaderMap) -> bool {
+        let values = headers.get_all(header::IF_NONE_MATCH).iter();
+        let mut tags = values
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .map(str::trim);
+        tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == self.0)
+    }
+
+    fn header(&self) -> HeaderValue {
+        HeaderValue::from_str(&self.0).expect("digits in quotes are the value of a header")
+    }
+}
+
+/// Answers with content in memory.
+pub(super) fn content(
+    headers: &HeaderMap,
+    content_type: &'static str,
+    freshness: Freshness,
+    content: Bytes,
+) -> Response {
+    let tag = EntityTag::of_content(&content);
+    if tag.is_known(headers) {
+        return not_modified(&tag, freshness);
+    }
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(content_type)),
+        (header::CACHE_CONTROL, freshness.header()),
+        (header::ETAG, tag.header()),
+    ];
+    (headers, content).into_response()
+}
+
+/// Answers that the client has the content already.
+pub(super) fn not_modified(tag: &EntityTag, freshness: Freshness) -> Response {
+    let headers = [
+        (header::CACHE_CONTROL, freshness.header()),
+        (header::ETAG, tag.header()),
+    ];
+    (StatusCode::NOT_MODIFIED, headers).into_response()
+}
+
+/// Requested part of a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All bytes of the package.
+    Whole,
+    /// A range of its bytes.
+    Bytes(Range<u64>),
+    /// Bytes after the end.
+    AfterEnd,
+}
+
+impl Part {
+    /// Reads the requested part of `size` bytes. A header that is not one range of bytes is ignored, as is one for other
+    /// content (`If-Range`).
+    pub fn requested(headers: &HeaderMap, tag: &EntityTag, size: u64) -> Self {
+        let Some(range) = headers.get(header::RANGE) else {
+            return Self::Whole;
+        };
+        if let Some(only_for) = headers.get(header::IF_RANGE)
+            && only_for.as_bytes() != tag.0.as_bytes()
+        {
+            return Self::Whole;
+        }
+        let range = range
+            .to_str()
+            .ok()
+            .and_then(|text| text.strip_prefix("bytes="));
+        range
+            .and_then(|range| Self::parse(range.trim(), size))
+            .unwrap_or(Self::Whole)
+    }
+
+    fn parse(range: &str, size: u64) -> Option<Self> {
+        let number = |text: &str| {
+            let is_number = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+            is_number.then(|| text.parse().unwrap_or(u64::MAX))
+        };
+        let (first, last) = range.split_once('-')?;
+        let range = match (first, last) {
+            ("", count) => size.saturating_sub(number(count)?)..size,
+            (first, "") => number(first)?..size,
+            (first, last) => {
+                let (first, last) = (number(first)?, number(last)?);
+                if last < first {
+                    return None;
+                }
+                first..last.saturating_add(1).min(size)
+            }
+        };
+        Some(if range.start < range.end {
+            Self::Bytes(range)
+        } else {
+            Self::AfterEnd
+        })
+    }
+}
+
+/// Answers with a part of a package, or with its headers alone.
+pub(super) fn package(
+    content_type: &'static str,
+    tag: &EntityTag,
+    size: u64,
+    part: Option<&Range<u64>>,
+    body: Body,
+) -> Response {
+    let mut response = Response::new(body);
+    let length = part.map_or(size, |part| part.end - part.start);
+    let mut set = |name: HeaderName, value: HeaderValue| {
+        response.headers_mut().insert(name, value);
+    };
+    set(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    set(header::CACHE_CONTROL, Freshness::Immutable.header());
+    set(header::ETAG, tag.header());
+    set(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    set(header::CONTENT_LENGTH, HeaderValue::from(length));
+    if let Some(part) = part {
+        let text = format!("bytes {}-{}/{size}", part.start, part.end - 1);
+        let text = HeaderValue::from_str(&text).expect("numbers are the value of a header");
+        set(header::CONTENT_RANGE, text);
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, value.parse().unwrap())])
+    }
+
+    #[test]
+    fn a_client_has_content_that_it_names() {
+        let tag = EntityTag::of_content(b"x");
+        let other = EntityTag::of_content(b"y");
+        for (value, expected) in [
+            (tag.0.clone(), true),
+            (format!("W/{}", tag.0), true),
+            (format!("{}, {}", other.0, tag.0), true),
+            ("*".to_owned(), true),
+            (other.0.clone(), false),
+            (tag.0.trim_matches('"').to_owned(), false),
+        ] {
+            let headers = with(header::IF_NONE_MATCH, &value);
+            assert_eq!(tag.is_known(&headers), expected, "{value}");
+        }
+        assert!(!tag.is_known(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn one_range_is_answered_and_all_others_are_ignored() {
+        let tag = EntityTag::of_content(b"x");
+        let part = |value: &str| Part::requested(&with(header::RANGE, value), &tag, 100);
+        for (value, expected) in [
+            ("bytes=0-0", 0..1),
+            ("bytes=10-19", 10..20),
+            ("bytes=10-", 10..100),
+            ("bytes=10-1000", 10..100),
+            ("bytes=99-99", 99..100),
+            ("bytes=0-99999999999999999999", 0..100),
+            ("bytes=-1", 99..100),
+            ("bytes=-1000", 0..100),
+        ] {
+            assert_eq!(part(value), Part::Bytes(expected), "{value}");
+        }
+        for value in [
+            "bytes=100-",
+            "bytes=100-200",
+            "bytes=-0",
+            "bytes=99999999999999999999-",
+        ] {
+            assert_eq!(part(value), Part::AfterEnd, "{value}");
+        }
+        for value in [
+            "bytes=0-1,3-4",
+            "bytes=2-1",
+            "bytes=-",
+            "bytes=",
+            "bytes=a-b",
+            "bytes=+1-2",
+            "bytes=1",
+            "lines=1-2",
+            "",
+        ] {
+            assert_eq!(part(value), Part::Whole, "{value}");
+        }
+        assert_eq!(Part::requested(&HeaderMap::new(), &tag, 100), Part::Whole);
+        assert_eq!(
+            Part::requested(&with(header::RANGE, "bytes=0-"), &tag, 0),
+            Part::AfterEnd
+        );
+    }
+
+    #[test]
+    fn a_range_is_only_for_the_content_that_it_names() {
+        let tag = EntityTag::of_content(b"x");
+        let part = |only_for: &str| {
+            let mut headers = with(header::RANGE, "bytes=1-2");
+            headers.insert(header::IF_RANGE, only_for.parse().unwrap());
+            Part::requested(&headers, &tag, 100)
+        };
+        assert_eq!(part(&tag.0), Part::Bytes(1..3));
+        for other in [
+            "\"x\"",
+            &format!("W/{}", tag.0),
+            "Wed, 21 Oct 2015 07:28:00 GMT",
+        ] {
+            assert_eq!(part(other), Part::Whole, "{other}");
+        }
+    }
+}

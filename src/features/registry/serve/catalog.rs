@@ -1,0 +1,481 @@
+//! Versions, tokens and namespaces in memory, never older than the request that reads them.
+//!
+//! The need: `go` and `terraform` send many small requests for what never changes, and one query for each row would be
+//! most of the work. But a version must not be served after its takedown was answered, on any replica, even if another server or the command
+//! line took it down.
+//!
+//! - *As new as the request*: every request learns the [`RegistryState`] of a moment after its arrival. What is in memory
+//!   counts only for the state that it was read in.
+//! - *One query for all that wait*: requests that arrive while the state is read wait for the next reading, and share it.
+//!   So the number of queries does not grow with the number of requests, and one connection is enough.
+//! - *The log says what changed*: a new state has new records, and only their versions and names are forgotten. A change of
+//!   tokens or namespaces makes the server forget all of them.
+//! - *Nothing old comes back*: what was read from the database is kept only if the state in memory is still the one of
+//!   before the reading.
+//! - *Limited*: each kind of data has a number of bytes, and what was not used lately is forgotten.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use lockkeeper_registry::names::{NameKind, RegistryName};
+use lockkeeper_registry::records::{LogId, Record};
+use lockkeeper_registry::states::VersionState;
+use lockkeeper_registry::tlog::Tile;
+use lockkeeper_registry::versions::VersionKey;
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+use super::super::state::RegistryState;
+use super::super::{
+    Registry, RegistryError, RegistryVersion, Token, TokenId, VersionNotice, Visibility,
+};
+use super::recent::RecentMap;
+
+/// Limits of each kind of data in bytes.
+const VERSION_BYTES: usize = 32 << 20;
+const LIST_BYTES: usize = 64 << 20;
+const LOOKUP_BYTES: usize = 8 << 20;
+const TILE_BYTES: usize = 8 << 20;
+const TOKEN_BYTES: usize = 4 << 20;
+
+/// Rough size of a version, its key and its place in a map.
+const VERSION_SIZE: usize = 1500;
+
+/// Rough size of a version in a list, and its line in answers.
+const LISTED_SIZE: usize = 250;
+
+/// Largest number of new records that are read to find out what changed. After more, everything is forgotten.
+const MOST_RECORDS: i64 = 256;
+
+/// Time after which a token is looked up again, so that its last use is recorded.
+const TOKEN_TIME: Duration = Duration::from_mins(1);
+
+/// Versions, tokens and namespaces in memory.
+pub(super) struct Catalog {
+    registry: Arc<Registry>,
+    /// Number of requests so far.
+    arrived: AtomicU64,
+    reading: tokio::sync::Mutex<LastReading>,
+    kept: Mutex<Kept>,
+}
+
+/// Number of the requests that the last reading of the state is for.
+#[derive(Default)]
+struct LastReading {
+    arrived: u64,
+    state: RegistryState,
+}
+
+/// A state that was read after the arrival of a request. What is in memory counts for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CatalogState(RegistryState);
+
+struct Kept {
+    state: RegistryState,
+    versions: RecentMap<VersionKey, Arc<KeptVersion>>,
+    names: RecentMap<RegistryName, Arc<KeptName>>,
+    lookups: RecentMap<VersionKey, (i64, Bytes)>,
+    tiles: RecentMap<Tile, Bytes>,
+    tokens: RecentMap<[u8; 32], (Arc<Token>, Instant)>,
+    tokens_by_id: RecentMap<TokenId, Arc<Token>>,
+    namespaces: Option<Arc<Namespaces>>,
+}
+
+/// A version, and answers about it that were sent before.
+pub(super) struct KeptVersion {
+    pub version: RegistryVersion,
+    /// Answer to a request for `.info`.
+    pub info: OnceLock<Bytes>,
+    /// The `go.mod` file, unless it is large.
+    pub go_mod: OnceLock<Bytes>,
+    /// The package, if it is small.
+    pub package: OnceLock<Bytes>,
+}
+
+/// The versions of a name, and answers that were sent before.
+pub(super) struct KeptName {
+    pub versions: Vec<ListedVersion>,
+    /// Reason of the takedown of the highest version that was taken down.
+    pub takedown: Option<VersionNotice>,
+    /// Answer to `list`, or to `versions`.
+    pub list: OnceLock<Bytes>,
+}
+
+/// A version as lists show it.
+pub(super) struct ListedVersion {
+    pub key: VersionKey,
+    pub state: VersionState,
+    pub added_at: Option<DateTime<Utc>>,
+    /// True if the version has content, so that it can be requested.
+    pub is_served: bool,
+}
+
+/// Visibility of all namespaces.
+#[derive(Debug, Default)]
+pub(super) struct Namespaces(HashMap<(NameKind, String), Visibility>);
+
+impl KeptVersion {
+    /// Largest package that is kept with a version.
+    pub const MAX_FILE: usize = 64 << 10;
+    /// Largest `go.mod` file that is kept. Most are far smaller.
+    pub const MAX_GO_MOD: usize = 4 << 10;
+
+    fn new(version: RegistryVersion) -> Self {
+        Self {
+            version,
+            info: OnceLock::new(),
+            go_mod: OnceLock::new(),
+            package: OnceLock::new(),
+        }
+    }
+
+    /// Returns the number of bytes that the version can take at most.
+    fn bytes(&self) -> usize {
+        let located = self.version.known.content();
+        let packages = located.iter().flat_map(|located| &located.content.packages);
+        let small = packages.filter_map(|package| usize::try_from(package.size).ok());
+        let small: usize = small.filter(|size| *size <= Self::MAX_FILE).sum();
+        VERSION_SIZE + Self::MAX_GO_MOD + small
+    }
+}
+
+impl KeptName {
+    /// Takes versions from the highest to the lowest.
+    fn new(versions: &[RegistryVersion]) -> Self {
+        let mut deleted = versions
+            .iter()
+            .filter(|version| version.known.state() == VersionState::Deleted);
+        Self {
+            takedown: deleted.next().and_then(|version| version.notice.clone()),
+            versions: versions.iter().map(ListedVersion::new).collect(),
+            list: OnceLock::new(),
+        }
+    }
+}
+
+impl ListedVersion {
+    fn new(version: &RegistryVersion) -> Self {
+        Self {
+            key: version.key.clone(),
+            state: version.known.state(),
+            added_at: version.added_at,
+            is_served: version.known.content().is_some(),
+        }
+    }
+}
+
+impl Namespaces {
+    /// Returns the visibility of a name. `None`: it is below no namespace, so no version of it is served.
+    pub fn visibility(&self, name: &RegistryName) -> Option<Visibility> {
+        let kind = name.kind();
+        match name {
+            RegistryName::Module(name) => self.find(kind, name.namespace().as_str()),
+            RegistryName::Go(path) => {
+                let ends = path.as_str().match_indices('/').map(|(end, _)| end);
+                ends.chain([path.as_str().len()])
+                    .find_map(|end| self.find(kind, &path.as_str()[..end]))
+            }
+        }
+    }
+
+    fn find(&self, kind: NameKind, prefix: &str) -> Option<Visibility> {
+        self.0.get(&(kind, prefix.to_owned())).copied()
+    }
+}
+
+impl Catalog {
+    pub fn new(registry: Arc<Registry>) -> Self {
+        Self {
+            registry,
+            arrived: AtomicU64::new(0),
+            reading: tokio::sync::Mutex::default(),
+            kept: Mutex::new(Kept {
+                state: RegistryState::default(),
+                versions: RecentMap::new(VERSION_BYTES),
+                names: RecentMap::new(LIST_BYTES),
+                lookups: RecentMap::new(LOOKUP_BYTES),
+                tiles: RecentMap::new(TILE_BYTES),
+                tokens: RecentMap::new(TOKEN_BYTES),
+                tokens_by_id: RecentMap::new(TOKEN_BYTES),
+                namespaces: None,
+            }),
+        }
+    }
+
+    /// Returns the state of the database at a moment after the call, and forgets what changed until then.
+    pub async fn snapshot(&self) -> Result<CatalogState, RegistryError> {
+        let number = self.arrived.fetch_add(1, Ordering::SeqCst);
+        let mut last = self.reading.lock().await;
+        if last.arrived > number {
+            return Ok(CatalogState(last.state));
+        }
+        // A request that is cancelled while it reads leaves everything as it was, and the next one reads.
+        let arrived = self.arrived.load(Ordering::SeqCst);
+        let state = self.registry.store().registry_state().await?;
+        self.bring_up_to(state).await?;
+        *last = LastReading { arrived, state };
+        Ok(CatalogState(state))
+    }
+
+    /// Forgets what has changed since the state in memory.
+    async fn bring_up_to(&self, state: RegistryState) -> Result<(), RegistryError> {
+        let known = self.kept().state;
+        if state == known {
+            return Ok(());
+        }
+        let changed = self.changed_keys(known, state).await?;
+        let mut kept = self.kept();
+        if let Some(keys) = changed {
+            for key in keys {
+                kept.versions.remove(&key);
+                kept.names.remove(&key.name());
+            }
+        } else {
+            kept.versions.clear();
+            kept.names.clear();
+        }
+        if state.records < known.records {
+            // Somebody has restored an older database.
+            kept.lookups.clear();
+            kept.tiles.clear();
+        }
+        if state.access != known.access {
+            kept.tokens.clear();
+            kept.tokens_by_id.clear();
+            kept.namespaces = None;
+        }
+        kept.state = state;
+        Ok(())
+    }
+
+    /// Returns the versions with new records. `None`: too many, or the log is another one.
+    async fn changed_keys(
+        &self,
+        known: RegistryState,
+        state: RegistryState,
+    ) -> Result<Option<Vec<VersionKey>>, RegistryError> {
+        let count = state.records - known.records;
+        let Ok(from) = LogId::new(known.records + 1) else {
+            return Ok(None);
+        };
+        if !(0..=MOST_RECORDS).contains(&count) {
+            return Ok(None);
+        }
+        if count == 0 {
+            return Ok(Some(Vec::new()));
+        }
+        let records = self.registry.store().registry_records(from, count).await?;
+        let keys = records.iter().map(|(_, text)| {
+            let record = Record::parse(text.as_bytes()).ok()?;
+            Some(record.key().clone())
+        });
+        let keys: Option<Vec<VersionKey>> = keys.collect();
+        Ok(keys.filter(|keys| i64::try_from(keys.len()) == Ok(count)))
+    }
+
+    /// Returns a version in any state but absent.
+    pub async fn version(
+        &self,
+        snapshot: CatalogState,
+        key: &VersionKey,
+    ) -> Result<Option<Arc<KeptVersion>>, RegistryError> {
+        if let Some(version) = self.kept().versions.get(key) {
+            return Ok(Some(version));
+        }
+        let Some(version) = self.registry.version(key).await? else {
+            return Ok(None);
+        };
+        let version = Arc::new(KeptVersion::new(version));
+        let bytes = version.bytes();
+        self.keep(snapshot, |kept| {
+            kept.versions
+                .insert(key.clone(), Arc::clone(&version), bytes);
+        });
+        Ok(Some(version))
+    }
+
+    /// Returns the versions of a name in any state, from the highest to the lowest.
+    pub async fn name(
+        &self,
+        snapshot: CatalogState,
+        name: &RegistryName,
+    ) -> Result<Arc<KeptName>, RegistryError> {
+        if let Some(versions) = self.kept().names.get(name) {
+            return Ok(versions);
+        }
+        let versions = self.registry.versions(name).await?;
+        let bytes = VERSION_SIZE + LISTED_SIZE * versions.len();
+        let is_known = !versions.is_empty();
+        let versions = Arc::new(KeptName::new(&versions));
+        // Anybody can make up names that are not here.
+        if is_known {
+            self.keep(snapshot, |kept| {
+                kept.names
+                    .insert(name.clone(), Arc::clone(&versions), bytes);
+            });
+        }
+        Ok(versions)
+    }
+
+    /// Returns the answer of the checksum database about a version.
+    pub async fn lookup(
+        &self,
+        snapshot: CatalogState,
+        key: &VersionKey,
+    ) -> Result<Option<Bytes>, RegistryError> {
+        let CatalogState(RegistryState { records, .. }) = snapshot;
+        let kept = self.kept().lookups.get(key);
+        if let Some((of, text)) = kept
+            && of == records
+        {
+            return Ok(Some(text));
+        }
+        let Some(text) = self.registry.lookup(key).await? else {
+            return Ok(None);
+        };
+        let text = Bytes::from(text);
+        let bytes = text.len() + 500;
+        self.keep(snapshot, |kept| {
+            kept.lookups
+                .insert(key.clone(), (records, text.clone()), bytes);
+        });
+        Ok(Some(text))
+    }
+
+    /// Returns the content of a tile, which never changes.
+    pub async fn tile(
+        &self,
+        snapshot: CatalogState,
+        tile: &Tile,
+    ) -> Result<Option<Bytes>, RegistryError> {
+        if let Some(content) = self.kept().tiles.get(tile) {
+            return Ok(Some(content));
+        }
+        let Some(content) = self.registry.tile(tile).await? else {
+            return Ok(None);
+        };
+        let content = Bytes::from(content);
+        let bytes = content.len() + 100;
+        self.keep(snapshot, |kept| {
+            kept.tiles.insert(*tile, content.clone(), bytes);
+        });
+        Ok(Some(content))
+    }
+
+    /// Returns the token with this text, unless it is unknown or revoked. It may have expired since.
+    pub async fn token(
+        &self,
+        snapshot: CatalogState,
+        text: &str,
+    ) -> Result<Option<Arc<Token>>, RegistryError> {
+        let hash: [u8; 32] = Sha256::digest(text).into();
+        let kept = self.kept().tokens.get(&hash);
+        if let Some((token, at)) = kept
+            && at.elapsed() < TOKEN_TIME
+        {
+            return Ok(Some(token));
+        }
+        let Some(token) = self.registry.store().registry_token_by_text(text).await? else {
+            return Ok(None);
+        };
+        let token = Arc::new(token);
+        self.keep(snapshot, |kept| {
+            let bytes = token_bytes(&token);
+            let entry = (Arc::clone(&token), Instant::now());
+            kept.tokens.insert(hash, entry, bytes);
+        });
+        Ok(Some(token))
+    }
+
+    /// Returns the token with this identifier, unless it is unknown or revoked. It may have expired since.
+    pub async fn token_by_id(
+        &self,
+        snapshot: CatalogState,
+        id: TokenId,
+    ) -> Result<Option<Arc<Token>>, RegistryError> {
+        if let Some(token) = self.kept().tokens_by_id.get(&id) {
+            return Ok(Some(token));
+        }
+        let token = self.registry.store().registry_token(id).await?;
+        let Some(token) = token.filter(|token| token.revoked_at.is_none()) else {
+            return Ok(None);
+        };
+        let token = Arc::new(token);
+        self.keep(snapshot, |kept| {
+            let bytes = token_bytes(&token);
+            kept.tokens_by_id.insert(id, Arc::clone(&token), bytes);
+        });
+        Ok(Some(token))
+    }
+
+    /// Returns the visibility of all namespaces.
+    pub async fn namespaces(
+        &self,
+        snapshot: CatalogState,
+    ) -> Result<Arc<Namespaces>, RegistryError> {
+        if let Some(namespaces) = &self.kept().namespaces {
+            return Ok(Arc::clone(namespaces));
+        }
+        let rows = self.registry.store().registry_namespaces().await?;
+        let rows = rows.into_iter().map(|row| {
+            let prefix = row.prefix.as_str().to_owned();
+            ((row.prefix.kind(), prefix), row.visibility)
+        });
+        let namespaces = Arc::new(Namespaces(rows.collect()));
+        self.keep(snapshot, |kept| {
+            kept.namespaces = Some(Arc::clone(&namespaces));
+        });
+        Ok(namespaces)
+    }
+
+    /// Keeps what was read after `snapshot`, unless the state in memory is a newer one.
+    fn keep(&self, snapshot: CatalogState, keep: impl FnOnce(&mut Kept)) {
+        let mut kept = self.kept();
+        if kept.state == snapshot.0 {
+            keep(&mut kept);
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn token_bytes(token: &Token) -> usize {
+    500 + 200 * token.scopes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_visibility_of_a_name_is_that_of_its_namespace() {
+        let namespaces = [
+            (NameKind::Module, "acme", Visibility::Public),
+            (NameKind::Go, "example.com/net", Visibility::Owner),
+            (NameKind::Go, "acme", Visibility::Owner),
+        ];
+        let namespaces =
+            namespaces.map(|(kind, prefix, visibility)| ((kind, prefix.to_owned()), visibility));
+        let namespaces = Namespaces(namespaces.into());
+        for (name, expected) in [
+            ("module acme/vpc/aws", Some(Visibility::Public)),
+            ("module other/vpc/aws", None),
+            ("go example.com/net", Some(Visibility::Owner)),
+            ("go example.com/net/a/v2", Some(Visibility::Owner)),
+            ("go example.com/network", None),
+            ("go example.com", None),
+        ] {
+            assert_eq!(
+                namespaces.visibility(&name.parse().unwrap()),
+                expected,
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! The protocol of Go module proxies, and the index of versions.
+//!
+//! - A deprecated version stays available and leaves the list, so `go get` no longer chooses it.
+//! - A version that was taken down is 403 or 451 with the reason. After 404 or 410, `go` would fetch the same code
+//!   elsewhere. For the same reason a module whose versions were all taken down is 403 or 451 at `@latest`.
+//! - `@latest` falls back to a deprecated version. `go` asks for it also in projects that pin one, and they go on.
+//! - A name that is not here is 404, so that `go` asks the next proxy, or the repository itself.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use axum::response::Response;
+use bytes::Bytes;
+use chrono::{DateTime, SecondsFormat, Utc};
+use lockkeeper_registry::names::{GoPath, RegistryName};
+use lockkeeper_registry::states::VersionState;
+use lockkeeper_registry::versions::{GoVersion, VersionKey};
+use serde::Serialize;
+use tokio::time::timeout;
+
+use super::access::Reader;
+use super::answer::{self, Freshness};
+use super::catalog::{CatalogState, KeptName, KeptVersion, ListedVersion};
+use super::go_paths::{GoFile, GoRequest, InvalidGoRequest};
+use super::refusal::ServeRefusal;
+use super::{RegistryDoor, packages, served, sumdb};
+use crate::features::registry::VersionNotice;
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Path below which the protocol is served.
+const BELOW: &str = "/registry/go/";
+
+/// Maximum number of lines of the index, as in the public one.
+const MOST_LINES: usize = 2000;
+
+/// Maximum number of requests that read the index at once. For a reader of few names, one of them reads all versions.
+pub(super) const INDEX_AT_ONCE: usize = 2;
+
+/// Longest wait for one of these places.
+const INDEX_TIME: Duration = Duration::from_secs(10);
+
+/// `GET /registry/go/{*path}`
+pub(super) async fn answer(
+    State(door): State<Arc<RegistryDoor>>,
+    request: Request,
+) -> Result<Response, ServeRefusal> {
+    let (parts, _) = request.into_parts();
+    let snapshot = door.catalog.snapshot().await?;
+    let reader = door.reader(snapshot, &parts.headers).await?;
+    let path = parts.uri.path().strip_prefix(BELOW).unwrap_or_default();
+    let asked = GoRequest::parse(path).map_err(|invalid| match invalid {
+        InvalidGoRequest::NotThere => ServeRefusal::not_found("no module has this path"),
+        InvalidGoRequest::Escape(why) => ServeRefusal::BadRequest(format!("bad request: {why}")),
+    })?;
+    match asked {
+        GoRequest::Version(key, file) => version(&door, snapshot, &reader, &parts, key, file).await,
+        GoRequest::List(path) => {
+            let (_, name) = name(&door, snapshot, &reader, path).await?;
+            let list = name.list.get_or_init(|| list(&name.versions)).clone();
+            Ok(answer::content(
+                &parts.headers,
+                TEXT,
+                Freshness::Revalidated,
+                list,
+            ))
+        }
+        GoRequest::Latest(path) => latest(&door, snapshot, &reader, &parts.headers, path).await,
+        GoRequest::Sumdb(name, request) => {
+            sumdb::answer(&door, snapshot, &reader, &parts.headers, &name, request).await
+        }
+        GoRequest::Index => index(&door, snapshot, &reader, &parts).await,
+    }
+}
+
+/// Returns the versions of a module that is here.
+async fn name(
+    door: &RegistryDoor,
+    snapshot: CatalogState,
+    reader: &Reader,
+    path: GoPath,
+) -> Result<(RegistryName, Arc<KeptName>), ServeRefusal> {
+    let name = RegistryName::Go(path);
+    door.check(snapshot, reader, &name).await?;
+    let known = door.catalog.name(snapshot, &name).await?;
+    if known.versions.is_empty() {
+        return Err(ServeRefusal::unknown(&name));
+    }
+    Ok((name, known))
+}
+
+/// Returns the served versions in a state.
+fn in_state(
+    versions: &[ListedVersion],
+    state: VersionState,
+) -> impl Iterator<Item = (&ListedVersion, &GoVersion)> {
+    let served = versions
+        .iter()
+        .filter(move |version| version.is_served && version.state == state);
+    served.filter_map(|version| Some((version, version.key.as_go()?.1)))
+}
+
+/// Lists the versions that `go` may choose, without those that it finds by a commit.
+fn list(versions: &[ListedVersion]) -> Bytes {
+    let listed = in_state(versions, VersionState::Added).map(|(_, version)| version);
+    let mut listed: Vec<&GoVersion> = listed.filter(|version| !version.is_pseudo()).collect();
+    listed.sort_unstable();
+    let mut lines = String::new();
+    for version in listed {
+        writeln!(lines, "{version}").expect("writing to a text does not fail");
+    }
+    lines.into()
+}
+
+/// Answers with the version for those who name none.
+async fn latest(
+    door: &RegistryDoor,
+    snapshot: CatalogState,
+    reader: &Reader,
+    headers: &HeaderMap,
+    path: GoPath,
+) -> Result<Response, ServeRefusal> {
+    let (name, known) = name(door, snapshot, reader, path).await?;
+    let latest = latest_in(&known.versions, VersionState::Added)
+        .or_else(|| latest_in(&known.versions, VersionState::Deprecated));
+    let Some(version) = latest else {
+        return Err(none_left(&name, known.takedown.as_ref()));
+    };
+    let info = info(&version.key, version.added_at);
+    Ok(answer::content(headers, JSON, Freshness::Revalidated, info))
+}
+
+/// Returns the highest release in a state, else the highest pre-release, else the highest commit.
+fn latest_in(versions: &[ListedVersion], state: VersionState) -> Option<&ListedVersion> {
+    let latest = GoVersion::latest(in_state(versions, state).map(|(_, version)| version));
+    let latest = latest.or_else(|| in_state(versions, state).map(|(_, version)| version).max())?;
+    let mut versions = in_state(versions, state);
+    versions
+        .find(|(_, version)| *version == latest)
+        .map(|(version, _)| version)
+}
+
+/// Explains why a module has no version. `takedown` is the reason for which the highest one was taken down.
+fn none_left(name: &RegistryName, takedown: Option<&VersionNotice>) -> ServeRefusal {
+    match takedown {
+        Some(notice) => ServeRefusal::TakenDown {
+            what: format!("The last version of {}", name.as_str()),
+            notice: Box::new(notice.clone()),
+        },
+        None => ServeRefusal::unknown(name),
+    }
+}
+
+async fn version(
+    door: &Arc<RegistryDoor>,
+    snapshot: CatalogState,
+    reader: &Reader,
+    parts: &Parts,
+    key: VersionKey,
+    file: GoFile,
+) -> Result<Response, ServeRefusal> {
+    let kept = door.version(snapshot, reader, &key).await?;
+    let headers = &parts.headers;
+    match file {
+        GoFile::Info => {
+            let info = kept.info.get_or_init(|| info(&key, kept.version.added_at));
+            Ok(answer::content(
+                headers,
+                JSON,
+                Freshness::Immutable,
+                info.clone(),
+            ))
+        }
+        GoFile::Mod => {
+            let content = go_mod(door, &key, &kept).await?;
+            Ok(answer::content(
+                headers,
+                TEXT,
+                Freshness::Immutable,
+                content,
+            ))
+        }
+        GoFile::Zip => {
+            let content = served(&key, Some(&kept.version))?;
+            let package = content.packages.iter().next();
+            let package = package.ok_or_else(|| ServeRefusal::unknown_version(&key))?;
+            packages::send(
+                door,
+                (&parts.method, headers),
+                &kept,
+                package,
+                "application/zip",
+            )
+            .await
+        }
+    }
+}
+
+async fn go_mod(
+    door: &RegistryDoor,
+    key: &VersionKey,
+    kept: &KeptVersion,
+) -> Result<Bytes, ServeRefusal> {
+    if let Some(content) = kept.go_mod.get() {
+        return Ok(content.clone());
+    }
+    let Some(content) = door.registry.go_mod(key).await? else {
+        // It was taken down since the state was read.
+        let version = door.registry.version(key).await?;
+        served(key, version.as_ref())?;
+        return Err(ServeRefusal::unknown_version(key));
+    };
+    let content = Bytes::from(content);
+    if content.len() <= KeptVersion::MAX_GO_MOD {
+        return Ok(kept.go_mod.get_or_init(|| content).clone());
+    }
+    Ok(content)
+}
+
+/// Version and time, as `go` writes them.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Info<'a> {
+    version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
+}
+
+fn info(key: &VersionKey, added_at: Option<DateTime<Utc>>) -> Bytes {
+    let version = key.version();
+    let info = Info {
+        version: &version,
+        time: added_at.map(|time| time.to_rfc3339_opts(SecondsFormat::Secs, true)),
+    };
+    serde_json::to_vec(&info).expect("texts are JSON").into()
+}
+
+/// Line of the index.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct IndexLine<'a> {
+    path: &'a str,
+    version: String,
+    timestamp: String,
+}
+
+/// Query of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct IndexQuery {
+    since: Option<DateTime<Utc>>,
+    limit: usize,
+}
+
+impl IndexQuery {
+    fn parse(query: Option<&str>) -> Result<Self, ServeRefusal> {
+        let mut parsed = Self {
+            since: None,
+            limit: MOST_LINES,
+        };
+        let bad = |what| ServeRefusal::BadRequest(format!("bad request: {what}"));
+        for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            match (&*name, &*value) {
+                ("since" | "limit", "") => {}
+                ("since", value) => {
+                    let since = DateTime::parse_from_rfc3339(value);
+                    let since =
+                        since.map_err(|_| bad("`since` is a time such as 2026-11-03T10:00:00Z"))?;
+                    parsed.since = Some(since.with_timezone(&Utc));
+                }
+                ("limit", value) => {
+                    let limit = value.parse().ok().filter(|limit| *limit > 0);
+                    let limit: usize =
+                        limit.ok_or_else(|| bad("`limit` is a number from 1 to 2000"))?;
+                    parsed.limit = limit.min(MOST_LINES);
+                }
+                _ => {}
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+/// Answers with the versions that were added since a time and that the reader may read, oldest first.
+async fn index(
+    door: &RegistryDoor,
+    snapshot: CatalogState,
+    reader: &Reader,
+    parts: &Parts,
+) -> Result<Response, ServeRefusal> {
+    reader.check_any()?;
+    let query = IndexQuery::parse(parts.uri.query())?;
+    let _place = timeout(INDEX_TIME, door.index.acquire())
+        .await
+        .map_err(|_| ServeRefusal::Busy)?;
+    let namespaces = door.catalog.namespaces(snapshot).await?;
+    let page_size = i64::try_from(MOST_LINES).unwrap_or(i64::MAX);
+    let (mut since, mut lines, mut count) = (query.since, String::new(), 0);
+    // No two versions have the same time, so the next page begins with the last version of this one.
+    let mut last: Option<VersionKey> = None;
+    'pages: loop {
+        let page = door.registry.index(since, page_size).await?;
+        let is_last = i64::try_from(page.len()).unwrap_or(i64::MAX) < page_size;
+        for (key, state, time) in page {
+            since = Some(time);
+            if last.as_ref() == Some(&key) {
+                continue;
+            }
+            if state == VersionState::Deleted {
+                last = Some(key);
+                continue;
+            }
+            let name = key.name();
+            if reader.may_read(&name, namespaces.visibility(&name)) {
+                let line = IndexLine {
+                    path: name.as_str(),
+                    version: key.version(),
+                    timestamp: time.to_rfc3339_opts(SecondsFormat::AutoSi, true),
+                };
+                let line = serde_json::to_string(&line).expect("texts are JSON");
+                writeln!(lines, "{line}").expect("writing to a text does not fail");
+                count += 1;
+            }
+            last = Some(key);
+            if count == query.limit {
+                break 'pages;
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    Ok(answer::content(
+        &parts.headers,
+        JSON,
+        Freshness::Revalidated,
+        lines.into(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info_is_written_as_go_writes_it() {
+        let key: VersionKey = "go example.com/m v1.0.0".parse().unwrap();
+        let time = "2026-11-03T10:00:00Z".parse().ok();
+        assert_eq!(
+            info(&key, time),
+            r#"{"Version":"v1.0.0","Time":"2026-11-03T10:00:00Z"}"#
+        );
+    }
+
+    #[test]
+    fn the_index_takes_a_time_and_a_limit() {
+        let parse = |query: &str| IndexQuery::parse(Some(query));
+        let all = IndexQuery {
+            since: None,
+            limit: 2000,
+        };
+        assert_eq!(IndexQuery::parse(None).unwrap(), all);
+        assert_eq!(parse("since=&limit=&include=all").unwrap(), all);
+        let query = parse("since=2026-11-03T10:00:00.5%2B01:00&limit=7").unwrap();
+        let since = "2026-11-03T09:00:00.5Z".parse().ok();
+        assert_eq!(query, IndexQuery { since, limit: 7 });
+        assert_eq!(parse("limit=99999").unwrap(), all);
+        for query in ["limit=0", "limit=-1", "limit=x", "since=yesterday"] {
+            assert!(
+                matches!(parse(query), Err(ServeRefusal::BadRequest(_))),
+                "{query}"
+            );
+        }
+    }
+}

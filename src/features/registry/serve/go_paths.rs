@@ -1,0 +1,269 @@
+//! Paths of the protocol of Go module proxies, below `/registry/go/`.
+//!
+//! `go` probes for modules by all beginnings of an import path, so a path that no module can have is answered like a
+//! module that is not here. A wrong escape is an error, because no `go` sends one.
+
+use lockkeeper_registry::names::{
+    GoPath, InvalidEscape, RegistryName, unescape_path, unescape_version,
+};
+use lockkeeper_registry::tlog::{TILE_HEIGHT, Tile, TileLevel};
+use lockkeeper_registry::versions::VersionKey;
+use percent_encoding::percent_decode_str;
+
+/// Maximum length of a path. The longest that names a version is shorter.
+const MAX_PATH: usize = 4096;
+
+/// Request of the `go` command, or of a program that follows the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum GoRequest {
+    /// `index`: versions in the order in which they were added.
+    Index,
+    /// `…/@v/list`: versions of a module.
+    List(GoPath),
+    /// `…/@latest`: the version for those who name none.
+    Latest(GoPath),
+    /// `…/@v/VERSION.info`, `.mod` or `.zip`.
+    Version(VersionKey, GoFile),
+    /// `sumdb/NAME/…`: a checksum database.
+    Sumdb(String, SumdbRequest),
+}
+
+/// File of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GoFile {
+    /// Version and time, as JSON.
+    Info,
+    /// The `go.mod` file of the module.
+    Mod,
+    /// The package, a zip.
+    Zip,
+}
+
+/// Request to a checksum database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SumdbRequest {
+    /// `supported`: whether this proxy has the database.
+    Supported,
+    /// `latest`: the signed head.
+    Latest,
+    /// `lookup/MODULE@VERSION`: the record of a version.
+    Lookup(VersionKey),
+    /// `tile/…`: hashes of the tree.
+    Tile(Tile),
+}
+
+/// Reason why a path is not a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum InvalidGoRequest {
+    /// No module has this path, and no file of the protocol has this name.
+    NotThere,
+    /// The path is not escaped as the protocol demands.
+    Escape(String),
+}
+
+impl From<InvalidEscape> for InvalidGoRequest {
+    fn from(error: InvalidEscape) -> Self {
+        match error {
+            InvalidEscape::UpperCase | InvalidEscape::Bang | InvalidEscape::NotAscii(_) => {
+                Self::Escape(error.to_string())
+            }
+            InvalidEscape::Path(_) | InvalidEscape::Version => Self::NotThere,
+        }
+    }
+}
+
+impl GoRequest {
+    /// Reads a path below `/registry/go/`, as the client has sent it.
+    pub fn parse(path: &str) -> Result<Self, InvalidGoRequest> {
+        if path.len() > MAX_PATH {
+            return Err(InvalidGoRequest::NotThere);
+        }
+        let path = percent_decode_str(path).decode_utf8();
+        let path =
+            path.map_err(|_| InvalidGoRequest::Escape("the path is not UTF-8".to_owned()))?;
+        // Nothing is fetched from elsewhere yet, so both are the same.
+        let path = path.strip_prefix("cached-only/").unwrap_or(&path);
+        if path == "index" {
+            return Ok(Self::Index);
+        }
+        if let Some(rest) = path.strip_prefix("sumdb/") {
+            let (name, rest) = rest.split_once('/').ok_or(InvalidGoRequest::NotThere)?;
+            return Ok(Self::Sumdb(name.to_owned(), SumdbRequest::parse(rest)?));
+        }
+        let (module, file) = path.split_once("/@").ok_or(InvalidGoRequest::NotThere)?;
+        let module = unescape_path(module)?;
+        match file {
+            "latest" => Ok(Self::Latest(module)),
+            "v/list" => Ok(Self::List(module)),
+            _ => {
+                let file = file.strip_prefix("v/").ok_or(InvalidGoRequest::NotThere)?;
+                let (version, extension) =
+                    file.rsplit_once('.').ok_or(InvalidGoRequest::NotThere)?;
+                let file = match extension {
+                    "info" => GoFile::Info,
+                    "mod" => GoFile::Mod,
+                    "zip" => GoFile::Zip,
+                    _ => return Err(InvalidGoRequest::NotThere),
+                };
+                Ok(Self::Version(key(module, version)?, file))
+            }
+        }
+    }
+}
+
+impl SumdbRequest {
+    fn parse(path: &str) -> Result<Self, InvalidGoRequest> {
+        if path == "supported" {
+            return Ok(Self::Supported);
+        }
+        if path == "latest" {
+            return Ok(Self::Latest);
+        }
+        if let Some(record) = path.strip_prefix("lookup/") {
+            let (module, version) = record.rsplit_once('@').ok_or(InvalidGoRequest::NotThere)?;
+            return Ok(Self::Lookup(key(unescape_path(module)?, version)?));
+        }
+        // Tiles with texts of records would show names to everyone.
+        let is_served = |tile: &Tile| {
+            tile.height() == TILE_HEIGHT && matches!(tile.level(), TileLevel::Hashes(_))
+        };
+        let tile: Option<Tile> = path.parse().ok().filter(is_served);
+        tile.map(Self::Tile).ok_or(InvalidGoRequest::NotThere)
+    }
+}
+
+/// Reads a version. The name of a branch or commit is no error, but no version of this registry either.
+fn key(module: GoPath, escaped: &str) -> Result<VersionKey, InvalidGoRequest> {
+    let version = unescape_version(escaped)?;
+    let key = VersionKey::new(RegistryName::Go(module), &version);
+    key.map_err(|_| InvalidGoRequest::NotThere)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(path: &str) -> GoRequest {
+        GoRequest::parse(path).unwrap_or_else(|error| panic!("{path}: {error:?}"))
+    }
+
+    fn version(text: &str, file: GoFile) -> GoRequest {
+        GoRequest::Version(text.parse().unwrap(), file)
+    }
+
+    #[test]
+    fn paths_are_those_of_the_protocol() {
+        let module: GoPath = "github.com/Azure/m/v2".parse().unwrap();
+        assert_eq!(
+            parsed("github.com/!azure/m/v2/@v/list"),
+            GoRequest::List(module.clone())
+        );
+        assert_eq!(
+            parsed("github.com/%21azure/m/v2/@latest"),
+            GoRequest::Latest(module)
+        );
+        for (extension, file) in [
+            ("info", GoFile::Info),
+            ("mod", GoFile::Mod),
+            ("zip", GoFile::Zip),
+        ] {
+            for (path, key) in [
+                (
+                    "github.com/!azure/m/v2/@v/v2.0.0",
+                    "go github.com/Azure/m/v2 v2.0.0",
+                ),
+                (
+                    "cached-only/example.com/m/@v/v1.0.0-!r!c.1",
+                    "go example.com/m v1.0.0-RC.1",
+                ),
+                (
+                    "example.com/m/@v/v2.0.0+incompatible",
+                    "go example.com/m v2.0.0+incompatible",
+                ),
+            ] {
+                assert_eq!(parsed(&format!("{path}.{extension}")), version(key, file));
+            }
+        }
+        assert_eq!(parsed("index"), GoRequest::Index);
+        let sumdb = |request| GoRequest::Sumdb("mods.example.com".to_owned(), request);
+        for (path, request) in [
+            ("supported", SumdbRequest::Supported),
+            ("latest", SumdbRequest::Latest),
+            (
+                "lookup/github.com/!azure/m@v1.0.0",
+                SumdbRequest::Lookup("go github.com/Azure/m v1.0.0".parse().unwrap()),
+            ),
+            (
+                "tile/8/0/x001/234.p/5",
+                SumdbRequest::Tile("tile/8/0/x001/234.p/5".parse().unwrap()),
+            ),
+        ] {
+            for before in ["", "cached-only/"] {
+                let path = format!("{before}sumdb/mods.example.com/{path}");
+                assert_eq!(parsed(&path), sumdb(request.clone()), "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_that_no_module_can_have_is_not_there() {
+        let long = format!("example.com/{}/@v/list", "a".repeat(4096));
+        for path in [
+            "",
+            "@v/list",
+            "/@v/list",
+            "example/@v/list",
+            "example.com/m",
+            "example.com/m/@v/",
+            "example.com/m/@v/list/more",
+            "example.com/m/@v/v1.0.0",
+            "example.com/m/@v/v1.0.0.tar",
+            "example.com/m/@v/v1.2.info",
+            "example.com/m/@v/main.info",
+            "example.com/m/@v/latest.info",
+            "example.com/m/@v/v2.0.0.info",
+            "example.com/m/@v/v1.0.0+meta.info",
+            "example.com/m/@v/feature%2Fx.info",
+            "example.com/m/@v/..%2F..%2Fx.zip",
+            "example.com/../m/@v/list",
+            "example.com//m/@v/list",
+            "example.com/m/@vlist",
+            "example.com/m/@latest/x",
+            "sumdb/mods.example.com",
+            "sumdb/mods.example.com/",
+            "sumdb/mods.example.com/tile/8/data/000",
+            "sumdb/mods.example.com/tile/4/0/000",
+            "sumdb/mods.example.com/tile/8/0/1",
+            "sumdb/mods.example.com/lookup/example.com/m",
+            "sumdb/mods.example.com/lookup/example.com/m@main",
+            "index/x",
+            &long,
+        ] {
+            assert_eq!(
+                GoRequest::parse(path),
+                Err(InvalidGoRequest::NotThere),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wrong_escape_is_told() {
+        for (path, expected) in [
+            ("github.com/Azure/m/@v/list", "upper-case"),
+            ("github.com/!!azure/m/@v/list", "follows each"),
+            ("github.com/!/m/@v/list", "follows each"),
+            ("example.com/m/@v/v1.0.0-RC.1.info", "upper-case"),
+            ("example.com/%C3%BC/@v/list", "ASCII"),
+            ("example.com/%FF/@v/list", "UTF-8"),
+            ("sumdb/x/lookup/github.com/Azure/m@v1.0.0", "upper-case"),
+        ] {
+            match GoRequest::parse(path) {
+                Err(InvalidGoRequest::Escape(why)) => {
+                    assert!(why.contains(expected), "{path}: {why}");
+                }
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Serves the registry to `terraform`, `tofu` and `go`.
+//!
+//! | File | Content |
+//! |---|---|
+//! | `access.rs` | readers, and the names that each may read |
+//! | `catalog.rs` | versions and tokens in memory, never older than a request |
+//! | `terraform.rs` | service discovery and the protocol of module registries |
+//! | `links.rs` | links to packages, for clients that send no credentials there |
+//! | `go.rs`, `go_paths.rs` | the protocol of Go module proxies, and the index |
+//! | `sumdb.rs` | the log, in the protocol of Go's checksum database |
+//! | `packages.rs` | downloads |
+//! | `answer.rs`, `refusal.rs` | answers with and without content |
+//! | `recent.rs` | a map of limited size |
+
+mod access;
+mod answer;
+mod catalog;
+mod go;
+mod go_paths;
+mod links;
+mod packages;
+mod recent;
+mod refusal;
+mod sumdb;
+mod terraform;
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, Method};
+use axum::routing::get;
+use bytes::Bytes;
+use lockkeeper_registry::names::RegistryName;
+use lockkeeper_registry::records::VersionContent;
+use lockkeeper_registry::states::KnownVersion;
+use lockkeeper_registry::versions::VersionKey;
+use tokio::sync::Semaphore;
+
+pub(super) use self::access::bearer_token;
+use self::access::{Reader, token_text};
+use self::catalog::{Catalog, CatalogState, KeptVersion};
+use self::links::LinkKey;
+use self::refusal::ServeRefusal;
+use super::{Registry, RegistryVersion};
+use crate::kit::web::{RouteAccess, Routes, WebState};
+
+/// Everything that serves the registry.
+pub(crate) struct RegistryDoor {
+    web: Arc<WebState>,
+    registry: Arc<Registry>,
+    catalog: Catalog,
+    /// True if public names are served without a token.
+    is_open: bool,
+    links: LinkKey,
+    /// Places for packages that are sent.
+    packages: Arc<Semaphore>,
+    /// Places for requests that read the index.
+    index: Semaphore,
+    /// Answer to service discovery.
+    discovery: Bytes,
+}
+
+impl RegistryDoor {
+    pub(crate) fn new(web: Arc<WebState>, registry: Arc<Registry>, is_open: bool) -> Self {
+        Self {
+            catalog: Catalog::new(Arc::clone(&registry)),
+            links: LinkKey::new(registry.link_key()),
+            packages: Arc::new(Semaphore::new(packages::AT_ONCE)),
+            index: Semaphore::new(go::INDEX_AT_ONCE),
+            discovery: terraform::discovery(&web.public_url),
+            web,
+            registry,
+            is_open,
+        }
+    }
+
+    /// Returns the state of the web server.
+    pub(crate) fn web(&self) -> &Arc<WebState> {
+        &self.web
+    }
+
+    /// Finds out who sends a request.
+    async fn reader(
+        &self,
+        snapshot: CatalogState,
+        headers: &HeaderMap,
+    ) -> Result<Reader, ServeRefusal> {
+        let Some(text) = token_text(headers)? else {
+            return if self.is_open {
+                Ok(Reader::Anonymous)
+            } else {
+                Err(ServeRefusal::SignIn)
+            };
+        };
+        let token = self.catalog.token(snapshot, &text).await?;
+        let token = token.filter(|token| token.is_valid(self.web.clock.now()));
+        Ok(Reader::Token {
+            token: token.ok_or(ServeRefusal::WrongToken)?,
+            is_open: self.is_open,
+        })
+    }
+
+    /// Refuses a name that the reader may not read.
+    async fn check(
+        &self,
+        snapshot: CatalogState,
+        reader: &Reader,
+        name: &RegistryName,
+    ) -> Result<(), ServeRefusal> {
+        let namespaces = self.catalog.namespaces(snapshot).await?;
+        reader.check(name, namespaces.visibility(name))
+    }
+
+    /// Returns a version that is served, after a check that the reader may read it.
+    async fn version(
+        &self,
+        snapshot: CatalogState,
+        reader: &Reader,
+        key: &VersionKey,
+    ) -> Result<Arc<KeptVersion>, ServeRefusal> {
+        self.check(snapshot, reader, &key.name()).await?;
+        let version = self.catalog.version(snapshot, key).await?;
+        let version = version.ok_or_else(|| ServeRefusal::unknown_version(key))?;
+        served(key, Some(&version.version))?;
+        Ok(version)
+    }
+}
+
+/// Returns the content of a version that is served, or the reason why it is not.
+fn served<'a>(
+    key: &VersionKey,
+    version: Option<&'a RegistryVersion>,
+) -> Result<&'a VersionContent, ServeRefusal> {
+    let unknown = || ServeRefusal::unknown_version(key);
+    let version = version.ok_or_else(unknown)?;
+    match (&version.known, &version.notice) {
+        (KnownVersion::Deleted, Some(notice)) => Err(ServeRefusal::taken_down(key, notice)),
+        (KnownVersion::Deleted, None) => Err(unknown()),
+        (known, _) => match known.content() {
+            Some(located) => Ok(&located.content),
+            None => Err(unknown()),
+        },
+    }
+}
+
+/// Returns the routes, which sign in on their own.
+pub(crate) fn routes() -> Routes<Arc<RegistryDoor>> {
+    let open = RouteAccess::Everybody;
+    Routes::new()
+        .with(
+            Method::GET,
+            "/.well-known/terraform.json",
+            open,
+            get(terraform::discover),
+        )
+        .with(
+            Method::GET,
+            "/registry/v1/modules/{namespace}/{name}/{system}/versions",
+            open,
+            get(terraform::versions),
+        )
+        .with(
+            Method::GET,
+            "/registry/v1/modules/{namespace}/{name}/{system}/{version}/download",
+            open,
+            get(terraform::download),
+        )
+        .with(
+            Method::GET,
+            "/registry/v1/modules/{namespace}/{name}/{system}/{version}/{file}",
+            open,
+            get(terraform::package),
+        )
+        .with(Method::GET, "/registry/go/{*path}", open, get(go::answer))
+}

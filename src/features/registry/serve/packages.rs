@@ -1,0 +1,210 @@
+//! Downloads of packages: whole or in part, in pieces, without a connection to the database.
+//!
+//! - *Limited*: [`AT_ONCE`] packages are sent at a time. Further requests wait, because their clients would fail else.
+//! - *Not held by slow clients*: a download that gets slower than [`SLOWEST`] on average is ended, because it has a place.
+//! - *Ended by a takedown*: a download that takes long looks every second whether its version is still there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, Method};
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use lockkeeper_registry::records::PackageFile;
+use lockkeeper_registry::versions::VersionKey;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout};
+use tracing::warn;
+
+use super::super::{BlobError, PackageReader, RegistryError};
+use super::answer::{self, EntityTag, Freshness, Part};
+use super::catalog::KeptVersion;
+use super::refusal::ServeRefusal;
+use super::{RegistryDoor, served};
+
+/// Maximum number of packages that are sent at a time. Each takes an open file.
+pub(super) const AT_ONCE: usize = 128;
+
+/// Longest wait for a place. The time limit of requests is longer.
+const PLACE_TIME: Duration = Duration::from_secs(20);
+
+/// Lowest number of bytes in a second, on average, after [`SLOW_AFTER`].
+const SLOWEST: u64 = 16 * 1024;
+const SLOW_AFTER: Duration = Duration::from_mins(1);
+
+/// Interval at which a download looks whether its version is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Answers a request for a package of a version that the reader may read.
+pub(super) async fn send(
+    door: &Arc<RegistryDoor>,
+    (method, headers): (&Method, &HeaderMap),
+    version: &Arc<KeptVersion>,
+    file: &PackageFile,
+    content_type: &'static str,
+) -> Result<Response, ServeRefusal> {
+    let key = &version.version.key;
+    let tag = EntityTag::of_digest(&file.digest);
+    if tag.is_known(headers) {
+        return Ok(answer::not_modified(&tag, Freshness::Immutable));
+    }
+    let (part, range) = match Part::requested(headers, &tag, file.size) {
+        Part::Whole => (None, 0..file.size),
+        Part::Bytes(range) => (Some(range.clone()), range),
+        Part::AfterEnd => return Err(ServeRefusal::NoSuchRange(file.size)),
+    };
+    let with = |body| answer::package(content_type, &tag, file.size, part.as_ref(), body);
+    if method == Method::HEAD {
+        return Ok(with(Body::empty()));
+    }
+    if let Some(content) = small(door, version, file).await? {
+        let (Ok(start), Ok(end)) = (usize::try_from(range.start), usize::try_from(range.end))
+        else {
+            return Err(ServeRefusal::NoSuchRange(file.size));
+        };
+        return Ok(with(Body::from(content.slice(start..end))));
+    }
+    let place = Arc::clone(&door.packages).acquire_owned();
+    let place = timeout(PLACE_TIME, place)
+        .await
+        .map_err(|_| ServeRefusal::Busy)?;
+    let place = place.map_err(|_| ServeRefusal::Busy)?;
+    let mut pieces = open(door, key, file).await?.read(range);
+    // Begins to read before the answer begins, so that a client learns of a takedown in this moment.
+    let first = match pieces.try_next().await {
+        Ok(Some(first)) => first,
+        Ok(None) => return Err(damaged(key, file)),
+        Err(error) => return Err(unreadable(door, key, error).await),
+    };
+    let download = Download {
+        door: Arc::clone(door),
+        key: key.clone(),
+        pieces: stream::iter([Ok(first)]).chain(pieces).boxed(),
+        looked_at: Instant::now(),
+        started: Instant::now(),
+        sent: 0,
+        _place: place,
+    };
+    let pieces = stream::try_unfold(download, async |mut download| {
+        let piece = download.next().await?;
+        Ok::<_, DownloadStop>(piece.map(|piece| (piece, download)))
+    });
+    Ok(with(Body::from_stream(pieces)))
+}
+
+/// Returns the bytes of a small package. The first request reads them.
+async fn small(
+    door: &RegistryDoor,
+    version: &KeptVersion,
+    file: &PackageFile,
+) -> Result<Option<Bytes>, ServeRefusal> {
+    let key = &version.version.key;
+    if let Some(content) = version.package.get() {
+        return Ok(Some(content.clone()));
+    }
+    if file.size > KeptVersion::MAX_FILE as u64 {
+        return Ok(None);
+    }
+    let pieces = open(door, key, file).await?.read(0..file.size);
+    let content: Result<BytesMut, BlobError> = pieces.try_collect().await;
+    let content = match content {
+        Ok(content) => content.freeze(),
+        Err(error) => return Err(unreadable(door, key, error).await),
+    };
+    if content.len() as u64 != file.size {
+        return Err(damaged(key, file));
+    }
+    Ok(Some(version.package.get_or_init(|| content).clone()))
+}
+
+async fn open(
+    door: &RegistryDoor,
+    key: &VersionKey,
+    file: &PackageFile,
+) -> Result<PackageReader, ServeRefusal> {
+    match door.registry.package(&file.digest).await? {
+        Some(reader) if reader.size == file.size => Ok(reader),
+        Some(_) => Err(damaged(key, file)),
+        None => {
+            still_served(door, key).await?;
+            Err(damaged(key, file))
+        }
+    }
+}
+
+/// Explains why a package cannot be read.
+async fn unreadable(door: &RegistryDoor, key: &VersionKey, error: BlobError) -> ServeRefusal {
+    match still_served(door, key).await {
+        Err(refusal) => refusal,
+        Ok(()) => ServeRefusal::Failed(error.into()),
+    }
+}
+
+/// Checks that a version was not taken down since the state was read.
+async fn still_served(door: &RegistryDoor, key: &VersionKey) -> Result<(), ServeRefusal> {
+    let version = door.registry.version(key).await?;
+    served(key, version.as_ref()).map(drop)
+}
+
+fn damaged(key: &VersionKey, file: &PackageFile) -> ServeRefusal {
+    ServeRefusal::Failed(RegistryError::Damaged(format!(
+        "the package `{}` of {key} is missing or cut off",
+        file.name
+    )))
+}
+
+/// A package on its way to a client.
+struct Download {
+    door: Arc<RegistryDoor>,
+    key: VersionKey,
+    pieces: BoxStream<'static, Result<Bytes, BlobError>>,
+    looked_at: Instant,
+    started: Instant,
+    sent: u64,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Reason why a download ends early. The client sees a connection that ends.
+#[derive(Debug, thiserror::Error)]
+enum DownloadStop {
+    #[error("the package cannot be read")]
+    Unreadable(#[from] BlobError),
+    #[error("the version is not there any more")]
+    TakenDown,
+    #[error("the client reads fewer than {SLOWEST} bytes in a second")]
+    TooSlow,
+}
+
+impl Download {
+    async fn next(&mut self) -> Result<Option<Bytes>, DownloadStop> {
+        if self.looked_at.elapsed() >= LOOK_EVERY {
+            if !is_there(&self.door, &self.key).await {
+                warn!(version = %self.key, "A download was ended, because the version was taken down or cannot be checked");
+                return Err(DownloadStop::TakenDown);
+            }
+            self.looked_at = Instant::now();
+        }
+        let time = self.started.elapsed();
+        if time > SLOW_AFTER && self.sent / time.as_secs() < SLOWEST {
+            return Err(DownloadStop::TooSlow);
+        }
+        let piece = self.pieces.try_next().await?;
+        self.sent += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        Ok(piece)
+    }
+}
+
+/// Returns true if a version is still served.
+async fn is_there(door: &RegistryDoor, key: &VersionKey) -> bool {
+    let Ok(snapshot) = door.catalog.snapshot().await else {
+        return false;
+    };
+    let version = door.catalog.version(snapshot, key).await;
+    version.is_ok_and(|version| {
+        let version = version.as_ref().map(|version| &version.version);
+        served(key, version).is_ok()
+    })
+}

@@ -1,0 +1,189 @@
+//! Answers without content, as sentences of plain text: `go` and `terraform` print them.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use lockkeeper_registry::names::RegistryName;
+use lockkeeper_registry::records::TakedownKind;
+use lockkeeper_registry::versions::VersionKey;
+use tracing::error;
+
+use super::super::{RegistryError, VersionNotice};
+use crate::errors::describe_error;
+
+/// Seconds after which a client that found no place can try again.
+const TRY_AGAIN: u64 = 5;
+
+/// Reason why a request is not answered with content.
+#[derive(Debug)]
+pub(super) enum ServeRefusal {
+    /// The request has no token, and this needs one.
+    SignIn,
+    /// The token is unknown, has expired or was revoked.
+    WrongToken,
+    /// Nothing is here for this reader, with a sentence about it.
+    NotFound(String),
+    /// The version, or all versions of a name, were taken down.
+    TakenDown {
+        /// The version, or the name with its versions.
+        what: String,
+        notice: Box<VersionNotice>,
+    },
+    /// The request cannot be understood, with a sentence about it.
+    BadRequest(String),
+    /// The link to a package is not valid.
+    BadLink,
+    /// Too many packages are sent at this moment, or the index is read too often.
+    Busy,
+    /// The requested part of a package with this size is not there.
+    NoSuchRange(u64),
+    /// The database or the store of packages failed.
+    Failed(RegistryError),
+}
+
+impl ServeRefusal {
+    pub fn not_found(what: impl Into<String>) -> Self {
+        Self::NotFound(what.into())
+    }
+
+    /// Says that a name is not here. The text is the same for a name that the reader may not read.
+    pub fn unknown(name: &RegistryName) -> Self {
+        Self::NotFound(format!("{} is not in this registry", name.as_str()))
+    }
+
+    /// Says that a version is not here.
+    pub fn unknown_version(key: &VersionKey) -> Self {
+        Self::NotFound(format!(
+            "{} {} is not in this registry",
+            key.name().as_str(),
+            key.version()
+        ))
+    }
+
+    /// Says that a version was taken down.
+    pub fn taken_down(key: &VersionKey, notice: &VersionNotice) -> Self {
+        Self::TakenDown {
+            what: format!("{} {}", key.name().as_str(), key.version()),
+            notice: Box::new(notice.clone()),
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::SignIn | Self::WrongToken => StatusCode::UNAUTHORIZED,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::TakenDown { notice, .. } => match notice.takedown {
+                Some(TakedownKind::Legal) => StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS,
+                Some(TakedownKind::Security | TakedownKind::Mistake) | None => {
+                    StatusCode::FORBIDDEN
+                }
+            },
+            Self::BadLink => StatusCode::FORBIDDEN,
+            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
+            Self::Busy | Self::Failed(RegistryError::Database(_)) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::NoSuchRange(_) => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::SignIn => "Send a token of this registry, as a bearer token or as a password (docs/registry.md)."
+                .to_owned(),
+            Self::WrongToken => "The token is unknown, has expired or was revoked. Ask an administrator of the registry \
+                                 for a new one."
+                .to_owned(),
+            Self::NotFound(what) => format!("not found: {what}"),
+            Self::TakenDown { what, notice } => {
+                let kind = match notice.takedown {
+                    Some(TakedownKind::Legal) => " for legal reasons",
+                    Some(TakedownKind::Security) => " for security",
+                    Some(TakedownKind::Mistake) | None => "",
+                };
+                format!(
+                    "{what} was taken down{kind} on {}: {}",
+                    notice.at.format("%Y-%m-%d"),
+                    reason(notice)
+                )
+            }
+            Self::BadRequest(why) => why.clone(),
+            Self::BadLink => "The link is not valid any more. Request the version again.".to_owned(),
+            Self::Busy => {
+                "The server answers as many such requests as it can. Try again in a few seconds.".to_owned()
+            }
+            Self::NoSuchRange(size) => format!("The package has {size} bytes."),
+            Self::Failed(RegistryError::Database(_)) => {
+                "The database does not answer. Try again in a moment.".to_owned()
+            }
+            Self::Failed(_) => "The registry has failed. The log of the server says why.".to_owned(),
+        }
+    }
+}
+
+/// Returns the reason, and the version to use instead.
+fn reason(notice: &VersionNotice) -> String {
+    let reason = notice.notice.reason.as_str();
+    let end = if reason.ends_with(['.', '!', '?']) {
+        ""
+    } else {
+        "."
+    };
+    match &notice.notice.replacement {
+        None => format!("{reason}{end}"),
+        Some(key) => format!(
+            "{reason}{end} Use {} {} instead.",
+            key.name().as_str(),
+            key.version()
+        ),
+    }
+}
+
+impl From<RegistryError> for ServeRefusal {
+    fn from(error: RegistryError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<sqlx::Error> for ServeRefusal {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl IntoResponse for ServeRefusal {
+    fn into_response(self) -> Response {
+        if let Self::Failed(cause) = &self {
+            error!(
+                error = describe_error(cause),
+                "The registry could not answer a request"
+            );
+        }
+        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+        let text = format!("{}\n", self.text());
+        let mut response = (self.status(), [(header::CONTENT_TYPE, plain)], text).into_response();
+        let headers = response.headers_mut();
+        match self {
+            Self::SignIn | Self::WrongToken => {
+                let challenge = HeaderValue::from_static(
+                    "Basic realm=\"Lockkeeper registry\", charset=\"UTF-8\"",
+                );
+                headers.insert(header::WWW_AUTHENTICATE, challenge);
+            }
+            Self::Busy => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(TRY_AGAIN));
+            }
+            Self::NoSuchRange(size) => {
+                if let Ok(value) = HeaderValue::from_str(&format!("bytes */{size}")) {
+                    headers.insert(header::CONTENT_RANGE, value);
+                }
+            }
+            Self::NotFound(_)
+            | Self::TakenDown { .. }
+            | Self::BadRequest(_)
+            | Self::BadLink
+            | Self::Failed(_) => {}
+        }
+        response
+    }
+}

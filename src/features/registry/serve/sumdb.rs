@@ -1,0 +1,58 @@
+//! The log of this deployment, in the protocol of Go's checksum database. `go` proves with it that a version has the
+//! recorded checksums, and that nobody has changed the past (R5).
+//!
+//! Tiles have only hashes, so everyone who may read anything gets them. Records have names: only those who may read a name
+//! get its records.
+
+use axum::http::HeaderMap;
+use axum::response::Response;
+use bytes::Bytes;
+
+use super::RegistryDoor;
+use super::access::Reader;
+use super::answer::{self, Freshness};
+use super::catalog::CatalogState;
+use super::go_paths::SumdbRequest;
+use super::refusal::ServeRefusal;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Answers a request to the checksum database with this name.
+pub(super) async fn answer(
+    door: &RegistryDoor,
+    snapshot: CatalogState,
+    reader: &Reader,
+    headers: &HeaderMap,
+    name: &str,
+    request: SumdbRequest,
+) -> Result<Response, ServeRefusal> {
+    reader.check_any()?;
+    if name != door.registry.name().as_str() {
+        // `go` then asks that database itself.
+        return Err(ServeRefusal::not_found(
+            "this registry has only its own checksum database",
+        ));
+    }
+    let content = match request {
+        SumdbRequest::Supported => Bytes::new(),
+        SumdbRequest::Latest => Bytes::copy_from_slice(door.registry.head().await?.as_bytes()),
+        SumdbRequest::Lookup(key) => {
+            door.version(snapshot, reader, &key).await?;
+            let found = door.catalog.lookup(snapshot, &key).await?;
+            found.ok_or_else(|| ServeRefusal::unknown_version(&key))?
+        }
+        SumdbRequest::Tile(tile) => {
+            let found = door.catalog.tile(snapshot, &tile).await?;
+            let found =
+                found.ok_or_else(|| ServeRefusal::not_found("the log has no such tile yet"))?;
+            let kind = "application/octet-stream";
+            return Ok(answer::content(headers, kind, Freshness::Immutable, found));
+        }
+    };
+    Ok(answer::content(
+        headers,
+        TEXT,
+        Freshness::Revalidated,
+        content,
+    ))
+}

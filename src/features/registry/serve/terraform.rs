@@ -1,0 +1,200 @@
+//! Service discovery and the protocol of module registries, for `terraform` and `tofu`.
+//!
+//! A deprecated version stays in the list, because there is no other way to one that a configuration names. A version that
+//! was taken down leaves the list, so no constraint chooses it.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use lockkeeper_registry::names::{NameKind, RegistryName};
+use lockkeeper_registry::records::{PackageFile, PackageFileName, VersionContent};
+use lockkeeper_registry::versions::VersionKey;
+use serde::Serialize;
+use serde_json::json;
+use url::Url;
+
+use super::access::Reader;
+use super::answer::{self, Freshness};
+use super::links::LinkQuery;
+use super::refusal::ServeRefusal;
+use super::{RegistryDoor, packages, served};
+
+const JSON: &str = "application/json";
+
+/// Header with the address of a package.
+const GET_FROM: HeaderName = HeaderName::from_static("x-terraform-get");
+
+/// Returns the answer to service discovery. A proxy may serve the public address below a path.
+pub(super) fn discovery(public_url: &Url) -> Bytes {
+    let base = public_url.path().trim_end_matches('/');
+    let services = json!({ "modules.v1": format!("{base}/registry/v1/modules/") });
+    services.to_string().into()
+}
+
+/// `GET /.well-known/terraform.json`
+pub(super) async fn discover(
+    State(door): State<Arc<RegistryDoor>>,
+    headers: HeaderMap,
+) -> Response {
+    answer::content(
+        &headers,
+        JSON,
+        Freshness::Revalidated,
+        door.discovery.clone(),
+    )
+}
+
+/// Body of the list of versions.
+#[derive(Serialize)]
+struct ModuleList {
+    modules: [ModuleVersions; 1],
+}
+
+#[derive(Serialize)]
+struct ModuleVersions {
+    versions: Vec<AvailableVersion>,
+}
+
+#[derive(Serialize)]
+struct AvailableVersion {
+    version: String,
+}
+
+type ModulePath = (String, String, String);
+type VersionPath = (String, String, String, String);
+type FilePath = (String, String, String, String, String);
+
+fn module(namespace: &str, name: &str, system: &str) -> Result<RegistryName, ServeRefusal> {
+    let text = format!("{namespace}/{name}/{system}");
+    RegistryName::new(NameKind::Module, &text)
+        .map_err(|error| ServeRefusal::not_found(error.to_string()))
+}
+
+fn version(name: RegistryName, version: &str) -> Result<VersionKey, ServeRefusal> {
+    VersionKey::new(name, version).map_err(|error| ServeRefusal::not_found(error.to_string()))
+}
+
+/// `GET /registry/v1/modules/{namespace}/{name}/{system}/versions`
+pub(super) async fn versions(
+    State(door): State<Arc<RegistryDoor>>,
+    Path((namespace, name, system)): Path<ModulePath>,
+    headers: HeaderMap,
+) -> Result<Response, ServeRefusal> {
+    let snapshot = door.catalog.snapshot().await?;
+    let reader = door.reader(snapshot, &headers).await?;
+    let name = module(&namespace, &name, &system)?;
+    door.check(snapshot, &reader, &name).await?;
+    let known = door.catalog.name(snapshot, &name).await?;
+    if known.versions.is_empty() {
+        return Err(ServeRefusal::unknown(&name));
+    }
+    let list = known.list.get_or_init(|| {
+        let served = known.versions.iter().filter(|version| version.is_served);
+        let versions = served.map(|version| AvailableVersion {
+            version: version.key.version(),
+        });
+        let list = ModuleList {
+            modules: [ModuleVersions {
+                versions: versions.collect(),
+            }],
+        };
+        serde_json::to_vec(&list).expect("texts are JSON").into()
+    });
+    Ok(answer::content(
+        &headers,
+        JSON,
+        Freshness::Revalidated,
+        list.clone(),
+    ))
+}
+
+/// `GET /registry/v1/modules/{namespace}/{name}/{system}/{version}/download`
+pub(super) async fn download(
+    State(door): State<Arc<RegistryDoor>>,
+    Path((namespace, name, system, number)): Path<VersionPath>,
+    headers: HeaderMap,
+) -> Result<Response, ServeRefusal> {
+    let snapshot = door.catalog.snapshot().await?;
+    let reader = door.reader(snapshot, &headers).await?;
+    let key = version(module(&namespace, &name, &system)?, &number)?;
+    let version = door.version(snapshot, &reader, &key).await?;
+    let content = served(&key, Some(&version.version))?;
+    let file = archive(&key, content)?;
+    let now = door.web.clock.now();
+    let link = door.links.link(&key, &file.name, reader.token_id(), now);
+    let link = HeaderValue::from_str(&link).expect("the parts of a link are plain characters");
+    Ok((StatusCode::NO_CONTENT, [(GET_FROM, link)]).into_response())
+}
+
+/// `GET /registry/v1/modules/{namespace}/{name}/{system}/{version}/{file}`
+pub(super) async fn package(
+    State(door): State<Arc<RegistryDoor>>,
+    Path((namespace, name, system, number, file)): Path<FilePath>,
+    query: Result<Query<LinkQuery>, QueryRejection>,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response, ServeRefusal> {
+    let key = version(module(&namespace, &name, &system)?, &number)?;
+    let file: PackageFileName = file.parse().map_err(|_| ServeRefusal::BadLink)?;
+    let Query(query) = query.map_err(|_| ServeRefusal::BadLink)?;
+    let now = door.web.clock.now();
+    let token = door.links.reader(&key, &file, &query, now);
+    let token = token.map_err(|_| ServeRefusal::BadLink)?;
+    let snapshot = door.catalog.snapshot().await?;
+    let reader = match token {
+        None if door.is_open => Reader::Anonymous,
+        None => return Err(ServeRefusal::BadLink),
+        Some(id) => {
+            let token = door.catalog.token_by_id(snapshot, id).await?;
+            let token = token.filter(|token| token.is_valid(now));
+            Reader::Token {
+                token: token.ok_or(ServeRefusal::BadLink)?,
+                is_open: door.is_open,
+            }
+        }
+    };
+    let version = door.version(snapshot, &reader, &key).await?;
+    let content = served(&key, Some(&version.version))?;
+    let package = archive(&key, content)?;
+    if package.name != file {
+        return Err(ServeRefusal::BadLink);
+    }
+    packages::send(
+        &door,
+        (&method, &headers),
+        &version,
+        package,
+        "application/gzip",
+    )
+    .await
+}
+
+/// Returns the package of a module. There is only one.
+fn archive<'a>(
+    key: &VersionKey,
+    content: &'a VersionContent,
+) -> Result<&'a PackageFile, ServeRefusal> {
+    let package = content.packages.iter().next();
+    package.ok_or_else(|| ServeRefusal::unknown_version(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_of_the_protocol_is_below_that_of_the_server() {
+        for (url, expected) in [
+            ("https://mods.example.com/", "/registry/v1/modules/"),
+            ("https://example.com/locks/", "/locks/registry/v1/modules/"),
+        ] {
+            let answer = discovery(&url.parse().unwrap());
+            let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+            assert_eq!(answer, json!({ "modules.v1": expected }));
+        }
+    }
+}

@@ -1,0 +1,571 @@
+//! Everything that other files do with versions and the log.
+//!
+//! # Crashes
+//!
+//! - A publication first announces its package in the database, then makes it durable in the store of packages, and then
+//!   records the version (R1, R4). A crash in between leaves a package that no version refers to, which is removed after
+//!   [`PUBLICATION_TIME`].
+//! - A publication that records nothing makes its package due, so that it is removed at once unless a version has it.
+//! - A takedown records the deletion, and in the same transaction that its packages are to be removed. Then it removes
+//!   them, also if the client has left. After a crash in between, [`Registry::remove_orphans`] does so.
+//! - A removal holds the row of the package in the database. So a publication of the same bytes waits for it, and then
+//!   stores them again. A publication that took longer than [`PUBLICATION_TIME`] finds out that its package is gone, and
+//!   records nothing.
+//! - A package that was lost or damaged is stored again when the same files are published again.
+
+use std::panic::resume_unwind;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use lockkeeper_registry::names::RegistryName;
+use lockkeeper_registry::records::{
+    DeploymentName, LogId, RecordChange, RecordMaker, RecordNotice, RecordTime, TakedownKind,
+    UnsignedRecord, VersionContent,
+};
+use lockkeeper_registry::signed_note::{NoteVerifier, sign_note};
+use lockkeeper_registry::states::{BaseLocation, RecordEffect, VersionState};
+use lockkeeper_registry::tlog::{self, TILE_HEIGHT, Tile, TileLevel, TlogError, TreeHead};
+use lockkeeper_registry::versions::VersionKey;
+use sha2::Sha256;
+use tokio::sync::Semaphore;
+use tracing::{info, warn};
+
+use super::blobs::{BlobError, Blobs, PackageReader};
+use super::deployment::Deployment;
+use super::packaging::CheckedPackage;
+use super::store::{LogOutcome, NewChange, RegistryVersion, VersionNotice, VersionOrigin};
+use crate::errors::describe_error;
+use crate::model::{Cause, Sha256Digest};
+use crate::seal::Keyring;
+use crate::store::Store;
+
+/// Time that a publication has from its announcement to its record.
+pub(super) const PUBLICATION_TIME: TimeDelta = TimeDelta::hours(1);
+
+/// Number of changes that wait for the log at a time. Each waits with a connection to the database, and the rest of the
+/// server needs some as well.
+const RECORDED_AT_ONCE: usize = 2;
+
+/// Number of packages that are removed at a time.
+const REMOVED_AT_ONCE: i64 = 1_000;
+
+/// The registry of this deployment.
+#[derive(Clone)]
+pub struct Registry {
+    pub(super) store: Store,
+    pub(super) blobs: Blobs,
+    pub(super) deployment: Deployment,
+    /// Newest head that was signed.
+    head: Arc<Mutex<Option<SignedHead>>>,
+    recording: Arc<Semaphore>,
+}
+
+/// A head of the log as a note.
+#[derive(Clone)]
+struct SignedHead {
+    size: u64,
+    note: Arc<str>,
+}
+
+/// Failure of the registry.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// A statement failed in the database.
+    #[error("the database of the registry failed")]
+    Database(#[from] sqlx::Error),
+    /// The store of packages failed.
+    #[error(transparent)]
+    Blobs(#[from] BlobError),
+    /// The registry cannot be opened with these settings. The text names the way out.
+    #[error("{0}")]
+    Settings(String),
+    /// The request cannot be recorded, such as a replacement of another kind.
+    #[error("{0}")]
+    Refused(String),
+    /// The package was removed while its version was published. The same publication mends that.
+    #[error("the package of {0} was removed while it was published. Publish it again")]
+    PackageGone(Box<VersionKey>),
+    /// Stored data is damaged. `lockkeeper registry verify` names it.
+    #[error("{0}. `lockkeeper registry verify` checks everything")]
+    Damaged(String),
+}
+
+/// Outcome of a publication.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Published {
+    /// The version is recorded under this ID.
+    New(LogId),
+    /// The version was there with the same files.
+    Same,
+    /// The version has this other content, which stays.
+    Conflict(VersionContent),
+    /// The version was deleted, and its number is never used again.
+    Tombstoned(VersionNotice),
+    /// The name belongs to no owner, so nobody can publish it.
+    NoNamespace,
+    /// The name differs only in case from this one.
+    CaseConflict(RegistryName),
+}
+
+/// Outcome of a deprecation.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deprecated {
+    /// The deprecation is recorded under this ID.
+    New(LogId),
+    /// The version was deprecated before, for this reason.
+    Before(VersionNotice),
+    /// The version was deleted, for this reason.
+    Tombstoned(VersionNotice),
+    /// No record of the version was seen.
+    NotThere,
+}
+
+/// Outcome of a takedown.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TakenDown {
+    /// The takedown is recorded under this ID.
+    New(LogId),
+    /// The version was deleted before, for this reason.
+    Before(VersionNotice),
+    /// No record of the version was seen.
+    NotThere,
+}
+
+/// A deprecated or deleted version without a reason, which this program would not have stored.
+fn no_notice(key: &VersionKey) -> RegistryError {
+    RegistryError::Damaged(format!("the row of {key} has no reason"))
+}
+
+impl From<TlogError> for RegistryError {
+    fn from(error: TlogError) -> Self {
+        Self::Damaged(format!("the log cannot be read: {error}"))
+    }
+}
+
+impl Registry {
+    /// Opens the registry. The first time, this makes the signing key of the deployment.
+    pub async fn open(
+        store: Store,
+        keys: Option<Arc<Keyring>>,
+        name: DeploymentName,
+        packages: &Path,
+    ) -> Result<Self, RegistryError> {
+        let Some(keys) = keys else {
+            return Err(RegistryError::Settings(
+                "the registry signs its log with a key, which is kept encrypted in the database. \
+                 `lockkeeper credentials keygen` prints a line: put it into a file that only the server can read, and set \
+                 --encryption-key-file to that file"
+                    .to_owned(),
+            ));
+        };
+        let expected = store.registry_store_id().await?;
+        let blobs = Blobs::open(packages, expected.as_ref()).await?;
+        let deployment = Deployment::open(&store, &keys, &name, blobs.store_id()).await?;
+        Ok(Self {
+            store,
+            blobs,
+            deployment,
+            head: Arc::default(),
+            recording: Arc::new(Semaphore::new(RECORDED_AT_ONCE)),
+        })
+    }
+
+    /// Returns the store of packages, for staging.
+    pub fn blobs(&self) -> &Blobs {
+        &self.blobs
+    }
+
+    /// Returns the database with the versions and the log.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns the name of the deployment, which is that of its log.
+    pub fn name(&self) -> &DeploymentName {
+        &self.deployment.name
+    }
+
+    /// Returns the public key of the log, as `GOSUMDB` has it.
+    pub fn verifier(&self) -> &NoteVerifier {
+        self.deployment.signer.verifier()
+    }
+
+    /// Publishes a version: makes the package durable, and then records the version.
+    pub async fn publish(
+        &self,
+        package: CheckedPackage,
+        origin: VersionOrigin,
+        cause: &Cause,
+    ) -> Result<Published, RegistryError> {
+        let CheckedPackage {
+            key,
+            content,
+            go_mod,
+            staged,
+        } = package;
+        let mut packages = content.packages.iter();
+        let is_staged = packages
+            .next()
+            .is_some_and(|file| file.digest == staged.digest && file.size == staged.size);
+        if !is_staged || packages.next().is_some() {
+            return Err(RegistryError::Refused(format!(
+                "the package of {key} is not the one that was stored"
+            )));
+        }
+        let change = NewChange {
+            key,
+            change: RecordChange::Add(content),
+            base: BaseLocation::Here,
+            go_mod,
+            origin,
+        };
+        if let Some(outcome) = self.foresee(&change).await? {
+            return Ok(outcome);
+        }
+        let due_at = self.store.now() + PUBLICATION_TIME;
+        let digest = staged.digest.clone();
+        self.store
+            .registry_package_announce(&digest, due_at)
+            .await?;
+        self.blobs.keep(staged).await?;
+        let outcome = match self.record(&change, cause).await? {
+            LogOutcome::Logged(id) => {
+                info!(version = %change.key, id = id.get(), by = cause.actor.login, "Published {}", change.key);
+                // A removal whose hold on the row was cut off can end after the record.
+                if self.blobs.open_package(&digest).await?.is_none() {
+                    return Err(RegistryError::PackageGone(Box::new(change.key)));
+                }
+                return Ok(Published::New(id));
+            }
+            LogOutcome::Known => Published::Same,
+            LogOutcome::Conflict(content) => Published::Conflict(content),
+            LogOutcome::Tombstoned(notice) => Published::Tombstoned(notice),
+            LogOutcome::NoNamespace => Published::NoNamespace,
+            LogOutcome::CaseConflict(other) => Published::CaseConflict(other),
+            LogOutcome::PackageGone => {
+                return Err(RegistryError::PackageGone(Box::new(change.key)));
+            }
+        };
+        let now = self.store.now();
+        self.store.registry_package_announce(&digest, now).await?;
+        self.remove_now(&change.key).await;
+        Ok(outcome)
+    }
+
+    /// Returns the outcome of a publication whose package need not be stored.
+    async fn foresee(&self, change: &NewChange) -> Result<Option<Published>, RegistryError> {
+        let name = change.key.name();
+        if self.store.registry_namespace_of(&name).await?.is_none() {
+            return Ok(Some(Published::NoNamespace));
+        }
+        let version = self.store.registry_version(&change.key).await?;
+        let Some(version) = version else {
+            let other = self.store.registry_name_in_other_case(&name).await?;
+            return Ok(other.map(Published::CaseConflict));
+        };
+        Ok(match version.known.apply(&change.change, &change.base) {
+            RecordEffect::Changed(_) => None,
+            // The same package mends one that was lost or damaged. Another one with the same files has other bytes.
+            RecordEffect::Known if has_packages_of(&version, &change.change) => None,
+            RecordEffect::Known => Some(Published::Same),
+            RecordEffect::Conflict(content) => Some(Published::Conflict(content)),
+            RecordEffect::Tombstoned => {
+                let notice = version.notice.ok_or_else(|| no_notice(&change.key))?;
+                Some(Published::Tombstoned(notice))
+            }
+        })
+    }
+
+    /// Deprecates a version, which is final.
+    pub async fn deprecate(
+        &self,
+        key: &VersionKey,
+        notice: RecordNotice,
+        cause: &Cause,
+    ) -> Result<Deprecated, RegistryError> {
+        let Some(version) = self.store.registry_version(key).await? else {
+            return Ok(Deprecated::NotThere);
+        };
+        let change = self.notice_change(version, RecordChange::Deprecate(notice))?;
+        match self.record(&change, cause).await? {
+            LogOutcome::Logged(id) => {
+                info!(version = %key, id = id.get(), by = cause.actor.login, "Deprecated {key}");
+                Ok(Deprecated::New(id))
+            }
+            LogOutcome::Known => Ok(Deprecated::Before(self.notice(key).await?)),
+            LogOutcome::Tombstoned(notice) => Ok(Deprecated::Tombstoned(notice)),
+            outcome @ (LogOutcome::Conflict(_)
+            | LogOutcome::NoNamespace
+            | LogOutcome::CaseConflict(_)
+            | LogOutcome::PackageGone) => Err(unexpected(key, &outcome)),
+        }
+    }
+
+    /// Deletes a version for good, and then its packages.
+    pub async fn take_down(
+        &self,
+        key: &VersionKey,
+        kind: TakedownKind,
+        notice: RecordNotice,
+        cause: &Cause,
+    ) -> Result<TakenDown, RegistryError> {
+        let Some(version) = self.store.registry_version(key).await? else {
+            return Ok(TakenDown::NotThere);
+        };
+        let change = self.notice_change(version, RecordChange::Delete(kind, notice))?;
+        let (registry, cause) = (self.clone(), cause.clone());
+        // A task of its own, so that the packages also go when the client leaves.
+        let removal = tokio::spawn(async move { registry.delete(&change, &cause).await });
+        let outcome = removal
+            .await
+            .unwrap_or_else(|error| resume_unwind(error.into_panic()))?;
+        match outcome {
+            LogOutcome::Logged(id) => Ok(TakenDown::New(id)),
+            LogOutcome::Known => Ok(TakenDown::Before(self.notice(key).await?)),
+            outcome @ (LogOutcome::Tombstoned(_)
+            | LogOutcome::Conflict(_)
+            | LogOutcome::NoNamespace
+            | LogOutcome::CaseConflict(_)
+            | LogOutcome::PackageGone) => Err(unexpected(key, &outcome)),
+        }
+    }
+
+    /// Records a deletion and removes the packages.
+    async fn delete(&self, change: &NewChange, cause: &Cause) -> Result<LogOutcome, RegistryError> {
+        let outcome = self.record(change, cause).await?;
+        if let LogOutcome::Logged(id) = &outcome {
+            let key = &change.key;
+            warn!(version = %key, id = id.get(), by = cause.actor.login, "Took {key} down");
+            self.remove_now(key).await;
+        }
+        Ok(outcome)
+    }
+
+    /// Removes packages that are due, such as those of a version that was just deleted or refused. If that fails, the
+    /// reconciler goes on with what is left.
+    async fn remove_now(&self, key: &VersionKey) {
+        let (store, blobs) = (self.store.clone(), self.blobs.clone());
+        let removal = tokio::spawn(async move { remove_orphans(&store, &blobs).await });
+        let removed = removal
+            .await
+            .unwrap_or_else(|error| resume_unwind(error.into_panic()));
+        if let Err(error) = removed {
+            warn!(error = describe_error(&error), version = %key, "Cannot remove packages that no version has yet");
+        }
+    }
+
+    /// Checks a deprecation or a deletion.
+    fn notice_change(
+        &self,
+        version: RegistryVersion,
+        change: RecordChange,
+    ) -> Result<NewChange, RegistryError> {
+        // The replacement is the one part that a caller can get wrong.
+        let maker = RecordMaker {
+            deployment: self.deployment.name.clone(),
+            id: LogId::FIRST,
+        };
+        let time = RecordTime::new(self.store.now());
+        let time = time.map_err(|error| RegistryError::Refused(error.to_string()))?;
+        UnsignedRecord::new(version.key.clone(), change.clone(), time, maker)
+            .map_err(|error| RegistryError::Refused(error.to_string()))?;
+        Ok(NewChange {
+            key: version.key,
+            change,
+            base: BaseLocation::Here,
+            go_mod: None,
+            origin: version.origin.unwrap_or(VersionOrigin::Command),
+        })
+    }
+
+    /// Records a change. The packages of an added version are announced and stored.
+    pub async fn record(
+        &self,
+        change: &NewChange,
+        cause: &Cause,
+    ) -> Result<LogOutcome, RegistryError> {
+        let _place = self.recording.acquire().await;
+        let signer = &self.deployment.signer;
+        Ok(self.store.registry_log(signer, change, cause).await?)
+    }
+
+    /// Returns the reason of a version that is deprecated or deleted.
+    async fn notice(&self, key: &VersionKey) -> Result<VersionNotice, RegistryError> {
+        let version = self.store.registry_version(key).await?;
+        let notice = version.and_then(|version| version.notice);
+        notice.ok_or_else(|| no_notice(key))
+    }
+
+    /// Returns a version in any state but absent.
+    pub async fn version(
+        &self,
+        key: &VersionKey,
+    ) -> Result<Option<RegistryVersion>, RegistryError> {
+        Ok(self.store.registry_version(key).await?)
+    }
+
+    /// Returns all versions of a name, also deleted ones, from the highest to the lowest.
+    pub async fn versions(
+        &self,
+        name: &RegistryName,
+    ) -> Result<Vec<RegistryVersion>, RegistryError> {
+        let mut versions = self.store.registry_versions(name).await?;
+        versions.sort_unstable_by(|one, other| other.key.cmp(&one.key));
+        Ok(versions)
+    }
+
+    /// Lists names by kind and name. With `prefix`: those whose name begins with this text.
+    pub async fn names(
+        &self,
+        prefix: Option<&str>,
+        after: Option<&RegistryName>,
+        limit: i64,
+    ) -> Result<Vec<RegistryName>, RegistryError> {
+        Ok(self.store.registry_names(prefix, after, limit).await?)
+    }
+
+    /// Returns the `go.mod` file of a version with content.
+    pub async fn go_mod(&self, key: &VersionKey) -> Result<Option<Vec<u8>>, RegistryError> {
+        Ok(self.store.registry_go_mod(key).await?)
+    }
+
+    /// Lists versions of Go modules with their states and the times at which they were added here, oldest first.
+    pub async fn index(
+        &self,
+        since: Option<DateTime<Utc>>,
+        limit: i64,
+    ) -> Result<Vec<(VersionKey, VersionState, DateTime<Utc>)>, RegistryError> {
+        Ok(self.store.registry_go_index(since, limit).await?)
+    }
+
+    /// Returns the signed head of the log, as a note.
+    pub async fn head(&self) -> Result<Arc<str>, RegistryError> {
+        let size = self.store.registry_log_size().await?;
+        let signed = |head: &Option<SignedHead>| head.clone().filter(|head| head.size == size);
+        let known = signed(&self.head.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(head) = known {
+            return Ok(head.note);
+        }
+        let query = tlog::tree_hash(size)?;
+        let hashes = self.store.registry_log_hashes(query.indexes()).await?;
+        let root = query.compute(&hashes)?;
+        let text = TreeHead { size, root }.to_string();
+        let note = sign_note(&text, &[&self.deployment.signer]);
+        let note: Arc<str> = note
+            .map_err(|error| RegistryError::Damaged(error.to_string()))?
+            .into();
+        let head = SignedHead {
+            size,
+            note: Arc::clone(&note),
+        };
+        *self.head.lock().unwrap_or_else(PoisonError::into_inner) = Some(head);
+        Ok(note)
+    }
+
+    /// Returns the size of the newest head that was signed.
+    fn signed_size(&self) -> u64 {
+        let head = self.head.lock().unwrap_or_else(PoisonError::into_inner);
+        head.as_ref().map_or(0, |head| head.size)
+    }
+
+    /// Returns the content of a tile. `None`: the log has no such tile, or it is one of texts of records.
+    pub async fn tile(&self, tile: &Tile) -> Result<Option<Vec<u8>>, RegistryError> {
+        if tile.height() != TILE_HEIGHT || tile.level() == TileLevel::Data {
+            return Ok(None);
+        }
+        // The log never shrinks, so the size of a head that was signed is enough for most tiles.
+        let known = self.signed_size();
+        let query = match tile.read(known) {
+            Ok(query) => query,
+            Err(_) => match tile.read(self.store.registry_log_size().await?) {
+                Ok(query) => query,
+                Err(_) => return Ok(None),
+            },
+        };
+        let hashes = self.store.registry_log_hashes(query.indexes()).await?;
+        Ok(Some(query.compute(&hashes)?))
+    }
+
+    /// Returns number and record of an added version and the signed head, as the checksum database of Go answers.
+    pub async fn lookup(&self, key: &VersionKey) -> Result<Option<String>, RegistryError> {
+        let Some((id, text)) = self.store.registry_added_record(key).await? else {
+            return Ok(None);
+        };
+        let number = u64::try_from(id.get() - 1)
+            .map_err(|_| RegistryError::Damaged("an ID is negative".to_owned()))?;
+        let record = tlog::format_record(number, &text)?;
+        // The head is read after the record, so it covers it.
+        Ok(Some(format!("{record}{}", self.head().await?)))
+    }
+
+    /// Opens a package. `None`: the store has none with this digest.
+    pub async fn package(
+        &self,
+        digest: &Sha256Digest,
+    ) -> Result<Option<PackageReader>, RegistryError> {
+        Ok(self.blobs.open_package(digest).await?)
+    }
+
+    /// Removes packages that no version refers to and that are due. Returns their number.
+    pub async fn remove_orphans(&self) -> Result<u64, RegistryError> {
+        remove_orphans(&self.store, &self.blobs).await
+    }
+
+    /// Returns the key of signed links to packages, which is the same on every replica.
+    ///
+    /// # Panics
+    ///
+    /// Never, because HMAC takes keys of any length.
+    pub fn link_key(&self) -> [u8; 32] {
+        let secret = self.deployment.signer.secret_text();
+        let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())
+            .expect("a key of HMAC can have any length");
+        mac.update(b"lockkeeper registry: links to packages");
+        mac.finalize().into_bytes().into()
+    }
+}
+
+/// Returns true if a version has exactly the packages that an addition has.
+fn has_packages_of(version: &RegistryVersion, change: &RecordChange) -> bool {
+    match (change, version.known.content()) {
+        (RecordChange::Add(content), Some(located)) => content.packages == located.content.packages,
+        _ => false,
+    }
+}
+
+fn unexpected(key: &VersionKey, outcome: &LogOutcome) -> RegistryError {
+    RegistryError::Damaged(format!("the change of {key} ended as {outcome:?}"))
+}
+
+/// Removes packages that no version refers to and that are due. A package that cannot be removed does not keep the others.
+pub(super) async fn remove_orphans(store: &Store, blobs: &Blobs) -> Result<u64, RegistryError> {
+    let mut removed = 0;
+    let mut failed = None;
+    loop {
+        let due = store.registry_packages_due(REMOVED_AT_ONCE).await?;
+        let is_last = due.len() < usize::try_from(REMOVED_AT_ONCE).unwrap_or(usize::MAX);
+        for digest in &due {
+            let Some(package) = store.registry_package_hold(digest).await? else {
+                continue;
+            };
+            match blobs.remove(digest).await {
+                Ok(was_there) => {
+                    package.removed().await?;
+                    removed += u64::from(was_there);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        if is_last {
+            return Ok(removed);
+        }
+    }
+}

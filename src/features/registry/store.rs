@@ -1,0 +1,959 @@
+//! Versions, the log and its hashes.
+//!
+//! A change of a version, its record, the hashes of the record and the event of the audit log are one transaction (R2).
+//! On PostgreSQL such transactions hold the *log lock*, an advisory lock, before they read the size of the log. So IDs
+//! have no gaps, and they are in the order of the commits: who sees a record sees all records before it. SQLite has one
+//! writing transaction anyway. A removal of a namespace holds the log lock too, because a publication relies on its
+//! namespace.
+//!
+//! An append reads the newest record and at most one hash for each level of the tree, however long the log is.
+//!
+//! The state of a version follows [`KnownVersion::apply`] (R3).
+
+use chrono::{DateTime, TimeDelta, Utc};
+use lockkeeper_registry::dirhash::DirHash;
+use lockkeeper_registry::names::{NameKind, RegistryName};
+use lockkeeper_registry::records::{
+    Checksums, LogId, PackageFile, PackageFileName, PackageFiles, RecordChange, RecordMaker,
+    RecordNotice, RecordTime, TakedownKind, UnsignedRecord, VersionContent,
+};
+use lockkeeper_registry::signed_note::NoteSigner;
+use lockkeeper_registry::states::{
+    BaseLocation, KnownVersion, LocatedContent, RecordEffect, VersionState,
+};
+use lockkeeper_registry::tlog::{self, LogHash};
+use lockkeeper_registry::versions::VersionKey;
+
+use super::namespaces::{covering, covering_sql};
+use crate::model::{
+    Cause, CommitSha, Concern, LockEventKind, NewLockEvent, OwnerName, Reason, Sha256Digest,
+    text_enum,
+};
+use crate::store::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
+
+text_enum! {
+    /// Way by which this deployment got a version.
+    pub enum VersionOrigin {
+        /// Upload of a package.
+        Upload = "upload",
+        /// Publication of a directory on the command line.
+        Command = "command",
+    }
+}
+
+/// A version as this deployment knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegistryVersion {
+    /// Name and number of the version.
+    pub key: VersionKey,
+    /// State, content and base location.
+    pub known: KnownVersion,
+    /// Reason of the last deprecation or deletion.
+    pub notice: Option<VersionNotice>,
+    /// Time of the record that added the version.
+    pub added_at: Option<DateTime<Utc>>,
+    /// Way by which the version came.
+    pub origin: Option<VersionOrigin>,
+    /// Login of the person or name of the token that published it.
+    pub published_by: Option<String>,
+}
+
+/// Reason of a deprecation or deletion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionNotice {
+    /// Kind of the takedown. `None`: the version is only deprecated.
+    pub takedown: Option<TakedownKind>,
+    /// Reason, and the version to use instead.
+    pub notice: RecordNotice,
+    /// Time of the record.
+    pub at: DateTime<Utc>,
+}
+
+/// A change to record in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewChange {
+    /// Version that the change is about.
+    pub key: VersionKey,
+    /// Addition, deprecation or deletion.
+    pub change: RecordChange,
+    /// Storage that has the packages of an added version.
+    pub base: BaseLocation,
+    /// The `go.mod` file of an added Go module.
+    pub go_mod: Option<Vec<u8>>,
+    /// Way by which an added version came.
+    pub origin: VersionOrigin,
+}
+
+/// Outcome of a change.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogOutcome {
+    /// The change is recorded under this ID.
+    Logged(LogId),
+    /// The change says nothing new. Nothing was recorded.
+    Known,
+    /// The version has this other content, which stays.
+    Conflict(VersionContent),
+    /// The version was deleted, and its number is never used again.
+    Tombstoned(VersionNotice),
+    /// The name belongs to no owner, so nobody can publish it.
+    NoNamespace,
+    /// The name differs only in case from this one.
+    CaseConflict(RegistryName),
+    /// The package was removed from the store in the meantime. Store it again.
+    PackageGone,
+}
+
+/// Newest record of the log, and facts about a name.
+#[derive(sqlx::FromRow)]
+struct LogContext {
+    last_id: Option<i64>,
+    last_logged_at: Option<DateTime<Utc>>,
+    /// Owner of the namespace with the name.
+    owner: Option<OwnerName>,
+    /// True if a version of the name is known.
+    has_name: bool,
+    /// Known name that differs only in case.
+    other_name: Option<String>,
+}
+
+macro_rules! context_sql {
+    ($covering:expr) => {
+        concat!(
+            "SELECT (SELECT MAX(id) FROM registry_log) AS last_id, \
+             (SELECT logged_at FROM registry_log WHERE id = (SELECT MAX(id) FROM registry_log)) AS last_logged_at, \
+             (SELECT o.name FROM registry_namespaces n JOIN owners o ON o.id = n.owner WHERE n.kind = $1 AND ",
+            $covering,
+            " LIMIT 1) AS owner, \
+             EXISTS (SELECT 1 FROM registry_names WHERE kind = $1 AND name = $3) AS has_name, \
+             (SELECT name FROM registry_names WHERE kind = $1 AND folded_name = $4 AND name <> $3 LIMIT 1) AS other_name",
+        )
+    };
+}
+
+const CONTEXT_SQLITE: &str = context_sql!(covering_sql!(sqlite));
+const CONTEXT_POSTGRES: &str = context_sql!(covering_sql!(postgres));
+
+macro_rules! version_columns {
+    () => {
+        "v.kind, v.name, v.version, v.state, v.files_hash, v.go_mod_hash, v.commit_sha, v.base, v.origin, \
+         v.published_by, v.added_at, v.reason, v.replacement, v.takedown, v.noticed_at"
+    };
+}
+
+/// Selects versions from `$from`, with a row for each package, in an order in which rows of a version follow each other.
+macro_rules! version_sql {
+    ($from:literal) => {
+        concat!(
+            "SELECT ",
+            version_columns!(),
+            ", p.file, p.digest, p.size FROM ",
+            $from,
+            " LEFT JOIN registry_packages p ON p.kind = v.kind AND p.name = v.name AND p.version = v.version \
+             ORDER BY v.kind, v.name, v.version, p.file"
+        )
+    };
+}
+
+pub(super) use {version_columns, version_sql};
+
+const VERSION: &str = version_sql!(
+    "(SELECT * FROM registry_versions WHERE kind = $1 AND name = $2 AND version = $3) v"
+);
+const VERSIONS: &str =
+    version_sql!("(SELECT * FROM registry_versions WHERE kind = $1 AND name = $2) v");
+
+const WRITE_VERSION: &str = "INSERT INTO registry_versions (kind, name, version, state, files_hash, go_mod_hash, \
+    commit_sha, base, origin, published_by, added_at, reason, replacement, takedown, noticed_at) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) \
+    ON CONFLICT (kind, name, version) DO UPDATE SET state = excluded.state, files_hash = excluded.files_hash, \
+    go_mod_hash = excluded.go_mod_hash, commit_sha = excluded.commit_sha, base = excluded.base, \
+    origin = excluded.origin, published_by = excluded.published_by, added_at = excluded.added_at, \
+    reason = excluded.reason, replacement = excluded.replacement, takedown = excluded.takedown, \
+    noticed_at = excluded.noticed_at";
+
+/// Makes the packages of a version loose, except those that another version has as well. A package that somebody is
+/// about to publish stays for as long as that takes. The update of such a row does nothing, but it waits for a removal.
+const LOOSEN_PACKAGES: &str = "INSERT INTO registry_loose_packages (digest, due_at) \
+    SELECT p.digest, $4 FROM registry_packages p WHERE p.kind = $1 AND p.name = $2 AND p.version = $3 \
+    AND NOT EXISTS (SELECT 1 FROM registry_packages o WHERE o.digest = p.digest \
+    AND NOT (o.kind = p.kind AND o.name = p.name AND o.version = p.version)) GROUP BY p.digest \
+    ON CONFLICT (digest) DO UPDATE SET due_at = registry_loose_packages.due_at";
+
+const HASHES_SQLITE: &str = "SELECT place, hash FROM registry_log_hashes \
+    WHERE place IN (SELECT value FROM json_each($1))";
+const HASHES_POSTGRES: &str = "SELECT place, hash FROM registry_log_hashes \
+    WHERE place = ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb)::bigint))";
+
+const ADD_HASHES_SQLITE: &str = "INSERT INTO registry_log_hashes (place, hash) \
+    SELECT $1 + each.key, unhex(each.value) FROM json_each($2) AS each";
+const ADD_HASHES_POSTGRES: &str = "INSERT INTO registry_log_hashes (place, hash) \
+    SELECT $1 + each.number - 1, decode(each.value, 'hex') \
+    FROM jsonb_array_elements_text($2::jsonb) WITH ORDINALITY AS each (value, number)";
+
+/// Character after all characters of names.
+const AFTER_NAMES: char = '\u{7f}';
+
+impl Store {
+    /// Records a change: state, record, hashes and audit event are one transaction (R2).
+    pub async fn registry_log(
+        &self,
+        signer: &NoteSigner,
+        change: &NewChange,
+        cause: &Cause,
+    ) -> Result<LogOutcome> {
+        let NewChange { key, base, .. } = change;
+        let name = key.name();
+        let mut tx = self.begin_shared().await?;
+        log_hold_in_tx(&mut tx).await?;
+        let context = context_in_tx(&mut tx, &name).await?;
+        let old = version_in_tx(&mut tx, key).await?;
+        let old = old.unwrap_or_else(|| RegistryVersion::unknown(key.clone()));
+        let refused = match old.known.apply(&change.change, base) {
+            RecordEffect::Changed(known) => {
+                let is_published = matches!(
+                    (&change.change, base),
+                    (RecordChange::Add(_), BaseLocation::Here)
+                );
+                if is_published && context.owner.is_none() {
+                    Err(LogOutcome::NoNamespace)
+                } else if is_published && !context.has_name && context.other_name.is_some() {
+                    let other = context.other_name.as_deref().unwrap_or_default();
+                    RegistryName::new(name.kind(), other)
+                        .map(|other| Err(LogOutcome::CaseConflict(other)))
+                        .map_err(broken)?
+                } else if is_published && !packages_fasten_in_tx(&mut tx, &change.change).await? {
+                    Err(LogOutcome::PackageGone)
+                } else {
+                    Ok(known)
+                }
+            }
+            RecordEffect::Known => Err(LogOutcome::Known),
+            RecordEffect::Conflict(ours) => Err(LogOutcome::Conflict(ours)),
+            RecordEffect::Tombstoned => Err(LogOutcome::Tombstoned(
+                old.notice.clone().ok_or_else(|| broken(NoNotice))?,
+            )),
+        };
+        let known = match refused {
+            Ok(known) => known,
+            Err(outcome) => return tx.roll_back().await.map(|()| outcome),
+        };
+
+        let now = kept_time(self.now());
+        let time = RecordTime::new(now).map_err(broken)?;
+        let id = LogId::new(context.last_id.unwrap_or(0) + 1).map_err(broken)?;
+        let deployment = signer.name().parse().map_err(broken)?;
+        let maker = RecordMaker { deployment, id };
+        let record = UnsignedRecord::new(key.clone(), change.change.clone(), time, maker)
+            .map_err(broken)?
+            .sign(signer);
+        let new = old.after(known, change, time, cause);
+        version_write_in_tx(&mut tx, &new).await?;
+        if !context.has_name {
+            name_add_in_tx(&mut tx, &name).await?;
+        }
+        content_write_in_tx(&mut tx, change, now).await?;
+        let logged_at = match context.last_logged_at {
+            Some(last) => now.max(last + TimeDelta::microseconds(1)),
+            None => now,
+        };
+        let text = record.to_string();
+        execute!(
+            &mut tx,
+            "INSERT INTO registry_log (id, kind, name, version, action, record, logged_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            id.get(),
+            key.kind(),
+            name.as_str(),
+            key.version(),
+            change.change.action(),
+            text.as_str(),
+            logged_at,
+        )?;
+        hashes_add_in_tx(&mut tx, id, &text).await?;
+        let event = event(change, context.owner, cause);
+        self.lock_events_in_tx(&mut tx, vec![event]).await?;
+        tx.commit().await.map(|()| LogOutcome::Logged(id))
+    }
+
+    /// Returns a version in any state but absent.
+    pub async fn registry_version(&self, key: &VersionKey) -> Result<Option<RegistryVersion>> {
+        let name = key.name();
+        let rows = on_pool!(self, db => sqlx::query_as::<_, VersionRow>(VERSION)
+            .bind(key.kind()).bind(name.as_str()).bind(key.version()).fetch_all(db))?;
+        Ok(versions_of(rows)?.pop())
+    }
+
+    /// Returns all versions of a name, also deleted ones, in no particular order.
+    pub async fn registry_versions(&self, name: &RegistryName) -> Result<Vec<RegistryVersion>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, VersionRow>(VERSIONS)
+            .bind(name.kind()).bind(name.as_str()).fetch_all(db))?;
+        versions_of(rows)
+    }
+
+    /// Returns the `go.mod` file of a version with content.
+    pub async fn registry_go_mod(&self, key: &VersionKey) -> Result<Option<Vec<u8>>> {
+        let Some((path, version)) = key.as_go() else {
+            return Ok(None);
+        };
+        on_pool!(self, db => sqlx::query_scalar::<_, Vec<u8>>(
+            "SELECT content FROM registry_go_mods WHERE name = $1 AND version = $2")
+            .bind(path).bind(version).fetch_optional(db))
+    }
+
+    /// Lists names by kind and name. With `prefix`: those whose name begins with this text.
+    pub async fn registry_names(
+        &self,
+        prefix: Option<&str>,
+        after: Option<&RegistryName>,
+        limit: i64,
+    ) -> Result<Vec<RegistryName>> {
+        let prefix = free_text(prefix.unwrap_or_default()).into_owned();
+        let end = format!("{prefix}{AFTER_NAMES}");
+        let mut names = Vec::new();
+        for kind in [NameKind::Go, NameKind::Module] {
+            let after = match after {
+                Some(after) if after.kind() == kind => after.as_str(),
+                Some(RegistryName::Module(_)) if kind == NameKind::Go => continue,
+                Some(_) | None => "",
+            };
+            let left = limit - i64::try_from(names.len()).unwrap_or(limit);
+            let found = on_pool!(self, db => sqlx::query_scalar::<_, String>(
+                "SELECT name FROM registry_names WHERE kind = $1 AND name >= $2 AND name < $3 AND name > $4 \
+                 ORDER BY name LIMIT $5")
+                .bind(kind).bind(&prefix).bind(&end).bind(after).bind(left).fetch_all(db))?;
+            for name in found {
+                names.push(RegistryName::new(kind, &name).map_err(broken)?);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Returns a known name that differs from this one only in case. `None`: there is none, or the name itself is known.
+    pub(super) async fn registry_name_in_other_case(
+        &self,
+        name: &RegistryName,
+    ) -> Result<Option<RegistryName>> {
+        let names = on_pool!(self, db => sqlx::query_scalar::<_, String>(
+            "SELECT name FROM registry_names WHERE kind = $1 AND folded_name = $2")
+            .bind(name.kind()).bind(name.as_str().to_ascii_lowercase()).fetch_all(db))?;
+        if names.iter().any(|known| known == name.as_str()) {
+            return Ok(None);
+        }
+        let other = names.first();
+        let other = other.map(|other| RegistryName::new(name.kind(), other));
+        other.transpose().map_err(broken)
+    }
+
+    /// Returns the number of records.
+    pub async fn registry_log_size(&self) -> Result<u64> {
+        let last = on_pool!(self, db => sqlx::query_scalar::<_, Option<i64>>(
+            "SELECT MAX(id) FROM registry_log").fetch_one(db))?;
+        u64::try_from(last.unwrap_or(0)).map_err(broken)
+    }
+
+    /// Returns the hashes at these places, in the order of the places. All of them must exist.
+    pub async fn registry_log_hashes(&self, places: &[u64]) -> Result<Vec<LogHash>> {
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sql = if self.is_shared() {
+            HASHES_POSTGRES
+        } else {
+            HASHES_SQLITE
+        };
+        let rows = on_pool!(self, db => sqlx::query_as::<_, HashRow>(sql)
+            .bind(place_list(places)).fetch_all(db))?;
+        in_order(places, rows)
+    }
+
+    /// Returns the texts of records from an ID on.
+    pub async fn registry_records(&self, from: LogId, limit: i64) -> Result<Vec<(LogId, String)>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (i64, String)>(
+            "SELECT id, record FROM registry_log WHERE id >= $1 ORDER BY id LIMIT $2")
+            .bind(from.get()).bind(limit).fetch_all(db))?;
+        rows.into_iter().map(record_of).collect()
+    }
+
+    /// Returns the ID and the text of the record that added a version.
+    pub async fn registry_added_record(&self, key: &VersionKey) -> Result<Option<(LogId, String)>> {
+        let name = key.name();
+        let row = on_pool!(self, db => sqlx::query_as::<_, (i64, String)>(
+            "SELECT id, record FROM registry_log WHERE kind = $1 AND name = $2 AND version = $3 AND action = 'add' \
+             ORDER BY id LIMIT 1")
+            .bind(key.kind()).bind(name.as_str()).bind(key.version()).fetch_optional(db))?;
+        row.map(record_of).transpose()
+    }
+
+    /// Lists versions of Go modules with their states and the times at which this deployment added them, oldest first. No
+    /// two have the same time. Fewer than `limit` are the last ones.
+    pub async fn registry_go_index(
+        &self,
+        since: Option<DateTime<Utc>>,
+        limit: i64,
+    ) -> Result<Vec<(VersionKey, VersionState, DateTime<Utc>)>> {
+        let since = kept_time(since.unwrap_or(DateTime::UNIX_EPOCH));
+        // With a join, PostgreSQL reads all versions.
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (String, String, VersionState, DateTime<Utc>)>(
+            "SELECT l.name, l.version, (SELECT v.state FROM registry_versions v \
+             WHERE v.kind = l.kind AND v.name = l.name AND v.version = l.version), l.logged_at FROM registry_log l \
+             WHERE l.kind = 'go' AND l.action = 'add' AND l.logged_at >= $1 \
+             ORDER BY l.logged_at LIMIT $2").bind(since).bind(limit).fetch_all(db))?;
+        let rows = rows.into_iter();
+        rows.map(|(name, version, state, at)| {
+            Ok((key_of(NameKind::Go, &name, &version)?, state, at))
+        })
+        .collect()
+    }
+
+    /// Announces a package that a publication is about to store and to refer to. Until `due_at`, the package is not
+    /// removed.
+    pub async fn registry_package_announce(
+        &self,
+        digest: &Sha256Digest,
+        due_at: DateTime<Utc>,
+    ) -> Result<()> {
+        let mut tx = self.begin_shared().await?;
+        execute!(
+            &mut tx,
+            "INSERT INTO registry_loose_packages (digest, due_at) VALUES ($1, $2) \
+             ON CONFLICT (digest) DO UPDATE SET due_at = excluded.due_at",
+            digest,
+            kept_time(due_at),
+        )?;
+        tx.commit().await
+    }
+
+    /// Lists packages that no version refers to and that are due, the oldest first.
+    pub async fn registry_packages_due(&self, limit: i64) -> Result<Vec<Sha256Digest>> {
+        on_pool!(self, db => sqlx::query_scalar::<_, Sha256Digest>(
+            "SELECT digest FROM registry_loose_packages WHERE due_at <= $1 ORDER BY due_at, digest LIMIT $2")
+            .bind(kept_time(self.now())).bind(limit).fetch_all(db))
+    }
+
+    /// Holds a package that no version refers to and that is due, so that nobody publishes it until it is removed.
+    /// `None`: there is nothing to remove.
+    pub(super) async fn registry_package_hold(
+        &self,
+        digest: &Sha256Digest,
+    ) -> Result<Option<LoosePackage>> {
+        let mut tx = self.begin().await?;
+        let sql = match tx {
+            Tx::Sqlite(_) => {
+                "SELECT digest FROM registry_loose_packages WHERE digest = $1 AND due_at <= $2"
+            }
+            Tx::Postgres(_) => {
+                "SELECT digest FROM registry_loose_packages WHERE digest = $1 AND due_at <= $2 FOR UPDATE"
+            }
+        };
+        let now = kept_time(self.now());
+        let row = on_tx!(&mut tx, db => sqlx::query_scalar::<_, Sha256Digest>(sql)
+            .bind(digest).bind(now).fetch_optional(db))?;
+        let Some(digest) = row else {
+            return Ok(None);
+        };
+        let is_used = package_is_used_in_tx(&mut tx, &digest).await?;
+        let package = LoosePackage { tx, digest };
+        if is_used {
+            return package.removed().await.map(|()| None);
+        }
+        Ok(Some(package))
+    }
+}
+
+/// A package that nobody publishes while this value lives.
+pub(super) struct LoosePackage {
+    tx: Tx,
+    digest: Sha256Digest,
+}
+
+impl LoosePackage {
+    /// Forgets the package, after it was removed from the store of packages.
+    pub(super) async fn removed(mut self) -> Result<()> {
+        execute!(
+            &mut self.tx,
+            "DELETE FROM registry_loose_packages WHERE digest = $1",
+            &self.digest,
+        )?;
+        self.tx.commit().await
+    }
+}
+
+/// A tombstone does not say why the version was deleted.
+#[derive(Debug, thiserror::Error)]
+#[error("a deleted version has no reason")]
+struct NoNotice;
+
+/// A row contradicts itself.
+#[derive(Debug, thiserror::Error)]
+#[error("the row of {0} is damaged: {1}")]
+struct DamagedVersion(String, &'static str);
+
+/// Reports data that this program would not have stored.
+pub(super) fn broken(error: impl std::error::Error + Send + Sync + 'static) -> sqlx::Error {
+    sqlx::Error::Decode(Box::new(error))
+}
+
+impl RegistryVersion {
+    /// Describes a version that nothing is known about.
+    pub(super) fn unknown(key: VersionKey) -> Self {
+        Self {
+            key,
+            known: KnownVersion::Absent,
+            notice: None,
+            added_at: None,
+            origin: None,
+            published_by: None,
+        }
+    }
+
+    /// Returns the version after a change.
+    fn after(
+        self,
+        known: KnownVersion,
+        change: &NewChange,
+        time: RecordTime,
+        cause: &Cause,
+    ) -> Self {
+        let after = self.recorded(known, &change.change, time);
+        match &change.change {
+            RecordChange::Add(_) => Self {
+                origin: Some(change.origin),
+                published_by: Some(free_text(&cause.actor.login).into_owned()),
+                ..after
+            },
+            RecordChange::Deprecate(_) | RecordChange::Delete(..) => after,
+        }
+    }
+
+    /// Returns the version after a record, as far as the record tells.
+    pub(super) fn recorded(
+        self,
+        known: KnownVersion,
+        change: &RecordChange,
+        time: RecordTime,
+    ) -> Self {
+        let notice = |takedown: Option<TakedownKind>, notice: &RecordNotice| VersionNotice {
+            takedown,
+            notice: notice.clone(),
+            at: time.get(),
+        };
+        match change {
+            RecordChange::Add(_) => Self {
+                known,
+                added_at: Some(time.get()),
+                ..self
+            },
+            RecordChange::Deprecate(reason) => Self {
+                known,
+                notice: Some(notice(None, reason)),
+                ..self
+            },
+            RecordChange::Delete(kind, reason) => Self {
+                known,
+                notice: Some(notice(Some(*kind), reason)),
+                ..self
+            },
+        }
+    }
+}
+
+/// A version with one of its packages.
+#[derive(sqlx::FromRow)]
+pub(super) struct VersionRow {
+    kind: NameKind,
+    name: String,
+    version: String,
+    state: VersionState,
+    files_hash: Option<DirHash>,
+    go_mod_hash: Option<DirHash>,
+    commit_sha: Option<CommitSha>,
+    base: String,
+    origin: Option<VersionOrigin>,
+    published_by: Option<String>,
+    added_at: Option<DateTime<Utc>>,
+    reason: Option<String>,
+    replacement: Option<VersionKey>,
+    takedown: Option<TakedownKind>,
+    noticed_at: Option<DateTime<Utc>>,
+    file: Option<PackageFileName>,
+    digest: Option<Sha256Digest>,
+    size: Option<i64>,
+}
+
+impl VersionRow {
+    fn is_same_version(&self, other: &Self) -> bool {
+        (self.kind, &self.name, &self.version) == (other.kind, &other.name, &other.version)
+    }
+
+    fn damaged(&self, why: &'static str) -> sqlx::Error {
+        let shown = format!("{} {} {}", self.kind, self.name, self.version);
+        broken(DamagedVersion(shown, why))
+    }
+
+    fn package(&self) -> Result<Option<PackageFile>> {
+        match (&self.file, &self.digest, self.size) {
+            (None, None, None) => Ok(None),
+            (Some(name), Some(digest), Some(size)) => Ok(Some(PackageFile {
+                name: name.clone(),
+                digest: digest.clone(),
+                size: u64::try_from(size).map_err(|_| self.damaged("a size is negative"))?,
+            })),
+            _ => Err(self.damaged("a package is incomplete")),
+        }
+    }
+
+    /// Returns the version, whose other rows have the packages after the first one.
+    fn version(self, packages: Vec<PackageFile>) -> Result<RegistryVersion> {
+        let key = key_of(self.kind, &self.name, &self.version)?;
+        let checksums = match (self.kind, self.files_hash, self.go_mod_hash) {
+            (NameKind::Module, Some(files), None) => Some(Checksums::Module { files }),
+            (NameKind::Go, Some(zip), Some(go_mod)) => Some(Checksums::Go { zip, go_mod }),
+            (_, None, None) => None,
+            (NameKind::Module | NameKind::Go, _, _) => {
+                return Err(self.damaged("its checksums are those of another kind"));
+            }
+        };
+        let content = match checksums {
+            Some(checksums) => {
+                let packages = PackageFiles::new(packages).map_err(broken)?;
+                let base = if self.base.is_empty() {
+                    BaseLocation::Here
+                } else {
+                    BaseLocation::Peer(self.base.parse().map_err(broken)?)
+                };
+                Some(LocatedContent {
+                    content: VersionContent {
+                        checksums,
+                        packages,
+                        commit: self.commit_sha.clone(),
+                    },
+                    base,
+                })
+            }
+            None if packages.is_empty() => None,
+            None => return Err(self.damaged("it has packages without checksums")),
+        };
+        let known = match (self.state, content) {
+            (VersionState::Added, Some(content)) => KnownVersion::Added(content),
+            (VersionState::Deprecated, content) => KnownVersion::Deprecated(content),
+            (VersionState::Deleted, None) => KnownVersion::Deleted,
+            (VersionState::Absent | VersionState::Added | VersionState::Deleted, _) => {
+                return Err(self.damaged("its content does not fit its state"));
+            }
+        };
+        let notice = match (&self.reason, self.noticed_at) {
+            (Some(reason), Some(at)) => {
+                let reason = Reason::read(reason).map_err(broken)?;
+                Some(VersionNotice {
+                    takedown: self.takedown,
+                    notice: RecordNotice {
+                        reason: reason.ok_or_else(|| self.damaged("its reason is empty"))?,
+                        replacement: self.replacement.clone(),
+                    },
+                    at,
+                })
+            }
+            (None, None) => None,
+            (Some(_), None) | (None, Some(_)) => {
+                return Err(self.damaged("its reason and the time of it do not fit"));
+            }
+        };
+        Ok(RegistryVersion {
+            key,
+            known,
+            notice,
+            added_at: self.added_at,
+            origin: self.origin,
+            published_by: self.published_by,
+        })
+    }
+}
+
+/// Puts versions together, whose rows follow each other.
+pub(super) fn versions_of(rows: Vec<VersionRow>) -> Result<Vec<RegistryVersion>> {
+    let mut versions = Vec::new();
+    let mut rows = rows.into_iter().peekable();
+    while let Some(row) = rows.next() {
+        let mut packages = Vec::from_iter(row.package()?);
+        while let Some(next) = rows.next_if(|next| next.is_same_version(&row)) {
+            packages.extend(next.package()?);
+        }
+        versions.push(row.version(packages)?);
+    }
+    Ok(versions)
+}
+
+/// Returns the version that columns name, in the one way in which it is written.
+pub(super) fn key_of(kind: NameKind, name: &str, version: &str) -> Result<VersionKey> {
+    let read = RegistryName::new(kind, name).map_err(broken)?;
+    let key = VersionKey::new(read, version).map_err(broken)?;
+    if key.name().as_str() == name && key.version() == version {
+        return Ok(key);
+    }
+    let shown = format!("{kind} {name} {version}");
+    Err(broken(DamagedVersion(
+        shown,
+        "it is not the canonical text",
+    )))
+}
+
+fn record_of((id, text): (i64, String)) -> Result<(LogId, String)> {
+    Ok((LogId::new(id).map_err(broken)?, text))
+}
+
+/// A hash of the tree.
+#[derive(sqlx::FromRow)]
+pub(super) struct HashRow {
+    pub(super) place: i64,
+    pub(super) hash: Vec<u8>,
+}
+
+/// A hash of the tree is missing, or has another length.
+#[derive(Debug, thiserror::Error)]
+#[error("the hash at place {0} of the log is missing or damaged")]
+struct MissingHash(u64);
+
+fn place_list(places: &[u64]) -> String {
+    serde_json::to_string(places).expect("numbers are JSON")
+}
+
+fn in_order(places: &[u64], rows: Vec<HashRow>) -> Result<Vec<LogHash>> {
+    let found: std::collections::HashMap<i64, Vec<u8>> =
+        rows.into_iter().map(|row| (row.place, row.hash)).collect();
+    let hash = |place: &u64| {
+        let bytes = i64::try_from(*place)
+            .ok()
+            .and_then(|place| found.get(&place))
+            .and_then(|bytes| bytes.as_slice().try_into().ok());
+        bytes
+            .map(LogHash::from_bytes)
+            .ok_or_else(|| broken(MissingHash(*place)))
+    };
+    places.iter().map(hash).collect()
+}
+
+/// Holds the log lock until the transaction ends, so that nobody else adds records or removes namespaces.
+pub(super) async fn log_hold_in_tx(tx: &mut Tx) -> Result<()> {
+    match tx {
+        Tx::Sqlite(_) => Ok(()),
+        Tx::Postgres(tx) => {
+            sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('registry_log', 0))")
+                .execute(&mut **tx)
+                .await
+                .map(drop)
+        }
+    }
+}
+
+async fn context_in_tx(tx: &mut Tx, name: &RegistryName) -> Result<LogContext> {
+    let sql = match tx {
+        Tx::Sqlite(_) => CONTEXT_SQLITE,
+        Tx::Postgres(_) => CONTEXT_POSTGRES,
+    };
+    on_tx!(tx, db => sqlx::query_as::<_, LogContext>(sql)
+        .bind(name.kind()).bind(covering(name)).bind(name.as_str())
+        .bind(name.as_str().to_ascii_lowercase()).fetch_one(db))
+}
+
+/// Returns a version in any state but absent.
+pub(super) async fn version_in_tx(
+    tx: &mut Tx,
+    key: &VersionKey,
+) -> Result<Option<RegistryVersion>> {
+    let name = key.name();
+    let rows = on_tx!(tx, db => sqlx::query_as::<_, VersionRow>(VERSION)
+        .bind(key.kind()).bind(name.as_str()).bind(key.version()).fetch_all(db))?;
+    Ok(versions_of(rows)?.pop())
+}
+
+async fn version_write_in_tx(tx: &mut Tx, version: &RegistryVersion) -> Result<()> {
+    let name = version.key.name();
+    let located = version.known.content();
+    let content = located.map(|located| &located.content);
+    let (files, go_mod) = match content.map(|content| content.checksums) {
+        Some(Checksums::Module { files }) => (Some(files), None),
+        Some(Checksums::Go { zip, go_mod }) => (Some(zip), Some(go_mod)),
+        None => (None, None),
+    };
+    let base = match located.map(|located| &located.base) {
+        Some(BaseLocation::Peer(peer)) => peer.as_str(),
+        Some(BaseLocation::Here) | None => "",
+    };
+    let notice = version.notice.as_ref();
+    execute!(
+        tx,
+        WRITE_VERSION,
+        name.kind(),
+        name.as_str(),
+        version.key.version(),
+        version.known.state(),
+        files,
+        go_mod,
+        content.and_then(|content| content.commit.as_ref()),
+        base,
+        version.origin,
+        version.published_by.as_deref(),
+        version.added_at,
+        notice.map(|notice| notice.notice.reason.as_str()),
+        notice.and_then(|notice| notice.notice.replacement.as_ref()),
+        notice.and_then(|notice| notice.takedown),
+        notice.map(|notice| notice.at),
+    )
+    .map(drop)
+}
+
+async fn name_add_in_tx(tx: &mut Tx, name: &RegistryName) -> Result<()> {
+    execute!(
+        tx,
+        "INSERT INTO registry_names (kind, name, folded_name) VALUES ($1, $2, $3)",
+        name.kind(),
+        name.as_str(),
+        name.as_str().to_ascii_lowercase(),
+    )
+    .map(drop)
+}
+
+/// Writes or removes the packages and the `go.mod` file of a version.
+async fn content_write_in_tx(tx: &mut Tx, change: &NewChange, now: DateTime<Utc>) -> Result<()> {
+    let name = change.key.name();
+    let (kind, name, version) = (name.kind(), name.as_str(), change.key.version());
+    match &change.change {
+        RecordChange::Add(content) => {
+            for package in &content.packages {
+                execute!(
+                    tx,
+                    "INSERT INTO registry_packages (kind, name, version, file, digest, size) \
+                     VALUES ($1, $2, $3, $4, $5, $6)",
+                    kind,
+                    name,
+                    version.as_str(),
+                    &package.name,
+                    &package.digest,
+                    i64::try_from(package.size).map_err(broken)?,
+                )?;
+            }
+            if let (NameKind::Go, Some(go_mod)) = (kind, &change.go_mod) {
+                execute!(
+                    tx,
+                    "INSERT INTO registry_go_mods (name, version, content) VALUES ($1, $2, $3)",
+                    name,
+                    version.as_str(),
+                    go_mod.as_slice(),
+                )?;
+            }
+        }
+        RecordChange::Deprecate(_) => {}
+        RecordChange::Delete(..) => {
+            execute!(tx, LOOSEN_PACKAGES, kind, name, version.as_str(), now)?;
+            execute!(
+                tx,
+                "DELETE FROM registry_packages WHERE kind = $1 AND name = $2 AND version = $3",
+                kind,
+                name,
+                version.as_str(),
+            )?;
+            if kind == NameKind::Go {
+                execute!(
+                    tx,
+                    "DELETE FROM registry_go_mods WHERE name = $1 AND version = $2",
+                    name,
+                    version.as_str(),
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that the announced packages of an added version are still stored, and will be. Returns false if one of
+/// them was removed.
+async fn packages_fasten_in_tx(tx: &mut Tx, change: &RecordChange) -> Result<bool> {
+    let RecordChange::Add(content) = change else {
+        return Ok(true);
+    };
+    for package in &content.packages {
+        let announced = execute!(
+            tx,
+            "DELETE FROM registry_loose_packages WHERE digest = $1",
+            &package.digest,
+        )?;
+        if announced == 0 && !package_is_used_in_tx(tx, &package.digest).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn package_is_used_in_tx(tx: &mut Tx, digest: &Sha256Digest) -> Result<bool> {
+    let row = on_tx!(tx, db => sqlx::query_scalar::<_, String>(
+        "SELECT file FROM registry_packages WHERE digest = $1 LIMIT 1").bind(digest).fetch_optional(db))?;
+    Ok(row.is_some())
+}
+
+/// Stores the hashes that the tree gets with a new record.
+async fn hashes_add_in_tx(tx: &mut Tx, id: LogId, text: &str) -> Result<()> {
+    let number = u64::try_from(id.get() - 1).map_err(broken)?;
+    let query = tlog::stored_hashes(number, tlog::record_hash(text.as_bytes())).map_err(broken)?;
+    let (read, add) = match tx {
+        Tx::Sqlite(_) => (HASHES_SQLITE, ADD_HASHES_SQLITE),
+        Tx::Postgres(_) => (HASHES_POSTGRES, ADD_HASHES_POSTGRES),
+    };
+    let left_sides = if query.indexes().is_empty() {
+        Vec::new()
+    } else {
+        let rows = on_tx!(tx, db => sqlx::query_as::<_, HashRow>(read)
+            .bind(place_list(query.indexes())).fetch_all(db))?;
+        in_order(query.indexes(), rows)?
+    };
+    let hashes = query.compute(&left_sides).map_err(broken)?;
+    let hashes: Vec<String> = hashes
+        .iter()
+        .map(|hash| hex::encode(hash.as_bytes()))
+        .collect();
+    let hashes = serde_json::to_string(&hashes).expect("texts are JSON");
+    let place = i64::try_from(tlog::stored_hash_index(0, number)).map_err(broken)?;
+    execute!(tx, add, place, hashes).map(drop)
+}
+
+/// Returns the event of a change for the audit log.
+fn event(change: &NewChange, owner: Option<OwnerName>, cause: &Cause) -> NewLockEvent {
+    let key = &change.key;
+    let (kind, what) = match &change.change {
+        RecordChange::Add(_) => (LockEventKind::RegistryPublished, key.to_string()),
+        RecordChange::Deprecate(notice) => (
+            LockEventKind::RegistryDeprecated,
+            format!("{key}: {}", notice.reason.as_str()),
+        ),
+        RecordChange::Delete(kind, notice) => (
+            LockEventKind::RegistryTakenDown,
+            format!("{key} ({kind}): {}", notice.reason.as_str()),
+        ),
+    };
+    registry_event(kind, owner, &what, cause)
+}
+
+/// Returns an event about a version, a namespace or a token, which concerns an owner or nobody.
+pub(super) fn registry_event(
+    kind: LockEventKind,
+    owner: Option<OwnerName>,
+    what: &str,
+    cause: &Cause,
+) -> NewLockEvent {
+    let reason = if cause.reason.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what} ({})", cause.reason)
+    };
+    NewLockEvent {
+        kind,
+        key: None,
+        scope: None,
+        pull: None,
+        concern: owner.map(Concern::Owner),
+        cause: Cause {
+            reason,
+            ..cause.clone()
+        },
+    }
+}

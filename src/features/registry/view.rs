@@ -1,0 +1,141 @@
+//! A version as the API and the command line show it.
+
+use chrono::{DateTime, Utc};
+use lockkeeper_registry::names::NameKind;
+use lockkeeper_registry::records::{Checksums, TakedownKind, VersionContent};
+use lockkeeper_registry::states::VersionState;
+use serde::Serialize;
+
+use super::input::shown_key;
+use super::store::{RegistryVersion, VersionNotice, VersionOrigin};
+use crate::kit::web::text::rfc3339;
+use crate::model::CommitSha;
+
+/// A version in any state but absent.
+#[derive(Serialize)]
+pub(super) struct VersionView {
+    kind: NameKind,
+    name: String,
+    version: String,
+    state: VersionState,
+    /// Hash of the files of the package, as `go.sum` and lock files have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<String>,
+    /// Hash of the `go.mod` file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    go_mod: Option<String>,
+    packages: Vec<PackageView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<CommitSha>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<VersionOrigin>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    added_at: Option<String>,
+    /// Last deprecation or takedown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<NoticeView>,
+}
+
+/// A version, as an answer to its publication.
+#[derive(Serialize)]
+pub(super) struct PublishedView {
+    /// ID of the record in the log, if the version is new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<i64>,
+    #[serde(flatten)]
+    pub version: VersionView,
+}
+
+#[derive(Serialize)]
+struct PackageView {
+    file: String,
+    sha256: String,
+    size: u64,
+}
+
+#[derive(Serialize)]
+struct NoticeView {
+    /// Kind of the takedown. Not there for a deprecation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    takedown: Option<TakedownKind>,
+    reason: String,
+    /// Version to use instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replacement: Option<String>,
+    at: DateTime<Utc>,
+}
+
+impl From<&RegistryVersion> for VersionView {
+    fn from(version: &RegistryVersion) -> Self {
+        let content = version.known.content().map(|located| &located.content);
+        let (files, go_mod) = match content.map(|content| content.checksums) {
+            Some(Checksums::Module { files }) => (Some(files.to_string()), None),
+            Some(Checksums::Go { zip, go_mod }) => {
+                (Some(zip.to_string()), Some(go_mod.to_string()))
+            }
+            None => (None, None),
+        };
+        let packages = content.into_iter().flat_map(|content| &content.packages);
+        Self {
+            kind: version.key.kind(),
+            name: version.key.name().as_str().to_owned(),
+            version: version.key.version(),
+            state: version.known.state(),
+            files,
+            go_mod,
+            packages: packages
+                .map(|package| PackageView {
+                    file: package.name.to_string(),
+                    sha256: package.digest.to_string(),
+                    size: package.size,
+                })
+                .collect(),
+            commit: content.and_then(|content| content.commit.clone()),
+            origin: version.origin,
+            published_by: version.published_by.clone(),
+            added_at: version.added_at.map(rfc3339),
+            notice: version.notice.as_ref().map(NoticeView::from),
+        }
+    }
+}
+
+impl From<&VersionNotice> for NoticeView {
+    fn from(notice: &VersionNotice) -> Self {
+        Self {
+            takedown: notice.takedown,
+            reason: notice.notice.reason.as_str().to_owned(),
+            replacement: notice.notice.replacement.as_ref().map(shown_key),
+            at: notice.at,
+        }
+    }
+}
+
+/// Returns the checksums of files, for people.
+pub(super) fn checksums_of(content: &VersionContent) -> String {
+    match content.checksums {
+        Checksums::Module { files } => files.to_string(),
+        Checksums::Go { zip, go_mod } => format!("{zip} (go.mod: {go_mod})"),
+    }
+}
+
+/// Returns the reason of a deprecation or takedown in a sentence.
+pub(super) fn notice_sentence(notice: &VersionNotice) -> String {
+    let event = match notice.takedown {
+        Some(kind) => format!("taken down ({kind})"),
+        None => "deprecated".to_owned(),
+    };
+    let at = notice.at.format("%Y-%m-%d");
+    let reason = notice.notice.reason.as_str();
+    let end = if reason.ends_with(['.', '!', '?']) {
+        ""
+    } else {
+        "."
+    };
+    let instead = match &notice.notice.replacement {
+        Some(key) => format!(" Use {} instead.", shown_key(key)),
+        None => String::new(),
+    };
+    format!("It was {event} on {at}: {reason}{end}{instead}")
+}

@@ -1,0 +1,232 @@
+//! Readers with and without tokens, on every route.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use lockkeeper::features::registry::Visibility;
+
+use super::world::{Office, Replica};
+use crate::support::db::{TestDb, store_test};
+
+const MODULE: &[(&str, &[u8])] = &[("main.tf", b"output \"x\" { value = 1 }\n")];
+
+/// Publishes a Terraform and a Go module in a public namespace, and in one that is not.
+async fn publish(office: &Office) {
+    for (namespace, prefix, visibility) in [
+        ("open", "open.example.com", Visibility::Public),
+        ("acme", "acme.example.com", Visibility::Owner),
+    ] {
+        office
+            .namespace(&format!("module {namespace}"), visibility)
+            .await;
+        office.namespace(&format!("go {prefix}"), visibility).await;
+        let module = format!("module {namespace}/vpc/aws 1.0.0");
+        office.publish(&module, MODULE).await;
+        let go_mod = format!("module {prefix}/m\n");
+        let files: [(&str, &[u8]); 2] = [("go.mod", go_mod.as_bytes()), ("m.go", b"package m\n")];
+        office
+            .publish(&format!("go {prefix}/m v1.0.0"), &files)
+            .await;
+    }
+}
+
+/// Returns every route that is about a name, with the statuses of their answers.
+async fn statuses(server: &Replica, namespace: &str, token: &str) -> Vec<u16> {
+    let module = format!("/registry/v1/modules/{namespace}/vpc/aws");
+    let go = format!("/registry/go/{namespace}.example.com/m");
+    let sumdb = "/registry/go/sumdb/mods.example.com/lookup";
+    let mut statuses = Vec::new();
+    for path in [
+        format!("{module}/versions"),
+        format!("{module}/1.0.0/download"),
+        format!("{go}/@v/list"),
+        format!("{go}/@latest"),
+        format!("{go}/@v/v1.0.0.info"),
+        format!("{go}/@v/v1.0.0.mod"),
+        format!("{go}/@v/v1.0.0.zip"),
+        format!("{sumdb}/{namespace}.example.com/m@v1.0.0"),
+    ] {
+        statuses.push(server.status(&path, token).await);
+    }
+    statuses
+}
+
+const SERVED: [u16; 8] = [200, 204, 200, 200, 200, 200, 200, 200];
+
+/// Routes that are about no name.
+async fn statuses_of_log(server: &Replica, token: &str) -> [u16; 4] {
+    let sumdb = "/registry/go/sumdb/mods.example.com";
+    [
+        server.status(&format!("{sumdb}/supported"), token).await,
+        server.status(&format!("{sumdb}/latest"), token).await,
+        server
+            .status(&format!("{sumdb}/tile/8/0/000.p/1"), token)
+            .await,
+        server.status("/registry/go/index", token).await,
+    ]
+}
+
+async fn every_route_asks_who_reads(db: &TestDb) {
+    let office = Office::open(db).await;
+    publish(&office).await;
+    let closed = office.server(db, 1, &[]).await;
+    let open = office
+        .server(db, 2, &[("registry-anonymous-read", "true")])
+        .await;
+    let all = office.token(&["read:*"]).await.1;
+    let acme = office
+        .token(&["read:module acme/*", "read:go acme.example.com/..."])
+        .await
+        .1;
+    let publisher = office.token(&["publish:*"]).await.1;
+    let unknown = format!("lkr_{}", "A".repeat(43));
+    for (server, token, in_open, in_acme, in_none) in [
+        (&closed, "", 401, 401, 401),
+        (&closed, "nonsense", 401, 401, 401),
+        (&closed, unknown.as_str(), 401, 401, 401),
+        (&closed, all.as_str(), 200, 404, 404),
+        (&closed, acme.as_str(), 404, 200, 404),
+        (&closed, publisher.as_str(), 404, 404, 404),
+        (&open, "", 200, 401, 404),
+        (&open, unknown.as_str(), 401, 401, 401),
+        (&open, all.as_str(), 200, 404, 404),
+        (&open, acme.as_str(), 200, 200, 404),
+        (&open, publisher.as_str(), 200, 404, 404),
+    ] {
+        let expected = |status| if status == 200 { SERVED } else { [status; 8] };
+        for (namespace, status) in [("open", in_open), ("acme", in_acme), ("none", in_none)] {
+            // The second answer comes from memory.
+            for _ in 0..2 {
+                let found = statuses(server, namespace, token).await;
+                assert_eq!(found, expected(status), "{namespace} with `{token}`");
+            }
+        }
+    }
+    for (server, token, status) in [
+        (&closed, "", 401),
+        (&closed, unknown.as_str(), 401),
+        (&closed, all.as_str(), 200),
+        (&closed, acme.as_str(), 200),
+        (&closed, publisher.as_str(), 404),
+        (&open, "", 200),
+        (&open, publisher.as_str(), 200),
+    ] {
+        let found = statuses_of_log(server, token).await;
+        assert_eq!(found, [status; 4], "with `{token}`");
+    }
+    // Clients find the protocol before they sign in.
+    assert_eq!(closed.status("/.well-known/terraform.json", "").await, 200);
+}
+
+async fn a_token_is_also_the_password_of_any_user(db: &TestDb) {
+    let office = Office::open(db).await;
+    publish(&office).await;
+    let server = office.server(db, 1, &[]).await;
+    let token = office.token(&["read:*"]).await.1;
+    let path = "/registry/go/open.example.com/m/@v/list";
+    for user in ["kim", ""] {
+        let basic = format!(
+            "Basic {}",
+            BASE64_STANDARD.encode(format!("{user}:{token}"))
+        );
+        let headers = [("authorization", basic.as_str())];
+        let answer = server.request(Method::GET, path, &headers).await;
+        assert_eq!(answer.status, 200);
+    }
+    let answer = server.get(path, "").await;
+    assert_eq!(
+        answer.header("www-authenticate"),
+        "Basic realm=\"Lockkeeper registry\", charset=\"UTF-8\""
+    );
+    assert_eq!(
+        answer.text(),
+        "Send a token of this registry, as a bearer token or as a password (docs/registry.md).\n"
+    );
+}
+
+async fn a_revoked_or_expired_token_reads_nothing_more(db: &TestDb) {
+    let office = Office::open(db).await;
+    publish(&office).await;
+    let servers = [
+        office.server(db, 1, &[]).await,
+        office.server(db, 2, &[]).await,
+    ];
+    let (token, text) = office
+        .token(&["read:module acme/*", "read:go acme.example.com/..."])
+        .await;
+    let below = "/registry/v1/modules/acme/vpc/aws/1.0.0/";
+    let mut links = Vec::new();
+    for server in &servers {
+        assert_eq!(statuses(server, "acme", &text).await, SERVED);
+        let download = server.get(&format!("{below}download"), &text).await;
+        let link = download.header("x-terraform-get").replace("./", below);
+        assert_eq!(server.status(&link, "").await, 200);
+        links.push(link);
+    }
+    office.revoke(&token).await;
+    for server in &servers {
+        assert_eq!(statuses(server, "acme", &text).await, [401; 8]);
+        for link in &links {
+            assert_eq!(server.status(link, "").await, 403);
+        }
+    }
+    let end = db.now() + Duration::from_mins(1);
+    let short = office.token_until(&["read:*"], Some(end)).await.1;
+    for server in &servers {
+        assert_eq!(statuses(server, "open", &short).await, SERVED);
+    }
+    db.clock.advance(Duration::from_mins(1));
+    for server in &servers {
+        assert_eq!(statuses(server, "open", &short).await, [401; 8]);
+    }
+}
+
+async fn a_namespace_with_versions_is_closed_to_others(db: &TestDb) {
+    let office = Office::open(db).await;
+    let server = office
+        .server(db, 1, &[("registry-anonymous-read", "true")])
+        .await;
+    office.namespace("go example.com", Visibility::Public).await;
+    office
+        .publish("go example.com/net v1.0.0", &[("net.go", b"package net\n")])
+        .await;
+    let (_, for_all) = office.token(&["read:*"]).await;
+    let (_, by_name) = office.token(&["read:go example.com/..."]).await;
+    let path = "/registry/go/example.com/net/@v/list";
+    for token in ["", &for_all, &by_name] {
+        assert_eq!(server.status(path, token).await, 200);
+    }
+    office
+        .change_namespace("go example.com", Visibility::Owner)
+        .await;
+    for (token, status) in [("", 401), (for_all.as_str(), 404), (by_name.as_str(), 200)] {
+        assert_eq!(server.status(path, token).await, status);
+    }
+}
+
+async fn a_namespace_is_visible_as_it_was_added_last(db: &TestDb) {
+    let office = Office::open(db).await;
+    let server = office
+        .server(db, 1, &[("registry-anonymous-read", "true")])
+        .await;
+    let path = "/registry/go/acme.example.com/m/@v/list";
+    assert_eq!(server.status(path, "").await, 404);
+    office
+        .namespace("go acme.example.com", Visibility::Public)
+        .await;
+    office.remove_namespace("go acme.example.com").await;
+    office
+        .namespace("go acme.example.com", Visibility::Owner)
+        .await;
+    assert_eq!(server.status(path, "").await, 401);
+}
+
+store_test!(
+    every_route_asks_who_reads,
+    a_token_is_also_the_password_of_any_user,
+    a_revoked_or_expired_token_reads_nothing_more,
+    a_namespace_is_visible_as_it_was_added_last,
+    a_namespace_with_versions_is_closed_to_others,
+);

@@ -1,0 +1,13 @@
+//! The registry of modules: its answers, and stories with the real `terraform` and `go`.
+
+mod access;
+mod archives;
+mod go;
+mod publishing;
+mod serving;
+mod site;
+mod takedowns;
+mod terraform;
+mod tunnel;
+mod uploads;
+mod world;

@@ -1,0 +1,389 @@
+//! Stories of people who publish with the program itself: on the machine of a server, from working trees of git, and over
+//! TLS.
+
+use std::path::PathBuf;
+
+use lockkeeper::features::registry::Visibility;
+use lockkeeper::store::DatabaseUrl;
+use serde_json::Value;
+
+use super::site::Site;
+use super::world::Office;
+use crate::support::db::{TestDb, store_test};
+use crate::support::program::{Said, WorkingTree, run};
+
+const CODE: &str = "output \"x\" {\n  value = 1\n}\n";
+const ENVIRONMENT: &[(&str, &str)] = &[("HOME", "/nonexistent")];
+
+/// The machine of a server, whose registry is in this database.
+struct Machine {
+    office: Office,
+    url: DatabaseUrl,
+    data: PathBuf,
+    keys: PathBuf,
+}
+
+impl Machine {
+    async fn open(db: &TestDb) -> Self {
+        let data = db.dir.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        let office = Office::open(db).await;
+        std::os::unix::fs::symlink(db.dir.path().join("packages"), data.join("registry")).unwrap();
+        for prefix in ["module acme", "go example.com/net"] {
+            office.namespace(prefix, Visibility::Public).await;
+        }
+        Self {
+            office,
+            url: db.url.clone(),
+            data,
+            keys: db.dir.path().join("keys"),
+        }
+    }
+
+    /// Runs `lockkeeper registry ARGS…` in a working tree, as an administrator does.
+    fn registry(&self, tree: &WorkingTree, args: &[&str]) -> Said {
+        let url = match &self.url {
+            DatabaseUrl::Sqlite(_) => self.url.to_string(),
+            DatabaseUrl::Postgres(_) => self.url.to_string().replace("://", "://postgres@"),
+        };
+        let variables = [
+            ("LOCKKEEPER_DATABASE_URL", url),
+            ("LOCKKEEPER_DATA_DIR", self.data.display().to_string()),
+            (
+                "LOCKKEEPER_ENCRYPTION_KEY_FILE",
+                self.keys.display().to_string(),
+            ),
+        ];
+        let variables = variables
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()));
+        let variables: Vec<(&str, &str)> = variables.chain(ENVIRONMENT.iter().copied()).collect();
+        let program = env!("CARGO_BIN_EXE_lockkeeper");
+        run(
+            program,
+            &tree.path(),
+            &[&["registry"], args].concat(),
+            &variables,
+        )
+    }
+
+    /// Publishes a directory, which has to succeed, and returns the description of the version.
+    fn publish(&self, tree: &WorkingTree, dir: &str, name: &str, version: &str) -> Value {
+        let args = [
+            "publish",
+            dir,
+            "--name",
+            name,
+            "--version",
+            version,
+            "--json",
+        ];
+        let said = self.registry(tree, &args);
+        assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+        said.json()
+    }
+}
+
+fn head(tree: &WorkingTree) -> String {
+    let said = run("git", &tree.path(), &["rev-parse", "HEAD"], ENVIRONMENT);
+    said.out.trim().to_owned()
+}
+
+async fn a_working_tree_is_published_without_what_git_ignores(db: &TestDb) {
+    let machine = Machine::open(db).await;
+    let tree = WorkingTree::new(&[
+        ("vpc/main.tf", CODE),
+        ("vpc/.gitignore", "*.log\n"),
+        ("other/main.tf", CODE),
+    ]);
+    tree.write(&[("vpc/debug.log", "secret"), ("vpc/.terraform/x", "secret")]);
+    tree.write(&[("vpc/.gitignore", "*.log\n.terraform/\n")]);
+    tree.commit();
+    let clean = machine.publish(&tree, "vpc", "acme/vpc/aws", "1.0.0");
+    assert_eq!(clean["commit"], Value::from(head(&tree)));
+    let said = machine.registry(
+        &tree,
+        &[
+            "publish",
+            "vpc",
+            "--name",
+            "acme/vpc/aws",
+            "--version",
+            "1.0.0",
+        ],
+    );
+    assert_eq!(
+        said.out,
+        "acme/vpc/aws@1.0.0 was published before with the same files.\n"
+    );
+    assert_eq!(
+        said.err,
+        "Left out .terraform: it is a working directory of Terraform.\n\
+         Left out debug.log: git ignores it, or it belongs to another repository.\n"
+    );
+    // A change elsewhere in the working tree: the commit is not the whole truth.
+    tree.write(&[("other/main.tf", "# changed\n")]);
+    let changed = machine.publish(&tree, "vpc", "acme/vpc/aws", "1.0.1");
+    assert_eq!(
+        (&changed["commit"], &changed["files"]),
+        (&Value::Null, &clean["files"])
+    );
+    // A new file counts before it is committed.
+    tree.write(&[("vpc/outputs.tf", CODE)]);
+    let new = machine.publish(&tree, "vpc", "acme/vpc/aws", "1.0.2");
+    assert_ne!(new["files"], clean["files"]);
+    tree.commit();
+    // Everything is tracked, but not all of it is on the disk.
+    tree.git(&[
+        "sparse-checkout",
+        "set",
+        "--no-cone",
+        "/*",
+        "!/vpc/outputs.tf",
+    ]);
+    let sparse = machine.publish(&tree, "vpc", "acme/vpc/aws", "1.0.3");
+    assert_eq!(
+        (&sparse["commit"], &sparse["files"]),
+        (&Value::Null, &clean["files"])
+    );
+    let said = machine.registry(&tree, &["verify", "--packages"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.out.contains("4 records"), "{}", said.out);
+    let version = "module acme/vpc/aws 1.0.0".parse().unwrap();
+    let version = machine
+        .office
+        .registry
+        .version(&version)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(version.origin.unwrap().as_str(), "command");
+}
+
+async fn a_directory_that_git_ignores_is_one_without_git(db: &TestDb) {
+    let machine = Machine::open(db).await;
+    let tree = WorkingTree::new(&[(".gitignore", "build/\n")]);
+    tree.write(&[("build/main.tf", CODE), ("build/x.log", "")]);
+    let built = machine.publish(&tree, "build", "acme/vpc/aws", "1.0.0");
+    assert_eq!(built["commit"], Value::Null);
+    let said = machine.registry(
+        &tree,
+        &[
+            "publish",
+            "build",
+            "--name",
+            "acme/vpc/aws",
+            "--version",
+            "1.0.0",
+        ],
+    );
+    assert_eq!(said.err, "");
+}
+
+async fn only_the_account_of_the_server_publishes_on_its_machine(db: &TestDb) {
+    let machine = Machine::open(db).await;
+    let tree = WorkingTree::new(&[("main.tf", CODE)]);
+    let args = [
+        "publish",
+        ".",
+        "--name",
+        "acme/vpc/aws",
+        "--version",
+        "1.0.0",
+    ];
+    if nix::unistd::geteuid().is_root() {
+        let packages = db.dir.path().join("packages");
+        let nobody = Some(nix::unistd::Uid::from_raw(4242));
+        nix::unistd::chown(&packages, nobody, None).unwrap();
+        let said = machine.registry(&tree, &args);
+        assert_eq!(said.code, 1);
+        assert!(
+            said.err.contains("as the account of the server"),
+            "{}",
+            said.err
+        );
+    }
+    std::fs::remove_file(machine.data.join("registry")).unwrap();
+    let said = machine.registry(&tree, &args);
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("--data-dir"), "{}", said.err);
+    assert!(!machine.data.join("registry").exists());
+}
+
+store_test!(
+    a_working_tree_is_published_without_what_git_ignores,
+    a_directory_that_git_ignores_is_one_without_git,
+    only_the_account_of_the_server_publishes_on_its_machine,
+);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pipeline_publishes_over_tls() {
+    let site = Site::open(&[]).await;
+    site.office
+        .namespace("module acme", Visibility::Public)
+        .await;
+    let (_, token) = site.office.token(&["publish:module acme/*"]).await;
+    let ci = site.person(
+        "ci",
+        &[
+            ("vpc/main.tf", CODE),
+            ("token", &format!("{token}\n")),
+            ("wrong", "lkr_wrong\n"),
+        ],
+    );
+    let publish = |version: &str, token: &str, server: &str| {
+        ci.lockkeeper(&[
+            "registry",
+            "publish",
+            "vpc",
+            "--name",
+            "acme/vpc/aws",
+            "--version",
+            version,
+            "--server",
+            server,
+            "--token-file",
+            token,
+        ])
+    };
+    let here = "https://mods.example.com";
+    let said = publish("1.0.0", "token", here);
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (0, "Published acme/vpc/aws@1.0.0 as record 1 of the log.\n"),
+        "{}",
+        said.err
+    );
+    let said = publish("1.0.0", "token", "https://mods.example.com/");
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (
+            0,
+            "acme/vpc/aws@1.0.0 was published before with the same files.\n"
+        ),
+        "{}",
+        said.err
+    );
+    ci.write("vpc/main.tf", "# other\n");
+    let said = publish("1.0.0", "token", here);
+    assert_eq!(said.code, 1);
+    assert!(
+        said.err.contains("is published with other files: “h1:"),
+        "{}",
+        said.err
+    );
+    assert!(
+        said.err.contains("Publish the files under a new version."),
+        "{}",
+        said.err
+    );
+    let said = publish("1.0.1", "wrong", here);
+    assert_eq!(said.code, 1);
+    assert!(
+        said.err.contains("no token of the registry"),
+        "{}",
+        said.err
+    );
+    let said = publish("1.0.1", "token", "https://mods.example.com/elsewhere");
+    assert_eq!(said.code, 1, "{}", said.out);
+    let said = publish("1.0.1", "none", here);
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("--token-file"), "{}", said.err);
+
+    // Terraform uses what the pipeline has published.
+    let (_, reader) = site.office.token(&["read:*"]).await;
+    let user = "module \"vpc\" {\n  source  = \"mods.example.com/acme/vpc/aws\"\n  version = \"1.0.0\"\n}\n";
+    let kim = site.person("kim", &[("main.tf", user)]);
+    let kim = kim.with("TF_TOKEN_mods_example_com", &reader);
+    let said = kim.terraform_init();
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    let installed = kim.dir.join(".terraform/modules/vpc/main.tf");
+    assert_eq!(std::fs::read_to_string(installed).unwrap(), CODE);
+}
+
+/// The `go` command makes the package of a commit on its own, from the repository. Ours has the same checksums.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn packages_have_the_checksums_that_go_computes() {
+    let site = Site::open(&[]).await;
+    site.office
+        .namespace("go git.example.com", Visibility::Public)
+        .await;
+    let (_, token) = site.office.token(&["publish:*"]).await;
+    let path = "git.example.com/net.git";
+    let tree = WorkingTree::new(&[
+        ("go.mod", "module git.example.com/net.git\n\ngo 1.21\n"),
+        ("net.go", "package net\n"),
+        ("LICENSE", "free\n"),
+        ("dir/x.txt", "x"),
+        ("Upper/Ünïcode.txt", "é"),
+        ("vendor/modules.txt", "# vendor\n"),
+        ("vendor/example.com/x/x.go", "package x\n"),
+        (".gitignore", "ignored.go\n"),
+        (
+            "http/go.mod",
+            "module git.example.com/net.git/http\n\ngo 1.24\n",
+        ),
+        ("http/http.go", "package http\n"),
+        ("http/vendor/modules.txt", "# vendor\n"),
+        (
+            "plain/v2/go.mod",
+            "module git.example.com/net.git/plain/v2\n",
+        ),
+        ("plain/v2/LICENSE", "not free\n"),
+    ]);
+    tree.write(&[
+        ("ignored.go", "package ignored\n"),
+        ("run.sh", "#!/bin/sh\n"),
+    ]);
+    std::os::unix::fs::symlink("net.go", tree.path().join("link.go")).unwrap();
+    tree.commit();
+    tree.git(&["tag", "v1.0.0"]);
+    tree.git(&["tag", "http/v0.1.0"]);
+    tree.git(&["tag", "plain/v2.3.4"]);
+    let config = format!(
+        "[url \"file://{}\"]\n\tinsteadOf = https://{path}\n\tinsteadOf = https://{}\n",
+        tree.path().display(),
+        path.trim_end_matches(".git")
+    );
+    let person = site.person("kim", &[("token", &token), ("gitconfig", &config)]);
+    let config = person.dir.join("gitconfig").display().to_string();
+    let from_git = person.clone().with("GIT_CONFIG_GLOBAL", &config);
+    let from_git = from_git
+        .with("GOPROXY", "direct")
+        .with("GOSUMDB", "off")
+        .with("GOVCS", "*:git");
+    let token = person.dir.join("token").display().to_string();
+    for (dir, module, version) in [
+        ("", path.to_owned(), "v1.0.0"),
+        ("http", format!("{path}/http"), "v0.1.0"),
+        ("plain/v2", format!("{path}/plain/v2"), "v2.3.4"),
+    ] {
+        let said = from_git.go(&["mod", "download", "-json", &format!("{module}@{version}")]);
+        assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+        let by_go = said.json();
+        let dir = tree.path().join(dir).display().to_string();
+        let said = person.lockkeeper(&[
+            "registry",
+            "publish",
+            &dir,
+            "--name",
+            &module,
+            "--version",
+            version,
+            "--server",
+            "https://mods.example.com",
+            "--token-file",
+            &token,
+            "--json",
+        ]);
+        assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+        let ours = said.json();
+        assert_eq!(
+            (&ours["files"], &ours["go_mod"]),
+            (&by_go["Sum"], &by_go["GoModSum"]),
+            "{module}"
+        );
+        // A server records no commit that somebody else names.
+        assert_eq!(ours["commit"], Value::Null);
+    }
+}

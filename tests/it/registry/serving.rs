@@ -1,0 +1,442 @@
+//! Answers to `terraform` and `go`, by their content and headers.
+
+use std::time::Duration;
+
+use axum::http::{Method, StatusCode};
+use lockkeeper::features::registry::Visibility;
+use lockkeeper_registry::records::TakedownKind;
+use lockkeeper_registry::signed_note::open_note;
+use lockkeeper_registry::tlog::{
+    LogHash, TILE_HEIGHT, Tile, TreeHead, check_record, hash_from_tile, parse_record, prove_record,
+    record_hash,
+};
+use lockkeeper_registry::versions::VersionKey;
+use serde_json::{Value, json};
+
+use super::world::{Office, Replica, archive};
+use crate::support::db::{TestDb, store_test};
+
+const GO_MOD: &[u8] = b"module example.com/net\n\ngo 1.21\n";
+const MODULE: &[(&str, &[u8])] = &[("main.tf", b"output \"x\" { value = 1 }\n")];
+
+/// Opens a registry with a public namespace of each kind, and a server that serves it to everyone.
+async fn open(db: &TestDb) -> (Office, Replica) {
+    let office = Office::open(db).await;
+    office.namespace("module acme", Visibility::Public).await;
+    office.namespace("go example.com", Visibility::Public).await;
+    let server = office
+        .server(db, 1, &[("registry-anonymous-read", "true")])
+        .await;
+    (office, server)
+}
+
+async fn publish_go(office: &Office, versions: &[&str]) {
+    for version in versions {
+        let source = format!("package net\n\nconst Version = \"{version}\"\n");
+        let files = [("go.mod", GO_MOD), ("net.go", source.as_bytes())];
+        office
+            .publish(&format!("go example.com/net {version}"), &files)
+            .await;
+    }
+}
+
+async fn the_protocol_of_go_proxies_is_spoken(db: &TestDb) {
+    let (office, server) = open(db).await;
+    let pseudo = "v0.0.0-20191109021931-daa7c04131f5";
+    publish_go(&office, &["v1.2.0", "v1.10.0", "v1.11.0-rc.1", pseudo]).await;
+    let go = |path: &str| format!("/registry/go/{path}");
+    let list = server.get(&go("example.com/net/@v/list"), "").await;
+    assert_eq!(list.text(), "v1.2.0\nv1.10.0\nv1.11.0-rc.1\n");
+    assert_eq!(list.header("content-type"), "text/plain; charset=utf-8");
+    assert_eq!(list.header("cache-control"), "private, no-cache");
+    let info = server.get(&go("example.com/net/@v/v1.2.0.info"), "").await;
+    assert_eq!(
+        info.text(),
+        r#"{"Version":"v1.2.0","Time":"2026-03-02T09:00:00Z"}"#
+    );
+    assert_eq!(info.header("content-type"), "application/json");
+    assert_eq!(
+        info.header("cache-control"),
+        "private, max-age=31536000, immutable"
+    );
+    let latest = server.get(&go("example.com/net/@latest"), "").await;
+    assert_eq!(latest.text(), info.text().replace("v1.2.0", "v1.10.0"));
+    for version in ["v1.2.0", pseudo] {
+        let go_mod = server
+            .get(&go(&format!("example.com/net/@v/{version}.mod")), "")
+            .await;
+        assert_eq!(go_mod.body, GO_MOD);
+        let zip = server
+            .get(
+                &go(&format!("cached-only/example.com/net/@v/{version}.zip")),
+                "",
+            )
+            .await;
+        let key: VersionKey = format!("go example.com/net {version}").parse().unwrap();
+        let source = format!("package net\n\nconst Version = \"{version}\"\n");
+        let files = [("go.mod", GO_MOD), ("net.go", source.as_bytes())];
+        assert_eq!(zip.body, archive(&key, &files));
+        assert_eq!(zip.header("content-type"), "application/zip");
+    }
+    for (path, status, text) in [
+        (
+            "example.com/other/@v/list",
+            404,
+            "not found: example.com/other is not in this registry\n",
+        ),
+        (
+            "example.com/other/@latest",
+            404,
+            "not found: example.com/other is not in this registry\n",
+        ),
+        (
+            "example.com/net/@v/v1.3.0.info",
+            404,
+            "not found: example.com/net v1.3.0 is not in this registry\n",
+        ),
+        (
+            "example.com/net/@v/main.info",
+            404,
+            "not found: no module has this path\n",
+        ),
+        (
+            "github.com/other/x/@v/list",
+            404,
+            "not found: github.com/other/x is not in this registry\n",
+        ),
+        (
+            "example.com/Net/@v/list",
+            400,
+            "bad request: an upper-case letter is escaped as `!` and the lower-case letter\n",
+        ),
+    ] {
+        let answer = server.get(&go(path), "").await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.text()),
+            (status, text),
+            "{path}"
+        );
+        assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
+        assert_eq!(answer.header("cache-control"), "no-store");
+    }
+}
+
+async fn a_module_of_nothing_but_commits_has_an_empty_list(db: &TestDb) {
+    let (office, server) = open(db).await;
+    let (older, newer) = (
+        "v0.0.0-20191109021931-daa7c04131f5",
+        "v0.0.0-20201109021931-0a7c04131f5d",
+    );
+    publish_go(&office, &[newer, older]).await;
+    let list = server.get("/registry/go/example.com/net/@v/list", "").await;
+    assert_eq!((list.status, list.text()), (StatusCode::OK, ""));
+    let latest = server.get("/registry/go/example.com/net/@latest", "").await;
+    assert!(latest.text().contains(newer), "{}", latest.text());
+}
+
+async fn a_deprecated_version_is_served_and_not_chosen(db: &TestDb) {
+    let (office, server) = open(db).await;
+    publish_go(&office, &["v1.0.0", "v1.1.0"]).await;
+    let path = "/registry/go/example.com/net/@v/";
+    let list = async || server.get(&format!("{path}list"), "").await;
+    assert_eq!(list().await.text(), "v1.0.0\nv1.1.0\n");
+    let info = server.get(&format!("{path}v1.1.0.info"), "").await;
+    office
+        .deprecate(
+            "go example.com/net v1.1.0",
+            "It leaks",
+            Some("go example.com/net v1.0.0"),
+        )
+        .await;
+    assert_eq!(list().await.text(), "v1.0.0\n");
+    let latest = server.get("/registry/go/example.com/net/@latest", "").await;
+    assert!(latest.text().contains("v1.0.0"), "{}", latest.text());
+    for file in ["info", "mod", "zip"] {
+        let answer = server.get(&format!("{path}v1.1.0.{file}"), "").await;
+        assert_eq!(answer.status, StatusCode::OK, "{file}");
+    }
+    let same = server.get(&format!("{path}v1.1.0.info"), "").await;
+    assert_eq!(same.body, info.body);
+    office
+        .deprecate("go example.com/net v1.0.0", "Too old.", None)
+        .await;
+    let list = list().await;
+    assert_eq!((list.status, list.text()), (StatusCode::OK, ""));
+    let latest = server.get("/registry/go/example.com/net/@latest", "").await;
+    // `go list -m -u all` asks for the latest version in projects that pin a deprecated one.
+    assert!(latest.text().contains("v1.1.0"), "{}", latest.text());
+    office.publish("module acme/vpc/aws 1.0.0", MODULE).await;
+    office
+        .deprecate("module acme/vpc/aws 1.0.0", "Too old", None)
+        .await;
+    let list = server
+        .get("/registry/v1/modules/acme/vpc/aws/versions", "")
+        .await;
+    assert!(list.text().contains("1.0.0"), "{}", list.text());
+}
+
+async fn the_protocol_of_module_registries_is_spoken(db: &TestDb) {
+    let (office, server) = open(db).await;
+    for version in ["1.0.0", "1.10.0", "1.2.0"] {
+        office
+            .publish(&format!("module acme/vpc/aws {version}"), MODULE)
+            .await;
+    }
+    let found = server.get("/.well-known/terraform.json", "").await;
+    let found: Value = serde_json::from_slice(&found.body).unwrap();
+    assert_eq!(found, json!({ "modules.v1": "/registry/v1/modules/" }));
+    // Terraform sends names as they are written.
+    for name in ["acme/vpc/aws", "Acme/VPC/aws"] {
+        let list = server
+            .get(&format!("/registry/v1/modules/{name}/versions"), "")
+            .await;
+        assert_eq!(list.header("content-type"), "application/json");
+        let list: Value = serde_json::from_slice(&list.body).unwrap();
+        let versions =
+            json!([{ "version": "1.10.0" }, { "version": "1.2.0" }, { "version": "1.0.0" }]);
+        assert_eq!(list, json!({ "modules": [{ "versions": versions }] }));
+    }
+    let below = "/registry/v1/modules/acme/vpc/aws/1.2.0/";
+    let download = server.get(&format!("{below}download"), "").await;
+    assert_eq!(download.status, StatusCode::NO_CONTENT);
+    let link = download.header("x-terraform-get");
+    let path = link.strip_prefix("./").unwrap();
+    assert!(path.starts_with("module.tar.gz?"), "{link}");
+    let package = server.get(&format!("{below}{path}"), "").await;
+    let key = "module acme/vpc/aws 1.2.0".parse().unwrap();
+    assert_eq!(package.body, archive(&key, MODULE));
+    assert_eq!(package.header("content-type"), "application/gzip");
+    for path in [
+        "acme/vpc/gcp/versions",
+        "other/vpc/aws/versions",
+        "acme/vpc/AWS/versions",
+        "acme/vpc/aws/1.3.0/download",
+        "acme/vpc/aws/v1.2.0/download",
+        "acme/vpc/aws/latest/download",
+    ] {
+        let status = server
+            .status(&format!("/registry/v1/modules/{path}"), "")
+            .await;
+        assert_eq!(status, 404, "{path}");
+    }
+}
+
+async fn a_link_is_for_one_package_and_ten_minutes(db: &TestDb) {
+    let (office, server) = open(db).await;
+    for version in ["1.0.0", "1.1.0"] {
+        office
+            .publish(&format!("module acme/vpc/aws {version}"), MODULE)
+            .await;
+    }
+    let below = |version: &str| format!("/registry/v1/modules/acme/vpc/aws/{version}/");
+    let download = server.get(&format!("{}download", below("1.0.0")), "").await;
+    let link = download.header("x-terraform-get").replace("./", "");
+    let used = async |path: String| server.status(&path, "").await;
+    let own = format!("{}{link}", below("1.0.0"));
+    assert_eq!(used(own.clone()).await, 200);
+    assert_eq!(used(format!("{}{link}", below("1.1.0"))).await, 403);
+    assert_eq!(
+        used(own.replace("module.tar.gz", "other.tar.gz")).await,
+        403
+    );
+    assert_eq!(used(own.replace("expires=", "expires=1")).await, 403);
+    assert_eq!(used(own.replace("code=", "code=A")).await, 403);
+    let (without, _) = own.split_once('?').unwrap();
+    assert_eq!(used(without.to_owned()).await, 403);
+    db.clock.advance(Duration::from_secs(599));
+    assert_eq!(used(own.clone()).await, 200);
+    db.clock.advance(Duration::from_secs(1));
+    let late = server.get(&own, "").await;
+    assert_eq!(
+        (late.status, late.text()),
+        (
+            StatusCode::FORBIDDEN,
+            "The link is not valid any more. Request the version again.\n"
+        )
+    );
+}
+
+async fn packages_are_sent_whole_in_part_or_not_again(db: &TestDb) {
+    let (office, server) = open(db).await;
+    // One package is kept in memory, the other is not.
+    let random: Vec<u8> = (0..300_000_u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0])
+        .collect();
+    for (version, content) in [("v1.0.0", &random[..100]), ("v1.1.0", &random[..])] {
+        let files = [("go.mod", GO_MOD), ("data.bin", content)];
+        let key = format!("go example.com/net {version}");
+        office.publish(&key, &files).await;
+        let whole = archive(&key.parse().unwrap(), &files);
+        let path = format!("/registry/go/example.com/net/@v/{version}.zip");
+        for _ in 0..2 {
+            let answer = server.get(&path, "").await;
+            assert_eq!(answer.body, whole);
+            assert_eq!(answer.header("content-length"), whole.len().to_string());
+            assert_eq!(answer.header("accept-ranges"), "bytes");
+            let tag = answer.header("etag").to_owned();
+            assert_eq!(tag.len(), 66, "{tag}");
+            let asked = async |method, headers: &[(&str, &str)]| {
+                server.request(method, &path, headers).await
+            };
+            let head = asked(Method::HEAD, &[]).await;
+            assert_eq!((head.status, head.body.len()), (StatusCode::OK, 0));
+            assert_eq!(head.header("content-length"), whole.len().to_string());
+            assert_eq!(head.header("etag"), tag);
+            let known = asked(Method::GET, &[("if-none-match", &tag)]).await;
+            assert_eq!(
+                (known.status, known.body.len()),
+                (StatusCode::NOT_MODIFIED, 0)
+            );
+            let part = asked(Method::GET, &[("range", "bytes=10-29")]).await;
+            assert_eq!(part.status, StatusCode::PARTIAL_CONTENT);
+            assert_eq!(part.body, &whole[10..30]);
+            let range = format!("bytes 10-29/{}", whole.len());
+            assert_eq!(part.header("content-range"), range);
+            let end = asked(Method::GET, &[("range", "bytes=-5"), ("if-range", &tag)]).await;
+            assert_eq!(end.body, &whole[whole.len() - 5..]);
+            let other = asked(Method::GET, &[("range", "bytes=-5"), ("if-range", "\"x\"")]).await;
+            assert_eq!(other.body, whole);
+            let after = asked(Method::GET, &[("range", "bytes=999999999-")]).await;
+            assert_eq!(after.status, StatusCode::RANGE_NOT_SATISFIABLE);
+            let size = format!("bytes */{}", whole.len());
+            assert_eq!(after.header("content-range"), size);
+        }
+    }
+}
+
+async fn the_log_proves_what_is_served(db: &TestDb) {
+    let (office, server) = open(db).await;
+    let versions: Vec<String> = (0..5).map(|minor| format!("v1.{minor}.0")).collect();
+    let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
+    publish_go(&office, &versions).await;
+    let sumdb = |path: &str| format!("/registry/go/sumdb/mods.example.com/{path}");
+    assert_eq!(server.status(&sumdb("supported"), "").await, 200);
+    let known = [office.registry.verifier().clone()];
+    let latest = server.get(&sumdb("latest"), "").await;
+    let head = open_note(&latest.body, &known).unwrap().text;
+    let head: TreeHead = head.parse().unwrap();
+    assert_eq!(head.size, 5);
+    for (number, version) in (0..).zip(&versions) {
+        let found = server
+            .get(&sumdb(&format!("lookup/example.com/net@{version}")), "")
+            .await;
+        let (record, text, rest) = parse_record(&found.body).unwrap();
+        assert_eq!(record, number);
+        assert!(
+            text.contains(&format!("\nexample.com/net {version} h1:")),
+            "{text}"
+        );
+        open_note(rest, &known).unwrap();
+        let query = prove_record(head.size, record).unwrap();
+        let mut hashes: Vec<LogHash> = Vec::new();
+        for index in query.indexes() {
+            let tile = Tile::for_index(TILE_HEIGHT, *index);
+            let content = server.get(&sumdb(&tile.to_string()), "").await;
+            assert_eq!(content.status, StatusCode::OK, "{tile}");
+            hashes.push(hash_from_tile(&tile, &content.body, *index).unwrap());
+        }
+        let proof = query.compute(&hashes).unwrap();
+        let hash = record_hash(text.as_bytes());
+        check_record(&proof, head.size, &head.root, record, &hash).unwrap();
+    }
+    for path in [
+        "lookup/example.com/net@v1.9.0",
+        "tile/8/0/000.p/6",
+        "tile/8/0/001",
+        "tile/8/data/000.p/5",
+        "other",
+    ] {
+        assert_eq!(server.status(&sumdb(path), "").await, 404, "{path}");
+    }
+    let other = "/registry/go/sumdb/sum.golang.org/supported";
+    assert_eq!(server.status(other, "").await, 404);
+}
+
+async fn the_index_lists_versions_in_the_order_of_their_addition(db: &TestDb) {
+    let (office, server) = open(db).await;
+    office.namespace("go private.com", Visibility::Owner).await;
+    publish_go(&office, &["v1.1.0"]).await;
+    office.publish("module acme/vpc/aws 1.0.0", MODULE).await;
+    let private: &[(&str, &[u8])] = &[
+        ("go.mod", b"module private.com/x\n"),
+        ("x.go", b"package x\n"),
+    ];
+    office.publish("go private.com/x v1.0.0", private).await;
+    db.clock.advance(Duration::from_secs(5));
+    publish_go(&office, &["v1.0.0", "v1.2.0"]).await;
+    office
+        .take_down("go example.com/net v1.2.0", TakedownKind::Mistake, "wrong")
+        .await;
+    let (_, reader) = office
+        .token(&["read:go private.com/...", "read:go example.com/..."])
+        .await;
+    let lines = async |query: &str, token: &str| -> Vec<(String, String)> {
+        let answer = server
+            .get(&format!("/registry/go/index{query}"), token)
+            .await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+        let lines = answer.text().lines().map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let text = |name: &str| line[name].as_str().unwrap().to_owned();
+            (
+                format!("{} {}", text("Path"), text("Version")),
+                text("Timestamp"),
+            )
+        });
+        lines.collect()
+    };
+    let names = |lines: &[(String, String)]| -> Vec<String> {
+        lines.iter().map(|(name, _)| name.clone()).collect()
+    };
+    let all = lines("", "").await;
+    assert_eq!(
+        names(&all),
+        ["example.com/net v1.1.0", "example.com/net v1.0.0"]
+    );
+    let of_token = lines("", &reader).await;
+    assert_eq!(
+        names(&of_token),
+        [
+            "example.com/net v1.1.0",
+            "private.com/x v1.0.0",
+            "example.com/net v1.0.0"
+        ]
+    );
+    let since = of_token[1].1.clone();
+    let rest = lines(&format!("?since={since}&limit=1"), &reader).await;
+    assert_eq!(names(&rest), ["private.com/x v1.0.0"]);
+    let rest = lines("?since=2026-03-02T09:00:05Z", "").await;
+    assert_eq!(names(&rest), ["example.com/net v1.0.0"]);
+    for query in ["?limit=0", "?since=yesterday"] {
+        assert_eq!(
+            server
+                .status(&format!("/registry/go/index{query}"), "")
+                .await,
+            400
+        );
+    }
+}
+
+async fn without_the_setting_there_is_no_registry(db: &TestDb) {
+    let office = Office::open(db).await;
+    let server = office.server(db, 1, &[("registry", "false")]).await;
+    for path in [
+        "/.well-known/terraform.json",
+        "/registry/v1/modules/acme/vpc/aws/versions",
+        "/registry/go/example.com/net/@v/list",
+    ] {
+        assert_eq!(server.status(path, "").await, 404, "{path}");
+    }
+}
+
+store_test!(
+    the_protocol_of_go_proxies_is_spoken,
+    a_module_of_nothing_but_commits_has_an_empty_list,
+    a_deprecated_version_is_served_and_not_chosen,
+    the_protocol_of_module_registries_is_spoken,
+    a_link_is_for_one_package_and_ten_minutes,
+    packages_are_sent_whole_in_part_or_not_again,
+    the_log_proves_what_is_served,
+    the_index_lists_versions_in_the_order_of_their_addition,
+    without_the_setting_there_is_no_registry,
+);

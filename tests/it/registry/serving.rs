@@ -348,7 +348,7 @@ async fn the_log_proves_what_is_served(db: &TestDb) {
     ] {
         assert_eq!(server.status(&sumdb(path), "").await, 404, "{path}");
     }
-    let other = "/registry/go/sumdb/sum.golang.org/supported";
+    let other = "/registry/go/sumdb/sum.example.org/supported";
     assert_eq!(server.status(other, "").await, 404);
 }
 

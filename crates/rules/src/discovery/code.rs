@@ -37,12 +37,22 @@ impl CodeBudget {
         word: &str,
         read: impl FnOnce() -> Option<String>,
     ) -> Option<String> {
+        self.text_with(&[word], read)
+    }
+
+    /// Returns the text of a file that needs parsing: not too large, and with one of the words.
+    pub(super) fn text_with(
+        &mut self,
+        words: &[&str],
+        read: impl FnOnce() -> Option<String>,
+    ) -> Option<String> {
         if self.read == 0 {
             return None;
         }
         let text = read()?;
         self.read = self.read.saturating_sub(text.len());
-        if text.len() > MAX_FILE_BYTES.min(self.parsed) || !has_word(&text, word) {
+        let has_any = || words.iter().any(|word| has_word(&text, word));
+        if text.len() > MAX_FILE_BYTES.min(self.parsed) || !has_any() {
             return None;
         }
         self.parsed -= text.len();

@@ -12,6 +12,7 @@ mod cloud;
 mod code;
 mod configured;
 pub mod explain;
+mod interface;
 mod limits;
 mod links;
 mod modules;
@@ -34,6 +35,8 @@ use semver::Version;
 
 pub use crate::config::repo::{AutodiscoverMode, Patterns};
 pub use crate::config::repos::Autodiscover;
+pub use code::UnreadFile;
+pub use interface::{ModuleInput, ModuleInterface, ModuleOutput, module_interface};
 pub use limits::LimitExceeded;
 pub use modules::{MissingModule, ModuleGraph, UseReason, missing_modules};
 pub use names::{NameError, choose as choose_names};

@@ -32,7 +32,7 @@ use crate::seal::Keyring;
 use crate::store::Store;
 use crate::sync::Syncer;
 use crate::telemetry::{Metrics, Panics};
-use crate::workflow::{Artifacts, Checkouts, ChildEnvironment, OutputHub, Terraform};
+use crate::workflow::{Artifacts, Checkouts, ChildEnvironment, OutputHub, RunRegistry, Terraform};
 
 /// The database, the settings, and the services that every feature uses. Code that runs no program gets this one, so it
 /// cannot start any.
@@ -206,6 +206,8 @@ pub struct RunServices {
     pub pool: RunPool,
     /// News of runs for viewers of their pages.
     pub hub: OutputHub,
+    /// Registry of modules, as runs reach it.
+    pub registry: RunRegistry,
     /// Cancelled when the server does not wait for runs any longer.
     pub interrupt: CancellationToken,
 }

@@ -41,7 +41,7 @@ use crate::sync::{self, Syncer};
 use crate::telemetry::{Metrics, Panics};
 use crate::workflow::{
     Artifacts, Checkouts, ChildEnvironment, DownloadSettings, Downloads, MirrorLeases, OutputHub,
-    ProviderCache, Sources, Terraform, Tools, TrustedKeys,
+    ProviderCache, RunRegistry, Sources, Terraform, Tools, TrustedKeys,
 };
 
 /// Inputs of the services that do not come from the configuration.
@@ -160,6 +160,10 @@ pub async fn build_on(
         terraform: terraform(config, &parts, tools, setups, pulse.clone()),
         pool: pool(&config.runs),
         hub: OutputHub::default(),
+        registry: match &config.registry.own {
+            Some(own) => RunRegistry::of_host(&own.host),
+            None => RunRegistry::default(),
+        },
         interrupt: CancellationToken::new(),
     };
     let server = ServerServices {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::connections::{ConnectionAdmission, ConnectionLimits, Peers, WebServer
 use super::tls::Certificate;
 use super::{Replica, ServiceInputs, build, descriptors, loops, reload, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
-use crate::config::server::{Database, ServerConfig, StorageConfig};
+use crate::config::server::{Database, ServerConfig, StorageConfig, TrustedProxies};
 use crate::context::ServerCtx;
 use crate::leases::LeaseKey;
 use crate::process::FileHold;
@@ -57,6 +57,8 @@ pub struct Server {
     ended: CancellationToken,
     workers: JoinSet<()>,
     _web: AbortOnDropHandle<()>,
+    /// Serves modules to runs, if they use the registry.
+    _modules: Option<AbortOnDropHandle<()>>,
     _only_one: Vec<File>,
 }
 
@@ -91,9 +93,18 @@ impl Server {
             .await
             .context("cannot register this server in the database")?;
         let (closing, ended) = (replica.ctx.closing.clone(), CancellationToken::new());
-        let router = web::router(&replica.ctx, config, closing.clone()).await?;
+        let routers = web::routers(&replica.ctx, config, closing.clone()).await?;
+        let limits = ConnectionLimits::within(descriptors::limit());
+        let (limits, modules) = match routers.runs {
+            Some(router) => {
+                let (public, of_runs) = limits.with_runs();
+                let serving = serve_runs(router, &replica.ctx, of_runs, ended.clone());
+                (public, Some(serving.await?))
+            }
+            None => (limits, None),
+        };
         let peers = peers(&listener, &replica.ctx)?;
-        let web = web_server(router, config, &replica.ctx)?
+        let web = web_server(routers.public, config, limits, &replica.ctx)?
             .keeping_away_runs(peers)
             .serve(listener, ended.clone());
         web::tell_use(config);
@@ -101,6 +112,7 @@ impl Server {
         Ok(Self {
             workers: loops::start(&replica, &closing, &ended),
             _web: AbortOnDropHandle::new(tokio::spawn(web)),
+            _modules: modules,
             _only_one: only_one,
             replica,
             address,
@@ -186,10 +198,14 @@ impl Server {
     }
 }
 
-/// Builds the web server, with TLS if there is a certificate. The number of descriptors limits its connections.
-fn web_server(router: Router, config: &ServerConfig, ctx: &ServerCtx) -> anyhow::Result<WebServer> {
+/// Builds the web server, with TLS if there is a certificate.
+fn web_server(
+    router: Router,
+    config: &ServerConfig,
+    limits: ConnectionLimits,
+    ctx: &ServerCtx,
+) -> anyhow::Result<WebServer> {
     let certificate = config.web.tls.clone().map(Certificate::open).transpose()?;
-    let limits = ConnectionLimits::within(descriptors::limit());
     info!(
         in_all = limits.in_all,
         per_address = limits.per_address,
@@ -201,6 +217,27 @@ fn web_server(router: Router, config: &ServerConfig, ctx: &ServerCtx) -> anyhow:
         ctx.metrics.clone(),
     );
     Ok(WebServer::new(router, certificate.map(Arc::new), admission))
+}
+
+/// Serves modules to the runs of this server, until it ends: runs outlive the moment in which it begins no more work.
+async fn serve_runs(
+    router: Router,
+    ctx: &ServerCtx,
+    limits: ConnectionLimits,
+    ended: CancellationToken,
+) -> anyhow::Result<AbortOnDropHandle<()>> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+    let listener = listener.context("cannot listen on the loopback interface for runs")?;
+    let address = listener
+        .local_addr()
+        .context("cannot determine the address that serves modules to runs")?;
+    let admission =
+        ConnectionAdmission::new(limits, TrustedProxies::default(), ctx.metrics.clone());
+    let serving = WebServer::new(router, None, admission).serve(listener, ended);
+    let serving = AbortOnDropHandle::new(tokio::spawn(serving));
+    ctx.runs.registry.open(address);
+    info!(%address, "Runs get modules from the registry (--no-registry-for-runs turns it off)");
+    Ok(serving)
 }
 
 /// Builds the check that keeps runs from the pages. `None` if runs are not separated from the server anyway.

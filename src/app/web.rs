@@ -13,19 +13,36 @@ use crate::config::access::{Action, Identity, NetworkRequester};
 use crate::config::server::{self, ServerConfig};
 use crate::context::{Ctx, RegistryParts, ServerCtx};
 use crate::features::accounts::{AccountSignIn, AccountsGit, FlagTable, WebPasswords};
-use crate::features::registry::{Registry, RegistryDoor, RegistryUploads};
+use crate::features::registry::{Registry, RegistryDoor, RegistryUploads, RunDoor};
 use crate::features::{applications, locks, planning};
 use crate::http;
 use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebAuth, WebState};
 use crate::locks::{HandOver, HandOverOutcome};
 use crate::model::{Actor, BranchName, CommandId, RepoId};
 
-/// Builds all routes. Streams end when `closing` is cancelled.
+/// Routes of a server.
+pub(super) struct WebRouters {
+    /// Pages, the API, webhooks, and everything else that the server serves at its address.
+    pub public: Router,
+    /// Modules for runs, on a listener of their own; `None` if runs do not use the registry.
+    pub runs: Option<Router>,
+}
+
+/// Builds all routes that a server serves at its address. Streams end when `closing` is cancelled.
 pub async fn router(
     ctx: &Arc<ServerCtx>,
     config: &ServerConfig,
     closing: CancellationToken,
 ) -> anyhow::Result<Router> {
+    Ok(routers(ctx, config, closing).await?.public)
+}
+
+/// Builds all routes. Streams end when `closing` is cancelled.
+pub(super) async fn routers(
+    ctx: &Arc<ServerCtx>,
+    config: &ServerConfig,
+    closing: CancellationToken,
+) -> anyhow::Result<WebRouters> {
     let setup = Setup {
         store: ctx.store.clone(),
         clock: Arc::clone(&ctx.clock),
@@ -69,22 +86,23 @@ pub async fn router(
     let door = Arc::new(door);
     let (git, places) = (&ctx.server.git_of_accounts, &ctx.server.accounts_served);
     let git = AccountsGit::new(Arc::clone(&door), git, places);
-    let registry = match &ctx.server.registry {
-        None => Router::new(),
+    let (registry, runs) = match &ctx.server.registry {
+        None => (Router::new(), None),
         Some(parts) => registry(ctx, &web, parts).await?,
     };
-    Ok(http::door(Ctx::clone(ctx))
+    let public = http::door(Ctx::clone(ctx))
         .merge(http::router(web))
         .merge(http::accounts_router(door, git))
-        .merge(registry))
+        .merge(registry);
+    Ok(WebRouters { public, runs })
 }
 
-/// Opens the registry of modules, and builds its routes.
+/// Opens the registry of modules, and builds its routes: those of clients, and those of runs.
 async fn registry(
     ctx: &ServerCtx,
     web: &Arc<WebState>,
     parts: &RegistryParts,
-) -> anyhow::Result<Router> {
+) -> anyhow::Result<(Router, Option<Router>)> {
     let RegistryParts {
         config,
         packages,
@@ -107,7 +125,14 @@ async fn registry(
     let registry = Arc::new(registry);
     let uploads = RegistryUploads::new(Arc::clone(web), Arc::clone(&registry));
     let door = RegistryDoor::new(Arc::clone(web), registry, config.is_open);
-    Ok(http::registry_router(&Arc::new(door), Arc::new(uploads)))
+    let door = Arc::new(door);
+    let runs = || {
+        let runs = RunDoor::new(Arc::clone(&door), ctx.runs.registry.clone());
+        http::run_registry_router(runs)
+    };
+    let runs = config.is_for_runs.then(runs);
+    let public = http::registry_router(&door, Arc::new(uploads));
+    Ok((public, runs))
 }
 
 fn auth(config: &ServerConfig) -> Option<WebAuth> {

@@ -20,7 +20,7 @@ pub use intake::DeliveryLimits;
 
 use crate::context::Ctx;
 use crate::features::accounts::{self, AccountSignIn, AccountsGit};
-use crate::features::registry::{self, RegistryDoor, RegistryUploads};
+use crate::features::registry::{self, RegistryDoor, RegistryUploads, RunDoor};
 use crate::features::{self, operations};
 use crate::kit::web::routes::{self, GuardedRoutes};
 use crate::kit::web::{
@@ -138,6 +138,16 @@ pub(crate) fn registry_router(door: &Arc<RegistryDoor>, uploads: Arc<RegistryUpl
             count::count,
         ))
         .layer(middleware::from_fn_with_state(web, trace::log))
+}
+
+/// Returns the router that serves modules to runs. Paths have tokens of runs, so nothing here logs them.
+pub(crate) fn run_registry_router(door: RunDoor) -> Router {
+    registry::run_router(door)
+        .layer(middleware::from_fn(time_limit))
+        .layer(CatchPanicLayer::custom(
+            |cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause),
+        ))
+        .layer(middleware::map_response(headers::secure))
 }
 
 /// Returns the table of the routes of the registry, which ask for its tokens.

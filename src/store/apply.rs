@@ -34,6 +34,8 @@ pub enum ApplyGate {
     PullClosed,
     /// The plan cannot be applied any more. Holds its state now.
     PlanGone(PlanState),
+    /// The plan uses a version of the registry of modules that was taken down.
+    ModuleTakenDown,
 }
 
 impl Store {
@@ -45,6 +47,26 @@ impl Store {
         run: RunId,
         attempt: Option<&LockAttempt<'_>>,
     ) -> Result<ApplyGate> {
+        self.apply_begin_of(plan, run, attempt, false).await
+    }
+
+    /// Requests to apply a plan, as [`Self::apply_begin`] does, if the modules that it uses were not taken down.
+    pub async fn apply_begin_with_modules(
+        &self,
+        plan: &PlanRecord,
+        run: RunId,
+        attempt: Option<&LockAttempt<'_>>,
+    ) -> Result<ApplyGate> {
+        self.apply_begin_of(plan, run, attempt, true).await
+    }
+
+    async fn apply_begin_of(
+        &self,
+        plan: &PlanRecord,
+        run: RunId,
+        attempt: Option<&LockAttempt<'_>>,
+        checks_modules: bool,
+    ) -> Result<ApplyGate> {
         let mut tx = self.begin().await?;
         self.fence_not_expired_in_tx(&mut tx).await?;
         let in_way = self
@@ -52,6 +74,9 @@ impl Store {
             .await?;
         if !in_way.is_empty() {
             return Ok(ApplyGate::ApplyLocked(in_way));
+        }
+        if checks_modules && Self::registry_uses_taken_down_in_tx(&mut tx, plan.id).await? {
+            return Ok(ApplyGate::ModuleTakenDown);
         }
         let (lock, taken) = match self.verify_lock(&mut tx, plan, attempt).await? {
             Ok(verified) => verified,

@@ -1,6 +1,7 @@
 //! Plan records (P5). At most one plan of a project in a pull is not discarded.
 
 use chrono::{DateTime, Utc};
+use lockkeeper_registry::versions::VersionKey;
 use semver::Version;
 
 use super::locks::{name_column, name_from_column, scope_column};
@@ -39,6 +40,17 @@ impl Store {
         lock: Option<LockId>,
         file: Option<&[u8]>,
     ) -> Result<RecordPlan> {
+        self.plan_record_with_modules(plan, lock, file, &[]).await
+    }
+
+    /// Stores a plan, as [`Self::plan_record`] does, and the versions of the registry of modules that it uses.
+    pub async fn plan_record_with_modules(
+        &self,
+        plan: &PlanRecord,
+        lock: Option<LockId>,
+        file: Option<&[u8]>,
+        modules: &[VersionKey],
+    ) -> Result<RecordPlan> {
         let mut tx = self.begin_shared().await?;
         let open = pull_share_in_tx(&mut tx, &plan.pull).await? == Some(PullState::Open);
         let held = match lock {
@@ -57,6 +69,7 @@ impl Store {
         if let Some(bytes) = file {
             plan_file_put_in_tx(&mut tx, plan.id, bytes).await?;
         }
+        Self::registry_uses_add_in_tx(&mut tx, plan.id, modules).await?;
         tx.commit().await.map(|()| RecordPlan::Recorded)
     }
 

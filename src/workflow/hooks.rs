@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::scratch;
 use super::steps::{Deadline, Exec, base};
-use super::{PullFacts, RunError, RunOutput, StepName, Terraform};
+use super::{PullFacts, RegistryAccess, RunError, RunOutput, StepName, Terraform};
 use crate::config::Hook;
-use crate::model::CommandKind;
+use crate::model::{CommandKind, Distribution};
 use crate::process::Cmd;
 
 /// Maximum length of the text for a status. A real status line is much shorter.
@@ -40,6 +40,8 @@ pub struct HookPlace<'a> {
     pub stop: &'a CancellationToken,
     /// Time limit of the hook.
     pub timeout: Duration,
+    /// Access to the registry of modules, if the hook has any.
+    pub registry: Option<&'a RegistryAccess>,
 }
 
 impl Terraform {
@@ -60,13 +62,15 @@ impl Terraform {
             | CommandKind::Version
             | CommandKind::Help => &self.plans,
         };
-        let scratch = self.scratch()?;
+        // The tool that a hook runs is not known. OpenTofu also reads the files of Terraform.
+        let tool = Distribution::Terraform;
+        let (scratch, environment) = self.begin(place.registry, tool, setup)?;
         let status = scratch.dir().join("status");
         let cmd = Cmd::new(&hook.shell.program)
             .args(&hook.shell.args)
             .arg(&hook.command)
             .dir(place.root)
-            .envs(base(&setup.environment, self.tools.dirs()))
+            .envs(base(&environment, self.tools.dirs()))
             .envs(variables(place, &status));
         let exec = Exec {
             supervisor: &self.supervisor,
@@ -76,11 +80,16 @@ impl Terraform {
             deadline: Deadline::after(place.timeout),
             sandbox: &setup.sandbox,
             place: scratch.place(place.root, place.mirror),
+            registry: place.registry,
         };
         let cmd = exec.of_command(cmd, Path::new(&hook.shell.program));
         exec.run(cmd, StepName::new(&hook.command, None), &hook.command, None)
             .await?;
-        Ok(line_in(&status))
+        let mut line = line_in(&status);
+        if let (Some(line), Some(access)) = (&mut line, place.registry) {
+            access.hide(line);
+        }
+        Ok(line)
     }
 }
 

@@ -145,6 +145,8 @@ pub(super) struct RunPlace<'a> {
     pub scratch: &'a Path,
     /// Temporary directory of the run.
     pub tmp: &'a Path,
+    /// Directory with the configuration of the tools, which runs only read; `None` if the server writes none.
+    pub config: Option<&'a Path>,
 }
 
 impl RunSandbox {
@@ -311,7 +313,10 @@ impl RunSandbox {
         let program = program
             .canonicalize()
             .unwrap_or_else(|_| program.to_owned());
-        Some(self.common()?.reads([program]).writes(own))
+        let read = [program]
+            .into_iter()
+            .chain(place.config.map(Path::to_owned));
+        Some(self.common()?.reads(read).writes(own))
     }
 
     /// Returns the sandbox for a command of the administrator.
@@ -448,6 +453,7 @@ mod tests {
             mirror: Path::new("/data/mirrors/infra.git"),
             scratch: Path::new("/data/tmp/run-1"),
             tmp: Path::new("/data/tmp/run-1/tmp"),
+            config: Some(Path::new("/data/tmp/registry-1")),
         };
         let (tool, command) = (
             sandbox.of_tool(place, Path::new("/x/terraform")),
@@ -461,6 +467,8 @@ mod tests {
             ("/data/mirrors/crown.git/HEAD", false, false),
             ("/data/lockkeeper.db", false, false),
             ("/data/tmp/run-2", false, false),
+            ("/data/tmp/registry-1/cli.tfrc", true, true),
+            ("/data/tmp/registry-2/cli.tfrc", false, false),
         ] {
             assert_eq!(
                 (

@@ -22,6 +22,8 @@ const LONGEST_TMP: usize = 60;
 pub(super) struct Scratch {
     dir: TempDir,
     tmp: Tmp,
+    /// Directory with the configuration of the tools, if the server writes one.
+    config: Option<TempDir>,
 }
 
 enum Tmp {
@@ -40,13 +42,20 @@ impl Scratch {
             return Ok(Self {
                 dir,
                 tmp: Tmp::Within(within),
+                config: None,
             });
         }
         let beside = tempfile::Builder::new().prefix("lockkeeper-").tempdir()?;
         Ok(Self {
             dir,
             tmp: Tmp::Beside(beside),
+            config: None,
         })
+    }
+
+    /// Keeps a directory with the configuration of the tools for the run.
+    pub fn with_config(self, config: Option<TempDir>) -> Self {
+        Self { config, ..self }
     }
 
     /// Returns the directory of plan files and other files of the run.
@@ -69,6 +78,7 @@ impl Scratch {
             mirror,
             scratch: self.dir(),
             tmp: self.tmp(),
+            config: self.config.as_ref().map(TempDir::path),
         }
     }
 }

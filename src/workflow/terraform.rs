@@ -1,7 +1,9 @@
 //! Runs Terraform or OpenTofu for one project.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -12,13 +14,15 @@ use super::steps::{
     CommentWords, Deadline, Exec, KeptOutput, Printed, RunFiles, Steps, initialises, preparation,
 };
 use super::{
-    ArtifactError, CheckoutError, ChosenBy, FoundTool, ProviderCache, PullFacts, ResourceList,
-    RunOutput, StageSetup, StepError, StepFailure, StepName, ToolError, Tools, VersionSources,
+    ArtifactError, CheckoutError, ChildEnvironment, ChosenBy, FoundTool, InstalledModule,
+    ProviderCache, PullFacts, RegistryAccess, ResourceList, RunOutput, StageSetup, StepError,
+    StepFailure, StepName, ToolError, Tools, VersionSources,
+    cli_config::{self, CONFIG_FILE},
 };
 use crate::config::server::RunStage;
 use crate::config::workflow::{Builtin, Stage, Step, Workflow};
 use crate::git::ModuleAccess;
-use crate::model::{ProjectKey, Sha256Digest};
+use crate::model::{Distribution, ProjectKey, Sha256Digest};
 use crate::process::Supervisor;
 
 /// Programs, environment and directories for Terraform and OpenTofu on this machine.
@@ -73,6 +77,10 @@ pub struct ToolContext<'a> {
     /// Access to private modules of the forge. Only the built-in `init` gets it, and only if that runs no code of the
     /// pull request.
     pub modules: Option<&'a ModuleAccess>,
+    /// Access to the registry of modules, if the run has any.
+    pub registry: Option<&'a RegistryAccess>,
+    /// True if a plan reports the modules that `init` has installed.
+    pub lists_modules: bool,
     /// Arguments of the comment for the built-in steps.
     pub given: CommentWords<'a>,
     /// Destination of the output.
@@ -97,6 +105,8 @@ pub struct PlanMade {
     pub tool: FoundTool,
     /// Digest of the workflow that made the plan.
     pub workflow: Sha256Digest,
+    /// Modules from registries that the plan uses, as far as they were requested. An error says why they are unknown.
+    pub modules: Result<Vec<InstalledModule>, String>,
 }
 
 /// Output of the built-in `plan`.
@@ -144,6 +154,9 @@ pub enum RunError {
     /// A file operation on the disk of this server failed.
     #[error("cannot work on the plan file on this server's disk")]
     Disk(#[from] std::io::Error),
+    /// The database does not answer.
+    #[error("cannot determine what the run may read in the registry of modules")]
+    Registry(#[source] sqlx::Error),
 }
 
 impl RunError {
@@ -151,7 +164,11 @@ impl RunError {
     pub fn output(&self) -> &str {
         match self {
             Self::Step(error) => &error.output,
-            Self::Tool(_) | Self::Checkout(_) | Self::Artifact(_) | Self::Disk(_) => "",
+            Self::Tool(_)
+            | Self::Checkout(_)
+            | Self::Artifact(_)
+            | Self::Disk(_)
+            | Self::Registry(_) => "",
         }
     }
 }
@@ -164,16 +181,17 @@ impl Terraform {
         sources: &VersionSources,
     ) -> Result<PlanMade, RunError> {
         let tool = self.tool(place, sources).await?;
-        let scratch = self.scratch()?;
         let setup = self.setup(place, RunStage::Plan)?;
+        let (scratch, environment) = self.begin(place.registry, tool.distribution, setup)?;
         let mut steps = self.steps(
             place,
             &tool,
             &scratch,
-            setup,
+            (setup, &environment),
             Deadline::after(place.timeout),
         );
         let Printed { output, plan } = steps.run(&place.workflow.plan.steps).await?;
+        let modules = steps.modules_used().await;
         let shown = match steps.list().await {
             Ok(shown) => shown,
             Err(error) => return Err(StepError { output, ..error }.into()),
@@ -187,6 +205,7 @@ impl Terraform {
             shown,
             tool,
             workflow: place.workflow.fingerprint(),
+            modules,
         })
     }
 
@@ -215,19 +234,20 @@ impl Terraform {
         tool: &FoundTool,
         plan: Option<&[u8]>,
     ) -> Result<String, RunError> {
-        let scratch = self.scratch()?;
+        let setup = self.setup(place, RunStage::Apply)?;
+        let (scratch, environment) = self.begin(place.registry, tool.distribution, setup)?;
         if let Some(plan) = plan {
             tokio::fs::write(RunFiles::within(scratch.dir()).plan, plan).await?;
         }
         let deadline = Deadline::after(place.timeout);
-        let setup = self.setup(place, RunStage::Apply)?;
+        let of_stage = (setup, &*environment);
         if has_to_be_prepared(place, setup).await {
-            let mut steps = self.steps(place, tool, &scratch, setup, deadline);
+            let mut steps = self.steps(place, tool, &scratch, of_stage, deadline);
             steps.run(preparation(place.workflow)).await?;
             steps.workspace().await?;
         }
         Ok(self
-            .steps(place, tool, &scratch, setup, deadline)
+            .steps(place, tool, &scratch, of_stage, deadline)
             .run(&place.workflow.apply.steps)
             .await?
             .output)
@@ -244,19 +264,20 @@ impl Terraform {
             Ok(tool) => tool,
             Err(error) => return StateWork::not_begun(error),
         };
-        let scratch = match self.scratch() {
-            Ok(scratch) => scratch,
-            Err(error) => return StateWork::not_begun(error),
-        };
         let setup = match self.setup(place, RunStage::Apply) {
             Ok(setup) => setup,
+            Err(error) => return StateWork::not_begun(error),
+        };
+        let begun = self.begin(place.registry, tool.distribution, setup);
+        let (scratch, environment) = match begun {
+            Ok(begun) => begun,
             Err(error) => return StateWork::not_begun(error),
         };
         let mut steps = self.steps(
             place,
             &tool,
             &scratch,
-            setup,
+            (setup, &environment),
             Deadline::after(place.timeout),
         );
         let ended = steps.run(&stage.steps).await;
@@ -279,7 +300,7 @@ impl Terraform {
                 place,
                 &tool,
                 &scratch,
-                &self.plans,
+                (&self.plans, &self.plans.environment),
                 Deadline::after(place.timeout),
             )
             .version()
@@ -310,18 +331,36 @@ impl Terraform {
         Scratch::new(&self.scratch)
     }
 
+    /// Creates the directories of a run, and its environment, which lets it use the registry of modules if it has
+    /// access.
+    pub(super) fn begin<'s>(
+        &self,
+        access: Option<&RegistryAccess>,
+        tool: Distribution,
+        setup: &'s StageSetup,
+    ) -> std::io::Result<(Scratch, Cow<'s, ChildEnvironment>)> {
+        let scratch = self.scratch()?;
+        let Some(access) = access else {
+            return Ok((scratch, Cow::Borrowed(&setup.environment)));
+        };
+        let user = setup.sandbox.user();
+        let (environment, config) =
+            cli_config::environment(&setup.environment, access, tool, &self.scratch, user)?;
+        Ok((scratch.with_config(config), Cow::Owned(environment)))
+    }
+
     /// Prepares the steps of a stage. Each stage begins without variables of another one.
     fn steps<'a>(
         &'a self,
         place: &ToolContext<'a>,
         tool: &'a FoundTool,
         scratch: &'a Scratch,
-        setup: &'a StageSetup,
+        (setup, environment): (&'a StageSetup, &'a ChildEnvironment),
         deadline: Deadline,
     ) -> Steps<'a> {
         Steps {
             tool,
-            environment: &setup.environment,
+            environment,
             providers: self.providers.as_ref(),
             bin_dirs: self.tools.dirs(),
             facts: place.facts,
@@ -333,6 +372,7 @@ impl Terraform {
                 deadline,
                 sandbox: &setup.sandbox,
                 place: scratch.place(place.root, place.mirror),
+                registry: place.registry,
             },
             dir: place.dir,
             project: place.project,
@@ -344,6 +384,8 @@ impl Terraform {
                 .then_some(place.workflow.name.as_str()),
             set: BTreeMap::new(),
             touched: false,
+            has_named_config: setup.environment.get(CONFIG_FILE).is_some(),
+            installed: place.lists_modules.then(Mutex::default),
         }
     }
 }

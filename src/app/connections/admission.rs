@@ -59,6 +59,22 @@ impl ConnectionLimits {
             lingering: Duration::from_secs(2),
         }
     }
+
+    /// Divides the connections between the public listener and the one for runs, which gets a quarter. Connections of runs
+    /// all come from this machine.
+    pub fn with_runs(self) -> (Self, Self) {
+        let of_runs = (self.in_all / 4).max(1);
+        let runs = Self {
+            in_all: of_runs,
+            per_address: of_runs,
+            ..self
+        };
+        let public = Self {
+            in_all: (self.in_all - of_runs).max(1),
+            ..self
+        };
+        (public, runs)
+    }
 }
 
 /// Decides about new connections, and tracks all open ones.

@@ -7,6 +7,6 @@ use crate::features::replies::reply::Reply;
 use crate::render::Body;
 
 pub(super) async fn run(cx: &CommandCx<'_>, command: &ExplainCommand) -> Result<Reply, Stop> {
-    let (explanation, warnings) = projects::explain(cx, &command.target).await?;
+    let (explanation, warnings) = Box::pin(projects::explain(cx, &command.target)).await?;
     Ok(Reply::new(Body::Explained(Box::new(explanation), warnings)))
 }

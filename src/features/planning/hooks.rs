@@ -17,6 +17,7 @@ use crate::command::CommandTarget;
 use crate::config::Hook;
 use crate::config::repos::RepoRules;
 use crate::errors::describe_error;
+use crate::features::registry::access_of_run;
 use crate::features::replies::reply::Reply;
 use crate::git::Checkout;
 use crate::model::{CommitState, CommitStatus, ProjectKey, ProjectOutcome, RepoPath, RunId};
@@ -256,6 +257,9 @@ async fn carry_out(
     id: RunId,
     when: HookTime,
 ) -> Result<Option<String>, RunError> {
+    let registry = access_of_run(cx.ctx, cx.pull)
+        .await
+        .map_err(RunError::Registry)?;
     let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.runs.hub.clone(), id);
     let place = HookPlace {
         root: &site.checkout.path,
@@ -271,6 +275,7 @@ async fn carry_out(
         output: &output,
         stop: &cx.stop,
         timeout: cx.ctx.settings.runs.timeout,
+        registry: registry.as_ref(),
     };
     let _in_use = cx.ctx.checkouts.begin_run(&cx.pull.at.repo).await;
     let ended = cx.ctx.runs.terraform.hook(hook, &place).await;

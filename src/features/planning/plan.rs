@@ -24,6 +24,7 @@ use crate::discovery::Project;
 use crate::discovery::terragrunt::Unresolved;
 use crate::errors::describe_error;
 use crate::features::applications::{UnknownState, registered};
+use crate::features::registry::{module_notes, plan_notices, used_versions};
 use crate::features::replies::reply::Reply;
 use crate::features::replies::statuses::{self, NewestRuns, ProjectStatuses};
 use crate::git::Checkout;
@@ -591,10 +592,10 @@ impl Task for Planning<'_> {
             status::superseded(RunKind::Plan, &stop.why)
         } else {
             let (state, line) = status::project(RunKind::Plan, report.outcome, report.counts);
-            let state = if report.blocked.is_some() {
-                CommitState::Failure
-            } else {
+            let state = if report.may_be_applied() {
                 state
+            } else {
+                CommitState::Failure
             };
             (state, report.status.clone().unwrap_or(line))
         };
@@ -644,7 +645,14 @@ async fn record(
     checkout: &Checkout,
     report: ProjectReport,
 ) -> Result<ProjectReport, JobError> {
-    let read = read_output(&made);
+    let modules = used_versions(&cx.ctx.runs.registry, &made.modules);
+    let mut read = read_output(&made);
+    if let Err(why) = &modules
+        && !read.no_changes
+    {
+        read.blocked.get_or_insert_with(|| why.clone());
+    }
+    let modules = modules.unwrap_or_default();
     let id = PlanId::next(&*cx.ctx.ids);
     let file = made.file.filter(|_| !read.no_changes);
     let saved = match save(cx, id, file).await? {
@@ -677,20 +685,31 @@ async fn record(
         },
         created_at: cx.ctx.clock.now(),
     };
-    match cx
-        .ctx
-        .store
-        .plan_record(&plan, lock.map(|lock| lock.id), file.flatten().as_deref())
+    let (held, file) = (lock.map(|lock| lock.id), file.flatten());
+    let store = &cx.ctx.store;
+    match store
+        .plan_record_with_modules(&plan, held, file.as_deref(), &modules)
         .await?
     {
         RecordPlan::Recorded => {
+            let notes = if modules.is_empty() {
+                Vec::new()
+            } else {
+                module_notes(&plan_notices(cx.ctx, cx.pull, id).await?)
+            };
             let stays = !give_back_unused(cx, &plan).await?;
             let lock_url = lock
                 .filter(|_| stays)
                 .map(|lock| cx.ctx.settings.lock_url(lock.id));
-            Ok(ProjectReport {
+            let planned = planned(report, made.output, read);
+            let report = ProjectReport {
                 lock_url,
-                ..planned(report, made.output, read)
+                modules: notes,
+                ..planned
+            };
+            Ok(ProjectReport {
+                status: (!report.may_be_applied()).then(|| WILL_NOT_BE_APPLIED.to_owned()),
+                ..report
             })
         }
         lost @ (RecordPlan::LockLost | RecordPlan::Overtaken) => {
@@ -709,6 +728,9 @@ async fn record(
     }
 }
 
+/// Status of a project whose plan will not be applied.
+const WILL_NOT_BE_APPLIED: &str = "Planned, but will not be applied: see the comment.";
+
 fn planned(report: ProjectReport, output: String, read: PlanReading) -> ProjectReport {
     let PlanReading {
         counts,
@@ -723,9 +745,6 @@ fn planned(report: ProjectReport, output: String, read: PlanReading) -> ProjectR
     } else {
         ProjectOutcome::Planned
     };
-    let status = blocked
-        .is_some()
-        .then(|| "Planned, but will not be applied: see the comment.".to_owned());
     ProjectReport {
         outcome,
         output,
@@ -734,7 +753,6 @@ fn planned(report: ProjectReport, output: String, read: PlanReading) -> ProjectR
         uncompared,
         blocked,
         changes_outside,
-        status,
         ..report
     }
 }

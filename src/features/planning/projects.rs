@@ -36,6 +36,7 @@ use crate::config::workflow::{Stage as Steps, Workflow};
 use crate::context::RunCtx;
 use crate::discovery::terragrunt::Unresolved;
 use crate::discovery::{OrderPosition, Project, ProjectGroup, stages};
+use crate::features::registry::access_of_run;
 use crate::features::replies::reply::Reply;
 use crate::git::{Checkout, MirrorInUse, ModuleAccess};
 use crate::model::{
@@ -44,8 +45,8 @@ use crate::model::{
 use crate::queue::RunPermit;
 use crate::render::ProjectReport;
 use crate::workflow::{
-    CheckedOut, CheckoutError, CommentWords, PlanMade, PullFacts, RunError, RunOutput, Source,
-    StateWork, StepError, StepFailure, ToolContext, ToolError, VersionSources,
+    CheckedOut, CheckoutError, CommentWords, PlanMade, PullFacts, RegistryAccess, RunError,
+    RunOutput, Source, StateWork, StepError, StepFailure, ToolContext, ToolError, VersionSources,
 };
 use behind::BaseChanges;
 use files::required;
@@ -591,6 +592,7 @@ struct Site {
     facts: PullFacts,
     profile: Option<String>,
     modules: Option<ModuleAccess>,
+    registry: Option<RegistryAccess>,
 }
 
 impl Site {
@@ -622,6 +624,9 @@ impl Site {
             .environment_profile
             .map(|decided| decided.value);
         let modules = module_access(cx).await?;
+        let registry = access_of_run(cx.ctx, cx.pull)
+            .await
+            .map_err(RunError::Registry)?;
         Ok(Self {
             dir,
             root,
@@ -631,6 +636,7 @@ impl Site {
             facts,
             profile,
             modules,
+            registry,
         })
     }
 
@@ -653,6 +659,8 @@ impl Site {
             hold: &self.hold,
             lock_file_tracked: self.lock_file_tracked,
             modules: self.modules.as_ref(),
+            registry: self.registry.as_ref(),
+            lists_modules: cx.ctx.runs.registry.host().is_some(),
             given,
             output,
             stop: &cx.stop,
@@ -727,6 +735,7 @@ fn known_hints(ctx: &RunCtx, error: &RunError) -> Vec<String> {
         | RunError::Step(_)
         | RunError::Checkout(_)
         | RunError::Artifact(_)
-        | RunError::Disk(_) => Vec::new(),
+        | RunError::Disk(_)
+        | RunError::Registry(_) => Vec::new(),
     }
 }

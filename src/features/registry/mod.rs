@@ -14,6 +14,7 @@
 //! | `packaging/` | a directory or an upload becomes a checked package |
 //! | `state.rs` | the state that servers compare with what they have in memory |
 //! | `serve/` | answers to `terraform`, `tofu` and `go` |
+//! | `runs/` | runs of this server: modules without tokens, what a plan uses, and which of it is not to be used |
 //! | `input.rs`, `view.rs` | names as people write them, and a version as they see it |
 //! | `upload.rs` | `/api/registry/…`: publishes, deprecates and takes down by tokens |
 //! | `cli/` | `lockkeeper registry` |
@@ -25,6 +26,7 @@ mod input;
 mod leftovers;
 mod namespaces;
 mod packaging;
+mod runs;
 mod serve;
 mod service;
 mod state;
@@ -40,7 +42,9 @@ pub use namespaces::{
     AddNamespace, ChangeNamespace, RegistryNamespace, RemoveNamespace, Visibility,
 };
 pub use packaging::{CheckedPackage, PackagingError};
-pub(crate) use serve::{RegistryDoor, routes as serve_routes};
+pub use runs::{ModuleUse, VersionUse};
+pub(crate) use runs::{access_of_run, module_notes, plan_notices, refused_apply, used_versions};
+pub(crate) use serve::{RegistryDoor, RunDoor, routes as serve_routes, run_router};
 pub use service::{Deprecated, Published, Registry, RegistryError, TakenDown};
 pub use state::RegistryState;
 pub use store::{LogOutcome, NewChange, RegistryVersion, VersionNotice, VersionOrigin};

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
 use semver::Version;
 
@@ -16,7 +17,7 @@ use crate::model::{Distribution, WorkspaceName};
 use crate::process::Cmd;
 use crate::workflow::data_dir::DataDir;
 use crate::workflow::shown::{self, ResourceList};
-use crate::workflow::{CacheSession, InitPlace, beneath};
+use crate::workflow::{CacheSession, InitPlace, InstalledModule, beneath, installed_modules};
 
 /// File of the tool with the name of the selected workspace.
 const WORKSPACE_FILE: &str = "environment";
@@ -180,7 +181,34 @@ impl Steps<'_> {
             .await
             .map_err(disk)?;
         apart(move || data_dir.note()).await.map_err(disk)?;
+        self.note_modules().await;
         Ok(output)
+    }
+
+    /// Reads which modules are installed, if somebody needs them. That happens right after an `init` and after each command
+    /// of the administrator, because later programs of the pull request could change the list.
+    pub(super) async fn note_modules(&self) {
+        let Some(installed) = &self.installed else {
+            return;
+        };
+        let (dir, data_dir) = (self.dir.to_owned(), self.data_dir());
+        let read = apart(move || installed_modules::read(&dir, &data_dir)).await;
+        let read = read.map_err(|error| error.to_string());
+        *installed.lock().unwrap_or_else(PoisonError::into_inner) = Some(read);
+    }
+
+    /// Returns the modules that are installed, if somebody needs them. Without an `init` of the server, commands of the
+    /// administrator have installed them.
+    pub(in crate::workflow) async fn modules_used(&self) -> Result<Vec<InstalledModule>, String> {
+        let noted = || {
+            let installed = self.installed.as_ref()?;
+            let noted = installed.lock();
+            noted.unwrap_or_else(PoisonError::into_inner).clone()
+        };
+        if noted().is_none() {
+            self.note_modules().await;
+        }
+        noted().unwrap_or(Ok(Vec::new()))
     }
 
     /// Returns the data directory as people of the repository know it.

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use super::error::{StepError, StepFailure, StepName};
 use super::reports::ToolReport;
 use crate::process::{Cmd, Ended, OutputLine, OutputStream, RunExit, Supervised, Supervisor};
-use crate::workflow::RunOutput;
 use crate::workflow::sandbox::{RunPlace, RunSandbox, temporary};
+use crate::workflow::{RegistryAccess, RunOutput};
 
 /// Signal that the supervisor sends when the grace period is over.
 const SIGKILL: i32 = 9;
@@ -51,6 +51,8 @@ pub(in crate::workflow) struct Exec<'a> {
     pub deadline: Deadline,
     pub sandbox: &'a RunSandbox,
     pub place: RunPlace<'a>,
+    /// Access to the registry of modules, which no output may show.
+    pub registry: Option<&'a RegistryAccess>,
 }
 
 impl Exec<'_> {
@@ -157,7 +159,11 @@ impl Exec<'_> {
         shown: &str,
         report: Option<ToolReport>,
     ) -> Result<(KeptOutput, bool), StepError> {
-        self.output.say(&format!("$ {shown}")).await;
+        let mut line = format!("$ {shown}");
+        if let Some(access) = self.registry {
+            access.hide(&mut line);
+        }
+        self.output.say(&line).await;
         if let Err(error) = self.sandbox.hand_over(self.place).await {
             return Err(StepError {
                 step: name,
@@ -168,7 +174,7 @@ impl Exec<'_> {
         let (lines, received) = mpsc::channel(256);
         let (exit, (kept, is_reported)) = tokio::join!(
             run.run(lines, self.stop),
-            collect(received, self.output, report)
+            collect(received, self.output, report, self.registry)
         );
         let fail = |why, kept: KeptOutput| StepError {
             step: name,
@@ -231,9 +237,13 @@ async fn collect(
     mut lines: mpsc::Receiver<OutputLine>,
     output: &RunOutput,
     report: Option<ToolReport>,
+    registry: Option<&RegistryAccess>,
 ) -> (KeptOutput, bool) {
     let (mut kept, mut is_reported) = (KeptOutput::default(), false);
-    while let Some(line) = lines.recv().await {
+    while let Some(mut line) = lines.recv().await {
+        if let Some(access) = registry {
+            access.hide(&mut line.text);
+        }
         is_reported |= line.stream == OutputStream::Out
             && report.is_some_and(|report| report.is_in(&line.text));
         kept.is_cut |=

@@ -23,8 +23,9 @@ mod variables;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
-use super::{ChildEnvironment, FoundTool, ProviderCache, PullFacts};
+use super::{ChildEnvironment, FoundTool, InstalledModule, ProviderCache, PullFacts};
 use crate::config::workflow::{Builtin, Step, Workflow};
 use crate::git::ModuleAccess;
 use crate::model::ProjectKey;
@@ -61,7 +62,14 @@ pub(super) struct Steps<'a> {
     pub set: BTreeMap<OsString, OsString>,
     /// True if the state may have changed: a step ran that changes it, or one with unknown effects.
     pub touched: bool,
+    /// True if the administrator has named the configuration of the tools in the environment of runs.
+    pub has_named_config: bool,
+    /// Modules that the last `init` has installed, if it was one of the server; `None` if nobody needs them.
+    pub installed: Option<Mutex<LastInit>>,
 }
+
+/// Modules that the last `init` of the server has installed; `None` before the first one.
+pub(super) type LastInit = Option<Result<Vec<InstalledModule>, String>>;
 
 /// Words of a comment for the arguments of built-in steps, allowed by [`crate::command::ExtraArgs`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -161,7 +169,10 @@ impl Steps<'_> {
             }
             Step::Run(step) => {
                 self.touched = true;
-                self.run_command(step, name).await
+                let ran = self.run_command(step, name).await;
+                // The command may have installed other modules.
+                self.note_modules().await;
+                ran
             }
             Step::Env(step) => self.env(step, name).await,
             Step::Multienv(step) => self.multienv(step, name).await,

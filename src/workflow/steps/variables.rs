@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::Steps;
 use crate::workflow::ChildEnvironment;
+use crate::workflow::cli_config::CONFIG_FILE;
 
 /// Returns the variables of a command of the administrator that do not depend on the run: the environment that the
 /// server passes on, with the programs for runs first on the search path. So `terraform` in a command is the program
@@ -44,8 +45,29 @@ impl Steps<'_> {
         all.insert("TF_IN_AUTOMATION".into(), "true".into());
         all.insert("CHECKPOINT_DISABLE".into(), "1".into());
         all.extend(self.of_both());
-        all.extend(self.set.clone());
+        self.add_set(&mut all);
         all
+    }
+
+    /// Adds the variables that steps have set. They choose the configuration of the tools and of `go` as if the server had
+    /// not configured the registry.
+    fn add_set(&self, all: &mut BTreeMap<OsString, OsString>) {
+        let has_set = |name: &str| self.set.contains_key(OsStr::new(name));
+        if self.exec.registry.is_some() {
+            let chooses = ["TERRAFORM_CONFIG", "HOME", "XDG_CONFIG_HOME"]
+                .into_iter()
+                .any(has_set);
+            if chooses && !self.has_named_config {
+                all.remove(OsStr::new(CONFIG_FILE));
+            }
+            let names = all.get(OsStr::new("GONOSUMDB")).cloned();
+            let private = self.set.get(OsStr::new("GOPRIVATE"));
+            if let (Some(names), Some(private)) = (names, private) {
+                let both = [private.as_os_str(), &names].join(OsStr::new(","));
+                all.insert("GONOSUMDB".into(), both);
+            }
+        }
+        all.extend(self.set.clone());
     }
 
     /// Returns the environment of a command.
@@ -69,7 +91,7 @@ impl Steps<'_> {
                 .chain(self.facts.variables())
                 .map(|(name, value)| (name.into(), value)),
         );
-        all.extend(self.set.clone());
+        self.add_set(&mut all);
         all
     }
 

@@ -4,6 +4,7 @@ mod access;
 mod archives;
 mod go;
 mod publishing;
+mod runs;
 mod serving;
 mod site;
 mod takedowns;

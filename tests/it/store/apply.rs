@@ -369,7 +369,10 @@ async fn apply_begin_meets_close_and_runs_under_a_lock_or_not_at_all(db: &TestDb
                 assert_eq!(db.store().lock_list_of_pull(&pull).await.unwrap(), []);
             }
             ApplyGate::PullClosed => assert_eq!((locks, state), (vec![], PlanState::Discarded)),
-            other @ (ApplyGate::ApplyLocked(_) | ApplyGate::HeldBy(_) | ApplyGate::PlanGone(_)) => {
+            other @ (ApplyGate::ApplyLocked(_)
+            | ApplyGate::HeldBy(_)
+            | ApplyGate::PlanGone(_)
+            | ApplyGate::ModuleTakenDown) => {
                 panic!("{other:?}")
             }
         }
@@ -416,7 +419,9 @@ async fn apply_begin_meets_release_and_runs_under_a_lock_or_not_at_all(db: &Test
             ApplyGate::HeldBy(_) | ApplyGate::PlanGone(_) => {
                 assert!(matches!(took, TakeLock::Taken(_)) && holder.is_empty());
             }
-            other @ (ApplyGate::ApplyLocked(_) | ApplyGate::PullClosed) => panic!("{other:?}"),
+            other @ (ApplyGate::ApplyLocked(_)
+            | ApplyGate::PullClosed
+            | ApplyGate::ModuleTakenDown) => panic!("{other:?}"),
         }
     }
 }
@@ -453,7 +458,10 @@ async fn apply_begin_meets_the_apply_lock_and_one_of_them_is_first(db: &TestDb) 
         let expected = match gate {
             ApplyGate::Granted(_) => PlanState::Applying,
             ApplyGate::ApplyLocked(_) => PlanState::Planned,
-            other @ (ApplyGate::HeldBy(_) | ApplyGate::PullClosed | ApplyGate::PlanGone(_)) => {
+            other @ (ApplyGate::HeldBy(_)
+            | ApplyGate::PullClosed
+            | ApplyGate::PlanGone(_)
+            | ApplyGate::ModuleTakenDown) => {
                 panic!("{other:?}")
             }
         };

@@ -393,7 +393,10 @@ async fn once_a_set_is_committed_no_gate_opens_any_more(db: &TestDb) {
             match gate.await.unwrap() {
                 ApplyGate::Granted(_) => granted += 1,
                 ApplyGate::ApplyLocked(locks) => assert_eq!(locks.len(), 1),
-                other @ (ApplyGate::HeldBy(_) | ApplyGate::PullClosed | ApplyGate::PlanGone(_)) => {
+                other @ (ApplyGate::HeldBy(_)
+                | ApplyGate::PullClosed
+                | ApplyGate::PlanGone(_)
+                | ApplyGate::ModuleTakenDown) => {
                     panic!("{other:?}")
                 }
             }

@@ -37,7 +37,7 @@ use crate::support::db::{Backend, TestDb, by, execute};
 use crate::support::log;
 
 /// Tables that grow with use.
-const GROWING: [&str; 30] = [
+const GROWING: [&str; 31] = [
     "account_emails",
     "account_external_ids",
     "account_stars",
@@ -62,6 +62,7 @@ const GROWING: [&str; 30] = [
     "registry_loose_packages",
     "registry_names",
     "registry_packages",
+    "registry_uses",
     "registry_versions",
     "repository_claims",
     "repository_events",
@@ -353,6 +354,11 @@ fn years() -> Vec<String> {
             "registry_log_hashes (place, hash)",
             "n, CAST('aaaaaaaaaaaaaaaabbbbbbbbbbbbbbbb' AS BYTES)",
         ),
+        rows(
+            100_000,
+            "registry_uses (plan, kind, name, version)",
+            "ID, 'go', 'example.com/t1/m' || (100000 + n / 10), 'v1.' || n || '.0'",
+        ),
         rows(10_000, "registry_loose_packages (digest, due_at)", "'b' || substr(HASH, 2), TIME"),
         rows(100_000, "account_stars (account, change_number, label)", "2000000 + n / 10, n, 'star'"),
         rows(
@@ -435,7 +441,10 @@ async fn work(db: &TestDb) {
     store.lock_event_part(None, Some(7), 20).await.unwrap();
 
     let plan = new_plan(db, &pull, &hot).await;
-    let _recorded = store.plan_record(&plan, Some(lock.id), None).await.unwrap();
+    let used: [VersionKey; 1] = ["module acme/vpc/aws 1.2.3".parse().unwrap()];
+    let recorded = store.plan_record_with_modules(&plan, Some(lock.id), None, &used);
+    let _recorded = recorded.await.unwrap();
+    store.registry_plan_notices(plan.id).await.unwrap();
     store.plan_list(&pull).await.unwrap();
     store.plan_configs(&pull).await.unwrap();
     store
@@ -805,8 +814,8 @@ async fn apply(db: &TestDb, plan: &PlanRecord, key: &LockKey) {
         pull_url: URL,
         cause: by(),
     };
-    let ApplyGate::Granted(grant) = store.apply_begin(plan, run, Some(&attempt)).await.unwrap()
-    else {
+    let begun = store.apply_begin_with_modules(plan, run, Some(&attempt));
+    let ApplyGate::Granted(grant) = begun.await.unwrap() else {
         panic!("nothing is in the way")
     };
     store
@@ -988,6 +997,10 @@ async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> 
     let sql = sql.replace(
         "= ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb)::bigint))",
         "IN (SELECT value FROM json_each($1) AS each)",
+    );
+    let sql = sql.replace(
+        "each.value->>0, each.value->>1, each.value->>2 FROM jsonb_array_elements($2::jsonb) AS each (value)",
+        "json_extract(each.value, '$[0]'), each.value, each.value FROM json_each($2) AS each",
     );
     let sql = sql.replace(
         "each.number - 1, decode(each.value, 'hex') FROM jsonb_array_elements_text($2::jsonb) WITH ORDINALITY AS each \

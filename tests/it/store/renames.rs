@@ -121,6 +121,7 @@ const OTHERS: &[(&str, &str)] = &[
     ),
     ("registry_packages", "kind name version file digest"),
     ("registry_tokens", "id label hash scopes created_by"),
+    ("registry_uses", "plan kind name version"),
     (
         "registry_versions",
         "kind name version state files_hash go_mod_hash commit_sha base origin published_by reason replacement takedown",

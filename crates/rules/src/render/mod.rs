@@ -22,7 +22,7 @@ pub use machine::{MachineLine, MachineProject, PartLine, has_marker, marker};
 pub use plan_output::{DiffStyle, StateLock};
 pub use report::{
     Body, CancelEffect, CancelLine, CommandRefusal, IdleNotice, LockHolder, LockLossKind, LostLock,
-    Next, PlanList, ProjectReport, Released, Report, ReportStyle, UserText,
+    ModuleNote, Next, PlanList, ProjectReport, Released, Report, ReportStyle, UserText,
 };
 
 pub use view::span;

@@ -198,6 +198,8 @@ pub struct ProjectReport {
     pub blocked: Option<String>,
     /// True if resources were changed outside of the code.
     pub changes_outside: bool,
+    /// Modules of the registry that the plan uses and that are deprecated or taken down.
+    pub modules: Vec<ModuleNote>,
     /// Reason of a refusal or failure, in our words.
     pub message: Option<UserText>,
     /// State lock that the tool left behind when it was killed.
@@ -214,6 +216,23 @@ pub struct ProjectReport {
     pub status: Option<String>,
     /// True if no comment reports this result; the hidden line still reports it to programs.
     pub silenced: bool,
+}
+
+/// A module of the registry that plans should not use any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleNote {
+    /// Name of the module.
+    pub name: String,
+    /// Version that the plan uses.
+    pub version: String,
+    /// Kind of the takedown; `None` if the version is only deprecated.
+    pub takedown: Option<String>,
+    /// Time of the deprecation or takedown.
+    pub since: DateTime<Utc>,
+    /// Reason of the deprecation or takedown.
+    pub reason: String,
+    /// Name and version to use instead, if there is a recommendation.
+    pub instead: Option<(String, String)>,
 }
 
 /// The list of resources of a plan.
@@ -241,6 +260,11 @@ pub enum Next {
 }
 
 impl ProjectReport {
+    /// Returns true if nothing about the plan prevents its apply.
+    pub fn may_be_applied(&self) -> bool {
+        self.blocked.is_none() && self.modules.iter().all(|note| note.takedown.is_none())
+    }
+
     /// Creates the result of a project whose outcome alone is known yet.
     pub fn new(key: ProjectKey, outcome: ProjectOutcome) -> Self {
         Self {
@@ -254,6 +278,7 @@ impl ProjectReport {
             uncompared: false,
             blocked: None,
             changes_outside: false,
+            modules: Vec::new(),
             message: None,
             state_lock: None,
             lock_url: None,

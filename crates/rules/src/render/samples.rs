@@ -232,6 +232,34 @@ fn blocked() -> ProjectReport {
     }
 }
 
+/// Returns plans that use modules of the registry that should not be used any more.
+fn outdated_modules() -> [ProjectReport; 2] {
+    let deprecated = ModuleNote {
+        name: "acme/vpc/aws".to_owned(),
+        version: "1.2.3".to_owned(),
+        takedown: None,
+        since: at(),
+        reason: "leaks addresses".to_owned(),
+        instead: Some(("acme/vpc/aws".to_owned(), "1.2.4".to_owned())),
+    };
+    let taken_down = ModuleNote {
+        name: "acme/network/aws".to_owned(),
+        takedown: Some("security".to_owned()),
+        reason: HOSTILE.to_owned(),
+        instead: None,
+        ..deprecated.clone()
+    };
+    let of = |modules| ProjectReport {
+        modules,
+        ..planned()
+    };
+    let many = std::iter::repeat_n(deprecated.clone(), 21);
+    [
+        of(vec![deprecated]),
+        of([taken_down].into_iter().chain(many).collect()),
+    ]
+}
+
 /// Returns a plan of a tool that has no machine-readable form.
 fn unlisted() -> ProjectReport {
     let why = "Terraform 0.11.14 cannot show a plan in a machine-readable form; this requires 0.12 or later";
@@ -255,6 +283,8 @@ fn plan_samples() -> Vec<(&'static str, Report)> {
     let args = vec!["-target=a[\"b\"]".to_owned()];
     vec![
         ("plan_one", Report { extra_args: args, ..report(Plan, Body::Projects(vec![planned()])) }),
+        ("plan_one_deprecated_module", report(Plan, Body::Projects(vec![outdated_modules()[0].clone()]))),
+        ("plan_one_module_taken_down", report(Plan, Body::Projects(vec![outdated_modules()[1].clone()]))),
         ("plan_one_no_changes", report(Plan, Body::Projects(vec![idle()]))),
         ("plan_one_state_locked", report(Plan, Body::Projects(vec![broken()]))),
         ("plan_one_held", report(Plan, Body::Projects(vec![held()]))),

@@ -14,6 +14,7 @@ use crate::features::planning::project_run::ProjectStop;
 use crate::features::planning::projects::{ApplyInputs, Work};
 use crate::features::planning::stop::Stop;
 use crate::features::planning::{CommandCx, needs};
+use crate::features::registry::{plan_notices, refused_apply};
 use crate::model::{
     Actor, ApplyLock, Lock, LockKey, Origin, PlanRecord, PlanState, ProjectOutcome, Pull,
     PullState, RunId, RunKind,
@@ -434,13 +435,22 @@ pub(super) async fn pass(
         cause: &cause,
     };
     let attempt = policy.mode.taken_by_apply().then_some(&attempt);
-    let gate = cx.ctx.store.apply_begin(plan, run, attempt).await?;
+    let store = &cx.ctx.store;
+    // Without a registry, no plan has modules of one.
+    let gate = if cx.ctx.runs.registry.host().is_some() {
+        store.apply_begin_with_modules(plan, run, attempt).await?
+    } else {
+        store.apply_begin(plan, run, attempt).await?
+    };
     Err(Stop::Reply(match gate {
         ApplyGate::Granted(grant) => return Ok(grant),
         ApplyGate::HeldBy(lock) => GateRefusal::Held(Box::new(lock)),
         ApplyGate::ApplyLocked(locks) => GateRefusal::Stopped(locks),
         ApplyGate::PullClosed => GateRefusal::Closed(PullState::Closed.to_string()),
         ApplyGate::PlanGone(state) => GateRefusal::stale(gone(state)),
+        ApplyGate::ModuleTakenDown => GateRefusal::Stale(refused_apply(
+            &plan_notices(cx.ctx, cx.pull, plan.id).await?,
+        )),
     }))
 }
 

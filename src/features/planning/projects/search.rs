@@ -93,7 +93,7 @@ pub(in crate::features::planning) async fn explain(
             .map_err(|error| SearchFailure::of_limit(&error))?;
         Ok((explanation, warnings))
     };
-    let (explained, _) = look(cx, None, find).await?;
+    let (explained, _) = Box::pin(look(cx, None, find)).await?;
     Ok(explained)
 }
 

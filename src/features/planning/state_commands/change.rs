@@ -279,7 +279,8 @@ impl Changing<'_> {
             | RunError::Tool(_)
             | RunError::Checkout(_)
             | RunError::Artifact(_)
-            | RunError::Disk(_)) => described(cx, error).await,
+            | RunError::Disk(_)
+            | RunError::Registry(_)) => described(cx, error).await,
         };
         let was_stopped = matches!(
             error,

@@ -5,6 +5,7 @@
 //! | `publish.rs`, `remote.rs` | `publish`, here or at a server |
 //! | `versions.rs` | `list`, `show`, `deprecate`, `takedown` |
 //! | `log.rs` | `log`, `verify`, `key` |
+//! | `uses.rs` | `uses`: projects that use a module |
 //! | `setup.rs` | `setup`: settings of clients |
 //! | `namespaces.rs`, `tokens.rs` | who may publish and read |
 
@@ -14,6 +15,7 @@ mod publish;
 mod remote;
 mod setup;
 mod tokens;
+mod uses;
 mod versions;
 
 use std::os::unix::fs::MetadataExt as _;
@@ -30,6 +32,7 @@ use self::namespaces::NamespacesArgs;
 use self::publish::PublishArgs;
 use self::setup::SetupArgs;
 use self::tokens::TokensArgs;
+use self::uses::UsesArgs;
 use self::versions::{DeprecateArgs, ListArgs, ShowArgs, TakedownArgs};
 use super::service::Registry;
 use super::{PACKAGES_DIR, input};
@@ -75,6 +78,11 @@ pub(super) enum RegistryArgs {
     ///
     /// Exit code 1: there is no such version, it was taken down before, or the takedown was not confirmed.
     Takedown(TakedownArgs),
+    /// Show the projects whose latest plans use a module
+    ///
+    /// These are the current plans of pull requests and applications, and the newest plan of each project. A plan
+    /// counts until it is deleted (--keep-runs).
+    Uses(UsesArgs),
     /// Show the log: every addition, deprecation and takedown
     Log(LogArgs),
     /// Recompute the log and the state of every version
@@ -119,6 +127,7 @@ impl SubcommandArgs for RegistryArgs {
                 Self::Show(args) => args.run(terminal).await,
                 Self::Deprecate(args) => args.run(terminal).await,
                 Self::Takedown(args) => args.run(terminal).await,
+                Self::Uses(args) => args.run(terminal).await,
                 Self::Log(args) => args.run(terminal).await,
                 Self::Verify {
                     packages,

@@ -86,12 +86,13 @@ struct NoticeFlags {
 
 /// Name, or name and version.
 #[derive(Clone)]
-enum Shown {
+pub(super) enum Shown {
     Name(RegistryName),
     Version(VersionKey),
 }
 
-fn shown(text: &str) -> Result<Shown, String> {
+/// Reads a name, or a name and a version.
+pub(super) fn shown(text: &str) -> Result<Shown, String> {
     if text.contains('@') {
         read_key(text).map(Shown::Version)
     } else {

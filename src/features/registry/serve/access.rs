@@ -6,6 +6,8 @@
 //! | token with a scope for the name | served | served if the scope names it, so not by `read:*` | 404 |
 //! | another token | served with `--registry-anonymous-read`, else 404 | 404 | 404 |
 //! | unknown, expired or revoked token | 401 | 401 | 401 |
+//! | run of this server | served | served if the owner of its repository owns it, else 404 | 404 |
+//! | run that has ended | 401 | 401 | 401 |
 //!
 //! A token has 256 random bits and is found by its SHA-256. Nobody can guess one, so wrong ones are not counted.
 
@@ -13,10 +15,13 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
 use lockkeeper_registry::names::{NamePattern, RegistryName};
+use tokio::sync::Semaphore;
 
 use super::super::{Token, TokenAction, TokenId, Visibility};
+use super::catalog::NamespaceAccess;
 use super::refusal::ServeRefusal;
 use crate::kit::web::auth;
+use crate::workflow::RunReader;
 
 /// Longest text that can be a token.
 const MAX_TOKEN: usize = 128;
@@ -32,29 +37,37 @@ pub(super) enum Reader {
         /// True if others may read public names without a token.
         is_open: bool,
     },
+    /// A run of this server, which sends only so many packages at a time.
+    Run {
+        run: RunReader,
+        downloads: Arc<Semaphore>,
+    },
 }
 
 impl Reader {
     /// Returns the token of the reader.
     pub fn token_id(&self) -> Option<TokenId> {
         match self {
-            Self::Anonymous => None,
+            Self::Anonymous | Self::Run { .. } => None,
             Self::Token { token, .. } => Some(token.id),
         }
     }
 
-    /// Returns true if the reader may read names in a namespace with this visibility.
-    pub fn may_read(&self, name: &RegistryName, visibility: Option<Visibility>) -> bool {
-        let (token, is_open) = match self {
-            Self::Anonymous => (None, true),
-            Self::Token { token, is_open } => (Some(token), *is_open),
+    /// Returns true if the reader may read a name in this namespace.
+    pub fn may_read(&self, name: &RegistryName, namespace: Option<&NamespaceAccess>) -> bool {
+        let Some(namespace) = namespace else {
+            return false;
         };
-        match visibility {
-            None => false,
-            Some(Visibility::Public) => {
-                is_open || token.is_some_and(|token| token.allows(TokenAction::Read, name))
+        match (self, namespace.visibility) {
+            (Self::Anonymous | Self::Run { .. }, Visibility::Public) => true,
+            (Self::Anonymous, Visibility::Owner) => false,
+            (Self::Token { token, is_open }, Visibility::Public) => {
+                *is_open || token.allows(TokenAction::Read, name)
             }
-            Some(Visibility::Owner) => token.is_some_and(|token| reads_by_name(token, name)),
+            (Self::Token { token, .. }, Visibility::Owner) => reads_by_name(token, name),
+            (Self::Run { run, .. }, Visibility::Owner) => {
+                run.owner.as_ref() == Some(&namespace.owner)
+            }
         }
     }
 
@@ -62,23 +75,22 @@ impl Reader {
     pub fn check(
         &self,
         name: &RegistryName,
-        visibility: Option<Visibility>,
+        namespace: Option<&NamespaceAccess>,
     ) -> Result<(), ServeRefusal> {
-        if self.may_read(name, visibility) {
+        if self.may_read(name, namespace) {
             return Ok(());
         }
-        match (self, visibility) {
+        match (self, namespace.map(|namespace| namespace.visibility)) {
             (Self::Anonymous, Some(Visibility::Owner)) => Err(ServeRefusal::SignIn),
-            (Self::Anonymous, Some(Visibility::Public) | None) | (Self::Token { .. }, _) => {
-                Err(ServeRefusal::unknown(name))
-            }
+            (Self::Anonymous, Some(Visibility::Public) | None)
+            | (Self::Token { .. } | Self::Run { .. }, _) => Err(ServeRefusal::unknown(name)),
         }
     }
 
     /// Refuses readers that may read nothing at all.
     pub fn check_any(&self) -> Result<(), ServeRefusal> {
         match self {
-            Self::Anonymous | Self::Token { is_open: true, .. } => Ok(()),
+            Self::Anonymous | Self::Run { .. } | Self::Token { is_open: true, .. } => Ok(()),
             Self::Token { token, .. } if token.allows_any(TokenAction::Read) => Ok(()),
             Self::Token { .. } => Err(ServeRefusal::not_found("nothing is here for this token")),
         }
@@ -141,11 +153,23 @@ mod tests {
     }
 
     fn answer(reader: &Reader, name: &str, visibility: Option<Visibility>) -> &'static str {
-        match reader.check(&name.parse().unwrap(), visibility) {
+        let namespace = visibility.map(|visibility| NamespaceAccess {
+            owner: "net".parse().unwrap(),
+            visibility,
+        });
+        match reader.check(&name.parse().unwrap(), namespace.as_ref()) {
             Ok(()) => "served",
             Err(ServeRefusal::SignIn) => "401",
             Err(ServeRefusal::NotFound(_)) => "404",
             Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    fn run(owner: Option<&str>) -> Reader {
+        let owner = owner.map(|owner| owner.parse().unwrap());
+        Reader::Run {
+            run: RunReader { owner },
+            downloads: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -183,6 +207,9 @@ mod tests {
                 "404",
                 "404",
             ),
+            (run(Some("net")), "served", "served", "404"),
+            (run(Some("other")), "served", "404", "404"),
+            (run(None), "served", "404", "404"),
         ] {
             assert_eq!(answer(&reader, name, public), on_public, "{reader:?}");
             assert_eq!(answer(&reader, name, owner), on_owner, "{reader:?}");

@@ -34,6 +34,7 @@ use super::super::{
     Registry, RegistryError, RegistryVersion, Token, TokenId, VersionNotice, Visibility,
 };
 use super::recent::RecentMap;
+use crate::model::OwnerName;
 
 /// Limits of each kind of data in bytes.
 const VERSION_BYTES: usize = 32 << 20;
@@ -114,9 +115,16 @@ pub(super) struct ListedVersion {
     pub is_served: bool,
 }
 
-/// Visibility of all namespaces.
+/// Owner and visibility of all namespaces.
 #[derive(Debug, Default)]
-pub(super) struct Namespaces(HashMap<(NameKind, String), Visibility>);
+pub(super) struct Namespaces(HashMap<(NameKind, String), NamespaceAccess>);
+
+/// Owner and visibility of a namespace, which decide who reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NamespaceAccess {
+    pub owner: OwnerName,
+    pub visibility: Visibility,
+}
 
 impl KeptVersion {
     /// Largest package that is kept with a version.
@@ -169,8 +177,8 @@ impl ListedVersion {
 }
 
 impl Namespaces {
-    /// Returns the visibility of a name. `None`: it is below no namespace, so no version of it is served.
-    pub fn visibility(&self, name: &RegistryName) -> Option<Visibility> {
+    /// Returns the namespace of a name. `None`: it is below none, so no version of it is served.
+    pub fn of(&self, name: &RegistryName) -> Option<&NamespaceAccess> {
         let kind = name.kind();
         match name {
             RegistryName::Module(name) => self.find(kind, name.namespace().as_str()),
@@ -182,8 +190,8 @@ impl Namespaces {
         }
     }
 
-    fn find(&self, kind: NameKind, prefix: &str) -> Option<Visibility> {
-        self.0.get(&(kind, prefix.to_owned())).copied()
+    fn find(&self, kind: NameKind, prefix: &str) -> Option<&NamespaceAccess> {
+        self.0.get(&(kind, prefix.to_owned()))
     }
 }
 
@@ -412,7 +420,7 @@ impl Catalog {
         Ok(Some(token))
     }
 
-    /// Returns the visibility of all namespaces.
+    /// Returns owner and visibility of all namespaces.
     pub async fn namespaces(
         &self,
         snapshot: CatalogState,
@@ -422,8 +430,12 @@ impl Catalog {
         }
         let rows = self.registry.store().registry_namespaces().await?;
         let rows = rows.into_iter().map(|row| {
-            let prefix = row.prefix.as_str().to_owned();
-            ((row.prefix.kind(), prefix), row.visibility)
+            let key = (row.prefix.kind(), row.prefix.as_str().to_owned());
+            let access = NamespaceAccess {
+                owner: row.owner,
+                visibility: row.visibility,
+            };
+            (key, access)
         });
         let namespaces = Arc::new(Namespaces(rows.collect()));
         self.keep(snapshot, |kept| {
@@ -460,8 +472,11 @@ mod tests {
             (NameKind::Go, "example.com/net", Visibility::Owner),
             (NameKind::Go, "acme", Visibility::Owner),
         ];
-        let namespaces =
-            namespaces.map(|(kind, prefix, visibility)| ((kind, prefix.to_owned()), visibility));
+        let namespaces = namespaces.map(|(kind, prefix, visibility)| {
+            let owner = "net".parse().unwrap();
+            let access = NamespaceAccess { owner, visibility };
+            ((kind, prefix.to_owned()), access)
+        });
         let namespaces = Namespaces(namespaces.into());
         for (name, expected) in [
             ("module acme/vpc/aws", Some(Visibility::Public)),
@@ -471,11 +486,9 @@ mod tests {
             ("go example.com/network", None),
             ("go example.com", None),
         ] {
-            assert_eq!(
-                namespaces.visibility(&name.parse().unwrap()),
-                expected,
-                "{name}"
-            );
+            let found = namespaces.of(&name.parse().unwrap());
+            let found = found.map(|namespace| namespace.visibility);
+            assert_eq!(found, expected, "{name}");
         }
     }
 }

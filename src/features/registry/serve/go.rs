@@ -54,14 +54,25 @@ pub(super) async fn answer(
     let snapshot = door.catalog.snapshot().await?;
     let reader = door.reader(snapshot, &parts.headers).await?;
     let path = parts.uri.path().strip_prefix(BELOW).unwrap_or_default();
+    answer_path(&door, snapshot, &reader, &parts, path).await
+}
+
+/// Answers a request of a reader for a path of the protocol.
+pub(super) async fn answer_path(
+    door: &Arc<RegistryDoor>,
+    snapshot: CatalogState,
+    reader: &Reader,
+    parts: &Parts,
+    path: &str,
+) -> Result<Response, ServeRefusal> {
     let asked = GoRequest::parse(path).map_err(|invalid| match invalid {
         InvalidGoRequest::NotThere => ServeRefusal::not_found("no module has this path"),
         InvalidGoRequest::Escape(why) => ServeRefusal::BadRequest(format!("bad request: {why}")),
     })?;
     match asked {
-        GoRequest::Version(key, file) => version(&door, snapshot, &reader, &parts, key, file).await,
+        GoRequest::Version(key, file) => version(door, snapshot, reader, parts, key, file).await,
         GoRequest::List(path) => {
-            let (_, name) = name(&door, snapshot, &reader, path).await?;
+            let (_, name) = name(door, snapshot, reader, path).await?;
             let list = name.list.get_or_init(|| list(&name.versions)).clone();
             Ok(answer::content(
                 &parts.headers,
@@ -70,11 +81,11 @@ pub(super) async fn answer(
                 list,
             ))
         }
-        GoRequest::Latest(path) => latest(&door, snapshot, &reader, &parts.headers, path).await,
+        GoRequest::Latest(path) => latest(door, snapshot, reader, &parts.headers, path).await,
         GoRequest::Sumdb(name, request) => {
-            sumdb::answer(&door, snapshot, &reader, &parts.headers, &name, request).await
+            sumdb::answer(door, snapshot, reader, &parts.headers, &name, request).await
         }
-        GoRequest::Index => index(&door, snapshot, &reader, &parts).await,
+        GoRequest::Index => index(door, snapshot, reader, parts).await,
     }
 }
 
@@ -191,6 +202,7 @@ async fn version(
             let package = package.ok_or_else(|| ServeRefusal::unknown_version(&key))?;
             packages::send(
                 door,
+                door.places(reader),
                 (&parts.method, headers),
                 &kept,
                 package,
@@ -315,7 +327,7 @@ async fn index(
                 continue;
             }
             let name = key.name();
-            if reader.may_read(&name, namespaces.visibility(&name)) {
+            if reader.may_read(&name, namespaces.of(&name)) {
                 let line = IndexLine {
                     path: name.as_str(),
                     version: key.version(),

@@ -9,6 +9,7 @@
 //! | `go.rs`, `go_paths.rs` | the protocol of Go module proxies, and the index |
 //! | `sumdb.rs` | the log, in the protocol of Go's checksum database |
 //! | `packages.rs` | downloads |
+//! | `runs.rs` | the same for runs of this server, with their tokens |
 //! | `answer.rs`, `refusal.rs` | answers with and without content |
 //! | `recent.rs` | a map of limited size |
 
@@ -21,6 +22,7 @@ mod links;
 mod packages;
 mod recent;
 mod refusal;
+mod runs;
 mod sumdb;
 mod terraform;
 
@@ -53,6 +55,8 @@ pub(crate) struct RegistryDoor {
     links: LinkKey,
     /// Places for packages that are sent.
     packages: Arc<Semaphore>,
+    /// Places for packages that are sent to runs of this server, which clients do not take from them.
+    packages_of_runs: Arc<Semaphore>,
     /// Places for requests that read the index.
     index: Semaphore,
     /// Answer to service discovery.
@@ -65,6 +69,7 @@ impl RegistryDoor {
             catalog: Catalog::new(Arc::clone(&registry)),
             links: LinkKey::new(registry.link_key()),
             packages: Arc::new(Semaphore::new(packages::AT_ONCE)),
+            packages_of_runs: Arc::new(Semaphore::new(packages::AT_ONCE)),
             index: Semaphore::new(go::INDEX_AT_ONCE),
             discovery: terraform::discovery(&web.public_url),
             web,
@@ -76,6 +81,16 @@ impl RegistryDoor {
     /// Returns the state of the web server.
     pub(crate) fn web(&self) -> &Arc<WebState> {
         &self.web
+    }
+
+    /// Returns the places that a download of this reader takes, its own first.
+    fn places(&self, reader: &Reader) -> Vec<Arc<Semaphore>> {
+        match reader {
+            Reader::Anonymous | Reader::Token { .. } => vec![Arc::clone(&self.packages)],
+            Reader::Run { downloads, .. } => {
+                vec![Arc::clone(downloads), Arc::clone(&self.packages_of_runs)]
+            }
+        }
     }
 
     /// Finds out who sends a request.
@@ -107,7 +122,7 @@ impl RegistryDoor {
         name: &RegistryName,
     ) -> Result<(), ServeRefusal> {
         let namespaces = self.catalog.namespaces(snapshot).await?;
-        reader.check(name, namespaces.visibility(name))
+        reader.check(name, namespaces.of(name))
     }
 
     /// Returns a version that is served, after a check that the reader may read it.
@@ -141,6 +156,8 @@ fn served<'a>(
         },
     }
 }
+
+pub(crate) use self::runs::{RunDoor, run_router};
 
 /// Returns the routes, which sign in on their own.
 pub(crate) fn routes() -> Routes<Arc<RegistryDoor>> {

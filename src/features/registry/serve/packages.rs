@@ -15,7 +15,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lockkeeper_registry::records::PackageFile;
 use lockkeeper_registry::versions::VersionKey;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
@@ -41,6 +41,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Answers a request for a package of a version that the reader may read.
 pub(super) async fn send(
     door: &Arc<RegistryDoor>,
+    places: Vec<Arc<Semaphore>>,
     (method, headers): (&Method, &HeaderMap),
     version: &Arc<KeptVersion>,
     file: &PackageFile,
@@ -67,11 +68,10 @@ pub(super) async fn send(
         };
         return Ok(with(Body::from(content.slice(start..end))));
     }
-    let place = Arc::clone(&door.packages).acquire_owned();
-    let place = timeout(PLACE_TIME, place)
+    let places = timeout(PLACE_TIME, take_all(places))
         .await
         .map_err(|_| ServeRefusal::Busy)?;
-    let place = place.map_err(|_| ServeRefusal::Busy)?;
+    let places = places.map_err(|_| ServeRefusal::Busy)?;
     let mut pieces = open(door, key, file).await?.read(range);
     // Begins to read before the answer begins, so that a client learns of a takedown in this moment.
     let first = match pieces.try_next().await {
@@ -86,13 +86,21 @@ pub(super) async fn send(
         looked_at: Instant::now(),
         started: Instant::now(),
         sent: 0,
-        _place: place,
+        _places: places,
     };
     let pieces = stream::try_unfold(download, async |mut download| {
         let piece = download.next().await?;
         Ok::<_, DownloadStop>(piece.map(|piece| (piece, download)))
     });
     Ok(with(Body::from_stream(pieces)))
+}
+
+async fn take_all(places: Vec<Arc<Semaphore>>) -> Result<Vec<OwnedSemaphorePermit>, AcquireError> {
+    let mut taken = Vec::new();
+    for place in places {
+        taken.push(place.acquire_owned().await?);
+    }
+    Ok(taken)
 }
 
 /// Returns the bytes of a small package. The first request reads them.
@@ -164,7 +172,7 @@ struct Download {
     looked_at: Instant,
     started: Instant,
     sent: u64,
-    _place: OwnedSemaphorePermit,
+    _places: Vec<OwnedSemaphorePermit>,
 }
 
 /// Reason why a download ends early. The client sees a connection that ends.

@@ -20,6 +20,8 @@ pub(super) enum ServeRefusal {
     SignIn,
     /// The token is unknown, has expired or was revoked.
     WrongToken,
+    /// The run whose token the request has is not in progress.
+    RunEnded,
     /// Nothing is here for this reader, with a sentence about it.
     NotFound(String),
     /// The version, or all versions of a name, were taken down.
@@ -69,7 +71,7 @@ impl ServeRefusal {
 
     fn status(&self) -> StatusCode {
         match self {
-            Self::SignIn | Self::WrongToken => StatusCode::UNAUTHORIZED,
+            Self::SignIn | Self::WrongToken | Self::RunEnded => StatusCode::UNAUTHORIZED,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::TakenDown { notice, .. } => match notice.takedown {
                 Some(TakedownKind::Legal) => StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS,
@@ -94,6 +96,7 @@ impl ServeRefusal {
             Self::WrongToken => "The token is unknown, has expired or was revoked. Ask an administrator of the registry \
                                  for a new one."
                 .to_owned(),
+            Self::RunEnded => "The run has ended, and its access to the registry with it.".to_owned(),
             Self::NotFound(what) => format!("not found: {what}"),
             Self::TakenDown { what, notice } => {
                 let kind = match notice.takedown {
@@ -178,7 +181,8 @@ impl IntoResponse for ServeRefusal {
                     headers.insert(header::CONTENT_RANGE, value);
                 }
             }
-            Self::NotFound(_)
+            Self::RunEnded
+            | Self::NotFound(_)
             | Self::TakenDown { .. }
             | Self::BadRequest(_)
             | Self::BadLink

@@ -19,6 +19,7 @@ use url::Url;
 
 use super::access::Reader;
 use super::answer::{self, Freshness};
+use super::catalog::CatalogState;
 use super::links::LinkQuery;
 use super::refusal::ServeRefusal;
 use super::{RegistryDoor, packages, served};
@@ -64,17 +65,21 @@ struct AvailableVersion {
     version: String,
 }
 
-type ModulePath = (String, String, String);
-type VersionPath = (String, String, String, String);
+pub(super) type ModulePath = (String, String, String);
+pub(super) type VersionPath = (String, String, String, String);
 type FilePath = (String, String, String, String, String);
 
-fn module(namespace: &str, name: &str, system: &str) -> Result<RegistryName, ServeRefusal> {
+pub(super) fn module(
+    namespace: &str,
+    name: &str,
+    system: &str,
+) -> Result<RegistryName, ServeRefusal> {
     let text = format!("{namespace}/{name}/{system}");
     RegistryName::new(NameKind::Module, &text)
         .map_err(|error| ServeRefusal::not_found(error.to_string()))
 }
 
-fn version(name: RegistryName, version: &str) -> Result<VersionKey, ServeRefusal> {
+pub(super) fn version(name: RegistryName, version: &str) -> Result<VersionKey, ServeRefusal> {
     VersionKey::new(name, version).map_err(|error| ServeRefusal::not_found(error.to_string()))
 }
 
@@ -86,8 +91,26 @@ pub(super) async fn versions(
 ) -> Result<Response, ServeRefusal> {
     let snapshot = door.catalog.snapshot().await?;
     let reader = door.reader(snapshot, &headers).await?;
-    let name = module(&namespace, &name, &system)?;
-    door.check(snapshot, &reader, &name).await?;
+    list(
+        &door,
+        snapshot,
+        &reader,
+        &headers,
+        &(namespace, name, system),
+    )
+    .await
+}
+
+/// Answers with the versions of a module that a reader may choose from.
+pub(super) async fn list(
+    door: &RegistryDoor,
+    snapshot: CatalogState,
+    reader: &Reader,
+    headers: &HeaderMap,
+    (namespace, name, system): &ModulePath,
+) -> Result<Response, ServeRefusal> {
+    let name = module(namespace, name, system)?;
+    door.check(snapshot, reader, &name).await?;
     let known = door.catalog.name(snapshot, &name).await?;
     if known.versions.is_empty() {
         return Err(ServeRefusal::unknown(&name));
@@ -105,7 +128,7 @@ pub(super) async fn versions(
         serde_json::to_vec(&list).expect("texts are JSON").into()
     });
     Ok(answer::content(
-        &headers,
+        headers,
         JSON,
         Freshness::Revalidated,
         list.clone(),
@@ -120,14 +143,35 @@ pub(super) async fn download(
 ) -> Result<Response, ServeRefusal> {
     let snapshot = door.catalog.snapshot().await?;
     let reader = door.reader(snapshot, &headers).await?;
-    let key = version(module(&namespace, &name, &system)?, &number)?;
-    let version = door.version(snapshot, &reader, &key).await?;
-    let content = served(&key, Some(&version.version))?;
-    let file = archive(&key, content)?;
+    let path = (namespace, name, system, number);
+    let (key, file) = file_of(&door, snapshot, &reader, &path).await?;
     let now = door.web.clock.now();
-    let link = door.links.link(&key, &file.name, reader.token_id(), now);
-    let link = HeaderValue::from_str(&link).expect("the parts of a link are plain characters");
-    Ok((StatusCode::NO_CONTENT, [(GET_FROM, link)]).into_response())
+    Ok(leads_to(&door.links.link(
+        &key,
+        &file,
+        reader.token_id(),
+        now,
+    )))
+}
+
+/// Returns a version and the name of its package.
+pub(super) async fn file_of(
+    door: &RegistryDoor,
+    snapshot: CatalogState,
+    reader: &Reader,
+    (namespace, name, system, number): &VersionPath,
+) -> Result<(VersionKey, PackageFileName), ServeRefusal> {
+    let key = version(module(namespace, name, system)?, number)?;
+    let version = door.version(snapshot, reader, &key).await?;
+    let content = served(&key, Some(&version.version))?;
+    let name = archive(&key, content)?.name.clone();
+    Ok((key, name))
+}
+
+/// Answers with the address of a package, relative to that of the request.
+pub(super) fn leads_to(link: &str) -> Response {
+    let link = HeaderValue::from_str(link).expect("the parts of a link are plain characters");
+    (StatusCode::NO_CONTENT, [(GET_FROM, link)]).into_response()
 }
 
 /// `GET /registry/v1/modules/{namespace}/{name}/{system}/{version}/{file}`
@@ -157,20 +201,25 @@ pub(super) async fn package(
             }
         }
     };
-    let version = door.version(snapshot, &reader, &key).await?;
-    let content = served(&key, Some(&version.version))?;
-    let package = archive(&key, content)?;
-    if package.name != file {
+    send(&door, snapshot, &reader, (&method, &headers), (&key, &file)).await
+}
+
+/// Sends the package of a version, if it has this name.
+pub(super) async fn send(
+    door: &Arc<RegistryDoor>,
+    snapshot: CatalogState,
+    reader: &Reader,
+    request: (&Method, &HeaderMap),
+    (key, file): (&VersionKey, &PackageFileName),
+) -> Result<Response, ServeRefusal> {
+    let version = door.version(snapshot, reader, key).await?;
+    let content = served(key, Some(&version.version))?;
+    let package = archive(key, content)?;
+    if package.name != *file {
         return Err(ServeRefusal::BadLink);
     }
-    packages::send(
-        &door,
-        (&method, &headers),
-        &version,
-        package,
-        "application/gzip",
-    )
-    .await
+    let places = door.places(reader);
+    packages::send(door, places, request, &version, package, "application/gzip").await
 }
 
 /// Returns the package of a module. There is only one.

@@ -1,6 +1,7 @@
 //! Settings of the registry of modules.
 
 use lockkeeper_registry::records::DeploymentName;
+use url::Url;
 
 use super::reader::{ReadResult, SettingReader};
 use super::section::section;
@@ -9,6 +10,8 @@ use super::web::read_public_url;
 const REGISTRY: &str = "registry";
 const NAME: &str = "registry-name";
 const ANONYMOUS_READ: &str = "registry-anonymous-read";
+const HOST: &str = "registry-host";
+const NOT_FOR_RUNS: &str = "no-registry-for-runs";
 const ENCRYPTION_KEYS: &str = "encryption-key-file";
 
 /// A registry of Terraform and Go modules.
@@ -16,8 +19,12 @@ const ENCRYPTION_KEYS: &str = "encryption-key-file";
 pub struct OwnRegistry {
     /// Name of this deployment and of its log.
     pub name: DeploymentName,
+    /// Host in the addresses of modules, in lower case, with a port if it is not that of HTTPS.
+    pub host: String,
     /// Permits reading names of public namespaces without a token.
     pub is_open: bool,
+    /// Lets runs read modules without a token of their own.
+    pub is_for_runs: bool,
 }
 
 section! {
@@ -33,18 +40,28 @@ section! {
             /// change after the first start. Two registries never have the same name.
             text("registry-name", "NAME").or_derived("the host of --atlantis-url"),
 
+            /// Host in the addresses of modules, such as mods.example.com in mods.example.com/acme/vpc/aws. Runs get the
+            /// modules with this host from this server.
+            text("registry-host", "HOST").or_derived("the host of --atlantis-url"),
+
             /// Serve names of public namespaces without a token.
             switch("registry-anonymous-read"),
+
+            /// Do not let runs use the registry automatically. They then need a token, as everyone else does.
+            switch("no-registry-for-runs"),
         },
     }
 }
 
 fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistry>> {
     let is_open = reader.switch(ANONYMOUS_READ);
+    let is_for_runs = reader.switch(NOT_FOR_RUNS).map(|is_off| !is_off);
     if !reader.switch(REGISTRY)? {
         let without_effect = [
             (NAME, reader.given(NAME).is_some()),
+            (HOST, reader.given(HOST).is_some()),
             (ANONYMOUS_READ, is_open?),
+            (NOT_FOR_RUNS, !is_for_runs?),
         ];
         return match without_effect.into_iter().find(|(_, is_set)| *is_set) {
             None => Ok(None),
@@ -62,9 +79,51 @@ fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistr
             "write the output of `lockkeeper credentials keygen` into a file, and name the file",
         );
     }
-    let name = read_name(reader)?;
-    let is_open = is_open?;
-    Ok(Some(OwnRegistry { name, is_open }))
+    Ok(Some(OwnRegistry {
+        name: read_name(reader)?,
+        host: read_host(reader)?,
+        is_open: is_open?,
+        is_for_runs: is_for_runs?,
+    }))
+}
+
+fn read_host(reader: &mut SettingReader<'_>) -> ReadResult<String> {
+    let fix = "write a host such as `mods.example.com`, with a port if it is not 443";
+    let parse = |text: &str| {
+        let url = Url::parse(&format!("https://{text}/"));
+        url.ok()
+            .filter(|_| is_host(text))
+            .map(|url| host_of(&url))
+            .ok_or("it is not a host that Terraform takes in addresses of modules")
+    };
+    if let Some(host) = reader.parsed(HOST, parse, fix)? {
+        return Ok(host);
+    }
+    let host = host_of(&read_public_url(reader)?);
+    if is_host(&host) {
+        return Ok(host);
+    }
+    let what =
+        format!("not set, and Terraform refuses modules with `{host}`, the host of --atlantis-url");
+    reader.refuse(HOST, what, fix)
+}
+
+/// Returns true for a host that Terraform and OpenTofu take in addresses of modules. They want international names in
+/// another form than browsers, so those are left out.
+fn is_host(text: &str) -> bool {
+    let has_only = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | ':');
+    let mut labels = text.split('.');
+    text.chars().all(has_only)
+        && labels.all(|label| !label.is_empty() && !label.to_ascii_lowercase().starts_with("xn--"))
+}
+
+/// Returns the host of an address, as modules name it.
+fn host_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default().to_ascii_lowercase();
+    match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host,
+    }
 }
 
 fn read_name(reader: &mut SettingReader<'_>) -> ReadResult<DeploymentName> {

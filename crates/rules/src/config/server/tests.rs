@@ -443,6 +443,10 @@ fn the_registry_has_the_name_of_the_server_unless_another_is_set() {
         (registry.name.as_str(), registry.is_open),
         ("mods.example.com", false)
     );
+    assert_eq!(
+        (registry.host.as_str(), registry.is_for_runs),
+        ("mods.example.com:8443", true)
+    );
     let registry = with(&[
         ("registry-name", "go.example.com"),
         ("registry-anonymous-read", "true"),
@@ -452,6 +456,29 @@ fn the_registry_has_the_name_of_the_server_unless_another_is_set() {
         ("go.example.com", true)
     );
     assert_eq!(with(&[]).name.as_str(), "box");
+    assert_eq!(with(&[]).host, "box:4141");
+    let registry = with(&[
+        ("registry-host", "Mods.example.com:443"),
+        ("no-registry-for-runs", "true"),
+    ]);
+    assert_eq!(
+        (registry.host.as_str(), registry.is_for_runs),
+        ("mods.example.com", false)
+    );
+    for host in [
+        "https://mods.example.com",
+        "mods/x",
+        "a b",
+        "x@mods",
+        "a_b",
+        "[::1]",
+        "xn--mods-5qa.example.com",
+        "mods..com",
+        "a\"b",
+    ] {
+        let text = errors(&[&on[..], &[("registry-host", host)]].concat());
+        assert!(text.contains("--registry-host"), "{host}: {text}");
+    }
     assert_snapshot!(errors(&[&on[..], &[("atlantis-url", "https://[::1]")]].concat()), @"
     1. --registry-name (LOCKKEEPER_REGISTRY_NAME): not set, and `[::1]`, the host of --atlantis-url, cannot be the name
     Fix: write a name such as `mods.example.com`, in lower case
@@ -472,6 +499,13 @@ fn a_setting_of_the_registry_without_a_registry_or_keys_is_refused() {
     1. --registry-name (LOCKKEEPER_REGISTRY_NAME): set, but --registry is not, so it would have no effect
     Fix: set --registry, or remove this setting
     ");
+    for (flag, value) in [("registry-host", "mods"), ("no-registry-for-runs", "true")] {
+        let text = errors(&[(flag, value)]);
+        assert!(
+            text.starts_with(&format!("1. --{flag} ")) && text.contains("--registry is not"),
+            "{text}"
+        );
+    }
     assert_snapshot!(errors(&[("registry-anonymous-read", "true")]), @"
     1. --registry-anonymous-read (LOCKKEEPER_REGISTRY_ANONYMOUS_READ): set, but --registry is not, so it would have no effect
     Fix: set --registry, or remove this setting

@@ -7,12 +7,15 @@ use super::results::is_plan;
 use super::{Label, with_words, word};
 use crate::model::{CommandKind, ProjectOutcome, Subject};
 use crate::render::plan_output::{self, DiffStyle};
-use crate::render::report::{Body, LockHolder, Next, PlanList, ProjectReport, Report};
+use crate::render::report::{Body, LockHolder, ModuleNote, Next, PlanList, ProjectReport, Report};
 
 /// Maximum number of lines of an output that is not folded (reference 9.7).
 const FOLD_LINES: usize = 12;
 /// Number of last lines to show of a failed run whose output names no error.
 const TAIL_LINES: usize = 30;
+
+/// Maximum number of modules that are listed.
+const MOST_MODULES: usize = 20;
 
 /// Maximum size of an error in bytes; errors are not folded.
 const MAX_ERROR: usize = 6_000;
@@ -39,6 +42,11 @@ pub(super) struct ProjectView {
     list_missing: Option<String>,
     uncompared: bool,
     changes_outside: bool,
+    modules: Vec<ModuleView>,
+    /// Number of further modules that are not listed.
+    more_modules: usize,
+    /// True if one of the modules was taken down, so the plan cannot be applied.
+    is_taken_down: bool,
     tool: &'static str,
     program: &'static str,
     message: Option<String>,
@@ -54,6 +62,17 @@ pub(super) struct ProjectView {
     unlock: String,
     lock_url: Option<String>,
     run_url: Option<String>,
+}
+
+/// Module that should not be used any more.
+#[derive(Serialize)]
+struct ModuleView {
+    name: String,
+    version: String,
+    takedown: Option<String>,
+    since: String,
+    reason: String,
+    instead: Option<(String, String)>,
 }
 
 #[derive(Serialize)]
@@ -128,6 +147,14 @@ impl ProjectView {
             list_missing,
             uncompared: project.uncompared,
             changes_outside: project.changes_outside,
+            modules: project
+                .modules
+                .iter()
+                .take(MOST_MODULES)
+                .map(module)
+                .collect(),
+            more_modules: project.modules.len().saturating_sub(MOST_MODULES),
+            is_taken_down: is_taken_down(project),
             tool: project.tool.title(),
             program: project.tool.program(),
             message: Some(text.message).filter(|message| !message.trim().is_empty()),
@@ -225,6 +252,27 @@ fn summary(report: &Report, project: &ProjectReport) -> Option<String> {
     plan_output::apply_summary(&project.output).map(|counts| format!("{counts}."))
 }
 
+fn is_taken_down(project: &ProjectReport) -> bool {
+    project.modules.iter().any(|note| note.takedown.is_some())
+}
+
+fn module(note: &ModuleNote) -> ModuleView {
+    let reason = note.reason.trim();
+    let end = if reason.ends_with(['.', '!', '?']) {
+        ""
+    } else {
+        "."
+    };
+    ModuleView {
+        name: note.name.clone(),
+        version: note.version.clone(),
+        takedown: note.takedown.clone(),
+        since: note.since.format("%Y-%m-%d").to_string(),
+        reason: format!("{reason}{end}"),
+        instead: note.instead.clone(),
+    }
+}
+
 fn holder(holder: &LockHolder) -> HolderView {
     HolderView {
         pull: holder.pull.stored(),
@@ -263,7 +311,7 @@ fn state_lock(project: &ProjectReport) -> Option<StateLockView> {
 fn apply(report: &Report, project: &ProjectReport) -> Option<String> {
     let planned = project.outcome == ProjectOutcome::Planned;
     let offered = planned
-        && project.blocked.is_none()
+        && project.may_be_applied()
         && report.style.offer_apply
         && !report.pull.is_application();
     let flags = project.key.flags().filter(|_| offered)?;

@@ -95,7 +95,7 @@ pub(super) fn is_plan(report: &Report) -> bool {
 fn apply_all(report: &Report, projects: &[&ProjectReport]) -> Option<String> {
     let planned = projects
         .iter()
-        .any(|p| p.outcome == ProjectOutcome::Planned && p.blocked.is_none());
+        .any(|p| p.outcome == ProjectOutcome::Planned && p.may_be_applied());
     let offered = report.style.offer_apply && report.style.offer_apply_all;
     // A single project says itself how to apply it. A second way to say the same would only confuse people.
     (planned && offered && projects.len() > 1).then(|| format!("{} apply", report.executable))

@@ -1,0 +1,473 @@
+//! Stories of pull requests whose plans use modules of the registry: with the whole program, the real `terraform`, and
+//! without any token.
+
+use std::path::{Path, PathBuf};
+
+use insta::assert_snapshot;
+use lockkeeper::emulator::{Change, NewPull};
+use lockkeeper::features::registry::Visibility;
+use lockkeeper::model::{OwnerName, PullNumber, RepoUrl};
+use lockkeeper::store::Acquired;
+use lockkeeper_registry::records::TakedownKind;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::world::{HOST, Office, by_ops, write_keys};
+use crate::e2e::world::{REPO, Said, World};
+use crate::support::program::{lockkeeper, run};
+use crate::support::server::{HOST as FORGE, RUNNER, Settings};
+
+/// Version of the module in the repository.
+const USED: &str = "1.2.3";
+
+/// A GitHub, a server with a registry, and the registry as its administrators see it.
+struct Site {
+    world: World,
+    office: Office,
+    /// Directory with the keys of the server, where steps of runs may leave notes.
+    dir: TempDir,
+}
+
+/// Returns code that uses a version of a module, and shows what it got.
+fn project(version: &str) -> String {
+    format!(
+        "module \"vpc\" {{\n  source  = \"{HOST}/acme/vpc/aws\"\n  version = \"{version}\"\n}}\n\n\
+         resource \"terraform_data\" \"size\" {{\n  input = module.vpc.size\n}}\n"
+    )
+}
+
+fn with_registry(dir: &Path) -> Settings {
+    let file = dir.join("keys");
+    write_keys(&file);
+    Settings::default()
+        .writes(&dir.join("notes"))
+        .flag("--registry")
+        .flag(&format!("--registry-name={HOST}"))
+        .flag(&format!("--registry-host={HOST}"))
+        .flag(&format!("--encryption-key-file={}", file.display()))
+        // Nothing but the story refers to its claims.
+        .flag("--claims-gc-interval=24h")
+}
+
+/// Makes plans with the steps that `steps` returns for a directory of notes.
+fn planned_by(settings: Settings, dir: &Path, steps: impl FnOnce(&str) -> Value) -> Settings {
+    let notes = dir.join("notes").display().to_string();
+    let config = json!({
+        "repos": [{"id": "/.*/", "workflow": "noted"}],
+        "workflows": {"noted": {"plan": {"steps": steps(&notes)}}},
+    });
+    settings.flag(&format!("--repo-config-json={config}"))
+}
+
+impl Site {
+    async fn open(visibility: Visibility) -> Self {
+        Self::open_with(visibility, |settings, _| settings).await
+    }
+
+    /// Starts a server with a namespace and two versions of a module, and with settings that are changed for a story.
+    async fn open_with(
+        visibility: Visibility,
+        change: impl FnOnce(Settings, &Path) -> Settings,
+    ) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("notes")).unwrap();
+        let settings = change(with_registry(dir.path()), dir.path());
+        let world = World::start_with(settings, |_| vec![("README.md", String::new())]).await;
+        let packages = world.server.data_dir().join("registry");
+        let office = Office::with(world.store().await, dir.path().join("keys"), packages).await;
+        office.namespace("module acme", visibility).await;
+        office.namespace("go example.com/net", visibility).await;
+        for version in [USED, "1.2.4"] {
+            let main = format!("output \"size\" {{\n  value = \"size of {version}\"\n}}\n");
+            let key = format!("module acme/vpc/aws {version}");
+            office.publish(&key, &[("main.tf", main.as_bytes())]).await;
+        }
+        Self { world, office, dir }
+    }
+
+    /// Returns a file that a step has written.
+    fn note(&self, name: &str) -> String {
+        std::fs::read_to_string(self.dir.path().join("notes").join(name)).unwrap()
+    }
+
+    /// Claims the repository of the story for an owner.
+    async fn claim(&self, owner: &str) {
+        let store = self.world.store().await;
+        let name: OwnerName = owner.parse().unwrap();
+        store
+            .owner_create(&name, &by_ops())
+            .await
+            .map(drop)
+            .unwrap();
+        let owner = store.owner_get(&name).await.unwrap().unwrap();
+        let url: RepoUrl = format!("https://{FORGE}/{REPO}").parse().unwrap();
+        let claimed = store.claim_acquire(owner.id, &url, &by_ops()).await;
+        assert!(matches!(claimed, Ok(Acquired::Claimed(_))), "{claimed:?}");
+        store.close().await;
+    }
+
+    /// Opens a pull request that uses a version, and returns the comment about its plan.
+    async fn planned(&self, branch: &str, version: &str) -> (PullNumber, Said) {
+        let files = [("main.tf", &*project(version))];
+        let pull = self.world.open(branch, &files).await;
+        let said = self.world.answer(pull).await;
+        (pull, said)
+    }
+
+    /// Runs `lockkeeper registry uses` on the database of the server.
+    fn uses(&self, args: &[&str]) -> String {
+        let database = self.world.server.database();
+        let said = lockkeeper(&["registry", "uses"], &database, args, &[]);
+        assert_eq!(said.code, 0, "{}", said.err);
+        said.out
+    }
+}
+
+/// Returns a comment without times, identifiers and the hidden line.
+fn shown(said: &Said) -> String {
+    let text = said.text.split("<!--").next().unwrap_or_default();
+    let mut text = text.trim().to_owned();
+    for (pattern, with) in [
+        ("[0-9a-f]{8}-[0-9a-f-]{27}", "ID"),
+        ("[0-9]{4}-[0-9]{2}-[0-9]{2}", "DATE"),
+        ("· [0-9.]+ m?s</sub>", "· TIME</sub>"),
+        ("`[0-9a-f]{8}`", "`COMMIT`"),
+    ] {
+        let pattern = regex::Regex::new(pattern).unwrap();
+        text = pattern.replace_all(&text, with).into_owned();
+    }
+    text
+}
+
+/// Returns the text of a comment in one line, because `terraform` breaks lines.
+fn in_one_line(said: &Said) -> String {
+    let text = said.text.replace(['│', '╷', '╵'], " ");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the status of an answer to a request.
+fn status(url: &str) -> String {
+    let args = ["-s", "-o", "/dev/null", "-w", "%{http_code}", url];
+    run("curl", Path::new("/"), &args, &[]).out
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_names_a_deprecated_module_and_is_not_applied_once_it_is_taken_down() {
+    let site = Site::open(Visibility::Owner).await;
+    site.claim("net").await;
+    let (pull, said) = site.planned("feature", USED).await;
+    said.is("autoplan success | . default planned")
+        .says("size of 1.2.3");
+    assert!(!said.text.contains("[!"), "{}", said.text);
+
+    let (reason, instead) = ("leaks addresses", Some("module acme/vpc/aws 1.2.4"));
+    let used = format!("module acme/vpc/aws {USED}");
+    site.office.deprecate(&used, reason, instead).await;
+    let said = site.world.ask(pull, "lockkeeper plan").await;
+    said.is("plan success | . default planned");
+    assert_snapshot!(shown(&said), @r#"
+    Ran Plan for dir: `.` workspace: `default`: planned
+
+    > [!WARNING]
+    > **This plan uses modules of the registry that should not be used any more**:
+    >
+    > * `acme/vpc/aws` `1.2.3` was **deprecated** on DATE: leaks addresses. Use `acme/vpc/aws` `1.2.4` instead.
+
+    **Plan: 1 to add, 0 to change, 0 to destroy.**
+
+    1 to create:
+
+    * create `terraform_data.size`
+
+    <details><summary>Output (14 lines)</summary>
+
+    ```diff
+    Terraform used the selected providers to generate the following execution
+    plan. Resource actions are indicated with the following symbols:
+    + create
+
+    Terraform will perform the following actions:
+
+      # terraform_data.size will be created
+    + resource "terraform_data" "size" {
+          + id     = (known after apply)
+          + input  = "size of 1.2.3"
+          + output = (known after apply)
+        }
+
+    Plan: 1 to add, 0 to change, 0 to destroy.
+    ```
+
+    </details>
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d .
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d .
+      ```
+    * To **discard** this plan and release its lock, [open the lock](https://lockkeeper.test/locks/ID). `lockkeeper unlock` releases all locks of this pull request.
+
+    [Output](https://lockkeeper.test/jobs/ID)
+
+    <sub>Commit `COMMIT` · TIME</sub>
+    "#);
+    let lines = site.uses(&["acme/vpc/aws"]);
+    let lines = regex::Regex::new(r"planned, [^)]*")
+        .unwrap()
+        .replace_all(&lines, "planned, TIME");
+    assert_snapshot!(lines, @"github.test/acme/infra#1: dir: `.` workspace: `default` uses 1.2.3 (plan planned, TIME)");
+    let json: Value = serde_json::from_str(&site.uses(&["acme/vpc/aws@1.2.3", "--json"])).unwrap();
+    assert_eq!(
+        (&json["pull"], &json["plan"]),
+        (&json!(1), &json!("planned"))
+    );
+    assert_snapshot!(site.uses(&["acme/vpc/aws@1.2.4"]), @"No latest plan of a project uses acme/vpc/aws@1.2.4.");
+
+    let (kind, reason) = (TakedownKind::Security, "It has a `private` key.");
+    site.office.take_down(&used, kind, reason).await;
+    let refused = site.world.ask(pull, "lockkeeper apply").await;
+    refused.is("apply refused | . default refused");
+    assert_snapshot!(shown(&refused), @r#"
+    Ran Apply for dir: `.` workspace: `default`: refused
+
+    **Apply refused**: the plan uses a module that the registry does not serve any more: `acme/vpc/aws 1.2.3`, which was taken down (security) on DATE: It has a 'private' key. Nothing was applied.
+
+    * Change the module to another version in this pull request. Lockkeeper then plans again.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d .
+      ```
+
+    [Output](https://lockkeeper.test/jobs/ID)
+
+    <sub>Commit `COMMIT` · TIME</sub>
+    "#);
+    assert_eq!(site.world.server.calls("apply").len(), 0);
+
+    site.world
+        .push("feature", "main.tf", &project("1.2.4"))
+        .await;
+    let said = site.world.answer(pull).await;
+    said.is("autoplan success | . default planned")
+        .says("size of 1.2.4");
+    assert!(!said.text.contains("[!"), "{}", said.text);
+    let said = site.world.ask(pull, "lockkeeper apply").await;
+    said.is("apply success | . default applied");
+    site.world.finish(&["#1 . default"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_ends_with_its_run_and_is_shown_nowhere() {
+    let go = "curl -s \"${GOPROXY%%,*}/example.com/net/@v/list\"";
+    let site = Site::open_with(Visibility::Owner, |settings, dir| {
+        planned_by(settings, dir, |notes| {
+            json!([
+                {"run": format!("env > {notes}/variables; cat \"$TF_CLI_CONFIG_FILE\" > {notes}/cli")},
+                {"run": "echo \"modules of Go come from $GOPROXY, not $GONOSUMDB\""},
+                {"run": format!("{go} && cat \"$TF_CLI_CONFIG_FILE\"")},
+                "init",
+                "plan"
+            ])
+        })
+    })
+    .await;
+    site.claim("net").await;
+    let files: [(&str, &[u8]); 1] = [("go.mod", b"module example.com/net\n")];
+    site.office
+        .publish("go example.com/net v1.0.0", &files)
+        .await;
+    let (pull, said) = site.planned("feature", USED).await;
+    said.is("autoplan success | . default planned")
+        .says("v1.0.0")
+        .says("/run/(hidden)/go,direct, not example.com/net")
+        .says("/run/(hidden)/v1/modules/");
+
+    let variables = site.note("variables");
+    let variable = |name: &str| {
+        let mut lines = variables.lines();
+        let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.unwrap_or_else(|| panic!("{name}: {variables}"))
+            .to_owned()
+    };
+    let proxy = variable("GOPROXY");
+    let (base, _) = proxy.split_once("/go,").unwrap();
+    let (_, token) = base.rsplit_once('/').unwrap();
+    assert!(token.len() > 40, "{token}");
+    assert!(
+        site.note("cli")
+            .contains(&format!("\"{base}/v1/modules/\""))
+    );
+    let config = PathBuf::from(variable("TF_CLI_CONFIG_FILE"));
+    assert!(!config.exists(), "{}", config.display());
+    for path in [
+        "v1/modules/acme/vpc/aws/versions",
+        "go/example.com/net/@v/list",
+    ] {
+        assert_eq!(status(&format!("{base}/{path}")), "401", "{path}");
+    }
+    let (address, _) = base.split_once("/run/").unwrap();
+    assert_eq!(status(&format!("{address}/healthz")), "404");
+    assert_eq!(
+        status(&format!("{address}/run/{}/go/index", "A".repeat(43))),
+        "401"
+    );
+
+    let store = site.world.store().await;
+    let plan = store.plan_list(&World::pull_ref(pull)).await.unwrap();
+    let output = store.run_output(plan[0].run).await.unwrap();
+    store.close().await;
+    assert!(output.contains("(hidden)"), "{output}");
+    for text in [output, site.world.server.log(), said.text.clone()] {
+        assert!(!text.contains(token), "{text}");
+    }
+    site.world.finish(&["#1 . default"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_reads_no_modules_that_only_another_owner_may_read() {
+    let site = Site::open(Visibility::Owner).await;
+    let (pull, said) = site.planned("feature", USED).await;
+    said.is("autoplan failure | . default failed");
+    assert!(
+        in_one_line(&said).contains("cannot be found"),
+        "{}",
+        said.text
+    );
+    site.claim("other").await;
+    let said = site.world.ask(pull, "lockkeeper plan").await;
+    said.is("plan failure | . default failed");
+    assert!(
+        in_one_line(&said).contains("cannot be found"),
+        "{}",
+        said.text
+    );
+    assert!(site.uses(&["acme/vpc/aws"]).starts_with("No latest plan"));
+    site.world.finish(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pull_request_from_a_fork_reads_public_modules_alone() {
+    for (visibility, outcome) in [
+        (Visibility::Public, "plan success | . default planned"),
+        (Visibility::Owner, "plan failure | . default failed"),
+    ] {
+        let fork = |settings: Settings, _: &Path| settings.flag("--allow-fork-prs");
+        let site = Site::open_with(visibility, fork).await;
+        site.claim("net").await;
+        let github = &site.world.github;
+        let fork = github.fork(REPO, "mallory").await.unwrap();
+        let change = Change::write("main.tf", &project(USED));
+        github.push(&fork, "feature", &[change]).await.unwrap();
+        let pull = NewPull::from_branch("feature").from_fork(&fork);
+        let pull = github.open_pull(REPO, pull).await.unwrap();
+        // Somebody who may write to the repository has looked at the change.
+        site.world.ask(pull, "lockkeeper plan").await.is(outcome);
+        let locks: &[&str] = match visibility {
+            Visibility::Public => &["#1 . default"],
+            Visibility::Owner => &[],
+        };
+        site.world.finish(locks).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forged_list_of_modules_tells_nothing_about_modules_of_others() {
+    let site = Site::open_with(Visibility::Owner, |settings, dir| {
+        planned_by(settings, dir, |_| {
+            let list = json!({"Modules": [
+                {"Key": "a", "Source": format!("{HOST}/acme/vpc/aws"), "Version": USED, "Dir": "."},
+            ]});
+            let write = format!(
+                "mkdir -p .terraform/modules; echo '{list}' > .terraform/modules/modules.json"
+            );
+            json!(["init", {"run": write}, "plan"])
+        })
+    })
+    .await;
+    site.claim("other").await;
+    let used = format!("module acme/vpc/aws {USED}");
+    site.office
+        .deprecate(&used, "leaks the keys of prod", None)
+        .await;
+    let files = [("main.tf", "resource \"terraform_data\" \"x\" {}\n")];
+    let pull = site.world.open("feature", &files).await;
+    let said = site.world.answer(pull).await;
+    said.is("autoplan success | . default planned");
+    assert!(!said.text.contains("leaks the keys"), "{}", said.text);
+    let kind = TakedownKind::Security;
+    site.office
+        .take_down(&used, kind, "leaks the keys of prod")
+        .await;
+    let refused = site.world.ask(pull, "lockkeeper apply").await;
+    refused
+        .is("apply refused | . default refused")
+        .says("uses a module that the registry does not serve any more. Nothing was applied.");
+    assert!(!refused.text.contains("leaks the keys"), "{}", refused.text);
+    site.world.finish(&["#1 . default"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_of_another_user_read_modules_too() {
+    let other_user = |settings: Settings, _: &Path| settings.run_as(RUNNER);
+    let site = Site::open_with(Visibility::Public, other_user).await;
+    let (_, said) = site.planned("feature", USED).await;
+    said.is("autoplan success | . default planned")
+        .says("size of 1.2.3");
+    site.world.finish(&["#1 . default"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_do_not_use_the_registry_if_it_is_turned_off_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("notes")).unwrap();
+    let noting = |settings: Settings, dir: &Path| {
+        planned_by(
+            settings.writes(&dir.join("notes")),
+            dir,
+            |notes| json!([{"run": format!("env | cut -d= -f1 | sort > {notes}/names")}, "init", "plan"]),
+        )
+    };
+    let without = World::start_with(noting(Settings::default(), dir.path()), |_| {
+        vec![("README.md", String::new())]
+    })
+    .await;
+    let pull = without.open("feature", &[("main.tf", "")]).await;
+    without
+        .answer(pull)
+        .await
+        .is("autoplan success | . default no_changes");
+    without.finish(&["#1 . default"]).await;
+    let names = std::fs::read_to_string(dir.path().join("notes/names")).unwrap();
+    assert!(!names.contains("GOPROXY"), "{names}");
+
+    let site = Site::open_with(Visibility::Public, |settings, dir| {
+        noting(settings.flag("--no-registry-for-runs"), dir)
+    })
+    .await;
+    let (_, said) = site.planned("feature", USED).await;
+    said.is("autoplan failure | . default failed");
+    assert_eq!(site.note("names"), names);
+    assert!(!site.world.server.log().contains("Runs get modules"));
+    site.world.finish(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_block_of_the_administrator_stays_in_effect() {
+    let site = Site::open_with(Visibility::Public, |settings, dir| {
+        let file = dir.join("own.tfrc");
+        let block = format!(
+            "host \"{HOST}\" {{\n  services = {{\n    \"modules.v1\" = \"http://127.0.0.1:9/own/\"\n  }}\n}}\n"
+        );
+        std::fs::write(&file, block).unwrap();
+        settings.variable("TF_CLI_CONFIG_FILE", &file.display().to_string())
+    })
+    .await;
+    let (_, said) = site.planned("feature", USED).await;
+    said.is("autoplan failure | . default failed")
+        .says("http://127.0.0.1:9/own/acme/vpc/aws/versions");
+    site.world.finish(&[]).await;
+}

@@ -13,7 +13,7 @@ use crate::config::access::{Action, Identity, NetworkRequester};
 use crate::config::server::{self, ServerConfig};
 use crate::context::{Ctx, RegistryParts, ServerCtx};
 use crate::features::accounts::{AccountSignIn, AccountsGit, FlagTable, WebPasswords};
-use crate::features::registry::{Registry, RegistryDoor, RegistryUploads, RunDoor};
+use crate::features::registry::{Registry, RegistryDoor, RegistryPages, RegistryUploads, RunDoor};
 use crate::features::{applications, locks, planning};
 use crate::http;
 use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebAuth, WebState};
@@ -61,6 +61,7 @@ pub(super) async fn routers(
         authority: Arc::new(WebPermissions(Arc::clone(ctx))),
         shutting_down: closing,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        has_registry: ctx.server.registry.is_some(),
         metrics: ctx.metrics.clone(),
         keep_runs: ctx.settings.retention.runs,
         periods: ctx.settings.periods,
@@ -86,23 +87,41 @@ pub(super) async fn routers(
     let door = Arc::new(door);
     let (git, places) = (&ctx.server.git_of_accounts, &ctx.server.accounts_served);
     let git = AccountsGit::new(Arc::clone(&door), git, places);
-    let (registry, runs) = match &ctx.server.registry {
-        None => (Router::new(), None),
-        Some(parts) => registry(ctx, &web, parts).await?,
+    let pages = http::router(Arc::clone(&web));
+    let (pages, registry, runs) = match &ctx.server.registry {
+        None => (pages, Router::new(), None),
+        Some(parts) => {
+            let RegistryRouters {
+                public,
+                runs,
+                pages: of_registry,
+            } = registry(ctx, &web, parts).await?;
+            (pages.layer(of_registry.layer()), public, runs)
+        }
     };
     let public = http::door(Ctx::clone(ctx))
-        .merge(http::router(web))
+        .merge(pages)
         .merge(http::accounts_router(door, git))
         .merge(registry);
     Ok(WebRouters { public, runs })
 }
 
-/// Opens the registry of modules, and builds its routes: those of clients, and those of runs.
+/// Routes of a server with a registry.
+struct RegistryRouters {
+    /// Routes for clients and uploads.
+    public: Router,
+    /// Routes of runs; `None` if runs do not use the registry.
+    runs: Option<Router>,
+    /// The registry for the pages.
+    pages: RegistryPages,
+}
+
+/// Opens the registry of modules, and builds its routes.
 async fn registry(
     ctx: &ServerCtx,
     web: &Arc<WebState>,
     parts: &RegistryParts,
-) -> anyhow::Result<(Router, Option<Router>)> {
+) -> anyhow::Result<RegistryRouters> {
     let RegistryParts {
         config,
         packages,
@@ -124,6 +143,7 @@ async fn registry(
     );
     let registry = Arc::new(registry);
     let uploads = RegistryUploads::new(Arc::clone(web), Arc::clone(&registry));
+    let pages = RegistryPages::new(Arc::clone(&registry), config.host.clone(), config.is_open);
     let door = RegistryDoor::new(Arc::clone(web), registry, config.is_open);
     let door = Arc::new(door);
     let runs = || {
@@ -132,7 +152,11 @@ async fn registry(
     };
     let runs = config.is_for_runs.then(runs);
     let public = http::registry_router(&door, Arc::new(uploads));
-    Ok((public, runs))
+    Ok(RegistryRouters {
+        public,
+        runs,
+        pages,
+    })
 }
 
 fn auth(config: &ServerConfig) -> Option<WebAuth> {

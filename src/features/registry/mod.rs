@@ -16,6 +16,7 @@
 //! | `serve/` | answers to `terraform`, `tofu` and `go` |
 //! | `runs/` | runs of this server: modules without tokens, what a plan uses, and which of it is not to be used |
 //! | `input.rs`, `view.rs` | names as people write them, and a version as they see it |
+//! | `pages/` | `/registry`: modules and the log for people |
 //! | `upload.rs` | `/api/registry/…`: publishes, deprecates and takes down by tokens |
 //! | `cli/` | `lockkeeper registry` |
 
@@ -26,6 +27,7 @@ mod input;
 mod leftovers;
 mod namespaces;
 mod packaging;
+mod pages;
 mod runs;
 mod serve;
 mod service;
@@ -42,10 +44,12 @@ pub use namespaces::{
     AddNamespace, ChangeNamespace, RegistryNamespace, RemoveNamespace, Visibility,
 };
 pub use packaging::{CheckedPackage, PackagingError};
+pub(crate) use pages::RegistryPages;
+pub use pages::{FoundNames, ListedState, NameSearch};
 pub use runs::{ModuleUse, VersionUse};
 pub(crate) use runs::{access_of_run, module_notes, plan_notices, refused_apply, used_versions};
 pub(crate) use serve::{RegistryDoor, RunDoor, routes as serve_routes, run_router};
-pub use service::{Deprecated, Published, Registry, RegistryError, TakenDown};
+pub use service::{Deprecated, ProvenRecord, Published, Registry, RegistryError, TakenDown};
 pub use state::RegistryState;
 pub use store::{LogOutcome, NewChange, RegistryVersion, VersionNotice, VersionOrigin};
 pub use tokens::{InvalidScope, InvalidToken, NewToken, Token, TokenAction, TokenId, TokenScope};
@@ -57,10 +61,9 @@ pub(crate) const PACKAGES_DIR: &str = "registry";
 
 use super::Feature;
 use crate::kit::term::Subcommand;
-use crate::kit::web::Routes;
 
 pub(super) const FEATURE: Feature = Feature {
-    routes: Routes::new,
+    routes: pages::routes,
     subcommands: &[Subcommand::of::<cli::RegistryArgs>("registry")],
     reconcilers: &[leftovers::RECONCILER],
     jobs: &[],

@@ -38,6 +38,13 @@ pub struct RegistryNamespace {
     pub created_at: DateTime<Utc>,
 }
 
+impl RegistryNamespace {
+    /// Returns true if everyone who may read the registry reads the names.
+    pub fn is_public(&self) -> bool {
+        self.visibility == Visibility::Public
+    }
+}
+
 /// Outcome of adding a namespace.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ use lockkeeper_registry::records::{
 };
 use lockkeeper_registry::signed_note::{NoteVerifier, sign_note};
 use lockkeeper_registry::states::{BaseLocation, RecordEffect, VersionState};
-use lockkeeper_registry::tlog::{self, TILE_HEIGHT, Tile, TileLevel, TlogError, TreeHead};
+use lockkeeper_registry::tlog::{self, LogHash, TILE_HEIGHT, Tile, TileLevel, TlogError, TreeHead};
 use lockkeeper_registry::versions::VersionKey;
 use sha2::Sha256;
 use tokio::sync::Semaphore;
@@ -60,6 +60,19 @@ pub struct Registry {
     /// Newest head that was signed.
     head: Arc<Mutex<Option<SignedHead>>>,
     recording: Arc<Semaphore>,
+}
+
+/// A record of the log, and the proof that the log of a signed head has it.
+#[derive(Clone, Debug)]
+pub struct ProvenRecord {
+    /// Text of the record.
+    pub text: String,
+    /// Hash of the record.
+    pub leaf: LogHash,
+    /// Hashes by which that of the record leads to the root of the head.
+    pub proof: Vec<LogHash>,
+    /// Signed head of the log, as a note.
+    pub head: Arc<str>,
 }
 
 /// A head of the log as a note.
@@ -501,6 +514,27 @@ impl Registry {
         let record = tlog::format_record(number, &text)?;
         // The head is read after the record, so it covers it.
         Ok(Some(format!("{record}{}", self.head().await?)))
+    }
+
+    /// Returns a record with the proof that it is in the log. `None`: the log has no such record.
+    pub async fn proven_record(&self, id: LogId) -> Result<Option<ProvenRecord>, RegistryError> {
+        let found = self.store.registry_records(id, 1).await?.into_iter().next();
+        let Some((_, text)) = found.filter(|(found, _)| *found == id) else {
+            return Ok(None);
+        };
+        // The head is read after the record, so it covers it.
+        let head = self.head().await?;
+        let size = head.parse::<TreeHead>()?.size;
+        let number = u64::try_from(id.get() - 1)
+            .map_err(|_| RegistryError::Damaged("an ID is negative".to_owned()))?;
+        let query = tlog::prove_record(size, number)?;
+        let hashes = self.store.registry_log_hashes(query.indexes()).await?;
+        Ok(Some(ProvenRecord {
+            leaf: tlog::record_hash(text.as_bytes()),
+            proof: query.compute(&hashes)?,
+            text,
+            head,
+        }))
     }
 
     /// Opens a package. `None`: the store has none with this digest.

@@ -3,7 +3,7 @@
 //! Fail closed, by name:
 //! - *a forgotten route is refused*: the guard lets a limited account only through to the routes whose row in the table
 //!   of routes admits it ([`RouteAccess::and_limited`](super::RouteAccess::and_limited)). Each of them shows and changes
-//!   only data of the account's owners. Its handler asks [`VisibleScope`] before it shows something and
+//!   only data of the account's owners, and what is public. Its handler asks [`VisibleScope`] before it shows something and
 //!   [`WebState::permit`] before it changes something;
 //! - *one place decides*: both end in `authz`, which looks up who has claimed the repository.
 

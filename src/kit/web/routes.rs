@@ -37,7 +37,7 @@ pub enum RouteAccess {
 impl RouteAccess {
     /// Admits accounts that are limited to owners as well. The handler of such a route asks
     /// [`VisibleScope`](super::reach::VisibleScope) before it shows something and [`WebState::permit`] before it changes
-    /// something, so it shows and changes only data of the account's owners.
+    /// something, so it shows and changes only data of the account's owners, and what is public.
     pub const fn and_limited(self) -> RouteClients {
         RouteClients {
             access: self,

@@ -159,6 +159,8 @@ pub struct Setup {
     pub authority: Arc<dyn Authority>,
     /// Token that is cancelled when the server begins to stop. It ends the streams.
     pub shutting_down: CancellationToken,
+    /// True if the server has a registry of modules, with pages.
+    pub has_registry: bool,
     /// Version, shown to users of the pages.
     pub version: String,
     /// Metrics that monitors read.
@@ -215,7 +217,11 @@ impl WebState {
     /// Reads the key of the forms from the database, where all replicas share it, and creates it if there is none.
     pub async fn new(setup: Setup) -> Result<Self, sqlx::Error> {
         let csrf = CsrfKey::load(&setup.store).await?;
-        let templates = Templates::new(base_path(&setup.public_url), &setup.version);
+        let templates = Templates::new(
+            base_path(&setup.public_url),
+            &setup.version,
+            setup.has_registry,
+        );
         Ok(Self {
             store: setup.store,
             clock: setup.clock,

@@ -25,7 +25,7 @@ pub(crate) struct Templates(Environment<'static>);
 
 impl Templates {
     /// Compiles the templates. `base` is put in front of links; it is the path of the public address.
-    pub fn new(base: &str, version: &str) -> Self {
+    pub fn new(base: &str, version: &str, has_registry: bool) -> Self {
         let mut env = Environment::new();
         env.set_undefined_behavior(UndefinedBehavior::Strict);
         env.set_syntax(
@@ -38,6 +38,7 @@ impl Templates {
         // Safe: the path of a URL contains no HTML special character.
         env.add_global("base", Value::from_safe_string(base.to_owned()));
         env.add_global("version", version.to_owned());
+        env.add_global("has_registry", has_registry);
         let static_base = format!("{base}/static");
         env.add_function("asset", move |name: &str| asset(&static_base, name));
         env.add_filter("shown", |text: &str| shown(text));
@@ -150,17 +151,18 @@ mod tests {
 
     #[test]
     fn every_template_can_be_loaded() {
-        let Templates(env) = Templates::new("", "1");
+        let Templates(env) = Templates::new("", "1", true);
         assert!(env.templates().count() > 3);
     }
 
     #[test]
-    fn escaping_is_switched_off_for_the_output_of_runs_alone() {
+    fn escaping_is_switched_off_for_html_that_we_write_ourselves() {
         let uses: usize = TemplateFiles::iter()
             .map(|name| text_of(&name).matches("|safe").count())
             .sum();
-        assert_eq!(uses, 1);
+        assert_eq!(uses, 2);
         assert!(text_of("job.html").contains("{{ output.html|safe }}"));
+        assert!(text_of("registry_module.html").contains("{{ contents.readme|safe }}"));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use chrono::{DateTime, Utc};
 
 pub use due::MirrorsDue;
 pub use row::MirrorRow;
+pub(crate) use search::like_pattern;
 pub use search::{FoundMirrors, MirrorSearch};
 
 use self::row::{RepositorySyncColumns, columns};

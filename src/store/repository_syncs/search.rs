@@ -90,7 +90,7 @@ impl Store {
         let state = filter.state.map_or("", |state| state.as_str());
         let (repos, pattern) = (
             filter.repos.map_or_else(String::new, listed),
-            pattern(filter.text),
+            like_pattern(filter.text),
         );
         let (search, count) = (
             self.way(&SEARCH, filter.repos),
@@ -125,8 +125,9 @@ impl Store {
     }
 }
 
-/// Returns a `LIKE` pattern for a text anywhere, in any case; empty for an empty text, which matches anything.
-fn pattern(text: &str) -> String {
+/// Returns a pattern of `LIKE … ESCAPE '!'` for a text anywhere in lower case. Empty for an empty text, which matches
+/// anything.
+pub(crate) fn like_pattern(text: &str) -> String {
     if text.is_empty() {
         return String::new();
     }
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_means_something_to_the_database_means_itself() {
-        assert_eq!(pattern(""), "");
-        assert_eq!(pattern("Acme/a_b%!"), "%acme/a!_b!%!!%");
+        assert_eq!(like_pattern(""), "");
+        assert_eq!(like_pattern("Acme/a_b%!"), "%acme/a!_b!%!!%");
     }
 }

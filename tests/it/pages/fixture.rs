@@ -411,6 +411,7 @@ impl World {
             }),
             shutting_down: self.stop.clone(),
             version: "1.2.3".to_owned(),
+            has_registry: false,
             metrics: self.metrics.clone(),
             keep_runs: Some(Duration::from_hours(90 * 24)),
             periods: Periods::DEFAULT,

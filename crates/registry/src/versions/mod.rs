@@ -96,6 +96,14 @@ impl VersionKey {
         }
     }
 
+    /// Returns true for a version that comes before a release, such as `2.0.0-rc.1`. Clients choose one only by its name.
+    pub fn is_prerelease(&self) -> bool {
+        match &self.0 {
+            Key::Module(_, version) => version.is_prerelease(),
+            Key::Go(_, version) => version.is_prerelease(),
+        }
+    }
+
     /// Returns path and version, if this is a version of a Go module.
     pub fn as_go(&self) -> Option<(&GoPath, &GoVersion)> {
         match &self.0 {

@@ -41,6 +41,7 @@ pub(super) use self::access::bearer_token;
 use self::access::{Reader, token_text};
 use self::catalog::{Catalog, CatalogState, KeptVersion};
 use self::links::LinkKey;
+pub(super) use self::recent::RecentMap;
 use self::refusal::ServeRefusal;
 use super::{Registry, RegistryVersion};
 use crate::kit::web::{RouteAccess, Routes, WebState};

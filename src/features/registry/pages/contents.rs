@@ -1,0 +1,224 @@
+//! Reads what a package tells about itself: its README, and inputs and outputs of a module.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lockkeeper_registry::go_zip::{GO_LIMITS, check_go_zip};
+use lockkeeper_registry::tf_archive::{TF_LIMITS, check_tf_archive};
+use lockkeeper_registry::versions::VersionKey;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::super::RegistryError;
+use super::super::blobs::{Blobs, blocking};
+use super::super::serve::RecentMap;
+use super::readme;
+use crate::discovery::{ModuleInterface, module_interface};
+use crate::model::{RepoPath, Sha256Digest};
+
+/// Maximum number of bytes of a README on a page.
+const MAX_README: u64 = 256 << 10;
+
+/// Maximum number of bytes of a code file, and of all that are read.
+const MAX_CODE_FILE: u64 = 512 << 10;
+const MAX_CODE: u64 = 4 << 20;
+
+/// Maximum number of bytes of packages in memory.
+const KEPT_BYTES: usize = 32 << 20;
+
+/// Longest wait for the packages in front.
+const PLACE_TIME: Duration = Duration::from_secs(5);
+
+/// Maximum number of packages that are read at a time. Large ones take seconds.
+const AT_ONCE: usize = 1;
+
+/// Maximum number of submodules and examples on a page.
+const MAX_PARTS: usize = 200;
+
+/// Texts in a package.
+#[derive(Debug, Default)]
+pub(super) struct PackageContents {
+    /// HTML of the README.
+    pub readme: Option<String>,
+    /// Inputs and outputs of a Terraform module.
+    pub interface: ModuleInterface,
+    /// Directories below `modules` and `examples` with code.
+    pub parts: Vec<String>,
+}
+
+/// Texts in packages that were read lately. A package never changes.
+pub(super) struct ContentsReader {
+    kept: Arc<Mutex<KeptContents>>,
+    places: Arc<Semaphore>,
+}
+
+type KeptContents = RecentMap<Sha256Digest, Arc<PackageContents>>;
+
+/// Reason why the page of a version tells nothing about its package.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// Others are being read. Later, the page tells more.
+    Busy,
+    /// The store has no such package.
+    Missing,
+    /// The package cannot be read.
+    Failed(RegistryError),
+}
+
+impl ContentsReader {
+    pub fn new() -> Self {
+        Self {
+            kept: Arc::new(Mutex::new(RecentMap::new(KEPT_BYTES))),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
+    /// Returns the texts in the package of a version.
+    pub async fn read(
+        &self,
+        blobs: &Blobs,
+        key: &VersionKey,
+        digest: &Sha256Digest,
+    ) -> Result<Arc<PackageContents>, Unread> {
+        if let Some(contents) = self.kept(digest) {
+            return Ok(contents);
+        }
+        let place = Arc::clone(&self.places).acquire_owned();
+        let place = timeout(PLACE_TIME, place).await.map_err(|_| Unread::Busy)?;
+        let place = place.map_err(|_| Unread::Busy)?;
+        // Somebody else may have read it meanwhile.
+        if let Some(contents) = self.kept(digest) {
+            return Ok(contents);
+        }
+        let file = blobs.open_file(digest).await;
+        let file = file.map_err(|error| Unread::Failed(error.into()))?;
+        let file = file.ok_or(Unread::Missing)?;
+        let (of, digest, kept) = (key.clone(), digest.clone(), Arc::clone(&self.kept));
+        // The place is free when the work ends, not when the person leaves, and the work is not lost then.
+        let contents = blocking(move || {
+            let contents = Arc::new(contents_of(&of, file)?);
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.insert(digest, Arc::clone(&contents), contents.bytes());
+            drop(kept);
+            drop(place);
+            Ok::<_, String>(contents)
+        });
+        contents.await.map_err(|error| {
+            let what = format!("the package of {key}: {error}");
+            Unread::Failed(RegistryError::Damaged(what))
+        })
+    }
+
+    fn kept(&self, digest: &Sha256Digest) -> Option<Arc<PackageContents>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get(digest)
+    }
+}
+
+impl PackageContents {
+    /// Returns the rough number of bytes in memory.
+    fn bytes(&self) -> usize {
+        let readme = self.readme.as_ref().map_or(0, String::len);
+        let inputs = self.interface.inputs.iter().map(|input| {
+            let texts = [&input.value_type, &input.default, &input.description];
+            200 + texts.into_iter().flatten().map(String::len).sum::<usize>()
+        });
+        let outputs = self.interface.outputs.iter();
+        let outputs =
+            outputs.map(|output| 100 + output.description.as_ref().map_or(0, String::len));
+        let unread = self.interface.unread.iter();
+        let unread = unread.map(|file| 100 + file.file.as_str().len() + file.what.len());
+        let parts = self.parts.iter().map(|part| 50 + part.len());
+        let lists = [
+            inputs.sum::<usize>(),
+            outputs.sum(),
+            unread.sum(),
+            parts.sum(),
+        ];
+        1_000 + readme + lists.iter().sum::<usize>()
+    }
+}
+
+/// Texts that were found in an archive.
+#[derive(Default)]
+struct FoundTexts {
+    readme: Option<String>,
+    code: BTreeMap<RepoPath, String>,
+    code_bytes: u64,
+    /// Files that are too large, so that nobody reads them here.
+    too_large: Vec<RepoPath>,
+    parts: BTreeSet<String>,
+}
+
+fn contents_of(key: &VersionKey, file: File) -> Result<PackageContents, String> {
+    let mut found = FoundTexts::default();
+    let visit = |path: &str, content: &mut dyn Read| found.visit(path, content);
+    match key.as_go() {
+        Some((path, version)) => check_go_zip(path, version, file, &GO_LIMITS, visit)
+            .map(drop)
+            .map_err(|error| error.to_string())?,
+        None => check_tf_archive(file, &TF_LIMITS, visit)
+            .map(drop)
+            .map_err(|error| error.to_string())?,
+    }
+    let files: Vec<RepoPath> = found.code.keys().cloned().collect();
+    let mut interface = match key.as_go() {
+        Some(_) => ModuleInterface::default(),
+        None => module_interface(&files, &|path| found.code.get(path).cloned()),
+    };
+    interface.add_too_large(found.too_large);
+    Ok(PackageContents {
+        readme: found.readme.as_deref().map(readme::html),
+        interface,
+        parts: found.parts.into_iter().collect(),
+    })
+}
+
+impl FoundTexts {
+    fn visit(&mut self, path: &str, content: &mut dyn Read) -> io::Result<()> {
+        match path.split('/').collect::<Vec<_>>()[..] {
+            [name] if name.eq_ignore_ascii_case("README.md") => {
+                self.readme = Some(text(content, MAX_README)?);
+            }
+            [name] if is_code(name) => self.add_code(name, content)?,
+            [kind @ ("modules" | "examples"), part, name]
+                if is_code(name) && self.parts.len() < MAX_PARTS =>
+            {
+                self.parts.insert(format!("{kind}/{part}"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn add_code(&mut self, name: &str, content: &mut dyn Read) -> io::Result<()> {
+        let Ok(path) = RepoPath::new(name) else {
+            return Ok(());
+        };
+        let left = MAX_CODE.saturating_sub(self.code_bytes).min(MAX_CODE_FILE);
+        let text = text(content, left + 1)?;
+        if text.len() as u64 > left {
+            self.too_large.push(path);
+        } else {
+            self.code_bytes += text.len() as u64;
+            self.code.insert(path, text);
+        }
+        Ok(())
+    }
+}
+
+fn is_code(name: &str) -> bool {
+    [".tf", ".tofu", ".tf.json", ".tofu.json"]
+        .iter()
+        .any(|end| name.ends_with(end))
+}
+
+/// Reads the beginning of a file. What is not UTF-8 is replaced.
+fn text(content: &mut dyn Read, most: u64) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    content.take(most).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,326 @@
+//! `/registry`: modules, their versions and the log, for people.
+//!
+//! | File | Content |
+//! |---|---|
+//! | `names.rs` | `/registry`: a search among all names |
+//! | `module.rs` | `/registry/modules/{name}`: versions, uses, and what a package tells about itself |
+//! | `log.rs` | `/registry/log`: records and their proofs |
+//! | `contents.rs` | README, inputs and outputs in a package |
+//! | `readme.rs` | a README as HTML |
+//! | `store.rs` | queries |
+//!
+//! People see the names that they may read by [`PageScope`].
+
+mod contents;
+mod log;
+mod module;
+mod names;
+mod readme;
+mod store;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use lockkeeper_registry::names::{NamePrefix, RegistryName};
+use lockkeeper_registry::states::VersionState;
+use lockkeeper_registry::versions::VersionKey;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tracing::error;
+
+use self::contents::ContentsReader;
+pub use self::store::{FoundNames, ListedState, NameSearch};
+use super::namespaces::RegistryNamespace;
+use super::service::{Registry, RegistryError};
+use crate::errors::describe_error;
+use crate::kit::web::RouteAccess::Facts;
+use crate::kit::web::reach::VisibleScope;
+use crate::kit::web::text::Badge;
+use crate::kit::web::{Routes, WebError, WebState};
+use crate::model::OwnerName;
+
+/// Everything that the pages show, beside the database. Servers without a registry have none.
+#[derive(Clone)]
+pub(crate) struct RegistryPages(Arc<PagesParts>);
+
+struct PagesParts {
+    registry: Arc<Registry>,
+    /// Host in the addresses of modules.
+    host: String,
+    /// True if public names are served without a token.
+    is_open: bool,
+    contents: ContentsReader,
+    /// Places for pages, which read many rows. Anybody may ask for them on an open server.
+    places: Arc<Semaphore>,
+}
+
+/// Maximum number of pages that are made at a time, and the longest wait for a place.
+const AT_ONCE: usize = 3;
+const PLACE_TIME: Duration = Duration::from_secs(10);
+
+impl RegistryPages {
+    pub(crate) fn new(registry: Arc<Registry>, host: String, is_open: bool) -> Self {
+        Self(Arc::new(PagesParts {
+            registry,
+            host,
+            is_open,
+            contents: ContentsReader::new(),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+        }))
+    }
+
+    /// Returns the layer with which the routes of pages find this.
+    pub(crate) fn layer(self) -> Extension<Self> {
+        Extension(self)
+    }
+}
+
+impl FromRequestParts<Arc<WebState>> for RegistryPages {
+    type Rejection = WebError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<WebState>) -> Result<Self, WebError> {
+        let pages = parts.extensions.get::<Self>().cloned();
+        pages.ok_or_else(WebError::no_such_page)
+    }
+}
+
+/// Returns the routes of the pages.
+pub(super) fn routes() -> Routes<Arc<WebState>> {
+    Routes::new()
+        .get("/registry", Facts.and_limited(), names::list)
+        .get(
+            "/registry/modules/{*asked}",
+            Facts.and_limited(),
+            module::show,
+        )
+        .get("/registry/log", Facts.and_limited(), log::list)
+        .get("/registry/log/{id}", Facts.and_limited(), log::show)
+}
+
+/// Names that a person sees on pages.
+///
+/// | Person | Names |
+/// |--|--|
+/// | signed in | all |
+/// | signed in, limited to owners | those of the owners, and those of public namespaces |
+/// | not signed in | those of public namespaces with `--registry-anonymous-read`, else none |
+#[derive(Debug)]
+struct PageScope {
+    readers: PageReaders,
+    namespaces: Vec<RegistryNamespace>,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Debug)]
+enum PageReaders {
+    Everything,
+    /// Names of public namespaces, and those of these owners.
+    PublicAnd(Vec<OwnerName>),
+    Nothing,
+}
+
+impl PageScope {
+    async fn of(
+        web: &WebState,
+        pages: &RegistryPages,
+        sight: &VisibleScope,
+    ) -> Result<Self, WebError> {
+        let readers = match (sight.owners(), web.auth.is_some(), pages.0.is_open) {
+            (Some(owners), _, _) => PageReaders::PublicAnd(owners.to_vec()),
+            (None, true, _) => PageReaders::Everything,
+            (None, false, true) => PageReaders::PublicAnd(Vec::new()),
+            (None, false, false) => PageReaders::Nothing,
+        };
+        if matches!(readers, PageReaders::Nothing) {
+            return Ok(Self {
+                readers,
+                namespaces: Vec::new(),
+                _place: None,
+            });
+        }
+        let place = Arc::clone(&pages.0.places).acquire_owned();
+        let place = timeout(PLACE_TIME, place).await.map_err(|_| busy())?;
+        Ok(Self {
+            readers,
+            namespaces: web.store.registry_namespaces().await?,
+            _place: Some(place.map_err(|_| busy())?),
+        })
+    }
+
+    /// Returns the namespace of a name.
+    fn namespace_of(&self, name: &RegistryName) -> Option<&RegistryNamespace> {
+        let mut namespaces = self.namespaces.iter();
+        namespaces.find(|namespace| namespace.prefix.covers(name))
+    }
+
+    fn sees(&self, name: &RegistryName) -> bool {
+        match &self.readers {
+            PageReaders::Everything => true,
+            PageReaders::Nothing => false,
+            PageReaders::PublicAnd(owners) => self
+                .namespace_of(name)
+                .is_some_and(|namespace| is_seen(namespace, owners)),
+        }
+    }
+
+    /// Returns true if the person may know who owns and publishes the names of a namespace.
+    fn knows_owner(&self, namespace: &RegistryNamespace) -> bool {
+        match &self.readers {
+            PageReaders::Everything => true,
+            PageReaders::PublicAnd(owners) => owners.contains(&namespace.owner),
+            PageReaders::Nothing => false,
+        }
+    }
+
+    /// Returns the prefixes of all names that are seen. `None`: all names.
+    fn prefixes(&self) -> Option<Vec<NamePrefix>> {
+        let owners = match &self.readers {
+            PageReaders::Everything => return None,
+            PageReaders::Nothing => return Some(Vec::new()),
+            PageReaders::PublicAnd(owners) => owners,
+        };
+        let seen = self.namespaces.iter();
+        let seen = seen.filter(|namespace| is_seen(namespace, owners));
+        Some(seen.map(|namespace| namespace.prefix.clone()).collect())
+    }
+}
+
+fn busy() -> WebError {
+    WebError::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "The server is busy",
+        "Too many pages of the registry are open at this moment. Try again in a few seconds.",
+    )
+}
+
+fn is_seen(namespace: &RegistryNamespace, owners: &[OwnerName]) -> bool {
+    namespace.is_public() || owners.contains(&namespace.owner)
+}
+
+fn badge(state: VersionState) -> Badge {
+    match state {
+        VersionState::Absent => Badge::new("idle", "unknown"),
+        VersionState::Added => Badge::new("good", "served"),
+        VersionState::Deprecated => Badge::new("warn", "deprecated"),
+        VersionState::Deleted => Badge::new("bad", "taken down"),
+    }
+}
+
+/// Returns how well a version stands for its name. Deleted ones come last. Clients of Go choose among the versions that are
+/// not deprecated: first the highest release, then the highest version with a tag. Terraform does not know deprecations,
+/// and people want a release.
+fn rank(state: VersionState, key: &VersionKey) -> (bool, [bool; 3], VersionKey) {
+    let (is_added, is_release) = (state == VersionState::Added, !key.is_prerelease());
+    let order = match key.as_go() {
+        Some((_, version)) => [is_added, is_release, !version.is_pseudo()],
+        None => [is_release, is_added, true],
+    };
+    (state != VersionState::Deleted, order, key.clone())
+}
+
+/// Returns the path of the page of a name, or of one of its versions.
+fn name_path(name: &RegistryName, version: Option<&str>) -> String {
+    match version {
+        Some(version) => format!("/registry/modules/{}@{version}", name.as_str()),
+        None => format!("/registry/modules/{}", name.as_str()),
+    }
+}
+
+impl From<RegistryError> for WebError {
+    fn from(failure: RegistryError) -> Self {
+        error!(
+            error = describe_error(&failure),
+            "The registry failed to answer a page"
+        );
+        Self::internal()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Visibility;
+    use super::*;
+
+    fn scope(readers: PageReaders) -> PageScope {
+        let namespace = |prefix: &str, owner: &str, visibility| RegistryNamespace {
+            prefix: prefix.parse().unwrap(),
+            owner: owner.parse().unwrap(),
+            visibility,
+            created_by: "kim".to_owned(),
+            created_at: chrono::DateTime::UNIX_EPOCH,
+        };
+        PageScope {
+            readers,
+            namespaces: vec![
+                namespace("module open", "net", Visibility::Public),
+                namespace("module acme", "net", Visibility::Owner),
+                namespace("go example.com/other", "other", Visibility::Owner),
+            ],
+            _place: None,
+        }
+    }
+
+    #[test]
+    fn everyone_sees_the_names_of_the_table() {
+        let names = [
+            "module open/vpc/aws",
+            "module acme/vpc/aws",
+            "go example.com/other/m",
+            "module none/vpc/aws",
+        ];
+        let owners = |name: &str| PageReaders::PublicAnd(vec![name.parse().unwrap()]);
+        for (readers, expected) in [
+            (PageReaders::Everything, [true, true, true, true]),
+            (owners("net"), [true, true, false, false]),
+            (owners("other"), [true, false, true, false]),
+            (PageReaders::PublicAnd(vec![]), [true, false, false, false]),
+            (PageReaders::Nothing, [false, false, false, false]),
+        ] {
+            let scope = scope(readers);
+            let names = names.map(|name| name.parse().unwrap());
+            assert_eq!(names.each_ref().map(|name| scope.sees(name)), expected);
+            if let Some(prefixes) = scope.prefixes() {
+                let covered = |name| prefixes.iter().any(|prefix| prefix.covers(name));
+                assert_eq!(names.each_ref().map(covered), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_shown_by_its_highest_release_that_is_served() {
+        use VersionState::{Added, Deleted, Deprecated};
+        let best_of = |name: &str, versions: &[(&str, VersionState)]| {
+            let keys = versions.iter().map(|(version, state)| {
+                let key: VersionKey = format!("{name} {version}").parse().unwrap();
+                (*state, key)
+            });
+            let best = keys.max_by_key(|(state, key)| rank(*state, key)).unwrap();
+            best.1.version()
+        };
+        let best = |versions: &[(&str, VersionState)]| best_of("module acme/vpc/aws", versions);
+        let best_go = |versions: &[(&str, VersionState)]| best_of("go example.com/m", versions);
+        assert_eq!(
+            best_go(&[("v1.0.0", Deprecated), ("v1.1.0-rc.1", Added)]),
+            "v1.1.0-rc.1"
+        );
+        let pseudo = "v0.1.1-0.20260101000000-0123456789ab";
+        assert_eq!(
+            best_go(&[("v0.1.0-beta", Added), (pseudo, Added)]),
+            "v0.1.0-beta"
+        );
+        assert_eq!(
+            best(&[("1.9.0", Added), ("1.10.0", Added), ("2.0.0-rc.1", Added)]),
+            "1.10.0"
+        );
+        assert_eq!(best(&[("1.0.0", Added), ("1.1.0", Deprecated)]), "1.0.0");
+        assert_eq!(best(&[("1.0.0", Deprecated), ("1.1.0", Deleted)]), "1.0.0");
+        assert_eq!(
+            best(&[("1.0.0-rc.1", Added), ("1.1.0", Deleted)]),
+            "1.0.0-rc.1"
+        );
+    }
+}

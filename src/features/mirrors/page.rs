@@ -12,7 +12,7 @@ use super::actions::{ask, mirrors_of, read_repo, read_state};
 use crate::kit::web::csrf::Confirmed;
 use crate::kit::web::extract::{LenientQuery, Segment, search_text};
 use crate::kit::web::reach::VisibleScope;
-use crate::kit::web::text::{Badge, FutureTime, PastTime, query, shown};
+use crate::kit::web::text::{Badge, FutureTime, PastTime, query, shown, size};
 use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{WebError, WebState};
 use crate::model::{MirrorState, Reason, RepoId, RepoUrl, SyncState, Verification};
@@ -296,21 +296,6 @@ impl MirrorView {
     }
 }
 
-/// `1.5 MiB`, `700 KiB`.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "one digit after the point is shown"
-)]
-fn size(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    let (mut rest, mut unit) = (bytes as f64 / 1024.0, 0);
-    while rest >= 1023.5 && unit + 1 < UNITS.len() {
-        (rest, unit) = (rest / 1024.0, unit + 1);
-    }
-    let digits = usize::from(unit > 0 && rest < 99.95);
-    format!("{rest:.digits$} {}", UNITS[unit])
-}
-
 /// `GET /repos/{host}/{path}`
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
@@ -367,25 +352,4 @@ pub(super) async fn sync(
     Ok(Redirect::to(
         &web.link(&format!("/repos/{repo}?notice=asked")),
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_shown_in_the_unit_that_fits() {
-        let cases = [
-            (0, "0 KiB"),
-            (700 << 10, "700 KiB"),
-            (1536 << 10, "1.5 MiB"),
-            ((1 << 20) - 1, "1.0 MiB"),
-            (5 << 30, "5.0 GiB"),
-            (300 << 30, "300 GiB"),
-            (u64::MAX, "16777216 TiB"),
-        ];
-        for (bytes, text) in cases {
-            assert_eq!(size(bytes), text);
-        }
-    }
 }

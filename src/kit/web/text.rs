@@ -86,6 +86,24 @@ pub(crate) fn duration(length: TimeDelta) -> String {
     }
 }
 
+/// Formats a number of bytes: `1.5 MiB`, `700 KiB`, `381 bytes`.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "one digit after the point is shown"
+)]
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} bytes");
+    }
+    let (mut rest, mut unit) = (bytes as f64 / 1024.0, 0);
+    while rest >= 1023.5 && unit + 1 < UNITS.len() {
+        (rest, unit) = (rest / 1024.0, unit + 1);
+    }
+    let digits = usize::from(unit > 0 && rest < 99.95);
+    format!("{rest:.digits$} {}", UNITS[unit])
+}
+
 /// Formats the part of a link after the `?`. Empty values are left out.
 pub(crate) fn query(pairs: &[(&str, &str)]) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
@@ -270,6 +288,24 @@ impl SearchWords {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_shown_in_the_unit_that_fits() {
+        let cases = [
+            (0, "0 bytes"),
+            (381, "381 bytes"),
+            (1 << 10, "1 KiB"),
+            (700 << 10, "700 KiB"),
+            (1536 << 10, "1.5 MiB"),
+            ((1 << 20) - 1, "1.0 MiB"),
+            (5 << 30, "5.0 GiB"),
+            (300 << 30, "300 GiB"),
+            (u64::MAX, "16777216 TiB"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(size(bytes), text);
+        }
+    }
 
     #[test]
     fn ages_and_durations_are_rounded_down() {

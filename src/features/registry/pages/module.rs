@@ -24,7 +24,7 @@ use crate::discovery::{ModuleInput, ModuleOutput};
 use crate::errors::describe_error;
 use crate::kit::web::extract::Segment;
 use crate::kit::web::reach::VisibleScope;
-use crate::kit::web::text::{Badge, PastTime, PullName, shown};
+use crate::kit::web::text::{Badge, PastTime, PullName, shown, size};
 use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{WebError, WebState};
 use crate::model::RepoId;
@@ -283,17 +283,6 @@ fn lines(text: &str) -> String {
     lines.join("\n")
 }
 
-/// `1.5 MiB`, `700 KiB`, `12 bytes`.
-fn size(bytes: u64) -> String {
-    const KIB: u64 = 1 << 10;
-    const MIB: u64 = 1 << 20;
-    match bytes {
-        0..KIB => format!("{bytes} bytes"),
-        KIB..MIB => format!("{} KiB", bytes / KIB),
-        _ => format!("{}.{} MiB", bytes / MIB, bytes % MIB * 10 / MIB),
-    }
-}
-
 impl ShownVersion {
     /// `is_known`: the person may know who has published the version.
     fn new(version: &RegistryVersion, is_known: bool, now: DateTime<Utc>) -> Self {
@@ -404,17 +393,6 @@ impl UseView {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_shown_in_the_unit_that_fits() {
-        for (bytes, text) in [
-            (12, "12 bytes"),
-            (2_048, "2 KiB"),
-            ((3 << 20) + (1 << 19), "3.5 MiB"),
-        ] {
-            assert_eq!(size(bytes), text);
-        }
-    }
 
     #[test]
     fn a_name_is_read_with_or_without_a_version() {

@@ -54,11 +54,11 @@ struct PagesParts {
     /// True if public names are served without a token.
     is_open: bool,
     contents: ContentsReader,
-    /// Places for pages, which read many rows. Anybody may ask for them on an open server.
+    /// Places for pages, which read many rows. Accounts of the whole server need none, so visitors do not keep them out.
     places: Arc<Semaphore>,
 }
 
-/// Maximum number of pages that are made at a time, and the longest wait for a place.
+/// Maximum number of pages that are made for others at a time, and the longest wait for a place.
 const AT_ONCE: usize = 3;
 const PLACE_TIME: Duration = Duration::from_secs(10);
 
@@ -76,6 +76,20 @@ impl RegistryPages {
     /// Returns the layer with which the routes of pages find this.
     pub(crate) fn layer(self) -> Extension<Self> {
         Extension(self)
+    }
+}
+
+impl PagesParts {
+    async fn place(&self) -> Result<OwnedSemaphorePermit, WebError> {
+        let place = Arc::clone(&self.places).acquire_owned();
+        match timeout(PLACE_TIME, place).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) | Err(_) => Err(WebError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The server is busy",
+                "Too many pages of the registry are open at this moment. Try again in a few seconds.",
+            )),
+        }
     }
 }
 
@@ -135,19 +149,20 @@ impl PageScope {
             (None, false, true) => PageReaders::PublicAnd(Vec::new()),
             (None, false, false) => PageReaders::Nothing,
         };
-        if matches!(readers, PageReaders::Nothing) {
-            return Ok(Self {
-                readers,
-                namespaces: Vec::new(),
-                _place: None,
-            });
-        }
-        let place = Arc::clone(&pages.0.places).acquire_owned();
-        let place = timeout(PLACE_TIME, place).await.map_err(|_| busy())?;
+        let place = match readers {
+            PageReaders::PublicAnd(_) => Some(pages.0.place().await?),
+            PageReaders::Everything | PageReaders::Nothing => None,
+        };
+        let namespaces = match readers {
+            PageReaders::Nothing => Vec::new(),
+            PageReaders::Everything | PageReaders::PublicAnd(_) => {
+                web.store.registry_namespaces().await?
+            }
+        };
         Ok(Self {
             readers,
-            namespaces: web.store.registry_namespaces().await?,
-            _place: Some(place.map_err(|_| busy())?),
+            namespaces,
+            _place: place,
         })
     }
 
@@ -187,14 +202,6 @@ impl PageScope {
         let seen = seen.filter(|namespace| is_seen(namespace, owners));
         Some(seen.map(|namespace| namespace.prefix.clone()).collect())
     }
-}
-
-fn busy() -> WebError {
-    WebError::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "The server is busy",
-        "Too many pages of the registry are open at this moment. Try again in a few seconds.",
-    )
 }
 
 fn is_seen(namespace: &RegistryNamespace, owners: &[OwnerName]) -> bool {

@@ -82,24 +82,7 @@ pub(crate) fn accounts_router(door: Arc<AccountSignIn>, git: AccountsGit) -> Rou
             within(GIT_TIME, next.run(request))
         }))
         .with_state(Arc::new(git));
-    api.merge(git)
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(&web),
-            hosts::guard,
-        ))
-        .layer(CatchPanicLayer::custom(
-            |cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause),
-        ))
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(&web),
-            errors::render,
-        ))
-        .layer(middleware::map_response(headers::secure))
-        .layer(middleware::from_fn_with_state(
-            web.metrics.clone(),
-            count::count,
-        ))
-        .layer(middleware::from_fn_with_state(web, trace::log))
+    with_web_layers(api.merge(git), web)
 }
 
 /// Returns the table of the API of accounts, which asks for the password of an account.
@@ -115,12 +98,17 @@ pub(crate) fn registry_router(door: &Arc<RegistryDoor>, uploads: Arc<RegistryUpl
         .router
         .method_not_allowed_fallback(|| async { WebError::wrong_method() })
         .with_state(uploads);
-    registry::serve_routes()
+    let serve = registry::serve_routes()
         .router
         .method_not_allowed_fallback(|| async { WebError::wrong_method() })
         .with_state(Arc::clone(door))
-        .layer(middleware::from_fn(time_limit))
-        .merge(uploads)
+        .layer(middleware::from_fn(time_limit));
+    with_web_layers(serve.merge(uploads), web)
+}
+
+/// Adds the layers of routes for clients that sign in by themselves, and not as users of the pages.
+fn with_web_layers(router: Router, web: Arc<WebState>) -> Router {
+    router
         .layer(middleware::from_fn_with_state(
             Arc::clone(&web),
             hosts::guard,

@@ -26,7 +26,8 @@ pub(in crate::features::registry) enum NamespacesArgs {
         /// Owner of the namespace, as `lockkeeper owners list` shows it
         #[arg(long, value_name = "NAME")]
         owner: OwnerName,
-        /// public: for every token that reads everything; owner: for tokens whose scopes name it
+        /// public: for every token that reads everything, and all runs; owner: for tokens whose scopes name it, and runs
+        /// in repositories of the owner
         #[arg(long, value_name = "WORD", default_value = "public")]
         visibility: Visibility,
         #[command(flatten)]
@@ -52,7 +53,8 @@ pub(in crate::features::registry) enum NamespacesArgs {
         /// New owner of the namespace, as `lockkeeper owners list` shows it
         #[arg(long, value_name = "NAME")]
         owner: Option<OwnerName>,
-        /// public: for every token that reads everything; owner: for tokens whose scopes name it
+        /// public: for every token that reads everything, and all runs; owner: for tokens whose scopes name it, and runs
+        /// in repositories of the owner
         #[arg(long, value_name = "WORD")]
         visibility: Option<Visibility>,
         #[command(flatten)]

@@ -14,7 +14,7 @@ use lockkeeper_registry::versions::VersionKey;
 pub(crate) use self::notes::{module_notes, refused_apply};
 use self::uses::MAX_USES;
 pub use self::uses::{ModuleUse, VersionUse};
-use super::{RegistryNamespace, Visibility};
+use super::RegistryNamespace;
 use crate::context::RunCtx;
 use crate::model::{OwnerName, PlanId, Pull};
 use crate::workflow::{InstalledModule, RegistryAccess, RunReader, RunRegistry};
@@ -52,10 +52,7 @@ async fn reading_owner(ctx: &RunCtx, pull: &Pull) -> Result<Option<OwnerName>, s
 }
 
 fn is_readable(namespace: &RegistryNamespace, owner: Option<&OwnerName>) -> bool {
-    match namespace.visibility {
-        Visibility::Public => true,
-        Visibility::Owner => owner == Some(&namespace.owner),
-    }
+    namespace.is_public() || owner == Some(&namespace.owner)
 }
 
 /// Lists the deprecated and taken-down versions that a plan uses, as far as its runs may read their names. The list of

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use insta::assert_snapshot;
+use lockkeeper::claims::application_add;
 use lockkeeper::emulator::{Change, NewPull};
 use lockkeeper::features::registry::Visibility;
-use lockkeeper::model::{OwnerName, PullNumber, RepoUrl};
-use lockkeeper::store::Acquired;
+use lockkeeper::model::{ApplicationFields, ForgeHosts, OwnerName, PullNumber, Rights};
 use lockkeeper_registry::records::TakedownKind;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -45,8 +45,6 @@ fn with_registry(dir: &Path) -> Settings {
         .flag(&format!("--registry-name={HOST}"))
         .flag(&format!("--registry-host={HOST}"))
         .flag(&format!("--encryption-key-file={}", file.display()))
-        // Nothing but the story refers to its claims.
-        .flag("--claims-gc-interval=24h")
 }
 
 /// Makes plans with the steps that `steps` returns for a directory of notes.
@@ -90,7 +88,7 @@ impl Site {
         std::fs::read_to_string(self.dir.path().join("notes").join(name)).unwrap()
     }
 
-    /// Claims the repository of the story for an owner.
+    /// Claims the repository of the story for an owner, by an application of a directory that the story does not use.
     async fn claim(&self, owner: &str) {
         let store = self.world.store().await;
         let name: OwnerName = owner.parse().unwrap();
@@ -99,10 +97,18 @@ impl Site {
             .await
             .map(drop)
             .unwrap();
-        let owner = store.owner_get(&name).await.unwrap().unwrap();
-        let url: RepoUrl = format!("https://{FORGE}/{REPO}").parse().unwrap();
-        let claimed = store.claim_acquire(owner.id, &url, &by_ops()).await;
-        assert!(matches!(claimed, Ok(Acquired::Claimed(_))), "{claimed:?}");
+        let fields = ApplicationFields {
+            url: Some(&format!("https://{FORGE}/{REPO}")),
+            branch: Some("main"),
+            dir: Some("elsewhere"),
+            ..ApplicationFields::default()
+        };
+        let spec = fields.spec(&ForgeHosts::public()).unwrap();
+        application_add(&store, &name, &spec, (Rights::Whole, &by_ops()))
+            .await
+            .unwrap()
+            .or_why()
+            .unwrap();
         store.close().await;
     }
 

@@ -142,10 +142,10 @@ async fn registry(
         "The registry serves modules; GOSUMDB is its key"
     );
     let registry = Arc::new(registry);
-    let uploads = RegistryUploads::new(Arc::clone(web), Arc::clone(&registry));
     let pages = RegistryPages::new(Arc::clone(&registry), config.host.clone(), config.is_open);
-    let door = RegistryDoor::new(Arc::clone(web), registry, config.is_open);
+    let door = RegistryDoor::new(Arc::clone(web), Arc::clone(&registry), config.is_open);
     let door = Arc::new(door);
+    let uploads = RegistryUploads::new(registry, Arc::clone(&door));
     let runs = || {
         let runs = RunDoor::new(Arc::clone(&door), ctx.runs.registry.clone());
         http::run_registry_router(runs)

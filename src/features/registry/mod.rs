@@ -18,6 +18,7 @@
 //! | `input.rs`, `view.rs` | names as people write them, and a version as they see it |
 //! | `pages/` | `/registry`: modules and the log for people |
 //! | `upload.rs` | `/api/registry/…`: publishes, deprecates and takes down by tokens |
+//! | `lists.rs` | `/api/registry/…`: names, versions and the log for scripts |
 //! | `cli/` | `lockkeeper registry` |
 
 mod blobs;
@@ -25,6 +26,7 @@ mod cli;
 mod deployment;
 mod input;
 mod leftovers;
+mod lists;
 mod namespaces;
 mod packaging;
 mod pages;

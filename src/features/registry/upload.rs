@@ -6,6 +6,8 @@
 //! | `PUT /api/registry/go/example.com/m/v2/@v/v2.0.1` | path and version of a Go module, with `!` for capitals as `go` writes them |
 //! | `POST …/deprecate`, `POST …/takedown` | the same, with `reason`, `replacement` and `kind` as JSON |
 //!
+//! `lists.rs` has the requests that only read.
+//!
 //! An upload names the SHA-256 of its body (`Content-Digest`, RFC 9530). The status of the answer says what the registry
 //! has:
 //!
@@ -39,7 +41,7 @@ use axum::extract::{DefaultBodyLimit, FromRequest as _, Path, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{post, put};
+use axum::routing::{get, post, put};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt as _;
@@ -55,8 +57,9 @@ use tracing::{error, info};
 
 use super::blobs::{BlobError, StagedBlob};
 use super::input::{read_replacement, shown_key};
+use super::lists;
 use super::packaging::{CheckedPackage, PackagingError, limits};
-use super::serve::bearer_token;
+use super::serve::{RegistryDoor, ServeRefusal, bearer_token};
 use super::service::{Deprecated, Published, Registry, RegistryError, TakenDown};
 use super::store::{VersionNotice, VersionOrigin};
 use super::tokens::{Token, TokenAction, TokenId};
@@ -95,6 +98,8 @@ const MAX_DIGESTS: usize = 8;
 pub(crate) struct RegistryUploads {
     web: Arc<WebState>,
     registry: Arc<Registry>,
+    /// Knows who may read which names.
+    door: Arc<RegistryDoor>,
     places: Arc<Semaphore>,
     /// Places of each token that uploads at this moment.
     places_of_tokens: Mutex<HashMap<TokenId, Weak<Semaphore>>>,
@@ -107,13 +112,22 @@ struct UploadPlace {
 }
 
 impl RegistryUploads {
-    pub(crate) fn new(web: Arc<WebState>, registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Registry>, door: Arc<RegistryDoor>) -> Self {
         Self {
-            web,
+            web: Arc::clone(door.web()),
             registry,
+            door,
             places: Arc::new(Semaphore::new(AT_ONCE)),
             places_of_tokens: Mutex::default(),
         }
+    }
+
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub(super) fn door(&self) -> &RegistryDoor {
+        &self.door
     }
 }
 
@@ -125,6 +139,16 @@ pub(crate) fn routes() -> Routes<Arc<RegistryUploads>> {
     let go = "/api/registry/go/{*path}";
     let form = || DefaultBodyLimit::max(FORM_BYTES);
     Routes::new()
+        .with(Method::GET, "/api/registry/names", open, get(lists::names))
+        .with(Method::GET, "/api/registry/log", open, get(lists::log))
+        .with(
+            Method::GET,
+            "/api/registry/module/{namespace}/{name}/{system}",
+            open,
+            get(lists::module),
+        )
+        .with(Method::GET, module, open, get(lists::module_version))
+        .with(Method::GET, go, open, get(lists::go))
         .with(Method::PUT, module, open, put(put_module))
         .with(
             Method::POST,
@@ -136,8 +160,8 @@ pub(crate) fn routes() -> Routes<Arc<RegistryUploads>> {
         .with(Method::POST, go, open, post(change_go).layer(form()))
 }
 
-/// Reason why a request changes nothing.
-enum UploadRefusal {
+/// Reason why a request changes nothing, or lists nothing.
+pub(super) enum ApiRefusal {
     /// The request has no valid token.
     Unauthorized,
     /// The token has no scope for this.
@@ -187,8 +211,12 @@ enum UploadRefusal {
     CaseConflict(RegistryName),
     /// The version was taken down.
     TakenDown(VersionNotice),
-    /// The version is not in the registry.
+    /// The version is not in the registry, or the reader may not read it.
     NotThere(VersionKey),
+    /// The name is not in the registry, or the reader may not read it.
+    NameNotThere(RegistryName),
+    /// The place at which a list is to go on is not valid.
+    After,
     /// A field cannot be used.
     Field {
         field: &'static str,
@@ -203,7 +231,7 @@ enum UploadRefusal {
     Failed(RegistryError),
 }
 
-impl From<RegistryError> for UploadRefusal {
+impl From<RegistryError> for ApiRefusal {
     fn from(error: RegistryError) -> Self {
         match error {
             RegistryError::Refused(why) => Self::Refused(why),
@@ -216,7 +244,7 @@ impl From<RegistryError> for UploadRefusal {
     }
 }
 
-impl From<BlobError> for UploadRefusal {
+impl From<BlobError> for ApiRefusal {
     fn from(error: BlobError) -> Self {
         match error {
             BlobError::TooLarge(most) => Self::TooLarge(most),
@@ -234,13 +262,31 @@ impl From<BlobError> for UploadRefusal {
     }
 }
 
-impl From<sqlx::Error> for UploadRefusal {
+impl From<sqlx::Error> for ApiRefusal {
     fn from(error: sqlx::Error) -> Self {
         Self::Failed(error.into())
     }
 }
 
-impl From<PackagingError> for UploadRefusal {
+impl From<ServeRefusal> for ApiRefusal {
+    fn from(refusal: ServeRefusal) -> Self {
+        match refusal {
+            ServeRefusal::Failed(error) => error.into(),
+            ServeRefusal::Busy => Self::Busy,
+            // Finding out who sends a request ends with one of the first three.
+            ServeRefusal::SignIn
+            | ServeRefusal::WrongToken
+            | ServeRefusal::RunEnded
+            | ServeRefusal::NotFound(_)
+            | ServeRefusal::TakenDown { .. }
+            | ServeRefusal::BadRequest(_)
+            | ServeRefusal::BadLink
+            | ServeRefusal::NoSuchRange(_) => Self::Unauthorized,
+        }
+    }
+}
+
+impl From<PackagingError> for ApiRefusal {
     fn from(error: PackagingError) -> Self {
         match error {
             PackagingError::Blobs(error) => error.into(),
@@ -317,7 +363,7 @@ async fn change_module(
 ) -> Response {
     let key = || module_key([&namespace, &name, &system], &version);
     let changed = uploads.change(key, &change, request).await;
-    changed.unwrap_or_else(UploadRefusal::into_response)
+    changed.unwrap_or_else(ApiRefusal::into_response)
 }
 
 async fn change_go(
@@ -327,28 +373,38 @@ async fn change_go(
 ) -> Response {
     let (path, change) = path.rsplit_once('/').unwrap_or((&path, ""));
     let changed = uploads.change(|| go_key(path), change, request).await;
-    changed.unwrap_or_else(UploadRefusal::into_response)
+    changed.unwrap_or_else(ApiRefusal::into_response)
 }
 
-fn module_key(name: [&str; 3], version: &str) -> Result<VersionKey, UploadRefusal> {
+pub(super) fn module_name(name: [&str; 3]) -> Result<RegistryName, ApiRefusal> {
     let name = name.join("/").parse().map(RegistryName::Module);
-    let name = name.map_err(|error| UploadRefusal::Name(error.to_string()))?;
-    VersionKey::new(name, version).map_err(|error| UploadRefusal::Name(error.to_string()))
+    name.map_err(|error| ApiRefusal::Name(error.to_string()))
+}
+
+pub(super) fn module_key(name: [&str; 3], version: &str) -> Result<VersionKey, ApiRefusal> {
+    let key = VersionKey::new(module_name(name)?, version);
+    key.map_err(|error| ApiRefusal::Name(error.to_string()))
+}
+
+/// Reads a path as `go` writes it.
+pub(super) fn go_path(path: &str) -> Result<RegistryName, ApiRefusal> {
+    let path = unescape_path(path).map_err(escape_refusal)?;
+    Ok(RegistryName::Go(path))
 }
 
 /// Reads path and version as `go` writes them, such as `example.com/m/@v/v1.2.3`.
-fn go_key(path: &str) -> Result<VersionKey, UploadRefusal> {
-    let (path, version) = path.split_once("/@v/").ok_or(UploadRefusal::NoAddress)?;
-    let path = unescape_path(path).map_err(escape_refusal)?;
+pub(super) fn go_key(path: &str) -> Result<VersionKey, ApiRefusal> {
+    let (path, version) = path.split_once("/@v/").ok_or(ApiRefusal::NoAddress)?;
+    let path = go_path(path)?;
     let version = unescape_version(version).map_err(escape_refusal)?;
-    let key = VersionKey::new(RegistryName::Go(path), &version);
-    key.map_err(|error| UploadRefusal::Name(error.to_string()))
+    let key = VersionKey::new(path, &version);
+    key.map_err(|error| ApiRefusal::Name(error.to_string()))
 }
 
 impl RegistryUploads {
     async fn answer_upload(
         &self,
-        key: impl FnOnce() -> Result<VersionKey, UploadRefusal>,
+        key: impl FnOnce() -> Result<VersionKey, ApiRefusal>,
         request: Request,
     ) -> Response {
         let (parts, body) = request.into_parts();
@@ -364,36 +420,36 @@ impl RegistryUploads {
 
     async fn upload(
         &self,
-        key: impl FnOnce() -> Result<VersionKey, UploadRefusal>,
+        key: impl FnOnce() -> Result<VersionKey, ApiRefusal>,
         parts: &Parts,
         body: &mut BodyDataStream,
-    ) -> Result<Response, UploadRefusal> {
+    ) -> Result<Response, ApiRefusal> {
         let token = self.token(&parts.headers).await?;
         let key = key()?;
         check_scope(&token, TokenAction::Publish, &key)?;
         let name = key.name();
         let namespace = self.registry.store().registry_namespace_of(&name).await?;
         if namespace.is_none() {
-            return Err(UploadRefusal::NoNamespace(name));
+            return Err(ApiRefusal::NoNamespace(name));
         }
-        let claimed = content_digest(&parts.headers).map_err(UploadRefusal::NoDigest)?;
+        let claimed = content_digest(&parts.headers).map_err(ApiRefusal::NoDigest)?;
         check_encoding(&parts.headers)?;
         let limit = limits(key.kind()).packed;
         if content_length(&parts.headers).is_some_and(|length| length > limit) {
-            return Err(UploadRefusal::TooLarge(limit));
+            return Err(ApiRefusal::TooLarge(limit));
         }
         if let Some(known) = self.registry.version(&key).await?
             && known.known.state() == VersionState::Deleted
             && let Some(notice) = known.notice
         {
-            return Err(UploadRefusal::TakenDown(notice));
+            return Err(ApiRefusal::TakenDown(notice));
         }
         let place = self.place(token.id).await?;
         let received = timeout(BODY_TIME, self.receive(body, limit)).await;
-        let staged = received.map_err(|_| UploadRefusal::TooSlow)??;
+        let staged = received.map_err(|_| ApiRefusal::TooSlow)??;
         if staged.digest != claimed {
             let found = staged.digest.clone();
-            return Err(UploadRefusal::WrongDigest { claimed, found });
+            return Err(ApiRefusal::WrongDigest { claimed, found });
         }
         let (package, place) = CheckedPackage::of_upload(key.clone(), staged, place).await?;
         // Somebody may have revoked the token while the body arrived.
@@ -409,11 +465,11 @@ impl RegistryUploads {
             Published::Same => (StatusCode::OK, None),
             Published::Conflict(here) => {
                 let (here, sent) = (Box::new(here), Box::new(sent));
-                return Err(UploadRefusal::Conflict { key, here, sent });
+                return Err(ApiRefusal::Conflict { key, here, sent });
             }
-            Published::Tombstoned(notice) => return Err(UploadRefusal::TakenDown(notice)),
-            Published::NoNamespace => return Err(UploadRefusal::NoNamespace(key.name())),
-            Published::CaseConflict(name) => return Err(UploadRefusal::CaseConflict(name)),
+            Published::Tombstoned(notice) => return Err(ApiRefusal::TakenDown(notice)),
+            Published::NoNamespace => return Err(ApiRefusal::NoNamespace(key.name())),
+            Published::CaseConflict(name) => return Err(ApiRefusal::CaseConflict(name)),
         };
         drop(place);
         info!(version = %key, id, token = %token.id, "A version was uploaded");
@@ -426,17 +482,17 @@ impl RegistryUploads {
         &self,
         body: &mut BodyDataStream,
         limit: u64,
-    ) -> Result<StagedBlob, UploadRefusal> {
+    ) -> Result<StagedBlob, ApiRefusal> {
         let mut writer = self.registry.blobs().stage(limit).await?;
         let started = Instant::now();
         loop {
             let time = started.elapsed();
             if time > STALL_TIME && writer.size() / time.as_secs() < SLOWEST {
-                return Err(UploadRefusal::TooSlow);
+                return Err(ApiRefusal::TooSlow);
             }
             match timeout(STALL_TIME, body.next()).await {
-                Err(_) => return Err(UploadRefusal::TooSlow),
-                Ok(Some(Err(_))) => return Err(UploadRefusal::CutOff),
+                Err(_) => return Err(ApiRefusal::TooSlow),
+                Ok(Some(Err(_))) => return Err(ApiRefusal::CutOff),
                 Ok(Some(Ok(bytes))) => writer.write(&bytes).await?,
                 Ok(None) => return Ok(writer.finish().await?),
             }
@@ -445,13 +501,13 @@ impl RegistryUploads {
 
     async fn change(
         &self,
-        key: impl FnOnce() -> Result<VersionKey, UploadRefusal>,
+        key: impl FnOnce() -> Result<VersionKey, ApiRefusal>,
         change: &str,
         request: Request,
-    ) -> Result<Response, UploadRefusal> {
+    ) -> Result<Response, ApiRefusal> {
         let (parts, body) = request.into_parts();
         let token = self.token(&parts.headers).await?;
-        let change = VersionChange::read(change).ok_or(UploadRefusal::NoAddress)?;
+        let change = VersionChange::read(change).ok_or(ApiRefusal::NoAddress)?;
         let key = key()?;
         check_scope(&token, change.action(), &key)?;
         let request = Request::from_parts(parts.clone(), body);
@@ -461,15 +517,15 @@ impl RegistryUploads {
         );
         let JsonBody(body) = read
             .await
-            .map_err(|_| UploadRefusal::TooSlow)?
-            .map_err(UploadRefusal::Web)?;
+            .map_err(|_| ApiRefusal::TooSlow)?
+            .map_err(ApiRefusal::Web)?;
         let notice = body.notice(&key)?;
         // The record has the reason.
         let cause = self.cause(&token, &parts, "");
         match change {
             VersionChange::Deprecate => {
                 if body.kind.is_some() {
-                    return Err(UploadRefusal::Field {
+                    return Err(ApiRefusal::Field {
                         field: "kind",
                         problem: "only a takedown has a kind".to_owned(),
                         way_out: "Leave it out.",
@@ -477,15 +533,15 @@ impl RegistryUploads {
                 }
                 match self.registry.deprecate(&key, notice, &cause).await? {
                     Deprecated::New(_) | Deprecated::Before(_) => {}
-                    Deprecated::Tombstoned(notice) => return Err(UploadRefusal::TakenDown(notice)),
-                    Deprecated::NotThere => return Err(UploadRefusal::NotThere(key)),
+                    Deprecated::Tombstoned(notice) => return Err(ApiRefusal::TakenDown(notice)),
+                    Deprecated::NotThere => return Err(ApiRefusal::NotThere(key)),
                 }
             }
             VersionChange::TakeDown => {
                 let kind = body.takedown_kind()?;
                 match self.registry.take_down(&key, kind, notice, &cause).await? {
                     TakenDown::New(_) | TakenDown::Before(_) => {}
-                    TakenDown::NotThere => return Err(UploadRefusal::NotThere(key)),
+                    TakenDown::NotThere => return Err(ApiRefusal::NotThere(key)),
                 }
             }
         }
@@ -493,20 +549,20 @@ impl RegistryUploads {
     }
 
     /// Returns the version as it is after a change.
-    async fn version(&self, key: &VersionKey) -> Result<VersionView, UploadRefusal> {
+    async fn version(&self, key: &VersionKey) -> Result<VersionView, ApiRefusal> {
         let version = self.registry.version(key).await?;
-        let version = version.ok_or_else(|| UploadRefusal::NotThere(key.clone()))?;
+        let version = version.ok_or_else(|| ApiRefusal::NotThere(key.clone()))?;
         Ok(VersionView::from(&version))
     }
 
     /// Returns the token of a request, which is valid now.
-    async fn token(&self, headers: &HeaderMap) -> Result<Token, UploadRefusal> {
-        let text = bearer_token(headers).ok_or(UploadRefusal::Unauthorized)?;
+    async fn token(&self, headers: &HeaderMap) -> Result<Token, ApiRefusal> {
+        let text = bearer_token(headers).ok_or(ApiRefusal::Unauthorized)?;
         let token = self.registry.store().registry_token_by_text(&text).await?;
-        token.ok_or(UploadRefusal::Unauthorized)
+        token.ok_or(ApiRefusal::Unauthorized)
     }
 
-    async fn place(&self, token: TokenId) -> Result<UploadPlace, UploadRefusal> {
+    async fn place(&self, token: TokenId) -> Result<UploadPlace, ApiRefusal> {
         let (of_all, of_token) = (Arc::clone(&self.places), self.places_of(token));
         let places = async {
             let of_token = of_token.acquire_owned().await;
@@ -518,7 +574,7 @@ impl RegistryUploads {
             }
         };
         let place = timeout(PLACE_TIME, places).await;
-        place.map_err(|_| UploadRefusal::Busy)
+        place.map_err(|_| ApiRefusal::Busy)
     }
 
     /// Returns the places of a token.
@@ -544,8 +600,8 @@ impl RegistryUploads {
 }
 
 impl ChangeBody {
-    fn notice(&self, key: &VersionKey) -> Result<RecordNotice, UploadRefusal> {
-        let field = |field, problem: String, way_out| UploadRefusal::Field {
+    fn notice(&self, key: &VersionKey) -> Result<RecordNotice, ApiRefusal> {
+        let field = |field, problem: String, way_out| ApiRefusal::Field {
             field,
             problem,
             way_out,
@@ -570,9 +626,9 @@ impl ChangeBody {
         })
     }
 
-    fn takedown_kind(&self) -> Result<TakedownKind, UploadRefusal> {
+    fn takedown_kind(&self) -> Result<TakedownKind, ApiRefusal> {
         let kind = self.kind.as_deref().unwrap_or_default();
-        kind.parse().map_err(|_| UploadRefusal::Field {
+        kind.parse().map_err(|_| ApiRefusal::Field {
             field: "kind",
             problem: format!("`{kind}` is no kind of takedown"),
             way_out: "Give `legal`, `security` or `mistake`.",
@@ -580,12 +636,12 @@ impl ChangeBody {
     }
 }
 
-fn check_scope(token: &Token, action: TokenAction, key: &VersionKey) -> Result<(), UploadRefusal> {
+fn check_scope(token: &Token, action: TokenAction, key: &VersionKey) -> Result<(), ApiRefusal> {
     let name = key.name();
     if token.allows(action, &name) {
         return Ok(());
     }
-    Err(UploadRefusal::NoScope {
+    Err(ApiRefusal::NoScope {
         token: Box::new(token.clone()),
         action,
         name,
@@ -628,12 +684,12 @@ fn content_digest(headers: &HeaderMap) -> Result<Sha256Digest, &'static str> {
 
 /// Refuses bodies that are compressed on the way. The digest is that of the bytes which are sent, and a package is
 /// compressed already.
-fn check_encoding(headers: &HeaderMap) -> Result<(), UploadRefusal> {
+fn check_encoding(headers: &HeaderMap) -> Result<(), ApiRefusal> {
     let encodings = headers.get_all(header::CONTENT_ENCODING).iter();
     let mut others = encodings.filter(|value| value.as_bytes() != b"identity");
     match others.next() {
         None => Ok(()),
-        Some(_) => Err(UploadRefusal::Encoded),
+        Some(_) => Err(ApiRefusal::Encoded),
     }
 }
 
@@ -660,11 +716,11 @@ async fn drain(body: &mut BodyDataStream) {
     timeout(DRAIN_TIME, read).await.ok();
 }
 
-fn escape_refusal(error: InvalidEscape) -> UploadRefusal {
+fn escape_refusal(error: InvalidEscape) -> ApiRefusal {
     match error {
-        InvalidEscape::Path(_) | InvalidEscape::Version => UploadRefusal::Name(error.to_string()),
+        InvalidEscape::Path(_) | InvalidEscape::Version => ApiRefusal::Name(error.to_string()),
         InvalidEscape::UpperCase | InvalidEscape::Bang | InvalidEscape::NotAscii(_) => {
-            UploadRefusal::Escape(error)
+            ApiRefusal::Escape(error)
         }
     }
 }
@@ -681,7 +737,7 @@ fn shown_message(text: &str) -> String {
     shown
 }
 
-impl UploadRefusal {
+impl ApiRefusal {
     fn error(self) -> WebError {
         let refused = |status, title, reason, message: &str, way_out: &str| {
             WebError::nothing_changed(
@@ -691,6 +747,9 @@ impl UploadRefusal {
                 &shown_message(message),
                 way_out,
             )
+        };
+        let not_read = |status, title, reason, message: &str, way_out: &str| {
+            WebError::not_read((status, title), reason, &shown_message(message), way_out)
         };
         match self {
             Self::Unauthorized => refused(
@@ -862,12 +921,26 @@ impl UploadRefusal {
                 ),
                 "Use a new version.",
             ),
-            Self::NotThere(key) => refused(
+            Self::NotThere(key) => not_read(
                 StatusCode::NOT_FOUND,
                 "Version not found",
                 "no_version",
                 &format!("There is no version `{}`.", shown_key(&key)),
                 "`lockkeeper registry show` lists the versions of a name.",
+            ),
+            Self::NameNotThere(name) => not_read(
+                StatusCode::NOT_FOUND,
+                "Name not found",
+                "no_name",
+                &format!("There is no module `{}`.", name.as_str()),
+                "`GET /api/registry/names` lists the names that this token reads.",
+            ),
+            Self::After => not_read(
+                StatusCode::BAD_REQUEST,
+                "Invalid place in a list",
+                "invalid_after",
+                "The value of `after` is not a number from a list.",
+                "Send the value of `next` from the answer before, or leave it out.",
             ),
             Self::Field {
                 field,
@@ -895,7 +968,7 @@ impl UploadRefusal {
     }
 }
 
-impl IntoResponse for UploadRefusal {
+impl IntoResponse for ApiRefusal {
     fn into_response(self) -> Response {
         let is_sign_in = matches!(self, Self::Unauthorized);
         let is_busy = matches!(self, Self::Busy | Self::PackageGone);

@@ -101,6 +101,18 @@ impl From<&RegistryVersion> for VersionView {
     }
 }
 
+impl VersionView {
+    /// Describes a version without its origin and the name of the person or token that has published it. Who reads a
+    /// name need not know them.
+    pub fn of_client(version: &RegistryVersion) -> Self {
+        Self {
+            origin: None,
+            published_by: None,
+            ..Self::from(version)
+        }
+    }
+}
+
 impl From<&VersionNotice> for NoticeView {
     fn from(notice: &VersionNotice) -> Self {
         Self {

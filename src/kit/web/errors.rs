@@ -200,6 +200,18 @@ impl WebError {
         )
     }
 
+    /// Failure of a request that only reads, with a word for programs and a way out. Pairs of backticks in the texts mark
+    /// code.
+    pub(crate) fn not_read(
+        (status, title): (StatusCode, &'static str),
+        reason: &'static str,
+        message: &str,
+        way_out: &str,
+    ) -> Self {
+        let failure = Self::new(status, title, in_quotes(message));
+        failure.with_details(None, reason, &in_quotes(way_out))
+    }
+
     /// Failure for a field of a form or of a body that cannot be used.
     pub(crate) fn unusable_field(field: &str, problem: &str, way_out: &str) -> Self {
         let message = format!(

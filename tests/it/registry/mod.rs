@@ -3,6 +3,7 @@
 mod access;
 mod archives;
 mod go;
+mod lists;
 mod pages;
 mod publishing;
 mod runs;

@@ -364,7 +364,8 @@ async fn a_request_says_what_it_sends(db: &TestDb) {
         ("/api/registry/module/acme/vpc/aws/v1.0.0", 422),
         ("/api/registry/module/acme/vpc/aws/1.0", 422),
         ("/api/registry/module/acme/vpc/AWS/1.0.0", 422),
-        ("/api/registry/module/acme/vpc/1.0.0", 404),
+        // The address of a name, without a version.
+        ("/api/registry/module/acme/vpc/1.0.0", 405),
         ("/api/registry/module/acme/%2e%2e/aws/1.0.0", 422),
         ("/api/registry/go/example.com/Net/@v/v1.0.0", 400),
         ("/api/registry/go/example.com/net/@v/v1.0", 422),

@@ -39,10 +39,10 @@ use tokio::sync::Semaphore;
 
 pub(super) use self::access::bearer_token;
 use self::access::{Reader, token_text};
-use self::catalog::{Catalog, CatalogState, KeptVersion};
+use self::catalog::{Catalog, CatalogState, KeptVersion, Namespaces};
 use self::links::LinkKey;
 pub(super) use self::recent::RecentMap;
-use self::refusal::ServeRefusal;
+pub(super) use self::refusal::ServeRefusal;
 use super::{Registry, RegistryVersion};
 use crate::kit::web::{RouteAccess, Routes, WebState};
 
@@ -115,6 +115,16 @@ impl RegistryDoor {
         })
     }
 
+    /// Finds out what the sender of a request may read. Fails if the request has no valid token and needs one, or if the
+    /// database fails.
+    pub(super) async fn read_scope(&self, headers: &HeaderMap) -> Result<ReadScope, ServeRefusal> {
+        let snapshot = self.catalog.snapshot().await?;
+        Ok(ReadScope {
+            reader: self.reader(snapshot, headers).await?,
+            namespaces: self.catalog.namespaces(snapshot).await?,
+        })
+    }
+
     /// Refuses a name that the reader may not read.
     async fn check(
         &self,
@@ -138,6 +148,19 @@ impl RegistryDoor {
         let version = version.ok_or_else(|| ServeRefusal::unknown_version(key))?;
         served(key, Some(&version.version))?;
         Ok(version)
+    }
+}
+
+/// Names that the sender of a request may read.
+pub(super) struct ReadScope {
+    reader: Reader,
+    namespaces: Arc<Namespaces>,
+}
+
+impl ReadScope {
+    /// Returns true if the sender may read a name.
+    pub(super) fn may_read(&self, name: &RegistryName) -> bool {
+        self.reader.may_read(name, self.namespaces.of(name))
     }
 }
 

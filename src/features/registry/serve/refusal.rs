@@ -15,7 +15,7 @@ const TRY_AGAIN: u64 = 5;
 
 /// Reason why a request is not answered with content.
 #[derive(Debug)]
-pub(super) enum ServeRefusal {
+pub(in crate::features::registry) enum ServeRefusal {
     /// The request has no token, and this needs one.
     SignIn,
     /// The token is unknown, has expired or was revoked.

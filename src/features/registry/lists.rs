@@ -1,0 +1,261 @@
+//! Lists names, versions and records by tokens, for scripts:
+//!
+//! | Request | Answer |
+//! |--|--|
+//! | `GET /api/registry/names` | names with their newest versions, [`NAMES`] at a time |
+//! | `GET /api/registry/module/acme/vpc/aws`, `GET /api/registry/go/example.com/m` | all versions of a name, the highest first |
+//! | `GET /api/registry/module/acme/vpc/aws/1.2.3`, `GET /api/registry/go/example.com/m/@v/v1.2.3` | one version |
+//! | `GET /api/registry/log` | records of the log, [`RECORDS`] at a time |
+//!
+//! A reader finds the names that `terraform` and `go` get with the same token (`serve/access.rs`), and nothing about the
+//! others: not even a search tells that there are any. Nobody learns here who has published a version.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use lockkeeper_registry::names::{NameKind, RegistryName};
+use lockkeeper_registry::records::{LogId, Record};
+use lockkeeper_registry::states::VersionState;
+use lockkeeper_registry::versions::VersionKey;
+use serde::{Deserialize, Serialize};
+
+use super::serve::ReadScope;
+use super::upload::{ApiRefusal, RegistryUploads, go_key, go_path, module_key, module_name};
+use super::view::VersionView;
+use super::{ListedState, NameSearch};
+
+/// Maximum number of names in an answer.
+const NAMES: i64 = 500;
+
+/// Maximum number of records in an answer.
+const RECORDS: i64 = 500;
+
+/// `?after=…`
+#[derive(Deserialize)]
+pub(super) struct NamesAfter {
+    /// Number of names to skip, as `next` of the answer before.
+    #[serde(default)]
+    after: u32,
+}
+
+/// `?after=…`
+#[derive(Deserialize)]
+pub(super) struct RecordsAfter {
+    /// ID of the last record that the client has.
+    #[serde(default)]
+    after: u64,
+}
+
+#[derive(Serialize)]
+struct NamesView {
+    names: Vec<NameView>,
+    /// Value of `after` for the names behind these, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<i64>,
+}
+
+/// A name, as `lockkeeper registry list --json` prints it.
+#[derive(Serialize)]
+struct NameView {
+    kind: NameKind,
+    name: String,
+    /// Highest version that is neither deprecated nor taken down.
+    newest: Option<String>,
+    versions: usize,
+}
+
+#[derive(Serialize)]
+struct VersionsView {
+    versions: Vec<VersionView>,
+}
+
+#[derive(Serialize)]
+struct LogView {
+    records: Vec<RecordView>,
+    /// Value of `after` for the records behind these, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<i64>,
+}
+
+/// A record, as `lockkeeper registry log --json` prints it, and what it says.
+#[derive(Serialize)]
+struct RecordView {
+    id: i64,
+    action: String,
+    kind: NameKind,
+    name: String,
+    version: String,
+    time: String,
+    /// Text of the record. Its SHA-256 with a zero byte in front is the leaf in the tree of the log.
+    record: String,
+}
+
+/// `GET /api/registry/names`
+pub(super) async fn names(
+    State(api): State<Arc<RegistryUploads>>,
+    query: Result<Query<NamesAfter>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, ApiRefusal> {
+    let scope = scope(&api, &headers).await?;
+    let Query(query) = query.map_err(|_| ApiRefusal::After)?;
+    let store = api.registry().store();
+    let skip = i64::from(query.after);
+    let search = NameSearch {
+        text: "",
+        prefixes: None,
+        skip,
+        limit: NAMES,
+    };
+    let found = store.registry_name_search(search).await?;
+    let read = i64::try_from(found.names.len()).unwrap_or(NAMES);
+    let next = (skip + read < found.count).then_some(skip + read);
+    let readable = found.names.into_iter().filter(|name| scope.may_read(name));
+    let readable: Vec<RegistryName> = readable.collect();
+    let mut versions: HashMap<RegistryName, Vec<ListedState>> = HashMap::new();
+    for version in store.registry_states_of(&readable).await? {
+        let of_name = versions.entry(version.key.name()).or_default();
+        of_name.push(version);
+    }
+    let names = readable.into_iter().map(|name| {
+        let of_name = versions.remove(&name).unwrap_or_default();
+        NameView::new(&name, &of_name)
+    });
+    let names = names.collect();
+    Ok(Json(NamesView { names, next }).into_response())
+}
+
+impl NameView {
+    fn new(name: &RegistryName, versions: &[ListedState]) -> Self {
+        let newest = versions
+            .iter()
+            .filter(|version| version.state == VersionState::Added)
+            .map(|version| &version.key)
+            .max();
+        Self {
+            kind: name.kind(),
+            name: name.as_str().to_owned(),
+            newest: newest.map(VersionKey::version),
+            versions: versions.len(),
+        }
+    }
+}
+
+/// `GET /api/registry/module/{namespace}/{name}/{system}`
+pub(super) async fn module(
+    State(api): State<Arc<RegistryUploads>>,
+    Path((namespace, name, system)): Path<(String, String, String)>,
+    headers: HeaderMap,
+) -> Result<Response, ApiRefusal> {
+    let scope = scope(&api, &headers).await?;
+    let name = module_name([&namespace, &name, &system])?;
+    versions(&api, &scope, name).await
+}
+
+/// `GET /api/registry/module/{namespace}/{name}/{system}/{version}`
+pub(super) async fn module_version(
+    State(api): State<Arc<RegistryUploads>>,
+    Path((namespace, name, system, number)): Path<(String, String, String, String)>,
+    headers: HeaderMap,
+) -> Result<Response, ApiRefusal> {
+    let scope = scope(&api, &headers).await?;
+    let key = module_key([&namespace, &name, &system], &number)?;
+    version(&api, &scope, key).await
+}
+
+/// `GET /api/registry/go/{path}`, and `GET /api/registry/go/{path}/@v/{version}`
+pub(super) async fn go(
+    State(api): State<Arc<RegistryUploads>>,
+    Path(path): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, ApiRefusal> {
+    let scope = scope(&api, &headers).await?;
+    if path.contains("/@v/") {
+        version(&api, &scope, go_key(&path)?).await
+    } else {
+        versions(&api, &scope, go_path(&path)?).await
+    }
+}
+
+/// `GET /api/registry/log`
+pub(super) async fn log(
+    State(api): State<Arc<RegistryUploads>>,
+    query: Result<Query<RecordsAfter>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, ApiRefusal> {
+    let scope = scope(&api, &headers).await?;
+    let Query(query) = query.map_err(|_| ApiRefusal::After)?;
+    let from = query.after.checked_add(1).map(i64::try_from);
+    let Some(Ok(from)) = from else {
+        return Err(ApiRefusal::After);
+    };
+    let from = LogId::new(from).map_err(|_| ApiRefusal::After)?;
+    let read = api
+        .registry()
+        .store()
+        .registry_records(from, RECORDS)
+        .await?;
+    let is_full = i64::try_from(read.len()).unwrap_or(RECORDS) == RECORDS;
+    let last = read.last().map(|(id, _)| id.get());
+    let mut records = Vec::new();
+    for (id, text) in read {
+        // `lockkeeper registry verify` names a record that cannot be read.
+        let Ok(record) = Record::parse(text.as_bytes()) else {
+            continue;
+        };
+        let (key, name) = (record.key(), record.key().name());
+        if scope.may_read(&name) {
+            records.push(RecordView {
+                id: id.get(),
+                action: record.change().action().to_string(),
+                kind: key.kind(),
+                name: name.as_str().to_owned(),
+                version: key.version(),
+                time: record.time().to_string(),
+                record: text,
+            });
+        }
+    }
+    let next = last.filter(|_| is_full);
+    Ok(Json(LogView { records, next }).into_response())
+}
+
+/// Finds out what the sender of a request may read.
+async fn scope(api: &RegistryUploads, headers: &HeaderMap) -> Result<ReadScope, ApiRefusal> {
+    Ok(api.door().read_scope(headers).await?)
+}
+
+async fn versions(
+    api: &RegistryUploads,
+    scope: &ReadScope,
+    name: RegistryName,
+) -> Result<Response, ApiRefusal> {
+    if !scope.may_read(&name) {
+        return Err(ApiRefusal::NameNotThere(name));
+    }
+    let mut versions = api.registry().store().registry_versions(&name).await?;
+    if versions.is_empty() {
+        return Err(ApiRefusal::NameNotThere(name));
+    }
+    versions.sort_by(|one, other| other.key.cmp(&one.key));
+    let versions = versions.iter().map(VersionView::of_client).collect();
+    Ok(Json(VersionsView { versions }).into_response())
+}
+
+async fn version(
+    api: &RegistryUploads,
+    scope: &ReadScope,
+    key: VersionKey,
+) -> Result<Response, ApiRefusal> {
+    let version = if scope.may_read(&key.name()) {
+        api.registry().version(&key).await?
+    } else {
+        None
+    };
+    let version = version.ok_or(ApiRefusal::NotThere(key))?;
+    Ok(Json(VersionView::of_client(&version)).into_response())
+}

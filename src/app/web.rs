@@ -88,22 +88,19 @@ pub(super) async fn routers(
     let (git, places) = (&ctx.server.git_of_accounts, &ctx.server.accounts_served);
     let git = AccountsGit::new(Arc::clone(&door), git, places);
     let pages = http::router(Arc::clone(&web));
-    let (pages, registry, runs) = match &ctx.server.registry {
-        None => (pages, Router::new(), None),
-        Some(parts) => {
-            let RegistryRouters {
-                public,
-                runs,
-                pages: of_registry,
-            } = registry(ctx, &web, parts).await?;
-            (pages.layer(of_registry.layer()), public, runs)
-        }
+    let public = http::door(Ctx::clone(ctx)).merge(http::accounts_router(door, git));
+    let Some(parts) = &ctx.server.registry else {
+        let public = public.merge(pages);
+        return Ok(WebRouters { public, runs: None });
     };
-    let public = http::door(Ctx::clone(ctx))
-        .merge(pages)
-        .merge(http::accounts_router(door, git))
-        .merge(registry);
-    Ok(WebRouters { public, runs })
+    let of_registry = registry(ctx, &web, parts).await?;
+    let public = public
+        .merge(pages.layer(of_registry.pages.layer()))
+        .merge(of_registry.public);
+    Ok(WebRouters {
+        public: http::with_go_imports(public, of_registry.door),
+        runs: of_registry.runs,
+    })
 }
 
 /// Routes of a server with a registry.
@@ -114,6 +111,8 @@ struct RegistryRouters {
     runs: Option<Router>,
     /// The registry for the pages.
     pages: RegistryPages,
+    /// The registry for import paths of Go.
+    door: Arc<RegistryDoor>,
 }
 
 /// Opens the registry of modules, and builds its routes.
@@ -143,7 +142,12 @@ async fn registry(
     );
     let registry = Arc::new(registry);
     let pages = RegistryPages::new(Arc::clone(&registry), config.host.clone(), config.is_open);
-    let door = RegistryDoor::new(Arc::clone(web), Arc::clone(&registry), config.is_open);
+    let door = RegistryDoor::new(
+        Arc::clone(web),
+        Arc::clone(&registry),
+        &config.host,
+        config.is_open,
+    );
     let door = Arc::new(door);
     let uploads = RegistryUploads::new(registry, Arc::clone(&door));
     let runs = || {
@@ -156,6 +160,7 @@ async fn registry(
         public,
         runs,
         pages,
+        door,
     })
 }
 

@@ -128,6 +128,11 @@ fn with_web_layers(router: Router, web: Arc<WebState>) -> Router {
         .layer(middleware::from_fn_with_state(web, trace::log))
 }
 
+/// Lets a router lead `go` from import paths on this host to the registry.
+pub(crate) fn with_go_imports(router: Router, door: Arc<RegistryDoor>) -> Router {
+    router.layer(middleware::from_fn_with_state(door, registry::lead_go))
+}
+
 /// Returns the router that serves modules to runs. Paths have tokens of runs, so nothing here logs them.
 pub(crate) fn run_registry_router(door: RunDoor) -> Router {
     registry::run_router(door)

@@ -50,7 +50,7 @@ pub(crate) use pages::RegistryPages;
 pub use pages::{FoundNames, ListedState, NameSearch};
 pub use runs::{ModuleUse, VersionUse};
 pub(crate) use runs::{access_of_run, module_notes, plan_notices, refused_apply, used_versions};
-pub(crate) use serve::{RegistryDoor, RunDoor, routes as serve_routes, run_router};
+pub(crate) use serve::{RegistryDoor, RunDoor, lead_go, routes as serve_routes, run_router};
 pub use service::{Deprecated, ProvenRecord, Published, Registry, RegistryError, TakenDown};
 pub use state::RegistryState;
 pub use store::{LogOutcome, NewChange, RegistryVersion, VersionNotice, VersionOrigin};

@@ -119,6 +119,55 @@ async fn private_go_modules_are_read_with_a_token_in_netrc() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_module_is_found_by_an_import_path_on_the_host_of_the_registry() {
+    let host = "--registry-host=mods.example.com";
+    let site = Site::open(&["--registry-anonymous-read", host]).await;
+    for (prefix, visibility) in [
+        ("go mods.example.com/net", Visibility::Public),
+        ("go mods.example.com/secret", Visibility::Owner),
+    ] {
+        site.office.namespace(prefix, visibility).await;
+        let name = prefix.replace("go ", "");
+        let go_mod = format!("module {name}\n\ngo 1.21\n");
+        let files: [(&str, &[u8]); 2] = [
+            ("go.mod", go_mod.as_bytes()),
+            (
+                "client/client.go",
+                b"package client\n\nconst Version = \"one\"\n",
+            ),
+        ];
+        site.office
+            .publish(&format!("{prefix} v1.0.0"), &files)
+            .await;
+    }
+    let person = |name: &str, module: &str| {
+        let main = format!(
+            "package main\n\nimport \"mods.example.com/{module}/client\"\n\nfunc main() {{ println(client.Version) }}\n"
+        );
+        let go_mod = "module example.org/app\n\ngo 1.21\n";
+        let person = site.person(name, &[("go.mod", go_mod), ("main.go", &main)]);
+        person.with("GOPROXY", "direct").with("GONOSUMDB", "*")
+    };
+    // The package is below the module, so `go` asks for both paths.
+    let kim = person("kim", "net");
+    works(&kim, &["get", "mods.example.com/net/client@latest"]);
+    works(&kim, &["build", "-o", "app", "."]);
+    let lee = person("lee", "secret");
+    let get = ["get", "mods.example.com/secret/client@latest"];
+    fails(&lee, &get, "401 Unauthorized");
+    let (_, token) = site
+        .office
+        .token(&["read:go mods.example.com/secret/..."])
+        .await;
+    lee.write(
+        ".netrc",
+        &format!("machine mods.example.com login lee password {token}\n"),
+    );
+    works(&lee, &get);
+    works(&lee, &["build", "-o", "app", "."]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn go_refuses_a_log_whose_past_was_changed() {
     let mut site = Site::open(&["--registry-anonymous-read"]).await;
     site.office

@@ -7,6 +7,7 @@
 //! | `terraform.rs` | service discovery and the protocol of module registries |
 //! | `links.rs` | links to packages, for clients that send no credentials there |
 //! | `go.rs`, `go_paths.rs` | the protocol of Go module proxies, and the index |
+//! | `go_import.rs` | from import paths on this host to the proxy |
 //! | `sumdb.rs` | the log, in the protocol of Go's checksum database |
 //! | `packages.rs` | downloads |
 //! | `runs.rs` | the same for runs of this server, with their tokens |
@@ -17,6 +18,7 @@ mod access;
 mod answer;
 mod catalog;
 mod go;
+mod go_import;
 mod go_paths;
 mod links;
 mod packages;
@@ -40,6 +42,7 @@ use tokio::sync::Semaphore;
 pub(super) use self::access::bearer_token;
 use self::access::{Reader, token_text};
 use self::catalog::{Catalog, CatalogState, KeptVersion, Namespaces};
+pub(crate) use self::go_import::lead_go;
 use self::links::LinkKey;
 pub(super) use self::recent::RecentMap;
 pub(super) use self::refusal::ServeRefusal;
@@ -62,11 +65,24 @@ pub(crate) struct RegistryDoor {
     index: Semaphore,
     /// Answer to service discovery.
     discovery: Bytes,
+    /// Host in the addresses of modules.
+    host: String,
+    /// Address of the proxy for Go modules.
+    go_base: String,
 }
 
 impl RegistryDoor {
-    pub(crate) fn new(web: Arc<WebState>, registry: Arc<Registry>, is_open: bool) -> Self {
+    /// `host` is the one in the addresses of modules, and serves them over HTTPS.
+    pub(crate) fn new(
+        web: Arc<WebState>,
+        registry: Arc<Registry>,
+        host: &str,
+        is_open: bool,
+    ) -> Self {
+        let below = web.public_url.path().trim_end_matches('/');
         Self {
+            go_base: format!("https://{host}{below}/registry/go"),
+            host: host.to_owned(),
             catalog: Catalog::new(Arc::clone(&registry)),
             links: LinkKey::new(registry.link_key()),
             packages: Arc::new(Semaphore::new(packages::AT_ONCE)),

@@ -1,0 +1,87 @@
+//! Leads `go` from an import path on the host of this registry to its modules: `?go-get=1`. So clients without this registry
+//! in `GOPROXY` find them as well.
+//!
+//! `go` asks the address of the path, and of the paths above it. The answer names the requested path itself as the place
+//! of a repository, so nothing is said about any other one.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use lockkeeper_registry::names::{NameKind, RegistryName};
+
+use super::RegistryDoor;
+use super::refusal::ServeRefusal;
+
+/// Answers requests of `go` for an import path in a namespace on the host of the registry, and passes all others on.
+pub(crate) async fn lead_go(
+    State(door): State<Arc<RegistryDoor>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    if !(is_read && is_go_get(request.uri())) {
+        return next.run(request).await;
+    }
+    match answer(&door, request.uri(), request.headers()).await {
+        Ok(Some(response)) => response,
+        Ok(None) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+fn is_go_get(uri: &Uri) -> bool {
+    let query = uri.query().unwrap_or_default();
+    query.split('&').any(|pair| pair == "go-get=1")
+}
+
+/// Returns the answer for an import path; `None`: the path is in no namespace.
+async fn answer(
+    door: &RegistryDoor,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Option<Response>, ServeRefusal> {
+    let path = format!("{}{}", door.host, uri.path().trim_end_matches('/'));
+    let Ok(name) = RegistryName::new(NameKind::Go, &path) else {
+        return Ok(None);
+    };
+    let snapshot = door.catalog.snapshot().await?;
+    let namespaces = door.catalog.namespaces(snapshot).await?;
+    let Some(namespace) = namespaces.of(&name) else {
+        return Ok(None);
+    };
+    let reader = door.reader(snapshot, headers).await?;
+    reader.check(&name, Some(namespace))?;
+    // A path has letters, digits and `-._~/` only.
+    let page = format!(
+        "<!DOCTYPE html>\n<html><head><meta name=\"go-import\" content=\"{} mod {}\"></head></html>\n",
+        name.as_str(),
+        door.go_base
+    );
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CACHE_CONTROL, "private, no-cache"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    Ok(Some((headers, page).into_response()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_go_asks_for_an_import_path() {
+        for (uri, expected) in [
+            ("/net?go-get=1", true),
+            ("/net?x=1&go-get=1", true),
+            ("/net?go-get=0", false),
+            ("/net?go-get=11", false),
+            ("/go-get=1", false),
+        ] {
+            assert_eq!(is_go_get(&uri.parse().unwrap()), expected, "{uri}");
+        }
+    }
+}

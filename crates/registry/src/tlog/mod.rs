@@ -6,11 +6,13 @@
 //! `golang.org/x/mod/sumdb/tlog` is the reference, and the vectors of the tests come from it. The `go` command proves
 //! with the same code that this log contains a record and that nobody changed its past.
 
+mod edge;
 mod hash;
 mod text;
 mod tile;
 mod tree;
 
+pub use self::edge::TreeEdge;
 pub use self::hash::{
     LogHash, node_hash, record_hash, split_stored_hash_index, stored_hash_count, stored_hash_index,
 };

@@ -13,7 +13,9 @@ use crate::config::access::{Action, Identity, NetworkRequester};
 use crate::config::server::{self, ServerConfig};
 use crate::context::{Ctx, RegistryParts, ServerCtx};
 use crate::features::accounts::{AccountSignIn, AccountsGit, FlagTable, WebPasswords};
-use crate::features::registry::{Registry, RegistryDoor, RegistryPages, RegistryUploads, RunDoor};
+use crate::features::registry::{
+    PeerDoor, PeerExchange, Registry, RegistryDoor, RegistryPages, RegistryUploads, RunDoor,
+};
 use crate::features::{applications, locks, planning};
 use crate::http;
 use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, WebAuth, WebState};
@@ -140,11 +142,16 @@ async fn registry(
         key = %registry.verifier(),
         "The registry serves modules; GOSUMDB is its key"
     );
+    let keys = keys.clone().context("the registry has no keys")?;
+    let leases = ctx.server.leases.clone();
+    let peers = PeerExchange::new(registry.clone(), keys, leases, config.takedown_brake)?;
+    let peers = Arc::new(peers);
     let registry = Arc::new(registry);
     let pages = RegistryPages::new(Arc::clone(&registry), config.host.clone(), config.is_open);
+    let of_peers = Arc::new(PeerDoor::new(Arc::clone(&peers)));
     let door = RegistryDoor::new(
         Arc::clone(web),
-        Arc::clone(&registry),
+        (Arc::clone(&registry), peers),
         &config.host,
         config.is_open,
     );
@@ -155,7 +162,7 @@ async fn registry(
         http::run_registry_router(runs)
     };
     let runs = config.is_for_runs.then(runs);
-    let public = http::registry_router(&door, Arc::new(uploads));
+    let public = http::registry_router(&door, Arc::new(uploads), of_peers);
     Ok(RegistryRouters {
         public,
         runs,

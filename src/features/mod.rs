@@ -132,6 +132,7 @@ mod tests {
         }
         let often = Periods {
             claims: Duration::from_secs(7),
+            ..Periods::DEFAULT
         };
         assert_eq!(
             reconciler("claims").unwrap().every(&often),

@@ -20,7 +20,7 @@ pub use intake::DeliveryLimits;
 
 use crate::context::Ctx;
 use crate::features::accounts::{self, AccountSignIn, AccountsGit};
-use crate::features::registry::{self, RegistryDoor, RegistryUploads, RunDoor};
+use crate::features::registry::{self, PeerDoor, RegistryDoor, RegistryUploads, RunDoor};
 use crate::features::{self, operations};
 use crate::kit::web::routes::{self, GuardedRoutes};
 use crate::kit::web::{
@@ -92,7 +92,11 @@ pub fn account_routes() -> Vec<Route> {
 
 /// Returns the router of the registry of modules, which signs in with its tokens. Packages are longer than pages, so the
 /// time limit ends with their first byte, and uploads have time limits of their own.
-pub(crate) fn registry_router(door: &Arc<RegistryDoor>, uploads: Arc<RegistryUploads>) -> Router {
+pub(crate) fn registry_router(
+    door: &Arc<RegistryDoor>,
+    uploads: Arc<RegistryUploads>,
+    peers: Arc<PeerDoor>,
+) -> Router {
     let web = Arc::clone(door.web());
     let uploads = registry::upload_routes()
         .router
@@ -102,6 +106,12 @@ pub(crate) fn registry_router(door: &Arc<RegistryDoor>, uploads: Arc<RegistryUpl
         .router
         .method_not_allowed_fallback(|| async { WebError::wrong_method() })
         .with_state(Arc::clone(door))
+        .merge(
+            registry::peer_routes()
+                .router
+                .method_not_allowed_fallback(|| async { WebError::wrong_method() })
+                .with_state(peers),
+        )
         .layer(middleware::from_fn(time_limit));
     with_web_layers(serve.merge(uploads), web)
 }
@@ -148,6 +158,7 @@ pub fn registry_routes() -> Vec<Route> {
     [
         registry::serve_routes().table,
         registry::upload_routes().table,
+        registry::peer_routes().table,
     ]
     .concat()
 }

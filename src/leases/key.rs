@@ -15,19 +15,31 @@ pub enum LeaseKind {
     RepositorySync,
     /// The turn of a reconciler.
     Reconciler,
+    /// The reading of the log of a peer of the registry.
+    RegistryPull,
+    /// The download of a package of the registry.
+    RegistryDownload,
     /// Work that this release does not know.
     Other,
 }
 
 impl LeaseKind {
     /// All kinds of leases.
-    pub const ALL: [Self; 3] = [Self::RepositorySync, Self::Reconciler, Self::Other];
+    pub const ALL: [Self; 5] = [
+        Self::RepositorySync,
+        Self::Reconciler,
+        Self::RegistryPull,
+        Self::RegistryDownload,
+        Self::Other,
+    ];
 
     /// Returns the spelling in keys and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RepositorySync => "repository_sync",
             Self::Reconciler => "reconciler",
+            Self::RegistryPull => "registry_pull",
+            Self::RegistryDownload => "registry_download",
             Self::Other => "other",
         }
     }
@@ -48,6 +60,16 @@ impl LeaseKey {
     /// Returns the key for the turn of a reconciler.
     pub fn reconciler(name: &str) -> Self {
         Self::of(LeaseKind::Reconciler, name)
+    }
+
+    /// Returns the key for reading the log of a peer of the registry.
+    pub fn registry_pull(peer: &str) -> Self {
+        Self::of(LeaseKind::RegistryPull, peer)
+    }
+
+    /// Returns the key for downloading the package of a version, which is named by kind, name and version.
+    pub fn registry_download(version: &str) -> Self {
+        Self::of(LeaseKind::RegistryDownload, version)
     }
 
     /// Wraps a key that was read from a row or entered by a person.

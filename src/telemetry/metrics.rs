@@ -130,6 +130,15 @@ metrics! {
         "Changes of the file of `--web-accounts-file` that this server found, by outcome (`taken`: in effect, `refused`).";
     WebAccountsRefused = Gauge "web_accounts_refused" []
         "1 if the file of `--web-accounts-file` is refused and its previous content stays in effect. Fix the file.";
+    RegistryPeers = Gauge "registry_peers" ["state"]
+        "Other deployments of the registry by state: `proposed`, `approved`, `joined`, `suspended`, `braked` (too many takedowns), `diverged` (its log was changed), `removed`.";
+    RegistryPeersFailing = Gauge "registry_peers_failing" [] "Joined deployments whose log could not be read at the last attempt.";
+    RegistryLagRecords = Gauge "registry_lag_records" [] "Records of joined deployments that are known and not merged yet.";
+    RegistryLagSeconds = Gauge "registry_lag_seconds" [] "Longest time since everything of a joined deployment was merged.";
+    RegistryDownloads = Gauge "registry_downloads" [] "Versions whose packages are still at another deployment.";
+    RegistryWrongPackages = Gauge "registry_wrong_packages" []
+        "Packages of other deployments that were not the recorded ones, so far.";
+    RegistryConflicts = Gauge "registry_conflicts" [] "Versions with two contents. Take them down.";
     ForgeRequests = Counter "forge_requests_total" ["status"]
         "Requests to the forge's API by class of the answer: `2xx` to `5xx`, `none` if there was none, `held` if it was not sent because the forge had asked to wait.";
     ForgeRateLimit = Gauge "forge_rate_limit_remaining" [] "Requests that the forge allows until the limit is reset, as of its last answer.";

@@ -91,6 +91,7 @@ pub(crate) const fn event_words(kind: LockEventKind) -> &'static str {
         LockEventKind::RegistryNamespaceRemoved => "registry namespace removed",
         LockEventKind::RegistryTokenCreated => "registry token created",
         LockEventKind::RegistryTokenRevoked => "registry token revoked",
+        LockEventKind::RegistryPeerChanged => "registry peer changed",
         LockEventKind::KeyAdded => "new log key",
     }
 }

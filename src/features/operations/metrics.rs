@@ -14,6 +14,7 @@ use tracing::warn;
 
 use crate::features;
 use crate::features::audit::AuditLog;
+use crate::features::registry::{Peer, PeerState};
 use crate::kit::web::WebState;
 use crate::store::{QueueLine, ReplicaState, Store};
 use crate::telemetry::{Metric, Metrics};
@@ -53,6 +54,7 @@ async fn read(store: &Store, metrics: &Metrics, now: DateTime<Utc>) -> Result<()
     metrics.set(Metric::ApplyLocks, &[], number(held.apply_locks));
     replicas(store, metrics).await?;
     reconcilers(store, metrics).await?;
+    registry_peers(store, metrics, now).await?;
     let log = AuditLog::read(store, 0).await?;
     metrics.set(Metric::AuditEvents, &[], number(log.events));
     metrics.set(Metric::AuditVerified, &[], number(log.verified_seq));
@@ -61,6 +63,34 @@ async fn read(store: &Store, metrics: &Metrics, now: DateTime<Utc>) -> Result<()
         &[],
         f64::from(u8::from(log.broken.is_some())),
     );
+    Ok(())
+}
+
+/// Counts other deployments of the registry. Their names are no labels, because others choose them.
+async fn registry_peers(
+    store: &Store,
+    metrics: &Metrics,
+    now: DateTime<Utc>,
+) -> Result<(), sqlx::Error> {
+    let of = |count: u64| number(i64::try_from(count).unwrap_or(i64::MAX));
+    let peers = store.registry_peers().await?;
+    for state in PeerState::ALL {
+        let count = peers.iter().filter(|peer| peer.state == *state).count();
+        metrics.set(Metric::RegistryPeers, &[state.as_str()], of(count as u64));
+    }
+    let joined = || peers.iter().filter(|peer| peer.state == PeerState::Joined);
+    let failing = joined().filter(|peer| peer.error.is_some()).count();
+    let lag: u64 = joined().map(Peer::lag_records).sum();
+    let longest = joined().map(|peer| peer.lag_seconds(now)).max();
+    let wrong: u64 = peers.iter().map(|peer| peer.wrong_packages).sum();
+    metrics.set(Metric::RegistryPeersFailing, &[], of(failing as u64));
+    metrics.set(Metric::RegistryLagRecords, &[], of(lag));
+    metrics.set(Metric::RegistryLagSeconds, &[], of(longest.unwrap_or(0)));
+    metrics.set(Metric::RegistryWrongPackages, &[], of(wrong));
+    let downloads = store.registry_download_count().await?;
+    metrics.set(Metric::RegistryDownloads, &[], number(downloads));
+    let conflicts = store.registry_conflict_count().await?;
+    metrics.set(Metric::RegistryConflicts, &[], number(conflicts));
     Ok(())
 }
 

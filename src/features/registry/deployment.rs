@@ -9,6 +9,7 @@ use lockkeeper_registry::records::DeploymentName;
 use lockkeeper_registry::signed_note::{InvalidNoteKey, NoteSigner, NoteVerifier};
 
 use super::blobs::StoreId;
+use super::peers::reseal_tokens;
 use super::service::RegistryError;
 use crate::seal::{Binding, KeyName, Keyring, SealedText};
 use crate::secret::Secret;
@@ -111,12 +112,13 @@ impl DeploymentRow {
     }
 }
 
-/// Encrypts the signing key again with the first key of the file, if there is a registry. Returns true if another key had
-/// encrypted it.
+/// Encrypts the signing key and the tokens for peers again with the first key of the file, if there is a registry. Returns true if another
+/// key had encrypted the signing key.
 pub(crate) async fn reseal_signing_key(store: &Store, keys: &Keyring) -> anyhow::Result<bool> {
     let Some(row) = store.registry_deployment().await? else {
         return Ok(false);
     };
+    reseal_tokens(store, keys).await?;
     let sealed = SealedText {
         key: row.key_name,
         bytes: row.sealed_key,

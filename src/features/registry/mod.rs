@@ -13,6 +13,7 @@
 //! | `leftovers.rs` | packages that nothing refers to are removed |
 //! | `packaging/` | a directory or an upload becomes a checked package |
 //! | `state.rs` | the state that servers compare with what they have in memory |
+//! | `peers/` | other deployments: their logs and packages come here, and they read ours |
 //! | `serve/` | answers to `terraform`, `tofu` and `go` |
 //! | `runs/` | runs of this server: modules without tokens, what a plan uses, and which of it is not to be used |
 //! | `input.rs`, `view.rs` | names as people write them, and a version as they see it |
@@ -30,6 +31,7 @@ mod lists;
 mod namespaces;
 mod packaging;
 mod pages;
+mod peers;
 mod runs;
 mod serve;
 mod service;
@@ -48,6 +50,12 @@ pub use namespaces::{
 pub use packaging::{CheckedPackage, PackagingError};
 pub(crate) use pages::RegistryPages;
 pub use pages::{FoundNames, ListedState, NameSearch};
+pub use peers::{
+    DownloadReport, Invitation, JoinFault, JoinOutcome, JoinRequest, JoinedPeer, NamePatterns,
+    NewInvitation, Peer, PeerConflict, PeerExchange, PeerState, PeerTerms, PeerUrl, PeerWalk,
+    PullReport, WaitingDownload,
+};
+pub(crate) use peers::{PeerDoor, routes as peer_routes};
 pub use runs::{ModuleUse, VersionUse};
 pub(crate) use runs::{access_of_run, module_notes, plan_notices, refused_apply, used_versions};
 pub(crate) use serve::{RegistryDoor, RunDoor, lead_go, routes as serve_routes, run_router};
@@ -67,6 +75,6 @@ use crate::kit::term::Subcommand;
 pub(super) const FEATURE: Feature = Feature {
     routes: pages::routes,
     subcommands: &[Subcommand::of::<cli::RegistryArgs>("registry")],
-    reconcilers: &[leftovers::RECONCILER],
+    reconcilers: &[leftovers::RECONCILER, peers::PULL, peers::DOWNLOADS],
     jobs: &[],
 };

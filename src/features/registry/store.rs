@@ -14,8 +14,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper_registry::dirhash::DirHash;
 use lockkeeper_registry::names::{NameKind, RegistryName};
 use lockkeeper_registry::records::{
-    Checksums, LogId, PackageFile, PackageFileName, PackageFiles, RecordChange, RecordMaker,
-    RecordNotice, RecordTime, TakedownKind, UnsignedRecord, VersionContent,
+    Checksums, LogId, PackageFile, PackageFileName, PackageFiles, Record, RecordChange,
+    RecordMaker, RecordNotice, RecordTime, TakedownKind, UnsignedRecord, VersionContent,
 };
 use lockkeeper_registry::signed_note::NoteSigner;
 use lockkeeper_registry::states::{
@@ -38,6 +38,8 @@ text_enum! {
         Upload = "upload",
         /// Publication of a directory on the command line.
         Command = "command",
+        /// Record of another deployment.
+        Peer = "peer",
     }
 }
 
@@ -115,6 +117,23 @@ struct LogContext {
     has_name: bool,
     /// Known name that differs only in case.
     other_name: Option<String>,
+}
+
+/// Newest record of the log.
+#[derive(sqlx::FromRow)]
+pub(super) struct LogEnd {
+    last_id: Option<i64>,
+    last_logged_at: Option<DateTime<Utc>>,
+}
+
+impl LogEnd {
+    /// Reads the end of the log, which the transaction holds.
+    pub(super) async fn read_in_tx(tx: &mut Tx) -> Result<Self> {
+        on_tx!(tx, db => sqlx::query_as::<_, Self>(
+            "SELECT (SELECT MAX(id) FROM registry_log) AS last_id, \
+             (SELECT logged_at FROM registry_log WHERE id = (SELECT MAX(id) FROM registry_log)) AS last_logged_at")
+            .fetch_one(db))
+    }
 }
 
 macro_rules! context_sql {
@@ -252,26 +271,14 @@ impl Store {
         if !context.has_name {
             name_add_in_tx(&mut tx, &name).await?;
         }
-        content_write_in_tx(&mut tx, change, now).await?;
-        let logged_at = match context.last_logged_at {
-            Some(last) => now.max(last + TimeDelta::microseconds(1)),
-            None => now,
+        let go_mod = change.go_mod.as_deref();
+        content_write_in_tx(&mut tx, key, &change.change, go_mod, now).await?;
+        let mut end = LogEnd {
+            last_id: context.last_id,
+            last_logged_at: context.last_logged_at,
         };
-        let text = record.to_string();
-        execute!(
-            &mut tx,
-            "INSERT INTO registry_log (id, kind, name, version, action, record, logged_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7)",
-            id.get(),
-            key.kind(),
-            name.as_str(),
-            key.version(),
-            change.change.action(),
-            text.as_str(),
-            logged_at,
-        )?;
-        hashes_add_in_tx(&mut tx, id, &text).await?;
-        let event = event(change, context.owner, cause);
+        let id = log_append_in_tx(&mut tx, &mut end, &record, now).await?;
+        let event = change_event(key, &change.change, context.owner, cause);
         self.lock_events_in_tx(&mut tx, vec![event]).await?;
         tx.commit().await.map(|()| LogOutcome::Logged(id))
     }
@@ -526,6 +533,19 @@ impl RegistryVersion {
         }
     }
 
+    /// Returns the version after a record that a peer has sent.
+    pub(super) fn merged(self, known: KnownVersion, record: &Record) -> Self {
+        let after = self.recorded(known, record.change(), record.time());
+        match record.change() {
+            RecordChange::Add(_) => Self {
+                origin: Some(VersionOrigin::Peer),
+                published_by: Some(record.maker().deployment.to_string()),
+                ..after
+            },
+            RecordChange::Deprecate(_) | RecordChange::Delete(..) => after,
+        }
+    }
+
     /// Returns the version after a record, as far as the record tells.
     pub(super) fn recorded(
         self,
@@ -767,7 +787,8 @@ pub(super) async fn version_in_tx(
     Ok(versions_of(rows)?.pop())
 }
 
-async fn version_write_in_tx(tx: &mut Tx, version: &RegistryVersion) -> Result<()> {
+/// Writes the row of a version, without its packages.
+pub(super) async fn version_write_in_tx(tx: &mut Tx, version: &RegistryVersion) -> Result<()> {
     let name = version.key.name();
     let located = version.known.content();
     let content = located.map(|located| &located.content);
@@ -803,10 +824,12 @@ async fn version_write_in_tx(tx: &mut Tx, version: &RegistryVersion) -> Result<(
     .map(drop)
 }
 
-async fn name_add_in_tx(tx: &mut Tx, name: &RegistryName) -> Result<()> {
+/// Adds a name to the list of names, unless it is there.
+pub(super) async fn name_add_in_tx(tx: &mut Tx, name: &RegistryName) -> Result<()> {
     execute!(
         tx,
-        "INSERT INTO registry_names (kind, name, folded_name) VALUES ($1, $2, $3)",
+        "INSERT INTO registry_names (kind, name, folded_name) VALUES ($1, $2, $3) \
+         ON CONFLICT (kind, name) DO NOTHING",
         name.kind(),
         name.as_str(),
         name.as_str().to_ascii_lowercase(),
@@ -815,10 +838,16 @@ async fn name_add_in_tx(tx: &mut Tx, name: &RegistryName) -> Result<()> {
 }
 
 /// Writes or removes the packages and the `go.mod` file of a version.
-async fn content_write_in_tx(tx: &mut Tx, change: &NewChange, now: DateTime<Utc>) -> Result<()> {
-    let name = change.key.name();
-    let (kind, name, version) = (name.kind(), name.as_str(), change.key.version());
-    match &change.change {
+pub(super) async fn content_write_in_tx(
+    tx: &mut Tx,
+    key: &VersionKey,
+    change: &RecordChange,
+    go_mod: Option<&[u8]>,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    let name = key.name();
+    let (kind, name, version) = (name.kind(), name.as_str(), key.version());
+    match change {
         RecordChange::Add(content) => {
             for package in &content.packages {
                 execute!(
@@ -833,26 +862,21 @@ async fn content_write_in_tx(tx: &mut Tx, change: &NewChange, now: DateTime<Utc>
                     i64::try_from(package.size).map_err(broken)?,
                 )?;
             }
-            if let (NameKind::Go, Some(go_mod)) = (kind, &change.go_mod) {
-                execute!(
-                    tx,
-                    "INSERT INTO registry_go_mods (name, version, content) VALUES ($1, $2, $3)",
-                    name,
-                    version.as_str(),
-                    go_mod.as_slice(),
-                )?;
+            if let Some(go_mod) = go_mod {
+                go_mod_add_in_tx(tx, key, go_mod).await?;
             }
         }
         RecordChange::Deprecate(_) => {}
         RecordChange::Delete(..) => {
             execute!(tx, LOOSEN_PACKAGES, kind, name, version.as_str(), now)?;
-            execute!(
-                tx,
+            // A takedown also ends downloads, and conflicts about the content.
+            for sql in [
                 "DELETE FROM registry_packages WHERE kind = $1 AND name = $2 AND version = $3",
-                kind,
-                name,
-                version.as_str(),
-            )?;
+                "DELETE FROM registry_downloads WHERE kind = $1 AND name = $2 AND version = $3",
+                "DELETE FROM registry_conflicts WHERE kind = $1 AND name = $2 AND version = $3",
+            ] {
+                execute!(tx, sql, kind, name, version.as_str())?;
+            }
             if kind == NameKind::Go {
                 execute!(
                     tx,
@@ -864,6 +888,55 @@ async fn content_write_in_tx(tx: &mut Tx, change: &NewChange, now: DateTime<Utc>
         }
     }
     Ok(())
+}
+
+/// Adds the `go.mod` file of a Go module.
+pub(super) async fn go_mod_add_in_tx(tx: &mut Tx, key: &VersionKey, go_mod: &[u8]) -> Result<()> {
+    let Some((path, version)) = key.as_go() else {
+        return Ok(());
+    };
+    execute!(
+        tx,
+        "INSERT INTO registry_go_mods (name, version, content) VALUES ($1, $2, $3) \
+         ON CONFLICT (name, version) DO NOTHING",
+        path,
+        version,
+        go_mod,
+    )
+    .map(drop)
+}
+
+/// Appends a record to the log, with the hashes that the tree gets. Returns its ID.
+pub(super) async fn log_append_in_tx(
+    tx: &mut Tx,
+    end: &mut LogEnd,
+    record: &Record,
+    now: DateTime<Utc>,
+) -> Result<LogId> {
+    let id = LogId::new(end.last_id.unwrap_or(0) + 1).map_err(broken)?;
+    let logged_at = match end.last_logged_at {
+        Some(last) => now.max(last + TimeDelta::microseconds(1)),
+        None => now,
+    };
+    let (key, name, text) = (record.key(), record.key().name(), record.to_string());
+    execute!(
+        tx,
+        "INSERT INTO registry_log (id, kind, name, version, action, record, logged_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        id.get(),
+        key.kind(),
+        name.as_str(),
+        key.version(),
+        record.change().action(),
+        text.as_str(),
+        logged_at,
+    )?;
+    hashes_add_in_tx(tx, id, &text).await?;
+    *end = LogEnd {
+        last_id: Some(id.get()),
+        last_logged_at: Some(logged_at),
+    };
+    Ok(id)
 }
 
 /// Makes sure that the announced packages of an added version are still stored, and will be. Returns false if one of
@@ -917,9 +990,13 @@ async fn hashes_add_in_tx(tx: &mut Tx, id: LogId, text: &str) -> Result<()> {
 }
 
 /// Returns the event of a change for the audit log.
-fn event(change: &NewChange, owner: Option<OwnerName>, cause: &Cause) -> NewLockEvent {
-    let key = &change.key;
-    let (kind, what) = match &change.change {
+pub(super) fn change_event(
+    key: &VersionKey,
+    change: &RecordChange,
+    owner: Option<OwnerName>,
+    cause: &Cause,
+) -> NewLockEvent {
+    let (kind, what) = match change {
         RecordChange::Add(_) => (LockEventKind::RegistryPublished, key.to_string()),
         RecordChange::Deprecate(notice) => (
             LockEventKind::RegistryDeprecated,

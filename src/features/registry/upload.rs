@@ -281,7 +281,8 @@ impl From<ServeRefusal> for ApiRefusal {
             | ServeRefusal::TakenDown { .. }
             | ServeRefusal::BadRequest(_)
             | ServeRefusal::BadLink
-            | ServeRefusal::NoSuchRange(_) => Self::Unauthorized,
+            | ServeRefusal::NoSuchRange(_)
+            | ServeRefusal::Elsewhere(_) => Self::Unauthorized,
         }
     }
 }

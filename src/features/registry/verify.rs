@@ -29,6 +29,7 @@ use lockkeeper_registry::tlog::{self, LogHash, TreeHead};
 use lockkeeper_registry::versions::VersionKey;
 use sha2::{Digest as _, Sha256};
 
+use super::peers::Makers;
 use super::service::{Registry, RegistryError};
 use super::store::{
     HashRow, RegistryVersion, VersionRow, key_of, log_hold_in_tx, version_columns, version_in_tx,
@@ -41,6 +42,21 @@ const PAGE: usize = 200;
 
 /// Maximum number of records of a version (R3).
 const RECORDS_OF_A_VERSION: usize = 3;
+
+/// Public keys of other deployments whose records may be in the log.
+#[derive(Clone, Debug, Default)]
+pub struct RecordKeys(Vec<NoteVerifier>);
+
+impl RecordKeys {
+    /// Takes keys, which have the names of their deployments.
+    pub(super) fn new(keys: impl IntoIterator<Item = NoteVerifier>) -> Self {
+        Self(keys.into_iter().collect())
+    }
+
+    fn has(&self, deployment: &DeploymentName) -> bool {
+        self.0.iter().any(|key| key.name() == deployment.as_str())
+    }
+}
 
 /// Result of a verification that found no fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +165,9 @@ impl Registry {
     /// Verifies all records, and all hashes of the tree over them.
     async fn verify_log(&self) -> VerifyStep<TreeHead> {
         let size = self.store.registry_log_size().await?;
+        // Read after the size: a record is never older than the key of its maker.
+        let peers = self.store.registry_peers().await?;
+        let keys = Makers::new(self.name().clone(), peers).keys();
         let mut tree = GrowingTree::default();
         let mut page = self.store.registry_log_page(0, size).await?;
         while tree.size < size {
@@ -159,7 +178,7 @@ impl Registry {
             let end = tree.size + page.len() as u64;
             let places = tlog::stored_hash_count(tree.size)..tlog::stored_hash_count(end);
             let (leaves, stored, next) = tokio::join!(
-                self.check_records(tree.size, page),
+                self.check_records(tree.size, page, &keys),
                 self.store.registry_log_hash_page(places.start, places.end),
                 self.store.registry_log_page(end, size),
             );
@@ -185,7 +204,12 @@ impl Registry {
     }
 
     /// Checks records that follow the first `before` ones, on all processors. Returns their hashes.
-    async fn check_records(&self, before: u64, mut rows: Vec<LogRow>) -> VerifyStep<Vec<LogHash>> {
+    async fn check_records(
+        &self,
+        before: u64,
+        mut rows: Vec<LogRow>,
+        keys: &RecordKeys,
+    ) -> VerifyStep<Vec<LogHash>> {
         let tasks = thread::available_parallelism().map_or(1, NonZero::get);
         let share = rows.len().div_ceil(tasks).max(1);
         let mut first = before + 1;
@@ -193,10 +217,10 @@ impl Registry {
         while !rows.is_empty() {
             let rest = rows.split_off(share.min(rows.len()));
             let part = std::mem::replace(&mut rows, rest);
-            let (name, key) = (self.name().clone(), self.verifier().clone());
+            let (name, key, keys) = (self.name().clone(), self.verifier().clone(), keys.clone());
             let count = part.len() as u64;
             running.push(tokio::task::spawn_blocking(move || {
-                check_part(first, part, &name, &key)
+                check_part(first, part, (&name, &key), &keys)
             }));
             first += count;
         }
@@ -587,8 +611,8 @@ impl GrowingTree {
 fn check_part(
     first: u64,
     rows: Vec<LogRow>,
-    deployment: &DeploymentName,
-    verifier: &NoteVerifier,
+    (deployment, verifier): (&DeploymentName, &NoteVerifier),
+    keys: &RecordKeys,
 ) -> Result<Vec<LogHash>, VerifyFault> {
     let check = |(id, row): (u64, LogRow)| {
         if u64::try_from(row.id) != Ok(id) {
@@ -596,19 +620,25 @@ fn check_part(
         }
         let record = read_record(&row)?;
         let maker = record.maker();
-        if maker.deployment != *deployment {
+        let is_own = maker.deployment == *deployment;
+        if !is_own && !keys.has(&maker.deployment) {
             return Err(VerifyFault(format!(
                 "record {id} was made by {}, which this deployment does not know",
                 maker.deployment
             )));
         }
-        if maker.id.get() != row.id {
+        if is_own && maker.id.get() != row.id {
             return Err(VerifyFault(format!(
                 "record {id} was made as record {}",
                 maker.id
             )));
         }
-        if record.verify(std::slice::from_ref(verifier)).is_err() {
+        let known = if is_own {
+            std::slice::from_ref(verifier)
+        } else {
+            &keys.0
+        };
+        if record.verify(known).is_err() {
             return Err(VerifyFault(format!(
                 "the signature of record {id} is not valid"
             )));
@@ -683,8 +713,11 @@ fn content(known: &KnownVersion) -> Option<&VersionContent> {
     known.content().map(|located| &located.content)
 }
 
+/// Returns the hash of the `go.mod` file of a version whose package is here.
 fn go_mod_hash(known: &KnownVersion) -> Option<DirHash> {
-    match content(known)?.checksums {
+    let located = known.content();
+    let located = located.filter(|located| located.base == BaseLocation::Here)?;
+    match located.content.checksums {
         Checksums::Go { go_mod, .. } => Some(go_mod),
         Checksums::Module { .. } => None,
     }

@@ -194,16 +194,20 @@ async fn no_route_answers_without_a_token(db: &TestDb) {
         let expected = match route.path {
             // Clients find the protocol before they sign in.
             "/.well-known/terraform.json" => 200,
+            // The word of an invitation is the permission, and it is in the body.
+            "/registry/peer/v1/join" => 415,
             // The link has the permission.
             "/registry/v1/modules/{namespace}/{name}/{system}/{version}/{file}" => 403,
             _ => 401,
         };
+        let digest = "0".repeat(64);
         let path = [
             ("{namespace}", "open"),
             ("{name}", "vpc"),
             ("{system}", "aws"),
             ("{version}", "1.0.0"),
             ("{file}", "x.tar.gz"),
+            ("{digest}", &digest),
             ("{change}", "takedown"),
             ("{*path}", "example.com/m/@v/v1.0.0.info"),
         ];

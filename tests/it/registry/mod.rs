@@ -2,9 +2,11 @@
 
 mod access;
 mod archives;
+mod deployments;
 mod go;
 mod lists;
 mod pages;
+mod peers;
 mod publishing;
 mod runs;
 mod serving;

@@ -105,7 +105,7 @@ async fn a_module_has_a_page_with_what_its_package_tells(db: &TestDb) {
     let server = office.server(db, 1, &SIGNED_IN).await;
     assert_snapshot!(text(&seen(&server, "/registry").await), @"
     Modules
-    Versions that this registry serves to terraform , tofu and go . A version never changes. Log of all changes
+    Versions that this registry serves to terraform , tofu and go . A version never changes. Log of all changes · Other deployments
     Search modules
     Search
     All modules 3

@@ -16,8 +16,8 @@ use lockkeeper::clock::Clock;
 use lockkeeper::config::server::{RawSettings, ServerConfig};
 use lockkeeper::context::ServerCtx;
 use lockkeeper::features::registry::{
-    AddNamespace, ChangeNamespace, CheckedPackage, NewToken, Published, Registry, RemoveNamespace,
-    TakenDown, Token, VersionOrigin, Visibility,
+    AddNamespace, ChangeNamespace, CheckedPackage, NewToken, PeerExchange, Published, Registry,
+    RemoveNamespace, TakenDown, Token, VersionOrigin, Visibility,
 };
 use lockkeeper::model::{Actor, Cause, Origin, Reason};
 use lockkeeper::seal::{key_line, keyring};
@@ -49,8 +49,8 @@ pub struct Office {
 
 /// A server in this process.
 pub struct Replica {
-    router: Router,
-    _ctx: Arc<ServerCtx>,
+    pub router: Router,
+    ctx: Arc<ServerCtx>,
 }
 
 /// Answer of a server.
@@ -105,10 +105,22 @@ impl Office {
         Self::with(db.reopen().await, keys, packages).await
     }
 
+    /// Opens the registry of another deployment.
+    pub async fn named(db: &TestDb, name: &str) -> Self {
+        let keys = db.dir.path().join("keys");
+        write_keys(&keys);
+        let packages = db.dir.path().join("packages");
+        Self::open_as(db.reopen().await, keys, packages, name).await
+    }
+
     /// Opens the registry of a server that has other files.
     pub async fn with(store: Store, keys: PathBuf, packages: PathBuf) -> Self {
+        Self::open_as(store, keys, packages, HOST).await
+    }
+
+    async fn open_as(store: Store, keys: PathBuf, packages: PathBuf, name: &str) -> Self {
         let ring = Arc::new(keyring(&keys).unwrap());
-        let name = HOST.parse().unwrap();
+        let name = name.parse().unwrap();
         let registry = Registry::open(store.clone(), Some(ring), name, &packages);
         Self {
             registry: registry.await.unwrap(),
@@ -253,7 +265,7 @@ impl Office {
         let router = app::router(&ctx, &config, CancellationToken::new());
         Replica {
             router: router.await.unwrap(),
-            _ctx: ctx,
+            ctx,
         }
     }
 }
@@ -283,6 +295,11 @@ pub fn archive(key: &VersionKey, files: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 impl Replica {
+    /// Returns what the reconcilers of the server use.
+    pub async fn peers(&self) -> PeerExchange {
+        PeerExchange::of(&self.ctx).await.unwrap().unwrap()
+    }
+
     /// Sends a request with these headers.
     pub async fn request(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
         self.send(method, path, headers, Body::empty()).await

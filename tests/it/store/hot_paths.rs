@@ -37,7 +37,7 @@ use crate::support::db::{Backend, TestDb, by, execute};
 use crate::support::log;
 
 /// Tables that grow with use.
-const GROWING: [&str; 31] = [
+const GROWING: [&str; 32] = [
     "account_emails",
     "account_external_ids",
     "account_stars",
@@ -56,6 +56,7 @@ const GROWING: [&str; 31] = [
     "locks",
     "plans",
     "pulls",
+    "registry_downloads",
     "registry_go_mods",
     "registry_log",
     "registry_log_hashes",
@@ -71,9 +72,9 @@ const GROWING: [&str; 31] = [
     "runs",
 ];
 
-/// Sources that SQLite may read completely: no table at all, one with a row per server, apply lock, setting, promise or
-/// token of the registry, or one that the sealer of the audit log empties within seconds.
-const SMALL: [&str; 18] = [
+/// Sources that SQLite may read completely: no table at all, one with a row per server, apply lock, setting, promise,
+/// token, peer or conflict of the registry, or one that the sealer of the audit log empties within seconds.
+const SMALL: [&str; 21] = [
     "CONSTANT",
     "(",
     "each",
@@ -89,6 +90,9 @@ const SMALL: [&str; 18] = [
     "open_lanes",
     "pending_statuses",
     "registry_access",
+    "registry_conflicts",
+    "registry_invitations",
+    "registry_peers",
     "registry_tokens",
     "replicas",
     "settings",
@@ -360,6 +364,11 @@ fn years() -> Vec<String> {
             "ID, 'go', 'example.com/t1/m' || (100000 + n / 10), 'v1.' || n || '.0'",
         ),
         rows(10_000, "registry_loose_packages (digest, due_at)", "'b' || substr(HASH, 2), TIME"),
+        rows(
+            20_000,
+            "registry_downloads (kind, name, version, peer, attempts, next_at)",
+            "'go', 'example.com/t1/m' || (100000 + n / 10), 'v1.' || n || '.0', 'mods.example.org', 0, TIME",
+        ),
         rows(100_000, "account_stars (account, change_number, label)", "2000000 + n / 10, n, 'star'"),
         rows(
             100_000,
@@ -539,6 +548,7 @@ async fn modules(db: &TestDb) {
         store.registry_version(&key).await.unwrap();
         store.registry_go_mod(&key).await.unwrap();
         store.registry_added_record(&key).await.unwrap();
+        store.registry_download(&key).await.unwrap();
         last = Some(key);
     }
     let last = last.unwrap();
@@ -558,6 +568,8 @@ async fn modules(db: &TestDb) {
         .unwrap();
     store.registry_go_index(Some(db.now()), 50).await.unwrap();
     store.registry_packages_due(50).await.unwrap();
+    store.registry_downloads_due(50).await.unwrap();
+    store.registry_peers().await.unwrap();
     store.registry_state().await.unwrap();
     let token = NewToken::new("CI", &["read:*".parse().unwrap()], None).unwrap();
     let (token, text) = store

@@ -109,8 +109,14 @@ const OTHERS: &[(&str, &str)] = &[
     ("pull_heads", "head base_branch"),
     ("pulls", "state title"),
     ("reconcilers", "name replica error"),
+    ("registry_conflicts", "kind name version peer record"),
     ("registry_deployment", "name verifier key_name store_id"),
+    ("registry_downloads", "kind name version peer error"),
     ("registry_go_mods", "name version"),
+    (
+        "registry_invitations",
+        "hash url shares accepts visibility created_by",
+    ),
     ("registry_log", "kind name version action record"),
     ("registry_loose_packages", "digest"),
     // The path of a Go module can be that of a repository. It is a name of its own, and the versions stay below it.
@@ -120,6 +126,11 @@ const OTHERS: &[(&str, &str)] = &[
         "kind prefix owner visibility created_by",
     ),
     ("registry_packages", "kind name version file digest"),
+    (
+        "registry_peers",
+        "name url verifier old_verifiers state token_key token_hash shares accepts visibility edge sharing head error \
+         skipped_last added_by",
+    ),
     ("registry_tokens", "id label hash scopes created_by"),
     ("registry_uses", "plan kind name version"),
     (

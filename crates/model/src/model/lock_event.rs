@@ -76,6 +76,8 @@ text_enum! {
         RegistryTokenCreated = "registry_token_created",
         /// A token of the registry was revoked.
         RegistryTokenRevoked = "registry_token_revoked",
+        /// Another deployment was invited, joined, suspended, removed or stopped.
+        RegistryPeerChanged = "registry_peer_changed",
         /// Another key signs checkpoints of the audit log from here on.
         KeyAdded = "key_added",
     }
@@ -111,7 +113,8 @@ impl LockEventKind {
             | Self::RegistryNamespaceChanged
             | Self::RegistryNamespaceRemoved
             | Self::RegistryTokenCreated
-            | Self::RegistryTokenRevoked => false,
+            | Self::RegistryTokenRevoked
+            | Self::RegistryPeerChanged => false,
         }
     }
 }

@@ -5,12 +5,14 @@
 //! | `publish.rs`, `remote.rs` | `publish`, here or at a server |
 //! | `versions.rs` | `list`, `show`, `deprecate`, `takedown` |
 //! | `log.rs` | `log`, `verify`, `key` |
+//! | `peers.rs` | `peers`: other deployments |
 //! | `uses.rs` | `uses`: projects that use a module |
 //! | `setup.rs` | `setup`: settings of clients |
 //! | `namespaces.rs`, `tokens.rs` | who may publish and read |
 
 mod log;
 mod namespaces;
+mod peers;
 mod publish;
 mod remote;
 mod setup;
@@ -29,6 +31,7 @@ use lockkeeper_registry::versions::VersionKey;
 
 use self::log::LogArgs;
 use self::namespaces::NamespacesArgs;
+use self::peers::PeersArgs;
 use self::publish::PublishArgs;
 use self::setup::SetupArgs;
 use self::tokens::TokensArgs;
@@ -42,7 +45,7 @@ use crate::kit::term::{
     database,
 };
 use crate::model::Cause;
-use crate::seal::keyring;
+use crate::seal::{Keyring, keyring};
 use crate::store::Store;
 
 /// Publish Terraform and Go modules, and manage their names and tokens
@@ -107,6 +110,11 @@ pub(super) enum RegistryArgs {
         #[command(subcommand)]
         command: TokensArgs,
     },
+    /// Exchange versions with other deployments
+    Peers {
+        #[command(subcommand)]
+        command: Box<PeersArgs>,
+    },
     /// Print the public key of the log, as GOSUMDB has it
     Key {
         #[command(flatten)]
@@ -136,6 +144,7 @@ impl SubcommandArgs for RegistryArgs {
                 } => log::verify(&server.open().await?, packages, format, terminal).await,
                 Self::Namespaces { command } => command.run(terminal).await,
                 Self::Tokens { command } => command.run(terminal).await,
+                Self::Peers { command } => command.run(terminal).await,
                 Self::Key { format, database } => {
                     log::key(&database.open().await?, format, terminal).await
                 }
@@ -158,6 +167,11 @@ pub(super) struct RegistryFlags {
 impl RegistryFlags {
     /// Opens the registry, which a server has created.
     async fn open(&self) -> anyhow::Result<Registry> {
+        Ok(self.open_with_keys().await?.0)
+    }
+
+    /// Opens the registry and the keys that seal its secrets.
+    async fn open_with_keys(&self) -> anyhow::Result<(Registry, Arc<Keyring>)> {
         let keys = [("encryption-key-file", self.encryption_key_file.as_ref())];
         let raw = self.database.settings_with(keys)?;
         let storage = StorageConfig::from_raw(&raw).map_err(Usage::new)?;
@@ -169,8 +183,9 @@ impl RegistryFlags {
         check_account(&packages)?;
         let keys = storage.encryption_keys.as_deref().map(keyring);
         let keys = keys.transpose()?.map(Arc::new);
-        let registry = Registry::open(store, keys, name, &packages).await;
-        registry.context("cannot open the registry")
+        let registry = Registry::open(store, keys.clone(), name, &packages).await;
+        let registry = registry.context("cannot open the registry")?;
+        Ok((registry, keys.context("the registry has no keys")?))
     }
 }
 

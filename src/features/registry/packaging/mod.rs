@@ -116,7 +116,7 @@ pub fn limits(kind: NameKind) -> &'static ArchiveLimits {
 }
 
 /// Returns the name of the package of a version. Clients find the format of an archive by its ending.
-fn file_name(kind: NameKind) -> PackageFileName {
+pub(super) fn file_name(kind: NameKind) -> PackageFileName {
     let name = match kind {
         NameKind::Module => "module.tar.gz",
         NameKind::Go => "module.zip",

@@ -5,6 +5,7 @@
 //! | `names.rs` | `/registry`: a search among all names |
 //! | `module.rs` | `/registry/modules/{name}`: versions, uses, and what a package tells about itself |
 //! | `log.rs` | `/registry/log`: records and their proofs |
+//! | `peers.rs` | `/registry/peers`: other deployments |
 //! | `contents.rs` | README, inputs and outputs in a package |
 //! | `readme.rs` | a README as HTML |
 //! | `store.rs` | queries |
@@ -15,6 +16,7 @@ mod contents;
 mod log;
 mod module;
 mod names;
+mod peers;
 mod readme;
 mod store;
 
@@ -111,6 +113,7 @@ pub(super) fn routes() -> Routes<Arc<WebState>> {
             Facts.and_limited(),
             module::show,
         )
+        .get("/registry/peers", Facts.and_limited(), peers::list_peers)
         .get("/registry/log", Facts.and_limited(), log::list)
         .get("/registry/log/{id}", Facts.and_limited(), log::show)
 }

@@ -321,6 +321,7 @@ const fn origin_words(origin: VersionOrigin) -> &'static str {
     match origin {
         VersionOrigin::Upload => "an upload",
         VersionOrigin::Command => "the command line",
+        VersionOrigin::Peer => "another deployment",
     }
 }
 

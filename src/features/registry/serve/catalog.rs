@@ -31,7 +31,8 @@ use tokio::time::Instant;
 
 use super::super::state::RegistryState;
 use super::super::{
-    Registry, RegistryError, RegistryVersion, Token, TokenId, VersionNotice, Visibility,
+    NamePatterns, Registry, RegistryError, RegistryVersion, Token, TokenId, VersionNotice,
+    Visibility,
 };
 use super::recent::RecentMap;
 use crate::model::OwnerName;
@@ -117,12 +118,17 @@ pub(super) struct ListedVersion {
 
 /// Owner and visibility of all namespaces.
 #[derive(Debug, Default)]
-pub(super) struct Namespaces(HashMap<(NameKind, String), NamespaceAccess>);
+pub(super) struct Namespaces {
+    owned: HashMap<(NameKind, String), NamespaceAccess>,
+    /// Names that come from other deployments, those with the fewest readers first.
+    peers: Vec<(NamePatterns, NamespaceAccess)>,
+}
 
 /// Owner and visibility of a namespace, which decide who reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NamespaceAccess {
-    pub owner: OwnerName,
+    /// `None`: the name comes from another deployment and belongs to nobody here.
+    pub owner: Option<OwnerName>,
     pub visibility: Visibility,
 }
 
@@ -177,21 +183,43 @@ impl ListedVersion {
 }
 
 impl Namespaces {
-    /// Returns the namespace of a name. `None`: it is below none, so no version of it is served.
+    /// Returns owner and readers of a name. `None`: it is below no namespace and accepted from no other deployment, so no
+    /// version of it is served.
     pub fn of(&self, name: &RegistryName) -> Option<&NamespaceAccess> {
         let kind = name.kind();
-        match name {
+        let owned = match name {
             RegistryName::Module(name) => self.find(kind, name.namespace().as_str()),
             RegistryName::Go(path) => {
                 let ends = path.as_str().match_indices('/').map(|(end, _)| end);
                 ends.chain([path.as_str().len()])
                     .find_map(|end| self.find(kind, &path.as_str()[..end]))
             }
-        }
+        };
+        owned.or_else(|| self.of_peers(name))
+    }
+
+    /// Returns the readers of a name that belongs to nobody here. If it is accepted from several deployments, the fewest.
+    fn of_peers(&self, name: &RegistryName) -> Option<&NamespaceAccess> {
+        let mut peers = self.peers.iter();
+        let accepting = peers.find(|(patterns, _)| patterns.matches(name));
+        accepting.map(|(_, access)| access)
+    }
+
+    /// Takes the patterns of names that are accepted from peers.
+    fn sorted_peers(
+        peers: impl IntoIterator<Item = (NamePatterns, Visibility)>,
+    ) -> Vec<(NamePatterns, NamespaceAccess)> {
+        let peers = peers.into_iter().map(|(patterns, visibility)| {
+            let owner = None;
+            (patterns, NamespaceAccess { owner, visibility })
+        });
+        let mut peers: Vec<_> = peers.collect();
+        peers.sort_by_key(|(_, access)| access.visibility == Visibility::Public);
+        peers
     }
 
     fn find(&self, kind: NameKind, prefix: &str) -> Option<&NamespaceAccess> {
-        self.0.get(&(kind, prefix.to_owned()))
+        self.owned.get(&(kind, prefix.to_owned()))
     }
 }
 
@@ -432,12 +460,20 @@ impl Catalog {
         let rows = rows.into_iter().map(|row| {
             let key = (row.prefix.kind(), row.prefix.as_str().to_owned());
             let access = NamespaceAccess {
-                owner: row.owner,
+                owner: Some(row.owner),
                 visibility: row.visibility,
             };
             (key, access)
         });
-        let namespaces = Arc::new(Namespaces(rows.collect()));
+        let peers = self.registry.store().registry_peers().await?;
+        // What came from a removed peer is served as before (R8).
+        let peers = peers
+            .into_iter()
+            .map(|peer| (peer.accepts, peer.visibility));
+        let namespaces = Arc::new(Namespaces {
+            owned: rows.collect(),
+            peers: Namespaces::sorted_peers(peers),
+        });
         self.keep(snapshot, |kept| {
             kept.namespaces = Some(Arc::clone(&namespaces));
         });
@@ -473,14 +509,26 @@ mod tests {
             (NameKind::Go, "acme", Visibility::Owner),
         ];
         let namespaces = namespaces.map(|(kind, prefix, visibility)| {
-            let owner = "net".parse().unwrap();
+            let owner = Some("net".parse().unwrap());
             let access = NamespaceAccess { owner, visibility };
             ((kind, prefix.to_owned()), access)
         });
-        let namespaces = Namespaces(namespaces.into());
+        let patterns = |text: &str| text.parse().unwrap();
+        let namespaces = Namespaces {
+            owned: namespaces.into(),
+            peers: Namespaces::sorted_peers([
+                (patterns("module *"), Visibility::Public),
+                (
+                    patterns("module closed/*\nmodule acme/*"),
+                    Visibility::Owner,
+                ),
+            ]),
+        };
         for (name, expected) in [
             ("module acme/vpc/aws", Some(Visibility::Public)),
-            ("module other/vpc/aws", None),
+            // Names of other deployments, but never those of owners here.
+            ("module other/vpc/aws", Some(Visibility::Public)),
+            ("module closed/vpc/aws", Some(Visibility::Owner)),
             ("go example.com/net", Some(Visibility::Owner)),
             ("go example.com/net/a/v2", Some(Visibility::Owner)),
             ("go example.com/network", None),

@@ -221,12 +221,13 @@ async fn go_mod(
     if let Some(content) = kept.go_mod.get() {
         return Ok(content.clone());
     }
-    let Some(content) = door.registry.go_mod(key).await? else {
-        // It was taken down since the state was read.
-        let version = door.registry.version(key).await?;
-        served(key, version.as_ref())?;
-        return Err(ServeRefusal::unknown_version(key));
-    };
+    let mut content = door.registry.go_mod(key).await?;
+    if content.is_none() {
+        // It was taken down since the state was read, or is still at another deployment.
+        packages::arrive(door, key).await?;
+        content = door.registry.go_mod(key).await?;
+    }
+    let content = content.ok_or_else(|| ServeRefusal::unknown_version(key))?;
     let content = Bytes::from(content);
     if content.len() <= KeptVersion::MAX_GO_MOD {
         return Ok(kept.go_mod.get_or_init(|| content).clone());

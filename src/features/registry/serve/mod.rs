@@ -46,13 +46,15 @@ pub(crate) use self::go_import::lead_go;
 use self::links::LinkKey;
 pub(super) use self::recent::RecentMap;
 pub(super) use self::refusal::ServeRefusal;
-use super::{Registry, RegistryVersion};
+use super::{PeerExchange, Registry, RegistryVersion};
 use crate::kit::web::{RouteAccess, Routes, WebState};
 
 /// Everything that serves the registry.
 pub(crate) struct RegistryDoor {
     web: Arc<WebState>,
     registry: Arc<Registry>,
+    /// Other deployments, which may have a package that is not here yet.
+    peers: Arc<PeerExchange>,
     catalog: Catalog,
     /// True if public names are served without a token.
     is_open: bool,
@@ -75,7 +77,7 @@ impl RegistryDoor {
     /// `host` is the one in the addresses of modules, and serves them over HTTPS.
     pub(crate) fn new(
         web: Arc<WebState>,
-        registry: Arc<Registry>,
+        (registry, peers): (Arc<Registry>, Arc<PeerExchange>),
         host: &str,
         is_open: bool,
     ) -> Self {
@@ -91,6 +93,7 @@ impl RegistryDoor {
             discovery: terraform::discovery(&web.public_url),
             web,
             registry,
+            peers,
             is_open,
         }
     }

@@ -14,6 +14,7 @@ use bytes::{Bytes, BytesMut};
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lockkeeper_registry::records::PackageFile;
+use lockkeeper_registry::states::BaseLocation;
 use lockkeeper_registry::versions::VersionKey;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
@@ -137,9 +138,26 @@ async fn open(
         Some(reader) if reader.size == file.size => Ok(reader),
         Some(_) => Err(damaged(key, file)),
         None => {
-            still_served(door, key).await?;
-            Err(damaged(key, file))
+            arrive(door, key).await?;
+            let arrived = door.registry.package(&file.digest).await?;
+            let arrived = arrived.filter(|reader| reader.size == file.size);
+            arrived.ok_or_else(|| damaged(key, file))
         }
+    }
+}
+
+/// Waits until the packages of a version are here, if another deployment has them.
+pub(super) async fn arrive(door: &RegistryDoor, key: &VersionKey) -> Result<(), ServeRefusal> {
+    let version = door.registry.version(key).await?;
+    served(key, version.as_ref())?;
+    let located = version.as_ref().and_then(|version| version.known.content());
+    if located.is_none_or(|located| located.base == BaseLocation::Here) {
+        return Ok(());
+    }
+    if door.peers.arrive(key).await? {
+        Ok(())
+    } else {
+        Err(ServeRefusal::elsewhere(key))
     }
 }
 

@@ -36,6 +36,8 @@ pub(in crate::features::registry) enum ServeRefusal {
     BadLink,
     /// Too many packages are sent at this moment, or the index is read too often.
     Busy,
+    /// The packages of the version are at another deployment, which did not send them in time.
+    Elsewhere(String),
     /// The requested part of a package with this size is not there.
     NoSuchRange(u64),
     /// The database or the store of packages failed.
@@ -61,6 +63,11 @@ impl ServeRefusal {
         ))
     }
 
+    /// Says that the packages of a version are not here yet.
+    pub fn elsewhere(key: &VersionKey) -> Self {
+        Self::Elsewhere(format!("{} {}", key.name().as_str(), key.version()))
+    }
+
     /// Says that a version was taken down.
     pub fn taken_down(key: &VersionKey, notice: &VersionNotice) -> Self {
         Self::TakenDown {
@@ -81,7 +88,7 @@ impl ServeRefusal {
             },
             Self::BadLink => StatusCode::FORBIDDEN,
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
-            Self::Busy | Self::Failed(RegistryError::Database(_)) => {
+            Self::Busy | Self::Elsewhere(_) | Self::Failed(RegistryError::Database(_)) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::NoSuchRange(_) => StatusCode::RANGE_NOT_SATISFIABLE,
@@ -115,6 +122,10 @@ impl ServeRefusal {
             Self::Busy => {
                 "The server answers as many such requests as it can. Try again in a few seconds.".to_owned()
             }
+            Self::Elsewhere(what) => format!(
+                "{what} was published at another deployment, which has not sent the package yet. Try again in a few \
+                 seconds."
+            ),
             Self::NoSuchRange(size) => format!("The package has {size} bytes."),
             Self::Failed(RegistryError::Database(_)) => {
                 "The database does not answer. Try again in a moment.".to_owned()
@@ -173,7 +184,7 @@ impl IntoResponse for ServeRefusal {
                 );
                 headers.insert(header::WWW_AUTHENTICATE, challenge);
             }
-            Self::Busy => {
+            Self::Busy | Self::Elsewhere(_) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(TRY_AGAIN));
             }
             Self::NoSuchRange(size) => {

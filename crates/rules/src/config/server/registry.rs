@@ -12,6 +12,7 @@ const NAME: &str = "registry-name";
 const ANONYMOUS_READ: &str = "registry-anonymous-read";
 const HOST: &str = "registry-host";
 const NOT_FOR_RUNS: &str = "no-registry-for-runs";
+const TAKEDOWN_BRAKE: &str = "registry-takedown-brake";
 const ENCRYPTION_KEYS: &str = "encryption-key-file";
 
 /// A registry of Terraform and Go modules.
@@ -25,6 +26,8 @@ pub struct OwnRegistry {
     pub is_open: bool,
     /// Lets runs read modules without a token of their own.
     pub is_for_runs: bool,
+    /// Maximum number of takedowns of another deployment in an hour that are merged.
+    pub takedown_brake: u64,
 }
 
 section! {
@@ -49,6 +52,10 @@ section! {
 
             /// Do not let runs use the registry automatically. They then need a token, as everyone else does.
             switch("no-registry-for-runs"),
+
+            /// Takedowns of another deployment in an hour that are merged without the consent of an administrator
+            /// (docs/replication.md).
+            number("registry-takedown-brake", "NUMBER", 0, 1_000_000).or("50"),
         },
     }
 }
@@ -62,6 +69,7 @@ fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistr
             (HOST, reader.given(HOST).is_some()),
             (ANONYMOUS_READ, is_open?),
             (NOT_FOR_RUNS, !is_for_runs?),
+            (TAKEDOWN_BRAKE, reader.given(TAKEDOWN_BRAKE).is_some()),
         ];
         return match without_effect.into_iter().find(|(_, is_set)| *is_set) {
             None => Ok(None),
@@ -84,6 +92,9 @@ fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistr
         host: read_host(reader)?,
         is_open: is_open?,
         is_for_runs: is_for_runs?,
+        takedown_brake: reader
+            .number(TAKEDOWN_BRAKE)?
+            .expect("the brake has a default"),
     }))
 }
 

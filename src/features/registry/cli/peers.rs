@@ -1,0 +1,515 @@
+//! `lockkeeper registry peers (invite | join | list | show | change | approve | suspend | resume | remove)`.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use lockkeeper_registry::names::NamePattern;
+use lockkeeper_registry::records::DeploymentName;
+use lockkeeper_registry::signed_note::NoteVerifier;
+use serde_json::{Value, json};
+
+use super::super::namespaces::Visibility;
+use super::super::peers::{
+    JoinRequest, NamePatterns, NewInvitation, Peer, PeerConflict, PeerState, PeerTerms, PeerUrl,
+    fingerprint, invite, join,
+};
+use super::{RegistryFlags, cause, log_key};
+use crate::clock::{Clock as _, SystemClock};
+use crate::config::parse_duration;
+use crate::kit::term::{
+    DatabaseFlags, ExitResult, ExitStatus, OutputFormat, Terminal, Usage, safe, time,
+};
+use crate::secret::Secret;
+use crate::store::Store;
+
+/// Most conflicts that `show` prints.
+const SHOWN_CONFLICTS: i64 = 1000;
+
+#[derive(clap::Subcommand)]
+pub(in crate::features::registry) enum PeersArgs {
+    /// Invite another deployment, and print a one-time word
+    ///
+    /// Send the word to the administrator of the other deployment, over a channel that nobody else reads. `lockkeeper
+    /// registry peers join` uses it. Then compare the fingerprints that both commands show.
+    Invite {
+        /// Address of the other deployment, as in `https://mods.example.org`
+        #[arg(long, value_name = "URL")]
+        url: PeerUrl,
+        #[command(flatten)]
+        terms: TermsArgs,
+        /// Time after which the word cannot be used any more
+        #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
+        expires: Duration,
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Join a deployment that has invited this one
+    ///
+    /// Keys and tokens are exchanged over HTTPS. Compare the fingerprints with the other administrator.
+    ///
+    /// Exit code 1: the other deployment does not answer, or refuses the word.
+    Join {
+        /// Address of the other deployment, as in `https://mods.example.com`
+        #[arg(value_name = "URL")]
+        url: PeerUrl,
+        /// File with the word that `peers invite` has printed there
+        #[arg(long, value_name = "FILE")]
+        word_file: String,
+        #[command(flatten)]
+        terms: TermsArgs,
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        server: RegistryFlags,
+    },
+    /// Show all peers with their states and their lag
+    List {
+        #[command(flatten)]
+        format: OutputFormat,
+        #[command(flatten)]
+        database: DatabaseFlags,
+    },
+    /// Show a peer, with everything that it sent and that does not count here
+    ///
+    /// Exit code 1: there is no such peer.
+    Show {
+        #[command(flatten)]
+        peer: PeerArgs,
+    },
+    /// Change what is exchanged with a peer
+    ///
+    /// What is given replaces all earlier patterns. The logs of all peers are read again from the first record.
+    ///
+    /// Exit code 1: there is no such peer.
+    #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)
+        .args(["share", "accept", "visibility"])))]
+    Change {
+        /// Names that the peer may read, as in 'module acme/*'. May be given several times
+        #[arg(long, value_name = "NAMES")]
+        share: Vec<NamePattern>,
+        /// Names for which its records count. May be given several times
+        #[arg(long, value_name = "NAMES")]
+        accept: Vec<NamePattern>,
+        /// Readers of its names that belong to nobody here: public or owner
+        #[arg(long, value_name = "WORD")]
+        visibility: Option<Visibility>,
+        #[command(flatten)]
+        peer: PeerArgs,
+    },
+    /// Let the records of a proposed deployment count, if others relay them
+    ///
+    /// Compare its fingerprint with its administrator first. To exchange packages and records directly, invite it.
+    ///
+    /// Exit code 1: there is no such proposal.
+    Approve {
+        /// Names for which its records count, as in 'module acme/*'. May be given several times
+        #[arg(long, value_name = "NAMES", required = true)]
+        accept: Vec<NamePattern>,
+        #[command(flatten)]
+        peer: PeerArgs,
+    },
+    /// Stop the exchange with a peer for a while
+    ///
+    /// Exit code 1: there is no such peer, or the exchange with it is stopped.
+    Suspend {
+        #[command(flatten)]
+        peer: PeerArgs,
+    },
+    /// Go on with a peer that was suspended, braked or has diverged
+    ///
+    /// After a brake, you agree to all takedowns that the peer has sent until now. After a divergence, everything that was
+    /// seen of its log is forgotten, and the log is read from the first record. Find out first what has happened.
+    ///
+    /// Exit code 1: there is no such peer, or the exchange with it is not stopped.
+    Resume {
+        #[command(flatten)]
+        peer: PeerArgs,
+    },
+    /// End the exchange with a peer for good
+    ///
+    /// Its tokens end at once. Versions that came from it stay.
+    ///
+    /// Exit code 1: there is no such peer.
+    Remove {
+        #[command(flatten)]
+        peer: PeerArgs,
+    },
+}
+
+/// Names that are exchanged with a peer.
+#[derive(Clone, clap::Args)]
+pub(in crate::features::registry) struct TermsArgs {
+    /// Names that the other deployment may read, as in '*' or 'module acme/*'. May be given several times. A pattern for
+    /// all names leaves out those that only their owner reads [default: none]
+    #[arg(long, value_name = "NAMES")]
+    share: Vec<NamePattern>,
+    /// Names for which its records count here. May be given several times. A pattern for all names leaves out those that
+    /// belong to owners here [default: none]
+    #[arg(long, value_name = "NAMES")]
+    accept: Vec<NamePattern>,
+    /// Readers of its names that belong to nobody here. public: every token that reads everything; owner: tokens whose
+    /// scopes name them
+    #[arg(long, value_name = "WORD", default_value = "public")]
+    visibility: Visibility,
+}
+
+/// Name of a peer.
+#[derive(Clone, clap::Args)]
+pub(in crate::features::registry) struct PeerArgs {
+    /// Name of the peer, as `list` shows it
+    #[arg(value_name = "NAME")]
+    name: DeploymentName,
+    #[command(flatten)]
+    format: OutputFormat,
+    #[command(flatten)]
+    database: DatabaseFlags,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| format!("{error}: write 12h or 7d"))
+}
+
+fn patterns(given: Vec<NamePattern>) -> Result<NamePatterns, Usage> {
+    NamePatterns::new(given).map_err(Usage::new)
+}
+
+impl PeersArgs {
+    pub(super) async fn run(self, terminal: &mut Terminal<'_>) -> ExitResult {
+        match self {
+            Self::Invite {
+                url,
+                terms,
+                expires,
+                format,
+                database,
+            } => {
+                let store = database.open().await?;
+                let new = NewInvitation {
+                    url,
+                    shares: patterns(terms.share)?,
+                    accepts: patterns(terms.accept)?,
+                    visibility: terms.visibility,
+                    expires,
+                };
+                print_invitation(&store, new, format, terminal).await
+            }
+            Self::Join {
+                url,
+                word_file,
+                terms,
+                format,
+                server,
+            } => {
+                let word = std::fs::read_to_string(&word_file);
+                let word =
+                    word.with_context(|| format!("cannot read `{word_file}` (--word-file)"))?;
+                let request = JoinRequest {
+                    url,
+                    word: Secret::new(word.trim()),
+                    shares: patterns(terms.share)?,
+                    accepts: patterns(terms.accept)?,
+                    visibility: terms.visibility,
+                };
+                print_join(&server, request, format, terminal).await
+            }
+            Self::List { format, database } => {
+                let peers = database.open().await?.registry_peers().await;
+                let peers = peers.context("the peers cannot be read")?;
+                if peers.is_empty() && !format.is_json() {
+                    terminal.line("There are no peers yet. Invite one with `lockkeeper registry peers invite`.")?;
+                }
+                for peer in &peers {
+                    show(peer, format, terminal)?;
+                }
+                Ok(ExitStatus::Success)
+            }
+            Self::Show { peer } => peer.show(terminal).await,
+            Self::Change {
+                share,
+                accept,
+                visibility,
+                peer,
+            } => {
+                let given = |given: Vec<NamePattern>| {
+                    let is_given = !given.is_empty();
+                    is_given.then(|| patterns(given)).transpose()
+                };
+                let terms = PeerTerms {
+                    shares: given(share)?,
+                    accepts: given(accept)?,
+                    visibility,
+                };
+                let store = peer.database.open().await?;
+                let changed = store
+                    .registry_peer_change(&peer.name, &terms, &cause(""))
+                    .await;
+                let changed = changed.context("the peer was not changed")?;
+                peer.changed(changed, "there is no such peer", terminal)
+            }
+            Self::Approve { accept, peer } => {
+                let store = peer.database.open().await?;
+                let terms = PeerTerms {
+                    accepts: Some(patterns(accept)?),
+                    ..PeerTerms::default()
+                };
+                let approved = peer
+                    .turn(&store, &[PeerState::Proposed], PeerState::Approved)
+                    .await?;
+                let approved = match approved {
+                    Some(_) => {
+                        store
+                            .registry_peer_change(&peer.name, &terms, &cause(""))
+                            .await?
+                    }
+                    None => None,
+                };
+                peer.changed(approved, "there is no such proposal", terminal)
+            }
+            Self::Suspend { peer } => {
+                let store = peer.database.open().await?;
+                let from = [PeerState::Joined, PeerState::Braked, PeerState::Approved];
+                let changed = peer.turn(&store, &from, PeerState::Suspended).await?;
+                peer.changed(changed, "nothing is exchanged with such a peer", terminal)
+            }
+            Self::Resume { peer } => {
+                let store = peer.database.open().await?;
+                let known = store.registry_peer(&peer.name).await?;
+                let to = match known {
+                    // Nothing can be exchanged with a deployment that has never joined.
+                    Some(known) if known.sealed_token.is_none() => PeerState::Approved,
+                    Some(_) | None => PeerState::Joined,
+                };
+                let from = [PeerState::Suspended, PeerState::Braked, PeerState::Diverged];
+                let changed = peer.turn(&store, &from, to).await?;
+                peer.changed(changed, "there is no such peer that was stopped", terminal)
+            }
+            Self::Remove { peer } => {
+                let store = peer.database.open().await?;
+                let from = [
+                    PeerState::Proposed,
+                    PeerState::Approved,
+                    PeerState::Joined,
+                    PeerState::Suspended,
+                    PeerState::Braked,
+                    PeerState::Diverged,
+                ];
+                let changed = peer.turn(&store, &from, PeerState::Removed).await?;
+                peer.changed(changed, "there is no such peer", terminal)
+            }
+        }
+    }
+}
+
+async fn print_invitation(
+    store: &Store,
+    new: NewInvitation,
+    format: OutputFormat,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
+    let key = log_key(store).await?;
+    let invited = invite(store, new, &cause("")).await;
+    let Some(word) = invited.context("the deployment was not invited")? else {
+        terminal
+            .note("error: there are too many invitations. Wait until some of them have expired");
+        return Ok(ExitStatus::Failure);
+    };
+    let json = || json!({"word": word.expose(), "fingerprint": fingerprint(&key)});
+    format.print(terminal, json, || word.expose().to_owned())?;
+    if !format.is_json() {
+        terminal.note(format_args!(
+            "Fingerprint of {}: {}",
+            key.name(),
+            fingerprint(&key)
+        ));
+        terminal.note(
+            "The word can be used once. Send it to the administrator of the other deployment.",
+        );
+    }
+    Ok(ExitStatus::Success)
+}
+
+async fn print_join(
+    server: &RegistryFlags,
+    request: JoinRequest,
+    format: OutputFormat,
+    terminal: &mut Terminal<'_>,
+) -> ExitResult {
+    let (registry, keys) = server.open_with_keys().await?;
+    let key = registry.verifier();
+    match join(&registry, &keys, request, &cause("")).await? {
+        Ok(peer) => {
+            show(&peer, format, terminal)?;
+            if !format.is_json() {
+                note_fingerprints(key, &peer, terminal);
+            }
+            Ok(ExitStatus::Success)
+        }
+        Err(fault) => {
+            terminal.note(safe(&format!("error: {fault}")));
+            Ok(ExitStatus::Failure)
+        }
+    }
+}
+
+impl PeerArgs {
+    async fn turn(
+        &self,
+        store: &Store,
+        from: &[PeerState],
+        to: PeerState,
+    ) -> anyhow::Result<Option<Peer>> {
+        let turned = store
+            .registry_peer_turn(&self.name, from, to, &cause(""))
+            .await;
+        turned.context("the peer was not changed")
+    }
+
+    /// Prints a peer that was changed, or the reason why it was not.
+    fn changed(&self, peer: Option<Peer>, why: &str, terminal: &mut Terminal<'_>) -> ExitResult {
+        let Some(peer) = peer else {
+            terminal.note(format_args!(
+                "error: {why}: {}. `lockkeeper registry peers list` lists all of them",
+                self.name
+            ));
+            return Ok(ExitStatus::Failure);
+        };
+        show(&peer, self.format, terminal)
+    }
+
+    async fn show(&self, terminal: &mut Terminal<'_>) -> ExitResult {
+        let store = self.database.open().await?;
+        let key = log_key(&store).await?;
+        let Some(peer) = store.registry_peer(&self.name).await? else {
+            return self.changed(None, "there is no such peer", terminal);
+        };
+        let conflicts = store.registry_conflicts(SHOWN_CONFLICTS).await?;
+        let of_peer = |conflict: &&PeerConflict| conflict.peer == peer.name;
+        let conflicts: Vec<&PeerConflict> = conflicts.iter().filter(of_peer).collect();
+        let with_conflicts = || {
+            let mut all = json(&peer);
+            all["conflicts"] = conflicts
+                .iter()
+                .map(|conflict| conflict_json(conflict))
+                .collect();
+            all
+        };
+        self.format
+            .print(terminal, with_conflicts, || text(&peer))?;
+        if self.format.is_json() {
+            return Ok(ExitStatus::Success);
+        }
+        for (what, patterns) in [("reads", &peer.shares), ("counts for", &peer.accepts)] {
+            let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+            let shown = if patterns.is_empty() {
+                "nothing".to_owned()
+            } else {
+                patterns.join(", ")
+            };
+            terminal.line(safe(&format!("  {what}: {shown}")))?;
+        }
+        terminal.line(safe(&format!(
+            "  names that belong to nobody here: {}",
+            peer.visibility
+        )))?;
+        if let (Some(why), 1..) = (&peer.skipped_last, peer.skipped) {
+            terminal.line(safe(&format!(
+                "  {} records do not count, the last one: {why}",
+                peer.skipped
+            )))?;
+        }
+        if peer.wrong_packages > 0 {
+            terminal.line(safe(&format!(
+                "  {} packages were not the recorded ones",
+                peer.wrong_packages
+            )))?;
+        }
+        for conflict in conflicts {
+            terminal.line(safe(&format!(
+                "  conflict: {} has other content there, since {}",
+                conflict.key,
+                time(conflict.since)
+            )))?;
+        }
+        note_fingerprints(&key, &peer, terminal);
+        Ok(ExitStatus::Success)
+    }
+}
+
+fn note_fingerprints(key: &NoteVerifier, peer: &Peer, terminal: &mut Terminal<'_>) {
+    terminal.note(format_args!(
+        "Fingerprint of {}: {}",
+        key.name(),
+        fingerprint(key)
+    ));
+    terminal.note(format_args!(
+        "Fingerprint of {}: {}",
+        peer.name,
+        fingerprint(&peer.verifier)
+    ));
+    terminal.note("Compare both with the administrator of the other deployment.");
+}
+
+fn show(peer: &Peer, format: OutputFormat, terminal: &mut Terminal<'_>) -> ExitResult {
+    format.print(terminal, || json(peer), || text(peer))?;
+    Ok(ExitStatus::Success)
+}
+
+fn text(peer: &Peer) -> String {
+    let progress = match peer.complete_at {
+        Some(at) => format!("complete at {}", time(at)),
+        None => "never complete".to_owned(),
+    };
+    let error = match &peer.error {
+        Some((why, since)) => format!("; failing since {}: {why}", time(*since)),
+        None => String::new(),
+    };
+    safe(&format!(
+        "{} at {}: {} since {}; {} of {} records, {progress}{error}",
+        peer.name,
+        peer.url,
+        peer.state,
+        time(peer.state_since),
+        peer.walk.last_id(),
+        peer.seen_size,
+    ))
+}
+
+fn json(peer: &Peer) -> Value {
+    let list = |patterns: &NamePatterns| -> Vec<String> {
+        patterns.iter().map(ToString::to_string).collect()
+    };
+    let now = SystemClock.now();
+    json!({
+        "name": peer.name.as_str(),
+        "url": peer.url.to_string(),
+        "key": peer.verifier.to_string(),
+        "fingerprint": fingerprint(&peer.verifier),
+        "state": peer.state,
+        "state_since": time(peer.state_since),
+        "shares": list(&peer.shares),
+        "accepts": list(&peer.accepts),
+        "visibility": peer.visibility,
+        "last_id": peer.walk.last_id(),
+        "size": peer.seen_size,
+        "lag_records": peer.lag_records(),
+        "lag_seconds": peer.lag_seconds(now),
+        "complete_at": peer.complete_at.map(time),
+        "error": peer.error.as_ref().map(|(why, _)| why),
+        "error_since": peer.error.as_ref().map(|(_, since)| time(*since)),
+        "skipped": peer.skipped,
+        "skipped_last": peer.skipped_last,
+        "wrong_packages": peer.wrong_packages,
+    })
+}
+
+fn conflict_json(conflict: &PeerConflict) -> Value {
+    json!({
+        "kind": conflict.key.kind(),
+        "name": conflict.key.name().as_str(),
+        "version": conflict.key.version(),
+        "record": conflict.record,
+        "since": time(conflict.since),
+    })
+}

@@ -1,0 +1,402 @@
+//! Answers to peers, below `/registry/peer/v1`:
+//!
+//! | Request | Answer |
+//! |--|--|
+//! | `POST join` | a one-time word becomes a peer: keys and tokens are exchanged |
+//! | `GET members` | deployments that this one exchanges with |
+//! | `GET diff?after=ID&limit=N` | records after one, those that are not shared as hashes alone |
+//! | `GET packages/{sha256}` | a package of a version that is shared |
+//!
+//! A peer presents the token that was made for it when it joined; tokens of clients do not count here, and that token
+//! counts nowhere else. A peer reads the names that an administrator shares with it. A pattern for all names shares those
+//! of public namespaces and of no namespace only; others have to be named.
+//!
+//! A peer has [`AT_ONCE`] requests at a time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use futures::TryStreamExt as _;
+use lockkeeper_registry::names::RegistryName;
+use lockkeeper_registry::records::{DeploymentName, LogAction, LogId, Record};
+use lockkeeper_registry::tlog::{self, TreeHead};
+use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::{error, info};
+
+use super::super::namespaces::{RegistryNamespace, Visibility};
+use super::super::serve::bearer_token;
+use super::super::service::RegistryError;
+use super::PeerExchange;
+use super::join::{JoinBody, JoinFault};
+use super::model::{NamePatterns, Peer, PeerState, is_token, secret_hash};
+use super::page::{DiffBody, DiffItem, MAX_ITEMS, PAGE_BYTES, WithheldItem};
+use super::pull::{MemberBody, MembersBody};
+use crate::errors::describe_error;
+use crate::kit::web::{RouteAccess, Routes};
+use crate::model::Sha256Digest;
+
+/// Maximum number of requests of a peer at a time.
+const AT_ONCE: usize = 8;
+
+/// Maximum size of the body of a join.
+const JOIN_BYTES: usize = 16 << 10;
+
+/// Registry for the requests of peers, and the places of each.
+pub(crate) struct PeerDoor {
+    peers: Arc<PeerExchange>,
+    places: Mutex<HashMap<DeploymentName, Arc<Semaphore>>>,
+}
+
+/// Returns the routes, which sign in on their own.
+pub(crate) fn routes() -> Routes<Arc<PeerDoor>> {
+    let open = RouteAccess::Everybody;
+    Routes::new()
+        .with(
+            Method::POST,
+            "/registry/peer/v1/join",
+            open,
+            post(join).layer(DefaultBodyLimit::max(JOIN_BYTES)),
+        )
+        .with(Method::GET, "/registry/peer/v1/members", open, get(members))
+        .with(Method::GET, "/registry/peer/v1/diff", open, get(diff))
+        .with(
+            Method::GET,
+            "/registry/peer/v1/packages/{digest}",
+            open,
+            get(package),
+        )
+}
+
+/// Reason why a peer gets no content.
+#[derive(Debug)]
+enum ExchangeRefusal {
+    /// The request has no token of a peer.
+    WrongToken,
+    /// The exchange was stopped here.
+    Stopped,
+    /// The peer has too many requests.
+    Busy,
+    BadRequest(&'static str),
+    /// The log has fewer records.
+    AfterEnd(u64),
+    NotFound,
+    Join(JoinFault),
+    Failed(RegistryError),
+}
+
+impl From<RegistryError> for ExchangeRefusal {
+    fn from(error: RegistryError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<sqlx::Error> for ExchangeRefusal {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<tlog::TlogError> for ExchangeRefusal {
+    fn from(error: tlog::TlogError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl IntoResponse for ExchangeRefusal {
+    fn into_response(self) -> Response {
+        let (status, text) = match self {
+            Self::WrongToken => (
+                StatusCode::UNAUTHORIZED,
+                "Send the token that was exchanged when the deployment joined.".to_owned(),
+            ),
+            Self::Stopped => (
+                StatusCode::FORBIDDEN,
+                "An administrator of this deployment has stopped the exchange.".to_owned(),
+            ),
+            Self::Busy => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("A deployment has {AT_ONCE} requests at a time. Try again."),
+            ),
+            Self::BadRequest(why) => (StatusCode::BAD_REQUEST, why.to_owned()),
+            Self::AfterEnd(size) => (StatusCode::CONFLICT, format!("The log has {size} records.")),
+            Self::NotFound => (
+                StatusCode::NOT_FOUND,
+                "There is no such package, or it is not shared.".to_owned(),
+            ),
+            Self::Join(JoinFault::Database(error))
+            | Self::Failed(RegistryError::Database(error)) => {
+                error!(error = describe_error(&error), "A request of a peer failed");
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "The database does not answer. Try again in a moment.".to_owned(),
+                )
+            }
+            Self::Join(fault) => {
+                let status = match fault {
+                    JoinFault::OtherKey | JoinFault::TooMany | JoinFault::Same => {
+                        StatusCode::CONFLICT
+                    }
+                    JoinFault::Key => StatusCode::BAD_REQUEST,
+                    JoinFault::Word
+                    | JoinFault::NoInvitation
+                    | JoinFault::Remote(_)
+                    | JoinFault::Database(_) => StatusCode::FORBIDDEN,
+                };
+                (status, fault.to_string())
+            }
+            Self::Failed(error) => {
+                error!(error = describe_error(&error), "A request of a peer failed");
+                (
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "The registry has failed. The log of the server says why.".to_owned(),
+                )
+            }
+        };
+        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+        (status, [(header::CONTENT_TYPE, plain)], format!("{text}\n")).into_response()
+    }
+}
+
+/// Names that a peer reads.
+struct SharedNames {
+    shares: NamePatterns,
+    /// Names that the peer wants.
+    accepts: NamePatterns,
+    /// Namespaces whose names are not for everyone.
+    closed: Vec<RegistryNamespace>,
+}
+
+impl SharedNames {
+    fn new(peer: &Peer, accepts: NamePatterns, namespaces: Vec<RegistryNamespace>) -> Self {
+        let is_closed = |namespace: &RegistryNamespace| namespace.visibility == Visibility::Owner;
+        Self {
+            shares: peer.shares.clone(),
+            accepts,
+            closed: namespaces.into_iter().filter(is_closed).collect(),
+        }
+    }
+
+    fn has(&self, name: &RegistryName) -> bool {
+        if !self.accepts.matches(name) {
+            return false;
+        }
+        let mut closed = self.closed.iter();
+        if closed.any(|namespace| namespace.prefix.covers(name)) {
+            self.shares.name_it(name)
+        } else {
+            self.shares.matches(name)
+        }
+    }
+
+    /// Returns a digest that changes when other names are shared.
+    fn digest(&self) -> String {
+        let closed: Vec<String> = self
+            .closed
+            .iter()
+            .map(|namespace| namespace.prefix.to_string())
+            .collect();
+        let text = format!(
+            "{}\n\n{}\n\n{}",
+            self.shares,
+            self.accepts,
+            closed.join("\n")
+        );
+        Sha256Digest::of(text.as_bytes()).to_string()
+    }
+}
+
+impl PeerDoor {
+    pub(crate) fn new(peers: Arc<PeerExchange>) -> Self {
+        Self {
+            peers,
+            places: Mutex::default(),
+        }
+    }
+
+    /// Finds out which peer sends a request, and takes one of its places.
+    async fn enter(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<(Peer, OwnedSemaphorePermit), ExchangeRefusal> {
+        let token = bearer_token(headers).filter(|token| is_token(token));
+        let token = token.ok_or(ExchangeRefusal::WrongToken)?;
+        let store = self.peers.registry.store();
+        let peer = store.registry_peer_by_token(&secret_hash(&token)).await?;
+        let peer = peer.ok_or(ExchangeRefusal::WrongToken)?;
+        if !peer.state.may_read() {
+            return Err(ExchangeRefusal::Stopped);
+        }
+        let place = {
+            let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+            let places = places.entry(peer.name.clone());
+            Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE))))
+        };
+        let place = place
+            .try_acquire_owned()
+            .map_err(|_| ExchangeRefusal::Busy)?;
+        Ok((peer, place))
+    }
+}
+
+async fn join(
+    State(door): State<Arc<PeerDoor>>,
+    Json(body): Json<JoinBody>,
+) -> Result<Json<JoinBody>, ExchangeRefusal> {
+    let answer = door.peers.accept(&body).await;
+    let answer = answer.map_err(ExchangeRefusal::Join)?;
+    info!("A deployment has joined with an invitation");
+    Ok(Json(answer))
+}
+
+async fn members(
+    State(door): State<Arc<PeerDoor>>,
+    headers: HeaderMap,
+) -> Result<Json<MembersBody>, ExchangeRefusal> {
+    let (asking, _place) = door.enter(&headers).await?;
+    let peers = door.peers.registry.store().registry_peers().await?;
+    let peers = peers.iter();
+    let known = peers.filter(|peer| peer.state == PeerState::Joined && peer.name != asking.name);
+    let members = known.map(|peer| MemberBody {
+        url: peer.url.to_string(),
+        key: peer.verifier.to_string(),
+    });
+    Ok(Json(MembersBody {
+        members: members.collect(),
+    }))
+}
+
+/// `?after=…&limit=…&accepts=…`
+#[derive(Deserialize)]
+struct DiffQuery {
+    after: u64,
+    limit: u64,
+    /// Patterns of names that the peer wants, a line each.
+    accepts: String,
+}
+
+async fn diff(
+    State(door): State<Arc<PeerDoor>>,
+    headers: HeaderMap,
+    query: Result<Query<DiffQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<DiffBody>, ExchangeRefusal> {
+    let (peer, _place) = door.enter(&headers).await?;
+    let bad = ExchangeRefusal::BadRequest("Write after=ID, limit=N from 1, and accepts=PATTERNS.");
+    let Ok(Query(query)) = query else {
+        return Err(bad);
+    };
+    let (Ok(accepts), 1..) = (query.accepts.parse::<NamePatterns>(), query.limit) else {
+        return Err(bad);
+    };
+    let registry = &door.peers.registry;
+    let namespaces = registry.store().registry_namespaces().await?;
+    let shared = SharedNames::new(&peer, accepts, namespaces);
+    let limit = i64::try_from(query.limit.min(MAX_ITEMS)).unwrap_or(1);
+    let first = query
+        .after
+        .checked_add(1)
+        .and_then(|id| i64::try_from(id).ok());
+    let first = first
+        .and_then(|id| LogId::new(id).ok())
+        .ok_or(ExchangeRefusal::AfterEnd(0))?;
+    let records = registry.store().registry_records(first, limit).await?;
+    // The head is read after the records, so it covers them.
+    let head = registry.head().await?;
+    let size = head.parse::<TreeHead>()?.size;
+    if query.after > size {
+        return Err(ExchangeRefusal::AfterEnd(size));
+    }
+    let mut body = DiffBody {
+        after: query.after,
+        id: query.after,
+        size,
+        head: head.to_string(),
+        sharing: shared.digest(),
+        ..DiffBody::default()
+    };
+    let mut bytes = 0;
+    for (id, text) in records {
+        if bytes > PAGE_BYTES {
+            break;
+        }
+        bytes += text.len();
+        add(&mut body, id, text, &shared)?;
+    }
+    if body.id > 0 && body.id < size {
+        let query = tlog::prove_tree(size, body.id)?;
+        let hashes = registry
+            .store()
+            .registry_log_hashes(query.indexes())
+            .await?;
+        let proof = query.compute(&hashes)?;
+        body.proof = proof.iter().map(ToString::to_string).collect();
+    }
+    Ok(Json(body))
+}
+
+/// Adds a record to one of the lists of a page.
+fn add(
+    body: &mut DiffBody,
+    id: LogId,
+    text: String,
+    shared: &SharedNames,
+) -> Result<(), ExchangeRefusal> {
+    let damaged = || RegistryError::Damaged(format!("record {id} cannot be read"));
+    let record = Record::parse(text.as_bytes()).map_err(|_| damaged())?;
+    let number = u64::try_from(id.get()).map_err(|_| damaged())?;
+    body.id = number;
+    if !shared.has(&record.key().name()) {
+        let hash = tlog::record_hash(text.as_bytes()).to_string();
+        body.withheld.push(WithheldItem { id: number, hash });
+        return Ok(());
+    }
+    let list = match record.change().action() {
+        LogAction::Add => &mut body.added,
+        LogAction::Deprecate => &mut body.deprecated,
+        LogAction::Delete => &mut body.deleted,
+    };
+    list.push(DiffItem {
+        id: number,
+        record: text,
+    });
+    Ok(())
+}
+
+async fn package(
+    State(door): State<Arc<PeerDoor>>,
+    headers: HeaderMap,
+    Path(digest): Path<String>,
+) -> Result<Response, ExchangeRefusal> {
+    let (peer, place) = door.enter(&headers).await?;
+    let digest: Sha256Digest = digest.parse().map_err(|_| ExchangeRefusal::NotFound)?;
+    let registry = &door.peers.registry;
+    let names = registry.store().registry_names_of_package(&digest).await?;
+    let namespaces = registry.store().registry_namespaces().await?;
+    // What the peer accepts is its own affair, because it has the record.
+    let all = "*".parse().map_err(|_| ExchangeRefusal::NotFound)?;
+    let shared = SharedNames::new(&peer, all, namespaces);
+    if !names.iter().any(|name| shared.has(name)) {
+        return Err(ExchangeRefusal::NotFound);
+    }
+    let package = registry
+        .package(&digest)
+        .await?
+        .ok_or(ExchangeRefusal::NotFound)?;
+    let pieces = package.read(0..package.size);
+    // The place is taken until the last piece was sent.
+    let pieces = pieces.inspect_ok(move |_| {
+        let _taken = &place;
+    });
+    let mut response = Response::new(Body::from_stream(pieces));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(package.size));
+    let content_type = HeaderValue::from_static("application/octet-stream");
+    headers.insert(header::CONTENT_TYPE, content_type);
+    Ok(response)
+}

@@ -1,0 +1,494 @@
+//! Packages of versions whose base location is a peer come here.
+//!
+//! A package is requested by its digest, first from the peer that has sent the record, and then from others. It goes to a
+//! file that nothing refers to, and its size, digest, rules and checksums are checked as those of an upload, before the
+//! base location moves here (R4). A wrong one is counted against its sender. A download that failed is repeated later, with
+//! a growing pause.
+//!
+//! A client that requests such a version waits for its download, so any number of them start one (R7).
+//!
+//! A crash leaves an announced package that no version has, or a version whose base location is still the peer. The first
+//! is removed as after a publication, and the second is downloaded again.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::future::{BoxFuture, Shared, join_all};
+use futures::{FutureExt as _, TryStreamExt as _};
+use lockkeeper_registry::names::NameKind;
+use lockkeeper_registry::records::{DeploymentName, PackageFile, VersionContent};
+use lockkeeper_registry::states::BaseLocation;
+use lockkeeper_registry::versions::VersionKey;
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use super::super::blobs::{BlobError, StagedBlob};
+use super::super::packaging::{CheckedPackage, limits};
+use super::super::service::{PUBLICATION_TIME, RegistryError};
+use super::super::store::{
+    RegistryVersion, broken, go_mod_add_in_tx, key_of, log_hold_in_tx, version_in_tx,
+    version_write_in_tx,
+};
+use super::PeerExchange;
+use super::client::ClientFault;
+use super::model::Peer;
+use super::store::kept_error;
+use crate::context::ServerCtx;
+use crate::errors::describe_error;
+use crate::kit::reconcile::{Reconciler, TickResult};
+use crate::leases::{LeaseKey, LeaseOutcome};
+use crate::model::Sha256Digest;
+use crate::store::{
+    Result as StoreResult, Store, Tx, execute, execute_alone, kept_time, on_pool, on_tx,
+};
+
+/// Longest wait of a client for a download. The time limit of requests is longer.
+const WAIT: Duration = Duration::from_secs(20);
+
+/// Maximum number of downloads for which clients wait at a time.
+const MAX_WAITED: usize = 64;
+
+/// Number of downloads of one turn.
+const AT_A_TIME: i64 = 500;
+
+/// First pause after a failed download, which doubles up to the longest one.
+const FIRST_PAUSE: TimeDelta = TimeDelta::seconds(10);
+const LONGEST_PAUSE: TimeDelta = TimeDelta::hours(1);
+
+/// Time of the lease of a download, which is renewed meanwhile.
+const LEASE_TIME: Duration = Duration::from_mins(2);
+
+pub(in crate::features::registry) const DOWNLOADS: Reconciler = Reconciler::new(
+    "registry_downloads",
+    "Downloads packages of modules that other deployments have published.",
+    Duration::from_secs(10),
+    |ctx| Box::pin(tick(ctx)),
+);
+
+async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
+    let Some(peers) = PeerExchange::of(ctx).await? else {
+        return Ok(TickResult::default());
+    };
+    let report = peers.download_due().await?;
+    Ok(TickResult {
+        looked_at: report.arrived + report.failed,
+        repaired: report.arrived,
+    })
+}
+
+/// A download that clients wait for.
+pub(super) type RunningDownload = Shared<BoxFuture<'static, ()>>;
+
+/// A version whose packages are at a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingDownload {
+    pub key: VersionKey,
+    /// Peer that has sent the record.
+    pub peer: DeploymentName,
+    /// Number of failed attempts.
+    pub attempts: i64,
+    /// Time of the next attempt.
+    pub next_at: DateTime<Utc>,
+    /// Reason of the last failure.
+    pub error: Option<String>,
+}
+
+/// Result of one turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DownloadReport {
+    /// Number of versions whose packages are here now.
+    pub arrived: u64,
+    /// Number of versions whose packages did not come.
+    pub failed: u64,
+}
+
+/// Reason why a package did not come from a peer.
+#[derive(Debug, thiserror::Error)]
+enum DownloadFault {
+    #[error("{0}")]
+    Away(String),
+    /// The bytes are not those of the record.
+    #[error("{0}")]
+    Wrong(String),
+    #[error(transparent)]
+    Here(#[from] RegistryError),
+}
+
+impl From<BlobError> for DownloadFault {
+    fn from(error: BlobError) -> Self {
+        Self::Here(error.into())
+    }
+}
+
+impl From<sqlx::Error> for DownloadFault {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Here(error.into())
+    }
+}
+
+impl From<ClientFault> for DownloadFault {
+    fn from(fault: ClientFault) -> Self {
+        Self::Away(fault.to_string())
+    }
+}
+
+impl PeerExchange {
+    /// Downloads everything that is due.
+    pub async fn download_due(&self) -> Result<DownloadReport, RegistryError> {
+        let due = self
+            .registry
+            .store()
+            .registry_downloads_due(AT_A_TIME)
+            .await?;
+        let downloads = due
+            .iter()
+            .map(|waiting| Box::pin(self.download(&waiting.key)));
+        let mut report = DownloadReport::default();
+        for arrived in join_all(downloads).await {
+            if arrived? {
+                report.arrived += 1;
+            } else {
+                report.failed += 1;
+            }
+        }
+        Ok(report)
+    }
+
+    /// Waits until the packages of a version are here. Returns false if they do not come in time.
+    pub async fn arrive(self: &Arc<Self>, key: &VersionKey) -> Result<bool, RegistryError> {
+        let store = self.registry.store();
+        let waiting = store.registry_download(key).await?;
+        if waiting.is_some_and(|waiting| waiting.attempts > 0 && waiting.next_at > store.now()) {
+            // The last attempt failed a moment ago.
+            return Ok(false);
+        }
+        let running = {
+            let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(download) = running.get(key) {
+                download.clone()
+            } else if running.len() >= MAX_WAITED {
+                return Ok(false);
+            } else {
+                // A task of its own, so that the download goes on if the clients leave.
+                let (peers, of_task) = (Arc::clone(self), key.clone());
+                let task = tokio::spawn(async move { peers.download_waited(&of_task).await });
+                let download = task.map(drop).boxed().shared();
+                running.insert(key.clone(), download.clone());
+                download
+            }
+        };
+        drop(timeout(WAIT, running).await);
+        let version = store.registry_version(key).await?;
+        let located = version.as_ref().and_then(|version| version.known.content());
+        Ok(located.is_none_or(|located| located.base == BaseLocation::Here))
+    }
+
+    async fn download_waited(&self, key: &VersionKey) {
+        if let Err(error) = self.download(key).await {
+            warn!(error = describe_error(&error), version = %key, "Cannot download a package of a peer");
+        }
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.remove(key);
+    }
+
+    /// Downloads the packages of a version, unless they are here. Returns true if they are here now.
+    async fn download(&self, key: &VersionKey) -> Result<bool, RegistryError> {
+        let _place = self.places.acquire().await;
+        let lease = LeaseKey::registry_download(&key.to_string());
+        let purpose = "downloads a package of a peer of the registry";
+        let Some(lease) = self.leases.turn(&lease, purpose, LEASE_TIME).await? else {
+            return Ok(false);
+        };
+        match lease.run(Box::pin(self.download_leased(key))).await {
+            LeaseOutcome::Done(arrived) => arrived,
+            LeaseOutcome::Lost => Ok(false),
+        }
+    }
+
+    async fn download_leased(&self, key: &VersionKey) -> Result<bool, RegistryError> {
+        let store = self.registry.store();
+        let version = store.registry_version(key).await?;
+        let located = version.as_ref().and_then(|version| version.known.content());
+        let Some((content, BaseLocation::Peer(base))) =
+            located.map(|located| (located.content.clone(), located.base.clone()))
+        else {
+            store.registry_download_over(key).await?;
+            return Ok(true);
+        };
+        let peers = store.registry_peers().await?;
+        let mut peers: Vec<Peer> = peers
+            .into_iter()
+            .filter(|peer| peer.state.has_packages())
+            .collect();
+        // The peer that has sent the record comes first.
+        peers.sort_by_key(|peer| peer.name != base);
+        let mut errors = Vec::new();
+        for peer in &peers {
+            match Box::pin(self.download_from(peer, key, &content)).await {
+                Ok(()) => {
+                    info!(version = %key, peer = peer.name.as_str(), "Downloaded {key} from a peer");
+                    return Ok(true);
+                }
+                Err(DownloadFault::Here(error)) => return Err(error),
+                Err(DownloadFault::Away(why)) => errors.push(format!("{}: {why}", peer.name)),
+                Err(DownloadFault::Wrong(why)) => {
+                    warn!(version = %key, peer = peer.name.as_str(), why, "A peer sent a package that is not the recorded one");
+                    store.registry_peer_wrong_package(&peer.name).await?;
+                    errors.push(format!("{}: {why}", peer.name));
+                }
+            }
+        }
+        if errors.is_empty() {
+            errors.push(format!(
+                "{base} is no peer any more, and there is no other one"
+            ));
+        }
+        store
+            .registry_download_failed(key, &errors.join("; "))
+            .await?;
+        Ok(false)
+    }
+
+    /// Downloads the package of a version from a peer, and moves the base location here.
+    async fn download_from(
+        &self,
+        peer: &Peer,
+        key: &VersionKey,
+        content: &VersionContent,
+    ) -> Result<(), DownloadFault> {
+        let mut packages = content.packages.iter();
+        let (Some(package), None) = (packages.next(), packages.next()) else {
+            let why = "the version has several packages, which this release does not serve";
+            return Err(DownloadFault::Away(why.to_owned()));
+        };
+        let staged = self.receive(peer, key, package).await?;
+        let checked = CheckedPackage::of_upload(key.clone(), staged, ()).await;
+        let (checked, ()) = checked.map_err(|error| {
+            if error.is_internal() {
+                DownloadFault::Away(format!("the package cannot be checked: {error}"))
+            } else {
+                DownloadFault::Wrong(format!("the package breaks a rule: {error}"))
+            }
+        })?;
+        if !checked.content.has_same_files(content) {
+            let why = "the files of the package do not have the recorded checksums";
+            return Err(DownloadFault::Wrong(why.to_owned()));
+        }
+        let store = self.registry.store();
+        let digest = checked.staged.digest.clone();
+        store
+            .registry_package_announce(&digest, store.now() + PUBLICATION_TIME)
+            .await?;
+        self.registry.blobs.keep(checked.staged).await?;
+        if store
+            .registry_downloaded(key, content, checked.go_mod.as_deref())
+            .await?
+        {
+            return Ok(());
+        }
+        // The version was taken down meanwhile.
+        store
+            .registry_package_announce(&digest, store.now())
+            .await?;
+        self.registry.remove_orphans().await?;
+        Ok(())
+    }
+
+    /// Receives the bytes of a package, and checks size and digest.
+    async fn receive(
+        &self,
+        peer: &Peer,
+        key: &VersionKey,
+        package: &PackageFile,
+    ) -> Result<StagedBlob, DownloadFault> {
+        let most = limits(key.kind()).packed;
+        if package.size > most {
+            let why = format!("the package has more than {most} bytes");
+            return Err(DownloadFault::Away(why));
+        }
+        let token = self
+            .token(peer)
+            .map_err(|fault| DownloadFault::Away(fault.to_string()))?;
+        let request = (&package.digest, package.size);
+        let mut pieces = self.client.package(&peer.url, &token, request).await?;
+        let mut staging = self.registry.blobs.stage(package.size).await?;
+        while let Some(piece) = pieces.try_next().await? {
+            match staging.write(&piece).await {
+                Err(BlobError::TooLarge(_)) => {
+                    let why = format!("it has more than {} bytes", package.size);
+                    return Err(DownloadFault::Wrong(why));
+                }
+                written => written?,
+            }
+        }
+        if staging.size() != package.size {
+            return Err(DownloadFault::Wrong(format!(
+                "it has {} bytes instead of {}",
+                staging.size(),
+                package.size
+            )));
+        }
+        let staged = staging.finish().await?;
+        if staged.digest != package.digest {
+            return Err(DownloadFault::Wrong(format!(
+                "it has the SHA-256 {} instead of {}",
+                staged.digest, package.digest
+            )));
+        }
+        Ok(staged)
+    }
+}
+
+macro_rules! download_sql {
+    ($rest:literal) => {
+        concat!(
+            "SELECT kind, name, version, peer, attempts, next_at, error FROM registry_downloads ",
+            $rest
+        )
+    };
+}
+
+#[derive(sqlx::FromRow)]
+struct DownloadRow {
+    kind: NameKind,
+    name: String,
+    version: String,
+    peer: DeploymentName,
+    attempts: i64,
+    next_at: DateTime<Utc>,
+    error: Option<String>,
+}
+
+impl DownloadRow {
+    fn waiting(self) -> StoreResult<WaitingDownload> {
+        Ok(WaitingDownload {
+            key: key_of(self.kind, &self.name, &self.version)?,
+            peer: self.peer,
+            attempts: self.attempts,
+            next_at: self.next_at,
+            error: self.error,
+        })
+    }
+}
+
+/// Returns true if a version whose packages are here has this one.
+async fn package_is_here_in_tx(tx: &mut Tx, digest: &Sha256Digest) -> StoreResult<bool> {
+    let row = on_tx!(tx, db => sqlx::query_scalar::<_, String>(
+        "SELECT p.file FROM registry_packages p JOIN registry_versions v \
+         ON v.kind = p.kind AND v.name = p.name AND v.version = p.version \
+         WHERE p.digest = $1 AND v.base = '' LIMIT 1").bind(digest).fetch_optional(db))?;
+    Ok(row.is_some())
+}
+
+impl Store {
+    /// Lists downloads that are due, the oldest first.
+    pub async fn registry_downloads_due(&self, limit: i64) -> StoreResult<Vec<WaitingDownload>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, DownloadRow>(
+            download_sql!("WHERE next_at <= $1 ORDER BY next_at, kind, name, version LIMIT $2"))
+            .bind(kept_time(self.now())).bind(limit).fetch_all(db))?;
+        rows.into_iter().map(DownloadRow::waiting).collect()
+    }
+
+    /// Returns the download of a version.
+    pub async fn registry_download(
+        &self,
+        key: &VersionKey,
+    ) -> StoreResult<Option<WaitingDownload>> {
+        let name = key.name();
+        let row = on_pool!(self, db => sqlx::query_as::<_, DownloadRow>(
+            download_sql!("WHERE kind = $1 AND name = $2 AND version = $3"))
+            .bind(key.kind()).bind(name.as_str()).bind(key.version()).fetch_optional(db))?;
+        row.map(DownloadRow::waiting).transpose()
+    }
+
+    /// Returns the number of versions whose packages are not here.
+    pub async fn registry_download_count(&self) -> StoreResult<i64> {
+        on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM registry_downloads").fetch_one(db))
+    }
+
+    /// Moves the base location of a version here. Returns false if the version has no such content any more.
+    pub(super) async fn registry_downloaded(
+        &self,
+        key: &VersionKey,
+        content: &VersionContent,
+        go_mod: Option<&[u8]>,
+    ) -> StoreResult<bool> {
+        let mut tx = self.begin_shared().await?;
+        log_hold_in_tx(&mut tx).await?;
+        let version = version_in_tx(&mut tx, key).await?;
+        let now = version.and_then(|version| {
+            let known = version.known.downloaded(content)?;
+            Some(RegistryVersion { known, ..version })
+        });
+        let Some(version) = now else {
+            return tx.roll_back().await.map(|()| false);
+        };
+        version_write_in_tx(&mut tx, &version).await?;
+        if let Some(go_mod) = go_mod {
+            go_mod_add_in_tx(&mut tx, key, go_mod).await?;
+        }
+        for package in &content.packages {
+            let announced = execute!(
+                &mut tx,
+                "DELETE FROM registry_loose_packages WHERE digest = $1",
+                &package.digest,
+            )?;
+            // A removal that came between the announcement and now has taken the package away.
+            if announced == 0 && !package_is_here_in_tx(&mut tx, &package.digest).await? {
+                return tx.roll_back().await.map(|()| false);
+            }
+        }
+        let name = key.name();
+        execute!(
+            &mut tx,
+            "DELETE FROM registry_downloads WHERE kind = $1 AND name = $2 AND version = $3",
+            key.kind(),
+            name.as_str(),
+            key.version(),
+        )?;
+        tx.commit().await.map(|()| true)
+    }
+
+    /// Forgets a download whose packages are here, or whose version has none any more.
+    pub(super) async fn registry_download_over(&self, key: &VersionKey) -> StoreResult<()> {
+        let name = key.name();
+        execute_alone!(
+            self,
+            "DELETE FROM registry_downloads WHERE kind = $1 AND name = $2 AND version = $3",
+            key.kind(),
+            name.as_str(),
+            key.version(),
+        )
+        .map(drop)
+    }
+
+    /// Repeats a download later.
+    pub(super) async fn registry_download_failed(
+        &self,
+        key: &VersionKey,
+        error: &str,
+    ) -> StoreResult<()> {
+        let waiting = self.registry_download(key).await?;
+        let attempts = waiting.map_or(0, |waiting| waiting.attempts);
+        let exponent = u32::try_from(attempts.clamp(0, 20)).map_err(broken)?;
+        let pause = FIRST_PAUSE
+            .checked_mul(2_i32.pow(exponent))
+            .unwrap_or(LONGEST_PAUSE);
+        let pause = pause.min(LONGEST_PAUSE);
+        let jitter = 1.0 + 0.2 * rand::random::<f64>();
+        let pause = pause.to_std().unwrap_or_default().mul_f64(jitter);
+        let name = key.name();
+        execute_alone!(
+            self,
+            "UPDATE registry_downloads SET attempts = attempts + 1, next_at = $4, error = $5 \
+             WHERE kind = $1 AND name = $2 AND version = $3",
+            key.kind(),
+            name.as_str(),
+            key.version(),
+            kept_time(self.now() + pause),
+            kept_error(error),
+        )
+        .map(drop)
+    }
+}

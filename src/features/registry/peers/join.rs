@@ -1,0 +1,254 @@
+//! Membership: two deployments exchange keys and tokens over a one-time word.
+//!
+//! Each administrator gives the address of the other deployment, so no deployment ever sends requests to an address that
+//! another one has chosen. Both see the fingerprints of both keys and compare them.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chrono::TimeDelta;
+use lockkeeper_registry::records::DeploymentName;
+use lockkeeper_registry::signed_note::{NoteSigner, NoteVerifier};
+use serde::{Deserialize, Serialize};
+
+use super::super::namespaces::Visibility;
+use super::super::service::Registry;
+use super::client::{ClientFault, PeerClient};
+use super::model::{
+    Invitation, NamePatterns, Peer, PeerUrl, is_token, is_word, new_token, new_word, secret_hash,
+};
+use super::store::{JoinOutcome, JoinedPeer};
+use crate::model::Cause;
+use crate::seal::Keyring;
+use crate::secret::Secret;
+use crate::store::Store;
+
+/// An invitation of another deployment.
+#[derive(Clone, Debug)]
+pub struct NewInvitation {
+    /// Address of the invited deployment.
+    pub url: PeerUrl,
+    /// Names that it may read.
+    pub shares: NamePatterns,
+    /// Names for which its records count.
+    pub accepts: NamePatterns,
+    /// Readers of its names here.
+    pub visibility: Visibility,
+    /// Time after which the invitation ends.
+    pub expires: Duration,
+}
+
+/// A deployment to join, with what is exchanged with it.
+#[derive(Clone, Debug)]
+pub struct JoinRequest {
+    /// Address of the deployment that has invited this one.
+    pub url: PeerUrl,
+    /// One-time word of the invitation.
+    pub word: Secret,
+    /// Names that it may read.
+    pub shares: NamePatterns,
+    /// Names for which its records count.
+    pub accepts: NamePatterns,
+    /// Readers of its names here.
+    pub visibility: Visibility,
+}
+
+/// Reason why a deployment did not join.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinFault {
+    /// The text is no word.
+    #[error("the word is not one that `peers invite` printed. Copy all of it")]
+    Word,
+    /// The invitation was used or has expired, or there was none.
+    #[error(
+        "there is no invitation with this word. It can be used once, and ends after a day. Ask for another one"
+    )]
+    NoInvitation,
+    /// The other side refused or did not answer.
+    #[error("{0}")]
+    Remote(String),
+    /// A key is not one of this deployment name.
+    #[error("the key is not one of this deployment")]
+    Key,
+    /// The deployment would join itself.
+    #[error(
+        "the other deployment has the name of this one. Two deployments never have the same name"
+    )]
+    Same,
+    /// The name belongs to a peer with another key.
+    #[error(
+        "a peer with this name has another key. If the key was replaced, remove the peer first \
+         (`lockkeeper registry peers remove`), and let it join again"
+    )]
+    OtherKey,
+    /// The list of peers is full.
+    #[error("there are {} peers, which is the maximum", Peer::MAX)]
+    TooMany,
+    /// The database could not be read or written.
+    #[error("the database failed")]
+    Database(#[from] sqlx::Error),
+}
+
+impl From<ClientFault> for JoinFault {
+    fn from(fault: ClientFault) -> Self {
+        Self::Remote(fault.to_string())
+    }
+}
+
+/// Body of a join, and of the answer, which leaves out the word.
+#[derive(Serialize, Deserialize)]
+pub(super) struct JoinBody {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    word: String,
+    name: DeploymentName,
+    /// Public key of the log.
+    key: String,
+    /// Token that the sender of the body expects from the other one.
+    token: String,
+    /// Signature of all of it with the key. Without it, an invited deployment could take the place of another member, whose
+    /// key is public.
+    signature: String,
+}
+
+/// Returns the text that both sides sign. No record and no head of a log begins like it.
+fn signed_text(word: &str, name: &DeploymentName, key: &str, token: &str) -> String {
+    format!("lockkeeper registry join\n{word}\n{name}\n{key}\n{token}\n")
+}
+
+impl JoinBody {
+    fn new(word: &str, signer: &NoteSigner, name: &DeploymentName, token: &Secret) -> Self {
+        let key = signer.verifier().to_string();
+        let text = signed_text(word, name, &key, token.expose());
+        Self {
+            word: word.to_owned(),
+            name: name.clone(),
+            key,
+            token: token.expose().to_owned(),
+            signature: STANDARD.encode(signer.sign(text.as_bytes())),
+        }
+    }
+
+    /// Returns the key and the token of the sender, who knows the word and has signed with the key.
+    fn read(&self, word: &str, own: &DeploymentName) -> Result<(NoteVerifier, Secret), JoinFault> {
+        if self.name == *own {
+            return Err(JoinFault::Same);
+        }
+        let verifier: NoteVerifier = self.key.parse().map_err(|_| JoinFault::Key)?;
+        let signature = STANDARD
+            .decode(&self.signature)
+            .map_err(|_| JoinFault::Key)?;
+        let text = signed_text(word, &self.name, &self.key, &self.token);
+        let is_valid = verifier.name() == self.name.as_str()
+            && is_token(&self.token)
+            && verifier.verify(text.as_bytes(), &signature);
+        if !is_valid {
+            return Err(JoinFault::Key);
+        }
+        Ok((verifier, Secret::new(&self.token)))
+    }
+}
+
+/// Creates an invitation. Returns its word, which is printed once, or `None` if there are too many.
+pub(in crate::features::registry) async fn invite(
+    store: &Store,
+    new: NewInvitation,
+    cause: &Cause,
+) -> Result<Option<Secret>, sqlx::Error> {
+    let word = new_word();
+    let expires = TimeDelta::from_std(new.expires).unwrap_or(TimeDelta::days(1));
+    let invitation = Invitation {
+        url: new.url,
+        shares: new.shares,
+        accepts: new.accepts,
+        visibility: new.visibility,
+        created_by: cause.actor.login.clone(),
+        expires_at: store.now() + expires,
+    };
+    let hash = secret_hash(word.expose());
+    let is_invited = store.registry_invite(&hash, &invitation, cause).await?;
+    Ok(is_invited.then_some(word))
+}
+
+/// Uses an invitation of another deployment. Returns the new peer.
+pub(in crate::features::registry) async fn join(
+    registry: &Registry,
+    keys: &Keyring,
+    request: JoinRequest,
+    cause: &Cause,
+) -> anyhow::Result<Result<Peer, JoinFault>> {
+    if !is_word(request.word.expose()) {
+        return Ok(Err(JoinFault::Word));
+    }
+    let (store, own) = (registry.store(), registry.name());
+    let (word, token) = (request.word.expose(), new_token());
+    let body = JoinBody::new(word, &registry.deployment.signer, own, &token);
+    let answer: Result<JoinBody, ClientFault> = PeerClient::new()?.join(&request.url, &body).await;
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(fault) => return Ok(Err(fault.into())),
+    };
+    let (theirs, their_token) = match answer.read(word, own) {
+        Ok(read) => read,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    let new = JoinedPeer {
+        sealed_token: keys.seal(&their_token, &Peer::binding(&answer.name)),
+        token_hash: secret_hash(token.expose()),
+        name: answer.name,
+        url: request.url,
+        verifier: theirs,
+        shares: request.shares,
+        accepts: request.accepts,
+        visibility: request.visibility,
+    };
+    let outcome = store.registry_peer_join(&new, None, cause).await?;
+    if let Err(fault) = joined(&outcome) {
+        return Ok(Err(fault));
+    }
+    let peer = store.registry_peer(&new.name).await?;
+    Ok(Ok(peer.ok_or(sqlx::Error::RowNotFound)?))
+}
+
+fn joined(outcome: &JoinOutcome) -> Result<(), JoinFault> {
+    match outcome {
+        JoinOutcome::Joined => Ok(()),
+        JoinOutcome::OtherKey => Err(JoinFault::OtherKey),
+        JoinOutcome::NoInvitation => Err(JoinFault::NoInvitation),
+        JoinOutcome::TooMany => Err(JoinFault::TooMany),
+    }
+}
+
+impl super::PeerExchange {
+    /// Answers a deployment that joins with a word.
+    pub(super) async fn accept(&self, body: &JoinBody) -> Result<JoinBody, JoinFault> {
+        let (store, own) = (self.registry.store(), self.registry.name());
+        if !is_word(&body.word) {
+            return Err(JoinFault::NoInvitation);
+        }
+        let word = secret_hash(&body.word);
+        let invitation = store.registry_invitation(&word).await?;
+        let invitation = invitation.ok_or(JoinFault::NoInvitation)?;
+        let (verifier, token) = body.read(&body.word, own)?;
+        let ours = new_token();
+        let new = JoinedPeer {
+            name: body.name.clone(),
+            url: invitation.url,
+            verifier,
+            sealed_token: self.keys.seal(&token, &Peer::binding(&body.name)),
+            token_hash: secret_hash(ours.expose()),
+            shares: invitation.shares,
+            accepts: invitation.accepts,
+            visibility: invitation.visibility,
+        };
+        let cause = Cause::new(super::by_peer(&body.name), "used an invitation");
+        let outcome = store.registry_peer_join(&new, Some(&word), &cause).await?;
+        joined(&outcome)?;
+        let signer = &self.registry.deployment.signer;
+        let answer = JoinBody::new(&body.word, signer, own, &ours);
+        Ok(JoinBody {
+            word: String::new(),
+            ..answer
+        })
+    }
+}

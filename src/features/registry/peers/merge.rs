@@ -1,0 +1,458 @@
+//! Merges a page of a peer: versions, records, hashes, downloads, conflicts and the last ID are one transaction (R2).
+//!
+//! The state of a version follows [`merge`](lockkeeper_registry::merge) (R3). Records keep the text and the signature of
+//! their maker, and get an ID of this log. A record counts only if its maker is accepted for the name, and for a name that
+//! belongs to an owner here only if a pattern names it (R6). Records of this deployment are passed over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use lockkeeper_registry::merge::{PeerPage, merge};
+use lockkeeper_registry::names::{NamePrefix, RegistryName};
+use lockkeeper_registry::records::{DeploymentName, LogAction, Record, RecordChange};
+use lockkeeper_registry::states::{BaseLocation, KnownVersion, RecordEffect, VersionState};
+use lockkeeper_registry::tlog::{TreeEdge, TreeHead};
+use lockkeeper_registry::versions::VersionKey;
+
+use super::super::packaging::file_name;
+use super::super::store::{
+    LogEnd, RegistryVersion, broken, change_event, content_write_in_tx, log_append_in_tx,
+    log_hold_in_tx, name_add_in_tx, version_in_tx, version_write_in_tx,
+};
+use super::super::verify::RecordKeys;
+use super::model::{Peer, PeerState, PeerWalk};
+use super::page::{CheckedDiff, PageFault};
+use super::store::{kept_error, peer_in_tx, stored, turn_in_tx};
+use crate::model::{Cause, OwnerName};
+use crate::store::{Result, Store, Tx, execute, kept_time, on_tx};
+
+/// Period in which takedowns are counted.
+const BRAKE_PERIOD: TimeDelta = TimeDelta::hours(1);
+
+/// A page whose records have valid signatures or do not count.
+#[derive(Clone, Debug)]
+pub struct VerifiedDiff {
+    page: CheckedDiff,
+    /// Reason why the record at a place of the page does not count.
+    skipped: BTreeMap<usize, String>,
+}
+
+/// Outcome of the merge of a page.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MergeOutcome {
+    /// The page was merged.
+    Merged(MergedPage),
+    /// The records before the first takedown too many were merged.
+    Braked(MergedPage),
+    /// The peer or its walk was changed meanwhile. Nothing was merged.
+    Moved,
+}
+
+/// Changes that a page made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MergedPage {
+    /// Number of records that were added to the log here.
+    pub records: u64,
+    /// Number of versions with two contents.
+    pub conflicts: u64,
+    /// Number of versions that were taken down.
+    pub takedowns: u64,
+    /// True if everything was merged that the peer has.
+    pub is_complete: bool,
+}
+
+/// Makers whose records count, with their keys and names.
+#[derive(Clone, Debug)]
+pub struct Makers {
+    own: DeploymentName,
+    peers: Vec<Peer>,
+}
+
+/// A maker may not make this record count.
+enum MakerFault {
+    Skip(String),
+    Page(PageFault),
+}
+
+impl Makers {
+    /// Takes the peers of this deployment.
+    pub fn new(own: DeploymentName, peers: Vec<Peer>) -> Self {
+        Self { own, peers }
+    }
+
+    /// Returns the keys of all deployments whose records may be in the log here.
+    pub fn keys(&self) -> RecordKeys {
+        let known = self.peers.iter();
+        let known = known.filter(|peer| peer.state != PeerState::Proposed);
+        RecordKeys::new(known.flat_map(|peer| {
+            let old = peer.old_verifiers.iter();
+            old.chain([&peer.verifier]).cloned().collect::<Vec<_>>()
+        }))
+    }
+
+    /// Returns the patterns of all names for which records count, to request only those.
+    pub fn accepted(&self) -> Vec<String> {
+        let makers = self.peers.iter().filter(|peer| peer.state.is_maker());
+        let patterns = makers.flat_map(|peer| peer.accepts.iter().map(ToString::to_string));
+        let patterns: BTreeSet<String> = patterns.collect();
+        patterns.into_iter().collect()
+    }
+
+    fn accepts(&self, name: &RegistryName) -> bool {
+        let mut makers = self.peers.iter().filter(|peer| peer.state.is_maker());
+        makers.any(|peer| peer.accepts.matches(name))
+    }
+
+    fn maker(&self, name: &DeploymentName) -> Option<&Peer> {
+        let mut makers = self.peers.iter().filter(|peer| peer.state.is_maker());
+        makers.find(|peer| peer.name == *name)
+    }
+
+    /// Checks maker and signature of a record.
+    fn check(&self, record: &Record) -> std::result::Result<(), MakerFault> {
+        let (key, name) = (record.key(), record.key().name());
+        let maker = &record.maker().deployment;
+        if *maker == self.own {
+            return Err(MakerFault::Skip(String::new()));
+        }
+        if !self.accepts(&name) {
+            let why = format!("it has a record of {key}, and no such name is accepted");
+            return Err(MakerFault::Page(PageFault::Refused(why)));
+        }
+        let Some(peer) = self.maker(maker) else {
+            let why = format!(
+                "{key}: its record was made by {maker}, which is no peer whose records count"
+            );
+            return Err(MakerFault::Skip(why));
+        };
+        if !peer.accepts.matches(&name) {
+            let why = format!("{key}: records of {maker} are not accepted for this name");
+            return Err(MakerFault::Skip(why));
+        }
+        if record.verify(std::slice::from_ref(&peer.verifier)).is_err() {
+            let why = format!("it has a record of {key} with a wrong signature of {maker}");
+            return Err(MakerFault::Page(PageFault::Diverged(why)));
+        }
+        // Clients of this release get exactly one package of each version.
+        if let RecordChange::Add(content) = record.change() {
+            let mut packages = content.packages.iter();
+            let first = packages.next().map(|package| &package.name);
+            if first != Some(&file_name(key.kind())) || packages.next().is_some() {
+                return Err(MakerFault::Skip(format!(
+                    "{key}: it has other packages than this release serves"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies the records of a page. Waits for many signatures, so it runs on a thread of its own.
+    pub fn verify(&self, page: CheckedDiff) -> std::result::Result<VerifiedDiff, PageFault> {
+        let mut skipped = BTreeMap::new();
+        for (place, item) in page.items.iter().enumerate() {
+            let Some(record) = &item.record else { continue };
+            match self.check(record) {
+                Ok(()) => {}
+                Err(MakerFault::Skip(why)) => drop(skipped.insert(place, why)),
+                Err(MakerFault::Page(fault)) => return Err(fault),
+            }
+        }
+        Ok(VerifiedDiff { page, skipped })
+    }
+}
+
+/// Namespaces of owners here, in lower case.
+struct OwnedNames(Vec<(NamePrefix, OwnerName)>);
+
+impl OwnedNames {
+    async fn read_in_tx(tx: &mut Tx) -> Result<Self> {
+        let rows = on_tx!(tx, db => sqlx::query_as::<_, (String, String, OwnerName)>(
+            "SELECT n.kind, n.prefix, o.name FROM registry_namespaces n JOIN owners o ON o.id = n.owner").fetch_all(db))?;
+        let rows = rows.into_iter();
+        let claimed = rows.map(|(kind, prefix, owner)| {
+            let prefix = format!("{kind} {}", prefix.to_ascii_lowercase());
+            Ok((prefix.parse().map_err(broken)?, owner))
+        });
+        claimed.collect::<Result<_>>().map(Self)
+    }
+
+    /// Returns the owner of a name, whose case does not count: a name in another case could stand in for it.
+    fn owner_of(&self, name: &RegistryName) -> Option<&OwnerName> {
+        let folded = name.as_str().to_ascii_lowercase();
+        let folded = RegistryName::new(name.kind(), &folded).ok();
+        let mut claimed = self.0.iter();
+        let found = claimed.find(|(prefix, _)| {
+            prefix.covers(name) || folded.as_ref().is_some_and(|folded| prefix.covers(folded))
+        });
+        found.map(|(_, owner)| owner)
+    }
+}
+
+/// Part of a page that is merged.
+struct MergedPart<'a> {
+    edge: TreeEdge,
+    records: Vec<&'a Record>,
+    skipped: u64,
+    skipped_last: Option<String>,
+    takedowns: u64,
+    is_braked: bool,
+}
+
+impl Store {
+    /// Merges a page that follows the walk of a peer.
+    pub(super) async fn registry_peer_merge(
+        &self,
+        sender: &DeploymentName,
+        walk: &PeerWalk,
+        makers: &Makers,
+        diff: &VerifiedDiff,
+        brake: u64,
+    ) -> Result<MergeOutcome> {
+        let mut tx = self.begin_shared().await?;
+        log_hold_in_tx(&mut tx).await?;
+        let peer = peer_in_tx(&mut tx, sender).await?;
+        let peer = peer.filter(|peer| peer.state == PeerState::Joined && peer.walk == *walk);
+        let Some(peer) = peer else {
+            return tx.roll_back().await.map(|()| MergeOutcome::Moved);
+        };
+        let now = kept_time(self.now());
+        let claimed = OwnedNames::read_in_tx(&mut tx).await?;
+        let mut versions = BTreeMap::new();
+        for record in diff
+            .page
+            .items
+            .iter()
+            .filter_map(|item| item.record.as_ref())
+        {
+            let key = record.key();
+            if !versions.contains_key(key) {
+                let version = version_in_tx(&mut tx, key).await?;
+                let version = version.unwrap_or_else(|| RegistryVersion::unknown(key.clone()));
+                versions.insert(key.clone(), version);
+            }
+        }
+        let part = part(&peer, makers, diff, &claimed, &versions, (brake, now)).map_err(broken)?;
+        let known: BTreeMap<VersionKey, KnownVersion> = versions
+            .iter()
+            .map(|(key, version)| (key.clone(), version.known.clone()))
+            .collect();
+        let list = |action| {
+            let records = part.records.iter();
+            let records = records.filter(|record| record.change().action() == action);
+            records.map(|record| (*record).clone()).collect()
+        };
+        let page = PeerPage::new(
+            sender.clone(),
+            list(LogAction::Add),
+            list(LogAction::Deprecate),
+            list(LogAction::Delete),
+        );
+        let changes = merge(&known, &page.map_err(broken)?);
+        let base = BaseLocation::Peer(sender.clone());
+        self.merge_write_in_tx(&mut tx, &changes.records, &base, versions, &claimed)
+            .await?;
+        for key in &changes.downloads {
+            let name = key.name();
+            execute!(
+                &mut tx,
+                "INSERT INTO registry_downloads (kind, name, version, peer, attempts, next_at) \
+                 VALUES ($1, $2, $3, $4, 0, $5) ON CONFLICT (kind, name, version) DO NOTHING",
+                key.kind(),
+                name.as_str(),
+                key.version(),
+                sender,
+                now,
+            )?;
+        }
+        for conflict in &changes.conflicts {
+            let (key, name) = (&conflict.key, conflict.key.name());
+            execute!(
+                &mut tx,
+                "INSERT INTO registry_conflicts (kind, name, version, peer, record, since) \
+                 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (kind, name, version, peer) DO NOTHING",
+                key.kind(),
+                name.as_str(),
+                key.version(),
+                sender,
+                conflict.theirs.to_string(),
+                now,
+            )?;
+        }
+        let is_complete = part.edge.size() == diff.page.head.size;
+        peer_write_in_tx(&mut tx, &peer, &part, &diff.page, now).await?;
+        if part.is_braked {
+            turn_in_tx(&mut tx, sender, PeerState::Braked, now).await?;
+        }
+        let merged = MergedPage {
+            records: changes.records.len() as u64,
+            conflicts: changes.conflicts.len() as u64,
+            takedowns: count_takedowns(&changes.records),
+            is_complete,
+        };
+        let is_braked = part.is_braked;
+        tx.commit().await?;
+        Ok(if is_braked {
+            MergeOutcome::Braked(merged)
+        } else {
+            MergeOutcome::Merged(merged)
+        })
+    }
+
+    /// Writes versions and appends records, which all change something.
+    async fn merge_write_in_tx(
+        &self,
+        tx: &mut Tx,
+        records: &[Record],
+        base: &BaseLocation,
+        mut versions: BTreeMap<VersionKey, RegistryVersion>,
+        claimed: &OwnedNames,
+    ) -> Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let now = kept_time(self.now());
+        let mut end = LogEnd::read_in_tx(tx).await?;
+        let mut changed = BTreeSet::new();
+        let mut events = Vec::new();
+        for record in records {
+            let key = record.key();
+            let Some(version) = versions.get_mut(key) else {
+                continue;
+            };
+            let RecordEffect::Changed(known) = version.known.apply(record.change(), base) else {
+                continue;
+            };
+            let is_new = version.known.state() == VersionState::Absent;
+            let maker = &record.maker().deployment;
+            *version = version.clone().merged(known, record);
+            if is_new {
+                name_add_in_tx(tx, &key.name()).await?;
+            }
+            content_write_in_tx(tx, key, record.change(), None, now).await?;
+            log_append_in_tx(tx, &mut end, record, now).await?;
+            changed.insert(key.clone());
+            let cause = Cause::new(super::by_peer(maker), "merged from a peer");
+            let owner = claimed.owner_of(&key.name()).cloned();
+            events.push(change_event(key, record.change(), owner, &cause));
+        }
+        for key in &changed {
+            if let Some(version) = versions.get(key) {
+                version_write_in_tx(tx, version).await?;
+            }
+        }
+        self.lock_events_in_tx(tx, events).await
+    }
+}
+
+fn count_takedowns(records: &[Record]) -> u64 {
+    let mut count = 0;
+    for record in records {
+        count += u64::from(record.change().action() == LogAction::Delete);
+    }
+    count
+}
+
+/// Chooses the records of a page that count, up to the first takedown too many.
+fn part<'a>(
+    peer: &Peer,
+    makers: &Makers,
+    diff: &'a VerifiedDiff,
+    claimed: &OwnedNames,
+    versions: &BTreeMap<VersionKey, RegistryVersion>,
+    (brake, now): (u64, DateTime<Utc>),
+) -> std::result::Result<MergedPart<'a>, lockkeeper_registry::tlog::TlogError> {
+    let is_same_period = peer
+        .takedowns_since
+        .is_some_and(|since| now - since < BRAKE_PERIOD);
+    let mut part = MergedPart {
+        edge: peer.walk.edge.clone(),
+        records: Vec::new(),
+        skipped: 0,
+        skipped_last: None,
+        takedowns: if is_same_period { peer.takedowns } else { 0 },
+        is_braked: false,
+    };
+    let mut deleted = BTreeSet::new();
+    for (place, item) in diff.page.items.iter().enumerate() {
+        if let Some(record) = &item.record {
+            let (key, name) = (record.key(), record.key().name());
+            let maker = &record.maker().deployment;
+            let skipped = diff.skipped.get(&place).cloned().or_else(|| {
+                let owner = claimed.owner_of(&name)?;
+                let is_named = makers.maker(maker).is_some_and(|peer| peer.accepts.name_it(&name));
+                (!is_named).then(|| {
+                    format!("{key}: the name belongs to {owner} here, and no pattern of {maker} names it")
+                })
+            });
+            match skipped {
+                // Records of this deployment come back from everybody.
+                Some(why) if why.is_empty() => {}
+                Some(why) => {
+                    part.skipped += 1;
+                    part.skipped_last = Some(why);
+                }
+                None => {
+                    let known = versions.get(key).map(|version| version.known.state());
+                    let is_takedown = record.change().action() == LogAction::Delete
+                        && known != Some(VersionState::Deleted)
+                        && deleted.insert(key.clone());
+                    let is_agreed = part.edge.size() < peer.agreed_id;
+                    if is_takedown && !is_agreed {
+                        if part.takedowns >= brake {
+                            part.is_braked = true;
+                            return Ok(part);
+                        }
+                        part.takedowns += 1;
+                    }
+                    part.records.push(record);
+                }
+            }
+        }
+        part.edge.add(item.leaf)?;
+    }
+    Ok(part)
+}
+
+/// Stores the progress of a walk.
+async fn peer_write_in_tx(
+    tx: &mut Tx,
+    peer: &Peer,
+    part: &MergedPart<'_>,
+    page: &CheckedDiff,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    // A head stays the one to meet until the walk has come there.
+    let head: TreeHead = match peer.walk.head {
+        Some(seen) if seen.size > part.edge.size() => seen,
+        Some(_) | None => page.head,
+    };
+    let is_complete = part.edge.size() == page.head.size;
+    let is_same_period = peer
+        .takedowns_since
+        .is_some_and(|since| now - since < BRAKE_PERIOD);
+    let takedowns_since = match peer.takedowns_since {
+        Some(since) if is_same_period => since,
+        Some(_) | None => now,
+    };
+    execute!(
+        tx,
+        "UPDATE registry_peers SET last_id = $2, edge = $3, head = $4, seen_size = $5, sharing = $6, succeeded_at = $7, \
+         complete_at = CASE WHEN $8 = 1 THEN $7 ELSE complete_at END, error = NULL, error_at = NULL, \
+         skipped = skipped + $9, skipped_last = COALESCE($10, skipped_last), takedowns = $11, takedowns_at = $12 \
+         WHERE name = $1",
+        &peer.name,
+        stored(part.edge.size()),
+        part.edge.to_string(),
+        head.to_string(),
+        stored(page.head.size),
+        page.sharing.as_str(),
+        now,
+        i64::from(is_complete),
+        stored(part.skipped),
+        part.skipped_last.as_deref().map(kept_error),
+        stored(part.takedowns),
+        takedowns_since,
+    )
+    .map(drop)
+}

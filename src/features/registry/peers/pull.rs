@@ -1,0 +1,317 @@
+//! Reads the logs of peers, page by page, from the last record that was merged.
+//!
+//! Each peer is read under a lease of its own. A peer that is away, slow or wrong does not keep the others waiting, because
+//! all are read at the same time and each only for [`PEER_TIME`] before the next turn.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use lockkeeper_registry::records::DeploymentName;
+use lockkeeper_registry::signed_note::NoteVerifier;
+use reqwest::StatusCode;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
+use tracing::{error, info, warn};
+
+use super::super::service::RegistryError;
+use super::PeerExchange;
+use super::client::ClientFault;
+use super::merge::{Makers, MergeOutcome, MergedPage};
+use super::model::{Peer, PeerState, PeerUrl};
+use super::page::{MAX_ITEMS, PageFault, check_page};
+use crate::config::server::Periods;
+use crate::context::ServerCtx;
+use crate::errors::describe_error;
+use crate::kit::reconcile::{Reconciler, TickResult};
+use crate::leases::{LeaseKey, LeaseOutcome};
+use crate::model::Cause;
+
+/// Time for the pages of a peer in one turn. A page that was begun is ended.
+const PEER_TIME: Duration = Duration::from_mins(1);
+
+/// Time of the lease of a peer, which is renewed meanwhile.
+const LEASE_TIME: Duration = Duration::from_mins(2);
+
+/// Most members that a peer may propose at a time.
+const MAX_MEMBERS: usize = 100;
+
+pub(in crate::features::registry) const PULL: Reconciler = Reconciler::new(
+    "registry_pull",
+    "Reads new records from the logs of other deployments.",
+    Periods::DEFAULT.registry_sync,
+    |ctx| Box::pin(tick(ctx)),
+)
+.set_by(|periods| periods.registry_sync);
+
+async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
+    let Some(peers) = PeerExchange::of(ctx).await? else {
+        return Ok(TickResult::default());
+    };
+    let known = ctx.store.registry_peers().await?;
+    if !known.iter().any(|peer| peer.state == PeerState::Joined) {
+        return Ok(TickResult::default());
+    }
+    // Deployments that were started together should not ask each other at the same moment again and again.
+    let share = 0.1 * rand::random::<f64>();
+    sleep(ctx.settings.periods.registry_sync.mul_f64(share)).await;
+    let report = peers.pull_all().await?;
+    Ok(TickResult {
+        looked_at: report.peers,
+        repaired: report.records,
+    })
+}
+
+/// Result of one turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PullReport {
+    /// Number of peers whose logs were read.
+    pub peers: u64,
+    /// Number of records that were added to the log here.
+    pub records: u64,
+}
+
+/// Members that a peer knows.
+#[derive(Serialize, Deserialize)]
+pub(super) struct MembersBody {
+    pub members: Vec<MemberBody>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct MemberBody {
+    pub url: String,
+    pub key: String,
+}
+
+/// Reason why the log of a peer is not read further in this turn.
+enum PullStop {
+    /// The peer sent something that cannot be merged, or nothing.
+    Failed(String),
+    Diverged(String),
+    /// The registry here failed.
+    Here(RegistryError),
+}
+
+impl From<RegistryError> for PullStop {
+    fn from(error: RegistryError) -> Self {
+        Self::Here(error)
+    }
+}
+
+impl From<sqlx::Error> for PullStop {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Here(error.into())
+    }
+}
+
+impl From<PageFault> for PullStop {
+    fn from(fault: PageFault) -> Self {
+        match fault {
+            PageFault::Refused(_) => Self::Failed(fault.to_string()),
+            PageFault::Diverged(why) => Self::Diverged(why),
+        }
+    }
+}
+
+impl PeerExchange {
+    /// Reads the logs of all peers that have joined, at the same time.
+    pub async fn pull_all(&self) -> Result<PullReport, RegistryError> {
+        let peers = self.registry.store().registry_peers().await?;
+        let joined = peers.iter().filter(|peer| peer.state == PeerState::Joined);
+        let pulls = join_all(joined.map(|peer| Box::pin(self.pull(&peer.name)))).await;
+        let mut report = PullReport::default();
+        for pulled in pulls {
+            report.peers += 1;
+            report.records += pulled?;
+        }
+        Ok(report)
+    }
+
+    /// Reads the log of a peer until everything is merged or the time is over. Returns the number of records that were
+    /// added here. A failure of the peer is stored with it.
+    async fn pull(&self, name: &DeploymentName) -> Result<u64, RegistryError> {
+        let key = LeaseKey::registry_pull(name.as_str());
+        let purpose = "reads the log of a peer of the registry";
+        let Some(lease) = self.leases.turn(&key, purpose, LEASE_TIME).await? else {
+            return Ok(0);
+        };
+        let mut records = 0;
+        let pulled = lease
+            .run(Box::pin(self.pull_pages(name, &mut records)))
+            .await;
+        let stop = match pulled {
+            LeaseOutcome::Lost | LeaseOutcome::Done(Ok(())) => return Ok(records),
+            LeaseOutcome::Done(Err((walk, stop))) => (walk, stop),
+        };
+        let store = self.registry.store();
+        match stop {
+            (_, PullStop::Here(error)) => return Err(error),
+            (_, PullStop::Failed(why)) => {
+                warn!(peer = name.as_str(), why, "Cannot read the log of a peer");
+                store.registry_peer_failed(name, &why).await?;
+            }
+            (walk, PullStop::Diverged(why)) => {
+                error!(
+                    peer = name.as_str(),
+                    why, "The log of a peer has diverged, so nothing of it is merged"
+                );
+                let cause = Cause::new(super::by_peer(self.registry.name()), "");
+                store
+                    .registry_peer_diverged(name, walk, &why, &cause)
+                    .await?;
+            }
+        }
+        Ok(records)
+    }
+
+    async fn pull_pages(
+        &self,
+        name: &DeploymentName,
+        records: &mut u64,
+    ) -> Result<(), (i64, PullStop)> {
+        let begun = Instant::now();
+        let mut has_begun_again = false;
+        loop {
+            let peers = self.registry.store().registry_peers().await;
+            let peers = peers.map_err(|error| (0, error.into()))?;
+            let makers = Makers::new(self.registry.name().clone(), peers.clone());
+            let peer = peers.into_iter().find(|peer| peer.name == *name);
+            let Some(peer) = peer.filter(|peer| peer.state == PeerState::Joined) else {
+                return Ok(());
+            };
+            let walk = peer.walk.number;
+            let page = self.pull_page(&peer, makers, has_begun_again).await;
+            match page.map_err(|stop| (walk, stop))? {
+                PageOutcome::BegunAgain => has_begun_again = true,
+                PageOutcome::Stop => return Ok(()),
+                PageOutcome::Merged(merged) => {
+                    *records += merged.records;
+                    if merged.records > 0 {
+                        info!(
+                            peer = name.as_str(),
+                            records = merged.records,
+                            "Merged records of a peer"
+                        );
+                    }
+                    if merged.is_complete {
+                        self.learn_members(&peer)
+                            .await
+                            .map_err(|stop| (walk, stop))?;
+                        return Ok(());
+                    }
+                }
+            }
+            if begun.elapsed() > PEER_TIME {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn pull_page(
+        &self,
+        peer: &Peer,
+        makers: Makers,
+        has_begun_again: bool,
+    ) -> Result<PageOutcome, PullStop> {
+        let token = self
+            .token(peer)
+            .map_err(|fault| PullStop::Failed(fault.to_string()))?;
+        let after = peer.walk.last_id();
+        let accepts = makers.accepted().join("\n");
+        let body = self
+            .client
+            .diff(&peer.url, &token, (after, MAX_ITEMS), &accepts)
+            .await;
+        let body = match body {
+            Ok(body) => body,
+            Err(ClientFault::Status(StatusCode::CONFLICT, _)) => {
+                return Err(PullStop::Diverged(format!(
+                    "its log was cut: it ends before record {after}, which was seen"
+                )));
+            }
+            Err(fault) => return Err(PullStop::Failed(fault.to_string())),
+        };
+        let (walk, verifier) = (peer.walk.clone(), peer.verifier.clone());
+        let of_task = makers.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let checked = check_page(&body, &walk, &verifier)?;
+            let sharing = checked.sharing.clone();
+            Ok::<_, PageFault>((sharing, of_task.verify(checked)?))
+        });
+        let read = reading.await;
+        let (sharing, diff) = read.map_err(|error| PullStop::Failed(error.to_string()))??;
+        let store = self.registry.store();
+        // What it shares only matters to those who have read something.
+        if after > 0 && peer.walk.sharing != sharing {
+            if has_begun_again {
+                return Err(PullStop::Failed(
+                    "what it shares changes all the time".to_owned(),
+                ));
+            }
+            let walk = peer.walk.number;
+            store
+                .registry_peer_walk_again(&peer.name, walk, &sharing)
+                .await?;
+            return Ok(PageOutcome::BegunAgain);
+        }
+        let merged = store.registry_peer_merge(&peer.name, &peer.walk, &makers, &diff, self.brake);
+        let merged = merged.await?;
+        if let MergeOutcome::Merged(page) | MergeOutcome::Braked(page) = &merged
+            && page.takedowns > 0
+            && let Err(error) = self.registry.remove_orphans().await
+        {
+            // The reconciler of packages goes on with what is left.
+            warn!(
+                error = describe_error(&error),
+                "Cannot remove packages of versions that were taken down"
+            );
+        }
+        Ok(match merged {
+            MergeOutcome::Merged(merged) => PageOutcome::Merged(merged),
+            MergeOutcome::Braked(_) => {
+                error!(
+                    peer = peer.name.as_str(),
+                    brake = self.brake,
+                    "A peer sent more takedowns in an hour than allowed, so nothing of it is merged until somebody agrees"
+                );
+                PageOutcome::Stop
+            }
+            MergeOutcome::Moved => PageOutcome::Stop,
+        })
+    }
+
+    /// Notes the deployments that a peer knows and this one does not. They stay proposals until an administrator here
+    /// approves them.
+    async fn learn_members(&self, peer: &Peer) -> Result<(), PullStop> {
+        let token = self
+            .token(peer)
+            .map_err(|fault| PullStop::Failed(fault.to_string()))?;
+        let body: Result<MembersBody, ClientFault> = self.client.members(&peer.url, &token).await;
+        let body = body.map_err(|fault| PullStop::Failed(fault.to_string()))?;
+        let members = body.members.iter().take(MAX_MEMBERS);
+        let members = members.filter_map(|member| {
+            let url: PeerUrl = member.url.parse().ok()?;
+            let key: NoteVerifier = member.key.parse().ok()?;
+            (key.name() != self.registry.name().as_str()).then_some((url, key))
+        });
+        let members: Vec<(PeerUrl, NoteVerifier)> = members.collect();
+        let known = self.registry.store().registry_peers().await?;
+        let is_new = |(_, key): &(PeerUrl, NoteVerifier)| {
+            !known.iter().any(|peer| peer.name.as_str() == key.name())
+        };
+        let new: Vec<(PeerUrl, NoteVerifier)> = members.into_iter().filter(is_new).collect();
+        if !new.is_empty() {
+            let store = self.registry.store();
+            store.registry_peers_propose(&peer.name, &new).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Outcome of a page.
+enum PageOutcome {
+    Merged(MergedPage),
+    /// The walk begins again from the first record.
+    BegunAgain,
+    /// Nothing more can be merged in this turn.
+    Stop,
+}

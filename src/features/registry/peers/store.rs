@@ -1,0 +1,680 @@
+//! Peers, invitations and conflicts in the database.
+
+use chrono::{DateTime, Utc};
+use lockkeeper_registry::names::{NameKind, RegistryName};
+use lockkeeper_registry::records::DeploymentName;
+use lockkeeper_registry::signed_note::NoteVerifier;
+use lockkeeper_registry::tlog::{TreeEdge, TreeHead};
+
+use super::super::namespaces::Visibility;
+use super::super::state::registry_access_changed_in_tx;
+use super::super::store::{broken, key_of, registry_event};
+use super::model::{Invitation, NamePatterns, Peer, PeerConflict, PeerState, PeerUrl, PeerWalk};
+use crate::model::{Cause, LockEventKind, Sha256Digest};
+use crate::seal::{KeyName, SealedText};
+use crate::store::{
+    Result, Store, Tx, execute, execute_alone, free_text, kept_time, on_pool, on_tx,
+};
+
+/// Maximum number of characters of a stored failure, which may quote a peer.
+const MAX_ERROR: usize = 500;
+
+/// Maximum number of deployments that are proposed, so that a member cannot fill the list.
+const MAX_PROPOSED: i64 = 50;
+
+/// Maximum number of invitations that are not used.
+const MAX_INVITATIONS: i64 = 100;
+
+/// A deployment with which keys and tokens were exchanged.
+#[derive(Clone, Debug)]
+pub struct JoinedPeer {
+    pub name: DeploymentName,
+    pub url: PeerUrl,
+    pub verifier: NoteVerifier,
+    /// Token for requests to the peer.
+    pub sealed_token: SealedText,
+    /// Hash of the token that it presents here.
+    pub token_hash: Sha256Digest,
+    pub shares: NamePatterns,
+    pub accepts: NamePatterns,
+    pub visibility: Visibility,
+}
+
+/// Outcome of a join.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JoinOutcome {
+    /// Versions are exchanged from now on.
+    Joined,
+    /// The deployment is a peer with another key. An administrator has to remove it first.
+    OtherKey,
+    /// The invitation was used meanwhile, or has expired.
+    NoInvitation,
+    /// The list has [`Peer::MAX`] peers.
+    TooMany,
+}
+
+/// Change of what is exchanged with a peer. `None` leaves a part as it is.
+#[derive(Clone, Debug, Default)]
+pub struct PeerTerms {
+    pub shares: Option<NamePatterns>,
+    pub accepts: Option<NamePatterns>,
+    pub visibility: Option<Visibility>,
+}
+
+macro_rules! peer_sql {
+    ($rest:literal) => {
+        concat!(
+            "SELECT name, url, verifier, old_verifiers, state, state_at, token_key, sealed_token, shares, accepts, \
+             visibility, last_id, edge, walk, sharing, head, seen_size, succeeded_at, complete_at, error, error_at, \
+             skipped, skipped_last, wrong_packages, takedowns, takedowns_at, agreed_id, added_by, added_at \
+             FROM registry_peers ",
+            $rest
+        )
+    };
+}
+
+#[derive(sqlx::FromRow)]
+struct PeerRow {
+    name: DeploymentName,
+    url: PeerUrl,
+    verifier: String,
+    old_verifiers: String,
+    state: PeerState,
+    state_at: DateTime<Utc>,
+    token_key: Option<KeyName>,
+    sealed_token: Option<Vec<u8>>,
+    shares: NamePatterns,
+    accepts: NamePatterns,
+    visibility: Visibility,
+    last_id: i64,
+    edge: String,
+    walk: i64,
+    sharing: String,
+    head: Option<String>,
+    seen_size: i64,
+    succeeded_at: Option<DateTime<Utc>>,
+    complete_at: Option<DateTime<Utc>>,
+    error: Option<String>,
+    error_at: Option<DateTime<Utc>>,
+    skipped: i64,
+    skipped_last: Option<String>,
+    wrong_packages: i64,
+    takedowns: i64,
+    takedowns_at: Option<DateTime<Utc>>,
+    agreed_id: i64,
+    added_by: String,
+    added_at: DateTime<Utc>,
+}
+
+/// The row of a peer contradicts itself.
+#[derive(Debug, thiserror::Error)]
+#[error("the row of the peer {0} is damaged")]
+struct DamagedPeer(DeploymentName);
+
+fn count(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+/// Returns a number as databases have it.
+pub(super) fn stored(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+impl PeerRow {
+    fn peer(self) -> Result<Peer> {
+        let edge: TreeEdge = self.edge.parse().map_err(broken)?;
+        if stored(edge.size()) != self.last_id {
+            return Err(broken(DamagedPeer(self.name)));
+        }
+        let head: Option<TreeHead> = self
+            .head
+            .as_deref()
+            .map(str::parse)
+            .transpose()
+            .map_err(broken)?;
+        let old_verifiers: std::result::Result<Vec<NoteVerifier>, _> =
+            self.old_verifiers.lines().map(str::parse).collect();
+        Ok(Peer {
+            name: self.name,
+            url: self.url,
+            verifier: self.verifier.parse().map_err(broken)?,
+            old_verifiers: old_verifiers.map_err(broken)?,
+            state: self.state,
+            state_since: self.state_at,
+            sealed_token: self
+                .token_key
+                .zip(self.sealed_token)
+                .map(|(key, bytes)| SealedText { key, bytes }),
+            shares: self.shares,
+            accepts: self.accepts,
+            visibility: self.visibility,
+            walk: PeerWalk {
+                number: self.walk,
+                edge,
+                head,
+                sharing: self.sharing,
+            },
+            seen_size: count(self.seen_size),
+            succeeded_at: self.succeeded_at,
+            complete_at: self.complete_at,
+            error: self.error.zip(self.error_at),
+            skipped: count(self.skipped),
+            skipped_last: self.skipped_last,
+            wrong_packages: count(self.wrong_packages),
+            takedowns: count(self.takedowns),
+            takedowns_since: self.takedowns_at,
+            agreed_id: count(self.agreed_id),
+            added_by: self.added_by,
+            added_at: self.added_at,
+        })
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct InvitationRow {
+    url: PeerUrl,
+    shares: NamePatterns,
+    accepts: NamePatterns,
+    visibility: Visibility,
+    created_by: String,
+    expires_at: DateTime<Utc>,
+}
+
+impl InvitationRow {
+    fn invitation(self) -> Invitation {
+        Invitation {
+            url: self.url,
+            shares: self.shares,
+            accepts: self.accepts,
+            visibility: self.visibility,
+            created_by: self.created_by,
+            expires_at: self.expires_at,
+        }
+    }
+}
+
+/// A failure as it is stored and shown: one line without control characters.
+pub(super) fn kept_error(error: &str) -> String {
+    let shown = error
+        .chars()
+        .map(|c| if crate::model::is_hidden(c) { ' ' } else { c });
+    shown.take(MAX_ERROR).collect()
+}
+
+impl Store {
+    /// Adds an invitation with the hash of its word. Returns false if there are too many.
+    pub async fn registry_invite(
+        &self,
+        word: &Sha256Digest,
+        invitation: &Invitation,
+        cause: &Cause,
+    ) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let now = kept_time(self.now());
+        execute!(
+            &mut tx,
+            "DELETE FROM registry_invitations WHERE expires_at <= $1",
+            now
+        )?;
+        let open = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
+            "SELECT COUNT(*) FROM registry_invitations").fetch_one(db))?;
+        if open >= MAX_INVITATIONS {
+            return tx.roll_back().await.map(|()| false);
+        }
+        execute!(
+            &mut tx,
+            "INSERT INTO registry_invitations (hash, url, shares, accepts, visibility, created_by, expires_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            word,
+            &invitation.url,
+            &invitation.shares,
+            &invitation.accepts,
+            invitation.visibility,
+            free_text(&invitation.created_by).as_ref(),
+            kept_time(invitation.expires_at),
+        )?;
+        let what = format!("invited {}", invitation.url);
+        let event = registry_event(LockEventKind::RegistryPeerChanged, None, &what, cause);
+        self.lock_events_in_tx(&mut tx, vec![event]).await?;
+        tx.commit().await.map(|()| true)
+    }
+
+    /// Returns the invitation with this word, unless it was used or has expired.
+    pub async fn registry_invitation(&self, word: &Sha256Digest) -> Result<Option<Invitation>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, InvitationRow>(
+            "SELECT url, shares, accepts, visibility, created_by, expires_at FROM registry_invitations \
+             WHERE hash = $1 AND expires_at > $2")
+            .bind(word).bind(kept_time(self.now())).fetch_optional(db))?;
+        Ok(row.map(InvitationRow::invitation))
+    }
+
+    /// Adds a peer, or gives a peer with the same key other tokens. With `invitation`: uses the one with this word.
+    pub async fn registry_peer_join(
+        &self,
+        new: &JoinedPeer,
+        invitation: Option<&Sha256Digest>,
+        cause: &Cause,
+    ) -> Result<JoinOutcome> {
+        let mut tx = self.begin().await?;
+        let now = kept_time(self.now());
+        if let Some(word) = invitation {
+            let used = execute!(
+                &mut tx,
+                "DELETE FROM registry_invitations WHERE hash = $1 AND expires_at > $2",
+                word,
+                now,
+            )?;
+            if used == 0 {
+                return tx.roll_back().await.map(|()| JoinOutcome::NoInvitation);
+            }
+        }
+        let old = peer_in_tx(&mut tx, &new.name).await?;
+        let is_other = |old: &Peer| old.verifier != new.verifier;
+        if old
+            .as_ref()
+            .is_some_and(|old| is_other(old) && is_known(old.state))
+        {
+            return tx.roll_back().await.map(|()| JoinOutcome::OtherKey);
+        }
+        let peers = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
+            "SELECT COUNT(*) FROM registry_peers WHERE state <> 'proposed'").fetch_one(db))?;
+        if old.is_none() && peers >= Peer::MAX {
+            return tx.roll_back().await.map(|()| JoinOutcome::TooMany);
+        }
+        // Records in the log may be signed with the key that an administrator has removed.
+        let old_verifiers = match &old {
+            Some(old) if is_other(old) && old.state == PeerState::Removed => {
+                let keys = old.old_verifiers.iter().chain([&old.verifier]);
+                keys.map(|key| format!("{key}\n"))
+                    .collect::<Vec<_>>()
+                    .concat()
+            }
+            Some(old) => {
+                let keys = old.old_verifiers.iter();
+                keys.map(|key| format!("{key}\n"))
+                    .collect::<Vec<_>>()
+                    .concat()
+            }
+            None => String::new(),
+        };
+        execute!(
+            &mut tx,
+            "INSERT INTO registry_peers (name, url, verifier, old_verifiers, state, state_at, token_key, sealed_token, \
+             token_hash, shares, accepts, visibility, last_id, edge, walk, sharing, seen_size, skipped, wrong_packages, \
+             takedowns, agreed_id, added_by, added_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0, '0', 1, '', 0, 0, 0, 0, 0, $13, $6) \
+             ON CONFLICT (name) DO UPDATE SET url = excluded.url, verifier = excluded.verifier, \
+             old_verifiers = excluded.old_verifiers, state = excluded.state, state_at = excluded.state_at, \
+             token_key = excluded.token_key, sealed_token = excluded.sealed_token, token_hash = excluded.token_hash, \
+             shares = excluded.shares, accepts = excluded.accepts, visibility = excluded.visibility, \
+             error = NULL, error_at = NULL",
+            &new.name,
+            &new.url,
+            new.verifier.to_string(),
+            old_verifiers.as_str(),
+            PeerState::Joined,
+            now,
+            &new.sealed_token.key,
+            new.sealed_token.bytes.as_slice(),
+            &new.token_hash,
+            &new.shares,
+            &new.accepts,
+            new.visibility,
+            free_text(&cause.actor.login).as_ref(),
+        )?;
+        if old.as_ref().is_some_and(is_other) {
+            forget_log_in_tx(&mut tx, &new.name).await?;
+        }
+        walk_again_in_tx(&mut tx).await?;
+        registry_access_changed_in_tx(&mut tx).await?;
+        self.peer_event_in_tx(&mut tx, &new.name, "joined", cause)
+            .await?;
+        tx.commit().await.map(|()| JoinOutcome::Joined)
+    }
+
+    /// Lists all peers by name, also proposed and removed ones.
+    pub async fn registry_peers(&self) -> Result<Vec<Peer>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, PeerRow>(peer_sql!("ORDER BY name")).fetch_all(db))?;
+        rows.into_iter().map(PeerRow::peer).collect()
+    }
+
+    /// Returns a peer in any state.
+    pub async fn registry_peer(&self, name: &DeploymentName) -> Result<Option<Peer>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, PeerRow>(peer_sql!("WHERE name = $1"))
+            .bind(name).fetch_optional(db))?;
+        row.map(PeerRow::peer).transpose()
+    }
+
+    /// Returns the peer that presents the token with this hash.
+    pub async fn registry_peer_by_token(&self, token: &Sha256Digest) -> Result<Option<Peer>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, PeerRow>(peer_sql!("WHERE token_hash = $1"))
+            .bind(token).fetch_optional(db))?;
+        row.map(PeerRow::peer).transpose()
+    }
+
+    /// Adds deployments that a member knows, as proposals. Known names stay as they are.
+    pub async fn registry_peers_propose(
+        &self,
+        from: &DeploymentName,
+        proposed: &[(PeerUrl, NoteVerifier)],
+    ) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let now = kept_time(self.now());
+        let mut there = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
+            "SELECT COUNT(*) FROM registry_peers WHERE state = 'proposed'").fetch_one(db))?;
+        let mut added = 0;
+        for (url, verifier) in proposed {
+            let Ok(name) = verifier.name().parse::<DeploymentName>() else {
+                continue;
+            };
+            if there >= MAX_PROPOSED {
+                break;
+            }
+            let new = execute!(
+                &mut tx,
+                "INSERT INTO registry_peers (name, url, verifier, old_verifiers, state, state_at, shares, accepts, \
+                 visibility, last_id, edge, walk, sharing, seen_size, skipped, wrong_packages, takedowns, agreed_id, \
+                 added_by, added_at) \
+                 VALUES ($1, $2, $3, '', $4, $5, '', '', $6, 0, '0', 1, '', 0, 0, 0, 0, 0, $7, $5) \
+                 ON CONFLICT (name) DO NOTHING",
+                &name,
+                url,
+                verifier.to_string(),
+                PeerState::Proposed,
+                now,
+                Visibility::Owner,
+                from.as_str(),
+            )?;
+            there += i64::try_from(new).unwrap_or(0);
+            added += new;
+        }
+        tx.commit().await.map(|()| added)
+    }
+
+    /// Changes the state of a peer. Returns the peer, or `None` if there is none in one of the states `from`.
+    pub async fn registry_peer_turn(
+        &self,
+        name: &DeploymentName,
+        from: &[PeerState],
+        to: PeerState,
+        cause: &Cause,
+    ) -> Result<Option<Peer>> {
+        let mut tx = self.begin().await?;
+        let Some(peer) = peer_in_tx(&mut tx, name).await? else {
+            return tx.roll_back().await.map(|()| None);
+        };
+        if !from.contains(&peer.state) {
+            return tx.roll_back().await.map(|()| None);
+        }
+        turn_in_tx(&mut tx, name, to, self.now()).await?;
+        match to {
+            PeerState::Removed => {
+                execute!(
+                    &mut tx,
+                    "UPDATE registry_peers SET token_key = NULL, sealed_token = NULL, token_hash = NULL, shares = '', \
+                     error = NULL, error_at = NULL WHERE name = $1",
+                    name,
+                )?;
+            }
+            PeerState::Joined => {
+                execute!(
+                    &mut tx,
+                    "UPDATE registry_peers SET error = NULL, error_at = NULL WHERE name = $1",
+                    name,
+                )?;
+                match peer.state {
+                    PeerState::Braked => agree_in_tx(&mut tx, name).await?,
+                    PeerState::Diverged => forget_log_in_tx(&mut tx, name).await?,
+                    PeerState::Proposed
+                    | PeerState::Approved
+                    | PeerState::Joined
+                    | PeerState::Suspended
+                    | PeerState::Removed => {}
+                }
+            }
+            PeerState::Approved => walk_again_in_tx(&mut tx).await?,
+            PeerState::Proposed
+            | PeerState::Suspended
+            | PeerState::Braked
+            | PeerState::Diverged => {}
+        }
+        registry_access_changed_in_tx(&mut tx).await?;
+        self.peer_event_in_tx(&mut tx, name, to.as_str(), cause)
+            .await?;
+        let peer = peer_in_tx(&mut tx, name).await?;
+        tx.commit().await.map(|()| peer)
+    }
+
+    /// Changes what is exchanged with a peer. All logs are read again, because more records may count.
+    pub async fn registry_peer_change(
+        &self,
+        name: &DeploymentName,
+        terms: &PeerTerms,
+        cause: &Cause,
+    ) -> Result<Option<Peer>> {
+        let mut tx = self.begin().await?;
+        let Some(old) = peer_in_tx(&mut tx, name).await? else {
+            return tx.roll_back().await.map(|()| None);
+        };
+        execute!(
+            &mut tx,
+            "UPDATE registry_peers SET shares = $2, accepts = $3, visibility = $4 WHERE name = $1",
+            name,
+            terms.shares.as_ref().unwrap_or(&old.shares),
+            terms.accepts.as_ref().unwrap_or(&old.accepts),
+            terms.visibility.unwrap_or(old.visibility),
+        )?;
+        walk_again_in_tx(&mut tx).await?;
+        registry_access_changed_in_tx(&mut tx).await?;
+        self.peer_event_in_tx(&mut tx, name, "changed", cause)
+            .await?;
+        let peer = peer_in_tx(&mut tx, name).await?;
+        tx.commit().await.map(|()| peer)
+    }
+
+    /// Begins a walk through the log of a peer again, because it shares something else. Returns false if the walk is
+    /// another one by now.
+    pub(super) async fn registry_peer_walk_again(
+        &self,
+        name: &DeploymentName,
+        walk: i64,
+        sharing: &str,
+    ) -> Result<bool> {
+        let changed = execute_alone!(
+            self,
+            "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, sharing = $3, skipped = 0, \
+             skipped_last = NULL WHERE name = $1 AND walk = $2",
+            name,
+            walk,
+            sharing,
+        )?;
+        Ok(changed > 0)
+    }
+
+    /// Records a failed exchange with a peer.
+    pub(super) async fn registry_peer_failed(
+        &self,
+        name: &DeploymentName,
+        error: &str,
+    ) -> Result<()> {
+        execute_alone!(
+            self,
+            "UPDATE registry_peers SET error = $2, error_at = COALESCE(error_at, $3) \
+             WHERE name = $1 AND state = 'joined'",
+            name,
+            kept_error(error),
+            kept_time(self.now()),
+        )
+        .map(drop)
+    }
+
+    /// Stops the exchange with a peer whose log is not the one that was seen, unless another walk began.
+    pub(super) async fn registry_peer_diverged(
+        &self,
+        name: &DeploymentName,
+        walk: i64,
+        error: &str,
+        cause: &Cause,
+    ) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let now = kept_time(self.now());
+        let changed = execute!(
+            &mut tx,
+            "UPDATE registry_peers SET state = $3, state_at = $4, error = $5, error_at = $4 \
+             WHERE name = $1 AND walk = $2 AND state = 'joined'",
+            name,
+            walk,
+            PeerState::Diverged,
+            now,
+            kept_error(error),
+        )?;
+        if changed > 0 {
+            let what = format!("diverged: {}", kept_error(error));
+            self.peer_event_in_tx(&mut tx, name, &what, cause).await?;
+        }
+        tx.commit().await.map(|()| changed > 0)
+    }
+
+    /// Counts a package of a peer that is not the recorded one.
+    pub(super) async fn registry_peer_wrong_package(&self, name: &DeploymentName) -> Result<()> {
+        execute_alone!(
+            self,
+            "UPDATE registry_peers SET wrong_packages = wrong_packages + 1 WHERE name = $1",
+            name,
+        )
+        .map(drop)
+    }
+
+    /// Lists versions with two contents, the newest conflict first.
+    pub async fn registry_conflicts(&self, limit: i64) -> Result<Vec<PeerConflict>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (NameKind, String, String, DeploymentName, String, DateTime<Utc>)>(
+            "SELECT kind, name, version, peer, record, since FROM registry_conflicts \
+             ORDER BY since DESC, kind, name, version, peer LIMIT $1").bind(limit).fetch_all(db))?;
+        let rows = rows.into_iter();
+        rows.map(|(kind, name, version, peer, record, since)| {
+            Ok(PeerConflict {
+                key: key_of(kind, &name, &version)?,
+                peer,
+                record,
+                since,
+            })
+        })
+        .collect()
+    }
+
+    /// Returns the number of versions with two contents.
+    pub async fn registry_conflict_count(&self) -> Result<i64> {
+        on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM registry_conflicts").fetch_one(db))
+    }
+
+    /// Returns the names with a version that has this package.
+    pub(super) async fn registry_names_of_package(
+        &self,
+        digest: &Sha256Digest,
+    ) -> Result<Vec<RegistryName>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (NameKind, String)>(
+            "SELECT DISTINCT kind, name FROM registry_packages WHERE digest = $1 ORDER BY kind, name LIMIT 100")
+            .bind(digest).fetch_all(db))?;
+        let rows = rows.into_iter();
+        rows.map(|(kind, name)| RegistryName::new(kind, &name).map_err(broken))
+            .collect()
+    }
+
+    /// Stores the token for a peer again, sealed with another key.
+    pub(in crate::features::registry) async fn registry_peer_reseal(
+        &self,
+        name: &DeploymentName,
+        old: &SealedText,
+        new: &SealedText,
+    ) -> Result<()> {
+        execute_alone!(
+            self,
+            "UPDATE registry_peers SET token_key = $3, sealed_token = $4 WHERE name = $1 AND sealed_token = $2",
+            name,
+            old.bytes.as_slice(),
+            &new.key,
+            new.bytes.as_slice(),
+        )
+        .map(drop)
+    }
+
+    async fn peer_event_in_tx(
+        &self,
+        tx: &mut Tx,
+        name: &DeploymentName,
+        what: &str,
+        cause: &Cause,
+    ) -> Result<()> {
+        let what = format!("{name} {what}");
+        let event = registry_event(LockEventKind::RegistryPeerChanged, None, &what, cause);
+        self.lock_events_in_tx(tx, vec![event]).await
+    }
+}
+
+/// Returns true if an administrator has compared the key of a peer in this state.
+fn is_known(state: PeerState) -> bool {
+    match state {
+        PeerState::Proposed | PeerState::Removed => false,
+        PeerState::Approved
+        | PeerState::Joined
+        | PeerState::Suspended
+        | PeerState::Braked
+        | PeerState::Diverged => true,
+    }
+}
+
+/// Returns a peer in any state.
+pub(super) async fn peer_in_tx(tx: &mut Tx, name: &DeploymentName) -> Result<Option<Peer>> {
+    let row = on_tx!(tx, db => sqlx::query_as::<_, PeerRow>(peer_sql!("WHERE name = $1"))
+        .bind(name).fetch_optional(db))?;
+    row.map(PeerRow::peer).transpose()
+}
+
+/// Changes the state of a peer.
+pub(super) async fn turn_in_tx(
+    tx: &mut Tx,
+    name: &DeploymentName,
+    to: PeerState,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    execute!(
+        tx,
+        "UPDATE registry_peers SET state = $2, state_at = $3 WHERE name = $1",
+        name,
+        to,
+        kept_time(now),
+    )
+    .map(drop)
+}
+
+/// Lets all logs be read again from the first record, because other records count from now on. What was merged is passed
+/// over.
+async fn walk_again_in_tx(tx: &mut Tx) -> Result<()> {
+    execute!(
+        tx,
+        "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, skipped = 0, skipped_last = NULL"
+    )
+    .map(drop)
+}
+
+/// Agrees to all takedowns that were seen until now.
+async fn agree_in_tx(tx: &mut Tx, name: &DeploymentName) -> Result<()> {
+    execute!(
+        tx,
+        "UPDATE registry_peers SET agreed_id = seen_size, takedowns = 0, takedowns_at = NULL WHERE name = $1",
+        name,
+    )
+    .map(drop)
+}
+
+/// Forgets everything that was seen of the log of a peer.
+async fn forget_log_in_tx(tx: &mut Tx, name: &DeploymentName) -> Result<()> {
+    execute!(
+        tx,
+        "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, sharing = '', head = NULL, seen_size = 0, \
+         agreed_id = 0, skipped = 0, skipped_last = NULL WHERE name = $1",
+        name,
+    )
+    .map(drop)
+}

@@ -1,0 +1,272 @@
+//! Deployments that exchange versions, each with its own database, name, key and listener.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::response::Response;
+use lockkeeper::features::registry::{
+    JoinRequest, NamePatterns, NewInvitation, Peer, PeerExchange, PeerState, PeerTerms, PeerUrl,
+    PullReport, RegistryVersion, Visibility,
+};
+use lockkeeper::secret::Secret;
+use lockkeeper::store::Store;
+use lockkeeper_registry::records::DeploymentName;
+use lockkeeper_registry::states::BaseLocation;
+use tokio::net::TcpListener;
+use tokio_util::task::AbortOnDropHandle;
+use tower::ServiceExt as _;
+
+use super::world::{Office, Replica, by_ops};
+use crate::support::db::{Backend, TestDb};
+
+/// A change of answers on their way. It gets the path of the request.
+pub type Tamper = Box<dyn Fn(&str, Answered) -> Answered + Send + Sync>;
+
+/// Status and body of an answer.
+pub struct Answered {
+    pub status: StatusCode,
+    pub body: Bytes,
+}
+
+/// Connection between a deployment and the others.
+#[derive(Default)]
+struct Wire {
+    router: Option<Router>,
+    tamper: Option<Tamper>,
+}
+
+/// A deployment of a test.
+pub struct Deployment {
+    pub db: TestDb,
+    pub office: Office,
+    pub server: Replica,
+    pub peers: PeerExchange,
+    pub url: PeerUrl,
+    pub token: String,
+    wire: Arc<Mutex<Wire>>,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// Parses patterns of names, a line each.
+fn patterns(text: &str) -> NamePatterns {
+    text.parse().unwrap()
+}
+
+pub fn name(text: &str) -> DeploymentName {
+    text.parse().unwrap()
+}
+
+impl Deployment {
+    pub async fn open(backend: Backend, name: &str, flags: &[(&str, &str)]) -> Self {
+        let db = TestDb::new(backend).await;
+        let office = Office::named(&db, name).await;
+        let (_, token) = office.token(&["read:*"]).await;
+        let flags = [&[("registry-name", name)], flags].concat();
+        let server = office.server(&db, 1, &flags).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let wire = Arc::new(Mutex::new(Wire {
+            router: Some(server.router.clone()),
+            tamper: None,
+        }));
+        let of_task = Arc::clone(&wire);
+        let app =
+            Router::new().fallback(move |request: Request| carry(Arc::clone(&of_task), request));
+        let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Self {
+            peers: server.peers().await,
+            db,
+            office,
+            server,
+            url: url.parse().unwrap(),
+            token,
+            wire,
+            _task: AbortOnDropHandle::new(task),
+        }
+    }
+
+    pub fn store(&self) -> &Store {
+        self.db.store()
+    }
+
+    fn wire(&self) -> std::sync::MutexGuard<'_, Wire> {
+        self.wire.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts the deployment off, or connects it again.
+    pub fn reachable(&self, is_reachable: bool) {
+        self.wire().router = is_reachable.then(|| self.server.router.clone());
+    }
+
+    /// Changes all answers of this deployment on their way.
+    pub fn tamper(&self, tamper: impl Fn(&str, Answered) -> Answered + Send + Sync + 'static) {
+        self.wire().tamper = Some(Box::new(tamper));
+    }
+
+    /// Sends all answers unchanged again.
+    pub fn honest(&self) {
+        self.wire().tamper = None;
+    }
+
+    /// Invites another deployment. Returns the word.
+    pub async fn invite(&self, other: &Self, shares: &str, accepts: &str) -> Secret {
+        let new = NewInvitation {
+            url: other.url.clone(),
+            shares: patterns(shares),
+            accepts: patterns(accepts),
+            visibility: Visibility::Public,
+            expires: Duration::from_hours(1),
+        };
+        let word = self.peers.invite(new, &by_ops()).await.unwrap();
+        word.unwrap()
+    }
+
+    /// Describes a join of another deployment.
+    pub fn request(other: &Self, word: &Secret, shares: &str, accepts: &str) -> JoinRequest {
+        JoinRequest {
+            url: other.url.clone(),
+            word: word.clone(),
+            shares: patterns(shares),
+            accepts: patterns(accepts),
+            visibility: Visibility::Public,
+        }
+    }
+
+    /// Joins with another deployment. Each side reads and accepts these names of the other.
+    pub async fn join(&self, other: &Self, ours: &str, theirs: &str) {
+        let word = other.invite(self, theirs, ours).await;
+        let request = Self::request(other, &word, ours, theirs);
+        let joined = self.peers.join(request, &by_ops()).await.unwrap();
+        joined.unwrap();
+    }
+
+    pub async fn peer(&self, of: &str) -> Peer {
+        self.store()
+            .registry_peer(&name(of))
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    /// Returns the token that this deployment presents to another one.
+    pub async fn token_for(&self, other: &Self) -> String {
+        let peer = self.peer(other.office.registry.name().as_str()).await;
+        self.peers.token_of(&peer).unwrap().expose().to_owned()
+    }
+
+    pub async fn state(&self, of: &str) -> PeerState {
+        self.peer(of).await.state
+    }
+
+    /// Changes the state of a peer. Returns false if it was in another one.
+    pub async fn turn(&self, of: &str, from: PeerState, to: PeerState) -> bool {
+        let (of, cause) = (name(of), by_ops());
+        let turned = self
+            .store()
+            .registry_peer_turn(&of, &[from], to, &cause)
+            .await;
+        turned.unwrap().is_some()
+    }
+
+    async fn change(&self, of: &str, terms: PeerTerms) {
+        let (of, cause) = (name(of), by_ops());
+        let changed = self.store().registry_peer_change(&of, &terms, &cause).await;
+        assert!(changed.unwrap().is_some());
+    }
+
+    /// Shares these names with a peer.
+    pub async fn shares(&self, of: &str, shares: &str) {
+        let terms = PeerTerms {
+            shares: Some(patterns(shares)),
+            ..PeerTerms::default()
+        };
+        self.change(of, terms).await;
+    }
+
+    /// Accepts records of a peer for these names.
+    pub async fn accepts(&self, of: &str, accepts: &str) {
+        let terms = PeerTerms {
+            accepts: Some(patterns(accepts)),
+            ..PeerTerms::default()
+        };
+        self.change(of, terms).await;
+    }
+
+    pub async fn error(&self, of: &str) -> String {
+        self.peer(of)
+            .await
+            .error
+            .map_or(String::new(), |(why, _)| why)
+    }
+
+    /// Reads the logs of all peers once. Returns the number of records that were added.
+    pub async fn pull(&self) -> u64 {
+        let PullReport { records, .. } = self.peers.pull_all().await.unwrap();
+        records
+    }
+
+    pub async fn version(&self, key: &str) -> Option<RegistryVersion> {
+        let key = key.parse().unwrap();
+        self.store().registry_version(&key).await.unwrap()
+    }
+
+    /// Returns true if the packages of a version are here.
+    pub async fn is_here(&self, key: &str) -> bool {
+        let version = self.version(key).await;
+        let located = version.as_ref().and_then(|version| version.known.content());
+        located.is_some_and(|located| located.base == BaseLocation::Here)
+    }
+
+    /// Recomputes everything, and returns what is wrong.
+    pub async fn fault(&self) -> Option<String> {
+        let verified = self.office.registry.verify(true).await.unwrap();
+        verified.err().map(|fault| fault.to_string())
+    }
+}
+
+async fn carry(wire: Arc<Mutex<Wire>>, request: Request) -> Response {
+    let router = wire
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .router
+        .clone();
+    let Some(router) = router else {
+        // A client sees a connection that ends.
+        let broken = futures::stream::iter([Err::<Bytes, _>(std::io::Error::other("cut"))]);
+        let mut response = Response::new(Body::from_stream(broken));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, 9.into());
+        return response;
+    };
+    let path = request.uri().path().to_owned();
+    let response = router.oneshot(request).await.unwrap();
+    let is_tampered = wire
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .tamper
+        .is_some();
+    if !is_tampered {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+    let answered = Answered {
+        status: parts.status,
+        body,
+    };
+    let wire = wire.lock().unwrap_or_else(PoisonError::into_inner);
+    let answered = match &wire.tamper {
+        Some(tamper) => tamper(&path, answered),
+        None => answered,
+    };
+    let mut response = Response::new(Body::from(answered.body));
+    *response.status_mut() = answered.status;
+    let json = header::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}

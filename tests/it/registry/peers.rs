@@ -1,0 +1,867 @@
+//! Deployments exchange versions: what travels, what does not count, and what a peer that lies achieves.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::http::{Method, StatusCode};
+use lockkeeper::features::registry::{JoinFault, PeerState, PeerTerms, Visibility};
+use lockkeeper::model::Sha256Digest;
+use lockkeeper_registry::records::{LogId, TakedownKind};
+use lockkeeper_registry::states::{BaseLocation, KnownVersion, LocatedContent, VersionState};
+use serde_json::{Value, json};
+
+use super::deployments::{Answered, Deployment, name};
+use super::world::by_ops;
+use crate::support::db::{TestDb, store_test};
+
+const VPC: &str = "module acme/vpc/aws 1.2.3";
+const VPC_LIST: &str = "/registry/v1/modules/acme/vpc/aws/versions";
+const NET: &str = "go example.com/net v1.0.0";
+const NET_AT: &str = "/registry/go/example.com/net/@v";
+
+const MODULE: [(&str, &[u8]); 1] = [("main.tf", b"output \"x\" {}\n")];
+const OTHER_MODULE: [(&str, &[u8]); 1] = [("main.tf", b"output \"y\" {}\n")];
+const GO_MODULE: [(&str, &[u8]); 2] = [
+    ("go.mod", b"module example.com/net\n\ngo 1.24\n"),
+    ("net.go", b"package net\n"),
+];
+
+/// Opens two deployments that have joined. The first one owns the names.
+async fn two(db: &TestDb) -> (Deployment, Deployment) {
+    let one = Deployment::open(db.backend, "one.example.com", &[]).await;
+    let two = Deployment::open(db.backend, "two.example.com", &[]).await;
+    one.office
+        .namespace("module acme", Visibility::Public)
+        .await;
+    one.office
+        .namespace("go example.com/net", Visibility::Public)
+        .await;
+    two.join(&one, "*", "*").await;
+    (one, two)
+}
+
+/// Returns the path of the package of the module.
+async fn vpc_path(at: &Deployment) -> String {
+    let download = "/registry/v1/modules/acme/vpc/aws/1.2.3/download";
+    let answer = at.server.get(download, &at.token).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT, "{}", answer.text());
+    let link = answer.header("x-terraform-get");
+    let link = link.strip_prefix("./").unwrap_or(link);
+    format!("/registry/v1/modules/acme/vpc/aws/1.2.3/{link}")
+}
+
+async fn a_version_travels_with_its_package_byte_for_byte(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    one.office.publish(VPC, &MODULE).await;
+    one.office.publish(NET, &GO_MODULE).await;
+    assert_eq!(two.server.status(VPC_LIST, &two.token).await, 404);
+
+    assert_eq!(two.pull().await, 2);
+    assert!(!two.is_here(VPC).await && !two.is_here(NET).await);
+    let listed = two.server.get(VPC_LIST, &two.token).await;
+    assert!(listed.text().contains("1.2.3"), "{}", listed.text());
+    let list = two.server.get(&format!("{NET_AT}/list"), &two.token).await;
+    assert_eq!(list.text(), "v1.0.0\n");
+
+    // A client waits for the package, and everything else comes in the background.
+    let ours = one.server.get(&vpc_path(&one).await, "").await;
+    let theirs = two.server.get(&vpc_path(&two).await, "").await;
+    assert_eq!(theirs.status, StatusCode::OK, "{}", theirs.text());
+    assert_eq!(ours.body, theirs.body);
+    assert!(two.is_here(VPC).await && !two.is_here(NET).await);
+    let report = two.peers.download_due().await.unwrap();
+    assert_eq!((report.arrived, report.failed), (1, 0));
+    for file in ["v1.0.0.mod", "v1.0.0.zip"] {
+        let path = format!("{NET_AT}/{file}");
+        let ours = one.server.get(&path, &one.token).await;
+        let theirs = two.server.get(&path, &two.token).await;
+        assert_eq!((ours.status.as_u16(), &ours.body), (200, &theirs.body));
+    }
+    assert_eq!(two.store().registry_download_count().await.unwrap(), 0);
+
+    // Records keep the text and the signature of their maker.
+    let from = LogId::FIRST;
+    let records = one.store().registry_records(from, 10).await.unwrap();
+    assert_eq!(
+        two.store().registry_records(from, 10).await.unwrap(),
+        records
+    );
+    assert_eq!((two.fault().await, one.fault().await), (None, None));
+    // Nothing comes back as news.
+    assert_eq!((one.pull().await, two.pull().await), (0, 0));
+    let peer = two.peer("one.example.com").await;
+    assert_eq!(
+        (peer.lag_records(), peer.walk.last_id(), peer.error),
+        (0, 2, None)
+    );
+}
+
+async fn deprecations_and_takedowns_travel(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    one.office.publish(VPC, &MODULE).await;
+    one.office.publish(NET, &GO_MODULE).await;
+    two.pull().await;
+    two.peers.download_due().await.unwrap();
+    let path = vpc_path(&two).await;
+    let package = digest_of(&two, VPC).await;
+    assert!(
+        two.office
+            .registry
+            .package(&package)
+            .await
+            .unwrap()
+            .is_some()
+    );
+    one.office.deprecate(NET, "old", None).await;
+    one.office
+        .take_down(VPC, TakedownKind::Security, "has a key")
+        .await;
+    // A version that is gone before anybody saw it.
+    one.office
+        .publish("module acme/vpc/aws 2.0.0", &MODULE)
+        .await;
+    one.office
+        .take_down("module acme/vpc/aws 2.0.0", TakedownKind::Legal, "no")
+        .await;
+
+    assert_eq!(two.pull().await, 4);
+    for (key, state) in [
+        (NET, VersionState::Deprecated),
+        (VPC, VersionState::Deleted),
+    ] {
+        assert_eq!(two.version(key).await.unwrap().known.state(), state);
+    }
+    let gone = two.server.get(&path, "").await;
+    assert_eq!(gone.status, StatusCode::FORBIDDEN);
+    assert!(gone.text().contains("has a key"), "{}", gone.text());
+    let legal = "/registry/v1/modules/acme/vpc/aws/2.0.0/download";
+    assert_eq!(two.server.status(legal, &two.token).await, 451);
+    // The bytes go with the takedown.
+    assert!(
+        two.office
+            .registry
+            .package(&package)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(two.fault().await, None);
+    assert_eq!(two.pull().await, 0);
+}
+
+/// Returns the digest of the package of a version.
+async fn digest_of(at: &Deployment, key: &str) -> Sha256Digest {
+    let version = at.version(key).await.unwrap();
+    let mut packages = version.known.content().unwrap().content.packages.iter();
+    packages.next().unwrap().digest.clone()
+}
+
+async fn three_deployments_end_equal_in_any_order(db: &TestDb) {
+    let names = ["one.example.com", "two.example.com", "three.example.com"];
+    let mut all = Vec::new();
+    for (number, name) in names.into_iter().enumerate() {
+        let deployment = Deployment::open(db.backend, name, &[]).await;
+        let namespace = format!("module n{number}");
+        deployment
+            .office
+            .namespace(&namespace, Visibility::Public)
+            .await;
+        all.push(deployment);
+    }
+    for (left, right) in [(0, 1), (1, 2), (2, 0)] {
+        all[left]
+            .join(
+                &all[right],
+                "*\nmodule n0/*\nmodule n1/*\nmodule n2/*",
+                "*\nmodule n0/*\nmodule n1/*\nmodule n2/*",
+            )
+            .await;
+    }
+    for (number, deployment) in all.iter().enumerate() {
+        for version in ["1.0.0", "1.1.0", "1.2.0"] {
+            let key = format!("module n{number}/m/aws {version}");
+            deployment.office.publish(&key, &MODULE).await;
+        }
+        let key = format!("module n{number}/m/aws 1.0.0");
+        deployment.office.deprecate(&key, "old", None).await;
+    }
+    // Two learn of a version, and then each says something else about it.
+    all[1].pull().await;
+    all[2].pull().await;
+    all[1]
+        .office
+        .deprecate("module n0/m/aws 1.1.0", "old", None)
+        .await;
+    all[2]
+        .office
+        .take_down("module n0/m/aws 1.1.0", TakedownKind::Mistake, "wrong")
+        .await;
+    all[2]
+        .office
+        .take_down("module n1/m/aws 1.0.0", TakedownKind::Mistake, "wrong")
+        .await;
+    for at in [0, 2, 1, 1, 0, 2, 0, 1, 2] {
+        all[at].pull().await;
+    }
+    for deployment in &all {
+        assert_eq!(deployment.pull().await, 0);
+        deployment.peers.download_due().await.unwrap();
+        deployment.office.registry.remove_orphans().await.unwrap();
+        assert_eq!(deployment.fault().await, None);
+    }
+    for number in 0..3 {
+        let name = format!("module n{number}/m/aws").parse().unwrap();
+        let mut states = Vec::new();
+        for deployment in &all {
+            let versions = deployment.office.registry.versions(&name).await.unwrap();
+            let versions: Vec<_> = versions
+                .into_iter()
+                .map(|version| {
+                    let content = version.known.content().cloned();
+                    (version.key.version(), version.known.state(), content)
+                })
+                .collect();
+            states.push(versions);
+        }
+        assert_eq!(states[0].len(), 3);
+        assert_eq!(states[0], states[1]);
+        assert_eq!(states[1], states[2]);
+    }
+}
+
+async fn what_is_here_is_served_when_peers_are_away(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    one.office.publish(VPC, &MODULE).await;
+    one.office.publish(NET, &GO_MODULE).await;
+    two.pull().await;
+    let path = vpc_path(&two).await;
+    assert_eq!(two.server.status(&path, "").await, 200);
+
+    one.reachable(false);
+    assert_eq!(two.pull().await, 0);
+    let error = two.error("one.example.com").await;
+    assert!(error.contains("does not answer"), "{error}");
+    assert_eq!(two.state("one.example.com").await, PeerState::Joined);
+    assert_eq!(two.server.status(&path, "").await, 200);
+    let zip = format!("{NET_AT}/v1.0.0.zip");
+    let answer = two.server.get(&zip, &two.token).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.header("retry-after"), "5");
+    // The next client does not wait for the peer again.
+    assert_eq!(two.server.status(&zip, &two.token).await, 503);
+    assert_eq!(two.fault().await, None);
+
+    one.reachable(true);
+    two.db.clock.advance(Duration::from_mins(1));
+    assert_eq!(two.server.status(&zip, &two.token).await, 200);
+    two.pull().await;
+    assert_eq!(two.error("one.example.com").await, "");
+}
+
+async fn a_log_that_was_replaced_stops_the_exchange_with_that_peer_alone(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let three = Deployment::open(db.backend, "three.example.com", &[]).await;
+    three
+        .office
+        .namespace("module three", Visibility::Public)
+        .await;
+    two.join(&three, "*", "*").await;
+    one.office.publish(VPC, &MODULE).await;
+    one.office.publish(NET, &GO_MODULE).await;
+    assert_eq!(two.pull().await, 2);
+
+    // The same answers with fewer records: somebody has restored an old database.
+    one.tamper(|path, answered| {
+        if path.ends_with("/diff") {
+            return Answered {
+                status: StatusCode::CONFLICT,
+                body: Bytes::from_static(b"The log has 1 records."),
+            };
+        }
+        answered
+    });
+    three
+        .office
+        .publish("module three/m/aws 1.0.0", &MODULE)
+        .await;
+    assert_eq!(two.pull().await, 1, "the others go on");
+    let peer = two.peer("one.example.com").await;
+    assert_eq!(peer.state, PeerState::Diverged);
+    let (why, since) = peer.error.unwrap();
+    assert!(why.contains("was cut"), "{why}");
+    assert_eq!(since, two.db.now());
+    // Nothing is requested from it any more.
+    one.honest();
+    one.office.deprecate(NET, "old", None).await;
+    assert_eq!(two.pull().await, 0);
+    assert_eq!(two.server.status(VPC_LIST, &two.token).await, 200);
+
+    assert!(
+        two.turn("one.example.com", PeerState::Diverged, PeerState::Joined)
+            .await
+    );
+    assert_eq!(two.pull().await, 1);
+    assert_eq!(two.state("one.example.com").await, PeerState::Joined);
+}
+
+/// Changes the JSON of pages on their way.
+fn change_pages(at: &Deployment, change: impl Fn(&mut Value) + Send + Sync + 'static) {
+    at.tamper(move |path, answered| {
+        if !path.ends_with("/diff") {
+            return answered;
+        }
+        let mut page: Value = serde_json::from_slice(&answered.body).unwrap();
+        change(&mut page);
+        Answered {
+            body: serde_json::to_vec(&page).unwrap().into(),
+            ..answered
+        }
+    });
+}
+
+async fn nothing_of_a_page_that_does_not_fit_is_merged(db: &TestDb) {
+    type Change = Box<dyn Fn(&mut Value) + Send + Sync>;
+    let cases: Vec<(&str, PeerState, Change)> = vec![
+        (
+            "record 1 is missing",
+            PeerState::Diverged,
+            Box::new(|page| drop(page["added"].as_array_mut().unwrap().remove(0))),
+        ),
+        (
+            "out of order",
+            PeerState::Diverged,
+            Box::new(|page| page["added"].as_array_mut().unwrap().reverse()),
+        ),
+        (
+            "not those of its head",
+            PeerState::Diverged,
+            Box::new(|page| {
+                // A withheld record with a wrong hash.
+                let item = page["added"].as_array_mut().unwrap().remove(0);
+                let hash = lockkeeper_registry::tlog::LogHash::EMPTY_TREE.to_string();
+                page["withheld"] = json!([{"id": item["id"], "hash": hash}]);
+            }),
+        ),
+        (
+            "head of its log is not valid",
+            PeerState::Diverged,
+            Box::new(|page| {
+                let head = page["head"].as_str().unwrap().replace("\n2\n", "\n3\n");
+                page["head"] = head.into();
+            }),
+        ),
+        (
+            "cannot be read",
+            PeerState::Joined,
+            Box::new(|page| page["added"][0]["record"] = "add nothing".into()),
+        ),
+        (
+            "list of another action",
+            PeerState::Joined,
+            Box::new(|page| {
+                let added = page["added"].take();
+                page["added"] = json!([]);
+                page["deleted"] = added;
+            }),
+        ),
+        (
+            "not the JSON of a page",
+            PeerState::Joined,
+            Box::new(|page| *page = json!({"added": []})),
+        ),
+        (
+            "is longer than",
+            PeerState::Joined,
+            Box::new(|page| page["head"] = "x".repeat(13 << 20).into()),
+        ),
+    ];
+    let (one, two) = Box::pin(two(db)).await;
+    one.office.publish(VPC, &MODULE).await;
+    one.office.publish(NET, &GO_MODULE).await;
+    for (why, state, change) in cases {
+        change_pages(&one, change);
+        assert_eq!(two.pull().await, 0, "{why}");
+        let error = two.error("one.example.com").await;
+        assert!(error.contains(why), "{why}: {error}");
+        assert_eq!(two.state("one.example.com").await, state, "{why}");
+        assert_eq!(two.store().registry_log_size().await.unwrap(), 0);
+        if state == PeerState::Diverged {
+            assert!(
+                two.turn("one.example.com", PeerState::Diverged, PeerState::Joined)
+                    .await
+            );
+        }
+    }
+    one.honest();
+    assert_eq!(two.pull().await, 2);
+    assert_eq!(two.error("one.example.com").await, "");
+}
+
+async fn a_record_that_its_maker_did_not_sign_is_found_out(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    // A deployment with the name of the one, and a member that takes it for the real one.
+    let impostor = Deployment::open(db.backend, "one.example.com", &[]).await;
+    let fooled = Deployment::open(db.backend, "three.example.com", &[]).await;
+    impostor
+        .office
+        .namespace("module acme", Visibility::Public)
+        .await;
+    impostor.office.publish(VPC, &OTHER_MODULE).await;
+    fooled.join(&impostor, "*", "*").await;
+    assert_eq!(fooled.pull().await, 1);
+    two.join(&fooled, "*", "*").await;
+    assert_eq!(two.pull().await, 0);
+    let error = two.error("three.example.com").await;
+    assert!(
+        error.contains("wrong signature of one.example.com"),
+        "{error}"
+    );
+    assert_eq!(two.state("three.example.com").await, PeerState::Diverged);
+    // The real one goes on.
+    one.office.publish(VPC, &MODULE).await;
+    assert_eq!(two.pull().await, 1);
+    assert_eq!(two.version(VPC).await.unwrap().known, {
+        let theirs = one.version(VPC).await.unwrap();
+        let located = theirs.known.content().unwrap().clone();
+        KnownVersion::Added(LocatedContent {
+            base: BaseLocation::Peer(name("one.example.com")),
+            ..located
+        })
+    });
+}
+
+async fn a_package_that_is_not_the_recorded_one_is_fetched_elsewhere(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let three = Deployment::open(db.backend, "three.example.com", &[]).await;
+    three.join(&one, "*", "*").await;
+    two.join(&three, "*", "*").await;
+    one.office.publish(VPC, &MODULE).await;
+    three.pull().await;
+    two.pull().await;
+    one.tamper(|path, answered| {
+        if !path.contains("/packages/") {
+            return answered;
+        }
+        let mut body = answered.body.to_vec();
+        let last = body.len() - 1;
+        body[last] ^= 1;
+        Answered {
+            body: body.into(),
+            ..answered
+        }
+    });
+    // Nobody has the right bytes yet: those of the one are wrong, and the three has none.
+    let base = match &two
+        .version(VPC)
+        .await
+        .unwrap()
+        .known
+        .content()
+        .unwrap()
+        .base
+    {
+        BaseLocation::Peer(peer) => peer.to_string(),
+        BaseLocation::Here => panic!("nothing was downloaded yet"),
+    };
+    assert!(["one.example.com", "three.example.com"].contains(&base.as_str()));
+    let report = two.peers.download_due().await.unwrap();
+    assert_eq!((report.arrived, report.failed), (0, 1));
+    assert_eq!(two.peer("one.example.com").await.wrong_packages, 1);
+    assert!(!two.is_here(VPC).await);
+    assert_eq!(two.fault().await, None);
+
+    one.honest();
+    three.peers.download_due().await.unwrap();
+    one.tamper(|path, answered| {
+        let is_package = path.contains("/packages/");
+        let body = if is_package {
+            Bytes::from_static(b"short")
+        } else {
+            answered.body
+        };
+        Answered { body, ..answered }
+    });
+    two.db.clock.advance(Duration::from_mins(1));
+    let report = two.peers.download_due().await.unwrap();
+    assert_eq!((report.arrived, report.failed), (1, 0));
+    assert!(two.is_here(VPC).await);
+    assert_eq!(two.fault().await, None);
+}
+
+async fn two_contents_of_a_version_are_a_conflict_until_a_takedown(db: &TestDb) {
+    let one = Deployment::open(db.backend, "one.example.com", &[]).await;
+    let two = Deployment::open(db.backend, "two.example.com", &[]).await;
+    for deployment in [&one, &two] {
+        deployment
+            .office
+            .namespace("module acme", Visibility::Public)
+            .await;
+    }
+    two.join(&one, "module acme/*", "module acme/*").await;
+    one.office.publish(VPC, &MODULE).await;
+    two.office.publish(VPC, &OTHER_MODULE).await;
+    let ours = two.version(VPC).await;
+    assert_eq!((one.pull().await, two.pull().await), (0, 0));
+    for (at, other) in [(&one, "two.example.com"), (&two, "one.example.com")] {
+        let conflicts = at.store().registry_conflicts(10).await.unwrap();
+        assert_eq!(conflicts.len(), 1);
+        assert_eq!(conflicts[0].peer, name(other));
+        assert!(
+            conflicts[0]
+                .record
+                .starts_with("add module acme/vpc/aws 1.2.3\n")
+        );
+        assert_eq!(at.state(other).await, PeerState::Joined);
+    }
+    assert_eq!(two.version(VPC).await, ours);
+    // Seen again, it is the same conflict.
+    two.store()
+        .registry_peer_change(&name("one.example.com"), &PeerTerms::default(), &by_ops())
+        .await
+        .unwrap();
+    two.pull().await;
+    assert_eq!(two.store().registry_conflict_count().await.unwrap(), 1);
+
+    one.office
+        .take_down(VPC, TakedownKind::Mistake, "two contents")
+        .await;
+    assert_eq!(one.store().registry_conflict_count().await.unwrap(), 0);
+    assert_eq!(two.pull().await, 1);
+    assert_eq!(two.store().registry_conflict_count().await.unwrap(), 0);
+    let state = two.version(VPC).await.unwrap().known.state();
+    assert_eq!(state, VersionState::Deleted);
+}
+
+async fn the_page_shows_peers_to_people_who_sign_in(db: &TestDb) {
+    let flags = [
+        ("web-basic-auth", "true"),
+        ("web-username", "ops"),
+        ("web-password", "a long password of the tests"),
+    ];
+    let one = Deployment::open(db.backend, "one.example.com", &flags).await;
+    let two = Deployment::open(db.backend, "two.example.com", &[]).await;
+    for deployment in [&one, &two] {
+        let office = &deployment.office;
+        office.namespace("module acme", Visibility::Public).await;
+    }
+    two.join(&one, "module acme/*", "module acme/*").await;
+    one.office.publish(VPC, &MODULE).await;
+    two.office.publish(VPC, &OTHER_MODULE).await;
+    one.pull().await;
+    two.reachable(false);
+    one.pull().await;
+    let basic = "Basic b3BzOmEgbG9uZyBwYXNzd29yZCBvZiB0aGUgdGVzdHM=";
+    let headers = [("authorization", basic)];
+    let page = one
+        .server
+        .request(Method::GET, "/registry/peers", &headers)
+        .await;
+    assert_eq!(page.status, StatusCode::OK);
+    for text in [
+        "two.example.com",
+        "joined",
+        "1 of 1",
+        "does not answer",
+        "Versions with two contents",
+        "counts for: module acme",
+    ] {
+        assert!(page.text().contains(text), "{text}: {}", page.text());
+    }
+    assert!(!page.text().contains("lkp_"));
+    assert_eq!(one.server.status("/registry/peers", "").await, 401);
+    // Nobody signs in to the other server, so it shows no names.
+    let page = two.server.get("/registry/peers", "").await;
+    assert_eq!(page.status, StatusCode::OK);
+    assert!(page.text().contains("not shown to you") && !page.text().contains("one.example.com"));
+}
+
+async fn nothing_from_outside_stands_in_for_a_name_that_an_owner_here_has(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    two.office
+        .namespace("module acme", Visibility::Public)
+        .await;
+    one.office.publish(VPC, &MODULE).await;
+    one.office.publish(NET, &GO_MODULE).await;
+    assert_eq!(two.pull().await, 1);
+    assert_eq!(two.version(VPC).await, None);
+    let peer = two.peer("one.example.com").await;
+    assert_eq!(peer.skipped, 1);
+    let why = peer.skipped_last.unwrap();
+    assert!(why.contains("belongs to net here"), "{why}");
+
+    two.accepts("one.example.com", "*\nmodule acme/*").await;
+    assert_eq!(two.pull().await, 1);
+    assert!(two.version(VPC).await.is_some());
+    assert_eq!(two.peer("one.example.com").await.skipped, 0);
+}
+
+async fn only_shared_and_accepted_names_travel(db: &TestDb) {
+    let one = Deployment::open(db.backend, "one.example.com", &[]).await;
+    let two = Deployment::open(db.backend, "two.example.com", &[]).await;
+    one.office.namespace("module acme", Visibility::Owner).await;
+    one.office
+        .namespace("go example.com/net", Visibility::Public)
+        .await;
+    one.office
+        .namespace("go example.com/other", Visibility::Public)
+        .await;
+    two.join(&one, "", "go example.com/net/...").await;
+    let other = "go example.com/other v1.0.0";
+    let files: [(&str, &[u8]); 1] = [("go.mod", b"module example.com/other\n")];
+    one.office.publish(VPC, &MODULE).await;
+    one.office.publish(NET, &GO_MODULE).await;
+    one.office.publish(other, &files).await;
+    assert_eq!(two.pull().await, 1);
+    assert!(two.version(NET).await.is_some());
+    assert_eq!(two.peer("one.example.com").await.walk.last_id(), 3);
+
+    // Everything public is shared now, but the names that only their owner reads are not.
+    one.shares("two.example.com", "*").await;
+    two.accepts("one.example.com", "*").await;
+    assert_eq!(two.pull().await, 1);
+    assert!(two.version(other).await.is_some());
+    assert_eq!(two.version(VPC).await, None);
+    // Neither is their package.
+    let digest = digest_of(&one, VPC).await;
+    let answers = peer_get(&two, &one, &format!("/registry/peer/v1/packages/{digest}")).await;
+    assert_eq!(answers, 404);
+
+    // A namespace becomes public: what was withheld comes, without a change here.
+    one.office
+        .change_namespace("module acme", Visibility::Public)
+        .await;
+    assert_eq!(two.pull().await, 1);
+    assert!(two.version(VPC).await.is_some());
+    // One that shares a name which is not accepted is refused.
+    two.accepts("one.example.com", "module acme/*").await;
+    let full: Value = page_of(&two, &one, "*").await;
+    change_pages(&one, move |page| *page = full.clone());
+    assert_eq!(two.pull().await, 0);
+    let error = two.error("one.example.com").await;
+    assert!(error.contains("no such name is accepted"), "{error}");
+}
+
+/// Sends a request to a peer with the token that was exchanged.
+async fn peer_get(from: &Deployment, to: &Deployment, path: &str) -> u16 {
+    let token = from.token_for(to).await;
+    to.server.status(path, &token).await
+}
+
+async fn page_of(from: &Deployment, to: &Deployment, accepts: &str) -> Value {
+    let token = from.token_for(to).await;
+    let path = format!("/registry/peer/v1/diff?after=0&limit=1000&accepts={accepts}");
+    serde_json::from_slice(&to.server.get(&path, &token).await.body).unwrap()
+}
+
+async fn many_takedowns_wait_for_an_administrator(db: &TestDb) {
+    let one = Deployment::open(db.backend, "one.example.com", &[]).await;
+    let flags = [("registry-takedown-brake", "2")];
+    let two = Deployment::open(db.backend, "two.example.com", &flags).await;
+    one.office
+        .namespace("module acme", Visibility::Public)
+        .await;
+    two.join(&one, "*", "*").await;
+    let key = |number: u32| format!("module acme/vpc/aws 1.0.{number}");
+    for number in 0..5 {
+        one.office.publish(&key(number), &MODULE).await;
+    }
+    two.pull().await;
+    for number in 0..4 {
+        one.office
+            .take_down(&key(number), TakedownKind::Mistake, "wrong")
+            .await;
+    }
+    one.office
+        .publish("module acme/new/aws 1.0.0", &MODULE)
+        .await;
+    two.pull().await;
+    let deleted = async || {
+        let mut count = 0;
+        for number in 0..5 {
+            let version = two.version(&key(number)).await.unwrap();
+            count += u32::from(version.known.state() == VersionState::Deleted);
+        }
+        count
+    };
+    assert_eq!(deleted().await, 2, "it stops before the first one too many");
+    assert_eq!(two.state("one.example.com").await, PeerState::Braked);
+    assert_eq!(two.version("module acme/new/aws 1.0.0").await, None);
+    assert_eq!((two.pull().await, deleted().await), (0, 2));
+    // More takedowns come before somebody agrees to those that are known.
+    one.office
+        .take_down(&key(4), TakedownKind::Mistake, "wrong")
+        .await;
+    assert!(
+        two.turn("one.example.com", PeerState::Braked, PeerState::Joined)
+            .await
+    );
+    two.pull().await;
+    assert_eq!(deleted().await, 5, "one of them is not above the brake");
+    assert_eq!(two.state("one.example.com").await, PeerState::Joined);
+    assert!(two.version("module acme/new/aws 1.0.0").await.is_some());
+    assert_eq!(two.fault().await, None);
+}
+
+async fn a_member_relays_records_of_those_who_are_approved(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let three = Deployment::open(db.backend, "three.example.com", &[]).await;
+    three.join(&two, "*", "*").await;
+    one.office.publish(VPC, &MODULE).await;
+    two.pull().await;
+    two.peers.download_due().await.unwrap();
+    assert_eq!(three.pull().await, 0);
+    let skipped = three.peer("two.example.com").await.skipped_last.unwrap();
+    assert!(skipped.contains("no peer whose records count"), "{skipped}");
+    // The member was proposed, and nothing more.
+    assert_eq!(three.state("one.example.com").await, PeerState::Proposed);
+    assert_eq!(
+        three.peer("one.example.com").await.verifier,
+        *one.office.registry.verifier()
+    );
+
+    assert!(
+        three
+            .turn("one.example.com", PeerState::Proposed, PeerState::Approved)
+            .await
+    );
+    three.accepts("one.example.com", "module acme/*").await;
+    one.reachable(false);
+    assert_eq!(three.pull().await, 1);
+    three.peers.download_due().await.unwrap();
+    assert!(three.is_here(VPC).await);
+    assert_eq!(three.fault().await, None);
+}
+
+async fn a_word_joins_two_deployments_once(db: &TestDb) {
+    let one = Deployment::open(db.backend, "one.example.com", &[]).await;
+    let two = Deployment::open(db.backend, "two.example.com", &[]).await;
+    let same = Deployment::open(db.backend, "two.example.com", &[]).await;
+    let word = one.invite(&two, "*", "*").await;
+    let request = || Deployment::request(&one, &word, "*", "*");
+    two.peers.join(request(), &by_ops()).await.unwrap().unwrap();
+    assert_eq!(one.state("two.example.com").await, PeerState::Joined);
+    assert_eq!(
+        one.peer("two.example.com").await.verifier,
+        *two.office.registry.verifier()
+    );
+    let again = two
+        .peers
+        .join(request(), &by_ops())
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(again.to_string().contains("no invitation"), "{again}");
+
+    // A deployment with the name of another one has another key.
+    let word = one.invite(&two, "*", "*").await;
+    let request = Deployment::request(&one, &word, "*", "*");
+    let refused = same
+        .peers
+        .join(request, &by_ops())
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(refused.to_string().contains("another key"), "{refused}");
+    let expired = one.invite(&two, "*", "*").await;
+    one.db.clock.advance(Duration::from_secs(3601));
+    let request = Deployment::request(&one, &expired, "*", "*");
+    let refused = two
+        .peers
+        .join(request, &by_ops())
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(refused.to_string().contains("no invitation"), "{refused}");
+    let own = one.invite(&one, "*", "*").await;
+    let request = Deployment::request(&one, &own, "*", "*");
+    let refused = one
+        .peers
+        .join(request, &by_ops())
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("name of this one"),
+        "{refused}"
+    );
+    let request = Deployment::request(&one, &lockkeeper::secret::Secret::new("x"), "*", "*");
+    let refused = two
+        .peers
+        .join(request, &by_ops())
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(matches!(refused, JoinFault::Word), "{refused}");
+}
+
+async fn only_a_peer_reads_what_is_for_peers(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    one.office.publish(VPC, &MODULE).await;
+    let diff = "/registry/peer/v1/diff?after=0&limit=10&accepts=*";
+    for (path, token, status) in [
+        (diff, "", 401),
+        (diff, one.token.as_str(), 401),
+        ("/registry/peer/v1/members", one.token.as_str(), 401),
+        ("/registry/peer/v1/packages/00", one.token.as_str(), 401),
+    ] {
+        assert_eq!(one.server.status(path, token).await, status, "{path}");
+    }
+    for (path, status) in [
+        (diff, 200),
+        ("/registry/peer/v1/diff?after=2&limit=10&accepts=*", 409),
+        ("/registry/peer/v1/diff?after=1&limit=10&accepts=*", 200),
+        ("/registry/peer/v1/diff?after=0&limit=0&accepts=*", 400),
+        ("/registry/peer/v1/diff?after=-1&limit=1&accepts=*", 400),
+        (
+            "/registry/peer/v1/diff?after=0&limit=1&accepts=everything",
+            400,
+        ),
+        ("/registry/peer/v1/diff?after=0", 400),
+        (
+            "/registry/peer/v1/diff?after=18446744073709551615&limit=1&accepts=*",
+            409,
+        ),
+        ("/registry/peer/v1/members", 200),
+        ("/registry/peer/v1/packages/..%2fkeys", 404),
+    ] {
+        assert_eq!(peer_get(&two, &one, path).await, status, "{path}");
+    }
+    // The token of a peer is no token of a client.
+    assert_eq!(peer_get(&two, &one, VPC_LIST).await, 401);
+    assert_eq!(
+        one.server
+            .request(Method::POST, "/registry/peer/v1/join", &[])
+            .await
+            .status
+            .as_u16()
+            / 100,
+        4
+    );
+    let turn = |from, to| one.turn("two.example.com", from, to);
+    assert!(turn(PeerState::Joined, PeerState::Suspended).await);
+    assert_eq!(peer_get(&two, &one, diff).await, 403);
+    assert_eq!(two.pull().await, 0);
+    let error = two.error("one.example.com").await;
+    assert!(error.contains("stopped the exchange"), "{error}");
+    assert!(turn(PeerState::Suspended, PeerState::Removed).await);
+    assert_eq!(peer_get(&two, &one, diff).await, 401);
+}
+
+store_test!(
+    a_version_travels_with_its_package_byte_for_byte,
+    deprecations_and_takedowns_travel,
+    three_deployments_end_equal_in_any_order,
+    what_is_here_is_served_when_peers_are_away,
+    a_log_that_was_replaced_stops_the_exchange_with_that_peer_alone,
+    nothing_of_a_page_that_does_not_fit_is_merged,
+    a_record_that_its_maker_did_not_sign_is_found_out,
+    a_package_that_is_not_the_recorded_one_is_fetched_elsewhere,
+    two_contents_of_a_version_are_a_conflict_until_a_takedown,
+    the_page_shows_peers_to_people_who_sign_in,
+    nothing_from_outside_stands_in_for_a_name_that_an_owner_here_has,
+    only_shared_and_accepted_names_travel,
+    many_takedowns_wait_for_an_administrator,
+    a_member_relays_records_of_those_who_are_approved,
+    a_word_joins_two_deployments_once,
+    only_a_peer_reads_what_is_for_peers,
+);

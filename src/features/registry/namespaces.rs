@@ -55,6 +55,9 @@ pub enum AddNamespace {
     AlreadyThere(RegistryNamespace),
     /// The prefix overlaps with this one.
     Overlaps(RegistryNamespace),
+    /// Another deployment has published this name, or has taken it down. Its versions must not pass for those of the owner
+    /// (R6).
+    InUse(RegistryName),
     /// No owner has this name.
     NoOwner,
     /// The server has the maximum number of namespaces, which is this number.
@@ -178,6 +181,9 @@ impl Store {
         }
         if let Some(other) = there.iter().find(|there| there.prefix.overlaps(prefix)) {
             return Ok(AddNamespace::Overlaps(other.clone()));
+        }
+        if let Some(name) = name_below_in_tx(&mut tx, prefix).await? {
+            return Ok(AddNamespace::InUse(name));
         }
         if there.len() >= Self::MAX_REGISTRY_NAMESPACES {
             return Ok(AddNamespace::TooMany(Self::MAX_REGISTRY_NAMESPACES));
@@ -329,6 +335,17 @@ async fn of_prefix_in_tx(tx: &mut Tx, prefix: &NamePrefix) -> Result<Option<Name
     on_tx!(tx, db => sqlx::query_as::<_, NamespaceRow>(
         namespace_sql!("WHERE n.kind = $1 AND n.prefix = $2"))
         .bind(prefix.kind()).bind(prefix.as_str()).fetch_optional(db))
+}
+
+/// Returns a name below a prefix, in any case. Names in no namespace come from other deployments.
+async fn name_below_in_tx(tx: &mut Tx, prefix: &NamePrefix) -> Result<Option<RegistryName>> {
+    let folded = prefix.as_str().to_ascii_lowercase();
+    let name = on_tx!(tx, db => sqlx::query_scalar::<_, String>(
+        "SELECT name FROM registry_names WHERE kind = $1 AND (folded_name = $2 OR (folded_name >= $3 AND folded_name < $4)) \
+         ORDER BY folded_name LIMIT 1")
+        .bind(prefix.kind()).bind(&folded).bind(format!("{folded}/")).bind(format!("{folded}0")).fetch_optional(db))?;
+    name.map(|name| RegistryName::new(prefix.kind(), &name).map_err(broken))
+        .transpose()
 }
 
 async fn of_kind_in_tx(tx: &mut Tx, kind: NameKind) -> Result<Vec<RegistryNamespace>> {

@@ -100,6 +100,11 @@ impl NamespacesArgs {
                         other.prefix.as_str(),
                         text(&other)
                     ),
+                    AddNamespace::InUse(name) => format!(
+                        "another deployment has published {}, or has taken it down, and its versions must not pass for those \
+                         of {owner}. Choose another prefix, or let that deployment publish these names",
+                        name.as_str()
+                    ),
                     AddNamespace::NoOwner => no_owner(Some(&owner)),
                     AddNamespace::TooMany(most) => {
                         format!(

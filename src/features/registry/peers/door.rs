@@ -169,17 +169,27 @@ struct SharedNames {
     shares: NamePatterns,
     /// Names that the peer wants.
     accepts: NamePatterns,
-    /// Namespaces whose names are not for everyone.
-    closed: Vec<RegistryNamespace>,
+    /// Namespaces of owners here.
+    namespaces: Vec<RegistryNamespace>,
+    /// Names of other peers that are not for everyone.
+    closed_peers: Vec<NamePatterns>,
 }
 
 impl SharedNames {
-    fn new(peer: &Peer, accepts: NamePatterns, namespaces: Vec<RegistryNamespace>) -> Self {
-        let is_closed = |namespace: &RegistryNamespace| namespace.visibility == Visibility::Owner;
+    fn new(
+        peer: &Peer,
+        accepts: NamePatterns,
+        namespaces: Vec<RegistryNamespace>,
+        peers: &[Peer],
+    ) -> Self {
+        let closed_peers = peers
+            .iter()
+            .filter(|peer| peer.state.is_maker() && peer.visibility == Visibility::Owner);
         Self {
             shares: peer.shares.clone(),
             accepts,
-            closed: namespaces.into_iter().filter(is_closed).collect(),
+            namespaces,
+            closed_peers: closed_peers.map(|peer| peer.accepts.clone()).collect(),
         }
     }
 
@@ -187,8 +197,15 @@ impl SharedNames {
         if !self.accepts.matches(name) {
             return false;
         }
-        let mut closed = self.closed.iter();
-        if closed.any(|namespace| namespace.prefix.covers(name)) {
+        let mut namespaces = self.namespaces.iter();
+        let is_closed = match namespaces.find(|namespace| namespace.prefix.covers(name)) {
+            Some(namespace) => namespace.visibility == Visibility::Owner,
+            None => self
+                .closed_peers
+                .iter()
+                .any(|accepts| accepts.matches(name)),
+        };
+        if is_closed {
             self.shares.name_it(name)
         } else {
             self.shares.matches(name)
@@ -197,11 +214,13 @@ impl SharedNames {
 
     /// Returns a digest that changes when other names are shared.
     fn digest(&self) -> String {
-        let closed: Vec<String> = self
-            .closed
+        let closed = self
+            .namespaces
             .iter()
-            .map(|namespace| namespace.prefix.to_string())
-            .collect();
+            .filter(|namespace| namespace.visibility == Visibility::Owner)
+            .map(|namespace| namespace.prefix.to_string());
+        let closed_peers = self.closed_peers.iter().map(ToString::to_string);
+        let closed: Vec<String> = closed.chain(closed_peers).collect();
         let text = format!(
             "{}\n\n{}\n\n{}",
             self.shares,
@@ -296,7 +315,8 @@ async fn diff(
     };
     let registry = &door.peers.registry;
     let namespaces = registry.store().registry_namespaces().await?;
-    let shared = SharedNames::new(&peer, accepts, namespaces);
+    let peers = registry.store().registry_peers().await?;
+    let shared = SharedNames::new(&peer, accepts, namespaces, &peers);
     let limit = i64::try_from(query.limit.min(MAX_ITEMS)).unwrap_or(1);
     let first = query
         .after
@@ -380,7 +400,8 @@ async fn package(
     let namespaces = registry.store().registry_namespaces().await?;
     // What the peer accepts is its own affair, because it has the record.
     let all = "*".parse().map_err(|_| ExchangeRefusal::NotFound)?;
-    let shared = SharedNames::new(&peer, all, namespaces);
+    let peers = registry.store().registry_peers().await?;
+    let shared = SharedNames::new(&peer, all, namespaces, &peers);
     if !names.iter().any(|name| shared.has(name)) {
         return Err(ExchangeRefusal::NotFound);
     }

@@ -56,7 +56,10 @@ const AT_A_TIME: i64 = 500;
 const FIRST_PAUSE: TimeDelta = TimeDelta::seconds(10);
 const LONGEST_PAUSE: TimeDelta = TimeDelta::hours(1);
 
-/// Time of the lease of a download, which is renewed meanwhile.
+/// Longest time for a download. A slow peer must not keep the packages of others waiting.
+const LONGEST: Duration = Duration::from_mins(10);
+
+/// Time of the lease, which is renewed while the download goes on.
 const LEASE_TIME: Duration = Duration::from_mins(2);
 
 pub(in crate::features::registry) const DOWNLOADS: Reconciler = Reconciler::new(
@@ -200,8 +203,17 @@ impl PeerExchange {
         let Some(lease) = self.leases.turn(&lease, purpose, LEASE_TIME).await? else {
             return Ok(false);
         };
-        match lease.run(Box::pin(self.download_leased(key))).await {
-            LeaseOutcome::Done(arrived) => arrived,
+        let download = timeout(LONGEST, self.download_leased(key));
+        match lease.run(Box::pin(download)).await {
+            LeaseOutcome::Done(Ok(arrived)) => arrived,
+            LeaseOutcome::Done(Err(_)) => {
+                let why = "its peer sends it too slowly";
+                self.registry
+                    .store()
+                    .registry_download_failed(key, why)
+                    .await?;
+                Ok(false)
+            }
             LeaseOutcome::Lost => Ok(false),
         }
     }

@@ -67,7 +67,16 @@ pub struct MergedPage {
 pub struct Makers {
     own: DeploymentName,
     peers: Vec<Peer>,
+    /// Patterns of all names for which records count, and `*` if they are too many for a request.
+    asked: Vec<String>,
 }
+
+/// Pattern of all names.
+const EVERYTHING: &str = "*";
+/// Maximum number of patterns in a request. The other side takes [`NamePatterns::MAX`](super::model::NamePatterns::MAX).
+const MAX_ASKED: usize = 64;
+/// Maximum length of the patterns in a request, which are a part of its address.
+const MAX_ASKED_BYTES: usize = 4_000;
 
 /// A maker may not make this record count.
 enum MakerFault {
@@ -78,7 +87,16 @@ enum MakerFault {
 impl Makers {
     /// Takes the peers of this deployment.
     pub fn new(own: DeploymentName, peers: Vec<Peer>) -> Self {
-        Self { own, peers }
+        let makers = peers.iter().filter(|peer| peer.state.is_maker());
+        let patterns = makers.flat_map(|peer| peer.accepts.iter().map(ToString::to_string));
+        let patterns: BTreeSet<String> = patterns.collect();
+        let bytes: usize = patterns.iter().map(|pattern| pattern.len() + 1).sum();
+        let asked = if patterns.len() > MAX_ASKED || bytes > MAX_ASKED_BYTES {
+            vec![EVERYTHING.to_owned()]
+        } else {
+            patterns.into_iter().collect()
+        };
+        Self { own, peers, asked }
     }
 
     /// Returns the keys of all deployments whose records may be in the log here.
@@ -92,11 +110,8 @@ impl Makers {
     }
 
     /// Returns the patterns of all names for which records count, to request only those.
-    pub fn accepted(&self) -> Vec<String> {
-        let makers = self.peers.iter().filter(|peer| peer.state.is_maker());
-        let patterns = makers.flat_map(|peer| peer.accepts.iter().map(ToString::to_string));
-        let patterns: BTreeSet<String> = patterns.collect();
-        patterns.into_iter().collect()
+    pub fn accepted(&self) -> &[String] {
+        &self.asked
     }
 
     fn accepts(&self, name: &RegistryName) -> bool {
@@ -109,14 +124,22 @@ impl Makers {
         makers.find(|peer| peer.name == *name)
     }
 
-    /// Checks maker and signature of a record.
-    fn check(&self, record: &Record) -> std::result::Result<(), MakerFault> {
+    /// Checks maker and signature of a record that a peer has sent.
+    fn check(
+        &self,
+        record: &Record,
+        sender: &DeploymentName,
+    ) -> std::result::Result<(), MakerFault> {
         let (key, name) = (record.key(), record.key().name());
         let maker = &record.maker().deployment;
         if *maker == self.own {
             return Err(MakerFault::Skip(String::new()));
         }
         if !self.accepts(&name) {
+            if self.asked == [EVERYTHING] {
+                let why = format!("{key}: no such name is accepted");
+                return Err(MakerFault::Skip(why));
+            }
             let why = format!("it has a record of {key}, and no such name is accepted");
             return Err(MakerFault::Page(PageFault::Refused(why)));
         }
@@ -131,6 +154,15 @@ impl Makers {
             return Err(MakerFault::Skip(why));
         }
         if record.verify(std::slice::from_ref(&peer.verifier)).is_err() {
+            // Who relays a record cannot tell that its maker has shown another key to somebody else, or has replaced it.
+            if record.verify(&peer.old_verifiers).is_ok() {
+                let why = format!("{key}: {maker} has replaced the key of its record");
+                return Err(MakerFault::Skip(why));
+            }
+            if maker != sender {
+                let why = format!("{key}: its record has a wrong signature of {maker}");
+                return Err(MakerFault::Skip(why));
+            }
             let why = format!("it has a record of {key} with a wrong signature of {maker}");
             return Err(MakerFault::Page(PageFault::Diverged(why)));
         }
@@ -148,11 +180,15 @@ impl Makers {
     }
 
     /// Verifies the records of a page. Waits for many signatures, so it runs on a thread of its own.
-    pub fn verify(&self, page: CheckedDiff) -> std::result::Result<VerifiedDiff, PageFault> {
+    pub fn verify(
+        &self,
+        page: CheckedDiff,
+        sender: &DeploymentName,
+    ) -> std::result::Result<VerifiedDiff, PageFault> {
         let mut skipped = BTreeMap::new();
         for (place, item) in page.items.iter().enumerate() {
             let Some(record) = &item.record else { continue };
-            match self.check(record) {
+            match self.check(record, sender) {
                 Ok(()) => {}
                 Err(MakerFault::Skip(why)) => drop(skipped.insert(place, why)),
                 Err(MakerFault::Page(fault)) => return Err(fault),
@@ -280,7 +316,9 @@ impl Store {
             )?;
         }
         let is_complete = part.edge.size() == diff.page.head.size;
-        peer_write_in_tx(&mut tx, &peer, &part, &diff.page, now).await?;
+        if !peer_write_in_tx(&mut tx, &peer, &part, &diff.page, now).await? {
+            return tx.roll_back().await.map(|()| MergeOutcome::Moved);
+        }
         if part.is_braked {
             turn_in_tx(&mut tx, sender, PeerState::Braked, now).await?;
         }
@@ -414,14 +452,15 @@ fn part<'a>(
     Ok(part)
 }
 
-/// Stores the progress of a walk.
+/// Stores the progress of a walk. Returns false if an administrator has stopped the exchange, or let the log be read again,
+/// since the peer was read.
 async fn peer_write_in_tx(
     tx: &mut Tx,
     peer: &Peer,
     part: &MergedPart<'_>,
     page: &CheckedDiff,
     now: DateTime<Utc>,
-) -> Result<()> {
+) -> Result<bool> {
     // A head stays the one to meet until the walk has come there.
     let head: TreeHead = match peer.walk.head {
         Some(seen) if seen.size > part.edge.size() => seen,
@@ -435,12 +474,12 @@ async fn peer_write_in_tx(
         Some(since) if is_same_period => since,
         Some(_) | None => now,
     };
-    execute!(
+    let written = execute!(
         tx,
         "UPDATE registry_peers SET last_id = $2, edge = $3, head = $4, seen_size = $5, sharing = $6, succeeded_at = $7, \
          complete_at = CASE WHEN $8 = 1 THEN $7 ELSE complete_at END, error = NULL, error_at = NULL, \
          skipped = skipped + $9, skipped_last = COALESCE($10, skipped_last), takedowns = $11, takedowns_at = $12 \
-         WHERE name = $1",
+         WHERE name = $1 AND state = 'joined' AND walk = $13",
         &peer.name,
         stored(part.edge.size()),
         part.edge.to_string(),
@@ -453,6 +492,7 @@ async fn peer_write_in_tx(
         part.skipped_last.as_deref().map(kept_error),
         stored(part.takedowns),
         takedowns_since,
-    )
-    .map(drop)
+        peer.walk.number,
+    )?;
+    Ok(written > 0)
 }

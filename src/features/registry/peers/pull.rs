@@ -231,11 +231,12 @@ impl PeerExchange {
             Err(fault) => return Err(PullStop::Failed(fault.to_string())),
         };
         let (walk, verifier) = (peer.walk.clone(), peer.verifier.clone());
+        let sender = peer.name.clone();
         let of_task = makers.clone();
         let reading = tokio::task::spawn_blocking(move || {
             let checked = check_page(&body, &walk, &verifier)?;
             let sharing = checked.sharing.clone();
-            Ok::<_, PageFault>((sharing, of_task.verify(checked)?))
+            Ok::<_, PageFault>((sharing, of_task.verify(checked, &sender)?))
         });
         let read = reading.await;
         let (sharing, diff) = read.map_err(|error| PullStop::Failed(error.to_string()))??;

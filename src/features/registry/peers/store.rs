@@ -16,6 +16,8 @@ use crate::store::{
     Result, Store, Tx, execute, execute_alone, free_text, kept_time, on_pool, on_tx,
 };
 
+/// Number of records after the last merged one to which an administrator agrees at once: a page.
+const AGREED: i32 = 1_000;
 /// Maximum number of characters of a stored failure, which may quote a peer.
 const MAX_ERROR: usize = 500;
 
@@ -574,7 +576,9 @@ impl Store {
         digest: &Sha256Digest,
     ) -> Result<Vec<RegistryName>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, (NameKind, String)>(
-            "SELECT DISTINCT kind, name FROM registry_packages WHERE digest = $1 ORDER BY kind, name LIMIT 100")
+            "SELECT DISTINCT p.kind, p.name FROM registry_packages p JOIN registry_versions v ON v.kind = p.kind \
+             AND v.name = p.name AND v.version = p.version WHERE p.digest = $1 AND v.base = '' ORDER BY p.kind, p.name \
+             LIMIT 100")
             .bind(digest).fetch_all(db))?;
         let rows = rows.into_iter();
         rows.map(|(kind, name)| RegistryName::new(kind, &name).map_err(broken))
@@ -653,17 +657,21 @@ pub(super) async fn turn_in_tx(
 async fn walk_again_in_tx(tx: &mut Tx) -> Result<()> {
     execute!(
         tx,
-        "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, skipped = 0, skipped_last = NULL"
+        "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, agreed_id = 0, skipped = 0, \
+         skipped_last = NULL"
     )
     .map(drop)
 }
 
-/// Agrees to all takedowns that were seen until now.
+/// Agrees to the takedowns of the next page. The size of the log is only what the peer says, and the next takedowns that
+/// are too many need another agreement.
 async fn agree_in_tx(tx: &mut Tx, name: &DeploymentName) -> Result<()> {
     execute!(
         tx,
-        "UPDATE registry_peers SET agreed_id = seen_size, takedowns = 0, takedowns_at = NULL WHERE name = $1",
+        "UPDATE registry_peers SET agreed_id = CASE WHEN seen_size < last_id + $2 THEN seen_size ELSE last_id + $2 END, \
+         takedowns = 0, takedowns_at = NULL WHERE name = $1",
         name,
+        i64::from(AGREED),
     )
     .map(drop)
 }

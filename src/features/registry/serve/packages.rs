@@ -73,7 +73,7 @@ pub(super) async fn send(
         .await
         .map_err(|_| ServeRefusal::Busy)?;
     let places = places.map_err(|_| ServeRefusal::Busy)?;
-    let mut pieces = open(door, key, file).await?.read(range);
+    let mut pieces = open(door, version, file).await?.read(range);
     // Begins to read before the answer begins, so that a client learns of a takedown in this moment.
     let first = match pieces.try_next().await {
         Ok(Some(first)) => first,
@@ -117,7 +117,7 @@ async fn small(
     if file.size > KeptVersion::MAX_FILE as u64 {
         return Ok(None);
     }
-    let pieces = open(door, key, file).await?.read(0..file.size);
+    let pieces = open(door, version, file).await?.read(0..file.size);
     let content: Result<BytesMut, BlobError> = pieces.try_collect().await;
     let content = match content {
         Ok(content) => content.freeze(),
@@ -131,9 +131,16 @@ async fn small(
 
 async fn open(
     door: &RegistryDoor,
-    key: &VersionKey,
+    version: &KeptVersion,
     file: &PackageFile,
 ) -> Result<PackageReader, ServeRefusal> {
+    let key = &version.version.key;
+    let located = version.version.known.content();
+    if located.is_some_and(|located| located.base != BaseLocation::Here) {
+        // Bytes with this digest may be here because of another version. Those of a version that is still at a peer were
+        // not compared with its record.
+        arrive(door, key).await?;
+    }
     match door.registry.package(&file.digest).await? {
         Some(reader) if reader.size == file.size => Ok(reader),
         Some(_) => Err(damaged(key, file)),

@@ -7,8 +7,9 @@
 //! | `GET /api/registry/module/acme/vpc/aws/1.2.3`, `GET /api/registry/go/example.com/m/@v/v1.2.3` | one version |
 //! | `GET /api/registry/log` | records of the log, [`RECORDS`] at a time |
 //!
-//! A reader finds the names that `terraform` and `go` get with the same token (`serve/access.rs`), and nothing about the
-//! others: not even a search tells that there are any. Nobody learns here who has published a version.
+//! A reader finds the names that `terraform` and `go` get with the same token (`serve/access.rs`). Of the others, `next` and
+//! the IDs of records tell only how many there are, as the signed head of the log does. Nobody learns here who has published
+//! a version.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -119,8 +119,8 @@ pub(in crate::features::registry) enum PeersArgs {
     },
     /// Go on with a peer that was suspended, braked or has diverged
     ///
-    /// After a brake, you agree to all takedowns that the peer has sent until now. After a divergence, everything that was
-    /// seen of its log is forgotten, and the log is read from the first record. Find out first what has happened.
+    /// After a brake, you agree to the takedowns among the next 1,000 records of the peer. After a divergence, everything
+    /// that was seen of its log is forgotten, and the log is read from the first record. Find out first what has happened.
     ///
     /// Exit code 1: there is no such peer, or the exchange with it is not stopped.
     Resume {

@@ -25,11 +25,13 @@
 //! - [`tf_archive`] and [`go_zip`] make packages from a [`tree`] and read uploaded ones within [`limits`], with
 //!   [`go_mod`] for the one file that Go interprets. [`dirhash`] is the checksum that both kinds of packages have (R4),
 //!   and [`paths`] has the rules for names of files.
+//! - [`tags`] determine the versions that tags of a repository name, and [`git_archive`] reads the files of their commits.
 //!
 //! Everything that is read may come from a hostile peer or upload: readers bound memory and time and never panic.
 
 pub mod dirhash;
 mod encoding;
+pub mod git_archive;
 pub mod go_mod;
 pub mod go_zip;
 pub mod limits;
@@ -39,6 +41,7 @@ pub mod paths;
 pub mod records;
 pub mod signed_note;
 pub mod states;
+pub mod tags;
 #[cfg(test)]
 mod testing;
 pub mod tf_archive;

@@ -13,7 +13,7 @@ use crate::process::Captured;
 /// Maximum size of a list of refs in bytes, enough for about a million refs.
 pub(super) const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Maximum number of refs in a mirror.
-const MAX_REFS: usize = 200_000;
+pub(super) const MAX_REFS: usize = 200_000;
 
 /// Parsed list of refs.
 #[derive(Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ fn read_those(list: &Captured, keep: RefPredicate<'_>) -> Result<AdvertisedRefs,
     Ok(read)
 }
 
-fn parts(line: &[u8]) -> Option<(CommitSha, &[u8])> {
+pub(super) fn parts(line: &[u8]) -> Option<(CommitSha, &[u8])> {
     let tab = line.iter().position(|byte| *byte == b'\t')?;
     let id = std::str::from_utf8(&line[..tab])
         .ok()

@@ -38,10 +38,27 @@ impl Mirror {
         remote: &Checked<'_>,
         wanted: &RefSelection,
     ) -> Result<Option<Captured>, GitError> {
-        let Some(helper) = remote
-            .helper()
-            .filter(|_| (1..=MAX_PULLS).contains(&wanted.pulls.len()))
-        else {
+        if !(1..=MAX_PULLS).contains(&wanted.pulls.len()) {
+            return Ok(None);
+        }
+        self.ask_forge(remote, &|format| request(wanted, format), listed)
+            .await
+    }
+
+    /// Returns all tags with the objects that they lead to, and `HEAD`, in the form of `git ls-remote`. Returns `None` if
+    /// the forge does not support this.
+    pub(super) async fn ls_tags(&self, remote: &Checked<'_>) -> Result<Option<Captured>, GitError> {
+        self.ask_forge(remote, &tag_request, listed_with_object)
+            .await
+    }
+
+    async fn ask_forge(
+        &self,
+        remote: &Checked<'_>,
+        request: RequestBuilder<'_>,
+        listed: LineReader,
+    ) -> Result<Option<Captured>, GitError> {
+        let Some(helper) = remote.helper() else {
             return Ok(None);
         };
         let doing = self.listing();
@@ -52,7 +69,7 @@ impl Mirror {
         let mut talk = cmd
             .dialogue()
             .map_err(|error| GitError::from_process(&doing, error))?;
-        match ask(&mut talk, wanted)
+        match ask(&mut talk, request, listed)
             .await
             .map_err(|error| GitError::from_process(&doing, error))?
         {
@@ -89,7 +106,17 @@ enum LsRefsResult {
 
 type Heard<T> = Result<T, crate::process::ProcessError>;
 
-async fn ask(talk: &mut Dialogue, wanted: &RefSelection) -> Heard<LsRefsResult> {
+/// Builds a request, given the format of ids if the forge names one.
+type RequestBuilder<'a> = &'a (dyn Fn(Option<&[u8]>) -> Vec<u8> + Sync);
+
+/// Converts a line of the answer to lines of `git ls-remote`.
+type LineReader = fn(&[u8]) -> Vec<u8>;
+
+async fn ask(
+    talk: &mut Dialogue,
+    request: RequestBuilder<'_>,
+    listed: LineReader,
+) -> Heard<LsRefsResult> {
     talk.say(b"stateless-connect git-upload-pack\n").await?;
     match talk.line(100).await?.as_deref() {
         Some(b"") => {}
@@ -103,8 +130,8 @@ async fn ask(talk: &mut Dialogue, wanted: &RefSelection) -> Heard<LsRefsResult> 
                 format = format.or_else(|| line.starts_with(b"object-format=").then_some(line));
             }
             Some(Packet::Flush) => {
-                talk.say(&request(wanted, format.as_deref())).await?;
-                return refs(talk).await;
+                talk.say(&request(format.as_deref())).await?;
+                return refs(talk, listed).await;
             }
             Some(Packet::Other) | None => return Ok(LsRefsResult::BrokeOff),
         }
@@ -130,11 +157,23 @@ fn request(wanted: &RefSelection, format: Option<&[u8]>) -> Vec<u8> {
     request
 }
 
+/// Builds the request for all tags with the objects that they lead to, and for the commit of the default branch.
+fn tag_request(format: Option<&[u8]>) -> Vec<u8> {
+    let mut request = written(b"command=ls-refs\n");
+    request.extend(format.map(written).unwrap_or_default());
+    request.extend(b"0001");
+    for line in ["peel\n", "ref-prefix HEAD\n", "ref-prefix refs/tags/\n"] {
+        request.extend(written(line.as_bytes()));
+    }
+    request.extend(b"0000");
+    request
+}
+
 fn written(data: &[u8]) -> Vec<u8> {
     [format!("{:04x}", data.len() + 4).as_bytes(), data].concat()
 }
 
-async fn refs(talk: &mut Dialogue) -> Heard<LsRefsResult> {
+async fn refs(talk: &mut Dialogue, listed: LineReader) -> Heard<LsRefsResult> {
     let mut list = Captured::default();
     loop {
         let line = match packet(talk).await? {
@@ -164,6 +203,20 @@ fn listed(line: &[u8]) -> Vec<u8> {
         words.next().unwrap_or_default(),
     );
     [id, b"\t", name, b"\n"].concat()
+}
+
+/// Converts a line as [`listed`] does. `1234… refs/tags/v1 peeled:5678…` becomes two lines, the second one with the object
+/// that the tag leads to: `5678…<tab>refs/tags/v1^{}`.
+fn listed_with_object(line: &[u8]) -> Vec<u8> {
+    let words = line.strip_suffix(b"\n").unwrap_or(line);
+    let mut words = words.split(|byte| *byte == b' ').skip(1);
+    let name = words.next().unwrap_or_default();
+    let object = words.find_map(|word| word.strip_prefix(b"peeled:"));
+    let mut lines = listed(line);
+    if let Some(object) = object {
+        lines.extend([object, b"\t", name, b"^{}\n"].concat());
+    }
+    lines
 }
 
 /// Formats a message of the forge: short, on one line.
@@ -233,6 +286,27 @@ mod tests {
             assert_eq!(listed(line), expected);
         }
         assert_eq!(told(b" no\nway\x1b[0m\n"), "the forge says: no way [0m");
+    }
+
+    #[test]
+    fn a_tag_is_listed_with_the_object_that_it_leads_to() {
+        for (line, expected) in [
+            (
+                &b"ab refs/tags/v1 peeled:cd\n"[..],
+                &b"ab\trefs/tags/v1\ncd\trefs/tags/v1^{}\n"[..],
+            ),
+            (b"ab refs/tags/v1", b"ab\trefs/tags/v1\n"),
+            (b"ab HEAD symref-target:refs/heads/main", b"ab\tHEAD\n"),
+        ] {
+            assert_eq!(listed_with_object(line), expected);
+        }
+        insta::assert_snapshot!(String::from_utf8(tag_request(None)).unwrap(), @r"
+        0014command=ls-refs
+        00010009peel
+        0014ref-prefix HEAD
+        001aref-prefix refs/tags/
+        0000
+        ");
     }
 
     #[tokio::test]

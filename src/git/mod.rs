@@ -32,6 +32,7 @@ mod advertise;
 mod changes;
 mod checkout;
 mod classify;
+mod commit_files;
 mod disk;
 mod environment;
 mod error;
@@ -66,6 +67,7 @@ mod submodule_files;
 mod submodule_url;
 mod submodules;
 mod sync;
+mod tags;
 mod tree_check;
 mod tree_reader;
 mod upkeep;
@@ -85,6 +87,7 @@ use crate::process::Sandbox;
 
 pub use changes::{BaseCommit, BranchChanges};
 pub use checkout::{Checkout, CheckoutRequest, CheckoutStrategy, DirError, Prepared};
+pub use commit_files::{CommitSnapshot, FileLimits, SnapshotError};
 pub use disk::{DiskPart, DiskUse};
 pub use environment::ModuleAccess;
 pub use error::GitError;
@@ -105,6 +108,7 @@ pub use served::{
 pub use sparse::Extent;
 pub use submodules::{Submodule, SubmoduleAdmission, SubmoduleRules};
 pub use sync::Synced;
+pub use tags::ForgeTags;
 pub use tree_reader::TreeReader;
 pub use work_tree::{Base, WorkTree, WorkTreeChanges};
 

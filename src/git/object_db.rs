@@ -8,7 +8,7 @@
 //! object. So a program that has changed the objects on this disk changes nothing that is read here.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -393,6 +393,37 @@ impl ObjectDb {
             visit(&path, difference);
         }
         Ok(())
+    }
+
+    /// Returns those of the commits that are in the history of `head`, which includes `head` itself.
+    pub(super) fn in_history(
+        &self,
+        head: &CommitSha,
+        wanted: &BTreeSet<CommitSha>,
+    ) -> Result<BTreeSet<CommitSha>, ObjectError> {
+        let mut left: HashMap<ObjectId, &CommitSha> = HashMap::new();
+        for commit in wanted {
+            left.insert(id_of(commit)?, commit);
+        }
+        let (mut found, mut open) = (BTreeSet::new(), VecDeque::from([id_of(head)?]));
+        let mut seen: HashSet<ObjectId> = open.iter().copied().collect();
+        while let Some(id) = open.pop_front() {
+            if let Some(commit) = left.remove(&id) {
+                found.insert(commit.clone());
+            }
+            if left.is_empty() {
+                break;
+            }
+            let bytes = self.read(id, Kind::Commit)?;
+            for parent in
+                gix_object::CommitRefIter::from_bytes(&bytes, gix_hash::Kind::Sha1).parent_ids()
+            {
+                if seen.insert(parent) {
+                    open.push_back(parent);
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Returns the best common ancestor of two commits, or `None` if they have none.

@@ -54,6 +54,10 @@ pub const RENAMED_COLUMNS: &[&str] = &[
     "pull_heads.repo",
     "pulls.repo",
     "pulls.url",
+    "registry_tag_moves.repo",
+    "registry_tag_repos.repo",
+    "registry_tag_versions.repo",
+    "registry_tags.repo",
     "repositories.repo",
     "repository_claims.url",
     "repository_events.repo",
@@ -161,7 +165,7 @@ const MOVE_PULLS: [&str; 2] = [
 ];
 
 /// Deletes or changes rows that would conflict under the new name (`$2`) with rows of the old one (`$1`).
-const MERGE: [&str; 10] = [
+const MERGE: [&str; 14] = [
     // The old name has been known for longer, so fewer changes count as older than that.
     "DELETE FROM watched_repos WHERE repo = $2 AND EXISTS (SELECT 1 FROM watched_repos o WHERE o.repo = $1)",
     // The tags of these pages belong to addresses.
@@ -184,10 +188,21 @@ const MERGE: [&str; 10] = [
     "DELETE FROM apply_locks WHERE repo = $1 AND EXISTS (SELECT 1 FROM apply_locks n WHERE n.repo = $2 \
      AND n.scope = apply_locks.scope AND n.dir = apply_locks.dir)",
     "DELETE FROM repository_syncs WHERE repo = $1 AND replica IN (SELECT replica FROM repository_syncs WHERE repo = $2)",
+    // The old name knows what it has published. What the new name knows beside that is found again.
+    "DELETE FROM registry_tag_repos WHERE repo = $2 AND EXISTS (SELECT 1 FROM registry_tag_repos o WHERE o.repo = $1)",
+    "DELETE FROM registry_tags WHERE repo = $2 AND EXISTS (SELECT 1 FROM registry_tags o WHERE o.repo = $1 \
+     AND o.tag = registry_tags.tag AND o.commit_sha = registry_tags.commit_sha)",
+    "DELETE FROM registry_tag_versions WHERE repo = $2 AND EXISTS (SELECT 1 FROM registry_tag_versions o \
+     WHERE o.repo = $1 AND o.tag = registry_tag_versions.tag AND o.commit_sha = registry_tag_versions.commit_sha \
+     AND o.kind = registry_tag_versions.kind AND o.name = registry_tag_versions.name \
+     AND o.version = registry_tag_versions.version)",
+    "DELETE FROM registry_tag_moves WHERE repo = $2 AND EXISTS (SELECT 1 FROM registry_tag_moves o WHERE o.repo = $1 \
+     AND o.tag = registry_tag_moves.tag AND o.from_sha = registry_tag_moves.from_sha \
+     AND o.moved_at = registry_tag_moves.moved_at)",
 ];
 
 /// Gives the rows of the old name (`$1`) the new one (`$2`).
-const MOVE: [&str; 9] = [
+const MOVE: [&str; 13] = [
     "UPDATE locks SET repo = $2 WHERE repo = $1",
     "UPDATE lock_waiters SET repo = $2 WHERE repo = $1",
     "UPDATE apply_locks SET repo = $2 WHERE repo = $1",
@@ -197,6 +212,10 @@ const MOVE: [&str; 9] = [
     "UPDATE watched_repos SET repo = $2, failures = 0, complete_at = NULL WHERE repo = $1",
     "UPDATE pending_statuses SET repo = $2 WHERE repo = $1",
     "UPDATE repository_syncs SET repo = $2, revision = revision + 1 WHERE repo = $1",
+    "UPDATE registry_tag_repos SET repo = $2 WHERE repo = $1",
+    "UPDATE registry_tags SET repo = $2 WHERE repo = $1",
+    "UPDATE registry_tag_versions SET repo = $2 WHERE repo = $1",
+    "UPDATE registry_tag_moves SET repo = $2 WHERE repo = $1",
 ];
 
 /// Changes the addresses of the pages of pulls. A forge redirects the old name to the new one, but only until another

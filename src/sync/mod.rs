@@ -36,7 +36,7 @@ use self::turns::{DueMirrors, NextMirror};
 use crate::clock::Clock;
 use crate::config::server::RepoAllowlist;
 use crate::forges::Forges;
-use crate::git::{Git, RefName};
+use crate::git::{Git, Mirror, RefName};
 use crate::leases::Leases;
 use crate::model::{
     DataDirId, FailureKind, Jitter, MirrorEvent, MirrorState, RepoId, RepoUrl, SyncState,
@@ -150,6 +150,11 @@ impl Syncer {
     /// Returns the data directory of the mirrors.
     pub fn home(&self) -> &DataDirId {
         &self.0.parts.home
+    }
+
+    /// Returns the mirror of a repository. A caller that changes it holds its gate and its lease.
+    pub fn mirror(&self, repo: &RepoId) -> Mirror {
+        self.0.parts.git.mirror(repo)
     }
 
     /// Returns the longest time for one exchange of git with the forge (`--fetch-timeout`).

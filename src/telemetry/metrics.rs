@@ -142,6 +142,8 @@ metrics! {
     ForgeRequests = Counter "forge_requests_total" ["status"]
         "Requests to the forge's API by class of the answer: `2xx` to `5xx`, `none` if there was none, `held` if it was not sent because the forge had asked to wait.";
     ForgeRateLimit = Gauge "forge_rate_limit_remaining" [] "Requests that the forge allows until the limit is reset, as of its last answer.";
+    RegistryTags = Counter "registry_tags_total" ["outcome"]
+        "Tags of repositories by what became of their versions: `published`, `conflict` (other files were published before), `taken_down`, `refused` (by a rule), `off_branch`; `failed` (will be retried); `moved` and `removed` (the published version stays).";
     HttpConnections = Gauge "http_connections" [] "Open connections to this server.";
     HttpConnectionsClosed = Counter "http_connections_closed_total" ["reason"]
         "Connections that this server closed to stay available: `full` and `address` (over the total limit or that of \

@@ -18,6 +18,7 @@
 //! | `runs/` | runs of this server: modules without tokens, what a plan uses, and which of it is not to be used |
 //! | `input.rs`, `view.rs` | names as people write them, and a version as they see it |
 //! | `pages/` | `/registry`: modules and the log for people |
+//! | `tags/` | publishes versions from tags of repositories |
 //! | `upload.rs` | `/api/registry/…`: publishes, deprecates and takes down by tokens |
 //! | `lists.rs` | `/api/registry/…`: names, versions and the log for scripts |
 //! | `cli/` | `lockkeeper registry` |
@@ -37,6 +38,7 @@ mod serve;
 mod service;
 mod state;
 mod store;
+mod tags;
 mod tokens;
 mod upload;
 mod verify;
@@ -62,6 +64,10 @@ pub(crate) use serve::{RegistryDoor, RunDoor, lead_go, routes as serve_routes, r
 pub use service::{Deprecated, ProvenRecord, Published, Registry, RegistryError, TakenDown};
 pub use state::RegistryState;
 pub use store::{LogOutcome, NewChange, RegistryVersion, VersionNotice, VersionOrigin};
+pub use tags::{
+    DueTag, SeenTags, TagChanges, TagOutcome, TagPlace, TagSettled, TagState, TagVersion,
+    TaggedRepo,
+};
 pub use tokens::{InvalidScope, InvalidToken, NewToken, Token, TokenAction, TokenId, TokenScope};
 pub(crate) use upload::{RegistryUploads, routes as upload_routes};
 pub use verify::{VerifyFault, VerifyReport};
@@ -75,6 +81,11 @@ use crate::kit::term::Subcommand;
 pub(super) const FEATURE: Feature = Feature {
     routes: pages::routes,
     subcommands: &[Subcommand::of::<cli::RegistryArgs>("registry")],
-    reconcilers: &[leftovers::RECONCILER, peers::PULL, peers::DOWNLOADS],
+    reconcilers: &[
+        leftovers::RECONCILER,
+        tags::RECONCILER,
+        peers::PULL,
+        peers::DOWNLOADS,
+    ],
     jobs: &[],
 };

@@ -38,6 +38,8 @@ text_enum! {
         Upload = "upload",
         /// Publication of a directory on the command line.
         Command = "command",
+        /// Tag of a repository.
+        Tag = "tag",
         /// Record of another deployment.
         Peer = "peer",
     }

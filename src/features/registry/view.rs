@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::input::shown_key;
 use super::store::{RegistryVersion, VersionNotice, VersionOrigin};
+use super::tags::TagMove;
 use crate::kit::web::text::rfc3339;
 use crate::model::CommitSha;
 
@@ -36,6 +37,20 @@ pub(super) struct VersionView {
     /// Last deprecation or takedown.
     #[serde(skip_serializing_if = "Option::is_none")]
     notice: Option<NoticeView>,
+    /// Moves and removals of the tag that the version was published from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tag_moves: Vec<TagMoveView>,
+}
+
+#[derive(Serialize)]
+struct TagMoveView {
+    repository: String,
+    tag: String,
+    from: CommitSha,
+    /// Commit that the tag leads to. Not there if the tag was removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<CommitSha>,
+    at: String,
 }
 
 /// A version, as an answer to its publication.
@@ -97,11 +112,27 @@ impl From<&RegistryVersion> for VersionView {
             published_by: version.published_by.clone(),
             added_at: version.added_at.map(rfc3339),
             notice: version.notice.as_ref().map(NoticeView::from),
+            tag_moves: Vec::new(),
         }
     }
 }
 
 impl VersionView {
+    /// Adds the moves of the tag of this version, among those of other versions.
+    pub(super) fn with_moves(mut self, version: &RegistryVersion, moves: &[TagMove]) -> Self {
+        let own = moves.iter().filter(|one| one.key == version.key);
+        self.tag_moves = own
+            .map(|one| TagMoveView {
+                repository: one.repo.to_string(),
+                tag: one.tag.to_string(),
+                from: one.from.clone(),
+                to: one.to.clone(),
+                at: rfc3339(one.at),
+            })
+            .collect();
+        self
+    }
+
     /// Describes a version without its origin and the name of the person or token that has published it. Who reads a
     /// name need not know them.
     pub fn of_client(version: &RegistryVersion) -> Self {
@@ -110,6 +141,21 @@ impl VersionView {
             published_by: None,
             ..Self::from(version)
         }
+    }
+}
+
+/// Returns a sentence about a tag that does not lead to the commit of its version any more.
+pub(super) fn move_sentence(one: &TagMove) -> String {
+    let (tag, repo, from) = (&one.tag, &one.repo, one.from.short());
+    let at = one.at.format("%Y-%m-%d");
+    match &one.to {
+        Some(to) => format!(
+            "The tag {tag} of {repo} was moved from {from} to {}, which was found on {at}. The version stays as it was published.",
+            to.short()
+        ),
+        None => format!(
+            "The tag {tag} of {repo} at {from} was removed, which was found on {at}. The version stays as it was published."
+        ),
     }
 }
 

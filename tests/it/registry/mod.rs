@@ -11,6 +11,7 @@ mod publishing;
 mod runs;
 mod serving;
 mod site;
+mod tags;
 mod takedowns;
 mod terraform;
 mod tunnel;

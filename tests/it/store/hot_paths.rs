@@ -4,18 +4,21 @@
 //! The statements are those that the store really sends: PostgreSQL's client logs them while the operations below
 //! run, and both databases explain them. Parts that differ in SQLite's dialect are removed first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::TimeDelta;
 use lockkeeper::claims;
 use lockkeeper::features::accounts::{AllUsers, LabelChanges, NewAccount};
-use lockkeeper::features::registry::{LogOutcome, NewToken, Visibility};
+use lockkeeper::features::registry::{
+    LogOutcome, NewToken, SeenTags, TagOutcome, TagPlace, TagSettled, TagState, TagVersion,
+    Visibility,
+};
 use lockkeeper::locks::{self, LockRequest, QueuedPlan};
 use lockkeeper::model::{
-    ApplicationChange, ApplicationFields, CommandId, CommandKind, CommandOutcome, Concern,
-    DeliveryId, ForgeHosts, Jitter, LockKey, MirrorEvent, PlanRecord, PlanState, ProjectOutcome,
-    PullHead, PullRef, PullState, RepoUrl, RepositoryEventKind, RepositoryNews, Rights, RunKind,
-    Subject,
+    ApplicationChange, ApplicationFields, CommandId, CommandKind, CommandOutcome, CommitSha,
+    Concern, DeliveryId, ForgeHosts, Jitter, LockKey, MirrorEvent, PlanRecord, PlanState,
+    ProjectOutcome, PullHead, PullRef, PullState, RepoUrl, RepositoryEventKind, RepositoryNews,
+    Rights, RunKind, Subject,
 };
 use lockkeeper::seal::SigningKey;
 use lockkeeper::store::{
@@ -37,7 +40,7 @@ use crate::support::db::{Backend, TestDb, by, execute};
 use crate::support::log;
 
 /// Tables that grow with use.
-const GROWING: [&str; 32] = [
+const GROWING: [&str; 34] = [
     "account_emails",
     "account_external_ids",
     "account_stars",
@@ -63,6 +66,8 @@ const GROWING: [&str; 32] = [
     "registry_loose_packages",
     "registry_names",
     "registry_packages",
+    "registry_tag_versions",
+    "registry_tags",
     "registry_uses",
     "registry_versions",
     "repository_claims",
@@ -363,6 +368,18 @@ fn years() -> Vec<String> {
             "registry_uses (plan, kind, name, version)",
             "ID, 'go', 'example.com/t1/m' || (100000 + n / 10), 'v1.' || n || '.0'",
         ),
+        rows(
+            100_000,
+            "registry_tags (repo, tag, commit_sha, seen_at, is_quiet, state, failures, due_at, is_told)",
+            "'github.com/acme/r' || (n % 100), 'v1.' || n || '.0', HASH, TIME, TRUE, \
+             CASE n % 101 WHEN 1 THEN 'waiting' ELSE 'done' END, 0, TIME, FALSE",
+        ),
+        rows(
+            100_000,
+            "registry_tag_versions (repo, tag, commit_sha, kind, name, version, outcome, decided_at)",
+            "'github.com/acme/r' || (n % 100), 'v1.' || n || '.0', HASH, 'go', 'example.com/t1/m' || (100000 + n / 10), \
+             'v1.' || n || '.0', 'published', TIME",
+        ),
         rows(10_000, "registry_loose_packages (digest, due_at)", "'b' || substr(HASH, 2), TIME"),
         rows(
             20_000,
@@ -571,6 +588,7 @@ async fn modules(db: &TestDb) {
     store.registry_downloads_due(50).await.unwrap();
     store.registry_peers().await.unwrap();
     store.registry_state().await.unwrap();
+    tags(db).await;
     let token = NewToken::new("CI", &["read:*".parse().unwrap()], None).unwrap();
     let (token, text) = store
         .registry_token_create(&token, by())
@@ -581,6 +599,59 @@ async fn modules(db: &TestDb) {
     store.registry_token_revoke(token.id, by()).await.unwrap();
     let _in_use = store
         .registry_namespace_remove(&prefix, by())
+        .await
+        .unwrap();
+}
+
+/// Reads the tags of a repository, and decides about one.
+async fn tags(db: &TestDb) {
+    let (store, repo) = (db.store(), "github.com/acme/r1".parse().unwrap());
+    let commit: CommitSha = "c".repeat(40).parse().unwrap();
+    let tags = BTreeMap::from([("v9.0.0".parse().unwrap(), commit.clone())]);
+    let seen = SeenTags {
+        tags: &tags,
+        most: 9,
+        most_new: 9,
+        most_told: 9,
+    };
+    store
+        .registry_tags_see(&repo, &seen, db.now())
+        .await
+        .unwrap();
+    let off = store
+        .registry_tags_off_branch(&repo, &commit, "basis")
+        .await;
+    let off = off.unwrap();
+    store
+        .registry_tags_merged(&repo, &commit, "basis", &off)
+        .await
+        .unwrap();
+    let due = store.registry_tags_due(&repo, "basis", 50).await;
+    assert!(due.unwrap().len() < 50);
+    let place = TagPlace {
+        repo,
+        tag: "v9.0.0".parse().unwrap(),
+        commit: commit.clone(),
+    };
+    let version = TagVersion {
+        key: "go example.com/t1/m v1.0.0".parse().unwrap(),
+        outcome: TagOutcome::Published,
+        reason: None,
+    };
+    let recorded = store.registry_tag_version_record(&place, &version, None);
+    recorded.await.unwrap();
+    store.registry_tag_versions(&place).await.unwrap();
+    let settled = TagSettled {
+        state: TagState::Done,
+        reason: None,
+        basis: "basis",
+        head: &commit,
+        failures: 0,
+        due_at: db.now(),
+        is_told: false,
+    };
+    store
+        .registry_tag_settle(&place, &settled, None)
         .await
         .unwrap();
 }

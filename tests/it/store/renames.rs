@@ -131,6 +131,16 @@ const OTHERS: &[(&str, &str)] = &[
         "name url verifier old_verifiers state token_key token_hash shares accepts visibility edge sharing head error \
          skipped_last added_by",
     ),
+    ("registry_tag_moves", "tag from_sha to_sha"),
+    ("registry_tag_repos", "failure"),
+    (
+        "registry_tag_versions",
+        "tag commit_sha kind name version outcome reason",
+    ),
+    (
+        "registry_tags",
+        "tag commit_sha state reason basis head_sha",
+    ),
     ("registry_tokens", "id label hash scopes created_by"),
     ("registry_uses", "plan kind name version"),
     (

@@ -45,6 +45,12 @@ const REPO: &[SurroundingText] = &[
         &[],
     ),
     ("`autodiscover`", "{version: 3, autodiscover: {%}}", &[]),
+    ("`registry`", "{version: 3, registry: {%}}", &[]),
+    (
+        "a module of `registry`",
+        "{version: 3, registry: {modules: [{%}]}}",
+        &[("name", "acme/vpc/aws")],
+    ),
     (
         "`repo_locks`",
         "{version: 3, projects: [{dir: a, repo_locks: {%}}]}",
@@ -461,14 +467,14 @@ fn no_key_of_atlantis_is_missing() {
         repos::EntryMapping::KEYS,
     ];
     insta::assert_snapshot!(all.map(|keys| format!("{}: {}", keys.list.len(), names(keys))).join("\n"), @"
-    14: abort_on_execution_order_fail allowed_regexp_prefixes autodiscover automerge delete_source_branch_on_merge emoji_reaction parallel_apply parallel_plan policies projects repo_locks silence_pr_comments version workflows
+    15: abort_on_execution_order_fail allowed_regexp_prefixes autodiscover automerge delete_source_branch_on_merge emoji_reaction parallel_apply parallel_plan policies projects registry repo_locks silence_pr_comments version workflows
     19: apply_requirements autoplan branch custom_policy_check delete_source_branch_on_merge depends_on dir execution_order_group import_requirements name plan_requirements policy_check repo_locking repo_locks silence_pr_comments terraform_distribution terraform_version workflow workspace
     7: environment_profiles external_stores metrics policies repos team_authz workflows
     22: allow_custom_workflows allowed_overrides allowed_workflows apply_requirements autodiscover branch custom_policy_check delete_source_branch_on_merge environment_profile four_eyes id import_requirements plan_requirements policy_check post_workflow_hooks pre_workflow_hooks repo_config_file repo_config_source repo_locking repo_locks silence_pr_comments workflow
     ");
-    // `environment_profiles`, `environment_profile`, `repo_config_source` and `four_eyes` are keys of Lockkeeper
-    // only.
-    assert_eq!(all.map(|keys| keys.list.len()), [14, 19, 6 + 1, 19 + 3]);
+    // `registry`, `environment_profiles`, `environment_profile`, `repo_config_source` and `four_eyes` are keys of
+    // Lockkeeper only.
+    assert_eq!(all.map(|keys| keys.list.len()), [14 + 1, 19, 6 + 1, 19 + 3]);
 }
 
 /// Checks that the server refuses each key that needs permission, and names it.

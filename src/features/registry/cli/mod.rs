@@ -6,6 +6,7 @@
 //! | `versions.rs` | `list`, `show`, `deprecate`, `takedown` |
 //! | `log.rs` | `log`, `verify`, `key` |
 //! | `peers.rs` | `peers`: other deployments |
+//! | `tags.rs` | `tags`: tags of repositories that publish versions |
 //! | `uses.rs` | `uses`: projects that use a module |
 //! | `setup.rs` | `setup`: settings of clients |
 //! | `namespaces.rs`, `tokens.rs` | who may publish and read |
@@ -16,6 +17,7 @@ mod peers;
 mod publish;
 mod remote;
 mod setup;
+mod tags;
 mod tokens;
 mod uses;
 mod versions;
@@ -34,6 +36,7 @@ use self::namespaces::NamespacesArgs;
 use self::peers::PeersArgs;
 use self::publish::PublishArgs;
 use self::setup::SetupArgs;
+use self::tags::TagsArgs;
 use self::tokens::TokensArgs;
 use self::uses::UsesArgs;
 use self::versions::{DeprecateArgs, ListArgs, ShowArgs, TakedownArgs};
@@ -86,6 +89,12 @@ pub(super) enum RegistryArgs {
     /// These are the current plans of pull requests and applications, and the newest plan of each project. A plan
     /// counts until it is deleted (--keep-runs).
     Uses(UsesArgs),
+    /// Show the tags of repositories that publish versions, and what became of them
+    ///
+    /// Without REPO: a line for each repository.
+    ///
+    /// Exit code 1: the tags of this repository were never read.
+    Tags(TagsArgs),
     /// Show the log: every addition, deprecation and takedown
     Log(LogArgs),
     /// Recompute the log and the state of every version
@@ -136,6 +145,7 @@ impl SubcommandArgs for RegistryArgs {
                 Self::Deprecate(args) => args.run(terminal).await,
                 Self::Takedown(args) => args.run(terminal).await,
                 Self::Uses(args) => args.run(terminal).await,
+                Self::Tags(args) => args.run(terminal).await,
                 Self::Log(args) => args.run(terminal).await,
                 Self::Verify {
                     packages,

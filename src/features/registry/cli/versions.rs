@@ -12,7 +12,8 @@ use serde_json::json;
 use super::super::input::{read_key, read_name, read_replacement, shown_key};
 use super::super::service::{Deprecated, Registry, TakenDown};
 use super::super::store::RegistryVersion;
-use super::super::view::{VersionView, notice_sentence};
+use super::super::tags::TagMove;
+use super::super::view::{VersionView, move_sentence, notice_sentence};
 use super::{KeyArgs, RegistryFlags, cause};
 use crate::kit::term::{
     DatabaseFlags, ExitResult, ExitStatus, OutputFormat, ReasonFlag, Terminal, Usage, safe, time,
@@ -199,8 +200,14 @@ impl ShowArgs {
             terminal.note(hint);
             return Ok(ExitStatus::Failure);
         }
+        let name = match &self.shown {
+            Shown::Name(name) => name.clone(),
+            Shown::Version(key) => key.name(),
+        };
+        let moves = store.registry_tag_moves(&name).await;
+        let moves = moves.context("the tags of the versions cannot be read")?;
         for version in &versions {
-            print(version, self.format, terminal)?;
+            print(version, &moves, self.format, terminal)?;
         }
         Ok(ExitStatus::Success)
     }
@@ -321,22 +328,24 @@ async fn print_changed(
 ) -> ExitResult {
     let version = registry.version(key).await;
     if let Some(version) = version.context("the version cannot be read")? {
-        print(&version, format, terminal)?;
+        print(&version, &[], format, terminal)?;
     }
     Ok(ExitStatus::Success)
 }
 
 fn print(
     version: &RegistryVersion,
+    moves: &[TagMove],
     format: OutputFormat,
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<()> {
-    let json = serde_json::to_string(&VersionView::from(version))?;
-    format.print(terminal, || json, || text(version))?;
+    let view = VersionView::from(version).with_moves(version, moves);
+    let json = serde_json::to_string(&view)?;
+    format.print(terminal, || json, || text(version, moves))?;
     Ok(())
 }
 
-fn text(version: &RegistryVersion) -> String {
+fn text(version: &RegistryVersion, moves: &[TagMove]) -> String {
     let mut parts = vec![format!(
         "{}: {}",
         shown_key(&version.key),
@@ -360,5 +369,10 @@ fn text(version: &RegistryVersion) -> String {
     let notice = notice.map_or_else(String::new, |notice| {
         format!(" {}", notice_sentence(notice))
     });
-    safe(&format!("{}.{notice}", parts.join(", ")))
+    let moves = moves.iter().filter(|one| one.key == version.key);
+    let moves: Vec<String> = moves
+        .map(|one| format!(" {}", move_sentence(one)))
+        .collect();
+    let moves = moves.concat();
+    safe(&format!("{}.{notice}{moves}", parts.join(", ")))
 }

@@ -12,6 +12,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use lockkeeper_registry::git_archive::ArchivedFile;
 use lockkeeper_registry::go_zip::{OmittedReason, select_go_files, write_go_zip};
 use lockkeeper_registry::names::NameKind;
 use lockkeeper_registry::tf_archive::{select_tf_files, write_tf_archive};
@@ -22,7 +23,7 @@ use nix::fcntl::OFlag;
 use super::{PackagingError, limits};
 use crate::features::registry::blobs::blocking;
 use crate::git::{GitError, WorkTree};
-use crate::model::CommitSha;
+use crate::model::{CommitSha, RepoPath};
 
 /// Directories of version control. The `go` command leaves them out as well.
 const VERSION_CONTROL: [&str; 4] = [".git", ".hg", ".svn", ".bzr"];
@@ -32,6 +33,29 @@ const TOOL_DIRECTORIES: [&str; 2] = [".terraform", ".terragrunt-cache"];
 const MODULE: &str = "module";
 /// File with that licence.
 const LICENSE: &str = "LICENSE";
+
+const OF_VERSION_CONTROL: &str = "it belongs to the version control";
+const OF_TOOL: &str = "it is a working directory of Terraform";
+const STATE: &str = "it is a state, which can have secrets";
+
+fn is_state(name: &str) -> bool {
+    name.ends_with(".tfstate") || name.contains(".tfstate.")
+}
+
+/// Returns why a file of a commit belongs to no package of Terraform, by the rules for directories.
+fn reason_by_name(path: &[u8]) -> Option<&'static str> {
+    let path = String::from_utf8_lossy(path);
+    let (dirs, name) = path.rsplit_once('/').unwrap_or(("", &path));
+    if path.split('/').any(|part| VERSION_CONTROL.contains(&part)) {
+        Some(OF_VERSION_CONTROL)
+    } else if dirs.split('/').any(|part| TOOL_DIRECTORIES.contains(&part)) {
+        Some(OF_TOOL)
+    } else {
+        // A directory with such a name is left out with all of its files.
+        let mut parts = dirs.split('/').chain([name]);
+        parts.any(is_state).then_some(STATE)
+    }
+}
 
 /// A directory that cannot become a package.
 #[derive(Debug, thiserror::Error)]
@@ -145,6 +169,50 @@ impl SourceDirectory {
         .await
     }
 
+    /// Takes the files of a directory at a commit, as `git archive` gives them. The licence at the top of the repository is
+    /// among them.
+    pub fn of_commit(
+        kind: NameKind,
+        dir: &RepoPath,
+        files: Vec<ArchivedFile>,
+        commit: CommitSha,
+    ) -> Self {
+        let (mut entries, mut left_out, mut license) = (Vec::new(), Vec::new(), None);
+        let prefix = if dir.is_root() {
+            String::new()
+        } else {
+            format!("{dir}/")
+        };
+        for file in files {
+            let Some(below) = file.path.strip_prefix(prefix.as_bytes()) else {
+                let entry = SourceEntry::of_archived(file);
+                license = (entry.path == LICENSE.as_bytes())
+                    .then_some(entry)
+                    .or(license);
+                continue;
+            };
+            let below = below.to_vec();
+            if kind == NameKind::Module
+                && let Some(reason) = reason_by_name(&below)
+            {
+                let path = String::from_utf8_lossy(&below).into_owned();
+                left_out.push(LeftOut { path, reason });
+                continue;
+            }
+            entries.push(SourceEntry::of_archived(ArchivedFile {
+                path: below,
+                ..file
+            }));
+        }
+        entries.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+        Self {
+            entries,
+            license,
+            commit: Some(commit),
+            left_out,
+        }
+    }
+
     /// Returns the commit with exactly these files, if the directory is in a working tree without changes.
     pub fn commit(&self) -> Option<&CommitSha> {
         self.commit.as_ref()
@@ -214,6 +282,14 @@ impl GoTree<'_> {
 }
 
 impl SourceEntry {
+    fn of_archived(file: ArchivedFile) -> Self {
+        Self {
+            path: file.path,
+            mode: file.mode,
+            content: file.content,
+        }
+    }
+
     fn entry(&self) -> TreeFile<'_> {
         TreeFile {
             path: &self.path,
@@ -349,18 +425,17 @@ impl Walk {
     ) -> Option<&'static str> {
         let is_one_of = |names: &[&str]| names.iter().any(|known| name == *known);
         if is_one_of(&VERSION_CONTROL) {
-            return Some("it belongs to the version control");
+            return Some(OF_VERSION_CONTROL);
         }
         if self.kind == NameKind::Go && is_directory && self.is_go_module(path) {
             return Some("it belongs to another module");
         }
         if self.kind == NameKind::Module {
             if is_directory && is_one_of(&TOOL_DIRECTORIES) {
-                return Some("it is a working directory of Terraform");
+                return Some(OF_TOOL);
             }
-            let name = name.to_string_lossy();
-            if name.ends_with(".tfstate") || name.contains(".tfstate.") {
-                return Some("it is a state, which can have secrets");
+            if is_state(&name.to_string_lossy()) {
+                return Some(STATE);
             }
         }
         let names = self.names.as_ref()?;

@@ -16,7 +16,7 @@ use tracing::warn;
 use super::super::input::{read_key, read_name};
 use super::super::runs::ModuleUse;
 use super::super::store::{RegistryVersion, VersionOrigin};
-use super::super::view::{checksums_of, notice_sentence};
+use super::super::view::{checksums_of, move_sentence, notice_sentence};
 use super::contents::{PackageContents, Unread};
 use super::names::kind_words;
 use super::{PageScope, PagesParts, RegistryPages, badge, name_path, rank};
@@ -75,6 +75,8 @@ struct ShownVersion {
     by: Option<String>,
     origin: Option<&'static str>,
     commit: Option<String>,
+    /// Sentences about its tag, which does not lead to the commit any more.
+    moves: Vec<String>,
     size: Option<String>,
     digest: Option<String>,
     checksums: Option<String>,
@@ -175,6 +177,11 @@ pub(super) async fn show(
     let namespace = scope.namespace_of(&name);
     let owner = namespace.filter(|namespace| scope.knows_owner(namespace));
     let is_known = owner.is_some() || namespace.is_none();
+    let moves = if is_known {
+        web.store.registry_tag_moves(&name).await?
+    } else {
+        Vec::new()
+    };
     let page = ModulePage {
         name: name.as_str().to_owned(),
         kind: kind_words(name.kind()),
@@ -183,7 +190,14 @@ pub(super) async fn show(
         is_public: namespace.is_some_and(super::RegistryNamespace::is_public),
         host: pages.0.host.clone(),
         label: label(&name),
-        chosen: ShownVersion::new(version, is_known, now),
+        chosen: ShownVersion {
+            moves: moves
+                .iter()
+                .filter(|one| one.key == version.key)
+                .map(|one| shown(&move_sentence(one)))
+                .collect(),
+            ..ShownVersion::new(version, is_known, now)
+        },
         contents: contents.as_deref().map(ContentsView::new),
         unread,
         go_mod: go_mod.map(|text| go_mod_text(&text)),
@@ -299,6 +313,7 @@ impl ShownVersion {
             commit: content
                 .and_then(|content| content.commit.as_ref())
                 .map(|commit| commit.as_str().to_owned()),
+            moves: Vec::new(),
             size: package.map(|package| size(package.size)),
             digest: package.map(|package| package.digest.to_string()),
             checksums: content.map(checksums_of),
@@ -321,6 +336,7 @@ const fn origin_words(origin: VersionOrigin) -> &'static str {
     match origin {
         VersionOrigin::Upload => "an upload",
         VersionOrigin::Command => "the command line",
+        VersionOrigin::Tag => "a tag",
         VersionOrigin::Peer => "another deployment",
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::autodiscover::AutodiscoverMapping;
+use super::registry::RegistryMapping;
 use crate::config::BranchFilter;
 use crate::config::lists::{SILENCE, SilencedRuns};
 use crate::config::lock_block::RepoLocksMapping;
@@ -66,6 +67,11 @@ mapping! {
             default: "`--automerge`",
             meaning: "Merge a pull request if all its projects are applied or have no changes.",
             example: "true",
+        },
+        registry: RegistryMapping = KeyDoc {
+            default: "found by the names of tags and of the repository",
+            meaning: "Modules to publish from tags, as the file says at the tagged commit. Only in Lockkeeper.",
+            example: "{modules: [{dir: modules/vpc, name: acme/vpc/aws}]}",
         },
     }
     without_field: [

@@ -12,6 +12,7 @@ mod keys;
 mod pattern_syntax;
 mod patterns;
 mod project;
+mod registry;
 mod requests;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -23,6 +24,7 @@ pub use file::{CANDIDATES, FILE_NAMES, FileNameError, find};
 pub use pattern_syntax::InvalidPattern;
 pub use patterns::Patterns;
 pub use project::{Autoplan, ProjectConfig, ProjectDir};
+pub use registry::{PublishedModule, RegistryRequest};
 pub use requests::{RequirementRequest, SilenceRequest, WorkflowRequest};
 
 pub(super) use keys::{DELETE_SOURCE_BRANCH, ProjectMapping, RepoFileMapping};
@@ -65,6 +67,8 @@ pub struct RepoConfig {
     pub silence_pr_comments: Option<SilenceRequest>,
     /// True if pulls are merged after their applies. `None` leaves the decision to the server.
     pub automerge: Option<bool>,
+    /// Modules that tags publish. `None`: the file does not set them.
+    pub registry: Option<RegistryRequest>,
     /// Parts of the file that have no effect.
     pub without_effect: Vec<YamlNote>,
 }
@@ -125,6 +129,22 @@ impl RepoConfig {
             })
         } else {
             Err(YamlErrors::new(file_name, text, problems))
+        }
+    }
+
+    /// Parses the modules that tags publish. The keys of the whole file are checked, but only these values count: a project
+    /// that the server does not permit keeps no version from being published.
+    pub fn parse_registry(
+        file_name: &str,
+        text: &str,
+    ) -> Result<Option<RegistryRequest>, YamlErrors> {
+        let mut reader = FileReader::default();
+        let file = read_file(&mut reader, text);
+        let request = file.and_then(|file| registry::read(&mut reader, &file.registry));
+        if reader.problems.is_empty() {
+            Ok(request)
+        } else {
+            Err(YamlErrors::new(file_name, text, reader.problems))
         }
     }
 
@@ -189,7 +209,8 @@ impl RepoConfig {
 /// Maximum number of conflicts of one base branch in a message.
 const MAX_CONFLICTS: usize = 5;
 
-fn read(reader: &mut FileReader, text: &str, permissions: &RepoPermissions) -> RepoConfig {
+/// Reads the top level of a file.
+fn read_file(reader: &mut FileReader, text: &str) -> Option<RepoFileMapping> {
     if text.len() > RepoConfig::MAX_BYTES {
         let what = format!(
             "the file is longer than {}",
@@ -199,28 +220,30 @@ fn read(reader: &mut FileReader, text: &str, permissions: &RepoPermissions) -> R
             what,
             "use a pattern as the `dir` of similar projects, or YAML anchors",
         );
-        return RepoConfig::default();
+        return None;
     }
-    match yaml::read(text) {
-        Ok(Some(node)) => read_top(reader, &node, permissions),
+    let node = match yaml::read(text) {
+        Ok(Some(node)) => node,
         Ok(None) => {
             version_missing(reader);
-            RepoConfig::default()
+            return None;
         }
         Err(problem) => {
             reader.problems.push(problem);
-            RepoConfig::default()
+            return None;
         }
-    }
-}
-
-fn read_top(reader: &mut FileReader, node: &YamlNode, permissions: &RepoPermissions) -> RepoConfig {
-    let Some(file) = reader.mapping::<RepoFileMapping>(node) else {
-        return RepoConfig::default();
     };
+    let file = reader.mapping::<RepoFileMapping>(&node)?;
     if !file.version.is_set() {
         version_missing(reader);
     }
+    Some(file)
+}
+
+fn read(reader: &mut FileReader, text: &str, permissions: &RepoPermissions) -> RepoConfig {
+    let Some(file) = read_file(reader, text) else {
+        return RepoConfig::default();
+    };
     let version = file.version.read(reader).unwrap_or(FileVersion::Three);
     let workflows = read_own_workflows(reader, &file, permissions, version);
     let own_workflows: Vec<&str> = workflows.keys().map(String::as_str).collect();
@@ -247,6 +270,7 @@ fn read_top(reader: &mut FileReader, node: &YamlNode, permissions: &RepoPermissi
             &file.silence_pr_comments,
         ),
         automerge: file.automerge.read(reader),
+        registry: registry::read(reader, &file.registry),
         without_effect: Vec::new(),
         workflows,
     }

@@ -69,7 +69,7 @@ pub use planning::{AUTOPLAN_FILES, PlanningConfig};
 pub use problems::{StartupProblem, StartupProblems, StartupWarning};
 pub use proxies::{InvalidNetwork, TrustedProxies};
 pub use raw::{GivenValue, RawSettings, SettingSource};
-pub use registry::{OwnRegistry, RegistryConfig};
+pub use registry::{OwnRegistry, RegistryConfig, TaggedCommits};
 pub use repo_rules::{RepoFile, RepoRulesConfig, ReposFile};
 pub use repos::{ServedReposConfig, StrategySetting};
 pub use retention::Retention;

@@ -3,6 +3,7 @@
 use lockkeeper_registry::records::DeploymentName;
 use url::Url;
 
+use super::choice::choice;
 use super::reader::{ReadResult, SettingReader};
 use super::section::section;
 use super::web::read_public_url;
@@ -12,8 +13,21 @@ const NAME: &str = "registry-name";
 const ANONYMOUS_READ: &str = "registry-anonymous-read";
 const HOST: &str = "registry-host";
 const NOT_FOR_RUNS: &str = "no-registry-for-runs";
+const TAGS_FROM: &str = "registry-tags-from";
 const TAKEDOWN_BRAKE: &str = "registry-takedown-brake";
 const ENCRYPTION_KEYS: &str = "encryption-key-file";
+
+choice! {
+    /// Commits whose tags publish versions.
+    pub enum TaggedCommits {
+        /// Commits in the history of the default branch, which also has those in the middle of merged pull requests.
+        DefaultBranch = "default-branch",
+        /// All commits, also of people who may only push tags.
+        Any = "any",
+        /// No commits: tags publish nothing.
+        None = "none",
+    }
+}
 
 /// A registry of Terraform and Go modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +40,8 @@ pub struct OwnRegistry {
     pub is_open: bool,
     /// Lets runs read modules without a token of their own.
     pub is_for_runs: bool,
+    /// Commits whose tags publish versions.
+    pub tags_from: TaggedCommits,
     /// Maximum number of takedowns of another deployment in an hour that are merged.
     pub takedown_brake: u64,
 }
@@ -53,6 +69,9 @@ section! {
             /// Do not let runs use the registry automatically. They then need a token, as everyone else does.
             switch("no-registry-for-runs"),
 
+            /// Commits whose tags publish versions: those in the history of the default branch, any, or none. With any,
+            /// everyone who may push tags can publish code that nobody has reviewed. With none, tags publish nothing.
+            choice("registry-tags-from", "COMMITS", TaggedCommits::WORDS).or("default-branch"),
             /// Takedowns of another deployment in an hour that are merged without the consent of an administrator
             /// (docs/replication.md).
             number("registry-takedown-brake", "NUMBER", 0, 1_000_000).or("50"),
@@ -63,12 +82,14 @@ section! {
 fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistry>> {
     let is_open = reader.switch(ANONYMOUS_READ);
     let is_for_runs = reader.switch(NOT_FOR_RUNS).map(|is_off| !is_off);
+    let tags_from = reader.choice(TAGS_FROM);
     if !reader.switch(REGISTRY)? {
         let without_effect = [
             (NAME, reader.given(NAME).is_some()),
             (HOST, reader.given(HOST).is_some()),
             (ANONYMOUS_READ, is_open?),
             (NOT_FOR_RUNS, !is_for_runs?),
+            (TAGS_FROM, reader.given(TAGS_FROM).is_some()),
             (TAKEDOWN_BRAKE, reader.given(TAKEDOWN_BRAKE).is_some()),
         ];
         return match without_effect.into_iter().find(|(_, is_set)| *is_set) {
@@ -92,6 +113,7 @@ fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistr
         host: read_host(reader)?,
         is_open: is_open?,
         is_for_runs: is_for_runs?,
+        tags_from: tags_from?.unwrap_or(TaggedCommits::DefaultBranch),
         takedown_brake: reader
             .number(TAKEDOWN_BRAKE)?
             .expect("the brake has a default"),

@@ -1,0 +1,115 @@
+//! A version of a commit becomes a package.
+
+use lockkeeper_registry::names::NameKind;
+
+use super::super::packaging::{CheckedPackage, PackagingError, SourceDirectory, limits};
+use super::super::service::{Published, Registry, RegistryError};
+use super::super::store::VersionOrigin;
+use super::super::view::{checksums_of, notice_sentence};
+use super::store::{TagOutcome, TagPlace, TagVersion};
+use super::targets::TagTarget;
+use crate::git::{CommitSnapshot, FileLimits, SnapshotError};
+use crate::model::{Actor, Cause, Origin, RepoPath};
+
+/// File at the top of a repository that is part of each package of Go.
+const LICENSE: &str = "LICENSE";
+
+/// Failure of a publication that says nothing about the version, so that it is tried again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PublishFailure {
+    #[error(transparent)]
+    Files(SnapshotError),
+    #[error(transparent)]
+    Packaging(PackagingError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
+
+/// Publishes a version, whose package was made from the files of its commit.
+pub(super) async fn publish(
+    registry: &Registry,
+    package: CheckedPackage,
+    place: &TagPlace,
+) -> Result<TagVersion, PublishFailure> {
+    let (key, content) = (package.key.clone(), package.content.clone());
+    let name = key.name();
+    // The record of the version has the commit.
+    let by = format!("tag {} of {}", place.tag, place.repo);
+    let cause = Cause::new(Actor::new(by, Origin::Reconciler), "");
+    let published = registry.publish(package, VersionOrigin::Tag, &cause).await;
+    let published = match published {
+        Err(RegistryError::Refused(reason)) => {
+            return Ok(TagVersion {
+                key,
+                outcome: TagOutcome::Refused,
+                reason: Some(reason),
+            });
+        }
+        published => published?,
+    };
+    let (outcome, reason) = match published {
+        Published::New(_) | Published::Same => (TagOutcome::Published, None),
+        Published::Conflict(here) => (
+            TagOutcome::Conflict,
+            Some(format!(
+                "Published before with other files, which stay. Choose a new version. It has {}, and the tag {}.",
+                checksums_of(&here),
+                checksums_of(&content)
+            )),
+        ),
+        Published::Tombstoned(notice) => (
+            TagOutcome::TakenDown,
+            Some(format!(
+                "The number cannot be used again. {}",
+                notice_sentence(&notice)
+            )),
+        ),
+        Published::NoNamespace => (
+            TagOutcome::Refused,
+            Some(format!("{} is in no namespace.", name.as_str())),
+        ),
+        Published::CaseConflict(other) => (
+            TagOutcome::Refused,
+            Some(format!(
+                "{} exists, and {} differs from it only in case.",
+                other.as_str(),
+                name.as_str()
+            )),
+        ),
+    };
+    Ok(TagVersion {
+        key,
+        outcome,
+        reason,
+    })
+}
+
+/// Makes the package. The inner error is the reason why the commit has none.
+pub(super) async fn make_package(
+    registry: &Registry,
+    files: &CommitSnapshot,
+    place: &TagPlace,
+    target: &TagTarget,
+) -> Result<Result<CheckedPackage, String>, PublishFailure> {
+    let kind = target.key.kind();
+    let limits = limits(kind);
+    let most = FileLimits {
+        entries: limits.entries,
+        bytes: limits.unpacked,
+    };
+    let license = RepoPath::new(LICENSE).expect("a plain name is a path");
+    let license = (kind == NameKind::Go).then_some(&license);
+    let archived = match files.archive(&target.dir, license, most).await {
+        Ok(Some(archived)) => archived,
+        Ok(None) => return Ok(Err(format!("The commit has no directory {}.", target.dir))),
+        Err(error) if error.is_of_commit() => return Ok(Err(error.to_string())),
+        Err(error) => return Err(PublishFailure::Files(error)),
+    };
+    let source = SourceDirectory::of_commit(kind, &target.dir, archived, place.commit.clone());
+    let staging = registry.blobs().staging_dir();
+    match CheckedPackage::of_directory(target.key.clone(), source, &staging).await {
+        Ok(package) => Ok(Ok(package)),
+        Err(error) if error.is_internal() => Err(PublishFailure::Packaging(error)),
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}

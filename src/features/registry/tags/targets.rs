@@ -1,0 +1,271 @@
+//! Finds the versions that a tag names, by the files of its commit.
+//!
+//! `lockkeeper.yaml` at the commit decides. Without it, the name of the repository names a Terraform module, and `go.mod`
+//! files name Go modules. What nobody has asked to publish, such as a Go module whose path is in no namespace, is left out
+//! without a word.
+
+use lockkeeper_registry::go_mod::parse_go_mod;
+use lockkeeper_registry::names::{GoPath, ModuleName, NamePrefix, Namespace, RegistryName};
+use lockkeeper_registry::tags::{TagName, module_of_repository};
+use lockkeeper_registry::versions::{ModuleVersion, VersionKey};
+
+use super::super::RegistryNamespace;
+use crate::config::repo::{RegistryRequest, RepoConfig};
+use crate::git::{CommitSnapshot, SnapshotError};
+use crate::model::{OwnerName, RepoId, RepoPath};
+use crate::store::Store;
+
+/// File that says what a repository publishes.
+const CONFIG_FILE: &str = "lockkeeper.yaml";
+/// Maximum size of a `go.mod` file that is read for its name.
+const MAX_GO_MOD: u64 = 1 << 20;
+/// Maximum length of a reason that is stored.
+const MAX_REASON: usize = 1_000;
+
+/// A version that a tag names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TagTarget {
+    pub key: VersionKey,
+    /// Directory with the files of the module.
+    pub dir: RepoPath,
+    /// Reason why the version is not published.
+    pub refusal: Option<String>,
+}
+
+/// Versions that a tag names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TagTargets {
+    pub versions: Vec<TagTarget>,
+    /// Reason why other versions of the tag, whose names are not known, are not published.
+    pub refusal: Option<String>,
+}
+
+/// Failure to read what a commit publishes, which says nothing about the commit.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TargetsError {
+    #[error(transparent)]
+    Files(#[from] SnapshotError),
+    #[error("the namespaces cannot be read")]
+    Database(#[from] sqlx::Error),
+}
+
+/// The owner of a repository, and the names of the owner.
+#[derive(Clone, Debug)]
+pub(super) struct TagOwner {
+    pub owner: OwnerName,
+    pub namespaces: Vec<RegistryNamespace>,
+}
+
+impl TagOwner {
+    /// Reads the namespaces of an owner.
+    pub async fn of(store: &Store, owner: OwnerName) -> Result<Self, sqlx::Error> {
+        let mut namespaces = store.registry_namespaces().await?;
+        namespaces.retain(|namespace| namespace.owner == owner);
+        Ok(Self { owner, namespaces })
+    }
+
+    /// Returns everything that decides whether the owner may publish a name, as a text that can be compared.
+    pub fn facts(&self) -> String {
+        let prefixes = self.namespaces.iter().map(|one| one.prefix.to_string());
+        let mut prefixes: Vec<String> = prefixes.collect();
+        prefixes.sort();
+        format!("{} {}", self.owner, prefixes.join(","))
+    }
+
+    fn covers(&self, name: &RegistryName) -> bool {
+        let mut namespaces = self.namespaces.iter();
+        namespaces.any(|namespace| namespace.prefix.covers(name))
+    }
+}
+
+/// Returns why the owner may not publish a name. `None`: the owner may.
+pub(super) async fn refused_name(
+    store: &Store,
+    owner: &OwnerName,
+    name: &RegistryName,
+) -> Result<Option<String>, sqlx::Error> {
+    let name_text = name.as_str();
+    Ok(match store.registry_namespace_of(name).await? {
+        Some(namespace) if namespace.owner == *owner => None,
+        Some(_) => Some(format!(
+            "{name_text} is in a namespace of another owner than {owner}, who has claimed this repository."
+        )),
+        None => Some(format!(
+            "{name_text} is in no namespace. An administrator can add one for {owner}: lockkeeper registry namespaces add."
+        )),
+    })
+}
+
+/// Returns the files that decide whether a tag names a version. `None`: its name does already.
+pub(super) fn places(repo: &RepoId, tag: &TagName, names: &TagOwner) -> Option<Vec<RepoPath>> {
+    if !matches!(default_module(repo, tag, names), Ok(None)) {
+        return None;
+    }
+    let of_go = tag.as_go().map(|go| go.places()).unwrap_or_default();
+    let of_go = of_go
+        .iter()
+        .filter_map(|place| RepoPath::new(place).ok()?.join("go.mod").ok());
+    Some(of_go.chain(RepoPath::new(CONFIG_FILE)).collect())
+}
+
+/// Finds the versions that a tag names.
+pub(super) async fn find(
+    store: &Store,
+    files: &CommitSnapshot,
+    (repo, tag): (&RepoId, &TagName),
+    names: &TagOwner,
+) -> Result<TagTargets, TargetsError> {
+    let request = match read_request(files).await? {
+        Ok(request) => request.unwrap_or_default(),
+        Err(refusal) => {
+            return Ok(TagTargets {
+                versions: Vec::new(),
+                refusal: Some(refusal),
+            });
+        }
+    };
+    let mut targets = TagTargets::default();
+    let modules = match &request.modules {
+        Some(modules) => modules
+            .iter()
+            .filter_map(|module| {
+                let version = module.tags.version_of(tag)?;
+                Some((module.name.clone(), version, module.dir.clone()))
+            })
+            .collect(),
+        None => match default_module(repo, tag, names) {
+            Ok(module) => module.into_iter().collect::<Vec<_>>(),
+            Err(refusal) => {
+                targets.refusal = Some(refusal);
+                Vec::new()
+            }
+        },
+    };
+    for (name, version, dir) in modules {
+        let key = VersionKey::module(name, version);
+        let refusal = refused_name(store, &names.owner, &key.name()).await?;
+        targets.versions.push(TagTarget { key, dir, refusal });
+    }
+    if request.go != Some(false) {
+        find_go(store, files, tag, (names, request.go), &mut targets).await?;
+    }
+    Ok(targets)
+}
+
+/// Reads `registry` of the configuration file. The inner error is a sentence for people.
+async fn read_request(
+    files: &CommitSnapshot,
+) -> Result<Result<Option<RegistryRequest>, String>, SnapshotError> {
+    let path = RepoPath::new(CONFIG_FILE).expect("a plain name is a path");
+    let bytes = match files.read(&path, RepoConfig::MAX_BYTES as u64).await {
+        Ok(None) => return Ok(Ok(None)),
+        Ok(Some(bytes)) => bytes,
+        Err(error) if error.is_of_commit() => return Ok(Err(error.to_string())),
+        Err(error) => return Err(error),
+    };
+    let Ok(text) = String::from_utf8(bytes) else {
+        return Ok(Err(format!("{CONFIG_FILE} is not UTF-8.")));
+    };
+    Ok(RepoConfig::parse_registry(CONFIG_FILE, &text)
+        .map_err(|errors| errors.to_string().chars().take(MAX_REASON).collect()))
+}
+
+/// Returns the module that the repository is by its name. Fails with a sentence for people if its owner has several namespaces
+/// of modules.
+fn default_module(
+    repo: &RepoId,
+    tag: &TagName,
+    names: &TagOwner,
+) -> Result<Option<(ModuleName, ModuleVersion, RepoPath)>, String> {
+    let namespaces = names.namespaces.iter().filter_map(|one| match &one.prefix {
+        NamePrefix::Namespace(namespace) => Some(namespace),
+        NamePrefix::Go(_) => None,
+    });
+    let namespaces: Vec<&Namespace> = namespaces.collect();
+    let Some(first) = namespaces.first() else {
+        return Ok(None);
+    };
+    let name = module_of_repository(repo.name(), first);
+    let (Some(name), Some(version)) = (name, tag.module_version()) else {
+        return Ok(None);
+    };
+    if namespaces.len() > 1 {
+        return Err(format!(
+            "{} has several namespaces, so the name of this repository names no module. Add it to {CONFIG_FILE}.",
+            names.owner
+        ));
+    }
+    Ok(Some((name, version, RepoPath::root())))
+}
+
+/// Finds the version of a Go module. `wanted` is true if the file asks for it.
+async fn find_go(
+    store: &Store,
+    files: &CommitSnapshot,
+    tag: &TagName,
+    (names, wanted): (&TagOwner, Option<bool>),
+    targets: &mut TagTargets,
+) -> Result<(), TargetsError> {
+    let Some(go) = tag.as_go() else {
+        return Ok(());
+    };
+    let is_wanted = wanted == Some(true);
+    let (mut found, mut refusal) = (Vec::new(), None);
+    for place in go.places() {
+        let Ok(dir) = RepoPath::new(&place) else {
+            continue;
+        };
+        let Ok(file) = dir.join("go.mod") else {
+            continue;
+        };
+        let bytes = match files.read(&file, MAX_GO_MOD).await {
+            Ok(None) => continue,
+            Ok(Some(bytes)) => bytes,
+            Err(error) if error.is_of_commit() => {
+                refusal = refusal.or_else(|| is_wanted.then(|| error.to_string()));
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let path = match read_path(&bytes) {
+            Ok(path) => path,
+            Err(fault) => {
+                refusal = refusal.or_else(|| is_wanted.then(|| format!("{file}: {fault}")));
+                continue;
+            }
+        };
+        match go.version_of(&place, &path) {
+            Ok(key) => found.push((key, dir)),
+            Err(fault) => {
+                let is_ours = is_wanted || names.covers(&RegistryName::Go(path));
+                refusal = refusal.or_else(|| is_ours.then(|| format!("{file}: {fault}.")));
+            }
+        }
+    }
+    if found.len() > 1 {
+        let dirs: Vec<&str> = found.iter().map(|(_, dir)| dir.as_str()).collect();
+        targets.refusal = Some(format!(
+            "The go.mod files of {} are both those of the tag, so go refuses the version. Remove one of them.",
+            dirs.join(" and ")
+        ));
+        return Ok(());
+    }
+    let Some((key, dir)) = found.pop() else {
+        targets.refusal = targets.refusal.take().or(refusal);
+        return Ok(());
+    };
+    let name = key.name();
+    // Most Go modules of a company are in no registry, and forks are those of others.
+    if is_wanted || names.covers(&name) {
+        let refusal = refused_name(store, &names.owner, &name).await?;
+        targets.versions.push(TagTarget { key, dir, refusal });
+    }
+    Ok(())
+}
+
+/// Returns the module that a `go.mod` file names.
+fn read_path(go_mod: &[u8]) -> Result<GoPath, String> {
+    let parsed = parse_go_mod(go_mod).map_err(|error| error.to_string())?;
+    let module = parsed.module.ok_or("it has no `module` line")?;
+    module.parse().map_err(|error| format!("{error}"))
+}

@@ -1,0 +1,752 @@
+//! Stories about tags: from `git tag` at the forge to the version that is served.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use lockkeeper::emulator::{Change, Fault};
+use lockkeeper::features::registry::{
+    ChangeNamespace, Published, RegistryVersion, TagPlace, VersionOrigin, Visibility,
+};
+use lockkeeper::model::{CommitSha, OwnerName, RepoId, RepoUrl};
+use lockkeeper::store::Acquired;
+use lockkeeper_registry::go_zip::{GO_LIMITS, check_go_zip};
+use lockkeeper_registry::tf_archive::{TF_LIMITS, check_tf_archive};
+use lockkeeper_registry::versions::VersionKey;
+use regex::Regex;
+use tempfile::TempDir;
+
+use super::world::{HOST, Office, by_ops, write_keys};
+use crate::support::bot::Bot;
+use crate::support::db::{Backend, story};
+use crate::support::program::{lockkeeper, run};
+
+story!(
+    tags_of_go_modules_become_versions,
+    tags_of_terraform_modules_become_versions,
+    a_commit_beside_the_default_branch_is_published_once_it_is_merged,
+    a_tag_that_moves_changes_nothing_and_is_reported,
+    names_of_others_and_mistakes_are_refused_and_looked_at_again,
+    what_fails_for_a_passing_reason_is_tried_again,
+    nobody_waits_for_tags_and_a_lost_mirror_loses_none,
+    any_commit_publishes_if_the_administrator_allows_it,
+    a_tag_whose_version_has_other_files_is_not_called_published,
+    a_tag_that_stops_the_server_three_times_is_given_up,
+    the_files_are_those_of_git_archive,
+);
+
+/// Time until the next look at a repository.
+const LOOK: Duration = Duration::from_mins(6);
+
+const TF: &str = "output \"size\" {\n  value = 1\n}\n";
+
+/// A GitHub, a server with a registry, and the registry as its administrators see it.
+struct Site {
+    bot: Bot,
+    office: Office,
+    _keys: TempDir,
+}
+
+impl Site {
+    /// Starts a server whose owner `net` has namespaces of both kinds and has claimed these repositories.
+    async fn open(
+        backend: Backend,
+        repos: &[(&str, &[(&str, &str)])],
+        flags: &[(&str, &str)],
+    ) -> Self {
+        let keys = tempfile::tempdir().unwrap();
+        let file = keys.path().join("keys");
+        write_keys(&file);
+        let file_text = file.display().to_string();
+        let mut all = vec![
+            ("registry", "true"),
+            ("registry-name", HOST),
+            ("encryption-key-file", &file_text),
+        ];
+        all.extend(flags);
+        let bot = Bot::with(backend, &[("README.md", "Infra.\n")], &all).await;
+        let packages = bot.db.dir.path().join("data/registry");
+        let office = Office::with(bot.db.reopen().await, file, packages).await;
+        office.namespace("module acme", Visibility::Public).await;
+        office
+            .namespace("go example.com/net", Visibility::Public)
+            .await;
+        let site = Self {
+            bot,
+            office,
+            _keys: keys,
+        };
+        for (name, files) in repos {
+            site.bot.github.create_repo(name, files).await.unwrap();
+            site.claim(name, "net").await;
+        }
+        site
+    }
+
+    /// Claims a repository for an owner. No reconciler of a story removes the claim.
+    async fn claim(&self, repo: &str, owner: &str) {
+        let (store, name): (_, OwnerName) = (self.bot.store(), owner.parse().unwrap());
+        drop(store.owner_create(&name, &by_ops()).await.unwrap());
+        let owner = store.owner_get(&name).await.unwrap().unwrap();
+        let url: RepoUrl = format!("https://github.test/{repo}").parse().unwrap();
+        let claimed = store.claim_acquire(owner.id, &url, &by_ops()).await;
+        assert!(matches!(claimed, Ok(Acquired::Claimed(_))), "{claimed:?}");
+    }
+
+    fn forge_dir(&self, repo: &str) -> PathBuf {
+        let git = self.bot.db.dir.path().join("github/git");
+        git.join(format!("{repo}.git"))
+    }
+
+    /// Runs git in a repository of the forge, as a person does from elsewhere.
+    fn git(&self, repo: &str, args: &[&str]) -> String {
+        let who = ["-c", "user.name=kim", "-c", "user.email=kim@example.com"];
+        let args: Vec<&str> = who.iter().chain(args).copied().collect();
+        let variables = [("GIT_CONFIG_GLOBAL", "/dev/null")];
+        let said = run("git", &self.forge_dir(repo), &args, &variables);
+        assert_eq!(said.code, 0, "{args:?}: {}", said.err);
+        said.out.trim().to_owned()
+    }
+
+    fn commit(&self, repo: &str, at: &str) -> CommitSha {
+        self.git(repo, &["rev-parse", &format!("{at}^{{commit}}")])
+            .parse()
+            .unwrap()
+    }
+
+    async fn push(&self, repo: &str, branch: &str, files: &[(&str, &str)]) -> CommitSha {
+        let changes: Vec<Change> = files
+            .iter()
+            .map(|(path, text)| Change::write(path, text))
+            .collect();
+        self.bot.github.push(repo, branch, &changes).await.unwrap()
+    }
+
+    /// Lets mirrors follow the forge, and looks at tags twice: once, and after the time for a second look.
+    async fn turn(&self) {
+        for _ in 0..2 {
+            self.bot.db.clock.advance(LOOK);
+            self.bot.settle_short().await;
+            self.mirrors().await;
+            self.look().await;
+        }
+        self.bot.settle().await;
+    }
+
+    async fn mirrors(&self) {
+        for _ in 0..2 {
+            self.bot.replica.tick("repositories").await.unwrap();
+            self.bot.replica.ctx.server.syncer.idle().await;
+        }
+    }
+
+    async fn look(&self) {
+        self.bot.replica.tick("registry_tags").await.unwrap();
+    }
+
+    /// Returns `context: state, description` of each status of a commit.
+    fn statuses(&self, repo: &str, commit: &CommitSha) -> String {
+        let statuses = self.bot.github.statuses(repo, commit).unwrap();
+        let mut lines: Vec<String> = statuses
+            .latest
+            .iter()
+            .map(|status| {
+                let text = status.description.as_deref().unwrap_or_default();
+                format!("{}: {:?}, {text}", status.context, status.state)
+            })
+            .collect();
+        lines.sort();
+        lines.join("\n")
+    }
+
+    async fn version(&self, key: &str) -> Option<RegistryVersion> {
+        let key: VersionKey = key.parse().unwrap();
+        self.office.registry.version(&key).await.unwrap()
+    }
+
+    /// Returns `from COMMIT by WHOM` of a published version.
+    async fn origin(&self, key: &str) -> String {
+        let Some(version) = self.version(key).await else {
+            return "not there".to_owned();
+        };
+        assert_eq!(version.origin, Some(VersionOrigin::Tag), "{key}");
+        let content = &version.known.content().unwrap().content;
+        let commit = content.commit.as_ref().unwrap();
+        format!("{commit} by {}", version.published_by.unwrap())
+    }
+
+    /// Returns the files of the package of a version, with `\r` shown.
+    async fn files(&self, key: &str) -> String {
+        let version = self.version(key).await.unwrap();
+        let content = &version.known.content().unwrap().content;
+        let digest = content.packages.iter().next().unwrap().digest.clone();
+        let package = self.office.registry.blobs().open_file(&digest).await;
+        let (package, mut lines) = (package.unwrap().unwrap(), Vec::new());
+        let mut add = |name: &str, file: &mut dyn std::io::Read| {
+            let mut text = String::new();
+            file.read_to_string(&mut text).unwrap();
+            lines.push(format!("{name}: {text:?}"));
+            Ok(())
+        };
+        match version.key.as_go() {
+            Some((path, number)) => {
+                let _contents = check_go_zip(path, number, package, &GO_LIMITS, &mut add).unwrap();
+            }
+            None => {
+                let _contents = check_tf_archive(package, &TF_LIMITS, &mut add).unwrap();
+            }
+        }
+        lines.sort();
+        lines.join("\n")
+    }
+
+    /// Runs `lockkeeper registry tags` on the database of the server, without ids and times.
+    fn tags(&self, repo: &str) -> String {
+        let repo = format!("github.test/{repo}");
+        let said = lockkeeper(&["registry", "tags"], &self.bot.db.url, &[&repo], &[]);
+        assert_eq!(said.code, 0, "{}", said.err);
+        let hidden =
+            Regex::new(r"\([0-9a-f]{7,}\)|\d{4}-\d\d-\d\d.\d\d:\d\d(:\d\d)?(Z| UTC)?").unwrap();
+        hidden.replace_all(&said.out, "…").into_owned()
+    }
+
+    /// Runs `lockkeeper registry show` on the database of the server.
+    fn show(&self, name: &str) -> String {
+        let said = lockkeeper(&["registry", "show"], &self.bot.db.url, &[name], &[]);
+        assert_eq!(said.code, 0, "{}", said.err);
+        said.out
+    }
+}
+
+async fn tags_of_go_modules_become_versions(backend: Backend) {
+    const REPO: &str = "acme/net";
+    let files = [
+        ("go.mod", "module example.com/net\n"),
+        ("net.go", "package net\n"),
+        ("LICENSE", "Free.\n"),
+        ("http/go.mod", "module example.com/net/http\n"),
+        ("http/http.go", "package http\n"),
+    ];
+    let site = Site::open(backend, &[(REPO, &files)], &[]).await;
+    for name in [
+        "v1.0.0",
+        "nightly",
+        "v1",
+        "other/v1.0.0",
+        "v0.9.0<b>",
+        "v0.9.0'$(x)",
+    ] {
+        site.git(REPO, &["tag", name, "main"]);
+    }
+    site.git(
+        REPO,
+        &["tag", "-m", "The first one.", "http/v1.0.0", "main"],
+    );
+    site.turn().await;
+    let main = site.commit(REPO, "main");
+    assert_eq!(
+        site.origin("go example.com/net v1.0.0").await,
+        format!("{main} by tag v1.0.0 of github.test/{REPO}")
+    );
+    assert_snapshot!(site.files("go example.com/net v1.0.0").await, @r#"
+    LICENSE: "Free.\n"
+    go.mod: "module example.com/net\n"
+    net.go: "package net\n"
+    "#);
+    assert_snapshot!(site.files("go example.com/net/http v1.0.0").await, @r#"
+    LICENSE: "Free.\n"
+    go.mod: "module example.com/net/http\n"
+    http.go: "package http\n"
+    "#);
+    // The statuses of tags from before the first look would use up the requests that the forge allows.
+    assert_eq!(site.statuses(REPO, &main), "");
+
+    let two = [("go.mod", "module example.com/net/v2\n")];
+    let next = site.push(REPO, "main", &two).await;
+    for name in ["v1.1.0", "v2.0.0", "http/v1.1.0", "v2/v2.0.0"] {
+        site.git(REPO, &["tag", name, "main"]);
+    }
+    site.turn().await;
+    assert_snapshot!(site.statuses(REPO, &next), @r"
+    lockkeeper/publish: example.com/net/http v1.1.0: Success, Published from the tag http/v1.1.0.
+    lockkeeper/publish: example.com/net/v2 v2.0.0: Success, Published from the tag v2.0.0.
+    lockkeeper/publish: v1.1.0: Failure, go.mod: `example.com/net/v2` has versions `v2`, and `v1.1.0` is none of them.
+    ");
+    assert_eq!(site.statuses(REPO, &main), "");
+
+    // Everybody gets it.
+    let server = site.office.server(&site.bot.db, 2, &[]).await;
+    let (_, token) = site.office.token(&["read:*"]).await;
+    let list = server
+        .get("/registry/go/example.com/net/@v/list", &token)
+        .await;
+    assert_eq!(list.text(), "v1.0.0\n");
+    let go_mod = server
+        .get("/registry/go/example.com/net/v2/@v/v2.0.0.mod", &token)
+        .await;
+    assert_eq!(go_mod.text(), "module example.com/net/v2\n");
+
+    // Nothing is left to do.
+    let before = site
+        .office
+        .registry
+        .store()
+        .registry_log_size()
+        .await
+        .unwrap();
+    site.turn().await;
+    let after = site
+        .office
+        .registry
+        .store()
+        .registry_log_size()
+        .await
+        .unwrap();
+    assert_eq!((before, after), (4, 4));
+    site.bot.end(&[]).await;
+}
+
+async fn tags_of_terraform_modules_become_versions(backend: Backend) {
+    const NAMED: &str = "acme/terraform-aws-vpc";
+    const MANY: &str = "acme/modules";
+    let config = "version: 3\nregistry:\n  modules:\n    - {name: acme/db/aws, dir: modules/db, tags: 'db-v*'}\n    \
+                  - {name: acme/dns/aws, dir: modules/dns}\n";
+    let many = [
+        ("lockkeeper.yaml", config),
+        ("modules/db/main.tf", TF),
+        ("modules/db/terraform.tfstate", "{}"),
+        (
+            "modules/dns/main.tf",
+            "module \"db\" {\n  source = \"../db\"\n}\n",
+        ),
+    ];
+    let site = Site::open(
+        backend,
+        &[(NAMED, &[("main.tf", TF), ("x/y.txt", "y")]), (MANY, &many)],
+        &[],
+    )
+    .await;
+    site.turn().await;
+    site.git(NAMED, &["tag", "v1.2.3", "main"]);
+    for name in ["db-v1.0.0", "v9.9.9", "modules/dns/v1.0.0"] {
+        site.git(MANY, &["tag", name, "main"]);
+    }
+    site.turn().await;
+    assert_snapshot!(site.files("module acme/vpc/aws 1.2.3").await, @r#"
+    main.tf: "output \"size\" {\n  value = 1\n}\n"
+    x/y.txt: "y"
+    "#);
+    assert_snapshot!(site.files("module acme/db/aws 1.0.0").await, @r#"main.tf: "output \"size\" {\n  value = 1\n}\n""#);
+    let (named, many) = (site.commit(NAMED, "main"), site.commit(MANY, "main"));
+    assert_snapshot!(site.statuses(NAMED, &named), @"lockkeeper/publish: acme/vpc/aws 1.2.3: Success, Published from the tag v1.2.3.");
+    assert_snapshot!(site.statuses(MANY, &many), @r"
+    lockkeeper/publish: acme/db/aws 1.0.0: Success, Published from the tag db-v1.0.0.
+    lockkeeper/publish: acme/dns/aws 1.0.0: Failure, the module uses `../db`, which is outside of the package. Publish a directory that has all modules which it uses, or use published ones
+    ");
+    let server = site.office.server(&site.bot.db, 2, &[]).await;
+    let (_, token) = site.office.token(&["read:*"]).await;
+    let path = "/registry/v1/modules/acme/db/aws/versions";
+    let listed = server.get(path, &token).await;
+    assert!(listed.text().contains("\"1.0.0\""), "{}", listed.text());
+    site.bot.end(&[]).await;
+}
+
+async fn a_commit_beside_the_default_branch_is_published_once_it_is_merged(backend: Backend) {
+    const REPO: &str = "acme/terraform-aws-vpc";
+    let site = Site::open(backend, &[(REPO, &[("main.tf", TF)])], &[]).await;
+    site.turn().await;
+    let branch_tip = site.push(REPO, "feature", &[("side.tf", TF)]).await;
+    site.git(REPO, &["tag", "v1.0.0", branch_tip.as_str()]);
+    // A commit that no branch has, so the mirror does not have it either.
+    let tree = site.git(REPO, &["rev-parse", "main^{tree}"]);
+    let lost = site.git(REPO, &["commit-tree", &tree, "-p", "main", "-m", "Lost"]);
+    let lost: CommitSha = lost.parse().unwrap();
+    site.git(REPO, &["tag", "v1.1.0", lost.as_str()]);
+    site.turn().await;
+    assert_eq!(site.origin("module acme/vpc/aws 1.0.0").await, "not there");
+    assert_eq!(site.origin("module acme/vpc/aws 1.1.0").await, "not there");
+    assert_snapshot!(site.statuses(REPO, &branch_tip), @"lockkeeper/publish: v1.0.0: Failure, The commit is not on the default branch. The tag is published once it is.");
+    assert_snapshot!(site.statuses(REPO, &lost), @"lockkeeper/publish: v1.1.0: Failure, The commit is not on the default branch. The tag is published once it is.");
+
+    // Another default branch, whose name nobody has told the server.
+    site.git(REPO, &["symbolic-ref", "HEAD", "refs/heads/feature"]);
+    site.turn().await;
+    assert_eq!(
+        site.origin("module acme/vpc/aws 1.0.0").await,
+        format!("{branch_tip} by tag v1.0.0 of github.test/{REPO}")
+    );
+    assert_eq!(site.origin("module acme/vpc/aws 1.1.0").await, "not there");
+    assert_snapshot!(site.statuses(REPO, &branch_tip), @r"
+    lockkeeper/publish: acme/vpc/aws 1.0.0: Success, Published from the tag v1.0.0.
+    lockkeeper/publish: v1.0.0: Success, Published.
+    ");
+
+    assert_snapshot!(site.tags(REPO), @r"
+    github.test/acme/terraform-aws-vpc: 2 tags, read on …
+    v1.0.0 … decided
+    v1.1.0 … not published: The commit is not on the default branch. The tag is published once it is.
+    ");
+
+    // A merge of the lost commit.
+    let merge = [
+        "commit-tree",
+        &tree,
+        "-p",
+        "feature",
+        "-p",
+        lost.as_str(),
+        "-m",
+        "Merge",
+    ];
+    let merge = site.git(REPO, &merge);
+    site.git(REPO, &["update-ref", "refs/heads/feature", &merge]);
+    let repo: RepoId = format!("github.test/{REPO}").parse().unwrap();
+    site.turn().await;
+    let asked = site.bot.store().mirror_ask(&repo, &by_ops()).await.unwrap();
+    assert_eq!(asked, 1);
+    site.turn().await;
+    assert_eq!(
+        site.origin("module acme/vpc/aws 1.1.0").await,
+        format!("{lost} by tag v1.1.0 of github.test/{REPO}")
+    );
+    site.bot.end(&[]).await;
+}
+
+async fn a_tag_that_moves_changes_nothing_and_is_reported(backend: Backend) {
+    const REPO: &str = "acme/terraform-aws-vpc";
+    let site = Site::open(backend, &[(REPO, &[("main.tf", TF)])], &[]).await;
+    site.git(REPO, &["tag", "v1.0.0", "main"]);
+    site.git(REPO, &["tag", "v1.1.0", "main"]);
+    site.turn().await;
+    let key = "module acme/vpc/aws 1.0.0";
+    let (first, before) = (site.commit(REPO, "main"), site.version(key).await);
+    assert!(before.is_some());
+
+    let second = site.push(REPO, "main", &[("more.tf", TF)]).await;
+    site.git(REPO, &["tag", "-f", "v1.0.0", "main"]);
+    site.git(REPO, &["tag", "-d", "v1.1.0"]);
+    site.turn().await;
+    assert_eq!(site.version(key).await, before);
+    let files = site.files(key).await;
+    assert!(!files.contains("more.tf"), "{files}");
+    let statuses = site.statuses(REPO, &second);
+    assert!(
+        statuses.starts_with(
+            "lockkeeper/publish: acme/vpc/aws 1.0.0: Failure, Published before with other files, which stay. Choose a new version. It has h1:"
+        ),
+        "{statuses}"
+    );
+    let metrics = site.bot.replica.ctx.metrics.render();
+    for outcome in ["moved", "removed", "conflict"] {
+        let line = format!("lockkeeper_registry_tags_total{{outcome=\"{outcome}\"}} 1\n");
+        assert!(metrics.contains(&line), "{outcome}: {metrics}");
+    }
+    let shown = site.show("acme/vpc/aws");
+    let (from, to) = (first.short(), second.short());
+    for sentence in [
+        format!(
+            "The tag v1.0.0 of github.test/{REPO} was moved from {from} to {to}, which was found on"
+        ),
+        format!("The tag v1.1.0 of github.test/{REPO} at {from} was removed, which was found on"),
+    ] {
+        assert!(shown.contains(&sentence), "{shown}");
+    }
+
+    // The same again is no news, and the way back neither.
+    site.turn().await;
+    site.git(REPO, &["tag", "-f", "v1.0.0", first.as_str()]);
+    site.turn().await;
+    assert_eq!(site.version(key).await, before);
+    assert_eq!(
+        site.show("acme/vpc/aws@1.0.0").matches("was moved").count(),
+        1
+    );
+    site.bot.end(&[]).await;
+}
+
+async fn names_of_others_and_mistakes_are_refused_and_looked_at_again(backend: Backend) {
+    const REPO: &str = "acme/mixed";
+    let config = "version: 3\nregistry:\n  go: true\n  modules:\n    - {name: rival/vpc/aws, tags: 'rival-*'}\n    \
+                  - {name: nobody/vpc/aws, tags: 'nobody-*'}\n    - {name: acme/empty/aws, dir: empty, tags: 'empty-*'}\n    \
+                  - {name: acme/gone/aws, dir: gone, tags: 'gone-*'}\n";
+    let files = [
+        ("lockkeeper.yaml", config),
+        ("main.tf", TF),
+        ("empty/README.md", "No code.\n"),
+        ("go.mod", "module example.org/foreign\n"),
+    ];
+    let site = Site::open(backend, &[(REPO, &files)], &[]).await;
+    let rival: OwnerName = "rival".parse().unwrap();
+    let store = site.bot.store();
+    drop(store.owner_create(&rival, &by_ops()).await.unwrap());
+    let prefix = "module rival".parse().unwrap();
+    let by = by_ops();
+    let added = store.registry_namespace_add(&prefix, &rival, Visibility::Public, &by);
+    drop(added.await.unwrap());
+    site.turn().await;
+    for name in [
+        "rival-1.0.0",
+        "nobody-1.0.0",
+        "empty-1.0.0",
+        "gone-1.0.0",
+        "v1.0.0",
+    ] {
+        site.git(REPO, &["tag", name, "main"]);
+    }
+    site.turn().await;
+    let main = site.commit(REPO, "main");
+    assert_snapshot!(site.statuses(REPO, &main), @r"
+    lockkeeper/publish: acme/empty/aws 1.0.0: Failure, the package has no file with code: none of its names ends with `.tf`, `.tf.json`, `.tofu` or `.tofu.json`
+    lockkeeper/publish: acme/gone/aws 1.0.0: Failure, The commit has no directory gone.
+    lockkeeper/publish: example.org/foreign v1.0.0: Failure, example.org/foreign is in no namespace. An administrator can add one for net: lockkeeper registry namespaces add.
+    lockkeeper/publish: nobody/vpc/aws 1.0.0: Failure, nobody/vpc/aws is in no namespace. An administrator can add one for net: lockkeeper registry namespaces add.
+    lockkeeper/publish: rival/vpc/aws 1.0.0: Failure, rival/vpc/aws is in a namespace of another owner than net, who has claimed this repository.
+    ");
+
+    assert_snapshot!(site.tags(REPO), @r"
+    github.test/acme/mixed: 5 tags, read on …
+    empty-1.0.0 … refused
+      module acme/empty/aws 1.0.0: refused: the package has no file with code: none of its names ends with `.tf`, `.tf.json`, `.tofu` or `.tofu.json`
+    gone-1.0.0 … refused
+      module acme/gone/aws 1.0.0: refused: The commit has no directory gone.
+    nobody-1.0.0 … refused
+      module nobody/vpc/aws 1.0.0: refused: nobody/vpc/aws is in no namespace. An administrator can add one for net: lockkeeper registry namespaces add.
+    rival-1.0.0 … refused
+      module rival/vpc/aws 1.0.0: refused: rival/vpc/aws is in a namespace of another owner than net, who has claimed this repository.
+    v1.0.0 … refused
+      go example.org/foreign v1.0.0: refused: example.org/foreign is in no namespace. An administrator can add one for net: lockkeeper registry namespaces add.
+    ");
+
+    // The namespace goes to the owner of the repository.
+    let net: OwnerName = "net".parse().unwrap();
+    let by = by_ops();
+    let changed = store.registry_namespace_change(&prefix, Some(&net), None, &by);
+    assert!(matches!(changed.await, Ok(ChangeNamespace::Changed(_))));
+    site.turn().await;
+    assert_eq!(
+        site.origin("module rival/vpc/aws 1.0.0").await,
+        format!("{main} by tag rival-1.0.0 of github.test/{REPO}")
+    );
+    let statuses = site.statuses(REPO, &main);
+    assert!(
+        statuses.contains("rival/vpc/aws 1.0.0: Success, Published from the tag rival-1.0.0."),
+        "{statuses}"
+    );
+
+    let wrong = "version: 3\nregistry:\n  modules:\n    - {name: acme}\n";
+    let broken = site.push(REPO, "main", &[("lockkeeper.yaml", wrong)]).await;
+    site.git(REPO, &["tag", "v1.1.0", "main"]);
+    site.turn().await;
+    let statuses = site.statuses(REPO, &broken);
+    assert!(
+        statuses.starts_with("lockkeeper/publish: v1.1.0: Failure, ")
+            && statuses.contains("lockkeeper.yaml"),
+        "{statuses}"
+    );
+    site.bot.end(&[]).await;
+}
+
+async fn what_fails_for_a_passing_reason_is_tried_again(backend: Backend) {
+    const REPO: &str = "acme/terraform-aws-vpc";
+    let site = Site::open(backend, &[(REPO, &[("main.tf", TF)])], &[]).await;
+    site.turn().await;
+    site.git(REPO, &["tag", "v1.0.0", "main"]);
+    let main = site.commit(REPO, "main");
+
+    // The forge is away.
+    let listing = format!("GET /{REPO}.git/info/refs");
+    site.bot.db.clock.advance(LOOK);
+    site.bot
+        .github
+        .fault(&listing, 1, Fault::ServiceUnavailable);
+    site.look().await;
+    assert_eq!(site.bot.github.faults_left(), 0);
+    assert_eq!(site.origin("module acme/vpc/aws 1.0.0").await, "not there");
+
+    // The store of packages is away. The version waits, and the tag is not settled.
+    let packages = site.bot.db.dir.path().join("data/registry");
+    let aside = packages.with_file_name("aside");
+    std::fs::rename(&packages, &aside).unwrap();
+    site.bot.db.clock.advance(LOOK);
+    site.look().await;
+    site.bot.settle().await;
+    assert_eq!(site.statuses(REPO, &main), "");
+    let metrics = site.bot.replica.ctx.metrics.render();
+    assert!(
+        metrics.contains("lockkeeper_registry_tags_total{outcome=\"failed\"} 1\n"),
+        "{metrics}"
+    );
+    drop(std::fs::remove_dir_all(&packages));
+    std::fs::rename(&aside, &packages).unwrap();
+    site.turn().await;
+    assert_eq!(
+        site.origin("module acme/vpc/aws 1.0.0").await,
+        format!("{main} by tag v1.0.0 of github.test/{REPO}")
+    );
+    assert_snapshot!(site.statuses(REPO, &main), @"lockkeeper/publish: acme/vpc/aws 1.0.0: Success, Published from the tag v1.0.0.");
+
+    // A server that died after the record and before the outcome publishes the same files again.
+    let key: VersionKey = "module acme/vpc/aws 1.1.0".parse().unwrap();
+    let package = site
+        .office
+        .package(&key, &[("main.tf", TF.as_bytes())])
+        .await;
+    let by = by_ops();
+    let published = site
+        .office
+        .registry
+        .publish(package, VersionOrigin::Tag, &by);
+    assert!(matches!(published.await, Ok(Published::New(_))));
+    site.git(REPO, &["tag", "v1.1.0", "main"]);
+    site.turn().await;
+    let statuses = site.statuses(REPO, &main);
+    assert!(
+        statuses.contains("acme/vpc/aws 1.1.0: Success, Published from the tag v1.1.0."),
+        "{statuses}"
+    );
+    site.bot.end(&[]).await;
+}
+
+async fn nobody_waits_for_tags_and_a_lost_mirror_loses_none(backend: Backend) {
+    const REPO: &str = "acme/terraform-aws-vpc";
+    let site = Site::open(backend, &[(REPO, &[("main.tf", TF)])], &[]).await;
+    site.git(REPO, &["tag", "v1.0.0", "main"]);
+    site.mirrors().await;
+    let repo: RepoId = format!("github.test/{REPO}").parse().unwrap();
+    let syncer = &site.bot.replica.ctx.server.syncer;
+    // A command has the mirror for itself all the time.
+    let gate = syncer.gate(&repo).await;
+    site.look().await;
+    drop(gate);
+    assert_ne!(site.origin("module acme/vpc/aws 1.0.0").await, "not there");
+
+    let mirror = syncer.mirror(&repo).dir().to_owned();
+    std::fs::remove_dir_all(&mirror).unwrap();
+    site.git(REPO, &["tag", "v1.1.0", "main"]);
+    site.bot.db.clock.advance(LOOK);
+    site.look().await;
+    assert_eq!(site.origin("module acme/vpc/aws 1.1.0").await, "not there");
+    let metrics = site.bot.replica.ctx.metrics.render();
+    assert!(
+        metrics.contains("lockkeeper_registry_tags_total{outcome=\"removed\"} 0\n"),
+        "{metrics}"
+    );
+    site.turn().await;
+    assert_ne!(site.origin("module acme/vpc/aws 1.1.0").await, "not there");
+
+    // Without a claim, nothing is published.
+    let refused = "acme/terraform-aws-free";
+    let created = site.bot.github.create_repo(refused, &[("main.tf", TF)]);
+    created.await.unwrap();
+    site.git(refused, &["tag", "v1.0.0", "main"]);
+    site.turn().await;
+    assert_eq!(site.origin("module acme/free/aws 1.0.0").await, "not there");
+    site.bot.end(&[]).await;
+}
+
+async fn any_commit_publishes_if_the_administrator_allows_it(backend: Backend) {
+    const REPO: &str = "acme/terraform-aws-vpc";
+    let flags = [
+        ("registry-tags-from", "any"),
+        ("mirror-filter", "blob:none"),
+    ];
+    let site = Site::open(backend, &[(REPO, &[("main.tf", TF)])], &flags).await;
+    site.turn().await;
+    let branch_tip = site.push(REPO, "feature", &[("side.tf", TF)]).await;
+    let tree = site.git(REPO, &["rev-parse", "feature^{tree}"]);
+    let lost = site.git(REPO, &["commit-tree", &tree, "-m", "Lost"]);
+    site.git(REPO, &["tag", "v1.0.0", branch_tip.as_str()]);
+    site.git(REPO, &["tag", "v1.1.0", &lost]);
+    site.turn().await;
+    for (version, commit) in [("1.0.0", branch_tip.as_str()), ("1.1.0", &lost)] {
+        assert_eq!(
+            site.origin(&format!("module acme/vpc/aws {version}")).await,
+            format!("{commit} by tag v{version} of github.test/{REPO}")
+        );
+    }
+    let files = site.files("module acme/vpc/aws 1.1.0").await;
+    assert!(files.contains("side.tf"), "{files}");
+    let scratch = site.bot.db.dir.path().join("data/tmp");
+    let left = std::fs::read_dir(scratch).unwrap().count();
+    assert_eq!(left, 0, "a copy of a commit was left behind");
+    site.bot.end(&[]).await;
+}
+
+async fn a_tag_whose_version_has_other_files_is_not_called_published(backend: Backend) {
+    const REPO: &str = "acme/terraform-aws-vpc";
+    let site = Site::open(backend, &[(REPO, &[("main.tf", TF)])], &[]).await;
+    let other: [(&str, &[u8]); 1] = [("other.tf", TF.as_bytes())];
+    site.office
+        .publish("module acme/vpc/aws 1.0.0", &other)
+        .await;
+    site.turn().await;
+    let branch_tip = site.push(REPO, "feature", &[("side.tf", TF)]).await;
+    site.git(REPO, &["tag", "v1.0.0", branch_tip.as_str()]);
+    site.turn().await;
+    site.git(
+        REPO,
+        &["update-ref", "refs/heads/main", branch_tip.as_str()],
+    );
+    let repo: RepoId = format!("github.test/{REPO}").parse().unwrap();
+    let asked = site.bot.store().mirror_ask(&repo, &by_ops()).await.unwrap();
+    assert_eq!(asked, 1);
+    site.turn().await;
+    assert_snapshot!(site.statuses(REPO, &branch_tip), @r"
+    lockkeeper/publish: acme/vpc/aws 1.0.0: Failure, Published before with other files, which stay. Choose a new version. It has h1:e0PiG/M7SBc6Mlhzq7GJafoSGuM7tYnFGskHlmRRpkA=, and the tag h1…
+    lockkeeper/publish: v1.0.0: Failure, Not all versions of this tag are published. Their own statuses say why.
+    ");
+    site.bot.end(&[]).await;
+}
+
+async fn a_tag_that_stops_the_server_three_times_is_given_up(backend: Backend) {
+    const REPO: &str = "acme/terraform-aws-vpc";
+    let site = Site::open(backend, &[(REPO, &[("main.tf", TF)])], &[]).await;
+    site.turn().await;
+    site.git(REPO, &["tag", "v1.0.0", "main"]);
+    let main = site.commit(REPO, "main");
+    let place = TagPlace {
+        repo: format!("github.test/{REPO}").parse().unwrap(),
+        tag: "v1.0.0".parse().unwrap(),
+        commit: main.clone(),
+    };
+    // The tag is seen while the store of packages is away, so it waits.
+    let packages = site.bot.db.dir.path().join("data/registry");
+    let aside = packages.with_file_name("aside");
+    std::fs::rename(&packages, &aside).unwrap();
+    site.bot.db.clock.advance(LOOK);
+    site.look().await;
+    drop(std::fs::remove_dir_all(&packages));
+    std::fs::rename(&aside, &packages).unwrap();
+    // Nobody can kill the server of this story in the middle.
+    let (store, now) = (site.bot.store(), site.bot.db.now());
+    store.registry_tag_attempt(&place, 3, now).await.unwrap();
+    site.turn().await;
+    assert_eq!(site.origin("module acme/vpc/aws 1.0.0").await, "not there");
+    assert_snapshot!(site.statuses(REPO, &main), @"lockkeeper/publish: v1.0.0: Failure, The server stopped three times while it made a package of this tag, so it was given up.");
+    site.bot.end(&[]).await;
+}
+
+async fn the_files_are_those_of_git_archive(backend: Backend) {
+    const REPO: &str = "acme/net";
+    let attributes = "*.txt text eol=crlf\nhidden.go export-ignore\nversion.go export-subst\n";
+    let files = [
+        (".gitattributes", attributes),
+        ("go.mod", "module example.com/net\n"),
+        ("a.txt", "one\ntwo\n"),
+        ("hidden.go", "package net\n"),
+        ("version.go", "package net // $Format:%H$\n"),
+        ("-o", "A name like an option.\n"),
+    ];
+    let site = Site::open(backend, &[(REPO, &files)], &[]).await;
+    site.git(REPO, &["tag", "v1.0.0", "main"]);
+    site.turn().await;
+    assert_snapshot!(site.files("go example.com/net v1.0.0").await, @r#"
+    -o: "A name like an option.\n"
+    .gitattributes: "*.txt text eol=crlf\nhidden.go export-ignore\nversion.go export-subst\n"
+    a.txt: "one\r\ntwo\r\n"
+    go.mod: "module example.com/net\n"
+    hidden.go: "package net\n"
+    version.go: "package net // $Format:%H$\n"
+    "#);
+    site.bot.end(&[]).await;
+}

@@ -5,8 +5,10 @@ use std::str::FromStr;
 
 use lockkeeper_model::model::text_type;
 
+use super::prefix::begins_with;
 use super::{
-    GoPath, GoPrefix, InvalidGoPath, InvalidModuleName, ModuleName, Namespace, RegistryName,
+    GoPath, GoPrefix, InvalidGoPath, InvalidModuleName, ModuleName, NameKind, NamePrefix,
+    Namespace, RegistryName,
 };
 
 /// A set of names.
@@ -79,6 +81,74 @@ impl NamePattern {
                 RegistryName::Go(_),
             )
             | (Self::GoModules | Self::GoBelow(_) | Self::Go(_), RegistryName::Module(_)) => false,
+        }
+    }
+}
+
+/// Kind and first elements of the names of a set.
+struct PatternNames {
+    /// `None`: names of all kinds.
+    kind: Option<NameKind>,
+    /// First elements in lower case, or all of them. Empty: any name.
+    beginning: String,
+    /// True if only the name that is the beginning is in the set.
+    is_one: bool,
+}
+
+impl NamePattern {
+    /// Returns true if all names of this set are in another one. Case does not count, because a name in another case could
+    /// stand in for one of the set.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let (ours, theirs) = (self.names(), other.names());
+        let is_kind = theirs.kind.is_none() || ours.kind == theirs.kind;
+        let is_below = if theirs.is_one {
+            ours.is_one && ours.beginning == theirs.beginning
+        } else {
+            theirs.beginning.is_empty() || begins_with(&ours.beginning, &theirs.beginning)
+        };
+        is_kind && is_below
+    }
+
+    /// Returns true for a set of all names, or of all names of a kind.
+    pub fn is_for_all(&self) -> bool {
+        match self {
+            Self::All | Self::Modules | Self::GoModules => true,
+            Self::Namespace(_)
+            | Self::Systems(..)
+            | Self::Module(_)
+            | Self::GoBelow(_)
+            | Self::Go(_) => false,
+        }
+    }
+
+    fn names(&self) -> PatternNames {
+        let (kind, beginning, is_one) = match self {
+            Self::All => (None, String::new(), false),
+            Self::Modules => (Some(NameKind::Module), String::new(), false),
+            Self::Namespace(namespace) => {
+                (Some(NameKind::Module), namespace.as_str().to_owned(), false)
+            }
+            Self::Systems(namespace, name) => {
+                (Some(NameKind::Module), format!("{namespace}/{name}"), false)
+            }
+            Self::Module(name) => (Some(NameKind::Module), name.as_str().to_owned(), true),
+            Self::GoModules => (Some(NameKind::Go), String::new(), false),
+            Self::GoBelow(prefix) => (Some(NameKind::Go), prefix.as_str().to_owned(), false),
+            Self::Go(path) => (Some(NameKind::Go), path.as_str().to_owned(), true),
+        };
+        PatternNames {
+            kind,
+            beginning: beginning.to_ascii_lowercase(),
+            is_one,
+        }
+    }
+}
+
+impl From<NamePrefix> for NamePattern {
+    fn from(prefix: NamePrefix) -> Self {
+        match prefix {
+            NamePrefix::Namespace(namespace) => Self::Namespace(namespace),
+            NamePrefix::Go(prefix) => Self::GoBelow(prefix),
         }
     }
 }

@@ -265,6 +265,50 @@ fn a_pattern_matches_whole_parts_of_names() {
 }
 
 #[test]
+fn a_pattern_is_within_those_that_have_all_of_its_names() {
+    let chain = [
+        "module acme/vpc/aws",
+        "module acme/vpc/*",
+        "module acme/*",
+        "module *",
+        "*",
+    ];
+    let go = [
+        "go example.com/Net/http",
+        "go example.com/net/http/...",
+        "go example.com/net/...",
+        "go example.com/...",
+        "go *",
+        "*",
+    ];
+    let pattern = |text: &str| text.parse::<NamePattern>().unwrap();
+    for patterns in [&chain[..], &go[..]] {
+        for (number, one) in patterns.iter().enumerate() {
+            for (other_number, other) in patterns.iter().enumerate() {
+                let expected = number <= other_number;
+                let is_within = pattern(one).is_within(&pattern(other));
+                assert_eq!(is_within, expected, "{one} in {other}");
+            }
+        }
+    }
+    for (one, other) in [
+        ("module acme/*", "module acme2/*"),
+        ("module acme/*", "go *"),
+        ("go example.com/network/...", "go example.com/net/..."),
+        ("go example.com/net", "go example.com/net/http"),
+        ("go example.com/net/...", "go example.com/net"),
+    ] {
+        assert!(!pattern(one).is_within(&pattern(other)), "{one} in {other}");
+    }
+    let namespace: NamePrefix = "go example.com/net".parse().unwrap();
+    assert_eq!(
+        NamePattern::from(namespace),
+        pattern("go example.com/net/...")
+    );
+    assert!(pattern("go *").is_for_all() && !pattern("go example.com/...").is_for_all());
+}
+
+#[test]
 fn texts_that_are_no_patterns_are_refused() {
     for bad in [
         "",

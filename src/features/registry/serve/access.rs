@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
-use lockkeeper_registry::names::{NamePattern, RegistryName};
+use lockkeeper_registry::names::RegistryName;
 use tokio::sync::Semaphore;
 
 use super::super::{Token, TokenAction, TokenId, Visibility};
@@ -104,11 +104,8 @@ impl Reader {
 /// know that some names are not for everyone.
 fn reads_by_name(token: &Token, name: &RegistryName) -> bool {
     token.scopes.iter().any(|scope| {
-        let is_for_all = matches!(
-            scope.pattern,
-            NamePattern::All | NamePattern::Modules | NamePattern::GoModules
-        );
-        scope.action == TokenAction::Read && !is_for_all && scope.pattern.matches(name)
+        let pattern = &scope.pattern;
+        scope.action == TokenAction::Read && !pattern.is_for_all() && pattern.matches(name)
     })
 }
 

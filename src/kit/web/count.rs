@@ -1,7 +1,7 @@
 //! Counts requests for monitors.
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 
@@ -14,14 +14,19 @@ pub(crate) async fn count(
     next: Next,
 ) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let method = method(request.method());
+    let method = request.method().clone();
     let response = next.run(request).await;
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    add(&metrics, route, &method, response.status());
+    response
+}
+
+/// Counts an answer of a route.
+pub(crate) fn add(metrics: &Metrics, route: &str, verb: &Method, status: StatusCode) {
     metrics.count(
         Metric::HttpRequests,
-        &[route, method, status_class(response.status().as_u16())],
+        &[route, method(verb), status_class(status.as_u16())],
     );
-    response
 }
 
 /// Anybody can make up a verb.

@@ -36,6 +36,11 @@ pub(crate) async fn guard(
     }
 }
 
+/// Returns true if a request names a host that is not this server.
+pub(crate) fn is_foreign(web: &WebState, request: &Request) -> bool {
+    foreign(web, request).is_some()
+}
+
 /// Returns the first name that does not belong to this server. HTTP/2 and proxies put the name into the address,
 /// HTTP/1.1 into `Host`. If both are present, both count.
 fn foreign(web: &WebState, request: &Request) -> Option<String> {

@@ -2,7 +2,8 @@
 //! in `GOPROXY` find them as well.
 //!
 //! `go` asks the address of the path, and of the paths above it. The answer names the requested path itself as the place
-//! of a repository, so nothing is said about any other one.
+//! of a repository, so nothing is said about any other one. Where a registry needs a token, a request without one gets the
+//! same answer for every path, so strangers do not learn which namespaces there are.
 
 use std::sync::Arc;
 
@@ -14,6 +15,10 @@ use lockkeeper_registry::names::{NameKind, RegistryName};
 
 use super::RegistryDoor;
 use super::refusal::ServeRefusal;
+use crate::kit::web::{count, headers, hosts};
+
+/// Route of these requests in metrics, because they can have any path.
+const ROUTE: &str = "/{*path}?go-get=1";
 
 /// Answers requests of `go` for an import path in a namespace on the host of the registry, and passes all others on.
 pub(crate) async fn lead_go(
@@ -22,14 +27,18 @@ pub(crate) async fn lead_go(
     next: Next,
 ) -> Response {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    if !(is_read && is_go_get(request.uri())) {
+    // The guard of the other routes refuses requests for other hosts.
+    if !is_read || !is_go_get(request.uri()) || hosts::is_foreign(door.web(), &request) {
         return next.run(request).await;
     }
-    match answer(&door, request.uri(), request.headers()).await {
+    let response = match answer(&door, request.uri(), request.headers()).await {
         Ok(Some(response)) => response,
-        Ok(None) => next.run(request).await,
+        Ok(None) => return next.run(request).await,
         Err(refusal) => refusal.into_response(),
-    }
+    };
+    let metrics = &door.web().metrics;
+    count::add(metrics, ROUTE, request.method(), response.status());
+    headers::secure(response).await
 }
 
 fn is_go_get(uri: &Uri) -> bool {
@@ -48,12 +57,16 @@ async fn answer(
         return Ok(None);
     };
     let snapshot = door.catalog.snapshot().await?;
+    let reader = door.reader(snapshot, headers).await?;
     let namespaces = door.catalog.namespaces(snapshot).await?;
     let Some(namespace) = namespaces.of(&name) else {
         return Ok(None);
     };
-    let reader = door.reader(snapshot, headers).await?;
-    reader.check(&name, Some(namespace))?;
+    match reader.check(&name, Some(namespace)) {
+        // As if the name were in no namespace.
+        Err(ServeRefusal::NotFound(_)) => return Ok(None),
+        checked => checked?,
+    }
     // A path has letters, digits and `-._~/` only.
     let page = format!(
         "<!DOCTYPE html>\n<html><head><meta name=\"go-import\" content=\"{} mod {}\"></head></html>\n",

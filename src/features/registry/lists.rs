@@ -10,6 +10,8 @@
 //! A reader finds the names that `terraform` and `go` get with the same token (`serve/access.rs`). Of the others, `next` and
 //! the IDs of records tell only how many there are, as the signed head of the log does. Nobody learns here who has published
 //! a version.
+//!
+//! Each answer reads many rows, so only a few are made at a time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,13 +23,13 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use lockkeeper_registry::names::{NameKind, RegistryName};
 use lockkeeper_registry::records::{LogId, Record};
-use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
 use serde::{Deserialize, Serialize};
 
-use super::serve::ReadScope;
-use super::upload::{ApiRefusal, RegistryUploads, go_key, go_path, module_key, module_name};
-use super::view::VersionView;
+use super::upload::{
+    ApiRefusal, ListReader, RegistryUploads, go_key, go_path, module_key, module_name,
+};
+use super::view::{NameView, VersionView};
 use super::{ListedState, NameSearch};
 
 /// Maximum number of names in an answer.
@@ -58,16 +60,6 @@ struct NamesView {
     /// Value of `after` for the names behind these, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<i64>,
-}
-
-/// A name, as `lockkeeper registry list --json` prints it.
-#[derive(Serialize)]
-struct NameView {
-    kind: NameKind,
-    name: String,
-    /// Highest version that is neither deprecated nor taken down.
-    newest: Option<String>,
-    versions: usize,
 }
 
 #[derive(Serialize)]
@@ -102,7 +94,7 @@ pub(super) async fn names(
     query: Result<Query<NamesAfter>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiRefusal> {
-    let scope = scope(&api, &headers).await?;
+    let reader = api.list_reader(&headers).await?;
     let Query(query) = query.map_err(|_| ApiRefusal::After)?;
     let store = api.registry().store();
     let skip = i64::from(query.after);
@@ -115,7 +107,10 @@ pub(super) async fn names(
     let found = store.registry_name_search(search).await?;
     let read = i64::try_from(found.names.len()).unwrap_or(NAMES);
     let next = (skip + read < found.count).then_some(skip + read);
-    let readable = found.names.into_iter().filter(|name| scope.may_read(name));
+    let readable = found
+        .names
+        .into_iter()
+        .filter(|name| reader.scope.may_read(name));
     let readable: Vec<RegistryName> = readable.collect();
     let mut versions: HashMap<RegistryName, Vec<ListedState>> = HashMap::new();
     for version in store.registry_states_of(&readable).await? {
@@ -124,26 +119,11 @@ pub(super) async fn names(
     }
     let names = readable.into_iter().map(|name| {
         let of_name = versions.remove(&name).unwrap_or_default();
-        NameView::new(&name, &of_name)
+        let of_name = of_name.iter().map(|version| (&version.key, version.state));
+        NameView::new(&name, of_name)
     });
     let names = names.collect();
     Ok(Json(NamesView { names, next }).into_response())
-}
-
-impl NameView {
-    fn new(name: &RegistryName, versions: &[ListedState]) -> Self {
-        let newest = versions
-            .iter()
-            .filter(|version| version.state == VersionState::Added)
-            .map(|version| &version.key)
-            .max();
-        Self {
-            kind: name.kind(),
-            name: name.as_str().to_owned(),
-            newest: newest.map(VersionKey::version),
-            versions: versions.len(),
-        }
-    }
 }
 
 /// `GET /api/registry/module/{namespace}/{name}/{system}`
@@ -152,9 +132,9 @@ pub(super) async fn module(
     Path((namespace, name, system)): Path<(String, String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, ApiRefusal> {
-    let scope = scope(&api, &headers).await?;
+    let reader = api.list_reader(&headers).await?;
     let name = module_name([&namespace, &name, &system])?;
-    versions(&api, &scope, name).await
+    versions(&api, &reader, name).await
 }
 
 /// `GET /api/registry/module/{namespace}/{name}/{system}/{version}`
@@ -163,9 +143,9 @@ pub(super) async fn module_version(
     Path((namespace, name, system, number)): Path<(String, String, String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, ApiRefusal> {
-    let scope = scope(&api, &headers).await?;
+    let reader = api.list_reader(&headers).await?;
     let key = module_key([&namespace, &name, &system], &number)?;
-    version(&api, &scope, key).await
+    version(&api, &reader, key).await
 }
 
 /// `GET /api/registry/go/{path}`, and `GET /api/registry/go/{path}/@v/{version}`
@@ -174,11 +154,11 @@ pub(super) async fn go(
     Path(path): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, ApiRefusal> {
-    let scope = scope(&api, &headers).await?;
+    let reader = api.list_reader(&headers).await?;
     if path.contains("/@v/") {
-        version(&api, &scope, go_key(&path)?).await
+        version(&api, &reader, go_key(&path)?).await
     } else {
-        versions(&api, &scope, go_path(&path)?).await
+        versions(&api, &reader, go_path(&path)?).await
     }
 }
 
@@ -188,7 +168,7 @@ pub(super) async fn log(
     query: Result<Query<RecordsAfter>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiRefusal> {
-    let scope = scope(&api, &headers).await?;
+    let reader = api.list_reader(&headers).await?;
     let Query(query) = query.map_err(|_| ApiRefusal::After)?;
     let from = query.after.checked_add(1).map(i64::try_from);
     let Some(Ok(from)) = from else {
@@ -209,7 +189,7 @@ pub(super) async fn log(
             continue;
         };
         let (key, name) = (record.key(), record.key().name());
-        if scope.may_read(&name) {
+        if reader.scope.may_read(&name) {
             records.push(RecordView {
                 id: id.get(),
                 action: record.change().action().to_string(),
@@ -225,17 +205,12 @@ pub(super) async fn log(
     Ok(Json(LogView { records, next }).into_response())
 }
 
-/// Finds out what the sender of a request may read.
-async fn scope(api: &RegistryUploads, headers: &HeaderMap) -> Result<ReadScope, ApiRefusal> {
-    Ok(api.door().read_scope(headers).await?)
-}
-
 async fn versions(
     api: &RegistryUploads,
-    scope: &ReadScope,
+    reader: &ListReader,
     name: RegistryName,
 ) -> Result<Response, ApiRefusal> {
-    if !scope.may_read(&name) {
+    if !reader.scope.may_read(&name) {
         return Err(ApiRefusal::NameNotThere(name));
     }
     let mut versions = api.registry().store().registry_versions(&name).await?;
@@ -249,10 +224,10 @@ async fn versions(
 
 async fn version(
     api: &RegistryUploads,
-    scope: &ReadScope,
+    reader: &ListReader,
     key: VersionKey,
 ) -> Result<Response, ApiRefusal> {
-    let version = if scope.may_read(&key.name()) {
+    let version = if reader.scope.may_read(&key.name()) {
         api.registry().version(&key).await?
     } else {
         None

@@ -59,7 +59,7 @@ use super::blobs::{BlobError, StagedBlob};
 use super::input::{read_replacement, shown_key};
 use super::lists;
 use super::packaging::{CheckedPackage, PackagingError, limits};
-use super::serve::{RegistryDoor, ServeRefusal, bearer_token};
+use super::serve::{ReadScope, RegistryDoor, ServeRefusal, bearer_token};
 use super::service::{Deprecated, Published, Registry, RegistryError, TakenDown};
 use super::store::{VersionNotice, VersionOrigin};
 use super::tokens::{Token, TokenAction, TokenId};
@@ -89,6 +89,9 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 const FORM_BYTES: usize = 16 * 1024;
 /// Maximum number of characters of a message.
 const MAX_MESSAGE: usize = 4_000;
+/// Maximum number of lists that are made at once, and the longest wait for a place.
+const LISTS_AT_ONCE: usize = 4;
+const LIST_TIME: Duration = Duration::from_secs(10);
 /// Header with the digest of a body.
 const CONTENT_DIGEST: &str = "content-digest";
 /// Maximum number of digests in that header.
@@ -103,6 +106,13 @@ pub(crate) struct RegistryUploads {
     places: Arc<Semaphore>,
     /// Places of each token that uploads at this moment.
     places_of_tokens: Mutex<HashMap<TokenId, Weak<Semaphore>>>,
+    lists: Arc<Semaphore>,
+}
+
+/// Sender of a request for a list, with a place for its answer.
+pub(super) struct ListReader {
+    pub scope: ReadScope,
+    _place: OwnedSemaphorePermit,
 }
 
 /// Permission to read and check a body. It lives until the check has ended, also if the client leaves before.
@@ -119,6 +129,7 @@ impl RegistryUploads {
             door,
             places: Arc::new(Semaphore::new(AT_ONCE)),
             places_of_tokens: Mutex::default(),
+            lists: Arc::new(Semaphore::new(LISTS_AT_ONCE)),
         }
     }
 
@@ -126,8 +137,17 @@ impl RegistryUploads {
         &self.registry
     }
 
-    pub(super) fn door(&self) -> &RegistryDoor {
-        &self.door
+    /// Finds out what the sender of a request may read, and takes a place for the answer.
+    pub(super) async fn list_reader(&self, headers: &HeaderMap) -> Result<ListReader, ApiRefusal> {
+        let scope = self.door.read_scope(headers).await?;
+        let place = Arc::clone(&self.lists).acquire_owned();
+        match timeout(LIST_TIME, place).await {
+            Ok(Ok(place)) => Ok(ListReader {
+                scope,
+                _place: place,
+            }),
+            Ok(Err(_)) | Err(_) => Err(ApiRefusal::ListsBusy),
+        }
     }
 }
 
@@ -195,6 +215,8 @@ pub(super) enum ApiRefusal {
     CutOff,
     /// Too many bodies are being read.
     Busy,
+    /// Too many lists are being made.
+    ListsBusy,
     /// The disk has no room for the package.
     Full,
     /// The package was removed while it was published.
@@ -852,6 +874,13 @@ impl ApiRefusal {
                 "The server reads as many uploads as it can.",
                 "Try again in a minute.",
             ),
+            Self::ListsBusy => refused(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Too many lists",
+                "busy",
+                "The server makes as many lists as it can.",
+                "Try again in a few seconds.",
+            ),
             Self::Full => refused(
                 StatusCode::INSUFFICIENT_STORAGE,
                 "No space left",
@@ -972,7 +1001,12 @@ impl ApiRefusal {
 impl IntoResponse for ApiRefusal {
     fn into_response(self) -> Response {
         let is_sign_in = matches!(self, Self::Unauthorized);
-        let is_busy = matches!(self, Self::Busy | Self::PackageGone);
+        let is_busy = matches!(self, Self::Busy | Self::PackageGone | Self::ListsBusy);
+        let seconds = if matches!(self, Self::ListsBusy) {
+            "5"
+        } else {
+            "60"
+        };
         let mut response = self.error().into_response();
         if is_sign_in {
             let challenge = HeaderValue::from_static("Bearer realm=\"Lockkeeper registry\"");
@@ -983,7 +1017,7 @@ impl IntoResponse for ApiRefusal {
         if is_busy {
             response
                 .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
+                .insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
         }
         response
     }

@@ -1,9 +1,10 @@
 //! A version as the API and the command line show it.
 
 use chrono::{DateTime, Utc};
-use lockkeeper_registry::names::NameKind;
+use lockkeeper_registry::names::{NameKind, RegistryName};
 use lockkeeper_registry::records::{Checksums, TakedownKind, VersionContent};
 use lockkeeper_registry::states::VersionState;
+use lockkeeper_registry::versions::VersionKey;
 use serde::Serialize;
 
 use super::input::shown_key;
@@ -11,6 +12,40 @@ use super::store::{RegistryVersion, VersionNotice, VersionOrigin};
 use super::tags::TagMove;
 use crate::kit::web::text::rfc3339;
 use crate::model::CommitSha;
+
+/// A name with its newest version.
+#[derive(Serialize)]
+pub(super) struct NameView {
+    kind: NameKind,
+    name: String,
+    /// Highest version that is neither deprecated nor taken down.
+    pub newest: Option<String>,
+    /// Number of versions in any state.
+    pub versions: usize,
+}
+
+impl NameView {
+    /// Takes all versions of a name, in any order.
+    pub(super) fn new<'a>(
+        name: &RegistryName,
+        versions: impl IntoIterator<Item = (&'a VersionKey, VersionState)>,
+    ) -> Self {
+        let mut newest: Option<&VersionKey> = None;
+        let mut count = 0;
+        for (key, state) in versions {
+            count += 1;
+            if state == VersionState::Added {
+                newest = newest.max(Some(key));
+            }
+        }
+        Self {
+            kind: name.kind(),
+            name: name.as_str().to_owned(),
+            newest: newest.map(VersionKey::version),
+            versions: count,
+        }
+    }
+}
 
 /// A version in any state but absent.
 #[derive(Serialize)]

@@ -5,15 +5,13 @@ use std::io::{IsTerminal as _, stdin};
 use anyhow::Context as _;
 use lockkeeper_registry::names::RegistryName;
 use lockkeeper_registry::records::{RecordNotice, TakedownKind};
-use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
-use serde_json::json;
 
 use super::super::input::{read_key, read_name, read_replacement, shown_key};
 use super::super::service::{Deprecated, Registry, TakenDown};
 use super::super::store::RegistryVersion;
 use super::super::tags::TagMove;
-use super::super::view::{VersionView, move_sentence, notice_sentence};
+use super::super::view::{NameView, VersionView, move_sentence, notice_sentence};
 use super::{KeyArgs, RegistryFlags, cause};
 use crate::kit::term::{
     DatabaseFlags, ExitResult, ExitStatus, OutputFormat, ReasonFlag, Terminal, Usage, safe, time,
@@ -144,27 +142,21 @@ impl ListArgs {
         terminal: &mut Terminal<'_>,
     ) -> anyhow::Result<()> {
         let versions = sorted_versions(store, name).await?;
-        let added = versions
+        let states = versions
             .iter()
-            .find(|version| version.known.state() == VersionState::Added)
-            .map(|version| version.key.version());
-        let json = || {
-            json!({
-                "kind": name.kind(),
-                "name": name.as_str(),
-                "newest": added,
-                "versions": versions.len(),
-            })
-        };
+            .map(|version| (&version.key, version.known.state()));
+        let view = NameView::new(name, states);
+        let json = serde_json::to_string(&view)?;
         let text = || {
-            let newest = added
+            let newest = view
+                .newest
                 .as_deref()
                 .unwrap_or("no version that is not deprecated");
-            let count = versions.len();
+            let count = view.versions;
             let unit = if count == 1 { "version" } else { "versions" };
             format!("{}: {newest} ({count} {unit})", name.as_str())
         };
-        self.format.print(terminal, json, text)?;
+        self.format.print(terminal, || json, text)?;
         Ok(())
     }
 }

@@ -54,8 +54,8 @@ pub(crate) use pages::RegistryPages;
 pub use pages::{FoundNames, ListedState, NameSearch};
 pub use peers::{
     DownloadReport, Invitation, JoinFault, JoinOutcome, JoinRequest, JoinedPeer, NamePatterns,
-    NewInvitation, Peer, PeerConflict, PeerExchange, PeerState, PeerTerms, PeerUrl, PeerWalk,
-    PullReport, WaitingDownload,
+    NewInvitation, Peer, PeerConflict, PeerExchange, PeerLimits, PeerState, PeerTerms, PeerUrl,
+    PeerWalk, PullReport, WaitingDownload,
 };
 pub(crate) use peers::{PeerDoor, routes as peer_routes};
 pub use runs::{ModuleUse, VersionUse};

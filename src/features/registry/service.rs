@@ -551,15 +551,25 @@ impl Registry {
     }
 
     /// Returns the key of signed links to packages, which is the same on every replica.
+    pub fn link_key(&self) -> [u8; 32] {
+        self.derived_key(b"lockkeeper registry: links to packages")
+    }
+
+    /// Returns the key of digests of what is shared with peers.
+    pub(super) fn sharing_key(&self) -> [u8; 32] {
+        self.derived_key(b"lockkeeper registry: names that are shared")
+    }
+
+    /// Derives a key for another purpose from the signing key.
     ///
     /// # Panics
     ///
     /// Never, because HMAC takes keys of any length.
-    pub fn link_key(&self) -> [u8; 32] {
+    fn derived_key(&self, purpose: &[u8]) -> [u8; 32] {
         let secret = self.deployment.signer.secret_text();
         let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())
             .expect("a key of HMAC can have any length");
-        mac.update(b"lockkeeper registry: links to packages");
+        mac.update(purpose);
         mac.finalize().into_bytes().into()
     }
 }

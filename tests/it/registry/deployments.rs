@@ -17,6 +17,7 @@ use lockkeeper::store::Store;
 use lockkeeper_registry::records::DeploymentName;
 use lockkeeper_registry::states::BaseLocation;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt as _;
 
@@ -37,6 +38,37 @@ pub struct Answered {
 struct Wire {
     router: Option<Router>,
     tamper: Option<Tamper>,
+    gate: Option<Arc<Gate>>,
+}
+
+/// Holds back answers to requests for paths with a text, until it is opened.
+pub struct Gate {
+    part: &'static str,
+    waiting: watch::Sender<usize>,
+    is_open: watch::Sender<bool>,
+}
+
+impl Gate {
+    async fn pass(&self) {
+        self.waiting.send_modify(|waiting| *waiting += 1);
+        let mut open = self.is_open.subscribe();
+        drop(open.wait_for(|is_open| *is_open).await.unwrap());
+    }
+
+    /// Waits until so many requests have come.
+    pub async fn arrived(&self, count: usize) {
+        let mut waiting = self.waiting.subscribe();
+        drop(waiting.wait_for(|waiting| *waiting >= count).await.unwrap());
+    }
+
+    /// Returns the number of requests that have come.
+    pub fn waiting(&self) -> usize {
+        *self.waiting.borrow()
+    }
+
+    pub fn open(&self) {
+        self.is_open.send_replace(true);
+    }
 }
 
 /// A deployment of a test.
@@ -72,6 +104,7 @@ impl Deployment {
         let wire = Arc::new(Mutex::new(Wire {
             router: Some(server.router.clone()),
             tamper: None,
+            gate: None,
         }));
         let of_task = Arc::clone(&wire);
         let app =
@@ -100,6 +133,17 @@ impl Deployment {
     /// Cuts the deployment off, or connects it again.
     pub fn reachable(&self, is_reachable: bool) {
         self.wire().router = is_reachable.then(|| self.server.router.clone());
+    }
+
+    /// Holds back answers of this deployment to requests for paths with a text.
+    pub fn hold(&self, part: &'static str) -> Arc<Gate> {
+        let gate = Arc::new(Gate {
+            part,
+            waiting: watch::Sender::new(0),
+            is_open: watch::Sender::new(false),
+        });
+        self.wire().gate = Some(Arc::clone(&gate));
+        gate
     }
 
     /// Changes all answers of this deployment on their way.
@@ -172,7 +216,7 @@ impl Deployment {
         turned.unwrap().is_some()
     }
 
-    async fn change(&self, of: &str, terms: PeerTerms) {
+    pub async fn change(&self, of: &str, terms: PeerTerms) {
         let (of, cause) = (name(of), by_ops());
         let changed = self.store().registry_peer_change(&of, &terms, &cause).await;
         assert!(changed.unwrap().is_some());
@@ -245,6 +289,14 @@ async fn carry(wire: Arc<Mutex<Wire>>, request: Request) -> Response {
     };
     let path = request.uri().path().to_owned();
     let response = router.oneshot(request).await.unwrap();
+    let gate = wire
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .gate
+        .clone();
+    if let Some(gate) = gate.filter(|gate| path.contains(gate.part)) {
+        gate.pass().await;
+    }
     let is_tampered = wire
         .lock()
         .unwrap_or_else(PoisonError::into_inner)

@@ -16,11 +16,15 @@ use super::super::peers::{
 use super::{RegistryFlags, cause, log_key};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::parse_duration;
+use crate::config::size::{self, ByteSize};
 use crate::kit::term::{
     DatabaseFlags, ExitResult, ExitStatus, OutputFormat, Terminal, Usage, safe, time,
 };
 use crate::secret::Secret;
 use crate::store::Store;
+
+/// Highest limit of versions that makes sense.
+const MAX_VERSIONS: u64 = 1_000_000_000;
 
 /// Most conflicts that `show` prints.
 const SHOWN_CONFLICTS: i64 = 1000;
@@ -80,11 +84,12 @@ pub(in crate::features::registry) enum PeersArgs {
     },
     /// Change what is exchanged with a peer
     ///
-    /// What is given replaces all earlier patterns. The logs of all peers are read again from the first record.
+    /// What is given replaces all earlier patterns. The logs of all peers are read again from the first record, and all
+    /// packages that are still there are requested again.
     ///
     /// Exit code 1: there is no such peer.
     #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)
-        .args(["share", "accept", "visibility"])))]
+        .args(["share", "accept", "visibility", "max_versions", "max_bytes"])))]
     Change {
         /// Names that the peer may read, as in 'module acme/*'. May be given several times
         #[arg(long, value_name = "NAMES")]
@@ -95,6 +100,12 @@ pub(in crate::features::registry) enum PeersArgs {
         /// Readers of its names that belong to nobody here: public or owner
         #[arg(long, value_name = "WORD")]
         visibility: Option<Visibility>,
+        /// Maximum number of versions that its records may add here, counted from the beginning
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(..=MAX_VERSIONS))]
+        max_versions: Option<u64>,
+        /// Maximum size of all packages of these versions, as in 200GiB
+        #[arg(long, value_name = "SIZE")]
+        max_bytes: Option<ByteSize>,
         #[command(flatten)]
         peer: PeerArgs,
     },
@@ -119,8 +130,9 @@ pub(in crate::features::registry) enum PeersArgs {
     },
     /// Go on with a peer that was suspended, braked or has diverged
     ///
-    /// After a brake, you agree to the takedowns among the next 1,000 records of the peer. After a divergence, everything
-    /// that was seen of its log is forgotten, and the log is read from the first record. Find out first what has happened.
+    /// After a brake, you agree to the next 1,000 takedowns of the deployment, for an hour. After a divergence, everything
+    /// that was seen of its log is forgotten. Find out first what has happened. All logs are read again from the first
+    /// record, and packages that the peer has not sent are requested again.
     ///
     /// Exit code 1: there is no such peer, or the exchange with it is not stopped.
     Resume {
@@ -141,15 +153,15 @@ pub(in crate::features::registry) enum PeersArgs {
 /// Names that are exchanged with a peer.
 #[derive(Clone, clap::Args)]
 pub(in crate::features::registry) struct TermsArgs {
-    /// Names that the other deployment may read, as in '*' or 'module acme/*'. May be given several times. A pattern for
-    /// all names leaves out those that only their owner reads [default: none]
+    /// Names that the other deployment may read, as in '*' or 'module acme/*'. May be given several times. A pattern that
+    /// is wider than a namespace leaves it out if only its owner reads it [default: none]
     #[arg(long, value_name = "NAMES")]
     share: Vec<NamePattern>,
-    /// Names for which its records count here. May be given several times. A pattern for all names leaves out those that
-    /// belong to owners here [default: none]
+    /// Names for which its records count here. May be given several times. A pattern that is wider than a namespace of an
+    /// owner here leaves it out [default: none]
     #[arg(long, value_name = "NAMES")]
     accept: Vec<NamePattern>,
-    /// Readers of its names that belong to nobody here. public: every token that reads everything; owner: tokens whose
+    /// Readers of its names that belong to nobody here. public: everyone who reads public namespaces; owner: tokens whose
     /// scopes name them
     #[arg(long, value_name = "WORD", default_value = "public")]
     visibility: Visibility,
@@ -230,6 +242,8 @@ impl PeersArgs {
                 share,
                 accept,
                 visibility,
+                max_versions,
+                max_bytes,
                 peer,
             } => {
                 let given = |given: Vec<NamePattern>| {
@@ -240,6 +254,8 @@ impl PeersArgs {
                     shares: given(share)?,
                     accepts: given(accept)?,
                     visibility,
+                    max_versions,
+                    max_bytes: max_bytes.map(ByteSize::bytes),
                 };
                 let store = peer.database.open().await?;
                 let changed = store
@@ -250,26 +266,21 @@ impl PeersArgs {
             }
             Self::Approve { accept, peer } => {
                 let store = peer.database.open().await?;
-                let terms = PeerTerms {
-                    accepts: Some(patterns(accept)?),
-                    ..PeerTerms::default()
-                };
-                let approved = peer
-                    .turn(&store, &[PeerState::Proposed], PeerState::Approved)
-                    .await?;
-                let approved = match approved {
-                    Some(_) => {
-                        store
-                            .registry_peer_change(&peer.name, &terms, &cause(""))
-                            .await?
-                    }
-                    None => None,
-                };
+                let accepts = patterns(accept)?;
+                let approved = store
+                    .registry_peer_approve(&peer.name, &accepts, &cause(""))
+                    .await;
+                let approved = approved.context("the deployment was not approved")?;
                 peer.changed(approved, "there is no such proposal", terminal)
             }
             Self::Suspend { peer } => {
                 let store = peer.database.open().await?;
-                let from = [PeerState::Joined, PeerState::Braked, PeerState::Approved];
+                let from = [
+                    PeerState::Joined,
+                    PeerState::Braked,
+                    PeerState::Approved,
+                    PeerState::Diverged,
+                ];
                 let changed = peer.turn(&store, &from, PeerState::Suspended).await?;
                 peer.changed(changed, "nothing is exchanged with such a peer", terminal)
             }
@@ -413,6 +424,13 @@ impl PeerArgs {
             "  names that belong to nobody here: {}",
             peer.visibility
         )))?;
+        terminal.line(safe(&format!(
+            "  its records added {} of at most {} versions, with packages of {} of at most {}",
+            peer.versions,
+            peer.limits.versions,
+            size::shown(peer.bytes),
+            size::shown(peer.limits.bytes)
+        )))?;
         if let (Some(why), 1..) = (&peer.skipped_last, peer.skipped) {
             terminal.line(safe(&format!(
                 "  {} records do not count, the last one: {why}",
@@ -500,6 +518,10 @@ fn json(peer: &Peer) -> Value {
         "error_since": peer.error.as_ref().map(|(_, since)| time(*since)),
         "skipped": peer.skipped,
         "skipped_last": peer.skipped_last,
+        "versions": peer.versions,
+        "max_versions": peer.limits.versions,
+        "bytes": peer.bytes,
+        "max_bytes": peer.limits.bytes,
         "wrong_packages": peer.wrong_packages,
     })
 }

@@ -12,7 +12,7 @@ use super::super::peers::{NamePatterns, Peer, PeerConflict, PeerState, fingerpri
 use super::super::view::checksums_of;
 use super::{PageReaders, PageScope, RegistryPages, name_path};
 use crate::kit::web::reach::VisibleScope;
-use crate::kit::web::text::{Badge, PastTime, shown};
+use crate::kit::web::text::{Badge, PastTime, shown, size};
 use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{WebError, WebState};
 
@@ -47,6 +47,8 @@ struct PeerFacts {
     error_since: Option<PastTime>,
     skipped: u64,
     skipped_last: Option<String>,
+    /// Versions and bytes that its records have added, and their limits.
+    added: String,
     wrong_packages: u64,
     advice: Option<&'static str>,
 }
@@ -82,7 +84,7 @@ fn advice(state: PeerState) -> Option<&'static str> {
             "A member knows this deployment. Nothing is exchanged until somebody runs `lockkeeper registry peers approve` or invites it.",
         ),
         PeerState::Braked => Some(
-            "It sent more takedowns in an hour than allowed. If they are right, run `lockkeeper registry peers resume`.",
+            "It made more takedowns in an hour than allowed, so none of its records counts. If they are right, run `lockkeeper registry peers resume`.",
         ),
         PeerState::Diverged => Some(
             "Its log is not the one that was seen, so nothing of it is merged. Find out why with its administrator, and then run `lockkeeper registry peers resume` to read all of its log.",
@@ -116,6 +118,13 @@ impl PeerFacts {
                 .map(|(_, since)| PastTime::new(*since, now)),
             skipped: peer.skipped,
             skipped_last: peer.skipped_last.as_deref().map(shown),
+            added: format!(
+                "{} of {} versions, {} of {}",
+                peer.versions,
+                peer.limits.versions,
+                size(peer.bytes),
+                size(peer.limits.bytes)
+            ),
             wrong_packages: peer.wrong_packages,
             advice: advice(peer.state),
         }

@@ -64,18 +64,20 @@ impl PeerClient {
         client.map(Self).context("cannot create an HTTP client")
     }
 
-    /// Requests the records after one.
+    /// Requests the records after one. If `met` is larger: with the proof that they begin a tree of that size.
     pub(super) async fn diff(
         &self,
         url: &PeerUrl,
         token: &Secret,
         (after, limit): (u64, u64),
+        met: u64,
         accepts: &str,
     ) -> Result<Vec<u8>, ClientFault> {
         let mut url = url.join("registry/peer/v1/diff");
         url.query_pairs_mut()
             .append_pair("after", &after.to_string())
             .append_pair("limit", &limit.to_string())
+            .append_pair("met", &met.to_string())
             .append_pair("accepts", accepts);
         let request = self.0.get(url).bearer_auth(token.expose());
         read(send(request.timeout(ANSWER_TIME)).await?, MAX_PAGE_BYTES).await

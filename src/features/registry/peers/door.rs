@@ -4,12 +4,12 @@
 //! |--|--|
 //! | `POST join` | a one-time word becomes a peer: keys and tokens are exchanged |
 //! | `GET members` | deployments that this one exchanges with |
-//! | `GET diff?after=ID&limit=N` | records after one, those that are not shared as hashes alone |
+//! | `GET diff?after=ID&limit=N&met=SIZE` | records after one, those that are not shared as hashes alone |
 //! | `GET packages/{sha256}` | a package of a version that is shared |
 //!
 //! A peer presents the token that was made for it when it joined; tokens of clients do not count here, and that token
-//! counts nowhere else. A peer reads the names that an administrator shares with it. A pattern for all names shares those
-//! of public namespaces and of no namespace only; others have to be named.
+//! counts nowhere else. A peer reads the names that an administrator shares with it. Names that are not for everyone have to
+//! be named: by a pattern that has no names outside of their namespace.
 //!
 //! A peer has [`AT_ONCE`] requests at a time.
 
@@ -18,25 +18,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Json;
 use axum::body::Body;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::TryStreamExt as _;
-use lockkeeper_registry::names::RegistryName;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use lockkeeper_registry::names::{NamePattern, RegistryName};
 use lockkeeper_registry::records::{DeploymentName, LogAction, LogId, Record};
 use lockkeeper_registry::tlog::{self, TreeHead};
 use serde::Deserialize;
+use sha2::Sha256;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{error, info};
 
 use super::super::namespaces::{RegistryNamespace, Visibility};
 use super::super::serve::bearer_token;
-use super::super::service::RegistryError;
+use super::super::service::{Registry, RegistryError};
 use super::PeerExchange;
 use super::join::{JoinBody, JoinFault};
 use super::model::{NamePatterns, Peer, PeerState, is_token, secret_hash};
-use super::page::{DiffBody, DiffItem, MAX_ITEMS, PAGE_BYTES, WithheldItem};
+use super::page::{DiffBody, DiffItem, MAX_ITEMS, PAGE_BYTES, WithheldItem, end_text};
 use super::pull::{MemberBody, MembersBody};
 use crate::errors::describe_error;
 use crate::kit::web::{RouteAccess, Routes};
@@ -44,6 +47,9 @@ use crate::model::Sha256Digest;
 
 /// Maximum number of requests of a peer at a time.
 const AT_ONCE: usize = 8;
+
+/// Number of records that are read at a time, so that a page takes little more memory than it has bytes.
+const READ_AT_ONCE: i64 = 100;
 
 /// Maximum size of the body of a join.
 const JOIN_BYTES: usize = 16 << 10;
@@ -125,7 +131,7 @@ impl IntoResponse for ExchangeRefusal {
                 format!("A deployment has {AT_ONCE} requests at a time. Try again."),
             ),
             Self::BadRequest(why) => (StatusCode::BAD_REQUEST, why.to_owned()),
-            Self::AfterEnd(size) => (StatusCode::CONFLICT, format!("The log has {size} records.")),
+            Self::AfterEnd(size) => (StatusCode::CONFLICT, end_text(size)),
             Self::NotFound => (
                 StatusCode::NOT_FOUND,
                 "There is no such package, or it is not shared.".to_owned(),
@@ -166,6 +172,7 @@ impl IntoResponse for ExchangeRefusal {
 
 /// Names that a peer reads.
 struct SharedNames {
+    peer: DeploymentName,
     shares: NamePatterns,
     /// Names that the peer wants.
     accepts: NamePatterns,
@@ -186,6 +193,7 @@ impl SharedNames {
             .iter()
             .filter(|peer| peer.state.is_maker() && peer.visibility == Visibility::Owner);
         Self {
+            peer: peer.name.clone(),
             shares: peer.shares.clone(),
             accepts,
             namespaces,
@@ -198,22 +206,33 @@ impl SharedNames {
             return false;
         }
         let mut namespaces = self.namespaces.iter();
-        let is_closed = match namespaces.find(|namespace| namespace.prefix.covers(name)) {
-            Some(namespace) => namespace.visibility == Visibility::Owner,
-            None => self
-                .closed_peers
-                .iter()
-                .any(|accepts| accepts.matches(name)),
-        };
-        if is_closed {
-            self.shares.name_it(name)
-        } else {
+        // Sets of names that are not for everyone and that have this one. It is shared if all of them are named.
+        let closed: Vec<NamePattern> =
+            match namespaces.find(|namespace| namespace.prefix.covers(name)) {
+                Some(namespace) if namespace.visibility == Visibility::Owner => {
+                    vec![NamePattern::from(namespace.prefix.clone())]
+                }
+                Some(_) => Vec::new(),
+                None => {
+                    let accepted = self.closed_peers.iter().flatten();
+                    let of_name = accepted.filter(|pattern| pattern.matches(name));
+                    of_name.cloned().collect()
+                }
+            };
+        if closed.is_empty() {
             self.shares.matches(name)
+        } else {
+            closed.iter().all(|set| self.shares.name_it(name, set))
         }
     }
 
-    /// Returns a digest that changes when other names are shared.
-    fn digest(&self) -> String {
+    /// Returns a digest that changes when other names are shared. It depends on names that the peer may not know, so it has
+    /// a key, and the peer cannot try out names.
+    ///
+    /// # Panics
+    ///
+    /// Never, because HMAC takes keys of any length.
+    fn digest(&self, key: &[u8; 32]) -> String {
         let closed = self
             .namespaces
             .iter()
@@ -222,12 +241,16 @@ impl SharedNames {
         let closed_peers = self.closed_peers.iter().map(ToString::to_string);
         let closed: Vec<String> = closed.chain(closed_peers).collect();
         let text = format!(
-            "{}\n\n{}\n\n{}",
+            "{}\n\n{}\n\n{}\n\n{}",
+            self.peer,
             self.shares,
             self.accepts,
             closed.join("\n")
         );
-        Sha256Digest::of(text.as_bytes()).to_string()
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(key).expect("a key of HMAC can have any length");
+        mac.update(text.as_bytes());
+        hex::encode(mac.finalize().into_bytes())
     }
 }
 
@@ -266,8 +289,13 @@ impl PeerDoor {
 
 async fn join(
     State(door): State<Arc<PeerDoor>>,
-    Json(body): Json<JoinBody>,
+    body: Result<Json<JoinBody>, JsonRejection>,
 ) -> Result<Json<JoinBody>, ExchangeRefusal> {
+    let Ok(Json(body)) = body else {
+        return Err(ExchangeRefusal::BadRequest(
+            "Send the JSON of a join, with the header Content-Type: application/json.",
+        ));
+    };
     let answer = door.peers.accept(&body).await;
     let answer = answer.map_err(ExchangeRefusal::Join)?;
     info!("A deployment has joined with an invitation");
@@ -291,11 +319,14 @@ async fn members(
     }))
 }
 
-/// `?after=…&limit=…&accepts=…`
+/// `?after=…&limit=…&met=…&accepts=…`
 #[derive(Deserialize)]
 struct DiffQuery {
     after: u64,
     limit: u64,
+    /// Size of the longest tree that the peer has read.
+    #[serde(default)]
+    met: u64,
     /// Patterns of names that the peer wants, a line each.
     accepts: String,
 }
@@ -303,7 +334,7 @@ struct DiffQuery {
 async fn diff(
     State(door): State<Arc<PeerDoor>>,
     headers: HeaderMap,
-    query: Result<Query<DiffQuery>, axum::extract::rejection::QueryRejection>,
+    query: Result<Query<DiffQuery>, QueryRejection>,
 ) -> Result<Json<DiffBody>, ExchangeRefusal> {
     let (peer, _place) = door.enter(&headers).await?;
     let bad = ExchangeRefusal::BadRequest("Write after=ID, limit=N from 1, and accepts=PATTERNS.");
@@ -317,7 +348,7 @@ async fn diff(
     let namespaces = registry.store().registry_namespaces().await?;
     let peers = registry.store().registry_peers().await?;
     let shared = SharedNames::new(&peer, accepts, namespaces, &peers);
-    let limit = i64::try_from(query.limit.min(MAX_ITEMS)).unwrap_or(1);
+    let limit = usize::try_from(query.limit.min(MAX_ITEMS)).unwrap_or(1);
     let first = query
         .after
         .checked_add(1)
@@ -325,11 +356,11 @@ async fn diff(
     let first = first
         .and_then(|id| LogId::new(id).ok())
         .ok_or(ExchangeRefusal::AfterEnd(0))?;
-    let records = registry.store().registry_records(first, limit).await?;
+    let records = records(registry, first, limit).await?;
     // The head is read after the records, so it covers them.
     let head = registry.head().await?;
     let size = head.parse::<TreeHead>()?.size;
-    if query.after > size {
+    if query.after.max(query.met) > size {
         return Err(ExchangeRefusal::AfterEnd(size));
     }
     let mut body = DiffBody {
@@ -337,27 +368,53 @@ async fn diff(
         id: query.after,
         size,
         head: head.to_string(),
-        sharing: shared.digest(),
+        sharing: shared.digest(&registry.sharing_key()),
         ..DiffBody::default()
     };
-    let mut bytes = 0;
     for (id, text) in records {
-        if bytes > PAGE_BYTES {
-            break;
-        }
-        bytes += text.len();
         add(&mut body, id, text, &shared)?;
     }
-    if body.id > 0 && body.id < size {
-        let query = tlog::prove_tree(size, body.id)?;
-        let hashes = registry
-            .store()
-            .registry_log_hashes(query.indexes())
-            .await?;
-        let proof = query.compute(&hashes)?;
-        body.proof = proof.iter().map(ToString::to_string).collect();
-    }
+    body.proof = proof(registry, size, body.id).await?;
+    body.met_proof = proof(registry, query.met, body.id).await?;
     Ok(Json(body))
+}
+
+/// Reads the records of a page, in steps until it has enough bytes.
+async fn records(
+    registry: &Registry,
+    first: LogId,
+    limit: usize,
+) -> Result<Vec<(LogId, String)>, ExchangeRefusal> {
+    let mut records: Vec<(LogId, String)> = Vec::new();
+    let (mut next, mut bytes) = (first, 0);
+    while records.len() < limit && bytes <= PAGE_BYTES {
+        let read = registry.store().registry_records(next, READ_AT_ONCE);
+        let read = read.await?;
+        let Some((last, _)) = read.last() else { break };
+        let Ok(after) = LogId::new(last.get() + 1) else {
+            break;
+        };
+        next = after;
+        for (id, text) in read {
+            if records.len() < limit && bytes <= PAGE_BYTES {
+                bytes += text.len();
+                records.push((id, text));
+            }
+        }
+    }
+    Ok(records)
+}
+
+/// Returns the proof that a tree of the log begins with an older one, if that is shorter and not empty.
+async fn proof(registry: &Registry, size: u64, old: u64) -> Result<Vec<String>, ExchangeRefusal> {
+    if old == 0 || old >= size {
+        return Ok(Vec::new());
+    }
+    let query = tlog::prove_tree(size, old)?;
+    let hashes = registry.store().registry_log_hashes(query.indexes());
+    let hashes = hashes.await?;
+    let proof = query.compute(&hashes)?;
+    Ok(proof.iter().map(ToString::to_string).collect())
 }
 
 /// Adds a record to one of the lists of a page.

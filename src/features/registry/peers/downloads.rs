@@ -3,9 +3,12 @@
 //! A package is requested by its digest, first from the peer that has sent the record, and then from others. It goes to a
 //! file that nothing refers to, and its size, digest, rules and checksums are checked as those of an upload, before the
 //! base location moves here (R4). A wrong one is counted against its sender. A download that failed is repeated later, with
-//! a growing pause.
+//! a growing pause. After [`MAX_WRONG`] attempts that brought wrong bytes, it is repeated only for a client, or after an
+//! administrator has changed or resumed the peer.
 //!
 //! A client that requests such a version waits for its download, so any number of them start one (R7).
+//!
+//! A peer has few places of its own, so that one that sends slowly does not stop the downloads from others.
 //!
 //! A crash leaves an announced package that no version has, or a version whose base location is still the peer. The first
 //! is removed as after a publication, and the second is downloaded again.
@@ -20,7 +23,8 @@ use lockkeeper_registry::names::NameKind;
 use lockkeeper_registry::records::{DeploymentName, PackageFile, VersionContent};
 use lockkeeper_registry::states::BaseLocation;
 use lockkeeper_registry::versions::VersionKey;
-use tokio::time::timeout;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
 use super::super::blobs::{BlobError, StagedBlob};
@@ -30,10 +34,10 @@ use super::super::store::{
     RegistryVersion, broken, go_mod_add_in_tx, key_of, log_hold_in_tx, version_in_tx,
     version_write_in_tx,
 };
-use super::PeerExchange;
 use super::client::ClientFault;
 use super::model::Peer;
 use super::store::kept_error;
+use super::{DOWNLOADS_OF_PEER, PeerExchange};
 use crate::context::ServerCtx;
 use crate::errors::describe_error;
 use crate::kit::reconcile::{Reconciler, TickResult};
@@ -45,6 +49,12 @@ use crate::store::{
 
 /// Longest wait of a client for a download. The time limit of requests is longer.
 const WAIT: Duration = Duration::from_secs(20);
+
+/// Pause between two looks of a client that waits for another server.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Number of attempts with wrong bytes after which nobody tries again automatically. The index of due downloads has it too.
+const MAX_WRONG: i64 = 20;
 
 /// Maximum number of downloads for which clients wait at a time.
 const MAX_WAITED: usize = 64;
@@ -70,6 +80,9 @@ pub(in crate::features::registry) const DOWNLOADS: Reconciler = Reconciler::new(
 );
 
 async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
+    if ctx.store.registry_downloads_due(1).await?.is_empty() {
+        return Ok(TickResult::default());
+    }
     let Some(peers) = PeerExchange::of(ctx).await? else {
         return Ok(TickResult::default());
     };
@@ -81,7 +94,31 @@ async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
 }
 
 /// A download that clients wait for.
-pub(super) type RunningDownload = Shared<BoxFuture<'static, ()>>;
+pub(super) type RunningDownload = Shared<BoxFuture<'static, DownloadOutcome>>;
+
+/// Outcome of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DownloadOutcome {
+    /// The packages are here, or the version has none any more.
+    Arrived,
+    Failed,
+    /// Another server downloads them.
+    Elsewhere,
+}
+
+/// Entry of a download that clients wait for. It ends with the download, also if that panics.
+struct RunningEntry<'a> {
+    peers: &'a PeerExchange,
+    key: &'a VersionKey,
+}
+
+impl Drop for RunningEntry<'_> {
+    fn drop(&mut self) {
+        let running = &self.peers.running;
+        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.remove(self.key);
+    }
+}
 
 /// A version whose packages are at a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +128,8 @@ pub struct WaitingDownload {
     pub peer: DeploymentName,
     /// Number of failed attempts.
     pub attempts: i64,
+    /// Number of those that brought other bytes than the recorded ones.
+    pub wrong: i64,
     /// Time of the next attempt.
     pub next_at: DateTime<Utc>,
     /// Reason of the last failure.
@@ -114,6 +153,9 @@ enum DownloadFault {
     /// The bytes are not those of the record.
     #[error("{0}")]
     Wrong(String),
+    /// The version was taken down meanwhile.
+    #[error("the version was taken down")]
+    Gone,
     #[error(transparent)]
     Here(#[from] RegistryError),
 }
@@ -146,13 +188,13 @@ impl PeerExchange {
             .await?;
         let downloads = due
             .iter()
-            .map(|waiting| Box::pin(self.download(&waiting.key)));
+            .map(|waiting| Box::pin(self.download(&waiting.key, Some(&waiting.peer))));
         let mut report = DownloadReport::default();
-        for arrived in join_all(downloads).await {
-            if arrived? {
-                report.arrived += 1;
-            } else {
-                report.failed += 1;
+        for outcome in join_all(downloads).await {
+            match outcome? {
+                DownloadOutcome::Arrived => report.arrived += 1,
+                DownloadOutcome::Failed => report.failed += 1,
+                DownloadOutcome::Elsewhere => {}
             }
         }
         Ok(report)
@@ -160,12 +202,15 @@ impl PeerExchange {
 
     /// Waits until the packages of a version are here. Returns false if they do not come in time.
     pub async fn arrive(self: &Arc<Self>, key: &VersionKey) -> Result<bool, RegistryError> {
-        let store = self.registry.store();
+        let (store, end) = (self.registry.store(), Instant::now() + WAIT);
         let waiting = store.registry_download(key).await?;
-        if waiting.is_some_and(|waiting| waiting.attempts > 0 && waiting.next_at > store.now()) {
-            // The last attempt failed a moment ago.
+        if waiting
+            .as_ref()
+            .is_some_and(|waiting| waiting.has_failed_lately(store.now()))
+        {
             return Ok(false);
         }
+        let peer = waiting.map(|waiting| waiting.peer);
         let running = {
             let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(download) = running.get(key) {
@@ -175,50 +220,96 @@ impl PeerExchange {
             } else {
                 // A task of its own, so that the download goes on if the clients leave.
                 let (peers, of_task) = (Arc::clone(self), key.clone());
-                let task = tokio::spawn(async move { peers.download_waited(&of_task).await });
-                let download = task.map(drop).boxed().shared();
+                let task =
+                    tokio::spawn(
+                        async move { peers.download_waited(&of_task, peer.as_ref()).await },
+                    );
+                let download = task
+                    .map(|outcome| outcome.unwrap_or(DownloadOutcome::Failed))
+                    .boxed()
+                    .shared();
                 running.insert(key.clone(), download.clone());
                 download
             }
         };
-        drop(timeout(WAIT, running).await);
-        let version = store.registry_version(key).await?;
-        let located = version.as_ref().and_then(|version| version.known.content());
-        Ok(located.is_none_or(|located| located.base == BaseLocation::Here))
-    }
-
-    async fn download_waited(&self, key: &VersionKey) {
-        if let Err(error) = self.download(key).await {
-            warn!(error = describe_error(&error), version = %key, "Cannot download a package of a peer");
+        let outcome = timeout_at(end, running).await;
+        loop {
+            let version = store.registry_version(key).await?;
+            let located = version.as_ref().and_then(|version| version.known.content());
+            if located.is_none_or(|located| located.base == BaseLocation::Here) {
+                return Ok(true);
+            }
+            if outcome != Ok(DownloadOutcome::Elsewhere) || Instant::now() >= end {
+                return Ok(false);
+            }
+            let waiting = store.registry_download(key).await?;
+            if waiting.is_some_and(|waiting| waiting.has_failed_lately(store.now())) {
+                return Ok(false);
+            }
+            sleep(LOOK_EVERY).await;
         }
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.remove(key);
     }
 
-    /// Downloads the packages of a version, unless they are here. Returns true if they are here now.
-    async fn download(&self, key: &VersionKey) -> Result<bool, RegistryError> {
+    async fn download_waited(
+        &self,
+        key: &VersionKey,
+        peer: Option<&DeploymentName>,
+    ) -> DownloadOutcome {
+        let _entry = RunningEntry { peers: self, key };
+        match self.download(key, peer).await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                warn!(error = describe_error(&error), version = %key, "Cannot download a package of a peer");
+                DownloadOutcome::Failed
+            }
+        }
+    }
+
+    /// Returns the places for packages that a peer has announced.
+    fn places_of(&self, peer: &DeploymentName) -> Arc<Semaphore> {
+        let places = &self.places_of_peers;
+        let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = places.entry(peer.clone());
+        Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(DOWNLOADS_OF_PEER))))
+    }
+
+    /// Downloads the packages of a version that a peer has announced, unless they are here.
+    async fn download(
+        &self,
+        key: &VersionKey,
+        peer: Option<&DeploymentName>,
+    ) -> Result<DownloadOutcome, RegistryError> {
+        let of_peer = peer.map(|peer| self.places_of(peer));
+        let _place_of_peer = match &of_peer {
+            Some(places) => Some(places.acquire().await),
+            None => None,
+        };
         let _place = self.places.acquire().await;
         let lease = LeaseKey::registry_download(&key.to_string());
         let purpose = "downloads a package of a peer of the registry";
         let Some(lease) = self.leases.turn(&lease, purpose, LEASE_TIME).await? else {
-            return Ok(false);
+            return Ok(DownloadOutcome::Elsewhere);
         };
         let download = timeout(LONGEST, self.download_leased(key));
+        let store = self.registry.store();
         match lease.run(Box::pin(download)).await {
-            LeaseOutcome::Done(Ok(arrived)) => arrived,
+            LeaseOutcome::Done(Ok(Ok(outcome))) => Ok(outcome),
+            LeaseOutcome::Done(Ok(Err(error))) => {
+                // Others come first the next time.
+                let why = "it could not be kept here. The log of the server says why";
+                store.registry_download_failed(key, why, false).await?;
+                Err(error)
+            }
             LeaseOutcome::Done(Err(_)) => {
                 let why = "its peer sends it too slowly";
-                self.registry
-                    .store()
-                    .registry_download_failed(key, why)
-                    .await?;
-                Ok(false)
+                store.registry_download_failed(key, why, false).await?;
+                Ok(DownloadOutcome::Failed)
             }
-            LeaseOutcome::Lost => Ok(false),
+            LeaseOutcome::Lost => Ok(DownloadOutcome::Elsewhere),
         }
     }
 
-    async fn download_leased(&self, key: &VersionKey) -> Result<bool, RegistryError> {
+    async fn download_leased(&self, key: &VersionKey) -> Result<DownloadOutcome, RegistryError> {
         let store = self.registry.store();
         let version = store.registry_version(key).await?;
         let located = version.as_ref().and_then(|version| version.known.content());
@@ -226,7 +317,7 @@ impl PeerExchange {
             located.map(|located| (located.content.clone(), located.base.clone()))
         else {
             store.registry_download_over(key).await?;
-            return Ok(true);
+            return Ok(DownloadOutcome::Arrived);
         };
         let peers = store.registry_peers().await?;
         let mut peers: Vec<Peer> = peers
@@ -236,18 +327,21 @@ impl PeerExchange {
         // The peer that has sent the record comes first.
         peers.sort_by_key(|peer| peer.name != base);
         let mut errors = Vec::new();
+        let mut is_wrong = false;
         for peer in &peers {
             match Box::pin(self.download_from(peer, key, &content)).await {
                 Ok(()) => {
                     info!(version = %key, peer = peer.name.as_str(), "Downloaded {key} from a peer");
-                    return Ok(true);
+                    return Ok(DownloadOutcome::Arrived);
                 }
+                Err(DownloadFault::Gone) => return Ok(DownloadOutcome::Arrived),
                 Err(DownloadFault::Here(error)) => return Err(error),
                 Err(DownloadFault::Away(why)) => errors.push(format!("{}: {why}", peer.name)),
                 Err(DownloadFault::Wrong(why)) => {
                     warn!(version = %key, peer = peer.name.as_str(), why, "A peer sent a package that is not the recorded one");
                     store.registry_peer_wrong_package(&peer.name).await?;
                     errors.push(format!("{}: {why}", peer.name));
+                    is_wrong = true;
                 }
             }
         }
@@ -257,9 +351,9 @@ impl PeerExchange {
             ));
         }
         store
-            .registry_download_failed(key, &errors.join("; "))
+            .registry_download_failed(key, &errors.join("; "), is_wrong)
             .await?;
-        Ok(false)
+        Ok(DownloadOutcome::Failed)
     }
 
     /// Downloads the package of a version from a peer, and moves the base location here.
@@ -299,12 +393,17 @@ impl PeerExchange {
         {
             return Ok(());
         }
-        // The version was taken down meanwhile.
         store
             .registry_package_announce(&digest, store.now())
             .await?;
         self.registry.remove_orphans().await?;
-        Ok(())
+        let version = store.registry_version(key).await?;
+        let located = version.as_ref().and_then(|version| version.known.content());
+        if located.is_none_or(|located| located.base == BaseLocation::Here) {
+            return Err(DownloadFault::Gone);
+        }
+        let why = "the package was removed here before its version could be changed";
+        Err(DownloadFault::Away(why.to_owned()))
     }
 
     /// Receives the bytes of a package, and checks size and digest.
@@ -355,7 +454,7 @@ impl PeerExchange {
 macro_rules! download_sql {
     ($rest:literal) => {
         concat!(
-            "SELECT kind, name, version, peer, attempts, next_at, error FROM registry_downloads ",
+            "SELECT kind, name, version, peer, attempts, wrong, next_at, error FROM registry_downloads ",
             $rest
         )
     };
@@ -368,8 +467,21 @@ struct DownloadRow {
     version: String,
     peer: DeploymentName,
     attempts: i64,
+    wrong: i64,
     next_at: DateTime<Utc>,
     error: Option<String>,
+}
+
+impl WaitingDownload {
+    /// Returns true if the last attempt failed a moment ago, so that another one would fail as well.
+    fn has_failed_lately(&self, now: DateTime<Utc>) -> bool {
+        self.attempts > 0 && self.next_at > now
+    }
+
+    /// Returns true if nobody tries again automatically.
+    pub fn is_given_up(&self) -> bool {
+        self.wrong >= MAX_WRONG
+    }
 }
 
 impl DownloadRow {
@@ -378,6 +490,7 @@ impl DownloadRow {
             key: key_of(self.kind, &self.name, &self.version)?,
             peer: self.peer,
             attempts: self.attempts,
+            wrong: self.wrong,
             next_at: self.next_at,
             error: self.error,
         })
@@ -394,10 +507,10 @@ async fn package_is_here_in_tx(tx: &mut Tx, digest: &Sha256Digest) -> StoreResul
 }
 
 impl Store {
-    /// Lists downloads that are due, the oldest first.
+    /// Lists downloads that are due and not given up, the oldest first.
     pub async fn registry_downloads_due(&self, limit: i64) -> StoreResult<Vec<WaitingDownload>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, DownloadRow>(
-            download_sql!("WHERE next_at <= $1 ORDER BY next_at, kind, name, version LIMIT $2"))
+            download_sql!("WHERE wrong < 20 AND next_at <= $1 ORDER BY next_at, kind, name, version LIMIT $2"))
             .bind(kept_time(self.now())).bind(limit).fetch_all(db))?;
         rows.into_iter().map(DownloadRow::waiting).collect()
     }
@@ -475,11 +588,27 @@ impl Store {
         .map(drop)
     }
 
-    /// Repeats a download later.
+    /// Lets all downloads that a peer has announced be due again, also those that were given up.
+    pub(super) async fn downloads_again_in_tx(
+        &self,
+        tx: &mut Tx,
+        peer: &DeploymentName,
+    ) -> StoreResult<()> {
+        execute!(
+            tx,
+            "UPDATE registry_downloads SET attempts = 0, wrong = 0, next_at = $2 WHERE peer = $1",
+            peer,
+            kept_time(self.now()),
+        )
+        .map(drop)
+    }
+
+    /// Repeats a download later. `is_wrong`: it brought other bytes than the recorded ones.
     pub(super) async fn registry_download_failed(
         &self,
         key: &VersionKey,
         error: &str,
+        is_wrong: bool,
     ) -> StoreResult<()> {
         let waiting = self.registry_download(key).await?;
         let attempts = waiting.map_or(0, |waiting| waiting.attempts);
@@ -493,13 +622,14 @@ impl Store {
         let name = key.name();
         execute_alone!(
             self,
-            "UPDATE registry_downloads SET attempts = attempts + 1, next_at = $4, error = $5 \
+            "UPDATE registry_downloads SET attempts = attempts + 1, next_at = $4, error = $5, wrong = wrong + $6 \
              WHERE kind = $1 AND name = $2 AND version = $3",
             key.kind(),
             name.as_str(),
             key.version(),
             kept_time(self.now() + pause),
             kept_error(error),
+            i64::from(is_wrong),
         )
         .map(drop)
     }

@@ -3,12 +3,18 @@
 //! The state of a version follows [`merge`](lockkeeper_registry::merge) (R3). Records keep the text and the signature of
 //! their maker, and get an ID of this log. A record counts only if its maker is accepted for the name, and for a name that
 //! belongs to an owner here only if a pattern names it (R6). Records of this deployment are passed over.
+//!
+//! Takedowns, versions and bytes are counted by the deployment that has made them, no matter who sends the records. One that
+//! makes too many takedowns is braked: none of its records counts until somebody agrees, and then all logs are read again.
+//!
+//! The states of makers are those of the transaction. Every change of one holds the log as well, so nothing of a peer that
+//! was stopped is merged after that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper_registry::merge::{PeerPage, merge};
-use lockkeeper_registry::names::{NamePrefix, RegistryName};
+use lockkeeper_registry::names::{NamePattern, NamePrefix, RegistryName};
 use lockkeeper_registry::records::{DeploymentName, LogAction, Record, RecordChange};
 use lockkeeper_registry::states::{BaseLocation, KnownVersion, RecordEffect, VersionState};
 use lockkeeper_registry::tlog::{TreeEdge, TreeHead};
@@ -22,7 +28,7 @@ use super::super::store::{
 use super::super::verify::RecordKeys;
 use super::model::{Peer, PeerState, PeerWalk};
 use super::page::{CheckedDiff, PageFault};
-use super::store::{kept_error, peer_in_tx, stored, turn_in_tx};
+use super::store::{kept_error, peers_in_tx, stored, turn_in_tx};
 use crate::model::{Cause, OwnerName};
 use crate::store::{Result, Store, Tx, execute, kept_time, on_tx};
 
@@ -43,14 +49,12 @@ pub struct VerifiedDiff {
 pub enum MergeOutcome {
     /// The page was merged.
     Merged(MergedPage),
-    /// The records before the first takedown too many were merged.
-    Braked(MergedPage),
     /// The peer or its walk was changed meanwhile. Nothing was merged.
     Moved,
 }
 
 /// Changes that a page made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergedPage {
     /// Number of records that were added to the log here.
     pub records: u64,
@@ -58,6 +62,8 @@ pub struct MergedPage {
     pub conflicts: u64,
     /// Number of versions that were taken down.
     pub takedowns: u64,
+    /// Deployments that made too many takedowns. Their records after that were passed over.
+    pub braked: Vec<DeploymentName>,
     /// True if everything was merged that the peer has.
     pub is_complete: bool,
 }
@@ -213,26 +219,236 @@ impl OwnedNames {
         claimed.collect::<Result<_>>().map(Self)
     }
 
-    /// Returns the owner of a name, whose case does not count: a name in another case could stand in for it.
-    fn owner_of(&self, name: &RegistryName) -> Option<&OwnerName> {
+    /// Returns namespace and owner of a name, whose case does not count: a name in another case could stand in for it.
+    fn of(&self, name: &RegistryName) -> Option<&(NamePrefix, OwnerName)> {
         let folded = name.as_str().to_ascii_lowercase();
         let folded = RegistryName::new(name.kind(), &folded).ok();
         let mut claimed = self.0.iter();
-        let found = claimed.find(|(prefix, _)| {
+        claimed.find(|(prefix, _)| {
             prefix.covers(name) || folded.as_ref().is_some_and(|folded| prefix.covers(folded))
-        });
-        found.map(|(_, owner)| owner)
+        })
+    }
+
+    fn owner_of(&self, name: &RegistryName) -> Option<&OwnerName> {
+        self.of(name).map(|(_, owner)| owner)
     }
 }
 
-/// Part of a page that is merged.
+/// Limits that hold for all makers.
+#[derive(Clone, Copy)]
+struct Brake {
+    /// Maximum number of takedowns of a deployment in [`BRAKE_PERIOD`].
+    takedowns: u64,
+    now: DateTime<Utc>,
+}
+
+/// A deployment whose records count, with everything that is counted of it.
+struct CountedMaker<'a> {
+    peer: &'a Peer,
+    takedowns: u64,
+    since: DateTime<Utc>,
+    /// Number of further takedowns to which somebody has agreed.
+    agreed: u64,
+    versions: u64,
+    bytes: u64,
+    is_braked: bool,
+    is_changed: bool,
+}
+
+impl<'a> CountedMaker<'a> {
+    fn new(peer: &'a Peer, now: DateTime<Utc>) -> Self {
+        let is_recent = |at: &DateTime<Utc>| now - *at < BRAKE_PERIOD;
+        let since = peer.takedowns_since.filter(is_recent);
+        let agreed = peer.agreed_at.filter(is_recent).map_or(0, |_| peer.agreed);
+        Self {
+            peer,
+            takedowns: since.map_or(0, |_| peer.takedowns),
+            since: since.unwrap_or(now),
+            agreed,
+            versions: peer.versions,
+            bytes: peer.bytes,
+            is_braked: peer.state == PeerState::Braked,
+            is_changed: false,
+        }
+    }
+
+    /// Counts a takedown. Returns false, and brakes the maker, if it is one too many.
+    fn take_down(&mut self, brake: Brake) -> bool {
+        if self.takedowns == 0 {
+            self.since = brake.now;
+        }
+        if self.agreed > 0 {
+            self.agreed -= 1;
+        } else if self.takedowns < brake.takedowns {
+            self.takedowns += 1;
+        } else {
+            self.is_braked = true;
+        }
+        self.is_changed = true;
+        !self.is_braked
+    }
+
+    /// Counts versions and bytes of packages. Returns the reason if there are too many.
+    fn add(&mut self, versions: u64, bytes: u64) -> std::result::Result<(), String> {
+        let (name, limits) = (&self.peer.name, &self.peer.limits);
+        let (versions, bytes) = (
+            self.versions.saturating_add(versions),
+            self.bytes.saturating_add(bytes),
+        );
+        if versions > limits.versions && versions > self.versions {
+            return Err(format!(
+                "{name} may add {} versions (change --max-versions)",
+                limits.versions
+            ));
+        }
+        if bytes > limits.bytes && bytes > self.bytes {
+            return Err(format!(
+                "{name} may add {} bytes of packages (change --max-bytes)",
+                limits.bytes
+            ));
+        }
+        self.is_changed |= versions > self.versions || bytes > self.bytes;
+        (self.versions, self.bytes) = (versions, bytes);
+        Ok(())
+    }
+}
+
+/// Decides which records of a page count.
+struct RecordCounter<'a> {
+    makers: BTreeMap<&'a DeploymentName, CountedMaker<'a>>,
+    claimed: &'a OwnedNames,
+    known: &'a BTreeMap<VersionKey, KnownVersion>,
+    brake: Brake,
+    /// Versions that the page adds as new ones, gives content, or takes down.
+    new: BTreeSet<VersionKey>,
+    filled: BTreeSet<VersionKey>,
+    deleted: BTreeSet<VersionKey>,
+}
+
+impl<'a> RecordCounter<'a> {
+    /// Takes the peers of the transaction. Signatures were verified with the keys of `makers`.
+    fn new(
+        peers: &'a [Peer],
+        makers: &Makers,
+        claimed: &'a OwnedNames,
+        known: &'a BTreeMap<VersionKey, KnownVersion>,
+        brake: Brake,
+    ) -> Self {
+        let counted = peers.iter().filter(|peer| {
+            let verified = makers.maker(&peer.name);
+            let has_same_key = verified.is_some_and(|verified| verified.verifier == peer.verifier);
+            peer.state.is_maker() && has_same_key
+        });
+        Self {
+            makers: counted
+                .map(|peer| (&peer.name, CountedMaker::new(peer, brake.now)))
+                .collect(),
+            claimed,
+            known,
+            brake,
+            new: BTreeSet::new(),
+            filled: BTreeSet::new(),
+            deleted: BTreeSet::new(),
+        }
+    }
+
+    /// Counts a record with a valid signature. Returns the reason if it does not count.
+    fn count(&mut self, record: &Record) -> std::result::Result<(), String> {
+        let (key, name) = (record.key(), record.key().name());
+        let maker = &record.maker().deployment;
+        let Some(counted) = self.makers.get_mut(maker) else {
+            return Err(format!(
+                "{key}: records of {maker} do not count any more, since a moment ago"
+            ));
+        };
+        let accepts = &counted.peer.accepts;
+        if !accepts.matches(&name) {
+            return Err(format!(
+                "{key}: records of {maker} are not accepted for this name"
+            ));
+        }
+        if let Some((namespace, owner)) = self.claimed.of(&name)
+            && !accepts.name_it(&name, &NamePattern::from(namespace.clone()))
+        {
+            return Err(format!(
+                "{key}: the name belongs to {owner} here, and no pattern of {maker} names it"
+            ));
+        }
+        let waits =
+            || format!("{key}: {maker} made too many takedowns, and nobody has agreed to them yet");
+        if counted.is_braked {
+            return Err(waits());
+        }
+        let known = self.known.get(key);
+        let state = known.map_or(VersionState::Absent, KnownVersion::state);
+        if state == VersionState::Deleted {
+            return Ok(());
+        }
+        let bytes = match record.change() {
+            RecordChange::Delete(..) => {
+                let is_new = self.deleted.insert(key.clone());
+                return if is_new && !counted.take_down(self.brake) {
+                    Err(waits())
+                } else {
+                    Ok(())
+                };
+            }
+            RecordChange::Deprecate(_) => None,
+            RecordChange::Add(content) => {
+                let has_content = known.is_some_and(|known| known.content().is_some());
+                let sizes = content.packages.iter().map(|package| package.size);
+                let size = sizes.fold(0, u64::saturating_add);
+                (!has_content && !self.filled.contains(key)).then_some(size)
+            }
+        };
+        let is_new = state == VersionState::Absent && !self.new.contains(key);
+        let added = counted.add(u64::from(is_new), bytes.unwrap_or(0));
+        added.map_err(|why| format!("{key}: {why}"))?;
+        if is_new {
+            self.new.insert(key.clone());
+        }
+        if bytes.is_some() {
+            self.filled.insert(key.clone());
+        }
+        Ok(())
+    }
+
+    fn is_braked(&self, maker: &DeploymentName) -> bool {
+        let counted = self.makers.get(maker);
+        counted.is_some_and(|counted| counted.is_braked)
+    }
+
+    /// Stores what was counted. Returns the makers that are braked from now on.
+    async fn write_in_tx(&self, tx: &mut Tx) -> Result<Vec<DeploymentName>> {
+        let mut braked = Vec::new();
+        for counted in self.makers.values().filter(|counted| counted.is_changed) {
+            let name = &counted.peer.name;
+            execute!(
+                tx,
+                "UPDATE registry_peers SET takedowns = $2, takedowns_at = $3, agreed = $4, versions = $5, bytes = $6 \
+                 WHERE name = $1",
+                name,
+                stored(counted.takedowns),
+                counted.since,
+                stored(counted.agreed),
+                stored(counted.versions),
+                stored(counted.bytes),
+            )?;
+            if counted.is_braked {
+                turn_in_tx(tx, name, PeerState::Braked, self.brake.now).await?;
+                braked.push(name.clone());
+            }
+        }
+        Ok(braked)
+    }
+}
+
+/// Records of a page that are merged, and the tree of the walk with all of them.
 struct MergedPart<'a> {
     edge: TreeEdge,
     records: Vec<&'a Record>,
     skipped: u64,
     skipped_last: Option<String>,
-    takedowns: u64,
-    is_braked: bool,
 }
 
 impl Store {
@@ -247,9 +463,9 @@ impl Store {
     ) -> Result<MergeOutcome> {
         let mut tx = self.begin_shared().await?;
         log_hold_in_tx(&mut tx).await?;
-        let peer = peer_in_tx(&mut tx, sender).await?;
-        let peer = peer.filter(|peer| peer.state == PeerState::Joined && peer.walk == *walk);
-        let Some(peer) = peer else {
+        let peers = peers_in_tx(&mut tx).await?;
+        let mut joined = peers.iter().filter(|peer| peer.state == PeerState::Joined);
+        let Some(peer) = joined.find(|peer| peer.name == *sender && peer.walk == *walk) else {
             return tx.roll_back().await.map(|()| MergeOutcome::Moved);
         };
         let now = kept_time(self.now());
@@ -268,11 +484,16 @@ impl Store {
                 versions.insert(key.clone(), version);
             }
         }
-        let part = part(&peer, makers, diff, &claimed, &versions, (brake, now)).map_err(broken)?;
+        let brake = Brake {
+            takedowns: brake,
+            now,
+        };
         let known: BTreeMap<VersionKey, KnownVersion> = versions
             .iter()
             .map(|(key, version)| (key.clone(), version.known.clone()))
             .collect();
+        let mut counter = RecordCounter::new(&peers, makers, &claimed, &known, brake);
+        let part = part(&peer.walk.edge, diff, &mut counter).map_err(broken)?;
         let list = |action| {
             let records = part.records.iter();
             let records = records.filter(|record| record.change().action() == action);
@@ -315,26 +536,19 @@ impl Store {
                 now,
             )?;
         }
-        let is_complete = part.edge.size() == diff.page.head.size;
-        if !peer_write_in_tx(&mut tx, &peer, &part, &diff.page, now).await? {
+        let is_whole = part.edge.size() == diff.page.head.size;
+        let is_complete = is_whole && !counter.is_braked(sender);
+        if !peer_write_in_tx(&mut tx, peer, &part, &diff.page, is_complete, now).await? {
             return tx.roll_back().await.map(|()| MergeOutcome::Moved);
-        }
-        if part.is_braked {
-            turn_in_tx(&mut tx, sender, PeerState::Braked, now).await?;
         }
         let merged = MergedPage {
             records: changes.records.len() as u64,
             conflicts: changes.conflicts.len() as u64,
             takedowns: count_takedowns(&changes.records),
+            braked: counter.write_in_tx(&mut tx).await?,
             is_complete,
         };
-        let is_braked = part.is_braked;
-        tx.commit().await?;
-        Ok(if is_braked {
-            MergeOutcome::Braked(merged)
-        } else {
-            MergeOutcome::Merged(merged)
-        })
+        tx.commit().await.map(|()| MergeOutcome::Merged(merged))
     }
 
     /// Writes versions and appends records, which all change something.
@@ -391,63 +605,34 @@ fn count_takedowns(records: &[Record]) -> u64 {
     count
 }
 
-/// Chooses the records of a page that count, up to the first takedown too many.
+/// Chooses the records of a page that count.
 fn part<'a>(
-    peer: &Peer,
-    makers: &Makers,
+    edge: &TreeEdge,
     diff: &'a VerifiedDiff,
-    claimed: &OwnedNames,
-    versions: &BTreeMap<VersionKey, RegistryVersion>,
-    (brake, now): (u64, DateTime<Utc>),
+    counter: &mut RecordCounter<'_>,
 ) -> std::result::Result<MergedPart<'a>, lockkeeper_registry::tlog::TlogError> {
-    let is_same_period = peer
-        .takedowns_since
-        .is_some_and(|since| now - since < BRAKE_PERIOD);
     let mut part = MergedPart {
-        edge: peer.walk.edge.clone(),
+        edge: edge.clone(),
         records: Vec::new(),
         skipped: 0,
         skipped_last: None,
-        takedowns: if is_same_period { peer.takedowns } else { 0 },
-        is_braked: false,
     };
-    let mut deleted = BTreeSet::new();
     for (place, item) in diff.page.items.iter().enumerate() {
-        if let Some(record) = &item.record {
-            let (key, name) = (record.key(), record.key().name());
-            let maker = &record.maker().deployment;
-            let skipped = diff.skipped.get(&place).cloned().or_else(|| {
-                let owner = claimed.owner_of(&name)?;
-                let is_named = makers.maker(maker).is_some_and(|peer| peer.accepts.name_it(&name));
-                (!is_named).then(|| {
-                    format!("{key}: the name belongs to {owner} here, and no pattern of {maker} names it")
-                })
-            });
-            match skipped {
-                // Records of this deployment come back from everybody.
-                Some(why) if why.is_empty() => {}
-                Some(why) => {
-                    part.skipped += 1;
-                    part.skipped_last = Some(why);
-                }
-                None => {
-                    let known = versions.get(key).map(|version| version.known.state());
-                    let is_takedown = record.change().action() == LogAction::Delete
-                        && known != Some(VersionState::Deleted)
-                        && deleted.insert(key.clone());
-                    let is_agreed = part.edge.size() < peer.agreed_id;
-                    if is_takedown && !is_agreed {
-                        if part.takedowns >= brake {
-                            part.is_braked = true;
-                            return Ok(part);
-                        }
-                        part.takedowns += 1;
-                    }
-                    part.records.push(record);
-                }
+        part.edge.add(item.leaf)?;
+        let Some(record) = &item.record else { continue };
+        let counted = match diff.skipped.get(&place) {
+            Some(why) => Err(why.clone()),
+            None => counter.count(record),
+        };
+        match counted {
+            Ok(()) => part.records.push(record),
+            // Records of this deployment come back from everybody.
+            Err(why) if why.is_empty() => {}
+            Err(why) => {
+                part.skipped += 1;
+                part.skipped_last = Some(why);
             }
         }
-        part.edge.add(item.leaf)?;
     }
     Ok(part)
 }
@@ -459,6 +644,7 @@ async fn peer_write_in_tx(
     peer: &Peer,
     part: &MergedPart<'_>,
     page: &CheckedDiff,
+    is_complete: bool,
     now: DateTime<Utc>,
 ) -> Result<bool> {
     // A head stays the one to meet until the walk has come there.
@@ -466,32 +652,34 @@ async fn peer_write_in_tx(
         Some(seen) if seen.size > part.edge.size() => seen,
         Some(_) | None => page.head,
     };
-    let is_complete = part.edge.size() == page.head.size;
-    let is_same_period = peer
-        .takedowns_since
-        .is_some_and(|since| now - since < BRAKE_PERIOD);
-    let takedowns_since = match peer.takedowns_since {
-        Some(since) if is_same_period => since,
-        Some(_) | None => now,
+    let met = match peer.walk.met {
+        Some(met) if met.size > part.edge.size() => met,
+        Some(_) | None => part.edge.head(),
+    };
+    let met = Some(met).filter(|met| met.size > 0);
+    // Only a walk from the first record has everything that is shared now.
+    let sharing = if peer.walk.last_id() == 0 {
+        &page.sharing
+    } else {
+        &peer.walk.sharing
     };
     let written = execute!(
         tx,
-        "UPDATE registry_peers SET last_id = $2, edge = $3, head = $4, seen_size = $5, sharing = $6, succeeded_at = $7, \
-         complete_at = CASE WHEN $8 = 1 THEN $7 ELSE complete_at END, error = NULL, error_at = NULL, \
-         skipped = skipped + $9, skipped_last = COALESCE($10, skipped_last), takedowns = $11, takedowns_at = $12 \
-         WHERE name = $1 AND state = 'joined' AND walk = $13",
+        "UPDATE registry_peers SET last_id = $2, edge = $3, head = $4, met = $5, seen_size = $6, sharing = $7, \
+         succeeded_at = $8, complete_at = CASE WHEN $9 = 1 THEN $8 ELSE complete_at END, error = NULL, error_at = NULL, \
+         skipped = skipped + $10, skipped_last = COALESCE($11, skipped_last) \
+         WHERE name = $1 AND state = 'joined' AND walk = $12",
         &peer.name,
         stored(part.edge.size()),
         part.edge.to_string(),
         head.to_string(),
+        met.map(|met| met.to_string()),
         stored(page.head.size),
-        page.sharing.as_str(),
+        sharing.as_str(),
         now,
         i64::from(is_complete),
         stored(part.skipped),
         part.skipped_last.as_deref().map(kept_error),
-        stored(part.takedowns),
-        takedowns_since,
         peer.walk.number,
     )?;
     Ok(written > 0)

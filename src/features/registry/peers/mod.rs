@@ -46,7 +46,9 @@ pub use self::join::{JoinFault, JoinRequest, NewInvitation};
 pub(super) use self::join::{invite, join};
 pub(super) use self::merge::Makers;
 pub(super) use self::model::fingerprint;
-pub use self::model::{Invitation, NamePatterns, Peer, PeerConflict, PeerState, PeerUrl, PeerWalk};
+pub use self::model::{
+    Invitation, NamePatterns, Peer, PeerConflict, PeerLimits, PeerState, PeerUrl, PeerWalk,
+};
 pub(super) use self::pull::PULL;
 pub use self::pull::PullReport;
 pub use self::store::{JoinOutcome, JoinedPeer, PeerTerms};
@@ -58,7 +60,10 @@ use crate::seal::{Keyring, OpenError};
 use crate::secret::Secret;
 
 /// Maximum number of packages that are downloaded at a time.
-const DOWNLOADS_AT_ONCE: usize = 4;
+const DOWNLOADS_AT_ONCE: usize = 8;
+
+/// Maximum number of them that one peer has announced, so that a slow one leaves places to the others.
+const DOWNLOADS_OF_PEER: usize = 2;
 
 /// Everything that is exchanged with other deployments.
 pub struct PeerExchange {
@@ -69,6 +74,7 @@ pub struct PeerExchange {
     /// Maximum number of takedowns of a peer in an hour.
     brake: u64,
     places: Semaphore,
+    places_of_peers: Mutex<HashMap<DeploymentName, Arc<Semaphore>>>,
     running: Mutex<HashMap<VersionKey, RunningDownload>>,
 }
 
@@ -87,6 +93,7 @@ impl PeerExchange {
             client: PeerClient::new()?,
             brake,
             places: Semaphore::new(DOWNLOADS_AT_ONCE),
+            places_of_peers: Mutex::default(),
             running: Mutex::default(),
         })
     }

@@ -145,16 +145,12 @@ impl NamePatterns {
         self.0.iter().any(|pattern| pattern.matches(name))
     }
 
-    /// Returns true if a pattern has the name and is not one for all names of a kind. Only such a pattern is about names
-    /// that belong to an owner here, or that are not for everyone.
-    pub fn name_it(&self, name: &RegistryName) -> bool {
-        self.0.iter().any(|pattern| {
-            let is_for_all = matches!(
-                pattern,
-                NamePattern::All | NamePattern::Modules | NamePattern::GoModules
-            );
-            !is_for_all && pattern.matches(name)
-        })
+    /// Returns true if a pattern has the name and only names of this set, such as a namespace. Only such a pattern is about
+    /// names that belong to an owner here, or that are not for everyone. A wider one can be meant for other names.
+    pub fn name_it(&self, name: &RegistryName, set: &NamePattern) -> bool {
+        self.0
+            .iter()
+            .any(|pattern| !pattern.is_for_all() && pattern.matches(name) && pattern.is_within(set))
     }
 
     /// Returns the patterns in the order in which they were given.
@@ -207,6 +203,9 @@ pub struct PeerWalk {
     pub edge: TreeEdge,
     /// Signed head that the walk has to meet when it comes there.
     pub head: Option<TreeHead>,
+    /// Longest tree whose records were merged, in this walk or an earlier one. Every page of a walk fits it (R5). It has
+    /// only records that were here, so the peer cannot make it up.
+    pub met: Option<TreeHead>,
     /// Digest of what the peer shares.
     pub sharing: String,
 }
@@ -215,6 +214,11 @@ impl PeerWalk {
     /// Returns the last ID that was merged, or 0.
     pub fn last_id(&self) -> u64 {
         self.edge.size()
+    }
+
+    /// Returns the last ID that was merged in this walk or an earlier one, or 0.
+    pub fn seen(&self) -> u64 {
+        self.met.map_or(0, |met| met.size).max(self.last_id())
     }
 }
 
@@ -257,12 +261,22 @@ pub struct Peer {
     pub skipped_last: Option<String>,
     /// Number of packages that were not the recorded ones.
     pub wrong_packages: u64,
-    /// Takedowns since a time.
+    /// Takedowns that it has made and that were merged here since a time, no matter who sent them.
     pub takedowns: u64,
     /// Time from which they are counted.
     pub takedowns_since: Option<DateTime<Utc>>,
-    /// Record up to which an administrator agreed to all takedowns.
-    pub agreed_id: u64,
+    /// Number of further takedowns to which an administrator has agreed.
+    pub agreed: u64,
+    /// Time of this agreement, which ends after an hour.
+    pub agreed_at: Option<DateTime<Utc>>,
+    /// Last time at which its log was read again because it shares something else.
+    pub again_at: Option<DateTime<Utc>>,
+    /// Number of versions that its records have added here.
+    pub versions: u64,
+    /// Number of bytes of their packages.
+    pub bytes: u64,
+    /// Limits for these two.
+    pub limits: PeerLimits,
     /// Login of the person who added the peer.
     pub added_by: String,
     /// Time of the addition.
@@ -288,6 +302,16 @@ impl Peer {
     pub(super) fn binding(name: &DeploymentName) -> Binding {
         Binding::new(&["token of a peer of the registry", name.as_str()])
     }
+}
+
+/// Limits for everything that a deployment may add here. Takedowns do not count, and versions that were taken down count on.
+/// The database has the limits of a new peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerLimits {
+    /// Maximum number of versions.
+    pub versions: u64,
+    /// Maximum number of bytes of their packages.
+    pub bytes: u64,
 }
 
 /// A version with two contents.
@@ -410,9 +434,15 @@ mod tests {
     fn only_a_pattern_that_names_them_is_about_owned_names() {
         let patterns: NamePatterns = "module *\ngo example.com/net/...".parse().unwrap();
         let name = |text: &str| text.parse().unwrap();
-        assert!(patterns.matches(&name("module acme/vpc/aws")));
-        assert!(!patterns.name_it(&name("module acme/vpc/aws")));
-        assert!(patterns.name_it(&name("go example.com/net/http")));
+        let set = |text: &str| text.parse().unwrap();
+        let (vpc, http) = (name("module acme/vpc/aws"), name("go example.com/net/http"));
+        assert!(patterns.matches(&vpc));
+        assert!(!patterns.name_it(&vpc, &set("module acme/*")));
+        assert!(!patterns.name_it(&vpc, &set("*")));
+        assert!(patterns.name_it(&http, &set("go example.com/net/...")));
+        assert!(patterns.name_it(&http, &set("go example.com/...")));
+        // The pattern has more names than the namespace.
+        assert!(!patterns.name_it(&http, &set("go example.com/net/http/...")));
         assert!(!patterns.matches(&name("go example.com/other")));
         assert_eq!(patterns.to_string().parse::<NamePatterns>(), Ok(patterns));
         assert_eq!(

@@ -3,6 +3,10 @@
 //! The tree over the log of a peer grows here record by record, from hashes alone, so that the past of a peer cannot change
 //! unseen (R5). A page has the signed head and the proof that the log of that head begins with all records up to the end
 //! of the page.
+//!
+//! A walk that begins again adds nothing that contradicts an earlier one: the longest tree that was merged is kept, and a
+//! page that ends before it has the proof that this tree begins with the records up to the end of the page. Heads alone are
+//! not enough for that, because a peer can sign one with a size that its log never reaches.
 
 use lockkeeper_registry::records::{LogAction, Record};
 use lockkeeper_registry::signed_note::{NoteVerifier, open_note};
@@ -36,6 +40,9 @@ pub struct DiffBody {
     pub head: String,
     /// Proof that the log of the head begins with the records up to `id`.
     pub proof: Vec<String>,
+    /// Proof that the tree that the reader has met begins with the records up to `id`, if it has more records.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub met_proof: Vec<String>,
     /// Digest of what is shared. Another one: the log has to be read again from the first record.
     pub sharing: String,
     pub added: Vec<DiffItem>,
@@ -111,8 +118,13 @@ pub fn check_page(
     for item in &items {
         add(&mut edge, item.leaf)?;
         check_seen(&edge, walk.head)?;
+        let met = walk.met.filter(|met| met.size == edge.size());
+        if met.is_some_and(|met| met != edge.head()) {
+            return Err(not_met(edge.size()));
+        }
     }
     check_consistency(&body, &edge.head(), &head)?;
+    check_met(&body, &edge.head(), walk.met)?;
     Ok(CheckedDiff {
         items,
         head,
@@ -146,7 +158,7 @@ fn check_head(
         .text
         .parse()
         .map_err(|error| diverged(format!("the head of its log is not valid: {error}")))?;
-    let seen = walk.head.map_or(0, |head| head.size).max(walk.last_id());
+    let seen = walk.head.map_or(0, |head| head.size).max(walk.seen());
     if head.size < seen {
         return Err(diverged(format!(
             "its log was cut: it has {} records, and {seen} were seen",
@@ -161,6 +173,12 @@ fn check_head(
             "its log was forked: it has signed two heads of {} records",
             head.size
         )));
+    }
+    if walk
+        .met
+        .is_some_and(|met| met.size == head.size && met != head)
+    {
+        return Err(not_met(head.size));
     }
     if head.size != body.size {
         return Err(refused(format!(
@@ -263,13 +281,50 @@ fn check_consistency(body: &DiffBody, page: &TreeHead, head: &TreeHead) -> Resul
     if page.size == head.size {
         return if page == head { Ok(()) } else { Err(other()) };
     }
-    if body.proof.len() > MAX_PROOF {
-        return Err(refused("its proof is too long"));
-    }
-    let proof: Result<Vec<LogHash>, _> = body.proof.iter().map(|hash| hash.parse()).collect();
-    let proof = proof.map_err(|_| refused("its proof cannot be read"))?;
+    let proof = read_proof(&body.proof)?;
     // An empty page before the end was refused, so the tree of the page has a record.
     tlog::check_tree(&proof, head.size, &head.root, page.size, &page.root).map_err(|_| other())
+}
+
+fn not_met(size: u64) -> PageFault {
+    diverged(format!(
+        "its first {size} records are not those that were merged before"
+    ))
+}
+
+/// Checks that the longest tree that was merged begins with the tree of a page that has not come there yet.
+fn check_met(body: &DiffBody, page: &TreeHead, met: Option<TreeHead>) -> Result<(), PageFault> {
+    let Some(met) = met.filter(|met| page.size < met.size) else {
+        return Ok(());
+    };
+    if body.met_proof.is_empty() {
+        return Err(refused(format!(
+            "it has no proof that it fits the {} records that were merged before",
+            met.size
+        )));
+    }
+    let proof = read_proof(&body.met_proof)?;
+    tlog::check_tree(&proof, met.size, &met.root, page.size, &page.root)
+        .map_err(|_| not_met(page.size))
+}
+
+fn read_proof(hashes: &[String]) -> Result<Vec<LogHash>, PageFault> {
+    if hashes.len() > MAX_PROOF {
+        return Err(refused("its proof is too long"));
+    }
+    let proof: Result<Vec<LogHash>, _> = hashes.iter().map(|hash| hash.parse()).collect();
+    proof.map_err(|_| refused("its proof cannot be read"))
+}
+
+/// Returns the text of an answer that has no page, because the log has fewer records.
+pub fn end_text(size: u64) -> String {
+    format!("The log has {size} records.")
+}
+
+/// Returns the size of the log in such an answer. `None`: the answer is another one, for example of a proxy.
+pub fn read_end_text(text: &str) -> Option<u64> {
+    let size = text.trim().strip_prefix("The log has ")?;
+    size.strip_suffix(" records.")?.parse().ok()
 }
 
 #[cfg(test)]
@@ -372,6 +427,7 @@ mod tests {
                 number: 1,
                 edge: self.edge(size),
                 head: head.map(|size| self.edge(size).head()),
+                met: None,
                 sharing: String::new(),
             }
         }
@@ -448,6 +504,60 @@ mod tests {
         assert_diverged(log.check(&walk, &forked.page(2, 7)), "first 6 records");
         let merged = log.walk(6, Some(6));
         assert_diverged(log.check(&merged, &forked.page(6, 7)), "first 7 records");
+    }
+
+    #[test]
+    fn a_walk_that_begins_again_fits_everything_that_was_merged() {
+        let log = Log::new(7);
+        let met = |walk: PeerWalk, size: usize| PeerWalk {
+            met: Some(log.edge(size).head()),
+            ..walk
+        };
+        // The page ends before, with and behind what was merged.
+        for (after, id) in [(0, 2), (2, 5), (2, 6), (0, 7), (6, 7)] {
+            let mut page = log.page(after, id);
+            if id < 5 {
+                page.met_proof = log.proof(5, id);
+            }
+            let walk = met(log.walk(after, None), 5);
+            assert_eq!(log.check(&walk, &page), Ok(id - after));
+        }
+        let walk = met(log.walk(0, None), 5);
+        assert_refused(log.check(&walk, &log.page(0, 2)), "no proof");
+        let mut page = log.page(0, 2);
+        page.met_proof = vec!["x".to_owned()];
+        assert_refused(log.check(&walk, &page), "cannot be read");
+        page.met_proof = vec![LogHash::EMPTY_TREE.to_string(); 131];
+        assert_refused(log.check(&walk, &page), "too long");
+        page.met_proof = log.proof(6, 2);
+        assert_diverged(log.check(&walk, &page), "first 2 records");
+
+        // Another past, under a head that is so large that the walk never comes there.
+        let mut forked = Log::new(1);
+        for number in 0..8 {
+            forked.add(&format!("go example.com/other v1.0.{number}"));
+        }
+        for id in 2..=9 {
+            let mut page = forked.page(0, id);
+            if id < 5 {
+                page.met_proof = forked.proof(5, id);
+            }
+            let expected = format!("first {} records", id.min(5));
+            assert_diverged(log.check(&walk, &page), &expected);
+        }
+        // Fewer records, and as many.
+        assert_diverged(log.check(&walk, &Log::new(4).page(0, 4)), "was cut");
+        forked.records.truncate(7);
+        let walk = met(log.walk(0, None), 7);
+        assert_diverged(log.check(&walk, &forked.page(0, 7)), "first 7 records");
+    }
+
+    #[test]
+    fn only_an_answer_of_a_peer_tells_the_end_of_its_log() {
+        assert_eq!(read_end_text(&format!("{}\n", end_text(12))), Some(12));
+        for text in ["", "Conflict", "The log has many records.", "The log has 1"] {
+            assert_eq!(read_end_text(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -2,6 +2,9 @@
 //!
 //! Each peer is read under a lease of its own. A peer that is away, slow or wrong does not keep the others waiting, because
 //! all are read at the same time and each only for [`PEER_TIME`] before the next turn.
+//!
+//! A peer that shares other names than before is read again from the first record, at most once in [`AGAIN_AFTER`]. Until
+//! then, new records are merged, and the peer is shown as failing.
 
 use std::time::Duration;
 
@@ -18,7 +21,8 @@ use super::PeerExchange;
 use super::client::ClientFault;
 use super::merge::{Makers, MergeOutcome, MergedPage};
 use super::model::{Peer, PeerState, PeerUrl};
-use super::page::{MAX_ITEMS, PageFault, check_page};
+use super::page::{MAX_ITEMS, PageFault, check_page, read_end_text};
+use super::store::AGAIN_AFTER;
 use crate::config::server::Periods;
 use crate::context::ServerCtx;
 use crate::errors::describe_error;
@@ -44,13 +48,13 @@ pub(in crate::features::registry) const PULL: Reconciler = Reconciler::new(
 .set_by(|periods| periods.registry_sync);
 
 async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
-    let Some(peers) = PeerExchange::of(ctx).await? else {
-        return Ok(TickResult::default());
-    };
     let known = ctx.store.registry_peers().await?;
     if !known.iter().any(|peer| peer.state == PeerState::Joined) {
         return Ok(TickResult::default());
     }
+    let Some(peers) = PeerExchange::of(ctx).await? else {
+        return Ok(TickResult::default());
+    };
     // Deployments that were started together should not ask each other at the same moment again and again.
     let share = 0.1 * rand::random::<f64>();
     sleep(ctx.settings.periods.registry_sync.mul_f64(share)).await;
@@ -169,7 +173,6 @@ impl PeerExchange {
         records: &mut u64,
     ) -> Result<(), (i64, PullStop)> {
         let begun = Instant::now();
-        let mut has_begun_again = false;
         loop {
             let peers = self.registry.store().registry_peers().await;
             let peers = peers.map_err(|error| (0, error.into()))?;
@@ -179,11 +182,11 @@ impl PeerExchange {
                 return Ok(());
             };
             let walk = peer.walk.number;
-            let page = self.pull_page(&peer, makers, has_begun_again).await;
+            let page = self.pull_page(&peer, makers).await;
             match page.map_err(|stop| (walk, stop))? {
-                PageOutcome::BegunAgain => has_begun_again = true,
+                PageOutcome::BegunAgain => {}
                 PageOutcome::Stop => return Ok(()),
-                PageOutcome::Merged(merged) => {
+                PageOutcome::Merged { merged, waits } => {
                     *records += merged.records;
                     if merged.records > 0 {
                         info!(
@@ -196,7 +199,10 @@ impl PeerExchange {
                         self.learn_members(&peer)
                             .await
                             .map_err(|stop| (walk, stop))?;
-                        return Ok(());
+                        return match waits {
+                            None => Ok(()),
+                            Some(why) => Err((walk, PullStop::Failed(why))),
+                        };
                     }
                 }
             }
@@ -206,30 +212,17 @@ impl PeerExchange {
         }
     }
 
-    async fn pull_page(
-        &self,
-        peer: &Peer,
-        makers: Makers,
-        has_begun_again: bool,
-    ) -> Result<PageOutcome, PullStop> {
+    async fn pull_page(&self, peer: &Peer, makers: Makers) -> Result<PageOutcome, PullStop> {
         let token = self
             .token(peer)
             .map_err(|fault| PullStop::Failed(fault.to_string()))?;
-        let after = peer.walk.last_id();
+        let (after, seen) = (peer.walk.last_id(), peer.walk.seen());
         let accepts = makers.accepted().join("\n");
         let body = self
             .client
-            .diff(&peer.url, &token, (after, MAX_ITEMS), &accepts)
+            .diff(&peer.url, &token, (after, MAX_ITEMS), seen, &accepts)
             .await;
-        let body = match body {
-            Ok(body) => body,
-            Err(ClientFault::Status(StatusCode::CONFLICT, _)) => {
-                return Err(PullStop::Diverged(format!(
-                    "its log was cut: it ends before record {after}, which was seen"
-                )));
-            }
-            Err(fault) => return Err(PullStop::Failed(fault.to_string())),
-        };
+        let body = body.map_err(|fault| without_page(&fault, seen))?;
         let (walk, verifier) = (peer.walk.clone(), peer.verifier.clone());
         let sender = peer.name.clone();
         let of_task = makers.clone();
@@ -242,22 +235,19 @@ impl PeerExchange {
         let (sharing, diff) = read.map_err(|error| PullStop::Failed(error.to_string()))??;
         let store = self.registry.store();
         // What it shares only matters to those who have read something.
-        if after > 0 && peer.walk.sharing != sharing {
-            if has_begun_again {
-                return Err(PullStop::Failed(
-                    "what it shares changes all the time".to_owned(),
-                ));
-            }
+        let is_other = after > 0 && peer.walk.sharing != sharing;
+        if is_other {
             let walk = peer.walk.number;
-            store
-                .registry_peer_walk_again(&peer.name, walk, &sharing)
-                .await?;
-            return Ok(PageOutcome::BegunAgain);
+            let begins = store.registry_peer_walk_again(&peer.name, walk, &sharing);
+            if begins.await? {
+                return Ok(PageOutcome::BegunAgain);
+            }
         }
         let merged = store.registry_peer_merge(&peer.name, &peer.walk, &makers, &diff, self.brake);
-        let merged = merged.await?;
-        if let MergeOutcome::Merged(page) | MergeOutcome::Braked(page) = &merged
-            && page.takedowns > 0
+        let MergeOutcome::Merged(merged) = merged.await? else {
+            return Ok(PageOutcome::Stop);
+        };
+        if merged.takedowns > 0
             && let Err(error) = self.registry.remove_orphans().await
         {
             // The reconciler of packages goes on with what is left.
@@ -266,18 +256,16 @@ impl PeerExchange {
                 "Cannot remove packages of versions that were taken down"
             );
         }
-        Ok(match merged {
-            MergeOutcome::Merged(merged) => PageOutcome::Merged(merged),
-            MergeOutcome::Braked(_) => {
-                error!(
-                    peer = peer.name.as_str(),
-                    brake = self.brake,
-                    "A peer sent more takedowns in an hour than allowed, so nothing of it is merged until somebody agrees"
-                );
-                PageOutcome::Stop
-            }
-            MergeOutcome::Moved => PageOutcome::Stop,
-        })
+        for maker in &merged.braked {
+            error!(
+                peer = maker.as_str(),
+                sender = peer.name.as_str(),
+                brake = self.brake,
+                "A deployment made more takedowns in an hour than allowed, so nothing of it is merged until somebody agrees"
+            );
+        }
+        let waits = is_other.then(|| waits_for_walk(peer));
+        Ok(PageOutcome::Merged { merged, waits })
     }
 
     /// Notes the deployments that a peer knows and this one does not. They stay proposals until an administrator here
@@ -308,9 +296,39 @@ impl PeerExchange {
     }
 }
 
+/// Explains why a peer has sent no page. `seen` is the last record that was merged.
+fn without_page(fault: &ClientFault, seen: u64) -> PullStop {
+    if let ClientFault::Status(StatusCode::CONFLICT, text) = fault
+        && let Some(size) = read_end_text(text)
+        && size < seen
+    {
+        return PullStop::Diverged(format!(
+            "its log was cut: it has {size} records, and {seen} were seen"
+        ));
+    }
+    PullStop::Failed(fault.to_string())
+}
+
+/// Says when the log of a peer is read again that shares something else.
+fn waits_for_walk(peer: &Peer) -> String {
+    let again_at = peer.again_at.map(|at| at + AGAIN_AFTER);
+    let again_at = again_at.map_or_else(
+        || "in an hour at the latest".to_owned(),
+        |at| format!("after {}", at.format("%H:%M UTC")),
+    );
+    format!(
+        "what it shares has changed again. Its new records are merged, and earlier ones that it shares now come \
+         {again_at}, because its whole log is read again at most once in an hour"
+    )
+}
+
 /// Outcome of a page.
 enum PageOutcome {
-    Merged(MergedPage),
+    Merged {
+        merged: MergedPage,
+        /// Reason why something that the peer shares is not here yet, although everything was merged.
+        waits: Option<String>,
+    },
     /// The walk begins again from the first record.
     BegunAgain,
     /// Nothing more can be merged in this turn.

@@ -1,6 +1,6 @@
 //! Peers, invitations and conflicts in the database.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper_registry::names::{NameKind, RegistryName};
 use lockkeeper_registry::records::DeploymentName;
 use lockkeeper_registry::signed_note::NoteVerifier;
@@ -8,16 +8,22 @@ use lockkeeper_registry::tlog::{TreeEdge, TreeHead};
 
 use super::super::namespaces::Visibility;
 use super::super::state::registry_access_changed_in_tx;
-use super::super::store::{broken, key_of, registry_event};
-use super::model::{Invitation, NamePatterns, Peer, PeerConflict, PeerState, PeerUrl, PeerWalk};
+use super::super::store::{broken, key_of, log_hold_in_tx, registry_event};
+use super::model::{
+    Invitation, NamePatterns, Peer, PeerConflict, PeerLimits, PeerState, PeerUrl, PeerWalk,
+};
 use crate::model::{Cause, LockEventKind, Sha256Digest};
 use crate::seal::{KeyName, SealedText};
 use crate::store::{
     Result, Store, Tx, execute, execute_alone, free_text, kept_time, on_pool, on_tx,
 };
 
-/// Number of records after the last merged one to which an administrator agrees at once: a page.
-const AGREED: i32 = 1_000;
+/// Number of takedowns to which an administrator agrees at once.
+const AGREED: i64 = 1_000;
+
+/// Minimum time between two walks that begin because a peer shares something else.
+pub(super) const AGAIN_AFTER: TimeDelta = TimeDelta::hours(1);
+
 /// Maximum number of characters of a stored failure, which may quote a peer.
 const MAX_ERROR: usize = 500;
 
@@ -62,6 +68,9 @@ pub struct PeerTerms {
     pub shares: Option<NamePatterns>,
     pub accepts: Option<NamePatterns>,
     pub visibility: Option<Visibility>,
+    pub max_versions: Option<u64>,
+    /// Maximum number of bytes of packages.
+    pub max_bytes: Option<u64>,
 }
 
 macro_rules! peer_sql {
@@ -69,8 +78,8 @@ macro_rules! peer_sql {
         concat!(
             "SELECT name, url, verifier, old_verifiers, state, state_at, token_key, sealed_token, shares, accepts, \
              visibility, last_id, edge, walk, sharing, head, seen_size, succeeded_at, complete_at, error, error_at, \
-             skipped, skipped_last, wrong_packages, takedowns, takedowns_at, agreed_id, added_by, added_at \
-             FROM registry_peers ",
+             skipped, skipped_last, wrong_packages, takedowns, takedowns_at, agreed, agreed_at, met, again_at, versions, \
+             bytes, max_versions, max_bytes, added_by, added_at FROM registry_peers ",
             $rest
         )
     };
@@ -104,7 +113,14 @@ struct PeerRow {
     wrong_packages: i64,
     takedowns: i64,
     takedowns_at: Option<DateTime<Utc>>,
-    agreed_id: i64,
+    agreed: i64,
+    agreed_at: Option<DateTime<Utc>>,
+    met: Option<String>,
+    again_at: Option<DateTime<Utc>>,
+    versions: i64,
+    bytes: i64,
+    max_versions: i64,
+    max_bytes: i64,
     added_by: String,
     added_at: DateTime<Utc>,
 }
@@ -135,6 +151,12 @@ impl PeerRow {
             .map(str::parse)
             .transpose()
             .map_err(broken)?;
+        let met: Option<TreeHead> = self
+            .met
+            .as_deref()
+            .map(str::parse)
+            .transpose()
+            .map_err(broken)?;
         let old_verifiers: std::result::Result<Vec<NoteVerifier>, _> =
             self.old_verifiers.lines().map(str::parse).collect();
         Ok(Peer {
@@ -155,6 +177,7 @@ impl PeerRow {
                 number: self.walk,
                 edge,
                 head,
+                met,
                 sharing: self.sharing,
             },
             seen_size: count(self.seen_size),
@@ -166,7 +189,15 @@ impl PeerRow {
             wrong_packages: count(self.wrong_packages),
             takedowns: count(self.takedowns),
             takedowns_since: self.takedowns_at,
-            agreed_id: count(self.agreed_id),
+            agreed: count(self.agreed),
+            agreed_at: self.agreed_at,
+            again_at: self.again_at,
+            versions: count(self.versions),
+            bytes: count(self.bytes),
+            limits: PeerLimits {
+                versions: count(self.max_versions),
+                bytes: count(self.max_bytes),
+            },
             added_by: self.added_by,
             added_at: self.added_at,
         })
@@ -259,6 +290,7 @@ impl Store {
         cause: &Cause,
     ) -> Result<JoinOutcome> {
         let mut tx = self.begin().await?;
+        log_hold_in_tx(&mut tx).await?;
         let now = kept_time(self.now());
         if let Some(word) = invitation {
             let used = execute!(
@@ -279,9 +311,11 @@ impl Store {
         {
             return tx.roll_back().await.map(|()| JoinOutcome::OtherKey);
         }
+        // Proposals and removed peers take no place, so a member that makes up deployments keeps nobody out.
         let peers = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
-            "SELECT COUNT(*) FROM registry_peers WHERE state <> 'proposed'").fetch_one(db))?;
-        if old.is_none() && peers >= Peer::MAX {
+            "SELECT COUNT(*) FROM registry_peers WHERE state NOT IN ('proposed', 'removed')").fetch_one(db))?;
+        let is_new = old.as_ref().is_none_or(|old| !is_known(old.state));
+        if is_new && peers >= Peer::MAX {
             return tx.roll_back().await.map(|()| JoinOutcome::TooMany);
         }
         // Records in the log may be signed with the key that an administrator has removed.
@@ -304,8 +338,8 @@ impl Store {
             &mut tx,
             "INSERT INTO registry_peers (name, url, verifier, old_verifiers, state, state_at, token_key, sealed_token, \
              token_hash, shares, accepts, visibility, last_id, edge, walk, sharing, seen_size, skipped, wrong_packages, \
-             takedowns, agreed_id, added_by, added_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0, '0', 1, '', 0, 0, 0, 0, 0, $13, $6) \
+             takedowns, added_by, added_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0, '0', 1, '', 0, 0, 0, 0, $13, $6) \
              ON CONFLICT (name) DO UPDATE SET url = excluded.url, verifier = excluded.verifier, \
              old_verifiers = excluded.old_verifiers, state = excluded.state, state_at = excluded.state_at, \
              token_key = excluded.token_key, sealed_token = excluded.sealed_token, token_hash = excluded.token_hash, \
@@ -329,6 +363,7 @@ impl Store {
             forget_log_in_tx(&mut tx, &new.name).await?;
         }
         walk_again_in_tx(&mut tx).await?;
+        self.downloads_again_in_tx(&mut tx, &new.name).await?;
         registry_access_changed_in_tx(&mut tx).await?;
         self.peer_event_in_tx(&mut tx, &new.name, "joined", cause)
             .await?;
@@ -376,9 +411,9 @@ impl Store {
             let new = execute!(
                 &mut tx,
                 "INSERT INTO registry_peers (name, url, verifier, old_verifiers, state, state_at, shares, accepts, \
-                 visibility, last_id, edge, walk, sharing, seen_size, skipped, wrong_packages, takedowns, agreed_id, \
-                 added_by, added_at) \
-                 VALUES ($1, $2, $3, '', $4, $5, '', '', $6, 0, '0', 1, '', 0, 0, 0, 0, 0, $7, $5) \
+                 visibility, last_id, edge, walk, sharing, seen_size, skipped, wrong_packages, takedowns, added_by, \
+                 added_at) \
+                 VALUES ($1, $2, $3, '', $4, $5, '', '', $6, 0, '0', 1, '', 0, 0, 0, 0, $7, $5) \
                  ON CONFLICT (name) DO NOTHING",
                 &name,
                 url,
@@ -394,7 +429,8 @@ impl Store {
         tx.commit().await.map(|()| added)
     }
 
-    /// Changes the state of a peer. Returns the peer, or `None` if there is none in one of the states `from`.
+    /// Changes the state of a peer. Returns the peer, or `None` if there is none in one of the states `from`. No page is
+    /// merged meanwhile, and none that was checked before counts for a peer that was stopped.
     pub async fn registry_peer_turn(
         &self,
         name: &DeploymentName,
@@ -403,6 +439,7 @@ impl Store {
         cause: &Cause,
     ) -> Result<Option<Peer>> {
         let mut tx = self.begin().await?;
+        log_hold_in_tx(&mut tx).await?;
         let Some(peer) = peer_in_tx(&mut tx, name).await? else {
             return tx.roll_back().await.map(|()| None);
         };
@@ -419,14 +456,14 @@ impl Store {
                     name,
                 )?;
             }
-            PeerState::Joined => {
+            PeerState::Joined | PeerState::Approved => {
                 execute!(
                     &mut tx,
                     "UPDATE registry_peers SET error = NULL, error_at = NULL WHERE name = $1",
                     name,
                 )?;
                 match peer.state {
-                    PeerState::Braked => agree_in_tx(&mut tx, name).await?,
+                    PeerState::Braked => agree_in_tx(&mut tx, name, self.now()).await?,
                     PeerState::Diverged => forget_log_in_tx(&mut tx, name).await?,
                     PeerState::Proposed
                     | PeerState::Approved
@@ -434,8 +471,10 @@ impl Store {
                     | PeerState::Suspended
                     | PeerState::Removed => {}
                 }
+                // Others may have relayed records of it, which did not count.
+                walk_again_in_tx(&mut tx).await?;
+                self.downloads_again_in_tx(&mut tx, name).await?;
             }
-            PeerState::Approved => walk_again_in_tx(&mut tx).await?,
             PeerState::Proposed
             | PeerState::Suspended
             | PeerState::Braked
@@ -443,6 +482,35 @@ impl Store {
         }
         registry_access_changed_in_tx(&mut tx).await?;
         self.peer_event_in_tx(&mut tx, name, to.as_str(), cause)
+            .await?;
+        let peer = peer_in_tx(&mut tx, name).await?;
+        tx.commit().await.map(|()| peer)
+    }
+
+    /// Lets the records of a proposed deployment count for these names. Returns the peer, or `None` if there is no such
+    /// proposal.
+    pub async fn registry_peer_approve(
+        &self,
+        name: &DeploymentName,
+        accepts: &NamePatterns,
+        cause: &Cause,
+    ) -> Result<Option<Peer>> {
+        let mut tx = self.begin().await?;
+        log_hold_in_tx(&mut tx).await?;
+        let peer = peer_in_tx(&mut tx, name).await?;
+        if peer.is_none_or(|peer| peer.state != PeerState::Proposed) {
+            return tx.roll_back().await.map(|()| None);
+        }
+        turn_in_tx(&mut tx, name, PeerState::Approved, self.now()).await?;
+        execute!(
+            &mut tx,
+            "UPDATE registry_peers SET accepts = $2 WHERE name = $1",
+            name,
+            accepts,
+        )?;
+        walk_again_in_tx(&mut tx).await?;
+        registry_access_changed_in_tx(&mut tx).await?;
+        self.peer_event_in_tx(&mut tx, name, PeerState::Approved.as_str(), cause)
             .await?;
         let peer = peer_in_tx(&mut tx, name).await?;
         tx.commit().await.map(|()| peer)
@@ -456,18 +524,23 @@ impl Store {
         cause: &Cause,
     ) -> Result<Option<Peer>> {
         let mut tx = self.begin().await?;
+        log_hold_in_tx(&mut tx).await?;
         let Some(old) = peer_in_tx(&mut tx, name).await? else {
             return tx.roll_back().await.map(|()| None);
         };
         execute!(
             &mut tx,
-            "UPDATE registry_peers SET shares = $2, accepts = $3, visibility = $4 WHERE name = $1",
+            "UPDATE registry_peers SET shares = $2, accepts = $3, visibility = $4, max_versions = $5, max_bytes = $6 \
+             WHERE name = $1",
             name,
             terms.shares.as_ref().unwrap_or(&old.shares),
             terms.accepts.as_ref().unwrap_or(&old.accepts),
             terms.visibility.unwrap_or(old.visibility),
+            stored(terms.max_versions.unwrap_or(old.limits.versions)),
+            stored(terms.max_bytes.unwrap_or(old.limits.bytes)),
         )?;
         walk_again_in_tx(&mut tx).await?;
+        self.downloads_again_in_tx(&mut tx, name).await?;
         registry_access_changed_in_tx(&mut tx).await?;
         self.peer_event_in_tx(&mut tx, name, "changed", cause)
             .await?;
@@ -476,20 +549,24 @@ impl Store {
     }
 
     /// Begins a walk through the log of a peer again, because it shares something else. Returns false if the walk is
-    /// another one by now.
+    /// another one by now, or if such a walk began less than [`AGAIN_AFTER`] ago: the peer decides what it shares, and must
+    /// not keep this server busy.
     pub(super) async fn registry_peer_walk_again(
         &self,
         name: &DeploymentName,
         walk: i64,
         sharing: &str,
     ) -> Result<bool> {
+        let now = self.now();
         let changed = execute_alone!(
             self,
             "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, sharing = $3, skipped = 0, \
-             skipped_last = NULL WHERE name = $1 AND walk = $2",
+             skipped_last = NULL, again_at = $4 WHERE name = $1 AND walk = $2 AND (again_at IS NULL OR again_at <= $5)",
             name,
             walk,
             sharing,
+            kept_time(now),
+            kept_time(now - AGAIN_AFTER),
         )?;
         Ok(changed > 0)
     }
@@ -635,6 +712,13 @@ pub(super) async fn peer_in_tx(tx: &mut Tx, name: &DeploymentName) -> Result<Opt
     row.map(PeerRow::peer).transpose()
 }
 
+/// Lists all peers by name. No transaction that holds the log changes their states or terms.
+pub(super) async fn peers_in_tx(tx: &mut Tx) -> Result<Vec<Peer>> {
+    let rows =
+        on_tx!(tx, db => sqlx::query_as::<_, PeerRow>(peer_sql!("ORDER BY name")).fetch_all(db))?;
+    rows.into_iter().map(PeerRow::peer).collect()
+}
+
 /// Changes the state of a peer.
 pub(super) async fn turn_in_tx(
     tx: &mut Tx,
@@ -657,21 +741,21 @@ pub(super) async fn turn_in_tx(
 async fn walk_again_in_tx(tx: &mut Tx) -> Result<()> {
     execute!(
         tx,
-        "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, agreed_id = 0, skipped = 0, \
+        "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, skipped = 0, \
          skipped_last = NULL"
     )
     .map(drop)
 }
 
-/// Agrees to the takedowns of the next page. The size of the log is only what the peer says, and the next takedowns that
-/// are too many need another agreement.
-async fn agree_in_tx(tx: &mut Tx, name: &DeploymentName) -> Result<()> {
+/// Agrees to the next [`AGREED`] takedowns of a deployment, for as long as takedowns are counted together. The takedowns that
+/// are too many after that need another agreement.
+async fn agree_in_tx(tx: &mut Tx, name: &DeploymentName, now: DateTime<Utc>) -> Result<()> {
     execute!(
         tx,
-        "UPDATE registry_peers SET agreed_id = CASE WHEN seen_size < last_id + $2 THEN seen_size ELSE last_id + $2 END, \
-         takedowns = 0, takedowns_at = NULL WHERE name = $1",
+        "UPDATE registry_peers SET agreed = $2, agreed_at = $3, takedowns = 0, takedowns_at = NULL WHERE name = $1",
         name,
-        i64::from(AGREED),
+        AGREED,
+        kept_time(now),
     )
     .map(drop)
 }
@@ -680,8 +764,8 @@ async fn agree_in_tx(tx: &mut Tx, name: &DeploymentName) -> Result<()> {
 async fn forget_log_in_tx(tx: &mut Tx, name: &DeploymentName) -> Result<()> {
     execute!(
         tx,
-        "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, sharing = '', head = NULL, seen_size = 0, \
-         agreed_id = 0, skipped = 0, skipped_last = NULL WHERE name = $1",
+        "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, sharing = '', head = NULL, met = NULL, \
+         again_at = NULL, seen_size = 0, skipped = 0, skipped_last = NULL WHERE name = $1",
         name,
     )
     .map(drop)

@@ -1,0 +1,545 @@
+//! Limits for other deployments: what a peer that lies, wastes or waits achieves, and what it does to others.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use lockkeeper::features::registry::{JoinFault, PeerState, PeerTerms, PeerUrl, Visibility};
+use lockkeeper_registry::records::TakedownKind;
+use lockkeeper_registry::signed_note::{NoteSigner, NoteVerifier};
+use lockkeeper_registry::states::VersionState;
+use serde_json::Value;
+
+use super::deployments::{Answered, Deployment, name};
+use super::peers::{
+    GO_MODULE, MODULE, NET, NET_AT, VPC, change_pages, digest_of, page_of, peer_get, two, vpc_path,
+};
+use super::world::by_ops;
+use crate::support::db::{TestDb, execute, store_test};
+
+const ONE: &str = "one.example.com";
+const TWO: &str = "two.example.com";
+const THREE: &str = "three.example.com";
+
+/// Opens a chain: the first one makes records, the second one relays them, and the third one accepts them from the second.
+async fn chain(db: &TestDb, flags: &[(&str, &str)]) -> (Deployment, Deployment, Deployment) {
+    let (one, two) = Box::pin(two(db)).await;
+    let three = Deployment::open(db.backend, THREE, flags).await;
+    three.join(&two, "*", "*").await;
+    // The second one tells of the first one.
+    assert_eq!(three.pull().await, 0);
+    let (maker, accepts, by) = (name(ONE), "*".parse().unwrap(), by_ops());
+    let approved = three.store().registry_peer_approve(&maker, &accepts, &by);
+    assert!(approved.await.unwrap().is_some());
+    assert_eq!(three.state(ONE).await, PeerState::Approved);
+    (one, two, three)
+}
+
+/// Counts the versions of a module that were taken down: `1.0.0`, `1.0.1` and so on.
+async fn deleted(at: &Deployment, count: u32) -> u32 {
+    let mut deleted = 0;
+    for number in 0..count {
+        let version = at.version(&numbered(number)).await;
+        let state = version.map(|version| version.known.state());
+        deleted += u32::from(state == Some(VersionState::Deleted));
+    }
+    deleted
+}
+
+fn numbered(number: u32) -> String {
+    format!("module acme/vpc/aws 1.0.{number}")
+}
+
+async fn publish_numbered(at: &Deployment, count: u32) {
+    for number in 0..count {
+        at.office.publish(&numbered(number), &MODULE).await;
+    }
+}
+
+async fn take_down_numbered(at: &Deployment, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        let key = numbered(number);
+        at.office
+            .take_down(&key, TakedownKind::Mistake, "wrong")
+            .await;
+    }
+}
+
+async fn a_walk_that_begins_again_merges_nothing_of_another_past(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    one.office.publish(VPC, &MODULE).await;
+    one.office.publish(NET, &GO_MODULE).await;
+    assert_eq!(two.pull().await, 2);
+    // A page that ends before the longest tree has to fit it.
+    let token = two.token_for(&one).await;
+    let path = "/registry/peer/v1/diff?after=0&limit=1&met=2&accepts=*";
+    let short: Value = serde_json::from_slice(&one.server.get(path, &token).await.body).unwrap();
+    two.accepts(ONE, "*").await;
+    let mut without = short.clone();
+    without.as_object_mut().unwrap().remove("met_proof");
+    change_pages(&one, move |page| *page = without.clone());
+    two.pull().await;
+    let error = two.error(ONE).await;
+    assert!(error.contains("no proof that it fits the 2"), "{error}");
+    assert_eq!(two.peer(ONE).await.walk.last_id(), 0);
+    one.honest();
+    two.pull().await;
+    assert_eq!(
+        (two.error(ONE).await, two.fault().await),
+        (String::new(), None)
+    );
+
+    // The deployment makes up another past, and signs it with its key.
+    for table in [
+        "registry_log",
+        "registry_log_hashes",
+        "registry_packages",
+        "registry_go_mods",
+        "registry_versions",
+        "registry_names",
+    ] {
+        execute(&one.db, &format!("DELETE FROM {table}")).await;
+    }
+    publish_numbered(&one, 3).await;
+    two.accepts(ONE, "*").await;
+    // A head with a size that the log never reaches stops no comparison.
+    execute(&two.db, "UPDATE registry_peers SET head = NULL").await;
+    assert_eq!(two.pull().await, 0);
+    let error = two.error(ONE).await;
+    assert!(error.contains("those that were merged before"), "{error}");
+    assert_eq!(two.state(ONE).await, PeerState::Diverged);
+    assert!(two.version(&numbered(0)).await.is_none());
+}
+
+async fn a_peer_that_shares_something_else_all_the_time_is_read_again_once_an_hour(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    one.office.publish(VPC, &MODULE).await;
+    let changes = AtomicU64::new(0);
+    change_pages(&one, move |page| {
+        page["sharing"] = changes.fetch_add(1, Ordering::Relaxed).to_string().into();
+    });
+    assert_eq!(two.pull().await, 1);
+    let first = two.peer(ONE).await.walk.number;
+    two.pull().await;
+    assert_eq!(two.peer(ONE).await.walk.number, first + 1);
+    assert_eq!(two.error(ONE).await, "");
+
+    one.office.publish(NET, &GO_MODULE).await;
+    assert_eq!(two.pull().await, 1, "new records are merged");
+    let error = two.error(ONE).await;
+    assert!(error.contains("has changed again"), "{error}");
+    two.pull().await;
+    assert_eq!(two.peer(ONE).await.walk.number, first + 1);
+    two.db.clock.advance(Duration::from_mins(61));
+    two.pull().await;
+    assert_eq!(two.peer(ONE).await.walk.number, first + 2);
+    assert_eq!(two.error(ONE).await, "");
+}
+
+async fn an_answer_of_a_proxy_is_not_the_end_of_a_log(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    one.office.publish(VPC, &MODULE).await;
+    two.pull().await;
+    one.tamper(|_, _| Answered {
+        status: StatusCode::CONFLICT,
+        body: Bytes::from_static(b"<html>Conflict</html>"),
+    });
+    two.pull().await;
+    assert_eq!(two.state(ONE).await, PeerState::Joined);
+    let error = two.error(ONE).await;
+    assert!(error.contains("409"), "{error}");
+}
+
+async fn a_pattern_that_is_wider_than_a_namespace_does_not_name_it(db: &TestDb) {
+    let one = Deployment::open(db.backend, ONE, &[]).await;
+    let two = Deployment::open(db.backend, TWO, &[]).await;
+    one.office
+        .namespace("go example.com/net", Visibility::Owner)
+        .await;
+    two.join(&one, "", "go example.com/...").await;
+    one.office.publish(NET, &GO_MODULE).await;
+    assert_eq!(two.pull().await, 0);
+    let digest = digest_of(&one, NET).await;
+    let package = format!("/registry/peer/v1/packages/{digest}");
+    assert_eq!(peer_get(&two, &one, &package).await, 404);
+    one.shares(TWO, "go example.com/net/...").await;
+    assert_eq!(peer_get(&two, &one, &package).await, 200);
+
+    // The name belongs to an owner of the second one as well.
+    two.office
+        .namespace("go example.com/net", Visibility::Public)
+        .await;
+    assert_eq!(two.pull().await, 0);
+    let skipped = two.peer(ONE).await.skipped_last.unwrap();
+    assert!(skipped.contains("belongs to net here"), "{skipped}");
+    two.accepts(ONE, "go example.com/net/...").await;
+    assert_eq!(two.pull().await, 1);
+    assert!(two.version(NET).await.is_some());
+}
+
+async fn takedowns_are_counted_by_their_maker_also_through_a_relay(db: &TestDb) {
+    let flags = [("registry-takedown-brake", "2")];
+    let (one, two, three) = Box::pin(chain(db, &flags)).await;
+    two.office.namespace("module two", Visibility::Public).await;
+    publish_numbered(&one, 5).await;
+    assert_eq!(two.pull().await, 5);
+    assert_eq!(three.pull().await, 5);
+    take_down_numbered(&one, 0..4).await;
+    one.office
+        .publish("module acme/new/aws 1.0.0", &MODULE)
+        .await;
+    two.pull().await;
+    let relayed = "module two/m/aws 1.0.0";
+    two.office.publish(relayed, &MODULE).await;
+
+    // Its maker is stopped, and its relay goes on.
+    assert_eq!(three.pull().await, 3);
+    assert_eq!(deleted(&three, 5).await, 2);
+    assert_eq!(three.state(ONE).await, PeerState::Braked);
+    assert_eq!(three.state(TWO).await, PeerState::Joined);
+    assert!(three.version(relayed).await.is_some());
+    assert!(three.version("module acme/new/aws 1.0.0").await.is_none());
+    let skipped = three.peer(TWO).await.skipped_last.unwrap();
+    assert!(skipped.contains("too many takedowns"), "{skipped}");
+    assert_eq!(three.pull().await, 0);
+
+    assert!(
+        three
+            .turn(ONE, PeerState::Braked, PeerState::Approved)
+            .await
+    );
+    assert_eq!(three.pull().await, 3);
+    assert_eq!(deleted(&three, 5).await, 4);
+    assert!(three.version("module acme/new/aws 1.0.0").await.is_some());
+    assert_eq!(three.state(ONE).await, PeerState::Approved);
+    assert_eq!(three.fault().await, None);
+}
+
+async fn an_agreement_after_a_brake_ends_after_an_hour(db: &TestDb) {
+    let one = Deployment::open(db.backend, ONE, &[]).await;
+    let two = Deployment::open(db.backend, TWO, &[("registry-takedown-brake", "2")]).await;
+    one.office
+        .namespace("module acme", Visibility::Public)
+        .await;
+    two.join(&one, "*", "*").await;
+    publish_numbered(&one, 8).await;
+    two.pull().await;
+    take_down_numbered(&one, 0..3).await;
+    two.pull().await;
+    assert_eq!(two.state(ONE).await, PeerState::Braked);
+    assert!(two.turn(ONE, PeerState::Braked, PeerState::Joined).await);
+    two.pull().await;
+    assert_eq!(
+        (deleted(&two, 8).await, two.state(ONE).await),
+        (3, PeerState::Joined)
+    );
+
+    two.db.clock.advance(Duration::from_mins(61));
+    take_down_numbered(&one, 3..8).await;
+    two.pull().await;
+    assert_eq!(
+        (deleted(&two, 8).await, two.state(ONE).await),
+        (5, PeerState::Braked)
+    );
+}
+
+async fn nothing_of_a_maker_that_was_stopped_is_merged_from_a_page_under_way(db: &TestDb) {
+    let (one, two, three) = Box::pin(chain(db, &[])).await;
+    one.office.publish(VPC, &MODULE).await;
+    assert_eq!(two.pull().await, 1);
+    let gate = two.hold("/diff");
+    let stop = async {
+        gate.arrived(1).await;
+        let stopped = three.turn(ONE, PeerState::Approved, PeerState::Suspended);
+        assert!(stopped.await);
+        gate.open();
+    };
+    let (pulled, ()) = tokio::join!(three.pull(), stop);
+    assert_eq!(pulled, 0);
+    assert!(three.version(VPC).await.is_none());
+    let skipped = three.peer(TWO).await.skipped_last.unwrap();
+    assert!(skipped.contains("do not count any more"), "{skipped}");
+
+    // It counts again, and its record comes with a new walk.
+    let again = three.turn(ONE, PeerState::Suspended, PeerState::Approved);
+    assert!(again.await);
+    assert_eq!(three.pull().await, 1);
+    assert!(three.version(VPC).await.is_some());
+}
+
+async fn a_merge_does_not_overwrite_what_an_administrator_decides_meanwhile(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    one.office.publish(VPC, &MODULE).await;
+    let gate = one.hold("/diff");
+    let stop = async {
+        gate.arrived(1).await;
+        assert!(two.turn(ONE, PeerState::Joined, PeerState::Removed).await);
+        gate.open();
+    };
+    let (pulled, ()) = tokio::join!(two.pull(), stop);
+    assert_eq!(pulled, 0);
+    let peer = two.peer(ONE).await;
+    assert_eq!((peer.state, peer.walk.last_id()), (PeerState::Removed, 0));
+    assert!(two.version(VPC).await.is_none());
+}
+
+async fn proposals_and_removed_peers_keep_nobody_out(db: &TestDb) {
+    let one = Deployment::open(db.backend, ONE, &[]).await;
+    let two = Deployment::open(db.backend, TWO, &[]).await;
+    let (store, from, by) = (one.store(), name(TWO), by_ops());
+    let url: PeerUrl = "https://mods.example.org".parse().unwrap();
+    let mut names = Vec::new();
+    for round in 0..2 {
+        let mut proposed: Vec<(PeerUrl, NoteVerifier)> = Vec::new();
+        for number in 0..60 {
+            let text = format!("n{round}-{number}.example.org");
+            let signer = NoteSigner::from_seed(&text, &[number; 32]).unwrap();
+            proposed.push((url.clone(), signer.verifier().clone()));
+        }
+        let added = store.registry_peers_propose(&from, &proposed).await;
+        assert_eq!(added.unwrap(), 50, "a list of proposals has an end");
+        for number in 0..50 {
+            let of = format!("n{round}-{number}.example.org");
+            assert!(one.turn(&of, PeerState::Proposed, PeerState::Removed).await);
+            names.push(of);
+        }
+    }
+    two.join(&one, "*", "*").await;
+
+    // Deployments whose records count do take places.
+    for of in &names {
+        assert!(one.turn(of, PeerState::Removed, PeerState::Approved).await);
+    }
+    let three = Deployment::open(db.backend, THREE, &[]).await;
+    let word = one.invite(&three, "*", "*").await;
+    let request = Deployment::request(&one, &word, "*", "*");
+    let refused = three.peers.join(request, &by).await.unwrap().unwrap_err();
+    assert!(matches!(refused, JoinFault::Remote(_)), "{refused}");
+    assert!(refused.to_string().contains("maximum"), "{refused}");
+}
+
+async fn a_peer_adds_only_so_many_versions_and_bytes(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    publish_numbered(&one, 3).await;
+    let most = |max_versions, max_bytes| PeerTerms {
+        max_versions,
+        max_bytes,
+        ..PeerTerms::default()
+    };
+    two.change(ONE, most(Some(2), None)).await;
+    assert_eq!(two.pull().await, 2);
+    let peer = two.peer(ONE).await;
+    assert_eq!((peer.versions, peer.skipped), (2, 1));
+    let skipped = peer.skipped_last.unwrap();
+    assert!(skipped.contains("--max-versions"), "{skipped}");
+    // Takedowns come all the same.
+    take_down_numbered(&one, 0..1).await;
+    assert_eq!(two.pull().await, 1);
+
+    two.change(ONE, most(Some(100), None)).await;
+    assert_eq!(two.pull().await, 1);
+    let peer = two.peer(ONE).await;
+    assert_eq!((peer.versions, peer.skipped), (3, 0));
+    two.change(ONE, most(None, Some(peer.bytes))).await;
+    one.office.publish(NET, &GO_MODULE).await;
+    assert_eq!(two.pull().await, 0);
+    let skipped = two.peer(ONE).await.skipped_last.unwrap();
+    assert!(skipped.contains("--max-bytes"), "{skipped}");
+    two.change(ONE, most(None, Some(1 << 30))).await;
+    assert_eq!(two.pull().await, 1);
+    let after = two.peer(ONE).await;
+    assert_eq!(after.versions, 4);
+    assert!(after.bytes > peer.bytes);
+}
+
+/// Sends other bytes than the recorded ones.
+fn send_wrong_packages(at: &Deployment) {
+    at.tamper(|path, answered| {
+        let is_package = path.contains("/packages/");
+        let body = if is_package {
+            Bytes::from_static(b"wrong")
+        } else {
+            answered.body
+        };
+        Answered { body, ..answered }
+    });
+}
+
+async fn wrong_packages_are_given_up_until_somebody_wants_them(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    one.office.publish(VPC, &MODULE).await;
+    two.pull().await;
+    send_wrong_packages(&one);
+    let attempt = async || {
+        two.db.clock.advance(Duration::from_hours(2));
+        let report = two.peers.download_due().await.unwrap();
+        (report.arrived, report.failed)
+    };
+    for number in 0..20 {
+        assert_eq!(attempt().await, (0, 1), "{number}");
+    }
+    assert_eq!(attempt().await, (0, 0));
+    let key = VPC.parse().unwrap();
+    let waiting = two.store().registry_download(&key).await.unwrap().unwrap();
+    assert!(waiting.is_given_up() && waiting.wrong == 20, "{waiting:?}");
+    assert_eq!(two.peer(ONE).await.wrong_packages, 20);
+
+    // An administrator lets it begin again.
+    assert!(two.turn(ONE, PeerState::Joined, PeerState::Suspended).await);
+    assert!(two.turn(ONE, PeerState::Suspended, PeerState::Joined).await);
+    for number in 0..20 {
+        assert_eq!(attempt().await, (0, 1), "{number}");
+    }
+    assert_eq!(attempt().await, (0, 0));
+    // A client does so too.
+    one.honest();
+    assert_eq!(two.server.status(&vpc_path(&two).await, "").await, 200);
+    assert_eq!(two.store().registry_download_count().await.unwrap(), 0);
+}
+
+async fn a_peer_that_sends_slowly_does_not_stop_other_downloads(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let three = Deployment::open(db.backend, THREE, &[]).await;
+    three
+        .office
+        .namespace("module three", Visibility::Public)
+        .await;
+    two.join(&three, "*", "*").await;
+    for number in 0..10 {
+        let text = format!("output \"x{number}\" {{}}\n");
+        let files = [("main.tf", text.as_bytes())];
+        one.office.publish(&numbered(number), &files).await;
+    }
+    let other = "module three/m/aws 1.0.0";
+    three.office.publish(other, &MODULE).await;
+    assert_eq!(two.pull().await, 11);
+    let gate = one.hold("/packages/");
+    let open = async {
+        gate.arrived(2).await;
+        while !two.is_here(other).await {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(gate.waiting(), 2, "a peer has two places");
+        gate.open();
+    };
+    let (report, ()) = tokio::join!(two.peers.download_due(), open);
+    assert_eq!(report.unwrap().arrived, 11);
+    assert_eq!(two.fault().await, None);
+}
+
+async fn a_digest_alone_brings_no_package_and_no_bytes_are_served_unseen(db: &TestDb) {
+    let one = Deployment::open(db.backend, ONE, &[]).await;
+    let two = Deployment::open(db.backend, TWO, &[]).await;
+    one.office.namespace("module acme", Visibility::Owner).await;
+    two.office.namespace("module two", Visibility::Public).await;
+    two.join(&one, "*", "*").await;
+    one.office.publish(VPC, &MODULE).await;
+    // Both have the same bytes, and only the first name is private.
+    let same = "module two/m/aws 1.0.0";
+    two.office.publish(same, &MODULE).await;
+    let digest = digest_of(&one, VPC).await;
+    assert_eq!(digest_of(&two, same).await, digest);
+    let package = format!("/registry/peer/v1/packages/{digest}");
+    assert_eq!(one.pull().await, 1);
+    assert_eq!(peer_get(&two, &one, &package).await, 404);
+
+    // The bytes are here, but nobody has compared them with the record of this version.
+    two.reachable(false);
+    let download = "/registry/v1/modules/two/m/aws/1.0.0/download";
+    let answer = one.server.get(download, &one.token).await;
+    let link = answer.header("x-terraform-get");
+    let link = link.strip_prefix("./").unwrap_or(link);
+    let path = format!("/registry/v1/modules/two/m/aws/1.0.0/{link}");
+    assert_eq!(one.server.status(&path, "").await, 503);
+
+    two.reachable(true);
+    one.db.clock.advance(Duration::from_mins(1));
+    let report = one.peers.download_due().await.unwrap();
+    assert_eq!((report.arrived, report.failed), (1, 0));
+    assert_eq!(one.server.status(&path, "").await, 200);
+    assert_eq!(peer_get(&two, &one, &package).await, 200);
+}
+
+async fn private_names_of_a_peer_do_not_go_to_others(db: &TestDb) {
+    let (one, two, three) = Box::pin(chain(db, &[])).await;
+    let private = PeerTerms {
+        visibility: Some(Visibility::Owner),
+        ..PeerTerms::default()
+    };
+    two.change(ONE, private).await;
+    one.office.publish(VPC, &MODULE).await;
+    assert_eq!(two.pull().await, 1);
+    two.peers.download_due().await.unwrap();
+    assert!(two.is_here(VPC).await);
+    assert_eq!(three.pull().await, 0);
+    assert!(three.version(VPC).await.is_none());
+    let page = page_of(&three, &two, "*").await;
+    assert_eq!(page["withheld"].as_array().unwrap().len(), 1);
+    let package = format!("/registry/peer/v1/packages/{}", digest_of(&two, VPC).await);
+    assert_eq!(peer_get(&three, &two, &package).await, 404);
+
+    two.shares(THREE, "module acme/*").await;
+    assert_eq!(peer_get(&three, &two, &package).await, 200);
+    assert_eq!(three.pull().await, 1);
+}
+
+async fn what_is_shared_cannot_be_guessed_from_its_digest(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let three = Deployment::open(db.backend, THREE, &[]).await;
+    two.join(&three, "*", "*").await;
+    let of_one = page_of(&two, &one, "*").await["sharing"].clone();
+    let of_three = page_of(&two, &three, "*").await["sharing"].clone();
+    assert_ne!(of_one, of_three);
+    assert_eq!(page_of(&two, &one, "*").await["sharing"], of_one);
+    one.office
+        .namespace("module hidden", Visibility::Owner)
+        .await;
+    assert_ne!(page_of(&two, &one, "*").await["sharing"], of_one);
+}
+
+async fn a_download_that_cannot_be_kept_here_comes_last(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    one.office.publish(VPC, &MODULE).await;
+    one.office.publish(NET, &GO_MODULE).await;
+    two.pull().await;
+    // A file is in the place of the directory of packages.
+    let packages = two.db.dir.path().join("packages");
+    let aside = two.db.dir.path().join("aside");
+    std::fs::rename(&packages, &aside).unwrap();
+    std::fs::write(&packages, "").unwrap();
+    two.peers.download_due().await.unwrap_err();
+    for key in [VPC, NET] {
+        let key = key.parse().unwrap();
+        let waiting = two.store().registry_download(&key).await.unwrap().unwrap();
+        assert!(
+            waiting.attempts == 1 && waiting.next_at > two.db.now(),
+            "{waiting:?}"
+        );
+    }
+    std::fs::remove_file(&packages).unwrap();
+    std::fs::rename(&aside, &packages).unwrap();
+    two.db.clock.advance(Duration::from_mins(1));
+    assert_eq!(two.peers.download_due().await.unwrap().arrived, 2);
+    let zip = format!("{NET_AT}/v1.0.0.zip");
+    assert_eq!(two.server.status(&zip, &two.token).await, 200);
+}
+
+store_test!(
+    a_walk_that_begins_again_merges_nothing_of_another_past,
+    a_peer_that_shares_something_else_all_the_time_is_read_again_once_an_hour,
+    an_answer_of_a_proxy_is_not_the_end_of_a_log,
+    a_pattern_that_is_wider_than_a_namespace_does_not_name_it,
+    takedowns_are_counted_by_their_maker_also_through_a_relay,
+    an_agreement_after_a_brake_ends_after_an_hour,
+    nothing_of_a_maker_that_was_stopped_is_merged_from_a_page_under_way,
+    a_merge_does_not_overwrite_what_an_administrator_decides_meanwhile,
+    proposals_and_removed_peers_keep_nobody_out,
+    a_peer_adds_only_so_many_versions_and_bytes,
+    wrong_packages_are_given_up_until_somebody_wants_them,
+    a_peer_that_sends_slowly_does_not_stop_other_downloads,
+    a_digest_alone_brings_no_package_and_no_bytes_are_served_unseen,
+    private_names_of_a_peer_do_not_go_to_others,
+    what_is_shared_cannot_be_guessed_from_its_digest,
+    a_download_that_cannot_be_kept_here_comes_last,
+);

@@ -479,6 +479,11 @@ async fn private_names_of_a_peer_do_not_go_to_others(db: &TestDb) {
     let package = format!("/registry/peer/v1/packages/{}", digest_of(&two, VPC).await);
     assert_eq!(peer_get(&three, &two, &package).await, 404);
 
+    // Nor after the exchange with their maker has ended.
+    assert!(two.turn(ONE, PeerState::Joined, PeerState::Removed).await);
+    assert_eq!(peer_get(&three, &two, &package).await, 404);
+    assert_eq!(three.pull().await, 0);
+
     two.shares(THREE, "module acme/*").await;
     assert_eq!(peer_get(&three, &two, &package).await, 200);
     assert_eq!(three.pull().await, 1);

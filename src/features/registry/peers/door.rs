@@ -189,9 +189,10 @@ impl SharedNames {
         namespaces: Vec<RegistryNamespace>,
         peers: &[Peer],
     ) -> Self {
+        // Versions of a peer that was stopped or removed stay, and so do their readers.
         let closed_peers = peers
             .iter()
-            .filter(|peer| peer.state.is_maker() && peer.visibility == Visibility::Owner);
+            .filter(|peer| peer.visibility == Visibility::Owner);
         Self {
             peer: peer.name.clone(),
             shares: peer.shares.clone(),
@@ -386,15 +387,15 @@ async fn records(
     limit: usize,
 ) -> Result<Vec<(LogId, String)>, ExchangeRefusal> {
     let mut records: Vec<(LogId, String)> = Vec::new();
-    let (mut next, mut bytes) = (first, 0);
+    let (mut from, mut bytes) = (first, 0);
     while records.len() < limit && bytes <= PAGE_BYTES {
-        let read = registry.store().registry_records(next, READ_AT_ONCE);
+        let read = registry.store().registry_records(from, READ_AT_ONCE);
         let read = read.await?;
         let Some((last, _)) = read.last() else { break };
         let Ok(after) = LogId::new(last.get() + 1) else {
             break;
         };
-        next = after;
+        from = after;
         for (id, text) in read {
             if records.len() < limit && bytes <= PAGE_BYTES {
                 bytes += text.len();

@@ -620,11 +620,11 @@ fn part<'a>(
     for (place, item) in diff.page.items.iter().enumerate() {
         part.edge.add(item.leaf)?;
         let Some(record) = &item.record else { continue };
-        let counted = match diff.skipped.get(&place) {
+        let outcome = match diff.skipped.get(&place) {
             Some(why) => Err(why.clone()),
             None => counter.count(record),
         };
-        match counted {
+        match outcome {
             Ok(()) => part.records.push(record),
             // Records of this deployment come back from everybody.
             Err(why) if why.is_empty() => {}

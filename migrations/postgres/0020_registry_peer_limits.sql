@@ -1,3 +1,4 @@
+-- Contracts: no recorded version uses the tables of other deployments yet.
 -- Limits for other deployments of the registry, and what was seen of their logs.
 
 -- Longest tree whose records were merged. Each walk through the log fits it.

@@ -2,6 +2,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use insta::assert_snapshot;
 use lockkeeper_registry::names::NamePrefix;
+use lockkeeper_registry::signed_note::NoteSigner;
 use tempfile::TempDir;
 
 use super::*;
@@ -365,6 +366,51 @@ fn a_token_is_shown_once() {
     for scope in ["write:*", "read", "read:acme", "read:module a b"] {
         let (exit, said) = machine.registry(&["tokens", "create", "--scope", scope]);
         assert_eq!(exit, ExitStatus::Usage, "{said}");
+    }
+}
+
+#[test]
+fn a_proposed_deployment_is_approved_limited_and_suspended() {
+    let machine = Machine::new();
+    let name = "two.example.com";
+    block_on(async {
+        let store = machine.store().await;
+        let signer = NoteSigner::from_seed(name, &[7; 32]).unwrap();
+        let url = "https://two.example.com".parse().unwrap();
+        let proposed = [(url, signer.verifier().clone())];
+        let from = "one.example.com".parse().unwrap();
+        let added = store.registry_peers_propose(&from, &proposed).await;
+        assert_eq!(added.unwrap(), 1);
+        store.close().await;
+    })
+    .unwrap();
+    let peers = |args: &[&str]| machine.registry(&[&["peers"], args].concat());
+    let approve = ["approve", name, "--accept", "module two/*"];
+    assert_eq!(peers(&approve).0, SUCCESS);
+    let (exit, said) = peers(&approve);
+    assert_eq!(exit, ExitStatus::Failure);
+    assert!(said.contains("there is no such proposal"), "{said}");
+
+    let (exit, said) = peers(&["change", name, "--max-versions", "10", "--json"]);
+    assert_eq!(exit, SUCCESS, "{said}");
+    for part in [
+        "\"max_versions\":10,",
+        "\"accepts\":[\"module two/*\"]",
+        "\"state\":\"approved\"",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(peers(&["change", name, "--max-bytes", "1GiB"]).0, SUCCESS);
+    assert_eq!(
+        peers(&["change", name, "--max-bytes", "10"]).0,
+        ExitStatus::Usage
+    );
+    assert_eq!(peers(&["change", name]).0, ExitStatus::Usage);
+    assert_eq!(peers(&["suspend", name]).0, SUCCESS);
+    let (exit, said) = peers(&["show", name]);
+    assert_eq!(exit, SUCCESS);
+    for part in ["suspended", "0 of at most 10 versions", "at most 1 GiB"] {
+        assert!(said.contains(part), "{part}: {said}");
     }
 }
 

@@ -184,6 +184,16 @@ impl Emulator {
         .await
     }
 
+    /// Sets a tag to a commit. No webhook is sent, because Lockkeeper looks for new tags regularly.
+    pub async fn tag(
+        &self,
+        repo: &str,
+        tag: &str,
+        commit: &CommitSha,
+    ) -> Result<(), EmulatorError> {
+        self.shared.world.tag(repo, tag, commit).await
+    }
+
     /// Deletes a branch. Pull requests from that branch are closed.
     pub async fn delete_branch(&self, repo: &str, branch: &str) -> Result<(), EmulatorError> {
         let events = self.shared.world.delete_branch(repo, branch).await?;

@@ -79,6 +79,18 @@ impl EmulatedWorld {
         Ok(events)
     }
 
+    /// Sets a tag to a commit.
+    pub(crate) async fn tag(
+        &self,
+        repo: &str,
+        tag: &str,
+        commit: &CommitSha,
+    ) -> Result<(), EmulatorError> {
+        let _gate = self.gate.lock().await;
+        let (repo, name) = (self.repo_handle(repo)?, format!("refs/tags/{tag}"));
+        Ok(repo.git.update_ref(&name, commit).await?)
+    }
+
     async fn push_happened(
         &self,
         repo: &RepoHandle,

@@ -23,6 +23,7 @@ use super::{Replica, ServiceInputs, build, descriptors, loops, reload, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
 use crate::config::server::{Database, ServerConfig, StorageConfig, TrustedProxies};
 use crate::context::ServerCtx;
+use crate::kit::reconcile::TickResult;
 use crate::leases::LeaseKey;
 use crate::process::FileHold;
 use crate::store::ReplicaId;
@@ -146,6 +147,11 @@ impl Server {
             look,
             self.ctx().settings.web_accounts.file(),
         );
+    }
+
+    /// Turns the reconciler of that name now. The demo does not wait for timers.
+    pub async fn tick(&self, name: &str) -> anyhow::Result<TickResult> {
+        self.replica.tick(name).await
     }
 
     /// Begins no new command. Running commands continue.

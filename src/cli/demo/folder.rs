@@ -54,6 +54,16 @@ impl Folder {
         self.path.join("second-server")
     }
 
+    /// The data directory of the server of the other deployment.
+    pub fn deployment(&self) -> PathBuf {
+        self.path.join("deployment")
+    }
+
+    /// The keys that encrypt the secrets of a deployment.
+    pub fn keys(&self, of: &str) -> PathBuf {
+        self.path.join(format!("keys-{of}"))
+    }
+
     pub fn github(&self) -> PathBuf {
         self.path.join("github")
     }

@@ -3,12 +3,14 @@
 //! The demo shows new users how Lockkeeper works before they give it credentials. It plays a story on this machine: the
 //! server as `lockkeeper server` runs it, real Terraform, real git, and an emulated GitHub.
 //!
-//! - [`script`]: every step and every text; [`sample`]: the repository.
-//! - [`stage`]: server and forge; [`accounts`]: a person with git; [`play`]: performs and checks the steps, without output.
+//! - [`script`]: every step and every text; [`sample`]: the repositories.
+//! - [`stage`]: servers and forge; [`accounts`]: a person with git; [`modules`]: a module of the registry; [`play`]:
+//!   performs and checks the steps, without output.
 //! - [`show`]: prints the transcript, independent of the player.
 
 mod accounts;
 mod folder;
+mod modules;
 mod play;
 mod sample;
 mod script;
@@ -140,7 +142,11 @@ async fn set(
         ("Sign in", stage.sign_in()),
         (
             "GitHub",
-            format!("emulated, with the repository {}", sample::REPO),
+            format!(
+                "emulated, with the repositories {} and {}",
+                sample::REPO,
+                sample::MODULE_REPO
+            ),
         ),
         ("Sandbox", stage.sandbox()),
         ("Log", folder.log().display().to_string()),
@@ -195,6 +201,12 @@ fn addresses(stage: &DemoStage) -> Addresses {
     Addresses {
         dashboard: stage.dashboard(),
         sign_in: stage.sign_in(),
-        pulls: [PullRole::Alice, PullRole::Bob].map(page).to_vec(),
+        modules: [
+            format!("{}registry", stage.dashboard()),
+            stage.other_modules(),
+        ],
+        pulls: [PullRole::Alice, PullRole::Bob, PullRole::Dave]
+            .map(page)
+            .to_vec(),
     }
 }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, ensure};
 use tokio::time::timeout;
 
-use super::accounts;
-use super::sample::{self, REPO};
+use super::sample::{self, MODULE_REPO, REPO};
 use super::script::{BOT, DemoAction, DemoTeam, Expectation, PROJECT, PullRole, ScriptStep};
 use super::stage::DemoStage;
+use super::{accounts, modules};
 use crate::claims;
 use crate::emulator::{EmulatedComment, EmulatedDelivery, NewPull, SendAttempt, ShaStatus};
 use crate::features::accounts::AccountJson;
@@ -141,11 +141,37 @@ impl<'a> DemoPlayer<'a> {
             ),
             DemoAction::Wait(_) => return Ok(None),
             DemoAction::Register(team) => {
-                self.reply = Some(self.register(team).await?);
+                let registered = self.register(team, team.address(), Some(PROJECT));
+                self.reply = Some(registered.await?);
                 return Ok(None);
             }
             DemoAction::EditAccount(push) => {
                 self.reply = Some(accounts::push(self.stage, push).await?);
+                return Ok(None);
+            }
+            DemoAction::AddNamespace(team) => {
+                let address = format!("https://github.com/{MODULE_REPO}");
+                let registered = self.register(team, &address, None).await?;
+                let added = Box::pin(modules::add_namespace(self.stage, team)).await?;
+                self.reply = Some(format!("{registered}\n\nAdded: {added}"));
+                return Ok(None);
+            }
+            DemoAction::Release(release) => {
+                modules::release(self.stage, release).await?;
+                if release.change().is_none() {
+                    return Ok(None);
+                }
+            }
+            DemoAction::Deprecate => {
+                self.reply = Some(Box::pin(modules::deprecate(self.stage)).await?);
+                return Ok(None);
+            }
+            DemoAction::TakeDown => {
+                self.reply = Some(Box::pin(modules::take_down(self.stage)).await?);
+                return Ok(None);
+            }
+            DemoAction::Join => {
+                self.reply = Some(Box::pin(modules::join(self.stage)).await?);
                 return Ok(None);
             }
         }
@@ -183,8 +209,13 @@ impl<'a> DemoPlayer<'a> {
         Ok(())
     }
 
-    /// Registers the project as `lockkeeper apps add` does, and returns what that command would print.
-    async fn register(&self, team: DemoTeam) -> anyhow::Result<String> {
+    /// Registers a project as `lockkeeper apps add` does, and returns what that command would print.
+    async fn register(
+        &self,
+        team: DemoTeam,
+        address: &str,
+        dir: Option<&str>,
+    ) -> anyhow::Result<String> {
         let store = &self.stage.server.ctx().store;
         let owner = OwnerName::new(team.name()).context("the name of a team of the demo")?;
         let cause = Cause::new(Actor::new(team.name(), Origin::Cli), "the demo");
@@ -195,9 +226,9 @@ impl<'a> DemoPlayer<'a> {
                 .context("cannot add an owner")?,
         );
         let fields = ApplicationFields {
-            url: Some(team.address()),
+            url: Some(address),
             branch: Some("main"),
-            dir: Some(PROJECT),
+            dir,
             ..ApplicationFields::default()
         };
         let spec = fields.spec(&ForgeHosts::public()).map_err(|problems| {
@@ -231,11 +262,11 @@ impl<'a> DemoPlayer<'a> {
         let judge = ScriptChecker {
             stage: self.stage,
             heard: &heard,
-            number,
+            act: step.act,
         };
         let verdicts = judge.settle(step).await?;
         let statuses = if step.is_about_statuses() {
-            judge.statuses()?
+            judge.statuses().await?
         } else {
             Vec::new()
         };
@@ -276,7 +307,7 @@ fn number(role: PullRole) -> PullNumber {
 struct ScriptChecker<'a> {
     stage: &'a DemoStage,
     heard: &'a DemoOutput,
-    number: Option<PullNumber>,
+    act: DemoAction,
 }
 
 impl ScriptChecker<'_> {
@@ -284,6 +315,20 @@ impl ScriptChecker<'_> {
     async fn settle(&self, step: &ScriptStep) -> anyhow::Result<Vec<DemoVerdict>> {
         let started = Instant::now();
         loop {
+            match self.act {
+                DemoAction::Release(_) => self.stage.turn_tags().await,
+                DemoAction::Join => self.stage.turn_copies().await,
+                DemoAction::Open(_)
+                | DemoAction::Say(..)
+                | DemoAction::Merge(_)
+                | DemoAction::Wait(_)
+                | DemoAction::Register(_)
+                | DemoAction::Push
+                | DemoAction::EditAccount(_)
+                | DemoAction::AddNamespace(_)
+                | DemoAction::Deprecate
+                | DemoAction::TakeDown => {}
+            }
             let verdicts = self.verdicts(step).await?;
             let failed = || {
                 step.checks
@@ -317,7 +362,8 @@ impl ScriptChecker<'_> {
         };
         Ok(match expect {
             Expectation::Project(outcome) => {
-                problem(format!("{PROJECT} {outcome}"), self.projects())
+                let project = self.act.role().map_or(PROJECT, PullRole::project);
+                problem(format!("{project} {outcome}"), self.projects())
             }
             Expectation::Adds(add) => {
                 let counts = PlanCounts {
@@ -329,10 +375,10 @@ impl ScriptChecker<'_> {
             Expectation::Command(outcome) => problem(outcome.to_string(), self.outcome()),
             Expectation::Words(words) => self.lacks(words),
             Expectation::Status(context, state) => {
-                problem(state.as_str().to_owned(), self.status(context)?)
+                problem(state.as_str().to_owned(), self.status(context).await?)
             }
             Expectation::StatusText(context, text) => {
-                problem((*text).to_owned(), self.status_text(context)?)
+                problem((*text).to_owned(), self.status_text(context).await?)
             }
             Expectation::LockOf(role) => problem(
                 format!("{PROJECT} by #{}", role.number()),
@@ -351,6 +397,21 @@ impl ScriptChecker<'_> {
                 let email = self.account().await?.email;
                 problem((*address).to_owned(), email.unwrap_or_default())
             }
+            Expectation::NamespaceOf(team) => {
+                problem(team.name().to_owned(), modules::owner(self.stage).await?)
+            }
+            Expectation::Module(release, state) => problem(
+                state.to_string(),
+                modules::state(&self.stage.server, *release).await?,
+            ),
+            Expectation::Copy(release, state) => problem(
+                state.to_string(),
+                modules::state(&self.stage.deployment, *release).await?,
+            ),
+            Expectation::UsedBy(release, role) => problem(
+                format!("#{}", role.number()),
+                modules::uses(self.stage, *release).await?,
+            ),
         })
     }
 
@@ -399,22 +460,26 @@ impl ScriptChecker<'_> {
         (!body.contains(words)).then(missing)
     }
 
-    fn statuses(&self) -> anyhow::Result<Vec<ShaStatus>> {
-        let number = self.number.context("the step has no pull request")?;
-        let head = self.stage.github.pull(REPO, number)?.head;
-        Ok(self.stage.github.statuses(REPO, &head)?.latest)
+    /// Returns the statuses of the head of the pull request, or of the newest commit of the module.
+    async fn statuses(&self) -> anyhow::Result<Vec<ShaStatus>> {
+        let github = &self.stage.github;
+        let (repo, commit) = match self.act.role() {
+            Some(role) => (REPO, github.pull(REPO, number(role))?.head),
+            None => (MODULE_REPO, modules::newest_commit(self.stage).await?),
+        };
+        Ok(github.statuses(repo, &commit)?.latest)
     }
 
-    fn status(&self, context: &str) -> anyhow::Result<String> {
-        let statuses = self.statuses()?;
+    async fn status(&self, context: &str) -> anyhow::Result<String> {
+        let statuses = self.statuses().await?;
         let status = statuses.iter().find(|status| status.context == context);
         Ok(status
             .map_or("no such status", |status| status.state.as_str())
             .to_owned())
     }
 
-    fn status_text(&self, context: &str) -> anyhow::Result<String> {
-        let statuses = self.statuses()?;
+    async fn status_text(&self, context: &str) -> anyhow::Result<String> {
+        let statuses = self.statuses().await?;
         let status = statuses
             .into_iter()
             .find(|status| status.context == context);
@@ -527,7 +592,11 @@ impl Expectation {
             | Self::OwnedBy(_)
             | Self::MirrorsInStep
             | Self::Watches(_)
-            | Self::Address(_) => false,
+            | Self::Address(_)
+            | Self::NamespaceOf(_)
+            | Self::Module(..)
+            | Self::Copy(..)
+            | Self::UsedBy(..) => false,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The repository of the demo: its files on `main`, and the changes of the pull requests.
+//! The repositories of the demo: their files on `main`, and the changes of the pull requests.
 
 use std::path::Path;
 
@@ -7,8 +7,13 @@ use crate::emulator::Change;
 /// Name of the repository.
 pub(super) const REPO: &str = "acme/infrastructure";
 
-/// Path and content of a file of the repository.
-type SampleFile = (&'static str, &'static str);
+/// Name of the repository with the module.
+pub(super) const MODULE_REPO: &str = "acme/terraform-aws-vpc";
+/// Host in the addresses of modules of the registry. The registry has it as its name.
+pub(super) const MODULE_HOST: &str = "modules.acme.example";
+
+/// Path and content of a file of a repository.
+pub(super) type SampleFile = (&'static str, &'static str);
 
 const FILES: [SampleFile; 10] = [
     ("README.md", include_str!("sample/README.md")),
@@ -45,6 +50,17 @@ pub(super) const DATABASE_SUBNET: SampleFile = (
 );
 /// Bob's change: a DNS zone for the network.
 pub(super) const DNS_ZONE: SampleFile = ("network/dns.tf", include_str!("sample/changes/dns.tf"));
+
+/// Dave's change: the service uses the module.
+pub(super) const MODULE_USE: SampleFile = ("app/vpc.tf", include_str!("sample/changes/vpc.tf"));
+
+/// Files of the module.
+pub(super) const MODULE_FILES: [SampleFile; 2] = [
+    ("README.md", include_str!("sample/vpc/README.md")),
+    ("main.tf", include_str!("sample/vpc/main.tf")),
+];
+/// Emil's change of the module: services run in another subnet.
+pub(super) const MODULE_FIX: SampleFile = ("main.tf", include_str!("sample/changes/main.tf"));
 
 /// A note that is pushed without a pull request.
 pub(super) const NOTE: SampleFile = (
@@ -104,6 +120,15 @@ mod tests {
             text.contains(r#"path = "/tmp/a\"b$${c}/network.tfstate""#),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_module_is_used_from_the_registry_of_the_demo() {
+        let (path, content) = MODULE_USE;
+        assert!(path.starts_with("app/"));
+        let source = format!("\"{MODULE_HOST}/{}\"", super::super::modules::MODULE);
+        assert!(content.contains(&source), "{content}");
+        assert!(MODULE_FILES.iter().all(|file| *file != MODULE_FIX));
     }
 
     #[test]

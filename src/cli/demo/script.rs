@@ -1,21 +1,25 @@
 //! The script of the demo: the steps of the story, and the checks after each step.
 
+use lockkeeper_registry::states::VersionState;
+
 use crate::emulator::StatusState;
 use crate::model::{CommandOutcome, ProjectOutcome};
 
 use super::accounts::AccountPush;
+use super::modules::ModuleRelease;
 use super::sample;
 
 /// The account of the bot.
 pub(super) const BOT: &str = "lockkeeper-bot";
-/// The project that both pull requests change.
+/// The project that Alice and Bob change.
 pub(super) const PROJECT: &str = "network";
 
-/// The two pull requests of the story.
+/// The pull requests of the story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PullRole {
     Alice,
     Bob,
+    Dave,
 }
 
 impl PullRole {
@@ -24,6 +28,15 @@ impl PullRole {
         match self {
             Self::Alice => "alice",
             Self::Bob => "bob",
+            Self::Dave => "dave",
+        }
+    }
+
+    /// Returns the project that the pull request changes.
+    pub fn project(self) -> &'static str {
+        match self {
+            Self::Alice | Self::Bob => PROJECT,
+            Self::Dave => "app",
         }
     }
 
@@ -32,6 +45,7 @@ impl PullRole {
         match self {
             Self::Alice => 1,
             Self::Bob => 2,
+            Self::Dave => 3,
         }
     }
 
@@ -40,6 +54,7 @@ impl PullRole {
         match self {
             Self::Alice => "database-subnet",
             Self::Bob => "dns-zone",
+            Self::Dave => "placement",
         }
     }
 
@@ -48,6 +63,7 @@ impl PullRole {
         match self {
             Self::Alice => "Add a subnet for the database",
             Self::Bob => "Add a DNS zone",
+            Self::Dave => "Run the shop in a subnet of the module",
         }
     }
 
@@ -56,6 +72,7 @@ impl PullRole {
         match self {
             Self::Alice => sample::DATABASE_SUBNET,
             Self::Bob => sample::DNS_ZONE,
+            Self::Dave => sample::MODULE_USE,
         }
     }
 }
@@ -102,6 +119,16 @@ pub(super) enum DemoAction {
     Push,
     /// Pushes a change of an account.
     EditAccount(AccountPush),
+    /// Registers the repository of the module for a team, and gives the team a namespace.
+    AddNamespace(DemoTeam),
+    /// Tags a version of the module.
+    Release(ModuleRelease),
+    /// Deprecates the first version of the module.
+    Deprecate,
+    /// Takes the first version of the module down.
+    TakeDown,
+    /// Lets another deployment join.
+    Join,
 }
 
 impl DemoAction {
@@ -111,7 +138,14 @@ impl DemoAction {
             Self::Open(role) | Self::Say(role, _) | Self::Merge(role) | Self::Wait(role) => {
                 Some(role)
             }
-            Self::Register(_) | Self::Push | Self::EditAccount(_) => None,
+            Self::Register(_)
+            | Self::Push
+            | Self::EditAccount(_)
+            | Self::AddNamespace(_)
+            | Self::Release(_)
+            | Self::Deprecate
+            | Self::TakeDown
+            | Self::Join => None,
         }
     }
 }
@@ -127,7 +161,7 @@ pub(super) enum Expectation {
     Command(CommandOutcome),
     /// Text in the answer.
     Words(&'static str),
-    /// State of a status of the head commit.
+    /// State of a status of the head commit, or of the newest commit of the module.
     Status(&'static str, StatusState),
     /// Description of a status of the head commit.
     StatusText(&'static str, &'static str),
@@ -143,6 +177,14 @@ pub(super) enum Expectation {
     Watches(usize),
     /// Preferred address of the account.
     Address(&'static str),
+    /// Owner of the namespace of the module.
+    NamespaceOf(DemoTeam),
+    /// State of a version in the registry, with its package if it has one.
+    Module(ModuleRelease, VersionState),
+    /// The same in the registry of the other deployment.
+    Copy(ModuleRelease, VersionState),
+    /// The pull request whose plan uses a version.
+    UsedBy(ModuleRelease, PullRole),
 }
 
 /// One step of the story.
@@ -157,7 +199,7 @@ pub(super) struct ScriptStep {
 
 /// Introduction that the demo prints before the first step.
 pub(super) const INTRO: &str = "Two people change the same infrastructure at the same time, without a conflict. \
-    The server, the database, git, the webhooks and Terraform are real; only GitHub is emulated. Nothing leaves this \
+    Then a module of the registry is published, used and taken down, and another company has all of it. The server, the database, git, the webhooks and Terraform are real; only GitHub is emulated. Nothing leaves this \
     machine.";
 
 /// All steps of the story, in order.
@@ -357,6 +399,150 @@ pub(super) const STORY: &[ScriptStep] = &[
             (
                 Expectation::Address("olga@example.com"),
                 "her account is unchanged",
+            ),
+        ],
+    },
+    ScriptStep {
+        title: "The network team gets a namespace for its modules",
+        why: "A plan is only as repeatable as the modules that it uses. The registry serves modules to `terraform`, and a \
+              published version never changes. Only the repositories of the team publish in its namespace, so it registers \
+              the one with its module.",
+        act: DemoAction::AddNamespace(DemoTeam::Network),
+        checks: &[(
+            Expectation::NamespaceOf(DemoTeam::Network),
+            "all names that begin with `acme/` belong to the network team",
+        )],
+    },
+    ScriptStep {
+        title: "Emil tags a commit, and the version is published",
+        why: "The repository `terraform-aws-vpc` is the module `acme/vpc/aws`. Lockkeeper publishes the files of the tagged \
+              commit, because the default branch has it. A status of the commit tells the outcome.",
+        act: DemoAction::Release(ModuleRelease::First),
+        checks: &[
+            (
+                Expectation::Module(ModuleRelease::First, VersionState::Added),
+                "the registry has version 1.0.0",
+            ),
+            (
+                Expectation::Status(
+                    "lockkeeper/publish: acme/vpc/aws 1.0.0",
+                    StatusState::Success,
+                ),
+                "the status of the commit says that the version is published",
+            ),
+        ],
+    },
+    ScriptStep {
+        title: "Dave uses the module in another repository",
+        why: "His code names the module by `source = \"modules.acme.example/acme/vpc/aws\"`. Runs use the registry \
+              automatically, without a token in a repository. Nothing was applied in `app` before.",
+        act: DemoAction::Open(PullRole::Dave),
+        checks: &[
+            (
+                Expectation::Project(ProjectOutcome::Planned),
+                "`app` is planned",
+            ),
+            (Expectation::Adds(2), "Terraform would add 2 resources"),
+            (
+                Expectation::Words("public-staging"),
+                "the subnet comes from the module",
+            ),
+            (
+                Expectation::UsedBy(ModuleRelease::First, PullRole::Dave),
+                "the registry knows that the plan of #3 uses version 1.0.0",
+            ),
+        ],
+    },
+    ScriptStep {
+        title: "Emil publishes a version with another subnet",
+        why: "Version 1.0.0 puts services into the public subnet. It stays as it is, and the corrected files get a number of \
+              their own.",
+        act: DemoAction::Release(ModuleRelease::Fix),
+        checks: &[
+            (
+                Expectation::Module(ModuleRelease::Fix, VersionState::Added),
+                "the registry has version 1.1.0",
+            ),
+            (
+                Expectation::Status(
+                    "lockkeeper/publish: acme/vpc/aws 1.1.0",
+                    StatusState::Success,
+                ),
+                "the status of the new commit says that the version is published",
+            ),
+        ],
+    },
+    ScriptStep {
+        title: "Emil deprecates the old version",
+        why: "A deprecated version is still served, so nothing breaks. It warns everyone who uses it.",
+        act: DemoAction::Deprecate,
+        checks: &[(
+            Expectation::Module(ModuleRelease::First, VersionState::Deprecated),
+            "version 1.0.0 is deprecated",
+        )],
+    },
+    ScriptStep {
+        title: "Dave plans again, and the comment warns him",
+        why: "Lockkeeper stores which versions a plan uses, and its comment names those that should not be used any more.",
+        act: DemoAction::Say(PullRole::Dave, "lockkeeper plan"),
+        checks: &[
+            (
+                Expectation::Project(ProjectOutcome::Planned),
+                "`app` is planned: the version is still served",
+            ),
+            (
+                Expectation::Words("`acme/vpc/aws` `1.0.0` was **deprecated** on"),
+                "the comment names the deprecated version and the reason",
+            ),
+            (
+                Expectation::Words("Use `acme/vpc/aws` `1.1.0` instead."),
+                "the comment names the version to use instead",
+            ),
+        ],
+    },
+    ScriptStep {
+        title: "Emil takes the old version down",
+        why: "Nobody gets it any more. Its package is removed for good, and its number is never used again. The record in the \
+              log stays, and clients get the reason.",
+        act: DemoAction::TakeDown,
+        checks: &[(
+            Expectation::Module(ModuleRelease::First, VersionState::Deleted),
+            "version 1.0.0 is a tombstone",
+        )],
+    },
+    ScriptStep {
+        title: "Dave applies the plan that he has, and is refused",
+        why: "His plan was made with the version that was taken down since. Lockkeeper compares the plan with the registry \
+              in the moment in which the apply would begin.",
+        act: DemoAction::Say(PullRole::Dave, "lockkeeper apply"),
+        checks: &[
+            (
+                Expectation::Project(ProjectOutcome::Refused),
+                "`app` is not applied",
+            ),
+            (
+                Expectation::Words("which was taken down (security)"),
+                "the answer says that the version was taken down, and why",
+            ),
+            (
+                Expectation::Words("Use `acme/vpc/aws 1.1.0` instead of `acme/vpc/aws 1.0.0`."),
+                "the answer names the way out",
+            ),
+        ],
+    },
+    ScriptStep {
+        title: "Another deployment joins, and has it all",
+        why: "A partner runs a registry with its own database and log. Both exchange keys over a one-time word. Then the \
+              partner reads the log, verifies every record and package, and serves them from its own storage.",
+        act: DemoAction::Join,
+        checks: &[
+            (
+                Expectation::Copy(ModuleRelease::Fix, VersionState::Added),
+                "the partner has version 1.1.0, with its package",
+            ),
+            (
+                Expectation::Copy(ModuleRelease::First, VersionState::Deleted),
+                "the partner has the tombstone of version 1.0.0, so nobody can publish that number there",
             ),
         ],
     },

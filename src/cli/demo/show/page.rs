@@ -6,7 +6,11 @@ use std::time::Duration;
 
 use super::markdown;
 use crate::cli::Terminal;
+use crate::cli::demo::modules::{
+    DEPRECATED_BECAUSE, MAINTAINER, MODULE, ModuleRelease, NAMESPACE, SHARED, TAKEN_DOWN_BECAUSE,
+};
 use crate::cli::demo::play::{DemoOutput, DemoVerdict, StepResult};
+use crate::cli::demo::sample::MODULE_REPO;
 use crate::cli::demo::script::{BOT, DemoAction, INTRO, PROJECT, ScriptStep};
 use crate::cli::ink::{TerminalStyle, TextRole};
 use crate::emulator::{EmulatedDelivery, ShaStatus, StatusState};
@@ -24,6 +28,8 @@ pub(in crate::cli::demo) struct Transcript<'a, 't> {
 pub(in crate::cli::demo) struct Addresses {
     pub dashboard: String,
     pub sign_in: String,
+    /// Modules of both deployments.
+    pub modules: [String; 2],
     pub pulls: Vec<String>,
 }
 
@@ -175,6 +181,9 @@ impl<'a, 't> Transcript<'a, 't> {
         self.line("")?;
         self.line(&format!("{MARGIN}Dashboard      {}", at.dashboard))?;
         self.line(&format!("{MARGIN}Sign in        {}", at.sign_in))?;
+        for modules in &at.modules {
+            self.line(&format!("{MARGIN}Modules        {modules}"))?;
+        }
         for pull in &at.pulls {
             self.line(&format!("{MARGIN}Pull request   {pull}"))?;
         }
@@ -262,6 +271,27 @@ fn deed(act: DemoAction) -> String {
         ),
         DemoAction::Push => "carol pushes to main".to_owned(),
         DemoAction::EditAccount(push) => push.title(),
+        DemoAction::AddNamespace(team) => format!(
+            "{0}: lockkeeper apps add --owner {0} --url https://github.com/{MODULE_REPO} --branch main && \
+             lockkeeper registry namespaces add {NAMESPACE} --owner {0}",
+            team.name()
+        ),
+        DemoAction::Release(release) => release.title(),
+        DemoAction::Deprecate => format!(
+            "{MAINTAINER}: lockkeeper registry deprecate {MODULE} {} --reason \"{DEPRECATED_BECAUSE}\" --instead {}",
+            ModuleRelease::First.version(),
+            ModuleRelease::Fix.version()
+        ),
+        DemoAction::TakeDown => format!(
+            "{MAINTAINER}: lockkeeper registry takedown {MODULE} {0} --kind security --reason \"{TAKEN_DOWN_BECAUSE}\" \
+             --instead {1} --confirm {MODULE}@{0}",
+            ModuleRelease::First.version(),
+            ModuleRelease::Fix.version()
+        ),
+        DemoAction::Join => format!(
+            "lockkeeper registry peers invite --url PARTNER --share '{SHARED}' > word, and at the partner: lockkeeper \
+             registry peers join ACME --word-file word --accept '{SHARED}'"
+        ),
     }
 }
 

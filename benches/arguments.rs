@@ -28,7 +28,7 @@ pub enum Part {
     /// Finding the projects of a change.
     Discovery,
     /// The scheduler of mirror syncs, with many repositories.
-    Registry,
+    Mirrors,
     /// Checking out a large repository.
     Checkouts,
     /// Pull requests of a repository of many gigabytes.
@@ -63,7 +63,7 @@ impl Arguments {
                 "--dir" => arguments.dir = words.next().context("--dir: no value")?.into(),
                 other => bail!(
                     "`{other}` is not known; use --only \
-                     door,locks,line,claims,queue,recovery,comment,whole,pages,discovery,registry,checkouts,large,accounts,sandbox or --dir DIRECTORY"
+                     door,locks,line,claims,queue,recovery,comment,whole,pages,discovery,mirrors,checkouts,large,accounts,sandbox or --dir DIRECTORY"
                 ),
             }
         }
@@ -88,14 +88,14 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "whole" => Ok(Part::Whole),
         "pages" => Ok(Part::Pages),
         "discovery" => Ok(Part::Discovery),
-        "registry" => Ok(Part::Registry),
+        "mirrors" => Ok(Part::Mirrors),
         "checkouts" => Ok(Part::Checkouts),
         "large" => Ok(Part::Large),
         "accounts" => Ok(Part::Accounts),
         "sandbox" => Ok(Part::Sandbox),
         other => {
             bail!(
-                "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, whole, pages, discovery, registry, \
+                "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, whole, pages, discovery, mirrors, \
                  checkouts, large, accounts, sandbox"
             )
         }

@@ -21,10 +21,10 @@ mod load;
 mod locks;
 mod machine;
 mod memory;
+mod mirrors;
 mod pages;
 mod queue;
 mod recovery;
-mod registry;
 mod report;
 mod sandbox;
 mod server;
@@ -142,11 +142,11 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     if arguments.wants(Part::Discovery) {
         print(discovery::measure(work.path()).context("discovery")?);
     }
-    if arguments.wants(Part::Registry) {
+    if arguments.wants(Part::Mirrors) {
         print(
             runtime
-                .block_on(registry::measure(work.path()))
-                .context("the registry of mirrors")?,
+                .block_on(mirrors::measure(work.path()))
+                .context("the scheduler of mirrors")?,
         );
     }
     if arguments.wants(Part::Checkouts) {

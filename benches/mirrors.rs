@@ -1,4 +1,4 @@
-//! Measures a round of the mirror scheduler with 10,000 repositories in the registry: its duration and its number of
+//! Measures a round of the mirror scheduler with 10,000 mirrored repositories: its duration and its number of
 //! statements, with nothing to do, after pushes, and when many syncs are due.
 
 use std::path::Path;
@@ -31,7 +31,7 @@ use crate::locks::{durable_postgres, open};
 use crate::report::{Section, Table};
 use crate::stats::{Samples, millis};
 
-/// Number of repositories in the registry.
+/// Number of mirrored repositories.
 const REPOSITORIES: u64 = 10_000;
 /// Number of pushes between two rounds, each to another repository.
 const PUSHES: u64 = 100;
@@ -66,7 +66,7 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     tracing::subscriber::set_global_default(Registry::default().with(Counter.with_filter(only)))
         .context("the statements cannot be counted")?;
     let (postgres, version) = durable_postgres().await?;
-    let sqlite = DatabaseUrl::Sqlite(work.join("registry.db"));
+    let sqlite = DatabaseUrl::Sqlite(work.join("mirrors.db"));
     let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "rounds", "statements"]);
     for (name, url) in [("SQLite", &sqlite), ("PostgreSQL", &postgres)] {
         let bench = Bench::start(url, &work.join(name)).await.context(name)?;

@@ -27,6 +27,8 @@ pub enum Part {
     Pages,
     /// Finding the projects of a change.
     Discovery,
+    /// The registry of modules.
+    Registry,
     /// The scheduler of mirror syncs, with many repositories.
     Mirrors,
     /// Checking out a large repository.
@@ -45,6 +47,8 @@ pub struct Arguments {
     only: Vec<Part>,
     /// Directory for databases and checkouts.
     pub dir: PathBuf,
+    /// True for the largest sizes, which take much longer.
+    pub is_full: bool,
 }
 
 impl Arguments {
@@ -54,16 +58,18 @@ impl Arguments {
         let mut arguments = Self {
             only: Vec::new(),
             dir: PathBuf::from("/var/tmp"),
+            is_full: false,
         };
         while let Some(word) = words.next() {
             match word.as_str() {
                 // Cargo passes this flag to every benchmark.
                 "--bench" => {}
                 "--only" => arguments.only = parts(&words.next().context("--only: no value")?)?,
+                "--full" => arguments.is_full = true,
                 "--dir" => arguments.dir = words.next().context("--dir: no value")?.into(),
                 other => bail!(
                     "`{other}` is not known; use --only \
-                     door,locks,line,claims,queue,recovery,comment,whole,pages,discovery,mirrors,checkouts,large,accounts,sandbox or --dir DIRECTORY"
+                     door,locks,line,claims,queue,recovery,comment,whole,pages,discovery,registry,mirrors,checkouts,large,accounts,sandbox, --full or --dir DIRECTORY"
                 ),
             }
         }
@@ -88,6 +94,7 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "whole" => Ok(Part::Whole),
         "pages" => Ok(Part::Pages),
         "discovery" => Ok(Part::Discovery),
+        "registry" => Ok(Part::Registry),
         "mirrors" => Ok(Part::Mirrors),
         "checkouts" => Ok(Part::Checkouts),
         "large" => Ok(Part::Large),
@@ -95,7 +102,7 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "sandbox" => Ok(Part::Sandbox),
         other => {
             bail!(
-                "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, whole, pages, discovery, mirrors, \
+                "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, whole, pages, discovery, registry, mirrors, \
                  checkouts, large, accounts, sandbox"
             )
         }

@@ -25,6 +25,7 @@ mod mirrors;
 mod pages;
 mod queue;
 mod recovery;
+mod registry;
 mod report;
 mod sandbox;
 mod server;
@@ -43,6 +44,9 @@ use report::Section;
 fn main() -> ExitCode {
     if let Some(tools) = stub::called_as_terraform() {
         return stub::main(&tools);
+    }
+    if registry::is_constant_server() {
+        return registry::answer_constantly();
     }
     let measured =
         Arguments::parse(std::env::args().skip(1)).and_then(|arguments| measure(&arguments));
@@ -142,6 +146,13 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     if arguments.wants(Part::Discovery) {
         print(discovery::measure(work.path()).context("discovery")?);
     }
+    if arguments.wants(Part::Registry) {
+        let sizes = registry::Sizes::new(arguments.is_full);
+        runtime
+            .block_on(registry::measure(work.path(), sizes, &mut print))
+            .context("the registry")?;
+    }
+    // From here on, each statement is counted, which takes some time.
     if arguments.wants(Part::Mirrors) {
         print(
             runtime

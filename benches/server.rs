@@ -80,6 +80,20 @@ impl Server {
         Self::started(dir, spawn(dir, github, Some(url.as_str()), &[])).await
     }
 
+    /// Starts a server with more flags, on PostgreSQL if there is a database. A flag with an empty value is a switch.
+    pub async fn start_as(
+        dir: &Path,
+        github: &Emulator,
+        database: Option<&DatabaseUrl>,
+        flags: &[(&str, PathBuf)],
+    ) -> anyhow::Result<Self> {
+        let url = match database {
+            Some(DatabaseUrl::Postgres(options)) => Some(options.to_url_lossy().to_string()),
+            Some(DatabaseUrl::Sqlite(_)) | None => None,
+        };
+        Self::started(dir, spawn(dir, github, url.as_deref(), flags)).await
+    }
+
     async fn started(dir: &Path, child: anyhow::Result<Child>) -> anyhow::Result<Self> {
         let child = child.context("cannot start lockkeeper")?;
         let mut server = Self {
@@ -202,7 +216,10 @@ fn spawn(
         .env("HOME", dir);
     command.envs(database.map(|url| ("LOCKKEEPER_DATABASE_URL", url)));
     for (flag, value) in flags.iter().chain(more) {
-        command.arg(flag).arg(value);
+        command.arg(flag);
+        if !value.as_os_str().is_empty() {
+            command.arg(value);
+        }
     }
     command
         .stdin(Stdio::null())

@@ -132,7 +132,7 @@ async fn publish(office: &BenchRegistry) -> anyhow::Result<()> {
     office.add_namespace("go example.com/net").await?;
     office.add_namespace("module acme").await?;
     let mut dice = StdRng::seed_from_u64(7);
-    let (mut small, mut large) = (vec![0; SMALL], vec![0; LARGE]);
+    let (mut small, mut large) = (vec![0_u8; SMALL], vec![0_u8; LARGE]);
     dice.fill_bytes(&mut small);
     dice.fill_bytes(&mut large);
     for version in 0..VERSIONS {

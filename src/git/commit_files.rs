@@ -35,6 +35,10 @@ const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n";
 const AROUND_AN_ENTRY: u64 = 4 << 10;
 /// Maximum number of bytes of a path.
 const MAX_PATH: usize = 4 << 10;
+/// Maximum number of files and directories of a whole commit, and of the bytes of their paths. Git reads all of them into
+/// its memory before it writes an archive, also those that the archive leaves out.
+const MAX_OF_COMMIT: usize = 1_000_000;
+const MAX_PATHS_OF_COMMIT: usize = 256 << 20;
 
 /// Files of one commit.
 pub struct CommitSnapshot {
@@ -119,6 +123,8 @@ enum Measure {
     Within(Measured),
     TooLarge,
     TooMany,
+    /// The whole commit has more than [`MAX_OF_COMMIT`] files and directories, or too long paths.
+    TooManyInCommit,
 }
 
 impl Mirror {
@@ -186,7 +192,7 @@ impl Mirror {
 }
 
 /// Makes a bare repository without refs.
-fn make(scratch: &Path, objects: Option<&Path>) -> std::io::Result<TempDir> {
+pub(super) fn make(scratch: &Path, objects: Option<&Path>) -> std::io::Result<TempDir> {
     fs::create_dir_all(scratch)?;
     let dir = tempfile::Builder::new()
         .prefix("commit-")
@@ -207,6 +213,16 @@ fn make(scratch: &Path, objects: Option<&Path>) -> std::io::Result<TempDir> {
 }
 
 impl CommitSnapshot {
+    /// Takes a repository from [`make`] that has a commit with all of its files.
+    pub(super) fn of_repository(settings: GitSettings, dir: TempDir, commit: CommitSha) -> Self {
+        Self {
+            settings: Arc::new(settings),
+            commit,
+            dir,
+            is_fetched: true,
+        }
+    }
+
     /// Returns true if the files came from the forge.
     pub fn is_fetched(&self) -> bool {
         self.is_fetched
@@ -261,6 +277,12 @@ impl CommitSnapshot {
                 return Err(SnapshotError::TooMany {
                     dir: dir.clone(),
                     most: limits.entries,
+                });
+            }
+            Measure::TooManyInCommit => {
+                return Err(SnapshotError::TooMany {
+                    dir: RepoPath::root(),
+                    most: MAX_OF_COMMIT,
                 });
             }
         };
@@ -332,6 +354,10 @@ impl CommitSnapshot {
         let (dir, commit) = (dir.clone(), self.commit.clone());
         self.look(move |objects| {
             let root = objects.tree_of(&commit)?;
+            if !is_of_usual_size(objects, root)? {
+                return Ok(Measure::TooManyInCommit);
+            }
+            objects.renew_limit();
             let top = if dir.is_root() {
                 Some(root)
             } else {
@@ -370,6 +396,26 @@ impl CommitSnapshot {
             }
         })
     }
+}
+
+/// Returns true if the directories of a commit fit into the memory of git.
+fn is_of_usual_size(objects: &ObjectDb, root: ObjectId) -> Result<bool, ObjectError> {
+    let (mut entries, mut bytes) = (0, 0);
+    let mut open: Vec<(usize, ObjectId)> = vec![(0, root)];
+    while let Some((length, dir)) = open.pop() {
+        for (name, entry) in objects.entries(dir)? {
+            let length = length + 1 + name.len();
+            entries += 1;
+            bytes += length;
+            if entries > MAX_OF_COMMIT || bytes > MAX_PATHS_OF_COMMIT || length > MAX_PATH {
+                return Ok(false);
+            }
+            if entry.is_dir() {
+                open.push((length, entry.id));
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// Counts entries and bytes below a directory. Each file is read, which verifies it.

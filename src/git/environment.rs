@@ -1,5 +1,6 @@
 //! Builds the environment and configuration of every git process; a process gets nothing else.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use url::Url;
@@ -86,6 +87,48 @@ pub(super) fn git(settings: &GitSettings) -> Cmd {
 pub(super) fn git_in(settings: &GitSettings, git_dir: &Path, filter: Option<&MirrorFilter>) -> Cmd {
     let partial = partial(filter, None);
     with_config(base(settings), &pairs(&partial)).env("GIT_DIR", git_dir)
+}
+
+/// Configuration for repositories of other people, which a client names. They may not lead to another address.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("http.followRedirects", "false"),
+    ("http.lowSpeedTime", "30"),
+    ("transfer.bundleURI", "false"),
+];
+
+/// Variables by which git reaches such repositories as the server reaches other hosts. Others could have credentials, such as
+/// configuration of git with headers, or certificates of the server.
+pub const PROXY_VARIABLES: &[&str] = &[
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
+];
+/// Variables with the paths of certificates of authorities.
+pub const AUTHORITY_VARIABLES: &[&str] = &[
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "GIT_SSL_CAPATH",
+];
+
+/// Creates a git command on a scratch repository for a repository of somebody else. Git has no credentials and speaks
+/// HTTPS alone.
+pub(super) fn git_elsewhere(settings: &GitSettings, git_dir: &Path, more: &[(&str, &str)]) -> Cmd {
+    let config = [ELSEWHERE, more].concat();
+    let all = PROXY_VARIABLES.iter().chain(AUTHORITY_VARIABLES);
+    let passed = |name: &OsStr| name == "PATH" || all.clone().any(|passed| name == *passed);
+    let env = settings.env.iter().filter(|(name, _)| passed(name));
+    let settings = GitSettings {
+        env: env.cloned().collect(),
+        ..settings.clone()
+    };
+    with_config(base(&settings), &config)
+        .env("GIT_DIR", git_dir)
+        .env("GIT_ALLOW_PROTOCOL", "https")
 }
 
 /// Creates a git command on a mirror that may present credentials to the host of `url`, and to no other host or port.

@@ -244,6 +244,10 @@ pub struct RegistryParts {
     pub packages: PathBuf,
     /// Keys that seal the key of the log.
     pub keys: Option<Arc<Keyring>>,
+    /// Settings of git for repositories from which missing modules are fetched.
+    pub git: GitSettings,
+    /// Directory for those repositories.
+    pub scratch: PathBuf,
 }
 
 /// Copy of the accounts on another server.

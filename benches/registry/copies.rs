@@ -38,8 +38,8 @@ pub async fn measure(work: &Path, versions: u64) -> anyhow::Result<Section> {
             visibility: Visibility::Public,
             expires: Duration::from_hours(1),
         };
-        let word = exchange.invite(invitation, &cause()).await?;
-        words.push(word.context("there are too many invitations")?);
+        let secret_word = exchange.invite(invitation, &cause()).await?;
+        words.push(secret_word.context("there are too many invitations")?);
     }
     drop(exchange);
     source.close().await;
@@ -50,14 +50,17 @@ pub async fn measure(work: &Path, versions: u64) -> anyhow::Result<Section> {
         ("SQLite", "two.example.com", None),
         ("PostgreSQL", "three.example.com", Some(&postgres)),
     ];
-    for ((name, deployment, database), word) in readers.into_iter().zip(words) {
+    for ((name, deployment, database), secret_word) in readers.into_iter().zip(words) {
         let dir = work.join(deployment);
         let reader = Reader {
             dir: &dir,
             deployment,
             database,
         };
-        let took = reader.read(&server, word, versions).await.context(name)?;
+        let took = reader
+            .read(&server, secret_word, versions)
+            .await
+            .context(name)?;
         let rate = f64::from(u32::try_from(versions)?) / took.as_secs_f64();
         table.row(
             name,
@@ -91,12 +94,17 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Joins, reads everything, and returns how long the reading took.
-    async fn read(&self, server: &Server, word: Secret, versions: u64) -> anyhow::Result<Duration> {
+    async fn read(
+        &self,
+        server: &Server,
+        secret_word: Secret,
+        versions: u64,
+    ) -> anyhow::Result<Duration> {
         let reader = BenchRegistry::open(self.dir, self.database, self.deployment).await?;
         let exchange = reader.exchange()?;
         let request = JoinRequest {
             url: server.events.replace("/events", "").parse()?,
-            word,
+            word: secret_word,
             shares: NamePatterns::default(),
             accepts: patterns()?,
             visibility: Visibility::Public,

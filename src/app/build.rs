@@ -1,6 +1,7 @@
 //! Builds the services of a replica from the configuration.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -25,10 +26,10 @@ use crate::context::{
 };
 use crate::features::accounts::{ACCOUNTS_DIR, open_flags};
 use crate::features::audit;
-use crate::features::registry::PACKAGES_DIR;
+use crate::features::registry::{FILLS_DIR, PACKAGES_DIR};
 use crate::forges::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::forges::{Forge, Forges, Memberships};
-use crate::git::{Git, GitSettings};
+use crate::git::{AUTHORITY_VARIABLES, Git, GitSettings, PROXY_VARIABLES};
 use crate::kit::term::database::database_url;
 use crate::leases::{Leases, SharedGates};
 use crate::model::{DataDirId, RunUser};
@@ -101,12 +102,7 @@ pub async fn build_on(
         .transpose()?
         .map(Arc::new);
     let audit = audit::files(storage, keys.clone())?;
-    let registry = config.registry.own.clone().map(|config| RegistryParts {
-        config,
-        packages: storage.data_dir.join(PACKAGES_DIR),
-        keys: keys.clone(),
-    });
-    let credentials = CredentialStore::new(store.clone(), Arc::clone(&parts.ids), keys);
+    let credentials = CredentialStore::new(store.clone(), Arc::clone(&parts.ids), keys.clone());
     let clients = clients(config, &parts, &metrics, &credentials, &store)?;
     let webhooks = webhooks(config, &clients);
     let forges = Forges::new(clients.into_iter().map(|client| client as Arc<dyn Forge>));
@@ -122,9 +118,21 @@ pub async fn build_on(
     let git = settings_of_git(&["mirrors", "checkouts"]);
     // No git that reads the repositories of others can read the accounts.
     let git_of_accounts = settings_of_git(&[ACCOUNTS_DIR]);
+    // No git that reads repositories of strangers can read the mirrors.
+    let registry = config.registry.own.clone().map(|config| RegistryParts {
+        config,
+        packages: storage.data_dir.join(PACKAGES_DIR),
+        keys,
+        git: git_of_fills(settings_of_git(&[FILLS_DIR]), &parts.environment),
+        scratch: storage.data_dir.join(FILLS_DIR),
+    });
     let setups = environments.setups(&boundaries)?;
     sandbox::tell_git_config(&setups.plans);
-    for name in ["mirrors", "checkouts", ACCOUNTS_DIR] {
+    let of_registry = registry.as_ref().map(|_| FILLS_DIR);
+    for name in ["mirrors", "checkouts", ACCOUNTS_DIR]
+        .into_iter()
+        .chain(of_registry)
+    {
         own_dir(&storage.data_dir.join(name))
             .context("cannot create a directory in the data directory (--data-dir)")?;
     }
@@ -290,6 +298,32 @@ pub(super) fn scratch(data_dir: &Path) -> PathBuf {
 /// still runs.
 pub(super) fn git_hold(data_dir: &Path) -> PathBuf {
     data_dir.join("git.lock")
+}
+
+/// Lets git reach hosts on the internet by the proxy of the server, with the authorities that the server trusts.
+fn git_of_fills(mut git: GitSettings, environment: &BTreeMap<String, String>) -> GitSettings {
+    let named = |names: &[&'static str]| -> Vec<(OsString, OsString)> {
+        let found = names.iter().filter_map(|name| {
+            let value = environment.get(*name)?;
+            Some((OsString::from(name), OsString::from(value)))
+        });
+        found.collect()
+    };
+    // Git reads other variables than the server.
+    let authorities: Vec<(OsString, OsString)> = AUTHORITY_VARIABLES
+        .iter()
+        .filter_map(|(name, instead)| {
+            let value = environment
+                .get(*name)
+                .or_else(|| environment.get(*instead))?;
+            Some((OsString::from(name), OsString::from(value)))
+        })
+        .collect();
+    let paths = authorities.iter().map(|(_, path)| PathBuf::from(path));
+    git.sandbox = git.sandbox.map(|sandbox| sandbox.reads(paths));
+    git.env.extend(named(PROXY_VARIABLES));
+    git.env.extend(authorities);
+    git
 }
 
 fn plan_store(place: &PlanFiles, store: &Store) -> anyhow::Result<Artifacts> {

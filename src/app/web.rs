@@ -14,7 +14,8 @@ use crate::config::server::{self, ServerConfig};
 use crate::context::{Ctx, RegistryParts, ServerCtx};
 use crate::features::accounts::{AccountSignIn, AccountsGit, FlagTable, WebPasswords};
 use crate::features::registry::{
-    PeerDoor, PeerExchange, Registry, RegistryDoor, RegistryPages, RegistryUploads, RunDoor,
+    MissParts, PeerDoor, PeerExchange, Registry, RegistryDoor, RegistryPages, RegistryUploads,
+    RunDoor, open_misses,
 };
 use crate::features::{applications, locks, planning};
 use crate::http;
@@ -127,6 +128,8 @@ async fn registry(
         config,
         packages,
         keys,
+        git,
+        scratch,
     } = parts;
     let registry = Registry::open(
         ctx.store.clone(),
@@ -149,9 +152,21 @@ async fn registry(
     let registry = Arc::new(registry);
     let pages = RegistryPages::new(Arc::clone(&registry), config.host.clone(), config.is_open);
     let of_peers = Arc::new(PeerDoor::new(Arc::clone(&peers)));
+    let misses = open_misses(MissParts {
+        registry: Arc::clone(&registry),
+        peers: Arc::clone(&peers),
+        config: config.misses.clone(),
+        git: git.clone(),
+        scratch: scratch.clone(),
+        leases: ctx.server.leases.clone(),
+        metrics: ctx.metrics.clone(),
+        closing: ctx.closing.clone(),
+    });
+    let misses =
+        misses.context("cannot fetch modules from elsewhere (--registry-vcs-allowlist)")?;
     let door = RegistryDoor::new(
         Arc::clone(web),
-        (Arc::clone(&registry), peers),
+        (Arc::clone(&registry), peers, misses),
         &config.host,
         config.is_open,
     );

@@ -92,8 +92,10 @@ pub(super) fn git_in(settings: &GitSettings, git_dir: &Path, filter: Option<&Mir
 /// Configuration for repositories of other people, which a client names. They may not lead to another address.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("http.followRedirects", "false"),
-    ("http.lowSpeedTime", "30"),
     ("transfer.bundleURI", "false"),
+    // A small pack can hold large objects. One thread keeps two of them in memory, and huge ones none.
+    ("pack.threads", "1"),
+    ("core.bigFileThreshold", "16m"),
 ];
 
 /// Variables by which git reaches such repositories as the server reaches other hosts. Others could have credentials, such as
@@ -106,20 +108,18 @@ pub const PROXY_VARIABLES: &[&str] = &[
     "no_proxy",
     "NO_PROXY",
 ];
-/// Variables with the paths of certificates of authorities.
-pub const AUTHORITY_VARIABLES: &[&str] = &[
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "GIT_SSL_CAPATH",
+/// Variables of git with the paths of certificates of authorities, each with that of other programs which it stands for.
+pub const AUTHORITY_VARIABLES: &[(&str, &str)] = &[
+    ("GIT_SSL_CAINFO", "SSL_CERT_FILE"),
+    ("GIT_SSL_CAPATH", "SSL_CERT_DIR"),
 ];
 
 /// Creates a git command on a scratch repository for a repository of somebody else. Git has no credentials and speaks
 /// HTTPS alone.
 pub(super) fn git_elsewhere(settings: &GitSettings, git_dir: &Path, more: &[(&str, &str)]) -> Cmd {
     let config = [ELSEWHERE, more].concat();
-    let all = PROXY_VARIABLES.iter().chain(AUTHORITY_VARIABLES);
+    let authorities = AUTHORITY_VARIABLES.iter().map(|(name, _)| name);
+    let all = PROXY_VARIABLES.iter().chain(authorities);
     let passed = |name: &OsStr| name == "PATH" || all.clone().any(|passed| name == *passed);
     let env = settings.env.iter().filter(|(name, _)| passed(name));
     let settings = GitSettings {

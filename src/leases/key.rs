@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use lockkeeper_registry::versions::VersionKey;
+
 use crate::model::RepoId;
 
 /// The name of exclusive work.
@@ -19,17 +21,20 @@ pub enum LeaseKind {
     RegistryPull,
     /// The download of a package of the registry.
     RegistryDownload,
+    /// The fetch of a version that the registry does not have.
+    RegistryFill,
     /// Work that this release does not know.
     Other,
 }
 
 impl LeaseKind {
     /// All kinds of leases.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::RepositorySync,
         Self::Reconciler,
         Self::RegistryPull,
         Self::RegistryDownload,
+        Self::RegistryFill,
         Self::Other,
     ];
 
@@ -40,6 +45,7 @@ impl LeaseKind {
             Self::Reconciler => "reconciler",
             Self::RegistryPull => "registry_pull",
             Self::RegistryDownload => "registry_download",
+            Self::RegistryFill => "registry_fill",
             Self::Other => "other",
         }
     }
@@ -70,6 +76,13 @@ impl LeaseKey {
     /// Returns the key for downloading the package of a version, which is named by kind, name and version.
     pub fn registry_download(version: &str) -> Self {
         Self::of(LeaseKind::RegistryDownload, version)
+    }
+
+    /// Returns the key for the fetch of a version that the registry does not have.
+    pub fn registry_fill(version: &VersionKey) -> Self {
+        let name = version.name();
+        let what = format!("{}:{}@{}", name.kind(), name.as_str(), version.version());
+        Self::of(LeaseKind::RegistryFill, &what)
     }
 
     /// Wraps a key that was read from a row or entered by a person.
@@ -132,6 +145,10 @@ mod tests {
                 .starts_with(&LeaseKey::beginning_of_home("019"))
         );
         assert_eq!(LeaseKey::reconciler("disk").as_str(), "reconciler:disk");
+        let version = "go example.com/m v1.0.0".parse().unwrap();
+        let fill = LeaseKey::registry_fill(&version);
+        assert_eq!(fill.as_str(), "registry_fill:go:example.com/m@v1.0.0");
+        assert_eq!(fill.kind(), LeaseKind::RegistryFill);
         let kinds = [
             sync.as_str(),
             "reconciler:disk",

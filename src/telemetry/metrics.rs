@@ -139,6 +139,11 @@ metrics! {
     RegistryWrongPackages = Gauge "registry_wrong_packages" []
         "Packages of other deployments that were not the recorded ones, so far.";
     RegistryConflicts = Gauge "registry_conflicts" [] "Versions with two contents. Take them down.";
+    RegistryFills = Counter "registry_fills_total" ["outcome"]
+        "Versions that the registry did not have and that this server looked for elsewhere, by outcome: `filled`, `not_found`, \
+         `refused` (it breaks a rule), `failed` (the network, a server, or the quota), `internal`, `busy` (too many at once), \
+         `over_budget` (of the token).";
+    RegistryFillsRunning = Gauge "registry_fills_running" [] "Versions that this server fetches for the registry now.";
     ForgeRequests = Counter "forge_requests_total" ["status"]
         "Requests to the forge's API by class of the answer: `2xx` to `5xx`, `none` if there was none, `held` if it was not sent because the forge had asked to wait.";
     ForgeRateLimit = Gauge "forge_rate_limit_remaining" [] "Requests that the forge allows until the limit is reset, as of its last answer.";

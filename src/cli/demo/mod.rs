@@ -125,17 +125,14 @@ async fn set(
     );
     let program = terraform.tool.program.display().to_string();
     let port = args.port.unwrap_or_default();
-    let stage = DemoStage::set(
-        folder,
-        Props {
-            port,
-            variables,
-            hostname: raw.hostname,
-            terraform,
-            states: folder.states(),
-        },
-    )
-    .await?;
+    let props = Props {
+        port,
+        variables,
+        hostname: raw.hostname,
+        terraform,
+        states: folder.states(),
+    };
+    let stage = Box::pin(DemoStage::set(folder, props)).await?;
     page.begin(&[
         ("Terraform", format!("{tool}, {program}")),
         ("Server", stage.dashboard()),

@@ -1,5 +1,5 @@
 //! Removes packages that nothing refers to: of publications that did not end, and of versions that were deleted when the
-//! store of packages could not remove anything.
+//! store of packages could not remove anything. Forgets old failures to fetch missing versions.
 
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     let removed = remove_orphans(&ctx.store, &blobs)
         .await
         .context("cannot remove packages")?;
+    let forgotten = ctx.store.registry_fills_forget().await;
+    forgotten.context("cannot forget failures to fetch modules")?;
     let begun = ctx.clock.now() - PUBLICATION_TIME;
     let swept = blobs
         .sweep_staged(begun)

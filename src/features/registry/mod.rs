@@ -15,6 +15,7 @@
 //! | `state.rs` | the state that servers compare with what they have in memory |
 //! | `peers/` | other deployments: their logs and packages come here, and they read ours |
 //! | `serve/` | answers to `terraform`, `tofu` and `go` |
+//! | `misses/` | versions that are not here are fetched from elsewhere |
 //! | `runs/` | runs of this server: modules without tokens, what a plan uses, and which of it is not to be used |
 //! | `input.rs`, `view.rs` | names as people write them, and a version as they see it |
 //! | `pages/` | `/registry`: modules and the log for people |
@@ -29,6 +30,7 @@ mod deployment;
 mod input;
 mod leftovers;
 mod lists;
+mod misses;
 mod namespaces;
 mod packaging;
 mod pages;
@@ -46,6 +48,8 @@ mod view;
 
 pub use blobs::{BlobError, BlobWriter, Blobs, PackageReader, StagedBlob, StoreId};
 pub(crate) use deployment::reseal_signing_key;
+pub(crate) use misses::{FILLS_DIR, MissParts, Misses, open_misses};
+pub use misses::{FailedFill, FillFault, FilledCache};
 pub use namespaces::{
     AddNamespace, ChangeNamespace, RegistryNamespace, RemoveNamespace, Visibility,
 };

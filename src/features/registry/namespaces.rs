@@ -55,8 +55,8 @@ pub enum AddNamespace {
     AlreadyThere(RegistryNamespace),
     /// The prefix overlaps with this one.
     Overlaps(RegistryNamespace),
-    /// Another deployment has published this name, or has taken it down. Its versions must not pass for those of the owner
-    /// (R6).
+    /// Versions of this name came from another deployment or were fetched, and may have been taken down. They must not pass
+    /// for those of the owner (R6), unless somebody says so.
     InUse(RegistryName),
     /// No owner has this name.
     NoOwner,
@@ -122,17 +122,21 @@ const OF_NAME_POSTGRES: &str = namespace_sql!(concat!(
 ));
 const OF_KIND: &str = namespace_sql!("WHERE n.kind = $1 ORDER BY n.prefix");
 
-/// Returns all prefixes of the kind that cover a name, as a JSON list.
-pub(super) fn covering(name: &RegistryName) -> String {
+/// Returns all prefixes of the kind that cover a name, the shortest first.
+pub(super) fn beginnings(name: &RegistryName) -> Vec<&str> {
     let text = name.as_str();
-    let prefixes: Vec<&str> = match name {
+    match name {
         RegistryName::Module(_) => text.split('/').take(1).collect(),
         RegistryName::Go(_) => {
             let ends = text.match_indices('/').map(|(end, _)| end);
             ends.chain([text.len()]).map(|end| &text[..end]).collect()
         }
-    };
-    serde_json::to_string(&prefixes).expect("texts are JSON")
+    }
+}
+
+/// Returns all prefixes of the kind that cover a name, as a JSON list.
+pub(super) fn covering(name: &RegistryName) -> String {
+    serde_json::to_string(&beginnings(name)).expect("texts are JSON")
 }
 
 #[derive(sqlx::FromRow)]
@@ -162,12 +166,38 @@ impl Store {
     /// Maximum number of namespaces of one server (P12), because lists show every one.
     pub const MAX_REGISTRY_NAMESPACES: usize = 10_000;
 
-    /// Adds a namespace, unless it overlaps with another one.
+    /// Adds a namespace, unless it overlaps with another one, or names below it are known, in any case of letters. Those come
+    /// from other deployments, or were fetched (R6).
     pub async fn registry_namespace_add(
         &self,
         prefix: &NamePrefix,
         owner: &OwnerName,
         visibility: Visibility,
+        cause: &Cause,
+    ) -> Result<AddNamespace> {
+        self.namespace_add(prefix, owner, visibility, false, cause)
+            .await
+    }
+
+    /// Adds a namespace. Versions below it that nobody here has published become versions of the owner, as they are. The
+    /// audit log has that.
+    pub async fn registry_namespace_adopt(
+        &self,
+        prefix: &NamePrefix,
+        owner: &OwnerName,
+        visibility: Visibility,
+        cause: &Cause,
+    ) -> Result<AddNamespace> {
+        self.namespace_add(prefix, owner, visibility, true, cause)
+            .await
+    }
+
+    async fn namespace_add(
+        &self,
+        prefix: &NamePrefix,
+        owner: &OwnerName,
+        visibility: Visibility,
+        adopts: bool,
         cause: &Cause,
     ) -> Result<AddNamespace> {
         let mut tx = self.begin().await?;
@@ -182,9 +212,10 @@ impl Store {
         if let Some(other) = there.iter().find(|there| there.prefix.overlaps(prefix)) {
             return Ok(AddNamespace::Overlaps(other.clone()));
         }
-        if let Some(name) = name_below_in_tx(&mut tx, prefix).await? {
-            return Ok(AddNamespace::InUse(name));
-        }
+        let adopted = match name_below_in_tx(&mut tx, prefix).await? {
+            Some(name) if !adopts => return Ok(AddNamespace::InUse(name)),
+            adopted => adopted,
+        };
         if there.len() >= Self::MAX_REGISTRY_NAMESPACES {
             return Ok(AddNamespace::TooMany(Self::MAX_REGISTRY_NAMESPACES));
         }
@@ -207,10 +238,17 @@ impl Store {
             namespace.created_at,
         )?;
         registry_access_changed_in_tx(&mut tx).await?;
+        let what = match adopted {
+            Some(name) => format!(
+                "{prefix}, {visibility}, with the versions that are there, such as those of {}",
+                name.as_str()
+            ),
+            None => format!("{prefix}, {visibility}"),
+        };
         let event = registry_event(
             LockEventKind::RegistryNamespaceAdded,
             Some(namespace.owner.clone()),
-            &format!("{prefix}, {visibility}"),
+            &what,
             cause,
         );
         self.lock_events_in_tx(&mut tx, vec![event]).await?;
@@ -337,7 +375,7 @@ async fn of_prefix_in_tx(tx: &mut Tx, prefix: &NamePrefix) -> Result<Option<Name
         .bind(prefix.kind()).bind(prefix.as_str()).fetch_optional(db))
 }
 
-/// Returns a name below a prefix, in any case. Names in no namespace come from other deployments.
+/// Returns a known name below a prefix, in any case. Names in no namespace come from other deployments, or were fetched.
 async fn name_below_in_tx(tx: &mut Tx, prefix: &NamePrefix) -> Result<Option<RegistryName>> {
     let folded = prefix.as_str().to_ascii_lowercase();
     let name = on_tx!(tx, db => sqlx::query_scalar::<_, String>(
@@ -348,7 +386,7 @@ async fn name_below_in_tx(tx: &mut Tx, prefix: &NamePrefix) -> Result<Option<Reg
         .transpose()
 }
 
-async fn of_kind_in_tx(tx: &mut Tx, kind: NameKind) -> Result<Vec<RegistryNamespace>> {
+pub(super) async fn of_kind_in_tx(tx: &mut Tx, kind: NameKind) -> Result<Vec<RegistryNamespace>> {
     let rows =
         on_tx!(tx, db => sqlx::query_as::<_, NamespaceRow>(OF_KIND).bind(kind).fetch_all(db))?;
     rows.into_iter().map(NamespaceRow::namespace).collect()

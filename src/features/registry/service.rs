@@ -119,6 +119,8 @@ pub enum Published {
     Tombstoned(VersionNotice),
     /// The name belongs to no owner, so nobody can publish it.
     NoNamespace,
+    /// The name belongs to an owner, and the version is from elsewhere.
+    Owned,
     /// The name differs only in case from this one.
     CaseConflict(RegistryName),
 }
@@ -147,6 +149,13 @@ pub enum TakenDown {
     Before(VersionNotice),
     /// No record of the version was seen.
     NotThere,
+}
+
+impl RegistryError {
+    /// Reports that a publication was refused because its name has an owner. Only fetched versions are.
+    pub(super) fn owned(key: &VersionKey) -> Self {
+        Self::Refused(format!("{key} belongs to an owner, and was fetched"))
+    }
 }
 
 /// A deprecated or deleted version without a reason, which this program would not have stored.
@@ -219,6 +228,7 @@ impl Registry {
             key,
             content,
             go_mod,
+            committed_at,
             staged,
         } = package;
         let mut packages = content.packages.iter();
@@ -235,6 +245,7 @@ impl Registry {
             change: RecordChange::Add(content),
             base: BaseLocation::Here,
             go_mod,
+            committed_at,
             origin,
         };
         if let Some(outcome) = self.foresee(&change).await? {
@@ -259,6 +270,7 @@ impl Registry {
             LogOutcome::Conflict(content) => Published::Conflict(content),
             LogOutcome::Tombstoned(notice) => Published::Tombstoned(notice),
             LogOutcome::NoNamespace => Published::NoNamespace,
+            LogOutcome::Owned => Published::Owned,
             LogOutcome::CaseConflict(other) => Published::CaseConflict(other),
             LogOutcome::PackageGone => {
                 return Err(RegistryError::PackageGone(Box::new(change.key)));
@@ -273,11 +285,18 @@ impl Registry {
     /// Returns the outcome of a publication whose package need not be stored.
     async fn foresee(&self, change: &NewChange) -> Result<Option<Published>, RegistryError> {
         let name = change.key.name();
-        if self.store.registry_namespace_of(&name).await?.is_none() {
-            return Ok(Some(Published::NoNamespace));
+        let is_owned = self.store.registry_namespace_of(&name).await?.is_some();
+        let is_foreign = change.origin.is_foreign();
+        match (is_foreign, is_owned) {
+            (true, true) => return Ok(Some(Published::Owned)),
+            (false, false) => return Ok(Some(Published::NoNamespace)),
+            (true, false) | (false, true) => {}
         }
         let version = self.store.registry_version(&change.key).await?;
         let Some(version) = version else {
+            if is_foreign {
+                return Ok(None);
+            }
             let other = self.store.registry_name_in_other_case(&name).await?;
             return Ok(other.map(Published::CaseConflict));
         };
@@ -314,6 +333,7 @@ impl Registry {
             LogOutcome::Tombstoned(notice) => Ok(Deprecated::Tombstoned(notice)),
             outcome @ (LogOutcome::Conflict(_)
             | LogOutcome::NoNamespace
+            | LogOutcome::Owned
             | LogOutcome::CaseConflict(_)
             | LogOutcome::PackageGone) => Err(unexpected(key, &outcome)),
         }
@@ -343,6 +363,7 @@ impl Registry {
             outcome @ (LogOutcome::Tombstoned(_)
             | LogOutcome::Conflict(_)
             | LogOutcome::NoNamespace
+            | LogOutcome::Owned
             | LogOutcome::CaseConflict(_)
             | LogOutcome::PackageGone) => Err(unexpected(key, &outcome)),
         }
@@ -392,6 +413,7 @@ impl Registry {
             change,
             base: BaseLocation::Here,
             go_mod: None,
+            committed_at: None,
             origin: version.origin.unwrap_or(VersionOrigin::Command),
         })
     }

@@ -24,7 +24,8 @@ use lockkeeper_registry::states::{
 use lockkeeper_registry::tlog::{self, LogHash};
 use lockkeeper_registry::versions::VersionKey;
 
-use super::namespaces::{covering, covering_sql};
+use super::misses::covers_in_any_case;
+use super::namespaces::{covering, covering_sql, of_kind_in_tx};
 use crate::model::{
     Cause, CommitSha, Concern, LockEventKind, NewLockEvent, OwnerName, Reason, Sha256Digest,
     text_enum,
@@ -42,6 +43,19 @@ text_enum! {
         Tag = "tag",
         /// Record of another deployment.
         Peer = "peer",
+        /// Fetch from a repository that is not here, because a client has requested the version.
+        VersionControl = "version_control",
+    }
+}
+
+impl VersionOrigin {
+    /// Returns true if the version was fetched because a client has requested it, and nobody has published it.
+    pub(super) fn is_foreign(self) -> bool {
+        match self {
+            Self::VersionControl => true,
+            // A peer signs its records, and is accepted for their names.
+            Self::Upload | Self::Command | Self::Tag | Self::Peer => false,
+        }
     }
 }
 
@@ -56,9 +70,11 @@ pub struct RegistryVersion {
     pub notice: Option<VersionNotice>,
     /// Time of the record that added the version.
     pub added_at: Option<DateTime<Utc>>,
+    /// Time of the commit, if the version was fetched from a repository.
+    pub committed_at: Option<DateTime<Utc>>,
     /// Way by which the version came.
     pub origin: Option<VersionOrigin>,
-    /// Login of the person or name of the token that published it.
+    /// Login of the person or name of the token that published it, or address of the repository that it came from.
     pub published_by: Option<String>,
 }
 
@@ -84,6 +100,8 @@ pub struct NewChange {
     pub base: BaseLocation,
     /// The `go.mod` file of an added Go module.
     pub go_mod: Option<Vec<u8>>,
+    /// Time of the commit of an added version that was fetched from a repository.
+    pub committed_at: Option<DateTime<Utc>>,
     /// Way by which an added version came.
     pub origin: VersionOrigin,
 }
@@ -102,6 +120,8 @@ pub enum LogOutcome {
     Tombstoned(VersionNotice),
     /// The name belongs to no owner, so nobody can publish it.
     NoNamespace,
+    /// The name belongs to an owner, and the version is from elsewhere.
+    Owned,
     /// The name differs only in case from this one.
     CaseConflict(RegistryName),
     /// The package was removed from the store in the meantime. Store it again.
@@ -117,7 +137,7 @@ struct LogContext {
     owner: Option<OwnerName>,
     /// True if a version of the name is known.
     has_name: bool,
-    /// Known name that differs only in case.
+    /// Published name that differs only in case.
     other_name: Option<String>,
 }
 
@@ -138,6 +158,15 @@ impl LogEnd {
     }
 }
 
+/// True for a name `k` that somebody has published. Names whose versions were all fetched do not count: everyone who may
+/// request one could take the name away from its owner, or from other spellings.
+macro_rules! published_sql {
+    () => {
+        "EXISTS (SELECT 1 FROM registry_versions v WHERE v.kind = k.kind AND v.name = k.name \
+         AND (v.origin IS NULL OR v.origin <> 'version_control'))"
+    };
+}
+
 macro_rules! context_sql {
     ($covering:expr) => {
         concat!(
@@ -147,7 +176,9 @@ macro_rules! context_sql {
             $covering,
             " LIMIT 1) AS owner, \
              EXISTS (SELECT 1 FROM registry_names WHERE kind = $1 AND name = $3) AS has_name, \
-             (SELECT name FROM registry_names WHERE kind = $1 AND folded_name = $4 AND name <> $3 LIMIT 1) AS other_name",
+             (SELECT k.name FROM registry_names k WHERE k.kind = $1 AND k.folded_name = $4 AND k.name <> $3 AND ",
+            published_sql!(),
+            " LIMIT 1) AS other_name",
         )
     };
 }
@@ -158,7 +189,7 @@ const CONTEXT_POSTGRES: &str = context_sql!(covering_sql!(postgres));
 macro_rules! version_columns {
     () => {
         "v.kind, v.name, v.version, v.state, v.files_hash, v.go_mod_hash, v.commit_sha, v.base, v.origin, \
-         v.published_by, v.added_at, v.reason, v.replacement, v.takedown, v.noticed_at"
+         v.published_by, v.added_at, v.committed_at, v.reason, v.replacement, v.takedown, v.noticed_at"
     };
 }
 
@@ -185,13 +216,13 @@ const VERSIONS: &str =
     version_sql!("(SELECT * FROM registry_versions WHERE kind = $1 AND name = $2) v");
 
 const WRITE_VERSION: &str = "INSERT INTO registry_versions (kind, name, version, state, files_hash, go_mod_hash, \
-    commit_sha, base, origin, published_by, added_at, reason, replacement, takedown, noticed_at) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) \
+    commit_sha, base, origin, published_by, added_at, reason, replacement, takedown, noticed_at, committed_at) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) \
     ON CONFLICT (kind, name, version) DO UPDATE SET state = excluded.state, files_hash = excluded.files_hash, \
     go_mod_hash = excluded.go_mod_hash, commit_sha = excluded.commit_sha, base = excluded.base, \
     origin = excluded.origin, published_by = excluded.published_by, added_at = excluded.added_at, \
     reason = excluded.reason, replacement = excluded.replacement, takedown = excluded.takedown, \
-    noticed_at = excluded.noticed_at";
+    noticed_at = excluded.noticed_at, committed_at = excluded.committed_at";
 
 /// Makes the packages of a version loose, except those that another version has as well. A package that somebody is
 /// about to publish stays for as long as that takes. The update of such a row does nothing, but it waits for a removal.
@@ -200,6 +231,12 @@ const LOOSEN_PACKAGES: &str = "INSERT INTO registry_loose_packages (digest, due_
     AND NOT EXISTS (SELECT 1 FROM registry_packages o WHERE o.digest = p.digest \
     AND NOT (o.kind = p.kind AND o.name = p.name AND o.version = p.version)) GROUP BY p.digest \
     ON CONFLICT (digest) DO UPDATE SET due_at = registry_loose_packages.due_at";
+
+/// Takes the packages of a version from the size of those from elsewhere, if it is one of them.
+const UNCACHE: &str = "UPDATE registry_cache SET bytes = bytes - (SELECT CAST(COALESCE(SUM(p.size), 0) AS BIGINT) \
+    FROM registry_packages p WHERE p.kind = $1 AND p.name = $2 AND p.version = $3 AND EXISTS (SELECT 1 \
+    FROM registry_versions v WHERE v.kind = p.kind AND v.name = p.name AND v.version = p.version \
+    AND v.origin = 'version_control')) WHERE id = 1";
 
 const HASHES_SQLITE: &str = "SELECT place, hash FROM registry_log_hashes \
     WHERE place IN (SELECT value FROM json_each($1))";
@@ -236,9 +273,16 @@ impl Store {
                     (&change.change, base),
                     (RecordChange::Add(_), BaseLocation::Here)
                 );
-                if is_published && context.owner.is_none() {
+                let is_foreign = change.origin.is_foreign();
+                if is_published && is_foreign && is_owned_in_tx(&mut tx, &name).await? {
+                    Err(LogOutcome::Owned)
+                } else if is_published && !is_foreign && context.owner.is_none() {
                     Err(LogOutcome::NoNamespace)
-                } else if is_published && !context.has_name && context.other_name.is_some() {
+                } else if is_published
+                    && !is_foreign
+                    && !context.has_name
+                    && context.other_name.is_some()
+                {
                     let other = context.other_name.as_deref().unwrap_or_default();
                     RegistryName::new(name.kind(), other)
                         .map(|other| Err(LogOutcome::CaseConflict(other)))
@@ -275,6 +319,11 @@ impl Store {
         }
         let go_mod = change.go_mod.as_deref();
         content_write_in_tx(&mut tx, key, &change.change, go_mod, now).await?;
+        if change.origin.is_foreign()
+            && let RecordChange::Add(content) = &change.change
+        {
+            cached_in_tx(&mut tx, content).await?;
+        }
         let mut end = LogEnd {
             last_id: context.last_id,
             last_logged_at: context.last_logged_at,
@@ -338,14 +387,15 @@ impl Store {
         Ok(names)
     }
 
-    /// Returns a known name that differs from this one only in case. `None`: there is none, or the name itself is known.
+    /// Returns a published name that differs from this one only in case. `None`: there is none, or the name itself is known.
     pub(super) async fn registry_name_in_other_case(
         &self,
         name: &RegistryName,
     ) -> Result<Option<RegistryName>> {
         let names = on_pool!(self, db => sqlx::query_scalar::<_, String>(
-            "SELECT name FROM registry_names WHERE kind = $1 AND folded_name = $2")
-            .bind(name.kind()).bind(name.as_str().to_ascii_lowercase()).fetch_all(db))?;
+            concat!("SELECT k.name FROM registry_names k WHERE k.kind = $1 AND k.folded_name = $2 AND (k.name = $3 OR ",
+                published_sql!(), ")"))
+            .bind(name.kind()).bind(name.as_str().to_ascii_lowercase()).bind(name.as_str()).fetch_all(db))?;
         if names.iter().any(|known| known == name.as_str()) {
             return Ok(None);
         }
@@ -511,9 +561,15 @@ impl RegistryVersion {
             known: KnownVersion::Absent,
             notice: None,
             added_at: None,
+            committed_at: None,
             origin: None,
             published_by: None,
         }
+    }
+
+    /// Returns the time that `go` compares versions by.
+    pub fn go_time(&self) -> Option<DateTime<Utc>> {
+        self.committed_at.or(self.added_at)
     }
 
     /// Returns the version after a change.
@@ -528,6 +584,7 @@ impl RegistryVersion {
         match &change.change {
             RecordChange::Add(_) => Self {
                 origin: Some(change.origin),
+                committed_at: change.committed_at.map(kept_time),
                 published_by: Some(free_text(&cause.actor.login).into_owned()),
                 ..after
             },
@@ -594,6 +651,7 @@ pub(super) struct VersionRow {
     origin: Option<VersionOrigin>,
     published_by: Option<String>,
     added_at: Option<DateTime<Utc>>,
+    committed_at: Option<DateTime<Utc>>,
     reason: Option<String>,
     replacement: Option<VersionKey>,
     takedown: Option<TakedownKind>,
@@ -686,6 +744,7 @@ impl VersionRow {
             known,
             notice,
             added_at: self.added_at,
+            committed_at: self.committed_at,
             origin: self.origin,
             published_by: self.published_by,
         })
@@ -822,6 +881,7 @@ pub(super) async fn version_write_in_tx(tx: &mut Tx, version: &RegistryVersion) 
         notice.and_then(|notice| notice.notice.replacement.as_ref()),
         notice.and_then(|notice| notice.takedown),
         notice.map(|notice| notice.at),
+        version.committed_at,
     )
     .map(drop)
 }
@@ -871,6 +931,7 @@ pub(super) async fn content_write_in_tx(
         RecordChange::Deprecate(_) => {}
         RecordChange::Delete(..) => {
             execute!(tx, LOOSEN_PACKAGES, kind, name, version.as_str(), now)?;
+            execute!(tx, UNCACHE, kind, name, version.as_str())?;
             // A takedown also ends downloads, and conflicts about the content.
             for sql in [
                 "DELETE FROM registry_packages WHERE kind = $1 AND name = $2 AND version = $3",
@@ -989,6 +1050,22 @@ async fn hashes_add_in_tx(tx: &mut Tx, id: LogId, text: &str) -> Result<()> {
     let hashes = serde_json::to_string(&hashes).expect("texts are JSON");
     let place = i64::try_from(tlog::stored_hash_index(0, number)).map_err(broken)?;
     execute!(tx, add, place, hashes).map(drop)
+}
+
+/// Counts a version that was fetched, and its packages.
+async fn cached_in_tx(tx: &mut Tx, content: &VersionContent) -> Result<()> {
+    let sizes = content.packages.iter().map(|package| package.size);
+    let bytes = i64::try_from(sizes.sum::<u64>()).map_err(broken)?;
+    let sql = "UPDATE registry_cache SET bytes = bytes + $1, versions = versions + 1 WHERE id = 1";
+    execute!(tx, sql, bytes).map(drop)
+}
+
+/// Returns true if a namespace has a name, or has it in other case (R6). The transaction holds the log lock, so the answer
+/// stays true until its end.
+async fn is_owned_in_tx(tx: &mut Tx, name: &RegistryName) -> Result<bool> {
+    let namespaces = of_kind_in_tx(tx, name.kind()).await?;
+    let mut prefixes = namespaces.iter().map(|namespace| &namespace.prefix);
+    Ok(prefixes.any(|prefix| covers_in_any_case((prefix.kind(), prefix.as_str()), name)))
 }
 
 /// Returns the event of a change for the audit log.

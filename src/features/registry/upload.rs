@@ -301,6 +301,7 @@ impl From<ServeRefusal> for ApiRefusal {
             | ServeRefusal::RunEnded
             | ServeRefusal::NotFound(_)
             | ServeRefusal::TakenDown { .. }
+            | ServeRefusal::Rule { .. }
             | ServeRefusal::BadRequest(_)
             | ServeRefusal::BadLink
             | ServeRefusal::NoSuchRange(_)
@@ -492,6 +493,7 @@ impl RegistryUploads {
             }
             Published::Tombstoned(notice) => return Err(ApiRefusal::TakenDown(notice)),
             Published::NoNamespace => return Err(ApiRefusal::NoNamespace(key.name())),
+            Published::Owned => return Err(RegistryError::owned(&key).into()),
             Published::CaseConflict(name) => return Err(ApiRefusal::CaseConflict(name)),
         };
         drop(place);

@@ -8,6 +8,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::Response;
+use lockkeeper::config::server::MissLimits;
 use lockkeeper::features::registry::{
     JoinRequest, NamePatterns, NewInvitation, Peer, PeerExchange, PeerState, PeerTerms, PeerUrl,
     PullReport, RegistryVersion, Visibility,
@@ -97,8 +98,11 @@ impl Deployment {
         let db = TestDb::new(backend).await;
         let office = Office::named(&db, name).await;
         let (_, token) = office.token(&["read:*"]).await;
-        let flags = [&[("registry-name", name)], flags].concat();
-        let server = office.server(&db, 1, &flags).await;
+        // Without other flags, a miss asks nobody: tests pull on their own.
+        let own = [("registry-name", name), ("registry-on-miss", "*=never")];
+        let flags = [&own, flags].concat();
+        let patient = |limits: &mut MissLimits| limits.wait = Duration::from_mins(1);
+        let server = office.server_within(&db, 1, (&flags, &[]), patient).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let wire = Arc::new(Mutex::new(Wire {

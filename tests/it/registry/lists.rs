@@ -195,7 +195,7 @@ async fn no_route_answers_without_a_token(db: &TestDb) {
             // Clients find the protocol before they sign in.
             "/.well-known/terraform.json" => 200,
             // The word of an invitation is the permission, and it is in the body.
-            "/registry/peer/v1/join" => 415,
+            "/registry/peer/v1/join" => 400,
             // The link has the permission.
             "/registry/v1/modules/{namespace}/{name}/{system}/{version}/{file}" => 403,
             _ => 401,

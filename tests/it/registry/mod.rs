@@ -6,6 +6,8 @@ mod deployments;
 mod go;
 mod go_imports;
 mod lists;
+mod misses;
+mod outside;
 mod pages;
 mod peer_limits;
 mod peers;

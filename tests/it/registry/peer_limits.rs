@@ -186,6 +186,8 @@ async fn takedowns_are_counted_by_their_maker_also_through_a_relay(db: &TestDb) 
     assert_eq!(two.pull().await, 5);
     assert_eq!(three.pull().await, 5);
     take_down_numbered(&one, 0..4).await;
+    // In one page, additions would come before takedowns.
+    two.pull().await;
     one.office
         .publish("module acme/new/aws 1.0.0", &MODULE)
         .await;

@@ -32,6 +32,11 @@ pub struct Site {
 impl Site {
     /// Starts a server with further flags.
     pub async fn open(flags: &[&str]) -> Self {
+        Self::open_with(flags, &[]).await
+    }
+
+    /// Starts a server with further flags and environment variables.
+    pub async fn open_with(flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         for (name, text) in [
@@ -57,6 +62,9 @@ impl Site {
         let settings = flags
             .iter()
             .fold(settings, |settings, flag| settings.flag(flag));
+        let settings = variables.iter().fold(settings, |settings, (name, value)| {
+            settings.variable(name, value)
+        });
         let server = Server::start(&github, settings).await;
         let packages = server.data_dir().join("registry");
         let (clock, ids) = (Arc::new(SystemClock), Arc::new(RandomIds));
@@ -75,6 +83,11 @@ impl Site {
     pub async fn restart(&mut self) {
         self.server.restart().await;
         self.tunnel = Tunnel::to(address(&self.server)).await;
+    }
+
+    /// Returns the address of the proxy by which people reach the server.
+    pub fn proxy(&self) -> String {
+        self.tunnel.url()
     }
 
     /// Creates the directory of a person, with these files.

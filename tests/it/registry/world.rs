@@ -1,7 +1,6 @@
 //! A registry with its servers in this process, and people who publish, read and take down.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use chrono::{DateTime, Utc};
 use lockkeeper::app::{self, ServiceInputs};
 use lockkeeper::clock::Clock;
-use lockkeeper::config::server::{RawSettings, ServerConfig};
+use lockkeeper::config::server::{MissLimits, RawSettings, ServerConfig};
 use lockkeeper::context::ServerCtx;
 use lockkeeper::features::registry::{
     AddNamespace, ChangeNamespace, CheckedPackage, NewToken, PeerExchange, Published, Registry,
@@ -95,6 +94,9 @@ pub fn write_keys(path: &Path) {
     std::fs::write(path, format!("{}\n", line.expose())).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
+
+/// Flags or variables with their values.
+type Pairs<'a> = &'a [(&'a str, &'a str)];
 
 impl Office {
     /// Opens the registry in a database. Packages are below the directory of the test.
@@ -226,8 +228,32 @@ impl Office {
 
     /// Starts a server with further flags. All servers of a test have one store of packages.
     pub async fn server(&self, db: &TestDb, number: u32, more: &[(&str, &str)]) -> Replica {
+        self.server_with(db, number, more, &[]).await
+    }
+
+    /// Starts a server with further flags and environment variables.
+    pub async fn server_with(
+        &self,
+        db: &TestDb,
+        number: u32,
+        more: &[(&str, &str)],
+        variables: &[(&str, &str)],
+    ) -> Replica {
+        let as_usual = |_: &mut MissLimits| {};
+        self.server_within(db, number, (more, variables), as_usual)
+            .await
+    }
+
+    /// Starts a server with further flags and environment variables, and with other limits for missing versions.
+    pub async fn server_within(
+        &self,
+        db: &TestDb,
+        number: u32,
+        (more, variables): (Pairs<'_>, Pairs<'_>),
+        limit: impl FnOnce(&mut MissLimits),
+    ) -> Replica {
         let data = db.dir.path().join(format!("data-{number}"));
-        std::fs::create_dir(&data).unwrap();
+        std::fs::create_dir_all(&data).unwrap();
         symlink(&self.packages, data.join("registry")).unwrap();
         let (data, keys) = (data.display().to_string(), self.keys.display().to_string());
         let flags = [
@@ -249,13 +275,20 @@ impl Office {
             flags: flags.collect(),
             ..RawSettings::default()
         };
-        let (config, _) =
+        let (mut config, _) =
             ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
+        if let Some(own) = config.registry.own.as_mut() {
+            limit(&mut own.misses.limits);
+        }
         let parts = ServiceInputs {
             clock: db.clock.clone() as Arc<dyn Clock>,
             ids: db.ids.clone(),
             exe: env!("CARGO_BIN_EXE_lockkeeper").into(),
-            environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+            environment: [("PATH", "/usr/bin:/bin")]
+                .iter()
+                .chain(variables)
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
             panics: Panics::new(db.clock.clone()),
             name: format!("replica-{number}"),
         };
@@ -298,6 +331,19 @@ impl Replica {
     /// Returns what the reconcilers of the server use.
     pub async fn peers(&self) -> PeerExchange {
         PeerExchange::of(&self.ctx).await.unwrap().unwrap()
+    }
+
+    /// Returns all metrics of the server.
+    pub fn metrics(&self) -> String {
+        self.ctx.metrics.render()
+    }
+
+    /// Returns the number of versions that the server fetches now.
+    pub fn running(&self) -> f64 {
+        let name = "lockkeeper_registry_fills_running ";
+        let metrics = self.metrics();
+        let mut values = metrics.lines().filter_map(|line| line.strip_prefix(name));
+        values.next().map_or(0.0, |value| value.parse().unwrap())
     }
 
     /// Sends a request with these headers.

@@ -10,8 +10,8 @@ use chrono::TimeDelta;
 use lockkeeper::claims;
 use lockkeeper::features::accounts::{AllUsers, LabelChanges, NewAccount};
 use lockkeeper::features::registry::{
-    LogOutcome, NewToken, SeenTags, TagOutcome, TagPlace, TagSettled, TagState, TagVersion,
-    Visibility,
+    FillFault, LogOutcome, NewToken, SeenTags, TagOutcome, TagPlace, TagSettled, TagState,
+    TagVersion, Visibility,
 };
 use lockkeeper::locks::{self, LockRequest, QueuedPlan};
 use lockkeeper::model::{
@@ -40,7 +40,7 @@ use crate::support::db::{Backend, TestDb, by, execute};
 use crate::support::log;
 
 /// Tables that grow with use.
-const GROWING: [&str; 34] = [
+const GROWING: [&str; 35] = [
     "account_emails",
     "account_external_ids",
     "account_stars",
@@ -60,6 +60,7 @@ const GROWING: [&str; 34] = [
     "plans",
     "pulls",
     "registry_downloads",
+    "registry_fills",
     "registry_go_mods",
     "registry_log",
     "registry_log_hashes",
@@ -79,7 +80,7 @@ const GROWING: [&str; 34] = [
 
 /// Sources that SQLite may read completely: no table at all, one with a row per server, apply lock, setting, promise,
 /// token, peer or conflict of the registry, or one that the sealer of the audit log empties within seconds.
-const SMALL: [&str; 21] = [
+const SMALL: [&str; 22] = [
     "CONSTANT",
     "(",
     "each",
@@ -98,6 +99,7 @@ const SMALL: [&str; 21] = [
     "registry_conflicts",
     "registry_invitations",
     "registry_peers",
+    "registry_cache",
     "registry_tokens",
     "replicas",
     "settings",
@@ -380,6 +382,11 @@ fn years() -> Vec<String> {
             "'github.com/acme/r' || (n % 100), 'v1.' || n || '.0', HASH, 'go', 'example.com/t1/m' || (100000 + n / 10), \
              'v1.' || n || '.0', 'published', TIME",
         ),
+        rows(
+            20_000,
+            "registry_fills (kind, name, version, fault, reason, attempts, failed_at, retry_at)",
+            "'go', 'example.com/t2/m' || n, 'v1.0.0', 'not_found', 'no tag', 1, TIME, TIME",
+        ),
         rows(10_000, "registry_loose_packages (digest, due_at)", "'b' || substr(HASH, 2), TIME"),
         rows(
             20_000,
@@ -569,6 +576,13 @@ async fn modules(db: &TestDb) {
         last = Some(key);
     }
     let last = last.unwrap();
+    let fault = FillFault::NotFound;
+    let failed = store.registry_fill_failed(&last, fault, "no tag").await;
+    assert_eq!(failed.unwrap().attempts, 1);
+    store.registry_fill_failure(&last).await.unwrap();
+    store.registry_fill_succeeded(&last).await.unwrap();
+    store.registry_fills_forget().await.unwrap();
+    store.registry_cache().await.unwrap();
     let gone = registry::delete(store, &last, "no").await;
     assert!(matches!(gone, LogOutcome::Logged(_)));
     store.registry_versions(&last.name()).await.unwrap();

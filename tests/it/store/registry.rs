@@ -111,6 +111,7 @@ fn change(key: &VersionKey, change: RecordChange) -> NewChange {
         change,
         base: BaseLocation::Here,
         go_mod: is_go.then(|| b"module example.com/m\n".to_vec()),
+        committed_at: None,
         origin: VersionOrigin::Upload,
     }
 }
@@ -205,6 +206,7 @@ async fn a_version_goes_through_its_states_and_its_log(db: &TestDb) {
             known: KnownVersion::Added(located.clone()),
             notice: None,
             added_at: Some(db.now()),
+            committed_at: None,
             origin: Some(VersionOrigin::Upload),
             published_by: Some("ada".to_owned()),
         };
@@ -352,6 +354,7 @@ async fn one_of_several_contents_is_added(db: &TestDb) {
             LogOutcome::Conflict(there) => number != ours && *there == content(NameKind::Go, *ours),
             LogOutcome::Tombstoned(_)
             | LogOutcome::NoNamespace
+            | LogOutcome::Owned
             | LogOutcome::CaseConflict(_)
             | LogOutcome::PackageGone => false,
         };
@@ -1026,6 +1029,7 @@ impl TestRegistry {
                 commit: None,
             },
             go_mod,
+            committed_at: None,
             staged,
         }
     }
@@ -1251,6 +1255,7 @@ async fn a_crash_leaves_nothing_behind_for_long(db: &TestDb) {
         change: RecordChange::Delete(TakedownKind::Mistake, notice("no")),
         base: BaseLocation::Here,
         go_mod: None,
+        committed_at: None,
         origin: VersionOrigin::Upload,
     };
     let signer = signer();

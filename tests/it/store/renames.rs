@@ -112,6 +112,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("registry_conflicts", "kind name version peer record"),
     ("registry_deployment", "name verifier key_name store_id"),
     ("registry_downloads", "kind name version peer error"),
+    ("registry_fills", "kind name version fault reason"),
     ("registry_go_mods", "name version"),
     (
         "registry_invitations",

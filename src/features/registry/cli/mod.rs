@@ -7,10 +7,12 @@
 //! | `log.rs` | `log`, `verify`, `key` |
 //! | `peers.rs` | `peers`: other deployments |
 //! | `tags.rs` | `tags`: tags of repositories that publish versions |
+//! | `explain.rs` | `explain`: what happens when a version is missing |
 //! | `uses.rs` | `uses`: projects that use a module |
 //! | `setup.rs` | `setup`: settings of clients |
 //! | `namespaces.rs`, `tokens.rs` | who may publish and read |
 
+mod explain;
 mod log;
 mod namespaces;
 mod peers;
@@ -31,6 +33,7 @@ use lockkeeper_registry::names::{NamePrefix, RegistryName};
 use lockkeeper_registry::signed_note::NoteVerifier;
 use lockkeeper_registry::versions::VersionKey;
 
+use self::explain::ExplainArgs;
 use self::log::LogArgs;
 use self::namespaces::NamespacesArgs;
 use self::peers::PeersArgs;
@@ -84,6 +87,11 @@ pub(super) enum RegistryArgs {
     ///
     /// Exit code 1: there is no such version, it was taken down before, or the takedown was not confirmed.
     Takedown(TakedownArgs),
+    /// Explain what happens when a version is not in the registry
+    ///
+    /// Shows the namespace, rule or default that counts for a name, where a version would come from, and the last failure to
+    /// fetch it.
+    Explain(ExplainArgs),
     /// Show the projects whose latest plans use a module
     ///
     /// These are the current plans of pull requests and applications, and the newest plan of each project. A plan
@@ -144,6 +152,7 @@ impl SubcommandArgs for RegistryArgs {
                 Self::Show(args) => args.run(terminal).await,
                 Self::Deprecate(args) => args.run(terminal).await,
                 Self::Takedown(args) => args.run(terminal).await,
+                Self::Explain(args) => args.run(terminal).await,
                 Self::Uses(args) => args.run(terminal).await,
                 Self::Tags(args) => args.run(terminal).await,
                 Self::Log(args) => args.run(terminal).await,

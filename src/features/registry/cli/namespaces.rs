@@ -18,7 +18,8 @@ pub(in crate::features::registry) enum NamespacesArgs {
     /// A namespace of Terraform modules is a word such as acme. One of Go modules is the beginning of their paths, such as
     /// example.com/net, and includes everything below it. Only tokens with a scope for its names publish there.
     ///
-    /// Exit code 1: there is no such owner, or the namespace is within another one or includes it.
+    /// Exit code 1: there is no such owner, the namespace is within another one or includes it, or there are versions of
+    /// others below it.
     Add {
         /// The namespace, as in acme or example.com/net
         #[arg(value_name = "PREFIX", value_parser = prefix)]
@@ -30,6 +31,10 @@ pub(in crate::features::registry) enum NamespacesArgs {
         /// in repositories of the owner
         #[arg(long, value_name = "WORD", default_value = "public")]
         visibility: Visibility,
+        /// Make versions below the namespace that came from other deployments or from repositories those of the owner, as they
+        /// are
+        #[arg(long)]
+        adopt: bool,
         #[command(flatten)]
         format: OutputFormat,
         #[command(flatten)]
@@ -83,13 +88,20 @@ impl NamespacesArgs {
                 prefix,
                 owner,
                 visibility,
+                adopt,
                 format,
                 database,
             } => {
                 let store = database.open().await?;
                 let cause = cause("");
-                let added = store.registry_namespace_add(&prefix, &owner, visibility, &cause);
-                let refusal = match added.await.context("the namespace was not added")? {
+                let added = if adopt {
+                    let added = store.registry_namespace_adopt(&prefix, &owner, visibility, &cause);
+                    added.await
+                } else {
+                    let added = store.registry_namespace_add(&prefix, &owner, visibility, &cause);
+                    added.await
+                };
+                let refusal = match added.context("the namespace was not added")? {
                     AddNamespace::Added(namespace) => return show(&namespace, format, terminal),
                     AddNamespace::AlreadyThere(other) => {
                         format!("the namespace exists: {}", text(&other))
@@ -101,8 +113,9 @@ impl NamespacesArgs {
                         text(&other)
                     ),
                     AddNamespace::InUse(name) => format!(
-                        "another deployment has published {}, or has taken it down, and its versions must not pass for those \
-                         of {owner}. Choose another prefix, or let that deployment publish these names",
+                        "{0} has versions that {owner} has not published: they came from another deployment or from a \
+                         repository. `lockkeeper registry show {0}` lists them. Choose another prefix, or make them versions of \
+                         {owner}, as they are, with --adopt",
                         name.as_str()
                     ),
                     AddNamespace::NoOwner => no_owner(Some(&owner)),

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::super::input::{read_name, read_version, shown_key};
 use super::super::packaging::{CheckedPackage, SourceDirectory};
-use super::super::service::{Published, Registry};
+use super::super::service::{Published, Registry, RegistryError};
 use super::super::store::VersionOrigin;
 use super::super::view::{PublishedView, VersionView, checksums_of, notice_sentence};
 use super::remote::{RemoteAnswer, RemoteRegistry};
@@ -120,6 +120,7 @@ impl PublishArgs {
                 shown_key(&key),
                 notice_sentence(&notice)
             ),
+            Published::Owned => return Err(RegistryError::owned(&key).into()),
             Published::NoNamespace => format!(
                 "the name {} belongs to no owner. Add its namespace with `lockkeeper registry namespaces add`",
                 key.name().as_str()

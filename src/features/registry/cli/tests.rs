@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::cli::tests::call;
 use crate::clock::{RandomIds, SystemClock};
+use crate::features::registry::FillFault;
 use crate::features::registry::namespaces::{AddNamespace, Visibility};
 use crate::kit::term::ExitStatus;
 use crate::seal::key_line;
@@ -471,4 +472,53 @@ fn wrong_words_are_usage_errors_with_a_way_out() {
     let (exit, _, err) = call(&["registry", "key", "--data-dir", &data]);
     assert_eq!(exit, ExitStatus::Failure);
     assert_snapshot!(err, @"error: this database has no registry yet. A server creates it when it starts with --registry");
+}
+
+#[test]
+fn a_missing_version_is_explained() {
+    let machine = Machine::new();
+    machine.namespace("go example.com/net");
+    block_on(async {
+        let store = machine.store().await;
+        let key = "go github.com/acme/net v1.0.0".parse().unwrap();
+        let failed = store.registry_fill_failed(&key, FillFault::NotFound, "no tag v1.0.0");
+        assert_eq!(failed.await.unwrap().attempts, 1);
+        store.close().await;
+    })
+    .unwrap();
+    let explain =
+        |name: &str, more: &[&str]| machine.registry(&[&["explain", name], more].concat());
+    let hosts = ["--registry-vcs-allowlist", "github.com/acme,go.example.org"];
+    let rules = [
+        "--registry-on-miss",
+        "go github.com/acme/no/...=refuse,go go.example.org/...=wait",
+    ];
+    let more = [&hosts[..], &rules].concat();
+    assert_snapshot!(explain("github.com/acme/net", &[]).1, @"
+    A missing version of github.com/acme/net is answered with 404 at once, and fetched in the background, by default.
+    Nothing is fetched from a repository: --registry-vcs-allowlist names no host.
+    ");
+    assert_snapshot!(explain("github.com/acme/net@v1.0.0", &more).1, @"
+    github.com/acme/net@v1.0.0 is not in the registry.
+    A missing version of github.com/acme/net is answered with 404 at once, and fetched in the background, by default.
+    It would come from the repository https://github.com/acme/net.
+    The last attempt failed on …, and the next one begins after …: no tag v1.0.0.
+    Packages from elsewhere have at most 10 GiB together (--registry-cache-quota).
+    ");
+    assert_snapshot!(explain("go.example.org/net", &more).1, @"
+    A missing version of go.example.org/net is fetched while the client waits for up to 8 seconds, because of the rule `go go.example.org/...=wait` (--registry-on-miss).
+    It would come from the repository that https://go.example.org/net?go-get=1 names.
+    Packages from elsewhere have at most 10 GiB together (--registry-cache-quota).
+    ");
+    assert_snapshot!(explain("github.com/acme/no/x", &more).1, @"A missing version of github.com/acme/no/x is refused with 403, because of the rule `go github.com/acme/no/...=refuse` (--registry-on-miss).");
+    assert_snapshot!(explain("example.com/Net/http", &more).1, @"A missing version of example.com/Net/http is answered with 404, and never fetched, because only the owner of the namespace example.com/net publishes there.");
+    assert_snapshot!(explain("acme/vpc/aws", &more).1, @"
+    A missing version of acme/vpc/aws is fetched while the client waits for up to 8 seconds, by default.
+    Nothing is fetched from a repository: nothing leads from the name of a Terraform module to its repository.
+    ");
+    let other = explain("github.com/other/net", &[&more[..], &["--json"]].concat());
+    assert_snapshot!(other.1, @r#"{"because":"default","failure":null,"kind":"go","name":"github.com/other/net","namespace":null,"no_source":"github.com/other/net is not on --registry-vcs-allowlist","on_miss":"background","peers":[],"rule":null,"source":null,"state":null,"version":null}"#);
+    let (exit, said) = explain("acme/vpc/aws", &["--registry-on-miss", "go *"]);
+    assert_eq!(exit, ExitStatus::Usage);
+    assert!(said.contains("has no `=`"), "{said}");
 }

@@ -15,6 +15,7 @@ mod module;
 use std::fs::File;
 use std::path::Path;
 
+use chrono::{DateTime, Utc};
 use lockkeeper_registry::go_zip::{GO_LIMITS, GoZipError};
 use lockkeeper_registry::limits::{ArchiveLimits, ExceededLimit};
 use lockkeeper_registry::names::NameKind;
@@ -39,6 +40,8 @@ pub struct CheckedPackage {
     pub content: VersionContent,
     /// The `go.mod` file of a Go module.
     pub go_mod: Option<Vec<u8>>,
+    /// Time of the commit, if the package was made from a repository that is not here.
+    pub committed_at: Option<DateTime<Utc>>,
     /// Bytes of the package.
     pub staged: StagedBlob,
 }
@@ -175,6 +178,7 @@ impl CheckedPackage {
             key,
             content,
             go_mod: checked.go_mod,
+            committed_at: None,
             staged,
         })
     }

@@ -338,6 +338,7 @@ const fn origin_words(origin: VersionOrigin) -> &'static str {
         VersionOrigin::Command => "the command line",
         VersionOrigin::Tag => "a tag",
         VersionOrigin::Peer => "another deployment",
+        VersionOrigin::VersionControl => "version control",
     }
 }
 

@@ -13,7 +13,7 @@
 //!
 //! A peer has [`AT_ONCE`] requests at a time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Json;
@@ -372,8 +372,14 @@ async fn diff(
         sharing: shared.digest(&registry.sharing_key()),
         ..DiffBody::default()
     };
+    let fetched = match (records.first(), records.last()) {
+        (Some((first, _)), Some((last, _))) => {
+            registry.store().registry_fetched(*first, *last).await?
+        }
+        _ => BTreeSet::new(),
+    };
     for (id, text) in records {
-        add(&mut body, id, text, &shared)?;
+        add(&mut body, id, text, (&shared, &fetched))?;
     }
     body.proof = proof(registry, size, body.id).await?;
     body.met_proof = proof(registry, query.met, body.id).await?;
@@ -423,13 +429,14 @@ fn add(
     body: &mut DiffBody,
     id: LogId,
     text: String,
-    shared: &SharedNames,
+    (shared, fetched): (&SharedNames, &BTreeSet<LogId>),
 ) -> Result<(), ExchangeRefusal> {
     let damaged = || RegistryError::Damaged(format!("record {id} cannot be read"));
     let record = Record::parse(text.as_bytes()).map_err(|_| damaged())?;
     let number = u64::try_from(id.get()).map_err(|_| damaged())?;
     body.id = number;
-    if !shared.has(&record.key().name()) {
+    // R6: the name of a version that was fetched may belong to an owner at the peer, who has not published it.
+    if fetched.contains(&id) || !shared.has(&record.key().name()) {
         let hash = tlog::record_hash(text.as_bytes()).to_string();
         body.withheld.push(WithheldItem { id: number, hash });
         return Ok(());

@@ -7,7 +7,7 @@
 //! | `page.rs` | pages of the log of a peer, and everything that is checked of one |
 //! | `merge.rs` | a page becomes versions and records here, in one transaction |
 //! | `client.rs` | requests to peers |
-//! | `pull.rs` | reads the logs of peers |
+//! | `pull.rs` | reads the logs of peers, each interval and when a version is missing |
 //! | `downloads.rs` | packages come here |
 //! | `door.rs` | answers to peers |
 //! | `join.rs` | keys and tokens are exchanged |
@@ -49,6 +49,7 @@ pub(super) use self::model::fingerprint;
 pub use self::model::{
     Invitation, NamePatterns, Peer, PeerConflict, PeerLimits, PeerState, PeerUrl, PeerWalk,
 };
+use self::pull::LastAsked;
 pub(super) use self::pull::PULL;
 pub use self::pull::PullReport;
 pub use self::store::{JoinOutcome, JoinedPeer, PeerTerms};
@@ -76,6 +77,8 @@ pub struct PeerExchange {
     places: Semaphore,
     places_of_peers: Mutex<HashMap<DeploymentName, Arc<Semaphore>>>,
     running: Mutex<HashMap<VersionKey, RunningDownload>>,
+    /// Last time at which the log of a peer was read because a version was missing.
+    asked: Mutex<HashMap<DeploymentName, LastAsked>>,
 }
 
 impl PeerExchange {
@@ -95,6 +98,7 @@ impl PeerExchange {
             places: Semaphore::new(DOWNLOADS_AT_ONCE),
             places_of_peers: Mutex::default(),
             running: Mutex::default(),
+            asked: Mutex::default(),
         })
     }
 

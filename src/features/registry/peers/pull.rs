@@ -5,7 +5,12 @@
 //!
 //! A peer that shares other names than before is read again from the first record, at most once in [`AGAIN_AFTER`]. Until
 //! then, new records are merged, and the peer is shown as failing.
+//!
+//! A version that is missing may have been published at a peer since the last turn. So the logs are read at once
+//! ([`PeerExchange::ask`]): what a peer has of it is in its log, and everything that is checked of a page is checked there
+//! too. Any number of missing versions need one reading.
 
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -13,7 +18,7 @@ use lockkeeper_registry::records::DeploymentName;
 use lockkeeper_registry::signed_note::NoteVerifier;
 use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{error, info, warn};
 
 use super::super::service::RegistryError;
@@ -35,6 +40,16 @@ const PEER_TIME: Duration = Duration::from_mins(1);
 
 /// Time of the lease of a peer, which is renewed meanwhile.
 const LEASE_TIME: Duration = Duration::from_mins(2);
+
+/// Longest wait for the logs of peers when a version is missing.
+const ASK_TIME: Duration = Duration::from_secs(5);
+/// Shortest time between two readings of a log because of missing versions. Clients can make up any number of those.
+const ASK_PAUSE: Duration = Duration::from_secs(1);
+/// Pause before the log of a peer is read that somebody else reads at the moment.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// Beginning of the last reading of a log because of a missing version. Who holds it reads.
+pub(super) type LastAsked = Arc<tokio::sync::Mutex<Option<Instant>>>;
 
 /// Most members that a peer may propose at a time.
 const MAX_MEMBERS: usize = 100;
@@ -125,25 +140,78 @@ impl PeerExchange {
         let mut report = PullReport::default();
         for pulled in pulls {
             report.peers += 1;
-            report.records += pulled?;
+            report.records += pulled?.unwrap_or(0);
         }
         Ok(report)
     }
 
+    /// Reads the logs of all peers that have joined now, because a version is missing. Returns when all of them were read, or
+    /// after [`ASK_TIME`]. A failure is logged, and has no other effect here. A peer whose last reading failed is left to the
+    /// reconciler, so that nobody waits for one that is away (R8).
+    pub(in crate::features::registry) async fn ask(self: &Arc<Self>) {
+        let asked_at = Instant::now();
+        let peers = match self.registry.store().registry_peers().await {
+            Ok(peers) => peers,
+            Err(error) => {
+                let error = describe_error(&error);
+                warn!(error, "Cannot ask peers for a missing version");
+                return;
+            }
+        };
+        let joined = peers
+            .into_iter()
+            .filter(|peer| peer.state == PeerState::Joined && peer.error.is_none());
+        let pulls = joined.map(|peer| {
+            let peers = Arc::clone(self);
+            // A task of its own, so that a page that was begun is merged although nobody waits for it any more.
+            tokio::spawn(async move {
+                if let Err(error) = peers.ask_one(&peer.name, asked_at).await {
+                    let (peer, error) = (peer.name.as_str(), describe_error(&error));
+                    warn!(peer, error, "Cannot ask a peer for a missing version");
+                }
+            })
+        });
+        drop(timeout(ASK_TIME, join_all(pulls)).await);
+    }
+
+    /// Reads the log of a peer, unless somebody has begun to do so after `asked_at`.
+    async fn ask_one(&self, name: &DeploymentName, asked_at: Instant) -> Result<(), RegistryError> {
+        let last = {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(asked.entry(name.clone()).or_default())
+        };
+        let mut last = last.lock().await;
+        if last.is_some_and(|begun| begun >= asked_at) {
+            return Ok(());
+        }
+        if let Some(begun) = *last {
+            sleep_until(begun + ASK_PAUSE).await;
+        }
+        *last = Some(Instant::now());
+        // The reconciler, or another replica, may have begun to read before the version was published.
+        while Box::pin(self.pull(name)).await?.is_none() {
+            if asked_at.elapsed() > ASK_TIME {
+                return Ok(());
+            }
+            sleep(ASK_AGAIN).await;
+        }
+        Ok(())
+    }
+
     /// Reads the log of a peer until everything is merged or the time is over. Returns the number of records that were
-    /// added here. A failure of the peer is stored with it.
-    async fn pull(&self, name: &DeploymentName) -> Result<u64, RegistryError> {
+    /// added here, or `None` if somebody else reads the log. A failure of the peer is stored with it.
+    async fn pull(&self, name: &DeploymentName) -> Result<Option<u64>, RegistryError> {
         let key = LeaseKey::registry_pull(name.as_str());
         let purpose = "reads the log of a peer of the registry";
         let Some(lease) = self.leases.turn(&key, purpose, LEASE_TIME).await? else {
-            return Ok(0);
+            return Ok(None);
         };
         let mut records = 0;
         let pulled = lease
             .run(Box::pin(self.pull_pages(name, &mut records)))
             .await;
         let stop = match pulled {
-            LeaseOutcome::Lost | LeaseOutcome::Done(Ok(())) => return Ok(records),
+            LeaseOutcome::Lost | LeaseOutcome::Done(Ok(())) => return Ok(Some(records)),
             LeaseOutcome::Done(Err((walk, stop))) => (walk, stop),
         };
         let store = self.registry.store();
@@ -164,7 +232,7 @@ impl PeerExchange {
                     .await?;
             }
         }
-        Ok(records)
+        Ok(Some(records))
     }
 
     async fn pull_pages(

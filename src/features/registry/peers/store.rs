@@ -1,8 +1,10 @@
 //! Peers, invitations and conflicts in the database.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper_registry::names::{NameKind, RegistryName};
-use lockkeeper_registry::records::DeploymentName;
+use lockkeeper_registry::records::{DeploymentName, LogId};
 use lockkeeper_registry::signed_note::NoteVerifier;
 use lockkeeper_registry::tlog::{TreeEdge, TreeHead};
 
@@ -654,11 +656,26 @@ impl Store {
     ) -> Result<Vec<RegistryName>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, (NameKind, String)>(
             "SELECT DISTINCT p.kind, p.name FROM registry_packages p JOIN registry_versions v ON v.kind = p.kind \
-             AND v.name = p.name AND v.version = p.version WHERE p.digest = $1 AND v.base = '' ORDER BY p.kind, p.name \
-             LIMIT 100")
+             AND v.name = p.name AND v.version = p.version WHERE p.digest = $1 AND v.base = '' \
+             AND (v.origin IS NULL OR v.origin <> 'version_control') ORDER BY p.kind, p.name LIMIT 100")
             .bind(digest).fetch_all(db))?;
         let rows = rows.into_iter();
         rows.map(|(kind, name)| RegistryName::new(kind, &name).map_err(broken))
+            .collect()
+    }
+
+    /// Lists the records between two IDs, these included, that are about versions which were fetched from elsewhere.
+    pub(super) async fn registry_fetched(
+        &self,
+        first: LogId,
+        last: LogId,
+    ) -> Result<BTreeSet<LogId>> {
+        let ids = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
+            "SELECT l.id FROM registry_log l JOIN registry_versions v ON v.kind = l.kind AND v.name = l.name \
+             AND v.version = l.version WHERE l.id >= $1 AND l.id <= $2 AND v.origin = 'version_control'")
+            .bind(first.get()).bind(last.get()).fetch_all(db))?;
+        ids.into_iter()
+            .map(|id| LogId::new(id).map_err(broken))
             .collect()
     }
 

@@ -2,15 +2,18 @@
 //!
 //! | Reader | Name in a public namespace | Name in another namespace | Name in no namespace |
 //! |--|--|--|--|
-//! | without a token | served with `--registry-anonymous-read`, else 401 | 401 | 404 with `--registry-anonymous-read`, else 401 |
-//! | token with a scope for the name | served | served if the scope names it, so not by `read:*` | 404 |
-//! | another token | served with `--registry-anonymous-read`, else 404 | 404 | 404 |
+//! | without a token | served with `--registry-anonymous-read`, else 401 | 401 | as in a public namespace |
+//! | token with a scope for the name | served | served if the scope names it, so not by `read:*` | as in a public namespace |
+//! | another token | served with `--registry-anonymous-read`, else 404 | 404 | as in a public namespace |
 //! | unknown, expired or revoked token | 401 | 401 | 401 |
-//! | run of this server | served | served if the owner of its repository owns it, else 404 | 404 |
+//! | run of this server | served | served if the owner of its repository owns it, else 404 | served |
 //! | run that has ended | 401 | 401 | 401 |
 //!
 //! A name of another deployment that belongs to nobody here has the readers that an administrator chose when the
 //! deployments joined, as if it were in a namespace without an owner.
+//!
+//! Other names in no namespace are served if all of their versions were fetched, from repositories on hosts that the operator
+//! has named. Lists of names and the index leave them out.
 //!
 //! A token has 256 random bits and is found by its SHA-256. Nobody can guess one, so wrong ones are not counted.
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use lockkeeper_registry::names::{NameKind, RegistryName};
+use lockkeeper_registry::names::{NameKind, NamePattern, NamePrefix, RegistryName};
 use lockkeeper_registry::records::{LogId, Record};
 use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::tlog::Tile;
@@ -29,10 +29,12 @@ use lockkeeper_registry::versions::VersionKey;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
+use super::super::misses::MissFacts;
+use super::super::namespaces::beginnings;
 use super::super::state::RegistryState;
 use super::super::{
-    NamePatterns, Registry, RegistryError, RegistryVersion, Token, TokenId, VersionNotice,
-    Visibility,
+    NamePatterns, PeerState, Registry, RegistryError, RegistryVersion, Token, TokenId,
+    VersionNotice, VersionOrigin, Visibility,
 };
 use super::recent::RecentMap;
 use crate::model::OwnerName;
@@ -101,6 +103,8 @@ pub(super) struct KeptVersion {
 /// The versions of a name, and answers that were sent before.
 pub(super) struct KeptName {
     pub versions: Vec<ListedVersion>,
+    /// True if all versions were fetched because clients have requested them. Without versions as well.
+    pub is_foreign: bool,
     /// Reason of the takedown of the highest version that was taken down.
     pub takedown: Option<VersionNotice>,
     /// Answer to `list`, or to `versions`.
@@ -111,7 +115,8 @@ pub(super) struct KeptName {
 pub(super) struct ListedVersion {
     pub key: VersionKey,
     pub state: VersionState,
-    pub added_at: Option<DateTime<Utc>>,
+    /// Time that `go` compares versions by.
+    pub go_time: Option<DateTime<Utc>>,
     /// True if the version has content, so that it can be requested.
     pub is_served: bool,
 }
@@ -120,16 +125,28 @@ pub(super) struct ListedVersion {
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
     owned: HashMap<(NameKind, String), NamespaceAccess>,
+    /// Prefixes in lower case, with their spelling.
+    folded: HashMap<(NameKind, String), NamePrefix>,
     /// Names that come from other deployments, those with the fewest readers first.
     peers: Vec<(NamePatterns, NamespaceAccess)>,
+    /// Names for which records of a deployment that has joined count.
+    joined: Vec<NamePatterns>,
 }
 
 /// Owner and visibility of a namespace, which decide who reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NamespaceAccess {
-    /// `None`: the name comes from another deployment and belongs to nobody here.
+    /// `None`: the name comes from another deployment or was fetched, and belongs to nobody here.
     pub owner: Option<OwnerName>,
     pub visibility: Visibility,
+}
+
+impl NamespaceAccess {
+    /// Access to names whose versions were all fetched.
+    pub const FOREIGN: Self = Self {
+        owner: None,
+        visibility: Visibility::Public,
+    };
 }
 
 impl KeptVersion {
@@ -165,6 +182,9 @@ impl KeptName {
             .filter(|version| version.known.state() == VersionState::Deleted);
         Self {
             takedown: deleted.next().and_then(|version| version.notice.clone()),
+            is_foreign: versions
+                .iter()
+                .all(|version| version.origin.is_some_and(VersionOrigin::is_foreign)),
             versions: versions.iter().map(ListedVersion::new).collect(),
             list: OnceLock::new(),
         }
@@ -176,26 +196,39 @@ impl ListedVersion {
         Self {
             key: version.key.clone(),
             state: version.known.state(),
-            added_at: version.added_at,
+            go_time: version.go_time(),
             is_served: version.known.content().is_some(),
         }
     }
 }
 
 impl Namespaces {
-    /// Returns owner and readers of a name. `None`: it is below no namespace and accepted from no other deployment, so no
-    /// version of it is served.
+    /// Returns owner and readers of a name. `None`: it is below no namespace and accepted from no other deployment, so only
+    /// versions that were fetched are served.
     pub fn of(&self, name: &RegistryName) -> Option<&NamespaceAccess> {
         let kind = name.kind();
-        let owned = match name {
-            RegistryName::Module(name) => self.find(kind, name.namespace().as_str()),
-            RegistryName::Go(path) => {
-                let ends = path.as_str().match_indices('/').map(|(end, _)| end);
-                ends.chain([path.as_str().len()])
-                    .find_map(|end| self.find(kind, &path.as_str()[..end]))
-            }
-        };
+        let owned = beginnings(name)
+            .into_iter()
+            .find_map(|prefix| self.owned.get(&(kind, prefix.to_owned())));
         owned.or_else(|| self.of_peers(name))
+    }
+
+    /// Returns the facts that decide where a missing version of a name is looked for.
+    pub fn miss_facts(&self, name: &RegistryName) -> MissFacts<'_> {
+        let kind = name.kind();
+        let namespace = beginnings(name)
+            .into_iter()
+            .find_map(|prefix| self.folded.get(&(kind, prefix.to_ascii_lowercase())));
+        let mut joined = self.joined.iter();
+        // Records for a name in a namespace count only if a pattern names it.
+        let is_of_peers = joined.any(|patterns| match namespace {
+            Some(prefix) => patterns.name_it(name, &NamePattern::from(prefix.clone())),
+            None => patterns.matches(name),
+        });
+        MissFacts {
+            namespace: namespace.map(NamePrefix::as_str),
+            is_of_peers,
+        }
     }
 
     /// Returns the readers of a name that belongs to nobody here. If it is accepted from several deployments, the fewest.
@@ -216,10 +249,6 @@ impl Namespaces {
         let mut peers: Vec<_> = peers.collect();
         peers.sort_by_key(|(_, access)| access.visibility == Visibility::Public);
         peers
-    }
-
-    fn find(&self, kind: NameKind, prefix: &str) -> Option<&NamespaceAccess> {
-        self.owned.get(&(kind, prefix.to_owned()))
     }
 }
 
@@ -457,6 +486,11 @@ impl Catalog {
             return Ok(Arc::clone(namespaces));
         }
         let rows = self.registry.store().registry_namespaces().await?;
+        let folded = rows.iter().map(|row| {
+            let folded = row.prefix.as_str().to_ascii_lowercase();
+            ((row.prefix.kind(), folded), row.prefix.clone())
+        });
+        let folded = folded.collect();
         let rows = rows.into_iter().map(|row| {
             let key = (row.prefix.kind(), row.prefix.as_str().to_owned());
             let access = NamespaceAccess {
@@ -466,13 +500,17 @@ impl Catalog {
             (key, access)
         });
         let peers = self.registry.store().registry_peers().await?;
+        let joined = peers.iter().filter(|peer| peer.state == PeerState::Joined);
+        let joined = joined.map(|peer| peer.accepts.clone()).collect();
         // What came from a removed peer is served as before (R8).
         let peers = peers
             .into_iter()
             .map(|peer| (peer.accepts, peer.visibility));
         let namespaces = Arc::new(Namespaces {
             owned: rows.collect(),
+            folded,
             peers: Namespaces::sorted_peers(peers),
+            joined,
         });
         self.keep(snapshot, |kept| {
             kept.namespaces = Some(Arc::clone(&namespaces));
@@ -523,6 +561,7 @@ mod tests {
                     Visibility::Owner,
                 ),
             ]),
+            ..Namespaces::default()
         };
         for (name, expected) in [
             ("module acme/vpc/aws", Some(Visibility::Public)),
@@ -537,6 +576,34 @@ mod tests {
             let found = namespaces.of(&name.parse().unwrap());
             let found = found.map(|namespace| namespace.visibility);
             assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_has_its_names_in_any_case() {
+        let key = (NameKind::Go, "github.com/acme".to_owned());
+        let patterns = |text: &str| text.parse().unwrap();
+        let namespaces = Namespaces {
+            folded: HashMap::from([(key, "go github.com/Acme".parse().unwrap())]),
+            joined: vec![
+                patterns("go github.com/Acme/net"),
+                patterns("module acme/*"),
+            ],
+            ..Namespaces::default()
+        };
+        for (name, namespace, is_of_peers) in [
+            ("go github.com/Acme/net", Some("github.com/Acme"), true),
+            ("go github.com/acme/net", Some("github.com/Acme"), false),
+            ("go github.com/ACME/other", Some("github.com/Acme"), false),
+            ("go github.com/acmes/net", None, false),
+            ("module acme/vpc/aws", None, true),
+        ] {
+            let expected = MissFacts {
+                namespace,
+                is_of_peers,
+            };
+            let name = name.parse().unwrap();
+            assert_eq!(namespaces.miss_facts(&name), expected, "{name}");
         }
     }
 }

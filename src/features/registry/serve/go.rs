@@ -4,8 +4,12 @@
 //! - A version that was taken down is 403 or 451 with the reason. After 404 or 410, `go` would fetch the same code
 //!   elsewhere. For the same reason a module whose versions were all taken down is 403 or 451 at `@latest`.
 //! - `@latest` falls back to a deprecated version. `go` asks for it also in projects that pin one, and they go on.
-//! - A name that is not here is 404, so that `go` asks the next proxy, or the repository itself.
+//! - A name that is not here is 404, so that `go` asks the next proxy, or the repository itself. What is missing may come
+//!   from elsewhere, at once or in the background (`misses/`). Nothing does below `cached-only/`.
+//! - The list of a module from elsewhere also has the versions that could be fetched. Otherwise `go` would not see new ones
+//!   once an old one is here.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,11 +73,27 @@ pub(super) async fn answer_path(
         InvalidGoRequest::NotThere => ServeRefusal::not_found("no module has this path"),
         InvalidGoRequest::Escape(why) => ServeRefusal::BadRequest(format!("bad request: {why}")),
     })?;
+    let may_fill = !GoRequest::is_cached_only(path);
     match asked {
-        GoRequest::Version(key, file) => version(door, snapshot, reader, parts, key, file).await,
+        GoRequest::Version(key, file) => {
+            let kept = if may_fill {
+                door.version_or_fill(snapshot, reader, &key).await?
+            } else {
+                door.version(snapshot, reader, &key).await?
+            };
+            version(door, reader, parts, (key, &kept), file).await
+        }
         GoRequest::List(path) => {
-            let (_, name) = name(door, snapshot, reader, path).await?;
-            let list = name.list.get_or_init(|| list(&name.versions)).clone();
+            let name = name(door, snapshot, reader, path, may_fill).await?;
+            let list = if name.elsewhere.is_empty() {
+                let known = &name.known;
+                known
+                    .list
+                    .get_or_init(|| list(&known.versions, &[]))
+                    .clone()
+            } else {
+                list(&name.known.versions, &name.elsewhere)
+            };
             Ok(answer::content(
                 &parts.headers,
                 TEXT,
@@ -81,7 +101,10 @@ pub(super) async fn answer_path(
                 list,
             ))
         }
-        GoRequest::Latest(path) => latest(door, snapshot, reader, &parts.headers, path).await,
+        GoRequest::Latest(path) => {
+            let name = name(door, snapshot, reader, path, may_fill).await?;
+            latest(door, snapshot, reader, &parts.headers, &name).await
+        }
         GoRequest::Sumdb(name, request) => {
             sumdb::answer(door, snapshot, reader, &parts.headers, &name, request).await
         }
@@ -89,20 +112,60 @@ pub(super) async fn answer_path(
     }
 }
 
-/// Returns the versions of a module that is here.
+/// A module with its versions.
+struct FoundName {
+    path: GoPath,
+    known: Arc<KeptName>,
+    /// Versions that are not here in any state, and can be fetched.
+    elsewhere: Vec<GoVersion>,
+}
+
+/// Returns the versions of a module that is here or elsewhere.
 async fn name(
     door: &RegistryDoor,
     snapshot: CatalogState,
     reader: &Reader,
     path: GoPath,
-) -> Result<(RegistryName, Arc<KeptName>), ServeRefusal> {
-    let name = RegistryName::Go(path);
+    may_fill: bool,
+) -> Result<FoundName, ServeRefusal> {
+    let name = RegistryName::Go(path.clone());
     door.check(snapshot, reader, &name).await?;
-    let known = door.catalog.name(snapshot, &name).await?;
-    if known.versions.is_empty() {
-        return Err(ServeRefusal::unknown(&name));
+    let known = if may_fill {
+        door.name_or_ask(snapshot, reader, &name).await?
+    } else {
+        door.catalog.name(snapshot, &name).await?
+    };
+    let is_here = !known.versions.is_empty();
+    let there = if may_fill {
+        door.versions_elsewhere(snapshot, reader, &path, is_here)
+            .await?
+    } else {
+        Arc::default()
+    };
+    if !is_here && there.is_empty() {
+        let refusal = ServeRefusal::unknown(&name);
+        return Err(door.missing(snapshot, &name, refusal).await);
     }
-    Ok((name, known))
+    if there.is_empty() {
+        return Ok(FoundName {
+            path,
+            known,
+            elsewhere: Vec::new(),
+        });
+    }
+    let here = known.versions.iter();
+    let here: HashSet<&GoVersion> = here
+        .filter_map(|version| Some(version.key.as_go()?.1))
+        .collect();
+    let elsewhere = there.iter().filter(|version| !here.contains(*version));
+    let mut elsewhere: Vec<GoVersion> = elsewhere.cloned().collect();
+    elsewhere.sort_unstable();
+    elsewhere.dedup();
+    Ok(FoundName {
+        path,
+        known,
+        elsewhere,
+    })
 }
 
 /// Returns the served versions in a state.
@@ -117,8 +180,9 @@ fn in_state(
 }
 
 /// Lists the versions that `go` may choose, without those that it finds by a commit.
-fn list(versions: &[ListedVersion]) -> Bytes {
+fn list(versions: &[ListedVersion], elsewhere: &[GoVersion]) -> Bytes {
     let listed = in_state(versions, VersionState::Added).map(|(_, version)| version);
+    let listed = listed.chain(elsewhere);
     let mut listed: Vec<&GoVersion> = listed.filter(|version| !version.is_pseudo()).collect();
     listed.sort_unstable();
     let mut lines = String::new();
@@ -134,15 +198,34 @@ async fn latest(
     snapshot: CatalogState,
     reader: &Reader,
     headers: &HeaderMap,
-    path: GoPath,
+    FoundName {
+        path,
+        known,
+        elsewhere,
+    }: &FoundName,
 ) -> Result<Response, ServeRefusal> {
-    let (name, known) = name(door, snapshot, reader, path).await?;
+    let here = in_state(&known.versions, VersionState::Added).map(|(_, version)| version);
+    let newest = GoVersion::latest(here.chain(elsewhere));
+    if let Some(newest) = newest.filter(|newest| elsewhere.contains(newest))
+        && let Ok(key) = VersionKey::go(path.clone(), newest.clone())
+    {
+        match door.version_or_fill(snapshot, reader, &key).await {
+            Ok(kept) => {
+                let info = info(&key, kept.version.go_time());
+                return Ok(answer::content(headers, JSON, Freshness::Revalidated, info));
+            }
+            // One that is here is better than none.
+            Err(ServeRefusal::NotFound(_)) => {}
+            Err(other) => return Err(other),
+        }
+    }
     let latest = latest_in(&known.versions, VersionState::Added)
         .or_else(|| latest_in(&known.versions, VersionState::Deprecated));
     let Some(version) = latest else {
+        let name = RegistryName::Go(path.clone());
         return Err(none_left(&name, known.takedown.as_ref()));
     };
-    let info = info(&version.key, version.added_at);
+    let info = info(&version.key, version.go_time);
     Ok(answer::content(headers, JSON, Freshness::Revalidated, info))
 }
 
@@ -169,17 +252,15 @@ fn none_left(name: &RegistryName, takedown: Option<&VersionNotice>) -> ServeRefu
 
 async fn version(
     door: &Arc<RegistryDoor>,
-    snapshot: CatalogState,
     reader: &Reader,
     parts: &Parts,
-    key: VersionKey,
+    (key, kept): (VersionKey, &Arc<KeptVersion>),
     file: GoFile,
 ) -> Result<Response, ServeRefusal> {
-    let kept = door.version(snapshot, reader, &key).await?;
     let headers = &parts.headers;
     match file {
         GoFile::Info => {
-            let info = kept.info.get_or_init(|| info(&key, kept.version.added_at));
+            let info = kept.info.get_or_init(|| info(&key, kept.version.go_time()));
             Ok(answer::content(
                 headers,
                 JSON,
@@ -188,7 +269,7 @@ async fn version(
             ))
         }
         GoFile::Mod => {
-            let content = go_mod(door, &key, &kept).await?;
+            let content = go_mod(door, &key, kept).await?;
             Ok(answer::content(
                 headers,
                 TEXT,
@@ -204,7 +285,7 @@ async fn version(
                 door,
                 door.places(reader),
                 (&parts.method, headers),
-                &kept,
+                kept,
                 package,
                 "application/zip",
             )
@@ -244,11 +325,11 @@ struct Info<'a> {
     time: Option<String>,
 }
 
-fn info(key: &VersionKey, added_at: Option<DateTime<Utc>>) -> Bytes {
+fn info(key: &VersionKey, time: Option<DateTime<Utc>>) -> Bytes {
     let version = key.version();
     let info = Info {
         version: &version,
-        time: added_at.map(|time| time.to_rfc3339_opts(SecondsFormat::Secs, true)),
+        time: time.map(|time| time.to_rfc3339_opts(SecondsFormat::Secs, true)),
     };
     serde_json::to_vec(&info).expect("texts are JSON").into()
 }

@@ -10,6 +10,9 @@ use lockkeeper_registry::tlog::{TILE_HEIGHT, Tile, TileLevel};
 use lockkeeper_registry::versions::VersionKey;
 use percent_encoding::percent_decode_str;
 
+/// Beginning of paths for which nothing is fetched from elsewhere.
+const CACHED_ONLY: &str = "cached-only/";
+
 /// Maximum length of a path. The longest that names a version is shorter.
 const MAX_PATH: usize = 4096;
 
@@ -73,6 +76,12 @@ impl From<InvalidEscape> for InvalidGoRequest {
 }
 
 impl GoRequest {
+    /// Returns true if nothing is to be fetched from elsewhere for a path.
+    pub fn is_cached_only(path: &str) -> bool {
+        let path = percent_decode_str(path).decode_utf8();
+        path.is_ok_and(|path| path.starts_with(CACHED_ONLY))
+    }
+
     /// Reads a path below `/registry/go/`, as the client has sent it.
     pub fn parse(path: &str) -> Result<Self, InvalidGoRequest> {
         if path.len() > MAX_PATH {
@@ -81,8 +90,7 @@ impl GoRequest {
         let path = percent_decode_str(path).decode_utf8();
         let path =
             path.map_err(|_| InvalidGoRequest::Escape("the path is not UTF-8".to_owned()))?;
-        // Nothing is fetched from elsewhere yet, so both are the same.
-        let path = path.strip_prefix("cached-only/").unwrap_or(&path);
+        let path = path.strip_prefix(CACHED_ONLY).unwrap_or(&path);
         if path == "index" {
             return Ok(Self::Index);
         }
@@ -185,6 +193,13 @@ mod tests {
             }
         }
         assert_eq!(parsed("index"), GoRequest::Index);
+        for (path, expected) in [
+            ("cached-only/example.com/m/@v/list", true),
+            ("cached%2Donly/example.com/m/@v/list", true),
+            ("example.com/m/@v/list", false),
+        ] {
+            assert_eq!(GoRequest::is_cached_only(path), expected, "{path}");
+        }
         let sumdb = |request| GoRequest::Sumdb("mods.example.com".to_owned(), request);
         for (path, request) in [
             ("supported", SumdbRequest::Supported),

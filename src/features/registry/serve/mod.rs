@@ -33,20 +33,21 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, Method};
 use axum::routing::get;
 use bytes::Bytes;
-use lockkeeper_registry::names::RegistryName;
+use lockkeeper_registry::names::{GoPath, RegistryName};
 use lockkeeper_registry::records::VersionContent;
 use lockkeeper_registry::states::KnownVersion;
-use lockkeeper_registry::versions::VersionKey;
+use lockkeeper_registry::versions::{GoVersion, VersionKey};
 use tokio::sync::Semaphore;
 
 pub(super) use self::access::bearer_token;
 use self::access::{Reader, token_text};
-use self::catalog::{Catalog, CatalogState, KeptVersion, Namespaces};
+use self::catalog::{Catalog, CatalogState, KeptName, KeptVersion, NamespaceAccess, Namespaces};
 pub(crate) use self::go_import::lead_go;
 use self::links::LinkKey;
 pub(super) use self::recent::RecentMap;
 pub(super) use self::refusal::ServeRefusal;
-use super::{PeerExchange, Registry, RegistryVersion};
+use super::misses::MissAnswer;
+use super::{Misses, PeerExchange, Registry, RegistryVersion};
 use crate::kit::web::{RouteAccess, Routes, WebState};
 
 /// Everything that serves the registry.
@@ -55,6 +56,7 @@ pub(crate) struct RegistryDoor {
     registry: Arc<Registry>,
     /// Other deployments, which may have a package that is not here yet.
     peers: Arc<PeerExchange>,
+    misses: Misses,
     catalog: Catalog,
     /// True if public names are served without a token.
     is_open: bool,
@@ -77,7 +79,7 @@ impl RegistryDoor {
     /// `host` is the one in the addresses of modules, and serves them over HTTPS.
     pub(crate) fn new(
         web: Arc<WebState>,
-        (registry, peers): (Arc<Registry>, Arc<PeerExchange>),
+        (registry, peers, misses): (Arc<Registry>, Arc<PeerExchange>, Misses),
         host: &str,
         is_open: bool,
     ) -> Self {
@@ -94,6 +96,7 @@ impl RegistryDoor {
             web,
             registry,
             peers,
+            misses,
             is_open,
         }
     }
@@ -144,7 +147,8 @@ impl RegistryDoor {
         })
     }
 
-    /// Refuses a name that the reader may not read.
+    /// Refuses a name that the reader may not read. A name in no namespace is served as one of a public namespace, if all of
+    /// its versions were fetched from where everyone can read them.
     async fn check(
         &self,
         snapshot: CatalogState,
@@ -152,7 +156,105 @@ impl RegistryDoor {
         name: &RegistryName,
     ) -> Result<(), ServeRefusal> {
         let namespaces = self.catalog.namespaces(snapshot).await?;
-        reader.check(name, namespaces.of(name))
+        if let Some(namespace) = namespaces.of(name) {
+            return reader.check(name, Some(namespace));
+        }
+        reader.check(name, Some(&NamespaceAccess::FOREIGN))?;
+        // Another deployment has published the name, and is not accepted for it any more.
+        let known = self.catalog.name(snapshot, name).await?;
+        if known.is_foreign {
+            Ok(())
+        } else {
+            Err(ServeRefusal::unknown(name))
+        }
+    }
+
+    /// Returns the refusal of a name or version that is not here: `refusal`, or the rule of the operator that refuses the
+    /// name. The reader may read the name.
+    async fn missing(
+        &self,
+        snapshot: CatalogState,
+        name: &RegistryName,
+        refusal: ServeRefusal,
+    ) -> ServeRefusal {
+        let namespaces = match self.catalog.namespaces(snapshot).await {
+            Ok(namespaces) => namespaces,
+            Err(error) => return error.into(),
+        };
+        let rule = self.misses.refusing_rule(name, namespaces.miss_facts(name));
+        match rule {
+            Some(rule) => ServeRefusal::Rule {
+                name: name.clone(),
+                rule,
+            },
+            None => refusal,
+        }
+    }
+
+    /// Returns the versions of a name, after a look at other deployments that may have newer ones.
+    async fn name_or_ask(
+        &self,
+        snapshot: CatalogState,
+        reader: &Reader,
+        name: &RegistryName,
+    ) -> Result<Arc<KeptName>, ServeRefusal> {
+        let known = self.catalog.name(snapshot, name).await?;
+        let Reader::Token { token, .. } = reader else {
+            return Ok(known);
+        };
+        let namespaces = self.catalog.namespaces(snapshot).await?;
+        let facts = namespaces.miss_facts(name);
+        let is_here = !known.versions.is_empty();
+        if !self.misses.ask_peers(token, name, is_here, facts).await {
+            return Ok(known);
+        }
+        let snapshot = self.catalog.snapshot().await?;
+        Ok(self.catalog.name(snapshot, name).await?)
+    }
+
+    /// Lists the versions of a Go module that can be fetched from elsewhere. Empty: nobody may be asked, or nobody answers.
+    async fn versions_elsewhere(
+        &self,
+        snapshot: CatalogState,
+        reader: &Reader,
+        path: &GoPath,
+        is_here: bool,
+    ) -> Result<Arc<Vec<GoVersion>>, ServeRefusal> {
+        let Reader::Token { token, .. } = reader else {
+            return Ok(Arc::default());
+        };
+        let namespaces = self.catalog.namespaces(snapshot).await?;
+        let facts = namespaces.miss_facts(&RegistryName::Go(path.clone()));
+        let versions = self.misses.versions(token, path, is_here, facts).await;
+        Ok(versions.unwrap_or_default())
+    }
+
+    /// Returns a version that is served, after a check that the reader may read it. If it is not here, it may come from
+    /// elsewhere first.
+    async fn version_or_fill(
+        &self,
+        snapshot: CatalogState,
+        reader: &Reader,
+        key: &VersionKey,
+    ) -> Result<Arc<KeptVersion>, ServeRefusal> {
+        let refusal = match self.version(snapshot, reader, key).await {
+            Err(refusal @ ServeRefusal::NotFound(_)) => refusal,
+            answer => return answer,
+        };
+        let Reader::Token { token, .. } = reader else {
+            return Err(refusal);
+        };
+        // The version is not here, or the reader may not read the name.
+        self.check(snapshot, reader, &key.name()).await?;
+        let namespaces = self.catalog.namespaces(snapshot).await?;
+        let facts = namespaces.miss_facts(&key.name());
+        match self.misses.ask(token, key, facts).await? {
+            MissAnswer::Here => {
+                let snapshot = self.catalog.snapshot().await?;
+                self.version(snapshot, reader, key).await
+            }
+            MissAnswer::NotHere => Err(refusal),
+        }
     }
 
     /// Returns a version that is served, after a check that the reader may read it.
@@ -163,8 +265,10 @@ impl RegistryDoor {
         key: &VersionKey,
     ) -> Result<Arc<KeptVersion>, ServeRefusal> {
         self.check(snapshot, reader, &key.name()).await?;
-        let version = self.catalog.version(snapshot, key).await?;
-        let version = version.ok_or_else(|| ServeRefusal::unknown_version(key))?;
+        let Some(version) = self.catalog.version(snapshot, key).await? else {
+            let refusal = ServeRefusal::unknown_version(key);
+            return Err(self.missing(snapshot, &key.name(), refusal).await);
+        };
         served(key, Some(&version.version))?;
         Ok(version)
     }

@@ -30,6 +30,8 @@ pub(in crate::features::registry) enum ServeRefusal {
         what: String,
         notice: Box<VersionNotice>,
     },
+    /// The operator refuses a name that is not here, by a rule.
+    Rule { name: RegistryName, rule: String },
     /// The request cannot be understood, with a sentence about it.
     BadRequest(String),
     /// The link to a package is not valid.
@@ -86,7 +88,7 @@ impl ServeRefusal {
                     StatusCode::FORBIDDEN
                 }
             },
-            Self::BadLink => StatusCode::FORBIDDEN,
+            Self::BadLink | Self::Rule { .. } => StatusCode::FORBIDDEN,
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::Busy | Self::Elsewhere(_) | Self::Failed(RegistryError::Database(_)) => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -117,6 +119,11 @@ impl ServeRefusal {
                     reason(notice)
                 )
             }
+            Self::Rule { name, rule } => format!(
+                "{} is not in this registry, and the rule `{rule}` refuses it (--registry-on-miss). Ask an administrator of \
+                 the registry.",
+                name.as_str()
+            ),
             Self::BadRequest(why) => why.clone(),
             Self::BadLink => "The link is not valid any more. Request the version again.".to_owned(),
             Self::Busy => {
@@ -195,6 +202,7 @@ impl IntoResponse for ServeRefusal {
             Self::RunEnded
             | Self::NotFound(_)
             | Self::TakenDown { .. }
+            | Self::Rule { .. }
             | Self::BadRequest(_)
             | Self::BadLink
             | Self::Failed(_) => {}

@@ -111,9 +111,10 @@ pub(super) async fn list(
 ) -> Result<Response, ServeRefusal> {
     let name = module(namespace, name, system)?;
     door.check(snapshot, reader, &name).await?;
-    let known = door.catalog.name(snapshot, &name).await?;
+    let known = door.name_or_ask(snapshot, reader, &name).await?;
     if known.versions.is_empty() {
-        return Err(ServeRefusal::unknown(&name));
+        let refusal = ServeRefusal::unknown(&name);
+        return Err(door.missing(snapshot, &name, refusal).await);
     }
     let list = known.list.get_or_init(|| {
         let served = known.versions.iter().filter(|version| version.is_served);
@@ -162,7 +163,7 @@ pub(super) async fn file_of(
     (namespace, name, system, number): &VersionPath,
 ) -> Result<(VersionKey, PackageFileName), ServeRefusal> {
     let key = version(module(namespace, name, system)?, number)?;
-    let version = door.version(snapshot, reader, &key).await?;
+    let version = door.version_or_fill(snapshot, reader, &key).await?;
     let content = served(&key, Some(&version.version))?;
     let name = archive(&key, content)?.name.clone();
     Ok((key, name))

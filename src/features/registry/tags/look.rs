@@ -472,6 +472,7 @@ impl Look<'_> {
             config,
             packages,
             keys,
+            ..
         } = self.parts;
         let (store, name) = (self.ctx.store.clone(), config.name.clone());
         let opened = Registry::open(store, keys.clone(), name, packages).await?;

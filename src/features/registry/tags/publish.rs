@@ -64,6 +64,7 @@ pub(super) async fn publish(
                 notice_sentence(&notice)
             )),
         ),
+        Published::Owned => return Err(RegistryError::owned(&key).into()),
         Published::NoNamespace => (
             TagOutcome::Refused,
             Some(format!("{} is in no namespace.", name.as_str())),

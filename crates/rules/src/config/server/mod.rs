@@ -32,6 +32,7 @@ mod readme;
 #[cfg(test)]
 mod reference;
 mod registry;
+mod registry_misses;
 mod repo_rules;
 mod repos;
 mod retention;
@@ -69,7 +70,10 @@ pub use planning::{AUTOPLAN_FILES, PlanningConfig};
 pub use problems::{StartupProblem, StartupProblems, StartupWarning};
 pub use proxies::{InvalidNetwork, TrustedProxies};
 pub use raw::{GivenValue, RawSettings, SettingSource};
-pub use registry::{OwnRegistry, RegistryConfig, TaggedCommits};
+pub use registry::{OwnRegistry, RegistryConfig, RegistryMisses, TaggedCommits};
+pub use registry_misses::{
+    InvalidMissRule, InvalidVcsHost, MissLimits, MissRule, MissRules, OnMiss, VcsHost, VcsHosts,
+};
 pub use repo_rules::{RepoFile, RepoRulesConfig, ReposFile};
 pub use repos::{ServedReposConfig, StrategySetting};
 pub use retention::Retention;

@@ -1,12 +1,19 @@
 //! Settings of the registry of modules.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use lockkeeper_registry::records::DeploymentName;
 use url::Url;
 
 use super::choice::choice;
+use super::problems::StartupProblems;
+use super::raw::RawSettings;
 use super::reader::{ReadResult, SettingReader};
+use super::registry_misses::{MissLimits, MissRules, VcsHosts};
 use super::section::section;
 use super::web::read_public_url;
+use crate::config::size::ByteSize;
 
 const REGISTRY: &str = "registry";
 const NAME: &str = "registry-name";
@@ -15,6 +22,9 @@ const HOST: &str = "registry-host";
 const NOT_FOR_RUNS: &str = "no-registry-for-runs";
 const TAGS_FROM: &str = "registry-tags-from";
 const TAKEDOWN_BRAKE: &str = "registry-takedown-brake";
+const VCS_HOSTS: &str = "registry-vcs-allowlist";
+const ON_MISS: &str = "registry-on-miss";
+const CACHE_QUOTA: &str = "registry-cache-quota";
 const ENCRYPTION_KEYS: &str = "encryption-key-file";
 
 choice! {
@@ -44,6 +54,34 @@ pub struct OwnRegistry {
     pub tags_from: TaggedCommits,
     /// Maximum number of takedowns of another deployment in an hour that are merged.
     pub takedown_brake: u64,
+    /// Modules that are not in the registry.
+    pub misses: RegistryMisses,
+}
+
+/// Settings for modules that are not in the registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegistryMisses {
+    /// Hosts from which Go modules are fetched.
+    pub hosts: VcsHosts,
+    /// Behaviour when a version of a name is missing.
+    pub rules: MissRules,
+    /// Number of bytes of packages from elsewhere after which no more are fetched.
+    pub quota: ByteSize,
+    /// Limits that no flag sets.
+    pub limits: MissLimits,
+}
+
+impl RegistryMisses {
+    /// Reads these settings alone, for commands that explain them.
+    pub fn from_raw(raw: &RawSettings) -> Result<Self, StartupProblems> {
+        let mut reader = SettingReader::new(raw, Vec::new());
+        let misses = read_misses(&mut reader);
+        match (misses, StartupProblems::of(reader.finish().0)) {
+            (Ok(misses), None) => Ok(misses),
+            (_, Some(errors)) => Err(errors),
+            (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),
+        }
+    }
 }
 
 section! {
@@ -75,6 +113,19 @@ section! {
             /// Takedowns of another deployment in an hour that are merged without the consent of an administrator
             /// (docs/replication.md).
             number("registry-takedown-brake", "NUMBER", 0, 1_000_000).or("50"),
+
+            /// Hosts from which the registry fetches Go modules that it does not have, such as github.com or
+            /// github.com/acme. Without hosts, it fetches nothing. Every reader of the registry can read what was fetched,
+            /// so name only hosts whose public repositories all of them may read.
+            list("registry-vcs-allowlist", "HOSTS"),
+
+            /// Actions for missing versions, as PATTERN=ACTION, such as `go github.com/acme/...=wait`. The first
+            /// rule that matches counts. The actions are background, wait, never and refuse.
+            list("registry-on-miss", "RULES").or_derived("background for Go modules, wait for Terraform modules"),
+
+            /// Size of all packages from elsewhere together after which the registry fetches no more. A few fetches that
+            /// have begun can exceed it.
+            size("registry-cache-quota").or("10GiB"),
         },
     }
 }
@@ -83,6 +134,7 @@ fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistr
     let is_open = reader.switch(ANONYMOUS_READ);
     let is_for_runs = reader.switch(NOT_FOR_RUNS).map(|is_off| !is_off);
     let tags_from = reader.choice(TAGS_FROM);
+    let misses = read_misses(reader);
     if !reader.switch(REGISTRY)? {
         let without_effect = [
             (NAME, reader.given(NAME).is_some()),
@@ -91,6 +143,9 @@ fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistr
             (NOT_FOR_RUNS, !is_for_runs?),
             (TAGS_FROM, reader.given(TAGS_FROM).is_some()),
             (TAKEDOWN_BRAKE, reader.given(TAKEDOWN_BRAKE).is_some()),
+            (VCS_HOSTS, reader.given(VCS_HOSTS).is_some()),
+            (ON_MISS, reader.given(ON_MISS).is_some()),
+            (CACHE_QUOTA, reader.given(CACHE_QUOTA).is_some()),
         ];
         return match without_effect.into_iter().find(|(_, is_set)| *is_set) {
             None => Ok(None),
@@ -117,7 +172,44 @@ fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistr
         takedown_brake: reader
             .number(TAKEDOWN_BRAKE)?
             .expect("the brake has a default"),
+        misses: misses?,
     }))
+}
+
+fn read_misses(reader: &mut SettingReader<'_>) -> ReadResult<RegistryMisses> {
+    let hosts = read_each(
+        reader,
+        VCS_HOSTS,
+        "write hosts or paths on them, such as `github.com` or `github.com/acme`",
+    );
+    let rules = read_each(
+        reader,
+        ON_MISS,
+        "write a pattern of names, `=` and an action, such as `go github.com/acme/...=wait`",
+    );
+    let quota = reader.size(CACHE_QUOTA);
+    Ok(RegistryMisses {
+        hosts: VcsHosts::new(hosts?),
+        rules: MissRules::new(rules?),
+        quota: quota?.expect("the setting has a default"),
+        limits: MissLimits::DEFAULT,
+    })
+}
+
+/// Parses each item of a list.
+fn read_each<T: FromStr<Err: Display>>(
+    reader: &mut SettingReader<'_>,
+    flag: &'static str,
+    fix: &str,
+) -> ReadResult<Vec<T>> {
+    let mut items = Vec::new();
+    for text in reader.list(flag) {
+        match text.parse() {
+            Ok(item) => items.push(item),
+            Err(why) => return reader.refuse(flag, format!("{why}"), fix),
+        }
+    }
+    Ok(items)
 }
 
 fn read_host(reader: &mut SettingReader<'_>) -> ReadResult<String> {

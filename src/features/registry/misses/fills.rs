@@ -1,0 +1,649 @@
+//! One fetch of each version, however many clients and replicas miss it (R7).
+//!
+//! - *In one process*, the first request begins a fill, and all others find it.
+//! - *Peers first*: the logs of other deployments are read, each under a lease of its own (`peers/pull.rs`).
+//! - *Between replicas*, a lease decides who asks a host. Who does not get it looks now and then for the version, or for a
+//!   failure, and keeps no place meanwhile.
+//! - *Under the lease*, the version and the last failure are read again, so that nothing that has just ended begins again.
+//!
+//! A fill goes on when its client leaves. It ends with the server, and the next request begins it again.
+//!
+//! No token takes all places: its fills and lists in progress, in the queue and of an hour have limits of their own, and so do
+//! its requests that wait.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockkeeper_registry::names::{GoPath, RegistryName};
+use lockkeeper_registry::states::VersionState;
+use lockkeeper_registry::versions::VersionKey;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::super::peers::PeerExchange;
+use super::super::serve::RecentMap;
+use super::super::service::{Registry, RegistryError};
+use super::super::tokens::{Token, TokenAction, TokenId};
+use super::decision::{MissDecision, MissFacts, MissReason, decide};
+use super::lists::{KeptList, ListedVersions, RunningList, VersionLists};
+use super::refusal::SourceRefusal;
+use super::store::FillFault;
+use super::version_control::VersionControl;
+use crate::config::server::{MissLimits, MissRules, OnMiss};
+use crate::errors::describe_error;
+use crate::leases::{LeaseKey, LeaseOutcome, Leases};
+use crate::telemetry::{Metric, Metrics};
+
+const HOUR: Duration = Duration::from_hours(1);
+/// Time of the lease, which is renewed while the fill goes on.
+const LEASE_TIME: Duration = Duration::from_secs(30);
+/// Interval at which a replica looks for the outcome of a fill of another one.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// Time for which peers are not asked again for the versions of a name.
+const ASKED_TIME: Duration = Duration::from_mins(1);
+/// Rough limit in bytes of the names that peers have answered about, and rough size of one.
+const ASKED_BYTES: usize = 1 << 20;
+const ASKED_SIZE: usize = 300;
+
+/// Outcome of a request for a missing version.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::features::registry) enum MissAnswer {
+    /// The version is in the registry now.
+    Here,
+    /// The version is not there, and may come later.
+    NotHere,
+}
+
+/// Outcome of a fill for those who wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FillEnd {
+    Filled,
+    NotFilled,
+}
+
+/// Everything that decides about missing versions and fetches them. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Misses(Arc<MissesInner>);
+
+/// Settings and services of the fills of a server.
+pub(in crate::features::registry) struct FillParts {
+    /// Registry that gets the versions.
+    pub registry: Arc<Registry>,
+    /// Deployments that may have a version.
+    pub peers: Arc<PeerExchange>,
+    /// Repositories; `None` if no host is allowed.
+    pub hosts: Option<VersionControl>,
+    /// Rules of the operator.
+    pub rules: MissRules,
+    /// Limits that no flag sets.
+    pub limits: MissLimits,
+    /// Leases of this server.
+    pub leases: Leases,
+    /// Metrics of this server.
+    pub metrics: Metrics,
+    /// Cancelled when the server begins no more work.
+    pub closing: CancellationToken,
+}
+
+struct MissesInner {
+    parts: FillParts,
+    begun: Mutex<HashMap<VersionKey, watch::Receiver<Option<FillEnd>>>>,
+    lists: VersionLists,
+    places: Semaphore,
+    waiting: Semaphore,
+    uses: Mutex<HashMap<TokenId, TokenUse>>,
+    /// Names about which peers were asked, and when.
+    asked: Mutex<RecentMap<RegistryName, Instant>>,
+}
+
+/// Everything that a token has begun.
+struct TokenUse {
+    /// Begin of the hour in which fills and lists are counted.
+    since: Instant,
+    fills: u32,
+    lists: u32,
+    /// Number of fills in progress or in the queue, and of lists that are read.
+    begun: usize,
+    begun_lists: usize,
+    /// Places of requests that wait.
+    waiting: Arc<Semaphore>,
+    /// Places of the token.
+    places: Arc<Semaphore>,
+}
+
+/// A fill, and who may be asked.
+struct Fill {
+    key: VersionKey,
+    asks_peers: bool,
+    asks_hosts: bool,
+    /// Token whose request has begun it, for the audit log.
+    requested_by: String,
+}
+
+/// Places that may have versions of a name.
+struct Askable {
+    /// True if clients wait for the answer.
+    is_waiting: bool,
+    peers: bool,
+    hosts: bool,
+}
+
+impl Misses {
+    /// Creates the fills of a server.
+    pub(in crate::features::registry) fn new(parts: FillParts) -> Self {
+        for outcome in OUTCOMES {
+            parts.metrics.add(Metric::RegistryFills, &[outcome], 0);
+        }
+        let limits = parts.limits;
+        Self(Arc::new(MissesInner {
+            parts,
+            begun: Mutex::default(),
+            lists: VersionLists::new(),
+            places: Semaphore::new(limits.at_once),
+            waiting: Semaphore::new(limits.waiting),
+            uses: Mutex::default(),
+            asked: Mutex::new(RecentMap::new(ASKED_BYTES)),
+        }))
+    }
+
+    /// Returns the rule that refuses a missing name, if one does.
+    pub(in crate::features::registry) fn refusing_rule(
+        &self,
+        name: &RegistryName,
+        facts: MissFacts<'_>,
+    ) -> Option<String> {
+        let MissDecision { action, reason } = decide(name, facts, &self.0.parts.rules);
+        (action == OnMiss::Refuse).then(|| match reason {
+            MissReason::Rule(rule) => rule,
+            MissReason::Namespace(_) | MissReason::Default => String::new(),
+        })
+    }
+
+    /// Returns the places that may have versions of a name. `None`: there is none, or a rule forbids to ask.
+    fn askable(&self, token: &Token, name: &RegistryName, facts: MissFacts<'_>) -> Option<Askable> {
+        let is_waiting = match decide(name, facts, &self.0.parts.rules).action {
+            OnMiss::Background => false,
+            OnMiss::Wait => true,
+            OnMiss::Never | OnMiss::Refuse => return None,
+        };
+        let hosts = self.0.parts.hosts.as_ref();
+        let askable = Askable {
+            is_waiting,
+            peers: facts.is_of_peers,
+            // R6: the transaction that adds a version decides about this again.
+            hosts: facts.namespace.is_none() && hosts.is_some_and(|hosts| hosts.covers(name)),
+        };
+        let may_ask = (askable.peers || askable.hosts) && token.allows(TokenAction::Read, name);
+        may_ask.then_some(askable)
+    }
+
+    /// Answers a request of a token for a version that is not in the registry, and begins a fill if the rules permit it.
+    pub(in crate::features::registry) async fn ask(
+        &self,
+        token: &Token,
+        key: &VersionKey,
+        facts: MissFacts<'_>,
+    ) -> Result<MissAnswer, RegistryError> {
+        let Some(askable) = self.askable(token, &key.name(), facts) else {
+            return Ok(MissAnswer::NotHere);
+        };
+        let fill = Fill {
+            key: key.clone(),
+            asks_peers: askable.peers,
+            asks_hosts: askable.hosts,
+            requested_by: format!("token {} ({})", token.id, token.label),
+        };
+        let known = lock(&self.0.begun).get(key).cloned();
+        let begun = match known {
+            Some(begun) => Some(begun),
+            None if self.has_failed(key).await? => None,
+            None => self.begin(token.id, fill),
+        };
+        let (Some(mut end), true) = (begun, askable.is_waiting) else {
+            return Ok(MissAnswer::NotHere);
+        };
+        let Some(_places) = self.0.wait(token.id) else {
+            return Ok(MissAnswer::NotHere);
+        };
+        let ended = timeout(self.0.parts.limits.wait, end.wait_for(Option::is_some)).await;
+        Ok(match ended.ok().and_then(Result::ok).and_then(|end| *end) {
+            Some(FillEnd::Filled) => MissAnswer::Here,
+            Some(FillEnd::NotFilled) | None => MissAnswer::NotHere,
+        })
+    }
+
+    /// Asks peers about a name, if clients wait for such names; for a short time only if there are versions here (R8). Returns
+    /// true if they were asked, so that it is worth looking again.
+    pub(in crate::features::registry) async fn ask_peers(
+        &self,
+        token: &Token,
+        name: &RegistryName,
+        is_here: bool,
+        facts: MissFacts<'_>,
+    ) -> bool {
+        let askable = self.askable(token, name, facts);
+        if !askable.is_some_and(|askable| askable.peers && askable.is_waiting) {
+            return false;
+        }
+        let asked = lock(&self.0.asked).get(name);
+        if asked.is_some_and(|at| at.elapsed() < ASKED_TIME) {
+            return false;
+        }
+        let Some(_places) = self.0.wait(token.id) else {
+            return false;
+        };
+        let limits = self.0.parts.limits;
+        let wait = if is_here {
+            limits.list_wait
+        } else {
+            limits.wait
+        };
+        // The reading goes on when nobody waits for it any more.
+        let in_time = timeout(wait, self.0.parts.peers.ask()).await.is_ok();
+        if in_time {
+            lock(&self.0.asked).insert(name.clone(), Instant::now(), ASKED_SIZE);
+        }
+        in_time
+    }
+
+    /// Lists the versions of a Go module that its repository has. `None`: nobody may be asked, or nobody answers in time.
+    ///
+    /// Where clients do not wait, only a module that is here is looked up (`is_here`): its list would otherwise hide newer
+    /// versions from clients that ask nobody else after it.
+    pub(in crate::features::registry) async fn versions(
+        &self,
+        token: &Token,
+        path: &GoPath,
+        is_here: bool,
+        facts: MissFacts<'_>,
+    ) -> ListedVersions {
+        let name = RegistryName::Go(path.clone());
+        let askable = self.askable(token, &name, facts);
+        let askable = askable.filter(|askable| askable.hosts && (askable.is_waiting || is_here))?;
+        let before = match self.0.lists.kept(path) {
+            KeptList::New(versions) => return versions,
+            KeptList::Old(versions) => versions,
+        };
+        let Some(mut running) = self.begin_list(token.id, path, before.clone()) else {
+            return before;
+        };
+        let limits = self.0.parts.limits;
+        let wait = if is_here || before.is_some() || !askable.is_waiting {
+            limits.list_wait
+        } else {
+            limits.wait
+        };
+        let left = wait.saturating_sub(running.begun.elapsed());
+        let Some(_places) = self.0.wait(token.id) else {
+            return before;
+        };
+        let ended = timeout(left, running.end.wait_for(Option::is_some)).await;
+        match ended.ok().and_then(Result::ok) {
+            Some(end) => (*end).clone().flatten(),
+            None => before,
+        }
+    }
+
+    async fn has_failed(&self, key: &VersionKey) -> Result<bool, RegistryError> {
+        let store = self.0.parts.registry.store();
+        let failure = store.registry_fill_failure(key).await?;
+        Ok(failure.is_some_and(|failure| failure.is_in_effect(store.now())))
+    }
+
+    /// Begins a fill, or finds the one that goes on. `None`: too many have begun.
+    fn begin(&self, token: TokenId, fill: Fill) -> Option<watch::Receiver<Option<FillEnd>>> {
+        let limits = self.0.parts.limits;
+        let mut begun = lock(&self.0.begun);
+        if let Some(end) = begun.get(&fill.key) {
+            return Some(end.clone());
+        }
+        if begun.len() >= limits.begun {
+            self.0.count("busy");
+            return None;
+        }
+        let places = self.0.with_use(token, |used| {
+            let refused = if used.begun >= limits.begun_of_token {
+                Some("busy")
+            } else if used.fills >= limits.of_token {
+                Some("over_budget")
+            } else {
+                None
+            };
+            if let Some(refused) = refused {
+                return Err(refused);
+            }
+            used.fills += 1;
+            used.begun += 1;
+            Ok(Arc::clone(&used.places))
+        });
+        let places = match places {
+            Ok(places) => places,
+            Err(refused) => {
+                self.0.count(refused);
+                return None;
+            }
+        };
+        let (told, end) = watch::channel(None);
+        begun.insert(fill.key.clone(), end.clone());
+        drop(begun);
+        let inner = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            let entry = BegunFill {
+                inner: Arc::clone(&inner),
+                key: fill.key.clone(),
+                token,
+            };
+            let filled = tokio::select! {
+                () = inner.parts.closing.cancelled() => false,
+                filled = inner.fill(&fill, &places) => filled,
+            };
+            drop(entry);
+            let end = if filled {
+                FillEnd::Filled
+            } else {
+                FillEnd::NotFilled
+            };
+            // Nobody needs to wait.
+            let _nobody = told.send(Some(end));
+        });
+        Some(end)
+    }
+
+    /// Begins to read a list, or finds the reading that goes on. `None`: too many have begun.
+    fn begin_list(
+        &self,
+        token: TokenId,
+        path: &GoPath,
+        before: ListedVersions,
+    ) -> Option<RunningList> {
+        let limits = self.0.parts.limits;
+        let mut running = self.0.lists.running();
+        if let Some(list) = running.get(path) {
+            return Some(list.clone());
+        }
+        if running.len() >= limits.begun {
+            self.0.count("busy");
+            return None;
+        }
+        let refused = self.0.with_use(token, |used| {
+            if used.begun_lists >= limits.begun_of_token {
+                return Some("busy");
+            }
+            if used.lists >= limits.lists_of_token {
+                return Some("over_budget");
+            }
+            used.lists += 1;
+            used.begun_lists += 1;
+            None
+        });
+        if let Some(refused) = refused {
+            self.0.count(refused);
+            return None;
+        }
+        let (told, end) = watch::channel(None);
+        let list = RunningList {
+            begun: Instant::now(),
+            end,
+        };
+        running.insert(path.clone(), list.clone());
+        drop(running);
+        let (inner, path) = (Arc::clone(&self.0), path.clone());
+        tokio::spawn(async move {
+            let entry = BegunList {
+                inner: Arc::clone(&inner),
+                path: path.clone(),
+                token,
+            };
+            let versions = tokio::select! {
+                () = inner.parts.closing.cancelled() => None,
+                versions = inner.list(&path, before) => versions,
+            };
+            inner.lists.keep(&path, versions.clone());
+            drop(entry);
+            // Nobody needs to wait.
+            let _nobody = told.send(Some(versions));
+        });
+        Some(list)
+    }
+}
+
+/// Outcomes of fills, as the metric has them.
+const OUTCOMES: [&str; 7] = [
+    "filled",
+    "not_found",
+    "refused",
+    "failed",
+    "internal",
+    "busy",
+    "over_budget",
+];
+
+/// Entry of a fill that goes on, removed in every case.
+struct BegunFill {
+    inner: Arc<MissesInner>,
+    key: VersionKey,
+    token: TokenId,
+}
+
+impl Drop for BegunFill {
+    fn drop(&mut self) {
+        lock(&self.inner.begun).remove(&self.key);
+        self.inner.with_use(self.token, |used| {
+            used.begun = used.begun.saturating_sub(1);
+        });
+    }
+}
+
+/// Entry of a list that is read, removed in every case.
+struct BegunList {
+    inner: Arc<MissesInner>,
+    path: GoPath,
+    token: TokenId,
+}
+
+impl Drop for BegunList {
+    fn drop(&mut self) {
+        self.inner.lists.running().remove(&self.path);
+        self.inner.with_use(self.token, |used| {
+            used.begun_lists = used.begun_lists.saturating_sub(1);
+        });
+    }
+}
+
+/// A fill in the metric of those in progress, taken out in every case.
+struct RunningFill<'a>(&'a Metrics);
+
+impl<'a> RunningFill<'a> {
+    fn begin(metrics: &'a Metrics) -> Self {
+        metrics.change(Metric::RegistryFillsRunning, &[], 1.0);
+        Self(metrics)
+    }
+}
+
+impl Drop for RunningFill<'_> {
+    fn drop(&mut self) {
+        self.0.change(Metric::RegistryFillsRunning, &[], -1.0);
+    }
+}
+
+/// State of a version, as it is read under the lease and while another replica has it.
+enum Known {
+    Here,
+    Failed,
+    Missing,
+}
+
+impl MissesInner {
+    fn count(&self, outcome: &'static str) {
+        self.parts.metrics.count(Metric::RegistryFills, &[outcome]);
+    }
+
+    /// Takes the places of a request that waits. `None`: too many wait.
+    fn wait(&self, token: TokenId) -> Option<(SemaphorePermit<'_>, OwnedSemaphorePermit)> {
+        let of_all = self.waiting.try_acquire().ok()?;
+        let of_token = self.with_use(token, |used| Arc::clone(&used.waiting));
+        Some((of_all, of_token.try_acquire_owned().ok()?))
+    }
+
+    /// Calls `act` with everything that a token has begun in this hour.
+    fn with_use<T>(&self, token: TokenId, act: impl FnOnce(&mut TokenUse) -> T) -> T {
+        let mut tokens = lock(&self.uses);
+        tokens.retain(|_, used| used.begun + used.begun_lists > 0 || used.since.elapsed() < HOUR);
+        let used = tokens.entry(token).or_insert_with(|| TokenUse {
+            since: Instant::now(),
+            fills: 0,
+            lists: 0,
+            begun: 0,
+            begun_lists: 0,
+            waiting: Arc::new(Semaphore::new(self.parts.limits.waiting_of_token)),
+            places: Arc::new(Semaphore::new(self.parts.limits.at_once_of_token)),
+        });
+        if used.since.elapsed() >= HOUR {
+            (used.since, used.fills, used.lists) = (Instant::now(), 0, 0);
+        }
+        act(used)
+    }
+
+    /// Fetches a version, or waits for another replica to do so. Returns true if the version is there afterwards.
+    async fn fill(&self, fill: &Fill, places: &Semaphore) -> bool {
+        match Box::pin(self.fill_or_wait(fill, places)).await {
+            Ok(filled) => filled,
+            Err(error) => {
+                self.count("internal");
+                let error = describe_error(&error);
+                warn!(error, version = %fill.key, "Cannot fetch a version that is missing");
+                false
+            }
+        }
+    }
+
+    async fn fill_or_wait(&self, fill: &Fill, places: &Semaphore) -> Result<bool, RegistryError> {
+        let (key, parts) = (&fill.key, &self.parts);
+        if fill.asks_peers {
+            // It may have come between the request and the fill.
+            if let Known::Here = self.known(key).await? {
+                return Ok(true);
+            }
+            parts.peers.ask().await;
+            if let Known::Here = self.known(key).await? {
+                return self.filled(key).await;
+            }
+        }
+        if !fill.asks_hosts {
+            let refusal = SourceRefusal::not_found("no other deployment has it");
+            return self.not_filled(key, &refusal).await;
+        }
+        let lease = LeaseKey::registry_fill(key);
+        let purpose = "fetches a version that the registry does not have";
+        loop {
+            match self.known(key).await? {
+                Known::Here => return Ok(true),
+                Known::Failed => return Ok(false),
+                Known::Missing => {}
+            }
+            {
+                let (Ok(_of_token), Ok(_place)) =
+                    (places.acquire().await, self.places.acquire().await)
+                else {
+                    return Ok(false);
+                };
+                let turn = parts.leases.turn(&lease, purpose, LEASE_TIME).await?;
+                if let Some(held) = turn {
+                    let _running = RunningFill::begin(&parts.metrics);
+                    let work = timeout(parts.limits.fill_time, self.fill_now(fill));
+                    match held.run(Box::pin(work)).await {
+                        LeaseOutcome::Done(Ok(filled)) => return filled,
+                        LeaseOutcome::Done(Err(_)) => {
+                            let refusal = SourceRefusal::failed("it takes too long");
+                            return self.not_filled(key, &refusal).await;
+                        }
+                        LeaseOutcome::Lost => {}
+                    }
+                }
+            }
+            // Another replica has the lease.
+            sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    async fn known(&self, key: &VersionKey) -> Result<Known, RegistryError> {
+        let store = self.parts.registry.store();
+        // A version that a peer has deprecated before anybody added it is not here.
+        let known = store
+            .registry_version(key)
+            .await?
+            .map(|version| version.known);
+        let is_here = known.is_some_and(|known| {
+            known.content().is_some() || known.state() == VersionState::Deleted
+        });
+        if is_here {
+            return Ok(Known::Here);
+        }
+        let failure = store.registry_fill_failure(key).await?;
+        let has_failed = failure.is_some_and(|failure| failure.is_in_effect(store.now()));
+        Ok(if has_failed {
+            Known::Failed
+        } else {
+            Known::Missing
+        })
+    }
+
+    /// Asks the host of a version. The caller holds the lease.
+    async fn fill_now(&self, fill: &Fill) -> Result<bool, RegistryError> {
+        let key = &fill.key;
+        match self.known(key).await? {
+            Known::Here => return Ok(true),
+            Known::Failed => return Ok(false),
+            Known::Missing => {}
+        }
+        let filled = match &self.parts.hosts {
+            Some(hosts) => hosts.fill(key, &fill.requested_by).await,
+            None => Err(SourceRefusal::not_found("nobody can be asked")),
+        };
+        match filled {
+            Ok(()) => self.filled(key).await,
+            Err(refusal) => self.not_filled(key, &refusal).await,
+        }
+    }
+
+    async fn filled(&self, key: &VersionKey) -> Result<bool, RegistryError> {
+        let store = self.parts.registry.store();
+        store.registry_fill_succeeded(key).await?;
+        self.count("filled");
+        Ok(true)
+    }
+
+    async fn not_filled(
+        &self,
+        key: &VersionKey,
+        refusal: &SourceRefusal,
+    ) -> Result<bool, RegistryError> {
+        let store = self.parts.registry.store();
+        let failed = store
+            .registry_fill_failed(key, refusal.fault, &refusal.why)
+            .await?;
+        self.count(refusal.fault.as_str());
+        info!(version = %key, why = refusal.why, until = %failed.retry_at, "A missing version was not fetched");
+        Ok(false)
+    }
+
+    /// Reads the list of a module.
+    async fn list(&self, path: &GoPath, before: ListedVersions) -> ListedVersions {
+        let hosts = self.parts.hosts.as_ref()?;
+        match hosts.versions(path).await {
+            Ok(versions) => Some(Arc::new(versions)),
+            Err(refusal) => {
+                debug!(%path, why = refusal.why, "Cannot list the versions");
+                before.filter(|_| refusal.fault == FillFault::Failed)
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,443 @@
+//! The source that reads Git repositories on allowed hosts.
+//!
+//! Our own mirrors are no part of it: they are made with credentials, and nothing proves that everyone may read what they
+//! have. A public repository is fetched again, without credentials.
+//!
+//! A fetched version is trusted when it comes first, and never changes from then on (R1): a tag that moves later leads to
+//! no other content here.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lockkeeper_registry::names::{GoPath, NameKind, RegistryName};
+use lockkeeper_registry::versions::{GoVersion, VersionKey};
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::super::blobs::blocking;
+use super::super::packaging::{CheckedPackage, PackagingError, SourceDirectory, limits};
+use super::super::serve::RecentMap;
+use super::super::service::{Published, Registry};
+use super::super::store::VersionOrigin;
+use super::go_import::GoImports;
+use super::refusal::SourceRefusal;
+use super::repository::{GoRepository, Lead, ModulePlace, lead};
+use super::revision::{
+    check_pseudo, module_directory, pseudo_commit, tag_of, tagged, version_tags, versions_in,
+};
+use super::store::FilledCache;
+use crate::config::server::{MissLimits, VcsHosts};
+use crate::config::size::{ByteSize, shown};
+use crate::errors::describe_error;
+use crate::git::{CommitSnapshot, Elsewhere, FileLimits, GitSettings};
+use crate::model::{Actor, Cause, CommitSha, Origin, RepoPath};
+
+/// File at the top of a repository that is part of each package of Go.
+const LICENSE: &str = "LICENSE";
+/// Time for which the tags of a repository, or the failure to list them, are kept.
+const TAGS_TIME: Duration = Duration::from_mins(1);
+/// Time for which the repository of a module is kept, where a page had to be asked.
+const LEAD_TIME: Duration = Duration::from_mins(10);
+/// Rough limits in bytes of what is kept.
+const TAGS_BYTES: usize = 64 << 20;
+const LEAD_BYTES: usize = 1 << 20;
+/// Rough size of a tag besides its name, and of everything else that is kept.
+const TAG_SIZE: usize = 30;
+const SMALL_SIZE: usize = 500;
+/// Part of the quota that has to be free before a fetch begins: 1/20.
+const ROOM: u64 = 20;
+/// Maximum number of tags of a repository that can be versions. Those of more would not be kept.
+const MAX_TAGS: usize = 100_000;
+/// Maximum number of lists of tags that are read at once, and of those of one host. A host that does not answer must not
+/// keep the lists of others waiting.
+const LISTS_AT_ONCE: usize = 8;
+const LISTS_OF_HOST: usize = 4;
+/// Age at which a scratch repository is removed that a killed git has written to while it was removed.
+const OLD: Duration = Duration::from_hours(1);
+
+/// Parts from which the source is made.
+pub(in crate::features::registry) struct VcsParts {
+    /// Registry that gets the versions.
+    pub registry: Arc<Registry>,
+    /// Hosts that the operator allows.
+    pub hosts: VcsHosts,
+    /// Number of bytes of packages from elsewhere after which nothing is fetched.
+    pub quota: ByteSize,
+    /// Limits that no flag sets.
+    pub limits: MissLimits,
+    /// Settings of git for these repositories.
+    pub git: GitSettings,
+    /// Directory for scratch repositories.
+    pub scratch: PathBuf,
+}
+
+/// Git repositories on allowed hosts.
+pub(in crate::features::registry) struct VersionControl {
+    registry: Arc<Registry>,
+    hosts: Arc<VcsHosts>,
+    quota: ByteSize,
+    limits: MissLimits,
+    git: GitSettings,
+    scratch: PathBuf,
+    imports: GoImports,
+    leads: Mutex<RecentMap<GoPath, (Instant, GoRepository)>>,
+    tags: Mutex<RecentMap<String, Arc<ListedTags>>>,
+    lists: Semaphore,
+    lists_of_hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
+    /// One commit at a time is in memory.
+    packing: Arc<Semaphore>,
+    /// True after the quota was found to be reached, so that the log has it once.
+    is_full: AtomicBool,
+    /// Last time at which old scratch repositories were removed.
+    swept_at: Mutex<Instant>,
+}
+
+/// The tags of a repository that can be versions. One request lists them for all that wait.
+struct ListedTags {
+    at: Instant,
+    tags: OnceCell<Result<Arc<Vec<String>>, SourceRefusal>>,
+}
+
+impl VersionControl {
+    /// Creates the source.
+    ///
+    /// # Errors
+    ///
+    /// The certificates of the system cannot be read.
+    pub fn new(parts: VcsParts) -> Result<Self, reqwest::Error> {
+        let hosts = Arc::new(parts.hosts);
+        Ok(Self {
+            registry: parts.registry,
+            imports: GoImports::new(Arc::clone(&hosts))?,
+            hosts,
+            quota: parts.quota,
+            limits: parts.limits,
+            git: parts.git,
+            scratch: parts.scratch,
+            leads: Mutex::new(RecentMap::new(LEAD_BYTES)),
+            tags: Mutex::new(RecentMap::new(TAGS_BYTES)),
+            lists: Semaphore::new(LISTS_AT_ONCE),
+            lists_of_hosts: Mutex::default(),
+            packing: Arc::new(Semaphore::new(1)),
+            is_full: AtomicBool::new(false),
+            swept_at: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// Returns true if a repository can have versions of the name. Asks nobody.
+    pub fn covers(&self, name: &RegistryName) -> bool {
+        match name {
+            RegistryName::Go(path) => lead(&self.hosts, path).is_ok(),
+            RegistryName::Module(_) => false,
+        }
+    }
+
+    /// Brings a version into the registry. After a success, the version is there.
+    pub async fn fill(&self, key: &VersionKey, requested_by: &str) -> Result<(), SourceRefusal> {
+        let Some((path, _)) = key.as_go() else {
+            return Err(SourceRefusal::not_found(
+                "only Go modules have repositories",
+            ));
+        };
+        self.check_quota(0).await?;
+        self.sweep_old().await;
+        let (repository, place) = self.place(path).await?;
+        let package = self.fetch(key, &repository, &place).await?;
+        self.publish(package, &repository, requested_by).await
+    }
+
+    /// Lists the versions of a Go module.
+    pub async fn versions(&self, path: &GoPath) -> Result<Vec<GoVersion>, SourceRefusal> {
+        let (repository, place) = self.place(path).await?;
+        let tags = self.tags(&repository).await?;
+        Ok(versions_in(&tags, &place, path))
+    }
+
+    /// Finds the repository of a module, and the place of the module in it.
+    async fn place(&self, path: &GoPath) -> Result<(GoRepository, ModulePlace), SourceRefusal> {
+        let repository = match lead(&self.hosts, path).map_err(SourceRefusal::not_found)? {
+            Lead::Repository(repository) => repository,
+            Lead::Ask(page) => {
+                let known = lock(&self.leads).get(path);
+                if let Some((_, repository)) = known.filter(|(at, _)| at.elapsed() < LEAD_TIME) {
+                    repository
+                } else {
+                    let found = self.imports.find(path, &page).await?;
+                    let entry = (Instant::now(), found.clone());
+                    lock(&self.leads).insert(path.clone(), entry, SMALL_SIZE);
+                    found
+                }
+            }
+        };
+        let place = repository.place_of(path).map_err(SourceRefusal::refused)?;
+        Ok((repository, place))
+    }
+
+    /// Checks that another package fits into the quota.
+    async fn check_quota(&self, size: u64) -> Result<(), SourceRefusal> {
+        let cache = self.registry.store().registry_cache().await;
+        let FilledCache { bytes, versions } = cache.map_err(|error| internal(&error))?;
+        if versions >= self.limits.versions {
+            return Err(SourceRefusal::failed(format!(
+                "the log has {versions} versions from elsewhere, which is the maximum"
+            )));
+        }
+        // Near the quota, nothing is fetched that would be thrown away afterwards.
+        let room = self.quota.bytes() / ROOM;
+        let is_full = bytes.saturating_add(size.max(room)) > self.quota.bytes();
+        let was_full = self.is_full.swap(is_full, Ordering::Relaxed);
+        if !is_full {
+            return Ok(());
+        }
+        if !was_full {
+            warn!(
+                bytes,
+                quota = self.quota.bytes(),
+                "The registry fetches no more modules: the packages from elsewhere have reached --registry-cache-quota"
+            );
+        }
+        Err(SourceRefusal::failed(format!(
+            "the packages from elsewhere have {}, and --registry-cache-quota is {}",
+            shown(bytes),
+            self.quota
+        )))
+    }
+
+    /// Fetches a version and makes its package.
+    async fn fetch(
+        &self,
+        key: &VersionKey,
+        repository: &GoRepository,
+        place: &ModulePlace,
+    ) -> Result<CheckedPackage, SourceRefusal> {
+        let Some((path, version)) = key.as_go() else {
+            return Err(SourceRefusal::not_found(
+                "only Go modules have repositories",
+            ));
+        };
+        let pseudo = version.pseudo();
+        let pseudo = pseudo.map_err(|error| SourceRefusal::refused(error.to_string()))?;
+        let scratch = self.scratch(repository).await?;
+        let refs = scratch.refs().await?;
+        let wanted = match &pseudo {
+            None => {
+                let tag = tag_of(place, version);
+                let Some(commit) = tagged(&refs, &tag) else {
+                    return Err(SourceRefusal::not_found(format!(
+                        "{} has no tag {tag}",
+                        repository.url
+                    )));
+                };
+                (format!("refs/tags/{tag}"), commit)
+            }
+            Some(parts) => {
+                let tagged = check_pseudo(&refs, (place, path), (version, parts))?;
+                // Removed before the files come, so that one repository is on the disk at a time.
+                let history = self.scratch(repository).await?;
+                history.fetch_history().await?;
+                let commit = pseudo_commit(&history, parts, tagged.as_ref()).await?;
+                (commit.as_str().to_owned(), commit)
+            }
+        };
+        let (wanted, expected) = wanted;
+        let commit = scratch.fetch(&wanted).await?;
+        if commit != expected {
+            return Err(SourceRefusal::failed(format!("`{wanted}` moves")));
+        }
+        let committed_at = scratch.time(&commit).await?;
+        let files = scratch.into_snapshot(commit.clone());
+        let directory = module_directory(&files, place, path).await?;
+        let package = self.pack(key, files, directory, commit).await?;
+        Ok(CheckedPackage {
+            committed_at: Some(committed_at),
+            ..package
+        })
+    }
+
+    /// Packs the files of a commit, which are in memory meanwhile.
+    async fn pack(
+        &self,
+        key: &VersionKey,
+        files: CommitSnapshot,
+        directory: RepoPath,
+        commit: CommitSha,
+    ) -> Result<CheckedPackage, SourceRefusal> {
+        let place = Arc::clone(&self.packing).acquire_owned().await;
+        let place = place.map_err(|error| internal(&error))?;
+        let (key, staging) = (key.clone(), self.registry.blobs().staging_dir());
+        // A task of its own: its place is taken until the memory is free, also if the fetch was cut off.
+        let packing = tokio::spawn(async move {
+            let packed = pack(key, &files, &directory, commit, &staging).await;
+            drop(place);
+            packed
+        });
+        packing.await.unwrap_or_else(|error| Err(internal(&error)))
+    }
+
+    /// Publishes a package that was fetched.
+    async fn publish(
+        &self,
+        package: CheckedPackage,
+        repository: &GoRepository,
+        requested_by: &str,
+    ) -> Result<(), SourceRefusal> {
+        self.check_quota(package.staged.size).await?;
+        let key = package.key.clone();
+        // A version from elsewhere has its repository as its publisher.
+        let actor = Actor::new(repository.url.as_str(), Origin::Api);
+        let reason = format!("fetched because it was missing, for {requested_by}");
+        let cause = Cause::new(actor, reason);
+        let origin = VersionOrigin::VersionControl;
+        match self.registry.publish(package, origin, &cause).await {
+            Ok(Published::New(_) | Published::Same) => {
+                info!(version = %key, repository = %repository.url, requested_by, "Fetched {key}");
+                Ok(())
+            }
+            Ok(Published::Conflict(_)) => Err(SourceRefusal::refused(
+                "the registry has the version with other files, which stay",
+            )),
+            Ok(Published::Tombstoned(_)) => Err(SourceRefusal::refused("it was taken down")),
+            Ok(Published::Owned | Published::NoNamespace) => Err(SourceRefusal::refused(
+                "the name belongs to an owner here, and only the owner publishes it",
+            )),
+            Ok(Published::CaseConflict(other)) => Err(SourceRefusal::refused(format!(
+                "the name differs from {} only in case",
+                other.as_str()
+            ))),
+            Err(error) => Err(internal(&error)),
+        }
+    }
+
+    /// Lists the tags of a repository, or returns those of less than a minute ago.
+    async fn tags(&self, repository: &GoRepository) -> Result<Arc<Vec<String>>, SourceRefusal> {
+        let url = repository.url.as_str();
+        let listed = {
+            let mut tags = lock(&self.tags);
+            let known = tags
+                .get(url)
+                .filter(|listed| listed.at.elapsed() < TAGS_TIME);
+            known.unwrap_or_else(|| {
+                let listed = Arc::new(ListedTags {
+                    at: Instant::now(),
+                    tags: OnceCell::new(),
+                });
+                tags.insert(url.to_owned(), Arc::clone(&listed), SMALL_SIZE);
+                listed
+            })
+        };
+        let list = || async {
+            let tags = Arc::new(self.tags_now(repository).await?);
+            let bytes: usize = tags.iter().map(|tag| TAG_SIZE + tag.len()).sum();
+            lock(&self.tags).insert(url.to_owned(), Arc::clone(&listed), SMALL_SIZE + bytes);
+            Ok::<_, SourceRefusal>(tags)
+        };
+        listed.tags.get_or_init(list).await.clone()
+    }
+
+    async fn tags_now(&self, repository: &GoRepository) -> Result<Vec<String>, SourceRefusal> {
+        let host = repository.url.host_str().unwrap_or_default().to_owned();
+        let of_host = {
+            let mut hosts = lock(&self.lists_of_hosts);
+            let of_host = hosts.entry(host);
+            Arc::clone(of_host.or_insert_with(|| Arc::new(Semaphore::new(LISTS_OF_HOST))))
+        };
+        let _of_host = of_host.acquire().await.map_err(|error| internal(&error))?;
+        let _place = self
+            .lists
+            .acquire()
+            .await
+            .map_err(|error| internal(&error))?;
+        let refs = self.scratch(repository).await?.refs().await?;
+        let tags = version_tags(&refs);
+        if tags.len() > MAX_TAGS {
+            return Err(SourceRefusal::refused(format!(
+                "{} has more than {MAX_TAGS} tags of versions",
+                repository.url
+            )));
+        }
+        Ok(tags)
+    }
+
+    /// Creates a scratch repository.
+    async fn scratch(&self, repository: &GoRepository) -> Result<Elsewhere, SourceRefusal> {
+        let (git, url) = (self.git.clone(), repository.url.clone());
+        let (parent, most) = (self.scratch.clone(), self.limits.repository_bytes);
+        let create = move || Elsewhere::create(&git, &url, &parent, most);
+        Ok(blocking(create).await?)
+    }
+
+    /// Removes old scratch repositories, now and then. A killed git that still writes can keep the removal of its repository
+    /// from ending.
+    async fn sweep_old(&self) {
+        {
+            let mut swept_at = lock(&self.swept_at);
+            if swept_at.elapsed() < OLD {
+                return;
+            }
+            *swept_at = Instant::now();
+        }
+        let parent = self.scratch.clone();
+        blocking(move || sweep(&parent, OLD)).await;
+    }
+}
+
+/// Removes the scratch repositories that were not changed for a time. One that cannot be removed is tried again later.
+pub(super) fn sweep(parent: &Path, age: Duration) {
+    let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries {
+        let changed = entry.metadata().and_then(|metadata| metadata.modified());
+        let is_old = changed.is_ok_and(|at| at.elapsed().unwrap_or_default() >= age);
+        if is_old && let Err(error) = std::fs::remove_dir_all(entry.path()) {
+            warn!(error = describe_error(&error), dir = %entry.path().display(), "Cannot remove a scratch repository");
+        }
+    }
+}
+
+/// Packs a Go module, after its files were measured.
+async fn pack(
+    key: VersionKey,
+    files: &CommitSnapshot,
+    directory: &RepoPath,
+    commit: CommitSha,
+    staging: &Path,
+) -> Result<CheckedPackage, SourceRefusal> {
+    let limits = limits(NameKind::Go);
+    let most = FileLimits {
+        entries: limits.entries,
+        bytes: limits.unpacked,
+    };
+    let license = RepoPath::new(LICENSE).expect("a plain name is a path");
+    let Some(files) = files.archive(directory, Some(&license), most).await? else {
+        return Err(SourceRefusal::not_found(format!(
+            "the commit has no directory {directory}"
+        )));
+    };
+    let source = SourceDirectory::of_commit(NameKind::Go, directory, files, commit);
+    let package = CheckedPackage::of_directory(key, source, staging).await;
+    package.map_err(|error| refused_package(&error))
+}
+
+/// A failure of this server. The log has the cause.
+fn internal<E: std::error::Error + 'static>(error: &E) -> SourceRefusal {
+    warn!(
+        error = describe_error(error),
+        "Cannot fetch a module that is missing"
+    );
+    SourceRefusal::failed("the server has failed, and its log says why")
+}
+
+fn refused_package(error: &PackagingError) -> SourceRefusal {
+    if error.is_internal() {
+        internal(error)
+    } else {
+        SourceRefusal::refused(error.to_string())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

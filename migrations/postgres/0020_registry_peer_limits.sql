@@ -12,10 +12,13 @@ ALTER TABLE registry_peers ADD COLUMN agreed_at TIMESTAMPTZ;
 -- Versions that its records have added, the bytes of their packages, and the limits of both.
 ALTER TABLE registry_peers ADD COLUMN versions BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE registry_peers ADD COLUMN bytes BIGINT NOT NULL DEFAULT 0;
+-- Records that were passed over because of the limits, since all logs were read again.
+ALTER TABLE registry_peers ADD COLUMN limited BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE registry_peers ADD COLUMN max_versions BIGINT NOT NULL DEFAULT 20000;
 ALTER TABLE registry_peers ADD COLUMN max_bytes BIGINT NOT NULL DEFAULT 107374182400;
 
 -- Attempts that brought other bytes than the recorded ones. After 20, nobody tries again automatically.
 ALTER TABLE registry_downloads ADD COLUMN wrong BIGINT NOT NULL DEFAULT 0;
 DROP INDEX registry_downloads_due;
-CREATE INDEX registry_downloads_due ON registry_downloads (next_at) WHERE wrong < 20;
+-- Each peer has its own turn.
+CREATE INDEX registry_downloads_due ON registry_downloads (peer, next_at) WHERE wrong < 20;

@@ -79,13 +79,15 @@ async fn registry_peers(
         metrics.set(Metric::RegistryPeers, &[state.as_str()], of(count as u64));
     }
     let joined = || peers.iter().filter(|peer| peer.state == PeerState::Joined);
-    let failing = joined().filter(|peer| peer.error.is_some()).count();
+    let failing = joined().filter(|peer| peer.is_failing()).count();
+    let limited = peers.iter().filter(|peer| peer.limited > 0).count();
     // Peers choose the sizes of their logs.
     let lag = joined().map(Peer::lag_records);
     let lag = lag.fold(0, u64::saturating_add);
     let longest = joined().map(|peer| peer.lag_seconds(now)).max();
     let wrong: u64 = peers.iter().map(|peer| peer.wrong_packages).sum();
     metrics.set(Metric::RegistryPeersFailing, &[], of(failing as u64));
+    metrics.set(Metric::RegistryPeersLimited, &[], of(limited as u64));
     metrics.set(Metric::RegistryLagRecords, &[], of(lag));
     metrics.set(Metric::RegistryLagSeconds, &[], of(longest.unwrap_or(0)));
     metrics.set(Metric::RegistryWrongPackages, &[], of(wrong));

@@ -143,7 +143,7 @@ pub(super) async fn module_version(
     Path((namespace, name, system, number)): Path<(String, String, String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, ApiRefusal> {
-    let reader = api.list_reader(&headers).await?;
+    let reader = api.version_reader(&headers).await?;
     let key = module_key([&namespace, &name, &system], &number)?;
     version(&api, &reader, key).await
 }
@@ -154,10 +154,11 @@ pub(super) async fn go(
     Path(path): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, ApiRefusal> {
-    let reader = api.list_reader(&headers).await?;
     if path.contains("/@v/") {
+        let reader = api.version_reader(&headers).await?;
         version(&api, &reader, go_key(&path)?).await
     } else {
+        let reader = api.list_reader(&headers).await?;
         versions(&api, &reader, go_path(&path)?).await
     }
 }

@@ -59,7 +59,8 @@ pub struct Registry {
     pub(super) deployment: Deployment,
     /// Newest head that was signed.
     head: Arc<Mutex<Option<SignedHead>>>,
-    recording: Arc<Semaphore>,
+    /// Places of changes that wait for the log. They are taken before the transaction begins.
+    pub(super) recording: Arc<Semaphore>,
 }
 
 /// A record of the log, and the proof that the log of a signed head has it.

@@ -109,10 +109,10 @@ pub(crate) struct RegistryUploads {
     lists: Arc<Semaphore>,
 }
 
-/// Sender of a request for a list, with a place for its answer.
+/// Sender of a request for a list, with a place for its answer, or for one version, which needs none.
 pub(super) struct ListReader {
     pub scope: ReadScope,
-    _place: OwnedSemaphorePermit,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 /// Permission to read and check a body. It lives until the check has ended, also if the client leaves before.
@@ -144,10 +144,22 @@ impl RegistryUploads {
         match timeout(LIST_TIME, place).await {
             Ok(Ok(place)) => Ok(ListReader {
                 scope,
-                _place: place,
+                _place: Some(place),
             }),
             Ok(Err(_)) | Err(_) => Err(ApiRefusal::ListsBusy),
         }
+    }
+
+    /// Finds out what the sender of a request for one version may read.
+    pub(super) async fn version_reader(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<ListReader, ApiRefusal> {
+        let scope = self.door.read_scope(headers).await?;
+        Ok(ListReader {
+            scope,
+            _place: None,
+        })
     }
 }
 

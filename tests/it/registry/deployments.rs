@@ -19,11 +19,15 @@ use lockkeeper_registry::records::DeploymentName;
 use lockkeeper_registry::states::BaseLocation;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt as _;
 
 use super::world::{Office, Replica, by_ops};
 use crate::support::db::{Backend, TestDb};
+
+/// Time after which a test fails that waits for another deployment.
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A change of answers on their way. It gets the path of the request.
 pub type Tamper = Box<dyn Fn(&str, Answered) -> Answered + Send + Sync>;
@@ -53,13 +57,15 @@ impl Gate {
     async fn pass(&self) {
         self.waiting.send_modify(|waiting| *waiting += 1);
         let mut open = self.is_open.subscribe();
-        drop(open.wait_for(|is_open| *is_open).await.unwrap());
+        let open = timeout(PATIENCE, open.wait_for(|is_open| *is_open)).await;
+        drop(open.expect("nobody has opened the gate").unwrap());
     }
 
     /// Waits until so many requests have come.
     pub async fn arrived(&self, count: usize) {
         let mut waiting = self.waiting.subscribe();
-        drop(waiting.wait_for(|waiting| *waiting >= count).await.unwrap());
+        let arrived = timeout(PATIENCE, waiting.wait_for(|waiting| *waiting >= count)).await;
+        drop(arrived.expect("too few requests have come").unwrap());
     }
 
     /// Returns the number of requests that have come.

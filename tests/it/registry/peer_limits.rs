@@ -10,8 +10,9 @@ use lockkeeper_registry::records::TakedownKind;
 use lockkeeper_registry::signed_note::{NoteSigner, NoteVerifier};
 use lockkeeper_registry::states::VersionState;
 use serde_json::Value;
+use tokio::time::timeout;
 
-use super::deployments::{Answered, Deployment, name};
+use super::deployments::{Answered, Deployment, PATIENCE, name};
 use super::peers::{
     GO_MODULE, MODULE, NET, NET_AT, VPC, change_pages, digest_of, page_of, peer_get, two, vpc_path,
 };
@@ -83,12 +84,20 @@ async fn a_walk_that_begins_again_merges_nothing_of_another_past(db: &TestDb) {
     let error = two.error(ONE).await;
     assert!(error.contains("no proof that it fits the 2"), "{error}");
     assert_eq!(two.peer(ONE).await.walk.last_id(), 0);
-    one.honest();
+    // With it, the walk goes on.
+    let pages = AtomicU64::new(0);
+    change_pages(&one, move |page| {
+        if pages.fetch_add(1, Ordering::Relaxed) == 0 {
+            *page = short.clone();
+        }
+    });
     two.pull().await;
     assert_eq!(
         (two.error(ONE).await, two.fault().await),
         (String::new(), None)
     );
+    assert_eq!(two.peer(ONE).await.walk.last_id(), 2);
+    one.honest();
 
     // The deployment makes up another past, and signs it with its key.
     for table in [
@@ -129,6 +138,7 @@ async fn a_peer_that_shares_something_else_all_the_time_is_read_again_once_an_ho
     assert_eq!(two.pull().await, 1, "new records are merged");
     let error = two.error(ONE).await;
     assert!(error.contains("has changed again"), "{error}");
+    assert!(!two.peer(ONE).await.is_failing());
     two.pull().await;
     assert_eq!(two.peer(ONE).await.walk.number, first + 1);
     two.db.clock.advance(Duration::from_mins(61));
@@ -218,7 +228,7 @@ async fn takedowns_are_counted_by_their_maker_also_through_a_relay(db: &TestDb) 
     assert_eq!(three.fault().await, None);
 }
 
-async fn an_agreement_after_a_brake_ends_after_an_hour(db: &TestDb) {
+async fn an_agreement_after_a_brake_ends_after_a_day(db: &TestDb) {
     let one = Deployment::open(db.backend, ONE, &[]).await;
     let two = Deployment::open(db.backend, TWO, &[("registry-takedown-brake", "2")]).await;
     one.office
@@ -231,6 +241,7 @@ async fn an_agreement_after_a_brake_ends_after_an_hour(db: &TestDb) {
     two.pull().await;
     assert_eq!(two.state(ONE).await, PeerState::Braked);
     assert!(two.turn(ONE, PeerState::Braked, PeerState::Joined).await);
+    two.db.clock.advance(Duration::from_hours(23));
     two.pull().await;
     assert_eq!(
         (deleted(&two, 8).await, two.state(ONE).await),
@@ -238,12 +249,30 @@ async fn an_agreement_after_a_brake_ends_after_an_hour(db: &TestDb) {
     );
 
     two.db.clock.advance(Duration::from_mins(61));
+    assert!(two.peer(ONE).await.agreed > 0);
     take_down_numbered(&one, 3..8).await;
     two.pull().await;
     assert_eq!(
         (deleted(&two, 8).await, two.state(ONE).await),
         (5, PeerState::Braked)
     );
+}
+
+async fn takedowns_of_versions_that_were_never_here_do_not_brake(db: &TestDb) {
+    let one = Deployment::open(db.backend, ONE, &[]).await;
+    let two = Deployment::open(db.backend, TWO, &[("registry-takedown-brake", "2")]).await;
+    one.office
+        .namespace("module acme", Visibility::Public)
+        .await;
+    two.join(&one, "*", "*").await;
+    publish_numbered(&one, 4).await;
+    take_down_numbered(&one, 0..4).await;
+    two.pull().await;
+    assert_eq!(deleted(&two, 4).await, 4);
+    let peer = two.peer(ONE).await;
+    assert_eq!((peer.state, peer.takedowns), (PeerState::Joined, 0));
+    // They take places all the same.
+    assert_eq!(peer.versions, 4);
 }
 
 async fn nothing_of_a_maker_that_was_stopped_is_merged_from_a_page_under_way(db: &TestDb) {
@@ -332,7 +361,7 @@ async fn a_peer_adds_only_so_many_versions_and_bytes(db: &TestDb) {
     two.change(ONE, most(Some(2), None)).await;
     assert_eq!(two.pull().await, 2);
     let peer = two.peer(ONE).await;
-    assert_eq!((peer.versions, peer.skipped), (2, 1));
+    assert_eq!((peer.versions, peer.skipped, peer.limited), (2, 1, 1));
     let skipped = peer.skipped_last.unwrap();
     assert!(skipped.contains("--max-versions"), "{skipped}");
     // Takedowns come all the same.
@@ -342,7 +371,7 @@ async fn a_peer_adds_only_so_many_versions_and_bytes(db: &TestDb) {
     two.change(ONE, most(Some(100), None)).await;
     assert_eq!(two.pull().await, 1);
     let peer = two.peer(ONE).await;
-    assert_eq!((peer.versions, peer.skipped), (3, 0));
+    assert_eq!((peer.versions, peer.skipped, peer.limited), (3, 0, 0));
     two.change(ONE, most(None, Some(peer.bytes))).await;
     one.office.publish(NET, &GO_MODULE).await;
     assert_eq!(two.pull().await, 0);
@@ -419,9 +448,12 @@ async fn a_peer_that_sends_slowly_does_not_stop_other_downloads(db: &TestDb) {
     let gate = one.hold("/packages/");
     let open = async {
         gate.arrived(2).await;
-        while !two.is_here(other).await {
-            tokio::task::yield_now().await;
-        }
+        let comes = async {
+            while !two.is_here(other).await {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, comes).await.unwrap();
         assert_eq!(gate.waiting(), 2, "a peer has two places");
         gate.open();
     };
@@ -538,7 +570,8 @@ store_test!(
     an_answer_of_a_proxy_is_not_the_end_of_a_log,
     a_pattern_that_is_wider_than_a_namespace_does_not_name_it,
     takedowns_are_counted_by_their_maker_also_through_a_relay,
-    an_agreement_after_a_brake_ends_after_an_hour,
+    an_agreement_after_a_brake_ends_after_a_day,
+    takedowns_of_versions_that_were_never_here_do_not_brake,
     nothing_of_a_maker_that_was_stopped_is_merged_from_a_page_under_way,
     a_merge_does_not_overwrite_what_an_administrator_decides_meanwhile,
     proposals_and_removed_peers_keep_nobody_out,

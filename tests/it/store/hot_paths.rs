@@ -599,7 +599,9 @@ async fn modules(db: &TestDb) {
         .unwrap();
     store.registry_go_index(Some(db.now()), 50).await.unwrap();
     store.registry_packages_due(50).await.unwrap();
-    store.registry_downloads_due(50).await.unwrap();
+    let peer = "two.example.com".parse().unwrap();
+    store.registry_download_peers().await.unwrap();
+    store.registry_downloads_due(&peer, 50).await.unwrap();
     store.registry_peers().await.unwrap();
     store.registry_state().await.unwrap();
     tags(db).await;

@@ -238,9 +238,11 @@ impl SharedNames {
             .namespaces
             .iter()
             .filter(|namespace| namespace.visibility == Visibility::Owner)
-            .map(|namespace| namespace.prefix.to_string());
-        let closed_peers = self.closed_peers.iter().map(ToString::to_string);
-        let closed: Vec<String> = closed.chain(closed_peers).collect();
+            .map(|namespace| NamePattern::from(namespace.prefix.clone()).to_string());
+        let closed_peers = self.closed_peers.iter().flatten().map(ToString::to_string);
+        // Other peers with the same names, or without any, are no reason to read everything again.
+        let closed: BTreeSet<String> = closed.chain(closed_peers).collect();
+        let closed: Vec<String> = closed.into_iter().collect();
         let text = format!(
             "{}\n\n{}\n\n{}\n\n{}",
             self.peer,

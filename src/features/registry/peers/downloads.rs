@@ -8,7 +8,8 @@
 //!
 //! A client that requests such a version waits for its download, so any number of them start one (R7).
 //!
-//! A peer has few places of its own, so that one that sends slowly does not stop the downloads from others.
+//! A peer has few places of its own, in a turn and among the downloads that clients wait for, so that one that sends slowly
+//! does not stop the downloads from others.
 //!
 //! A crash leaves an announced package that no version has, or a version whose base location is still the peer. The first
 //! is removed as after a publication, and the second is downloaded again.
@@ -23,6 +24,7 @@ use lockkeeper_registry::names::NameKind;
 use lockkeeper_registry::records::{DeploymentName, PackageFile, VersionContent};
 use lockkeeper_registry::states::BaseLocation;
 use lockkeeper_registry::versions::VersionKey;
+use reqwest::StatusCode;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
@@ -59,8 +61,14 @@ const MAX_WRONG: i64 = 20;
 /// Maximum number of downloads for which clients wait at a time.
 const MAX_WAITED: usize = 64;
 
-/// Number of downloads of one turn.
-const AT_A_TIME: i64 = 500;
+/// Maximum number of them for versions that one peer has announced.
+const MAX_WAITED_OF_PEER: usize = 16;
+
+/// Number of downloads of each peer in one turn.
+const AT_A_TIME: i64 = 50;
+
+/// Time after which a turn begins no other download, so that versions that were published meanwhile come soon.
+const BEGIN_TIME: Duration = Duration::from_mins(3);
 
 /// First pause after a failed download, which doubles up to the longest one.
 const FIRST_PAUSE: TimeDelta = TimeDelta::seconds(10);
@@ -80,7 +88,7 @@ pub(in crate::features::registry) const DOWNLOADS: Reconciler = Reconciler::new(
 );
 
 async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
-    if ctx.store.registry_downloads_due(1).await?.is_empty() {
+    if ctx.store.registry_download_peers().await?.is_empty() {
         return Ok(TickResult::default());
     }
     let Some(peers) = PeerExchange::of(ctx).await? else {
@@ -94,7 +102,11 @@ async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
 }
 
 /// A download that clients wait for.
-pub(super) type RunningDownload = Shared<BoxFuture<'static, DownloadOutcome>>;
+pub(super) struct RunningDownload {
+    /// Peer that has sent the record.
+    peer: Option<DeploymentName>,
+    outcome: Shared<BoxFuture<'static, DownloadOutcome>>,
+}
 
 /// Outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +114,7 @@ pub(super) enum DownloadOutcome {
     /// The packages are here, or the version has none any more.
     Arrived,
     Failed,
-    /// Another server downloads them.
+    /// Another server downloads them, or the next turn does.
     Elsewhere,
 }
 
@@ -150,6 +162,9 @@ pub struct DownloadReport {
 enum DownloadFault {
     #[error("{0}")]
     Away(String),
+    /// The peer answers that it has no such package.
+    #[error("{0}")]
+    Missing(String),
     /// The bytes are not those of the record.
     #[error("{0}")]
     Wrong(String),
@@ -174,21 +189,28 @@ impl From<sqlx::Error> for DownloadFault {
 
 impl From<ClientFault> for DownloadFault {
     fn from(fault: ClientFault) -> Self {
+        if let ClientFault::Status(StatusCode::NOT_FOUND, _) = &fault {
+            return Self::Missing(fault.to_string());
+        }
         Self::Away(fault.to_string())
     }
 }
 
 impl PeerExchange {
-    /// Downloads everything that is due.
+    /// Downloads what is due, a part of each peer.
     pub async fn download_due(&self) -> Result<DownloadReport, RegistryError> {
-        let due = self
-            .registry
-            .store()
-            .registry_downloads_due(AT_A_TIME)
-            .await?;
+        let end = Instant::now() + BEGIN_TIME;
+        let store = self.registry.store();
+        let mut peers = store.registry_download_peers().await?;
+        // All of them wait for the same places, and none is always the first.
+        peers.sort_by_cached_key(|_| rand::random::<u64>());
+        let mut due = Vec::new();
+        for peer in &peers {
+            due.extend(store.registry_downloads_due(peer, AT_A_TIME).await?);
+        }
         let downloads = due
             .iter()
-            .map(|waiting| Box::pin(self.download(&waiting.key, Some(&waiting.peer))));
+            .map(|waiting| Box::pin(self.download(&waiting.key, Some(&waiting.peer), Some(end))));
         let mut report = DownloadReport::default();
         for outcome in join_all(downloads).await {
             match outcome? {
@@ -213,23 +235,29 @@ impl PeerExchange {
         let peer = waiting.map(|waiting| waiting.peer);
         let running = {
             let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_peer = running.values().filter(|download| download.peer == peer);
+            let of_peer = of_peer.count();
             if let Some(download) = running.get(key) {
-                download.clone()
-            } else if running.len() >= MAX_WAITED {
+                download.outcome.clone()
+            } else if running.len() >= MAX_WAITED || of_peer >= MAX_WAITED_OF_PEER {
                 return Ok(false);
             } else {
                 // A task of its own, so that the download goes on if the clients leave.
-                let (peers, of_task) = (Arc::clone(self), key.clone());
-                let task =
-                    tokio::spawn(
-                        async move { peers.download_waited(&of_task, peer.as_ref()).await },
-                    );
-                let download = task
+                let (peers, of_task) = (Arc::clone(self), (key.clone(), peer.clone()));
+                let task = tokio::spawn(async move {
+                    let (key, peer) = of_task;
+                    peers.download_waited(&key, peer.as_ref()).await
+                });
+                let outcome = task
                     .map(|outcome| outcome.unwrap_or(DownloadOutcome::Failed))
                     .boxed()
                     .shared();
-                running.insert(key.clone(), download.clone());
-                download
+                let download = RunningDownload {
+                    peer,
+                    outcome: outcome.clone(),
+                };
+                running.insert(key.clone(), download);
+                outcome
             }
         };
         let outcome = timeout_at(end, running).await;
@@ -256,7 +284,7 @@ impl PeerExchange {
         peer: Option<&DeploymentName>,
     ) -> DownloadOutcome {
         let _entry = RunningEntry { peers: self, key };
-        match self.download(key, peer).await {
+        match self.download(key, peer, None).await {
             Ok(outcome) => outcome,
             Err(error) => {
                 warn!(error = describe_error(&error), version = %key, "Cannot download a package of a peer");
@@ -273,11 +301,12 @@ impl PeerExchange {
         Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(DOWNLOADS_OF_PEER))))
     }
 
-    /// Downloads the packages of a version that a peer has announced, unless they are here.
+    /// Downloads the packages of a version that a peer has announced, unless they are here. After `end`, nothing begins.
     async fn download(
         &self,
         key: &VersionKey,
         peer: Option<&DeploymentName>,
+        end: Option<Instant>,
     ) -> Result<DownloadOutcome, RegistryError> {
         let of_peer = peer.map(|peer| self.places_of(peer));
         let _place_of_peer = match &of_peer {
@@ -285,6 +314,9 @@ impl PeerExchange {
             None => None,
         };
         let _place = self.places.acquire().await;
+        if end.is_some_and(|end| Instant::now() >= end) {
+            return Ok(DownloadOutcome::Elsewhere);
+        }
         let lease = LeaseKey::registry_download(&key.to_string());
         let purpose = "downloads a package of a peer of the registry";
         let Some(lease) = self.leases.turn(&lease, purpose, LEASE_TIME).await? else {
@@ -327,7 +359,7 @@ impl PeerExchange {
         // The peer that has sent the record comes first.
         peers.sort_by_key(|peer| peer.name != base);
         let mut errors = Vec::new();
-        let mut is_wrong = false;
+        let (mut is_wrong, mut is_away) = (false, false);
         for peer in &peers {
             match Box::pin(self.download_from(peer, key, &content)).await {
                 Ok(()) => {
@@ -336,7 +368,15 @@ impl PeerExchange {
                 }
                 Err(DownloadFault::Gone) => return Ok(DownloadOutcome::Arrived),
                 Err(DownloadFault::Here(error)) => return Err(error),
-                Err(DownloadFault::Away(why)) => errors.push(format!("{}: {why}", peer.name)),
+                Err(DownloadFault::Away(why)) => {
+                    errors.push(format!("{}: {why}", peer.name));
+                    is_away = true;
+                }
+                Err(DownloadFault::Missing(why)) => {
+                    errors.push(format!("{}: {why}", peer.name));
+                    // The one that has sent the record may get the package later.
+                    is_away |= peer.name == base;
+                }
                 Err(DownloadFault::Wrong(why)) => {
                     warn!(version = %key, peer = peer.name.as_str(), why, "A peer sent a package that is not the recorded one");
                     store.registry_peer_wrong_package(&peer.name).await?;
@@ -350,8 +390,9 @@ impl PeerExchange {
                 "{base} is no peer any more, and there is no other one"
             ));
         }
+        // One that sends wrong bytes must not be the reason why nobody asks another one that was away.
         store
-            .registry_download_failed(key, &errors.join("; "), is_wrong)
+            .registry_download_failed(key, &errors.join("; "), is_wrong && !is_away)
             .await?;
         Ok(DownloadOutcome::Failed)
     }
@@ -387,10 +428,12 @@ impl PeerExchange {
             .registry_package_announce(&digest, store.now() + PUBLICATION_TIME)
             .await?;
         self.registry.blobs.keep(checked.staged).await?;
-        if store
-            .registry_downloaded(key, content, checked.go_mod.as_deref())
-            .await?
-        {
+        let is_here = {
+            let _place = self.registry.recording.acquire().await;
+            let go_mod = checked.go_mod.as_deref();
+            store.registry_downloaded(key, content, go_mod).await?
+        };
+        if is_here {
             return Ok(());
         }
         store
@@ -507,11 +550,24 @@ async fn package_is_here_in_tx(tx: &mut Tx, digest: &Sha256Digest) -> StoreResul
 }
 
 impl Store {
-    /// Lists downloads that are due and not given up, the oldest first.
-    pub async fn registry_downloads_due(&self, limit: i64) -> StoreResult<Vec<WaitingDownload>> {
+    /// Lists peers that have announced downloads that are due and not given up. The index by peer is looked up for each
+    /// peer, however many downloads one has.
+    pub async fn registry_download_peers(&self) -> StoreResult<Vec<DeploymentName>> {
+        on_pool!(self, db => sqlx::query_scalar::<_, DeploymentName>(
+            "SELECT name FROM registry_peers WHERE (SELECT MIN(d.next_at) FROM registry_downloads d \
+             WHERE d.peer = registry_peers.name AND d.wrong < 20) <= $1 ORDER BY name")
+            .bind(kept_time(self.now())).fetch_all(db))
+    }
+
+    /// Lists downloads of a peer that are due and not given up, the oldest first.
+    pub async fn registry_downloads_due(
+        &self,
+        peer: &DeploymentName,
+        limit: i64,
+    ) -> StoreResult<Vec<WaitingDownload>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, DownloadRow>(
-            download_sql!("WHERE wrong < 20 AND next_at <= $1 ORDER BY next_at, kind, name, version LIMIT $2"))
-            .bind(kept_time(self.now())).bind(limit).fetch_all(db))?;
+            download_sql!("WHERE peer = $1 AND wrong < 20 AND next_at <= $2 ORDER BY next_at LIMIT $3"))
+            .bind(peer).bind(kept_time(self.now())).bind(limit).fetch_all(db))?;
         rows.into_iter().map(DownloadRow::waiting).collect()
     }
 
@@ -588,7 +644,8 @@ impl Store {
         .map(drop)
     }
 
-    /// Lets all downloads that a peer has announced be due again, also those that were given up.
+    /// Lets all downloads that a peer has announced be due again, also those that were given up. It reads all rows, because
+    /// those that were given up have no index. Downloads that others have announced stay as they are.
     pub(super) async fn downloads_again_in_tx(
         &self,
         tx: &mut Tx,

@@ -32,8 +32,11 @@ use super::store::{kept_error, peers_in_tx, stored, turn_in_tx};
 use crate::model::{Cause, OwnerName};
 use crate::store::{Result, Store, Tx, execute, kept_time, on_tx};
 
-/// Period in which takedowns are counted.
+/// Period in which takedowns are counted. It begins with the first one.
 const BRAKE_PERIOD: TimeDelta = TimeDelta::hours(1);
+
+/// Time for which somebody agrees to takedowns. The walk that comes to them begins with the first record.
+const AGREED_PERIOD: TimeDelta = TimeDelta::days(1);
 
 /// A page whose records have valid signatures or do not count.
 #[derive(Clone, Debug)]
@@ -251,15 +254,22 @@ struct CountedMaker<'a> {
     agreed: u64,
     versions: u64,
     bytes: u64,
+    /// Number of records that were passed over because of a limit.
+    limited: u64,
     is_braked: bool,
     is_changed: bool,
 }
 
 impl<'a> CountedMaker<'a> {
     fn new(peer: &'a Peer, now: DateTime<Utc>) -> Self {
-        let is_recent = |at: &DateTime<Utc>| now - *at < BRAKE_PERIOD;
-        let since = peer.takedowns_since.filter(is_recent);
-        let agreed = peer.agreed_at.filter(is_recent).map_or(0, |_| peer.agreed);
+        let is_within = |at: DateTime<Utc>, period: TimeDelta| now - at < period;
+        let since = peer
+            .takedowns_since
+            .filter(|at| is_within(*at, BRAKE_PERIOD));
+        let agreed = peer
+            .agreed_at
+            .filter(|at| is_within(*at, AGREED_PERIOD))
+            .map_or(0, |_| peer.agreed);
         Self {
             peer,
             takedowns: since.map_or(0, |_| peer.takedowns),
@@ -267,6 +277,7 @@ impl<'a> CountedMaker<'a> {
             agreed,
             versions: peer.versions,
             bytes: peer.bytes,
+            limited: 0,
             is_braked: peer.state == PeerState::Braked,
             is_changed: false,
         }
@@ -296,12 +307,14 @@ impl<'a> CountedMaker<'a> {
             self.bytes.saturating_add(bytes),
         );
         if versions > limits.versions && versions > self.versions {
+            self.pass_over();
             return Err(format!(
                 "{name} may add {} versions (change --max-versions)",
                 limits.versions
             ));
         }
         if bytes > limits.bytes && bytes > self.bytes {
+            self.pass_over();
             return Err(format!(
                 "{name} may add {} bytes of packages (change --max-bytes)",
                 limits.bytes
@@ -311,6 +324,11 @@ impl<'a> CountedMaker<'a> {
         (self.versions, self.bytes) = (versions, bytes);
         Ok(())
     }
+
+    fn pass_over(&mut self) {
+        self.limited += 1;
+        self.is_changed = true;
+    }
 }
 
 /// Decides which records of a page count.
@@ -319,7 +337,7 @@ struct RecordCounter<'a> {
     claimed: &'a OwnedNames,
     known: &'a BTreeMap<VersionKey, KnownVersion>,
     brake: Brake,
-    /// Versions that the page adds as new ones, gives content, or takes down.
+    /// Versions that the page adds as new ones, gives content, or takes away.
     new: BTreeSet<VersionKey>,
     filled: BTreeSet<VersionKey>,
     deleted: BTreeSet<VersionKey>,
@@ -384,10 +402,13 @@ impl<'a> RecordCounter<'a> {
         if state == VersionState::Deleted {
             return Ok(());
         }
+        let is_new = state == VersionState::Absent && !self.new.contains(key);
         let bytes = match record.change() {
+            // Nothing is taken away from anybody, but the version takes a place.
+            RecordChange::Delete(..) if state == VersionState::Absent => None,
             RecordChange::Delete(..) => {
-                let is_new = self.deleted.insert(key.clone());
-                return if is_new && !counted.take_down(self.brake) {
+                let is_first = self.deleted.insert(key.clone());
+                return if is_first && !counted.take_down(self.brake) {
                     Err(waits())
                 } else {
                     Ok(())
@@ -401,7 +422,6 @@ impl<'a> RecordCounter<'a> {
                 (!has_content && !self.filled.contains(key)).then_some(size)
             }
         };
-        let is_new = state == VersionState::Absent && !self.new.contains(key);
         let added = counted.add(u64::from(is_new), bytes.unwrap_or(0));
         added.map_err(|why| format!("{key}: {why}"))?;
         if is_new {
@@ -425,14 +445,15 @@ impl<'a> RecordCounter<'a> {
             let name = &counted.peer.name;
             execute!(
                 tx,
-                "UPDATE registry_peers SET takedowns = $2, takedowns_at = $3, agreed = $4, versions = $5, bytes = $6 \
-                 WHERE name = $1",
+                "UPDATE registry_peers SET takedowns = $2, takedowns_at = $3, agreed = $4, versions = $5, bytes = $6, \
+                 limited = limited + $7 WHERE name = $1",
                 name,
                 stored(counted.takedowns),
                 counted.since,
                 stored(counted.agreed),
                 stored(counted.versions),
                 stored(counted.bytes),
+                stored(counted.limited),
             )?;
             if counted.is_braked {
                 turn_in_tx(tx, name, PeerState::Braked, self.brake.now).await?;

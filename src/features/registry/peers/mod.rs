@@ -72,7 +72,7 @@ pub struct PeerExchange {
     keys: Arc<Keyring>,
     leases: Leases,
     client: PeerClient,
-    /// Maximum number of takedowns of a peer in an hour.
+    /// Maximum number of takedowns that a deployment makes in an hour.
     brake: u64,
     places: Semaphore,
     places_of_peers: Mutex<HashMap<DeploymentName, Arc<Semaphore>>>,

@@ -30,7 +30,7 @@ text_enum! {
         Joined = "joined",
         /// An administrator has stopped the exchange.
         Suspended = "suspended",
-        /// The deployment sent more takedowns than allowed. Nothing is merged until an administrator agrees.
+        /// The deployment made more takedowns than allowed, no matter who sent them. Nothing is merged until an administrator agrees.
         Braked = "braked",
         /// The log of the deployment was cut, forked or changed. Nothing is merged any more.
         Diverged = "diverged",
@@ -267,7 +267,7 @@ pub struct Peer {
     pub takedowns_since: Option<DateTime<Utc>>,
     /// Number of further takedowns to which an administrator has agreed.
     pub agreed: u64,
-    /// Time of this agreement, which ends after an hour.
+    /// Time of this agreement, which ends after a day.
     pub agreed_at: Option<DateTime<Utc>>,
     /// Last time at which its log was read again because it shares something else.
     pub again_at: Option<DateTime<Utc>>,
@@ -275,6 +275,8 @@ pub struct Peer {
     pub versions: u64,
     /// Number of bytes of their packages.
     pub bytes: u64,
+    /// Number of its records that were passed over because of the limits, since all logs were read again.
+    pub limited: u64,
     /// Limits for these two.
     pub limits: PeerLimits,
     /// Login of the person who added the peer.
@@ -283,9 +285,19 @@ pub struct Peer {
     pub added_at: DateTime<Utc>,
 }
 
+/// Beginning of the note that earlier records come later, because a peer shares something else.
+pub(super) const SHARES_OTHER: &str = "what it shares has changed again";
+
 impl Peer {
     /// Maximum number of peers, because lists show all of them.
     pub const MAX: i64 = 100;
+
+    /// Returns true if the last attempt to read its log failed. A peer that shares something else, and whose log is not read
+    /// again yet, does nothing wrong.
+    pub fn is_failing(&self) -> bool {
+        let error = self.error.as_ref();
+        error.is_some_and(|(why, _)| !why.starts_with(SHARES_OTHER))
+    }
 
     /// Returns the number of records that are not merged yet.
     pub fn lag_records(&self) -> u64 {
@@ -304,7 +316,8 @@ impl Peer {
     }
 }
 
-/// Limits for everything that a deployment may add here. Takedowns do not count, and versions that were taken down count on.
+/// Limits for everything that a deployment may add here. Takedowns of versions that are here do not count, and versions that
+/// were taken down count on.
 /// The database has the limits of a new peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLimits {

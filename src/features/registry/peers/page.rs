@@ -24,6 +24,9 @@ pub const PAGE_BYTES: usize = 4 << 20;
 /// Maximum number of bytes of a page that is read.
 pub const MAX_PAGE_BYTES: usize = 12 << 20;
 
+/// Maximum length of the digest of what is shared.
+const MAX_SHARING: usize = 128;
+
 /// Maximum number of hashes of a proof.
 const MAX_PROOF: usize = 130;
 
@@ -111,6 +114,7 @@ pub fn check_page(
 ) -> Result<CheckedDiff, PageFault> {
     let body: DiffBody = serde_json::from_slice(body)
         .map_err(|error| refused(format!("it is not the JSON of a page: {error}")))?;
+    check_sharing(&body.sharing)?;
     let head = check_head(&body, walk, verifier)?;
     let items = check_items(&body, walk)?;
 
@@ -130,6 +134,17 @@ pub fn check_page(
         head,
         sharing: body.sharing,
     })
+}
+
+/// Checks a digest that is stored with the peer and that everybody reads who lists peers.
+fn check_sharing(sharing: &str) -> Result<(), PageFault> {
+    let is_allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
+    if !(1..=MAX_SHARING).contains(&sharing.len()) || !sharing.bytes().all(is_allowed) {
+        return Err(refused(format!(
+            "its digest of what is shared does not have 1 to {MAX_SHARING} letters, digits, '-' and '_'"
+        )));
+    }
+    Ok(())
 }
 
 fn add(edge: &mut TreeEdge, leaf: LogHash) -> Result<(), PageFault> {
@@ -416,7 +431,7 @@ mod tests {
                 } else {
                     self.proof(size, id)
                 },
-                sharing: String::new(),
+                sharing: "names-1_".to_owned(),
                 deprecated: items.collect(),
                 ..DiffBody::default()
             }
@@ -550,6 +565,22 @@ mod tests {
         forked.records.truncate(7);
         let walk = met(log.walk(0, None), 7);
         assert_diverged(log.check(&walk, &forked.page(0, 7)), "first 7 records");
+    }
+
+    #[test]
+    fn the_digest_of_what_is_shared_is_short_and_plain() {
+        let log = Log::new(3);
+        let check = |sharing: &str| {
+            let mut page = log.page(0, 3);
+            page.sharing = sharing.to_owned();
+            log.check(&log.walk(0, None), &page)
+        };
+        for sharing in ["a", &"aZ09-_".repeat(21)] {
+            assert_eq!(check(sharing), Ok(3), "{sharing}");
+        }
+        for sharing in ["", "\0", "a b", "ä", &"a".repeat(129)] {
+            assert_refused(check(sharing), "digest");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! all are read at the same time and each only for [`PEER_TIME`] before the next turn.
 //!
 //! A peer that shares other names than before is read again from the first record, at most once in [`AGAIN_AFTER`]. Until
-//! then, new records are merged, and the peer is shown as failing.
+//! then, new records are merged, and a note says when the others come.
 //!
 //! A version that is missing may have been published at a peer since the last turn. So the logs are read at once
 //! ([`PeerExchange::ask`]): what a peer has of it is in its log, and everything that is checked of a page is checked there
@@ -25,7 +25,7 @@ use super::super::service::RegistryError;
 use super::PeerExchange;
 use super::client::ClientFault;
 use super::merge::{Makers, MergeOutcome, MergedPage};
-use super::model::{Peer, PeerState, PeerUrl};
+use super::model::{Peer, PeerState, PeerUrl, SHARES_OTHER};
 use super::page::{MAX_ITEMS, PageFault, check_page, read_end_text};
 use super::store::AGAIN_AFTER;
 use crate::config::server::Periods;
@@ -160,7 +160,7 @@ impl PeerExchange {
         };
         let joined = peers
             .into_iter()
-            .filter(|peer| peer.state == PeerState::Joined && peer.error.is_none());
+            .filter(|peer| peer.state == PeerState::Joined && !peer.is_failing());
         let pulls = joined.map(|peer| {
             let peers = Arc::clone(self);
             // A task of its own, so that a page that was begun is merged although nobody waits for it any more.
@@ -311,8 +311,13 @@ impl PeerExchange {
                 return Ok(PageOutcome::BegunAgain);
             }
         }
-        let merged = store.registry_peer_merge(&peer.name, &peer.walk, &makers, &diff, self.brake);
-        let MergeOutcome::Merged(merged) = merged.await? else {
+        let merged = {
+            let _place = self.registry.recording.acquire().await;
+            let merged =
+                store.registry_peer_merge(&peer.name, &peer.walk, &makers, &diff, self.brake);
+            merged.await?
+        };
+        let MergeOutcome::Merged(merged) = merged else {
             return Ok(PageOutcome::Stop);
         };
         if merged.takedowns > 0
@@ -385,7 +390,7 @@ fn waits_for_walk(peer: &Peer) -> String {
         |at| format!("after {}", at.format("%H:%M UTC")),
     );
     format!(
-        "what it shares has changed again. Its new records are merged, and earlier ones that it shares now come \
+        "{SHARES_OTHER}. Its new records are merged, and earlier ones that it shares now come \
          {again_at}, because its whole log is read again at most once in an hour"
     )
 }

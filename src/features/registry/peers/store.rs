@@ -81,7 +81,7 @@ macro_rules! peer_sql {
             "SELECT name, url, verifier, old_verifiers, state, state_at, token_key, sealed_token, shares, accepts, \
              visibility, last_id, edge, walk, sharing, head, seen_size, succeeded_at, complete_at, error, error_at, \
              skipped, skipped_last, wrong_packages, takedowns, takedowns_at, agreed, agreed_at, met, again_at, versions, \
-             bytes, max_versions, max_bytes, added_by, added_at FROM registry_peers ",
+             bytes, limited, max_versions, max_bytes, added_by, added_at FROM registry_peers ",
             $rest
         )
     };
@@ -121,6 +121,7 @@ struct PeerRow {
     again_at: Option<DateTime<Utc>>,
     versions: i64,
     bytes: i64,
+    limited: i64,
     max_versions: i64,
     max_bytes: i64,
     added_by: String,
@@ -196,6 +197,7 @@ impl PeerRow {
             again_at: self.again_at,
             versions: count(self.versions),
             bytes: count(self.bytes),
+            limited: count(self.limited),
             limits: PeerLimits {
                 versions: count(self.max_versions),
                 bytes: count(self.max_bytes),
@@ -729,7 +731,7 @@ pub(super) async fn peer_in_tx(tx: &mut Tx, name: &DeploymentName) -> Result<Opt
     row.map(PeerRow::peer).transpose()
 }
 
-/// Lists all peers by name. No transaction that holds the log changes their states or terms.
+/// Lists all peers by name. Every change of their terms or states holds the log, except the one to `diverged`.
 pub(super) async fn peers_in_tx(tx: &mut Tx) -> Result<Vec<Peer>> {
     let rows =
         on_tx!(tx, db => sqlx::query_as::<_, PeerRow>(peer_sql!("ORDER BY name")).fetch_all(db))?;
@@ -758,14 +760,14 @@ pub(super) async fn turn_in_tx(
 async fn walk_again_in_tx(tx: &mut Tx) -> Result<()> {
     execute!(
         tx,
-        "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, skipped = 0, \
+        "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, skipped = 0, limited = 0, \
          skipped_last = NULL"
     )
     .map(drop)
 }
 
-/// Agrees to the next [`AGREED`] takedowns of a deployment, for as long as takedowns are counted together. The takedowns that
-/// are too many after that need another agreement.
+/// Agrees to the next [`AGREED`] takedowns of a deployment, for a day. The takedowns that are too many after that need another
+/// agreement.
 async fn agree_in_tx(tx: &mut Tx, name: &DeploymentName, now: DateTime<Utc>) -> Result<()> {
     execute!(
         tx,

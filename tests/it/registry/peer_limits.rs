@@ -462,6 +462,41 @@ async fn a_peer_that_sends_slowly_does_not_stop_other_downloads(db: &TestDb) {
     assert_eq!(two.fault().await, None);
 }
 
+async fn a_peer_with_many_packages_does_not_stop_other_downloads(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let three = Deployment::open(db.backend, THREE, &[]).await;
+    three
+        .office
+        .namespace("module three", Visibility::Public)
+        .await;
+    two.join(&three, "*", "*").await;
+    let other = "module three/m/aws 1.0.0";
+    three.office.publish(other, &MODULE).await;
+    one.office.publish(VPC, &MODULE).await;
+    assert_eq!(two.pull().await, 2);
+    for number in 0..60 {
+        let row = format!(
+            "INSERT INTO registry_downloads (kind, name, version, peer, attempts, next_at) \
+             VALUES ('module', 'acme/old/aws', '1.0.{number}', '{ONE}', 0, '2020-01-01T00:00:00Z')"
+        );
+        execute(&two.db, &row).await;
+    }
+    let store = two.store();
+    let peers = store.registry_download_peers().await.unwrap();
+    assert_eq!(peers, [name(ONE), name(THREE)]);
+    let due = store.registry_downloads_due(&name(ONE), 50).await.unwrap();
+    assert_eq!(due.len(), 50);
+    assert!(due.iter().all(|waiting| waiting.peer == name(ONE)));
+    // The first turn has the oldest ones of one, and everything of the other.
+    two.peers.download_due().await.unwrap();
+    assert_eq!(
+        (two.is_here(VPC).await, two.is_here(other).await),
+        (false, true)
+    );
+    two.peers.download_due().await.unwrap();
+    assert!(two.is_here(VPC).await);
+}
+
 async fn a_digest_alone_brings_no_package_and_no_bytes_are_served_unseen(db: &TestDb) {
     let one = Deployment::open(db.backend, ONE, &[]).await;
     let two = Deployment::open(db.backend, TWO, &[]).await;
@@ -578,6 +613,7 @@ store_test!(
     a_peer_adds_only_so_many_versions_and_bytes,
     wrong_packages_are_given_up_until_somebody_wants_them,
     a_peer_that_sends_slowly_does_not_stop_other_downloads,
+    a_peer_with_many_packages_does_not_stop_other_downloads,
     a_digest_alone_brings_no_package_and_no_bytes_are_served_unseen,
     private_names_of_a_peer_do_not_go_to_others,
     what_is_shared_cannot_be_guessed_from_its_digest,

@@ -113,6 +113,9 @@ pub(in crate::features::registry) enum PeersArgs {
     ///
     /// Compare its fingerprint with its administrator first. To exchange packages and records directly, invite it.
     ///
+    /// Names that are accepted here are private: other peers only read those that a narrower --share names, until
+    /// `lockkeeper registry peers change NAME --visibility public`.
+    ///
     /// Exit code 1: there is no such proposal.
     Approve {
         /// Names for which its records count, as in 'module acme/*'. May be given several times
@@ -130,7 +133,7 @@ pub(in crate::features::registry) enum PeersArgs {
     },
     /// Go on with a peer that was suspended, braked or has diverged
     ///
-    /// After a brake, you agree to the next 1,000 takedowns of the deployment, for an hour. After a divergence, everything
+    /// After a brake, you agree to the next 1,000 takedowns of the deployment, for a day. After a divergence, everything
     /// that was seen of its log is forgotten. Find out first what has happened. All logs are read again from the first
     /// record, and packages that the peer has not sent are requested again.
     ///
@@ -518,6 +521,7 @@ fn json(peer: &Peer) -> Value {
         "error_since": peer.error.as_ref().map(|(_, since)| time(*since)),
         "skipped": peer.skipped,
         "skipped_last": peer.skipped_last,
+        "limited": peer.limited,
         "versions": peer.versions,
         "max_versions": peer.limits.versions,
         "bytes": peer.bytes,

@@ -27,7 +27,7 @@ use crate::kit::web::reach::VisibleScope;
 use crate::kit::web::text::{Badge, PastTime, PullName, shown, size};
 use crate::kit::web::visitor::Visitor;
 use crate::kit::web::{WebError, WebState};
-use crate::model::RepoId;
+use crate::model::{ProjectKey, RepoId};
 
 /// Maximum number of versions and of uses on a page.
 const MOST_VERSIONS: usize = 200;
@@ -302,14 +302,18 @@ impl ShownVersion {
     fn new(version: &RegistryVersion, is_known: bool, now: DateTime<Utc>) -> Self {
         let content = version.known.content().map(|located| &located.content);
         let package = content.and_then(|content| content.packages.iter().next());
+        let by = publisher(version, is_known);
+        // A tag names itself as the publisher.
+        let is_named = |origin: &VersionOrigin| *origin == VersionOrigin::Tag && by.is_some();
+        let origin = version.origin.filter(|origin| !is_named(origin));
         Self {
             number: version.key.version(),
             badge: badge(version.known.state()),
             is_served: content.is_some(),
             notice: notice(version),
             added: version.added_at.map(|at| PastTime::new(at, now)),
-            by: publisher(version, is_known),
-            origin: version.origin.map(origin_words),
+            origin: origin.map(origin_words),
+            by,
             commit: content
                 .and_then(|content| content.commit.as_ref())
                 .map(|commit| commit.as_str().to_owned()),
@@ -396,11 +400,22 @@ impl OutputView {
     }
 }
 
+/// Returns name, directory and workspace of a project for people.
+fn project_words(project: &ProjectKey) -> String {
+    let name = project.name.as_ref().map(|name| format!("{name} in "));
+    format!(
+        "{}{}, workspace {}",
+        name.unwrap_or_default(),
+        project.dir,
+        project.workspace
+    )
+}
+
 impl UseView {
     fn new(used: &ModuleUse, now: DateTime<Utc>) -> Self {
         Self {
             pull: PullName::without_link(&used.pull),
-            project: shown(&used.project.to_string()),
+            project: shown(&project_words(&used.project)),
             version: used.key.version(),
             state: used.state.to_string(),
             at: PastTime::new(used.planned_at, now),

@@ -199,7 +199,10 @@ impl BenchRegistry {
 /// Writes the file of `--encryption-key-file` with a key.
 fn write_keys(path: &Path) -> anyhow::Result<()> {
     let name: KeyName = "bench".parse()?;
-    let line = key_line(&name, &[7; KEY_BYTES]);
+    // A key whose bytes are all the same is refused.
+    let mut key = [7; KEY_BYTES];
+    key[0] = 1;
+    let line = key_line(&name, &key);
     let mut file = File::options()
         .write(true)
         .create_new(true)

@@ -7,7 +7,7 @@ mod settings;
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
@@ -26,6 +26,7 @@ use crate::git::{GitSettings, ServedPlaces};
 use crate::leases::Leases;
 use crate::locks::AuditFiles;
 use crate::model::CommandId;
+use crate::objects::RemoteObjects;
 use crate::process::LeaseHeartbeat;
 use crate::queue::{RunPool, RunningJob, WakeUp};
 use crate::seal::Keyring;
@@ -240,14 +241,47 @@ pub struct ServerServices {
 pub struct RegistryParts {
     /// Name and access of the registry.
     pub config: OwnRegistry,
-    /// Directory of the packages.
-    pub packages: PathBuf,
+    /// Place of the packages.
+    pub packages: PackagePlace,
     /// Keys that seal the key of the log.
     pub keys: Option<Arc<Keyring>>,
     /// Settings of git for repositories from which missing modules are fetched.
     pub git: GitSettings,
     /// Directory for those repositories.
     pub scratch: PathBuf,
+}
+
+/// Place of the packages of the registry.
+#[derive(Clone, Debug)]
+pub struct PackagePlace {
+    /// Directory of the packages. With an object store, of those that arrive, and of copies.
+    pub dir: PathBuf,
+    /// Object store with the packages. `None`: they are in the directory.
+    pub remote: Option<RemoteObjects>,
+    /// Counts failures of the object store.
+    pub metrics: Metrics,
+}
+
+impl From<&Path> for PackagePlace {
+    fn from(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            remote: None,
+            metrics: Metrics::default(),
+        }
+    }
+}
+
+impl From<&PathBuf> for PackagePlace {
+    fn from(dir: &PathBuf) -> Self {
+        Self::from(dir.as_path())
+    }
+}
+
+impl From<&Self> for PackagePlace {
+    fn from(place: &Self) -> Self {
+        place.clone()
+    }
 }
 
 /// Copy of the accounts on another server.

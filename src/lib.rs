@@ -17,6 +17,7 @@ pub mod http;
 pub mod kit;
 pub mod leases;
 pub mod locks;
+pub mod objects;
 pub mod process;
 pub mod queue;
 pub mod seal;

@@ -18,11 +18,12 @@ use super::webhooks::webhooks;
 use crate::claims::CredentialStore;
 use crate::clock::{Clock, Ids};
 use crate::config::server::{
-    GithubAuth, GithubConfig, MirrorUrl, PlanFiles, RunConfig, SecretSource, ServerConfig,
+    GithubAuth, GithubConfig, MirrorUrl, OwnRegistry, PlanFiles, RunConfig, SecretSource,
+    ServerConfig,
 };
 use crate::context::{
-    AccountsMirror, Live, RegistryParts, RunServices, ServerCtx, ServerServices, Services,
-    Settings, Stops,
+    AccountsMirror, Live, PackagePlace, RegistryParts, RunServices, ServerCtx, ServerServices,
+    Services, Settings, Stops,
 };
 use crate::features::accounts::{ACCOUNTS_DIR, open_flags};
 use crate::features::audit;
@@ -33,6 +34,7 @@ use crate::git::{AUTHORITY_VARIABLES, Git, GitSettings, PROXY_VARIABLES};
 use crate::kit::term::database::database_url;
 use crate::leases::{Leases, SharedGates};
 use crate::model::{DataDirId, RunUser};
+use crate::objects::RemoteObjects;
 use crate::process::{LeaseHeartbeat, Supervisor};
 use crate::queue::{LEASE, RunPool, WakeUp};
 use crate::seal::keyring;
@@ -119,13 +121,24 @@ pub async fn build_on(
     // No git that reads the repositories of others can read the accounts.
     let git_of_accounts = settings_of_git(&[ACCOUNTS_DIR]);
     // No git that reads repositories of strangers can read the mirrors.
-    let registry = config.registry.own.clone().map(|config| RegistryParts {
-        config,
-        packages: storage.data_dir.join(PACKAGES_DIR),
-        keys,
-        git: git_of_fills(settings_of_git(&[FILLS_DIR]), &parts.environment),
-        scratch: storage.data_dir.join(FILLS_DIR),
-    });
+    let open_registry = |own: OwnRegistry| {
+        let remote = own.packages.as_ref();
+        let remote = remote.map(|url| RemoteObjects::open(url, &parts.environment));
+        anyhow::Ok(RegistryParts {
+            packages: PackagePlace {
+                dir: storage.data_dir.join(PACKAGES_DIR),
+                remote: remote
+                    .transpose()
+                    .context("cannot use the store of packages (--registry-store)")?,
+                metrics: metrics.clone(),
+            },
+            config: own,
+            keys: keys.clone(),
+            git: git_of_fills(settings_of_git(&[FILLS_DIR]), &parts.environment),
+            scratch: storage.data_dir.join(FILLS_DIR),
+        })
+    };
+    let registry = config.registry.own.clone().map(open_registry).transpose()?;
     let setups = environments.setups(&boundaries)?;
     sandbox::tell_git_config(&setups.plans);
     let of_registry = registry.as_ref().map(|_| FILLS_DIR);

@@ -141,6 +141,8 @@ metrics! {
     RegistryWrongPackages = Gauge "registry_wrong_packages" []
         "Packages of other deployments that were not the recorded ones, so far.";
     RegistryConflicts = Gauge "registry_conflicts" [] "Versions with two contents. Take them down.";
+    RegistryStoreFailures = Counter "registry_store_failures_total" ["kind"]
+        "Failures of the object store of packages, as this server saw them: `away`, `slow`, `wrong` (other bytes than those of the version), `disk` (of this server).";
     RegistryFills = Counter "registry_fills_total" ["outcome"]
         "Versions that the registry did not have and that this server looked for elsewhere, by outcome: `filled`, `not_found`, \
          `refused` (it breaks a rule), `failed` (the network, a server, or the quota), `internal`, `busy` (too many at once), \

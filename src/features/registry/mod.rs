@@ -9,7 +9,7 @@
 //! | `deployment.rs` | the name and the signing key of this deployment |
 //! | `service.rs` | `Registry`: everything that other files do with versions and the log |
 //! | `verify.rs` | everything that is stored, computed again |
-//! | `blobs.rs` | packages by SHA-256 |
+//! | `blobs/` | packages by SHA-256, in a directory or an object store |
 //! | `leftovers.rs` | packages that nothing refers to are removed |
 //! | `packaging/` | a directory or an upload becomes a checked package |
 //! | `state.rs` | the state that servers compare with what they have in memory |
@@ -46,7 +46,7 @@ mod upload;
 mod verify;
 mod view;
 
-pub use blobs::{BlobError, BlobWriter, Blobs, PackageReader, StagedBlob, StoreId};
+pub use blobs::{BlobError, BlobWriter, Blobs, PackageReader, RemoteFault, StagedBlob, StoreId};
 pub(crate) use deployment::reseal_signing_key;
 pub(crate) use misses::{FILLS_DIR, MissParts, Misses, open_misses};
 pub use misses::{FailedFill, FillFault, FilledCache};
@@ -87,6 +87,7 @@ pub(super) const FEATURE: Feature = Feature {
     subcommands: &[Subcommand::of::<cli::RegistryArgs>("registry")],
     reconcilers: &[
         leftovers::RECONCILER,
+        leftovers::COPIES,
         tags::RECONCILER,
         peers::PULL,
         peers::DOWNLOADS,

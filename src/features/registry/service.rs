@@ -14,7 +14,6 @@
 //! - A package that was lost or damaged is stored again when the same files are published again.
 
 use std::panic::resume_unwind;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -36,6 +35,7 @@ use super::blobs::{BlobError, Blobs, PackageReader};
 use super::deployment::Deployment;
 use super::packaging::CheckedPackage;
 use super::store::{LogOutcome, NewChange, RegistryVersion, VersionNotice, VersionOrigin};
+use crate::context::PackagePlace;
 use crate::errors::describe_error;
 use crate::model::{Cause, Sha256Digest};
 use crate::seal::Keyring;
@@ -104,6 +104,13 @@ pub enum RegistryError {
     /// Stored data is damaged. `lockkeeper registry verify` names it.
     #[error("{0}. `lockkeeper registry verify` checks everything")]
     Damaged(String),
+}
+
+impl RegistryError {
+    /// Returns true if the store of packages does not answer at this moment, so that the same request can work later.
+    pub fn is_store_away(&self) -> bool {
+        matches!(self, Self::Blobs(error) if error.is_away())
+    }
 }
 
 /// Outcome of a publication.
@@ -176,7 +183,7 @@ impl Registry {
         store: Store,
         keys: Option<Arc<Keyring>>,
         name: DeploymentName,
-        packages: &Path,
+        packages: impl Into<PackagePlace>,
     ) -> Result<Self, RegistryError> {
         let Some(keys) = keys else {
             return Err(RegistryError::Settings(
@@ -262,7 +269,7 @@ impl Registry {
             LogOutcome::Logged(id) => {
                 info!(version = %change.key, id = id.get(), by = cause.actor.login, "Published {}", change.key);
                 // A removal whose hold on the row was cut off can end after the record.
-                if self.blobs.open_package(&digest).await?.is_none() {
+                if !self.blobs.has(&digest).await? {
                     return Err(RegistryError::PackageGone(Box::new(change.key)));
                 }
                 return Ok(Published::New(id));
@@ -625,6 +632,8 @@ pub(super) async fn remove_orphans(store: &Store, blobs: &Blobs) -> Result<u64, 
                     package.removed().await?;
                     removed += u64::from(was_there);
                 }
+                // It would be the same for all others, and each of them waits.
+                Err(error) if error.is_away() => return Err(error.into()),
                 Err(error) => failed = Some(error),
             }
         }

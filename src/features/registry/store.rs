@@ -490,6 +490,13 @@ impl Store {
             .bind(kept_time(self.now())).bind(limit).fetch_all(db))
     }
 
+    /// Returns true if a version has this package.
+    pub async fn registry_package_is_used(&self, digest: &Sha256Digest) -> Result<bool> {
+        let row = on_pool!(self, db => sqlx::query_scalar::<_, String>(
+            "SELECT file FROM registry_packages WHERE digest = $1 LIMIT 1").bind(digest).fetch_optional(db))?;
+        Ok(row.is_some())
+    }
+
     /// Holds a package that no version refers to and that is due, so that nobody publishes it until it is removed.
     /// `None`: there is nothing to remove.
     pub(super) async fn registry_package_hold(

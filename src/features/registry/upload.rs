@@ -64,6 +64,7 @@ use super::service::{Deprecated, Published, Registry, RegistryError, TakenDown};
 use super::store::{VersionNotice, VersionOrigin};
 use super::tokens::{Token, TokenAction, TokenId};
 use super::view::{PublishedView, VersionView, checksums_of, notice_sentence};
+use crate::errors::describe_error;
 use crate::kit::web::extract::JsonBody;
 use crate::kit::web::{RouteAccess, Routes, WebError, WebState, auth};
 use crate::model::{Actor, Cause, Origin, Reason, Sha256Digest};
@@ -231,6 +232,8 @@ pub(super) enum ApiRefusal {
     ListsBusy,
     /// The disk has no room for the package.
     Full,
+    /// The store of packages does not answer.
+    StoreAway(BlobError),
     /// The package was removed while it was published.
     PackageGone,
     /// The package breaks a rule.
@@ -284,10 +287,13 @@ impl From<BlobError> for ApiRefusal {
             BlobError::TooLarge(most) => Self::TooLarge(most),
             error @ (BlobError::File { .. }
             | BlobError::Store(_)
+            | BlobError::Remote(_)
             | BlobError::NoStore(_)
             | BlobError::OtherStore(..)) => {
                 if error.is_full() {
                     Self::Full
+                } else if error.is_away() {
+                    Self::StoreAway(error)
                 } else {
                     Self::Failed(error.into())
                 }
@@ -902,6 +908,19 @@ impl ApiRefusal {
                 "The server has no space left for packages.",
                 "Ask an administrator for more space.",
             ),
+            Self::StoreAway(error) => {
+                error!(
+                    error = describe_error(&error),
+                    "A package could not be stored"
+                );
+                refused(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "Store away",
+                    "store_away",
+                    "The store of packages does not answer.",
+                    "Try again in a minute.",
+                )
+            }
             Self::PackageGone => refused(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Package removed",

@@ -29,6 +29,7 @@ use lockkeeper_registry::tlog::{self, LogHash, TreeHead};
 use lockkeeper_registry::versions::VersionKey;
 use sha2::{Digest as _, Sha256};
 
+use super::blobs::{BlobError, RemoteFault};
 use super::peers::Makers;
 use super::service::{Registry, RegistryError};
 use super::store::{
@@ -361,8 +362,13 @@ impl Registry {
         let key = &version.key;
         let mut verified = 0;
         for package in &located.content.packages {
-            let file = self.blobs.open_file(&package.digest).await;
-            let file = file.map_err(RegistryError::from)?;
+            let file = self.blobs.open_stored(&package.digest, package.size).await;
+            let file = match file {
+                Err(error @ BlobError::Remote(RemoteFault::Wrong(..))) => {
+                    return Err(fault(error.to_string()));
+                }
+                file => file.map_err(RegistryError::from)?,
+            };
             let Some(file) = file else {
                 // A takedown may have come in between.
                 let now = self.store.registry_version(key).await?;

@@ -26,6 +26,7 @@ impl ReleaseClient {
     /// Creates a client. `patience` is the maximum time that the server may send nothing.
     pub fn new(patience: Duration) -> Result<Self, reqwest::Error> {
         let client = Client::builder()
+            .http1_only()
             .user_agent(concat!("lockkeeper/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(patience)

@@ -15,6 +15,7 @@ mod publishing;
 mod runs;
 mod serving;
 mod site;
+mod stores;
 mod tags;
 mod takedowns;
 mod terraform;

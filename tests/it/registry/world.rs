@@ -13,12 +13,13 @@ use chrono::{DateTime, Utc};
 use lockkeeper::app::{self, ServiceInputs};
 use lockkeeper::clock::Clock;
 use lockkeeper::config::server::{MissLimits, RawSettings, ServerConfig};
-use lockkeeper::context::ServerCtx;
+use lockkeeper::context::{PackagePlace, ServerCtx};
 use lockkeeper::features::registry::{
     AddNamespace, ChangeNamespace, CheckedPackage, NewToken, PeerExchange, Published, Registry,
     RemoveNamespace, TakenDown, Token, VersionOrigin, Visibility,
 };
 use lockkeeper::model::{Actor, Cause, Origin, Reason};
+use lockkeeper::objects::RemoteObjects;
 use lockkeeper::seal::{key_line, keyring};
 use lockkeeper::store::Store;
 use lockkeeper::telemetry::Panics;
@@ -120,15 +121,31 @@ impl Office {
         Self::open_as(store, keys, packages, HOST).await
     }
 
+    /// Opens a registry whose packages are in an object store.
+    pub async fn in_store(db: &TestDb, objects: RemoteObjects) -> Self {
+        let keys = db.dir.path().join("keys");
+        write_keys(&keys);
+        let packages = db.dir.path().join("packages");
+        let place = PackagePlace {
+            remote: Some(objects),
+            ..PackagePlace::from(&packages)
+        };
+        Self::open_at(db.reopen().await, keys, &place, HOST).await
+    }
+
     async fn open_as(store: Store, keys: PathBuf, packages: PathBuf, name: &str) -> Self {
+        Self::open_at(store, keys, &PackagePlace::from(&packages), name).await
+    }
+
+    async fn open_at(store: Store, keys: PathBuf, place: &PackagePlace, name: &str) -> Self {
         let ring = Arc::new(keyring(&keys).unwrap());
         let name = name.parse().unwrap();
-        let registry = Registry::open(store.clone(), Some(ring), name, &packages);
+        let registry = Registry::open(store.clone(), Some(ring), name, place);
         Self {
             registry: registry.await.unwrap(),
             store,
             keys,
-            packages,
+            packages: place.dir.clone(),
         }
     }
 
@@ -255,6 +272,32 @@ impl Office {
         let data = db.dir.path().join(format!("data-{number}"));
         std::fs::create_dir_all(&data).unwrap();
         symlink(&self.packages, data.join("registry")).unwrap();
+        self.start(db, number, &data, (more, variables), limit)
+            .await
+    }
+
+    /// Starts a server with a data directory and variables of its own.
+    pub async fn server_in(
+        &self,
+        db: &TestDb,
+        number: u32,
+        data: &Path,
+        more: &[(&str, &str)],
+        variables: &[(&str, &str)],
+    ) -> Replica {
+        let as_usual = |_: &mut MissLimits| {};
+        self.start(db, number, data, (more, variables), as_usual)
+            .await
+    }
+
+    async fn start(
+        &self,
+        db: &TestDb,
+        number: u32,
+        data: &Path,
+        (more, variables): (Pairs<'_>, Pairs<'_>),
+        limit: impl FnOnce(&mut MissLimits),
+    ) -> Replica {
         let (data, keys) = (data.display().to_string(), self.keys.display().to_string());
         let flags = [
             ("repo-allowlist", "github.test/acme/*"),

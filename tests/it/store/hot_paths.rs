@@ -18,7 +18,7 @@ use lockkeeper::model::{
     ApplicationChange, ApplicationFields, CommandId, CommandKind, CommandOutcome, CommitSha,
     Concern, DeliveryId, ForgeHosts, Jitter, LockKey, MirrorEvent, PlanRecord, PlanState,
     ProjectOutcome, PullHead, PullRef, PullState, RepoUrl, RepositoryEventKind, RepositoryNews,
-    Rights, RunKind, Subject,
+    Rights, RunKind, Sha256Digest, Subject,
 };
 use lockkeeper::seal::SigningKey;
 use lockkeeper::store::{
@@ -599,6 +599,8 @@ async fn modules(db: &TestDb) {
         .unwrap();
     store.registry_go_index(Some(db.now()), 50).await.unwrap();
     store.registry_packages_due(50).await.unwrap();
+    let digest = Sha256Digest::of(b"package");
+    store.registry_package_is_used(&digest).await.unwrap();
     let peer = "two.example.com".parse().unwrap();
     store.registry_download_peers().await.unwrap();
     store.registry_downloads_due(&peer, 50).await.unwrap();

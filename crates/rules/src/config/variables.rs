@@ -3,6 +3,10 @@
 /// Prefixes of the names of the server's own settings, including secrets.
 const OF_SERVER: [&str; 2] = ["LOCKKEEPER_", "ATLANTIS_"];
 
+/// Beginning of the names of variables with the credentials of object stores, followed by the usual names such as
+/// `AWS_SECRET_ACCESS_KEY`. Runs get the usual variables, but none of these.
+pub const STORE_VARIABLES: &str = "LOCKKEEPER_STORE_";
+
 /// Settings of the server under names that many programs know.
 const WELL_KNOWN: [&str; 2] = ["DATABASE_URL", PGPASSWORD];
 

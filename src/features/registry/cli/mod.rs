@@ -45,12 +45,14 @@ use self::uses::UsesArgs;
 use self::versions::{DeprecateArgs, ListArgs, ShowArgs, TakedownArgs};
 use super::service::Registry;
 use super::{PACKAGES_DIR, input};
-use crate::config::server::StorageConfig;
+use crate::config::server::{ObjectStoreUrl, StorageConfig};
+use crate::context::PackagePlace;
 use crate::kit::term::{
     DatabaseFlags, ExitResult, OutputFormat, SubcommandArgs, Terminal, Usage, actor, block_on,
     database,
 };
 use crate::model::Cause;
+use crate::objects::RemoteObjects;
 use crate::seal::{Keyring, keyring};
 use crate::store::Store;
 
@@ -179,6 +181,9 @@ pub(super) struct RegistryFlags {
     /// Keys to encrypt with, as for `lockkeeper server`
     #[arg(long, value_name = "FILE")]
     encryption_key_file: Option<String>,
+    /// Object store for the packages, as for `lockkeeper server`
+    #[arg(long, value_name = "URL")]
+    registry_store: Option<String>,
     #[command(flatten)]
     database: DatabaseFlags,
 }
@@ -191,15 +196,25 @@ impl RegistryFlags {
 
     /// Opens the registry and the keys that seal its secrets.
     async fn open_with_keys(&self) -> anyhow::Result<(Registry, Arc<Keyring>)> {
-        let keys = [("encryption-key-file", self.encryption_key_file.as_ref())];
-        let raw = self.database.settings_with(keys)?;
+        let more = [
+            ("encryption-key-file", self.encryption_key_file.as_ref()),
+            ("registry-store", self.registry_store.as_ref()),
+        ];
+        let raw = self.database.settings_with(more)?;
         let storage = StorageConfig::from_raw(&raw).map_err(Usage::new)?;
+        let objects = ObjectStoreUrl::from_raw(&raw).map_err(Usage::new)?;
         let store = database::open(&storage).await?;
         let key = log_key(&store).await?;
         let name = key.name().parse();
         let name = name.context("the registry of this database has an invalid name")?;
-        let packages = storage.data_dir.join(PACKAGES_DIR);
-        check_account(&packages)?;
+        let dir = storage.data_dir.join(PACKAGES_DIR);
+        check_account(&dir)?;
+        let remote = objects.map(|url| RemoteObjects::open(&url, &raw.variables));
+        let remote = remote.transpose();
+        let packages = PackagePlace {
+            remote: remote.context("cannot use the store of packages (--registry-store)")?,
+            ..PackagePlace::from(&dir)
+        };
         let keys = storage.encryption_keys.as_deref().map(keyring);
         let keys = keys.transpose()?.map(Arc::new);
         let registry = Registry::open(store, keys.clone(), name, &packages).await;

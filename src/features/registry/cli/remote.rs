@@ -105,6 +105,7 @@ impl RemoteRegistry {
         let file = tokio::fs::File::from_std(package.staged.open()?);
         // A redirect would take the token to another server.
         let client = reqwest::Client::builder()
+            .http1_only()
             .redirect(redirect::Policy::none())
             .connect_timeout(CONNECT_TIME)
             .timeout(UPLOAD_TIME)

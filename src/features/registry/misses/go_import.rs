@@ -42,6 +42,7 @@ impl GoImports {
     pub fn new(hosts: Arc<VcsHosts>) -> Result<Self, reqwest::Error> {
         let allowed = Arc::clone(&hosts);
         let client = Client::builder()
+            .http1_only()
             .user_agent(concat!("lockkeeper/", env!("CARGO_PKG_VERSION")))
             .https_only(true)
             .connect_timeout(CONNECT_TIME)

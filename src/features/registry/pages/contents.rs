@@ -32,6 +32,9 @@ const KEPT_BYTES: usize = 32 << 20;
 /// Longest wait for the packages in front.
 const PLACE_TIME: Duration = Duration::from_secs(5);
 
+/// Longest wait for a package that comes from an object store. It goes on after that, for the next visitor.
+const OPEN_TIME: Duration = Duration::from_secs(3);
+
 /// Maximum number of packages that are read at a time. Large ones take seconds.
 const AT_ONCE: usize = 1;
 
@@ -93,7 +96,8 @@ impl ContentsReader {
         if let Some(contents) = self.kept(digest) {
             return Ok(contents);
         }
-        let file = blobs.open_file(digest).await;
+        let file = timeout(OPEN_TIME, blobs.open_file(digest)).await;
+        let file = file.map_err(|_| Unread::Busy)?;
         let file = file.map_err(|error| Unread::Failed(error.into()))?;
         let file = file.ok_or(Unread::Missing)?;
         let (of, digest, kept) = (key.clone(), digest.clone(), Arc::clone(&self.kept));

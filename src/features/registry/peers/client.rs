@@ -57,6 +57,7 @@ impl PeerClient {
     pub(super) fn new() -> anyhow::Result<Self> {
         // A redirect would take the token to another server.
         let client = reqwest::Client::builder()
+            .http1_only()
             .redirect(redirect::Policy::none())
             .connect_timeout(CONNECT_TIME)
             .read_timeout(STALL_TIME)

@@ -157,6 +157,13 @@ impl IntoResponse for ExchangeRefusal {
                 };
                 (status, fault.to_string())
             }
+            Self::Failed(error) if error.is_store_away() => {
+                error!(error = describe_error(&error), "A request of a peer failed");
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "The store of packages does not answer. Try again in a moment.".to_owned(),
+                )
+            }
             Self::Failed(error) => {
                 error!(error = describe_error(&error), "A request of a peer failed");
                 (

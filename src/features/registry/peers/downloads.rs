@@ -367,6 +367,12 @@ impl PeerExchange {
                     return Ok(DownloadOutcome::Arrived);
                 }
                 Err(DownloadFault::Gone) => return Ok(DownloadOutcome::Arrived),
+                Err(DownloadFault::Here(error)) if error.is_store_away() => {
+                    // Other peers would send it for nothing.
+                    let why = "the store of packages here does not answer";
+                    store.registry_download_failed(key, why, false).await?;
+                    return Ok(DownloadOutcome::Failed);
+                }
                 Err(DownloadFault::Here(error)) => return Err(error),
                 Err(DownloadFault::Away(why)) => {
                     errors.push(format!("{}: {why}", peer.name));

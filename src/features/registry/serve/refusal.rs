@@ -93,6 +93,7 @@ impl ServeRefusal {
             Self::Busy | Self::Elsewhere(_) | Self::Failed(RegistryError::Database(_)) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
+            Self::Failed(error) if error.is_store_away() => StatusCode::SERVICE_UNAVAILABLE,
             Self::NoSuchRange(_) => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -136,6 +137,9 @@ impl ServeRefusal {
             Self::NoSuchRange(size) => format!("The package has {size} bytes."),
             Self::Failed(RegistryError::Database(_)) => {
                 "The database does not answer. Try again in a moment.".to_owned()
+            }
+            Self::Failed(error) if error.is_store_away() => {
+                "The store of packages does not answer. Try again in a few seconds.".to_owned()
             }
             Self::Failed(_) => "The registry has failed. The log of the server says why.".to_owned(),
         }
@@ -192,6 +196,9 @@ impl IntoResponse for ServeRefusal {
                 headers.insert(header::WWW_AUTHENTICATE, challenge);
             }
             Self::Busy | Self::Elsewhere(_) => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(TRY_AGAIN));
+            }
+            Self::Failed(error) if error.is_store_away() => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(TRY_AGAIN));
             }
             Self::NoSuchRange(size) => {

@@ -202,6 +202,7 @@ mod tests {
             "ATLANTIS_GH_TOKEN",
             "DATABASE_URL",
             "lockkeeper_gh_token",
+            "LOCKKEEPER_STORE_AWS_SECRET_ACCESS_KEY",
         ] {
             assert!(
                 !everything.passes(name, RunStage::Plan)

@@ -70,7 +70,9 @@ pub use planning::{AUTOPLAN_FILES, PlanningConfig};
 pub use problems::{StartupProblem, StartupProblems, StartupWarning};
 pub use proxies::{InvalidNetwork, TrustedProxies};
 pub use raw::{GivenValue, RawSettings, SettingSource};
-pub use registry::{OwnRegistry, RegistryConfig, RegistryMisses, TaggedCommits};
+pub use registry::{
+    ObjectStoreKind, ObjectStoreUrl, OwnRegistry, RegistryConfig, RegistryMisses, TaggedCommits,
+};
 pub use registry_misses::{
     InvalidMissRule, InvalidVcsHost, MissLimits, MissRule, MissRules, OnMiss, VcsHost, VcsHosts,
 };

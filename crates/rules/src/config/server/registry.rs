@@ -1,6 +1,6 @@
 //! Settings of the registry of modules.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::str::FromStr;
 
 use lockkeeper_registry::records::DeploymentName;
@@ -22,6 +22,7 @@ const HOST: &str = "registry-host";
 const NOT_FOR_RUNS: &str = "no-registry-for-runs";
 const TAGS_FROM: &str = "registry-tags-from";
 const TAKEDOWN_BRAKE: &str = "registry-takedown-brake";
+const STORE: &str = "registry-store";
 const VCS_HOSTS: &str = "registry-vcs-allowlist";
 const ON_MISS: &str = "registry-on-miss";
 const CACHE_QUOTA: &str = "registry-cache-quota";
@@ -36,6 +37,107 @@ choice! {
         Any = "any",
         /// No commits: tags publish nothing.
         None = "none",
+    }
+}
+
+/// Kind of an object store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectStoreKind {
+    /// S3 of Amazon, and the stores that speak its protocol.
+    S3,
+    /// Cloud Storage of Google.
+    Google,
+    /// Blob Storage of Azure.
+    Azure,
+}
+
+impl ObjectStoreKind {
+    const ALL: [Self; 3] = [Self::S3, Self::Google, Self::Azure];
+
+    /// Returns the scheme of addresses.
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Google => "gs",
+            Self::Azure => "az",
+        }
+    }
+
+    /// Returns the beginning of the names of variables that programs read for such a store.
+    pub fn variables(self) -> &'static str {
+        match self {
+            Self::S3 => "AWS_",
+            Self::Google => "GOOGLE_",
+            Self::Azure => "AZURE_",
+        }
+    }
+}
+
+/// Address of a place in an object store, such as `s3://bucket/prefix`. It never has credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectStoreUrl {
+    /// Kind of the store.
+    pub kind: ObjectStoreKind,
+    /// Name of the bucket or container.
+    pub bucket: String,
+    /// Beginning of all keys, without slashes at its ends. Empty for the whole bucket.
+    pub prefix: String,
+}
+
+impl ObjectStoreUrl {
+    /// Reads this setting for commands that need the packages of a registry, but no other setting of the server.
+    pub fn from_raw(raw: &RawSettings) -> Result<Option<Self>, StartupProblems> {
+        let mut reader = SettingReader::new(raw, Vec::new());
+        let url = read_store(&mut reader);
+        match (url, StartupProblems::of(reader.finish().0)) {
+            (Ok(url), None) => Ok(url),
+            (_, Some(errors)) => Err(errors),
+            (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),
+        }
+    }
+}
+
+impl FromStr for ObjectStoreUrl {
+    type Err = &'static str;
+
+    /// Parses an address. Errors do not repeat the text, because it may contain a password.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = ObjectStoreKind::ALL.into_iter().find_map(|kind| {
+            let rest = text.strip_prefix(kind.scheme())?.strip_prefix("://")?;
+            Some((kind, rest))
+        });
+        let (kind, rest) = found.ok_or("it does not begin with `s3://`, `gs://` or `az://`")?;
+        if rest.contains(['@', '?', '#']) {
+            return Err("it has credentials or parameters, which do not belong into a flag");
+        }
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let is_in_bucket = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+        if !(3..=222).contains(&bucket.len()) || !bucket.bytes().all(is_in_bucket) {
+            return Err("its bucket or container has no valid name");
+        }
+        let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+        let is_part = |part: &str| {
+            !matches!(part, "" | "." | "..") && part.bytes().all(|c| is_in_bucket(c) || c == b'=')
+        };
+        if !prefix.is_empty() && (prefix.len() > 256 || !prefix.split('/').all(is_part)) {
+            return Err("its prefix has other characters than letters, digits and `-_.=/`");
+        }
+        Ok(Self {
+            kind,
+            bucket: bucket.to_owned(),
+            prefix: prefix.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for ObjectStoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, bucket) = (self.kind.scheme(), &self.bucket);
+        if self.prefix.is_empty() {
+            write!(f, "{scheme}://{bucket}")
+        } else {
+            write!(f, "{scheme}://{bucket}/{}", self.prefix)
+        }
     }
 }
 
@@ -54,6 +156,8 @@ pub struct OwnRegistry {
     pub tags_from: TaggedCommits,
     /// Maximum number of takedowns of another deployment in an hour that are merged.
     pub takedown_brake: u64,
+    /// Object store with the packages. `None`: they are in the data directory.
+    pub packages: Option<ObjectStoreUrl>,
     /// Modules that are not in the registry.
     pub misses: RegistryMisses,
 }
@@ -114,6 +218,10 @@ section! {
             /// (docs/replication.md).
             number("registry-takedown-brake", "NUMBER", 0, 1_000_000).or("50"),
 
+            /// Object store for the packages: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX. Several
+            /// servers with one database share it. Credentials are in variables (docs/registry.md).
+            text("registry-store", "URL").or_derived("<data dir>/registry"),
+
             /// Hosts from which the registry fetches Go modules that it does not have, such as github.com or
             /// github.com/acme. Without hosts, it fetches nothing. Every reader of the registry can read what was fetched,
             /// so name only hosts whose public repositories all of them may read.
@@ -143,6 +251,7 @@ fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistr
             (NOT_FOR_RUNS, !is_for_runs?),
             (TAGS_FROM, reader.given(TAGS_FROM).is_some()),
             (TAKEDOWN_BRAKE, reader.given(TAKEDOWN_BRAKE).is_some()),
+            (STORE, reader.given(STORE).is_some()),
             (VCS_HOSTS, reader.given(VCS_HOSTS).is_some()),
             (ON_MISS, reader.given(ON_MISS).is_some()),
             (CACHE_QUOTA, reader.given(CACHE_QUOTA).is_some()),
@@ -172,8 +281,14 @@ fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistr
         takedown_brake: reader
             .number(TAKEDOWN_BRAKE)?
             .expect("the brake has a default"),
+        packages: read_store(reader)?,
         misses: misses?,
     }))
+}
+
+fn read_store(reader: &mut SettingReader<'_>) -> ReadResult<Option<ObjectStoreUrl>> {
+    let fix = "write an address such as `s3://bucket/prefix`, and the credentials into variables (docs/registry.md)";
+    reader.parsed(STORE, str::parse, fix)
 }
 
 fn read_misses(reader: &mut SettingReader<'_>) -> ReadResult<RegistryMisses> {

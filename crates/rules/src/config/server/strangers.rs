@@ -8,6 +8,7 @@ use super::problems::{StartupProblem, StartupWarning};
 use super::raw::{GivenValue, RawSettings, SettingSource, is_service_link};
 use super::reader::{SettingReader, parse_switch};
 use super::setting::{PREFIXES, Setting, ValueKind, variable};
+use crate::config::variables::STORE_VARIABLES;
 
 /// Returns the problem for an unknown flag. `name` is without dashes.
 pub fn unknown_flag(name: &str) -> StartupProblem {
@@ -176,7 +177,9 @@ fn is_unknown_variable(name: &str) -> bool {
             .iter()
             .any(|absent| absent.variables().contains(&name.to_owned()))
     };
-    !is_service_link && !is_setting() && !is_absent()
+    // The server checks their names when it opens the store.
+    let is_of_store = name.starts_with(STORE_VARIABLES);
+    !is_service_link && !is_of_store && !is_setting() && !is_absent()
 }
 
 fn unknown_variable(name: &str) -> String {

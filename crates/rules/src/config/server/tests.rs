@@ -490,6 +490,62 @@ fn the_registry_has_the_name_of_the_server_unless_another_is_set() {
 }
 
 #[test]
+fn the_packages_of_the_registry_are_in_the_data_directory_or_in_an_object_store() {
+    let on = [("registry", "true"), ("encryption-key-file", "keys")];
+    let with = |more: &[(&'static str, &'static str)]| {
+        config(&[&on, more].concat()).registry.own.unwrap().packages
+    };
+    assert_eq!(with(&[]), None);
+    for (url, kind, bucket, prefix, shown) in [
+        (
+            "s3://Packages/mods/a=b/",
+            ObjectStoreKind::S3,
+            "Packages",
+            "mods/a=b",
+            "s3://Packages/mods/a=b",
+        ),
+        (
+            "gs://my_mods",
+            ObjectStoreKind::Google,
+            "my_mods",
+            "",
+            "gs://my_mods",
+        ),
+        (
+            "az://mods/",
+            ObjectStoreKind::Azure,
+            "mods",
+            "",
+            "az://mods",
+        ),
+    ] {
+        let found = with(&[("registry-store", url)]).unwrap();
+        assert_eq!(
+            (found.kind, found.bucket.as_str(), found.prefix.as_str()),
+            (kind, bucket, prefix)
+        );
+        assert_eq!(found.to_string(), shown);
+    }
+    for url in [
+        "/srv/packages",
+        "file:///srv/packages",
+        "http://packages/mods",
+        "s3:packages",
+        "s3://",
+        "s3://a",
+        "s3://id:secret@packages",
+        "s3://packages?token=secret",
+        "s3://packages/a//b",
+        "s3://packages/../b",
+        "s3://packages/a b",
+    ] {
+        let text = errors(&[&on[..], &[("registry-store", url)]].concat());
+        assert!(text.starts_with("1. --registry-store "), "{url}: {text}");
+        assert!(!text.contains("secret"), "{url}: {text}");
+    }
+}
+
+#[test]
 fn a_setting_of_the_registry_without_a_registry_or_keys_is_refused() {
     assert_snapshot!(errors(&[("registry", "true")]), @"
     1. --encryption-key-file (LOCKKEEPER_ENCRYPTION_KEY_FILE): missing, but --registry is set: the key that signs the log is encrypted in the database
@@ -499,7 +555,11 @@ fn a_setting_of_the_registry_without_a_registry_or_keys_is_refused() {
     1. --registry-name (LOCKKEEPER_REGISTRY_NAME): set, but --registry is not, so it would have no effect
     Fix: set --registry, or remove this setting
     ");
-    for (flag, value) in [("registry-host", "mods"), ("no-registry-for-runs", "true")] {
+    for (flag, value) in [
+        ("registry-host", "mods"),
+        ("no-registry-for-runs", "true"),
+        ("registry-store", "s3://packages"),
+    ] {
         let text = errors(&[(flag, value)]);
         assert!(
             text.starts_with(&format!("1. --{flag} ")) && text.contains("--registry is not"),

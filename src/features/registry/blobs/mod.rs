@@ -1,4 +1,7 @@
-//! Packages in a directory, by the SHA-256 of their bytes. Servers with one database share the directory.
+//! Packages by the SHA-256 of their bytes, in a directory or in an object store. Servers with one database share it.
+//!
+//! This file has the directory, and what both have in common. `remote.rs` has object stores, and `cache.rs` the copies of
+//! their packages on the disk of a server.
 //!
 //! The need: a package is there once its version is in the log, with exactly the recorded bytes (R1, R4), also after
 //! a crash, and until its version is taken down.
@@ -19,11 +22,15 @@
 //! | `staged/…` | packages that arrive; they are removed when their writer gives up, or after an hour |
 //! | `store-id` | identifier of the store |
 
+mod cache;
+mod remote;
+
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -31,7 +38,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures::stream::BoxStream;
-use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _};
+use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
 use object_store::{
@@ -42,6 +49,9 @@ use tempfile::{NamedTempFile, TempPath};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio_util::io::ReaderStream;
 
+pub use self::remote::RemoteFault;
+use self::remote::RemotePackages;
+use crate::context::PackagePlace;
 use crate::model::{Sha256Digest, text_type};
 
 /// Directory of the packages.
@@ -69,24 +79,32 @@ pub enum BlobError {
     /// The store cannot read or write a package.
     #[error("cannot read or write the store of packages")]
     Store(#[from] object_store::Error),
-    /// The directory is none of ours.
+    /// The place is none of ours.
     #[error(
-        "`{0}` is not a store of packages: its file `store-id` is damaged or missing. Mount the disk of the packages, or \
-         restore the directory from a backup"
+        "`{0}` is not a store of packages: its file `store-id` is damaged or missing. Mount the disk of the packages, set \
+         --registry-store as the first server has it, or restore the store from a backup"
     )]
-    NoStore(PathBuf),
-    /// The directory is the store of another database.
+    NoStore(String),
+    /// The place is the store of another database.
     #[error(
-        "`{0}` is not the store of packages of this database: its identifier is {1}, and the database has {2}. Mount the \
-         directory that the first server used. Several replicas need a shared one"
+        "`{0}` is not the store of packages of this database: its identifier is {1}, and the database has {2}. Use the \
+         store that the first server used: mount its directory, or set --registry-store. Several replicas need a shared one"
     )]
-    OtherStore(PathBuf, StoreId, StoreId),
+    OtherStore(String, StoreId, StoreId),
+    /// The object store failed.
+    #[error(transparent)]
+    Remote(#[from] RemoteFault),
     /// The package has more bytes than allowed.
     #[error("the package has more than {0} bytes")]
     TooLarge(u64),
 }
 
 impl BlobError {
+    /// Returns true if the store does not answer at this moment, so that the same request can work later.
+    pub fn is_away(&self) -> bool {
+        matches!(self, Self::Remote(RemoteFault::Away(_) | RemoteFault::Slow))
+    }
+
     /// Returns true if there is no space left for a package.
     pub fn is_full(&self) -> bool {
         let mut cause: Option<&(dyn Error + 'static)> = Some(self);
@@ -143,17 +161,43 @@ text_type!(StoreId);
 /// Packages by the SHA-256 of their bytes. Clones share the store.
 #[derive(Clone, Debug)]
 pub struct Blobs {
-    files: Arc<LocalFileSystem>,
+    kept: KeptPackages,
+    /// Directory of the packages, or of those that arrive and of copies.
     dir: Arc<Path>,
     id: StoreId,
 }
 
+/// The packages of a store.
+#[derive(Clone, Debug)]
+enum KeptPackages {
+    /// Packages in the directory.
+    Directory(Arc<LocalFileSystem>),
+    /// Packages in an object store.
+    Remote(Arc<RemotePackages>),
+}
+
 impl Blobs {
-    /// Opens the store in a directory.
+    /// Opens the store at a place, which is a directory or an object store.
     ///
     /// `expected` is the identifier that the database has. Then nothing is created, because a directory without this store
-    /// is one whose disk is not mounted. Without it, a directory that is no store yet becomes one with a random identifier.
-    pub async fn open(root: &Path, expected: Option<&StoreId>) -> Result<Self, BlobError> {
+    /// is one whose disk is not mounted. Without it, a place that is no store yet becomes one with a random identifier.
+    pub async fn open(
+        place: impl Into<PackagePlace>,
+        expected: Option<&StoreId>,
+    ) -> Result<Self, BlobError> {
+        let place = place.into();
+        let Some(objects) = &place.remote else {
+            return Self::open_directory(&place.dir, expected).await;
+        };
+        let remote = RemotePackages::open(&place, objects, expected).await?;
+        Ok(Self {
+            id: remote.id().clone(),
+            kept: KeptPackages::Remote(Arc::new(remote)),
+            dir: place.dir.as_path().into(),
+        })
+    }
+
+    async fn open_directory(root: &Path, expected: Option<&StoreId>) -> Result<Self, BlobError> {
         let (dir, expected) = (root.to_owned(), expected.cloned());
         let id = blocking(move || match expected {
             Some(expected) => check_directory(&dir, expected),
@@ -162,7 +206,7 @@ impl Blobs {
         let id = id.await?;
         let files = LocalFileSystem::new_with_prefix(root)?.with_fsync(true);
         Ok(Self {
-            files: Arc::new(files),
+            kept: KeptPackages::Directory(Arc::new(files)),
             dir: root.into(),
             id,
         })
@@ -175,15 +219,7 @@ impl Blobs {
 
     /// Begins a package of at most `limit` bytes.
     pub async fn stage(&self, limit: u64) -> Result<BlobWriter, BlobError> {
-        let dir = self.dir.join(STAGED);
-        let (file, path) = blocking(move || new_file(&dir)).await?.into_parts();
-        Ok(BlobWriter {
-            file: tokio::fs::File::from_std(file),
-            path,
-            hash: Sha256::new(),
-            size: 0,
-            limit,
-        })
+        new_writer(&self.dir.join(STAGED), limit).await
     }
 
     /// Returns the directory of packages that are written by [`StagedBlob::write_in`].
@@ -193,12 +229,25 @@ impl Blobs {
 
     /// Keeps a package durably under its digest.
     ///
-    /// One that is there already is replaced by the same bytes. That mends a package that the disk has damaged.
+    /// One that is there already is replaced by the same bytes, or compared with them. That mends a package that is damaged.
     pub async fn keep(&self, staged: StagedBlob) -> Result<(), BlobError> {
-        let name = staged.path.file_name().map(|name| name.to_string_lossy());
-        let from = Key::from_iter([STAGED, name.as_deref().unwrap_or_default()]);
-        // A renamed file is in one place at any moment, so a crash leaves no second one.
-        Ok(self.files.rename(&from, &key(&staged.digest)).await?)
+        match &self.kept {
+            KeptPackages::Directory(files) => {
+                let name = staged.path.file_name().map(|name| name.to_string_lossy());
+                let from = Key::from_iter([STAGED, name.as_deref().unwrap_or_default()]);
+                // A renamed file is in one place at any moment, so a crash leaves no second one.
+                Ok(files.rename(&from, &key(&staged.digest)).await?)
+            }
+            KeptPackages::Remote(remote) => remote.keep(staged).await,
+        }
+    }
+
+    /// Returns true if the store has a package.
+    pub async fn has(&self, digest: &Sha256Digest) -> Result<bool, BlobError> {
+        match &self.kept {
+            KeptPackages::Directory(files) => Ok(found(files.head(&key(digest)).await)?.is_some()),
+            KeptPackages::Remote(remote) => remote.has(digest).await,
+        }
     }
 
     /// Opens a kept package. `None`: the store has none with this digest.
@@ -206,17 +255,55 @@ impl Blobs {
         &self,
         digest: &Sha256Digest,
     ) -> Result<Option<PackageReader>, BlobError> {
-        let meta = found(self.files.head(&key(digest)).await)?;
-        Ok(meta.map(|meta| PackageReader {
-            size: meta.size,
-            files: Arc::clone(&self.files),
-            digest: digest.clone(),
-        }))
+        match &self.kept {
+            KeptPackages::Directory(files) => {
+                let meta = found(files.head(&key(digest)).await)?;
+                Ok(meta.map(|meta| PackageReader {
+                    size: meta.size,
+                    source: PackageSource::Directory(Arc::clone(files), digest.clone()),
+                }))
+            }
+            KeptPackages::Remote(remote) => {
+                let Some(file) = remote.open_file(digest).await? else {
+                    return Ok(None);
+                };
+                let meta = file.metadata();
+                let meta = meta.map_err(|source| file_error(&self.dir, source))?;
+                Ok(Some(PackageReader {
+                    size: meta.len(),
+                    source: PackageSource::Copy(Arc::new(file)),
+                }))
+            }
+        }
     }
 
     /// Opens a kept package as a local file, for readers that seek.
     pub async fn open_file(&self, digest: &Sha256Digest) -> Result<Option<File>, BlobError> {
-        let got = found(self.files.get(&key(digest)).await)?;
+        match &self.kept {
+            KeptPackages::Directory(files) => self.open_in_directory(files, digest).await,
+            KeptPackages::Remote(remote) => remote.open_file(digest).await,
+        }
+    }
+
+    /// Opens a kept package as the store has it, which may be damaged, for readers that verify it. At most one byte more
+    /// than `size` is read from an object store.
+    pub async fn open_stored(
+        &self,
+        digest: &Sha256Digest,
+        size: u64,
+    ) -> Result<Option<File>, BlobError> {
+        match &self.kept {
+            KeptPackages::Directory(files) => self.open_in_directory(files, digest).await,
+            KeptPackages::Remote(remote) => remote.open_stored(digest, size).await,
+        }
+    }
+
+    async fn open_in_directory(
+        &self,
+        files: &LocalFileSystem,
+        digest: &Sha256Digest,
+    ) -> Result<Option<File>, BlobError> {
+        let got = found(files.get(&key(digest)).await)?;
         let got = got.map(|got| match got.payload {
             GetResultPayload::File(file, _) => Ok(file),
             GetResultPayload::Stream(_) => {
@@ -229,12 +316,32 @@ impl Blobs {
 
     /// Removes a kept package durably. Returns false if there was none.
     pub async fn remove(&self, digest: &Sha256Digest) -> Result<bool, BlobError> {
+        let files = match &self.kept {
+            KeptPackages::Directory(files) => files,
+            KeptPackages::Remote(remote) => return remote.remove(digest).await,
+        };
         let key = key(digest);
-        let removed = found(self.files.delete(&key).await)?;
+        let removed = found(files.delete(&key).await)?;
         let path = self.dir.join(key.as_ref());
         // After a power cut, the file would be there again, and nothing would remove it.
         blocking(move || sync_directory_of(&path)).await?;
         Ok(removed.is_some())
+    }
+
+    /// Returns the packages of an object store with copies on this server.
+    pub async fn copies(&self) -> Result<Vec<Sha256Digest>, BlobError> {
+        match &self.kept {
+            KeptPackages::Directory(_) => Ok(Vec::new()),
+            KeptPackages::Remote(remote) => remote.copies().await,
+        }
+    }
+
+    /// Removes the copy of a package on this server. Returns false if there was none.
+    pub async fn remove_copy(&self, digest: &Sha256Digest) -> Result<bool, BlobError> {
+        match &self.kept {
+            KeptPackages::Directory(_) => Ok(false),
+            KeptPackages::Remote(remote) => remote.remove_copy(digest).await,
+        }
     }
 
     /// Removes what writers that crashed before this time left behind. Returns the number of files.
@@ -319,8 +426,15 @@ impl StagedBlob {
 pub struct PackageReader {
     /// Number of bytes of the whole package.
     pub size: u64,
-    files: Arc<LocalFileSystem>,
-    digest: Sha256Digest,
+    source: PackageSource,
+}
+
+#[derive(Clone, Debug)]
+enum PackageSource {
+    /// A package in a directory.
+    Directory(Arc<LocalFileSystem>, Sha256Digest),
+    /// An open copy. It stays readable when it makes room for others.
+    Copy(Arc<File>),
 }
 
 impl PackageReader {
@@ -328,9 +442,12 @@ impl PackageReader {
     /// package is removed before it begins.
     pub fn read(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes, BlobError>> {
         if range.is_empty() {
-            return futures::stream::empty().boxed();
+            return stream::empty().boxed();
         }
-        let (files, key) = (Arc::clone(&self.files), key(&self.digest));
+        let (files, key) = match &self.source {
+            PackageSource::Directory(files, digest) => (Arc::clone(files), key(digest)),
+            PackageSource::Copy(file) => return pieces_of_file(Arc::clone(file), range),
+        };
         let opened = async move {
             let options = GetOptions {
                 range: Some(range.into()),
@@ -340,6 +457,30 @@ impl PackageReader {
         };
         opened.try_flatten_stream().boxed()
     }
+}
+
+/// Streams a range of a file, in pieces. Other readers of the file do not disturb it.
+fn pieces_of_file(
+    file: Arc<File>,
+    range: Range<u64>,
+) -> BoxStream<'static, Result<Bytes, BlobError>> {
+    let pieces = stream::try_unfold((file, range), |(file, range)| async move {
+        let most = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(PIECE);
+        let read = blocking(move || {
+            let mut piece = vec![0; most.min(PIECE)];
+            let count = file.read_at(&mut piece, range.start);
+            (file, range, count, piece)
+        });
+        let (file, mut range, count, mut piece) = read.await;
+        let count = count.map_err(|source| file_error(Path::new(cache::CACHED), source))?;
+        if count == 0 {
+            return Ok(None);
+        }
+        piece.truncate(count);
+        range.start += count as u64;
+        Ok::<_, BlobError>(Some((Bytes::from(piece), (file, range))))
+    });
+    pieces.boxed()
 }
 
 /// Streams the bytes that the store found, in pieces of a size that keeps threads for the disk busy.
@@ -380,6 +521,18 @@ fn digest(hash: Sha256) -> Sha256Digest {
     text.parse().expect("64 digits are a digest")
 }
 
+async fn new_writer(dir: &Path, limit: u64) -> Result<BlobWriter, BlobError> {
+    let dir = dir.to_owned();
+    let (file, path) = blocking(move || new_file(&dir)).await?.into_parts();
+    Ok(BlobWriter {
+        file: tokio::fs::File::from_std(file),
+        path,
+        hash: Sha256::new(),
+        size: 0,
+        limit,
+    })
+}
+
 fn new_file(dir: &Path) -> Result<NamedTempFile, BlobError> {
     let file = tempfile::Builder::new().prefix("package-").tempfile_in(dir);
     file.map_err(|source| file_error(dir, source))
@@ -409,14 +562,15 @@ fn check_directory(dir: &Path, expected: StoreId) -> Result<StoreId, BlobError> 
     let found = match read_store_id(&path) {
         Ok(text) => parse_store_id(dir, &text)?,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(BlobError::NoStore(dir.to_owned()));
+            return Err(no_store(dir));
         }
         Err(source) => return Err(file_error(&path, source)),
     };
     if found == expected {
         Ok(found)
     } else {
-        Err(BlobError::OtherStore(dir.to_owned(), found, expected))
+        let shown = dir.display().to_string();
+        Err(BlobError::OtherStore(shown, found, expected))
     }
 }
 
@@ -428,7 +582,7 @@ fn create_directory(dir: &Path) -> Result<StoreId, BlobError> {
     let id = match read_store_id(&path) {
         Ok(text) => parse_store_id(dir, &text)?,
         Err(error) if error.kind() == ErrorKind::NotFound && has_packages => {
-            return Err(BlobError::NoStore(dir.to_owned()));
+            return Err(no_store(dir));
         }
         Err(error) if error.kind() == ErrorKind::NotFound => new_store_id(dir)?,
         Err(source) => return Err(file_error(&path, source)),
@@ -479,7 +633,11 @@ fn read_store_id(path: &Path) -> io::Result<String> {
 
 fn parse_store_id(dir: &Path, text: &str) -> Result<StoreId, BlobError> {
     let id = text.trim_end().parse();
-    id.map_err(|_| BlobError::NoStore(dir.to_owned()))
+    id.map_err(|_| no_store(dir))
+}
+
+fn no_store(dir: &Path) -> BlobError {
+    BlobError::NoStore(dir.display().to_string())
 }
 
 fn sweep(dir: &Path, before: DateTime<Utc>) -> Result<u64, BlobError> {

@@ -1,0 +1,654 @@
+//! Packages in object stores: a store of the tests that can fail and lie, and real servers that speak the protocols of S3
+//! and Azure, which `make interop` installs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, Request, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use lockkeeper::context::PackagePlace;
+use lockkeeper::features::registry::{Published, Registry, VersionOrigin, Visibility};
+use lockkeeper::model::Sha256Digest;
+use lockkeeper::objects::RemoteObjects;
+use lockkeeper::seal::keyring;
+use lockkeeper_registry::records::TakedownKind;
+use lockkeeper_registry::versions::VersionKey;
+use sha2::Sha256;
+use tokio::net::TcpListener;
+
+use super::world::{HOST, Office, Replica, archive, by_ops};
+use crate::support::db::{Backend, TestDb, store_test, tell};
+
+const GO_MOD: &[u8] = b"module example.com/net\n";
+const URL: &str = "s3://packages/mods";
+
+/// Behaviour of the store of the tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Fault {
+    #[default]
+    None,
+    /// Requests are answered with status 503.
+    Away,
+    /// Packages have another first byte.
+    Lies,
+    /// Packages end in the middle.
+    CutsOff,
+}
+
+/// A store that speaks as much of the protocol of S3 as the server uses.
+#[derive(Default)]
+struct FakeStore {
+    objects: Mutex<BTreeMap<String, Vec<u8>>>,
+    parts: Mutex<BTreeMap<String, Vec<u8>>>,
+    fault: Mutex<Fault>,
+    /// Methods and keys of the requests for packages.
+    requests: Mutex<Vec<(Method, String)>>,
+}
+
+impl FakeStore {
+    /// Starts the store. Returns it with the variables that a server needs.
+    async fn start() -> (Arc<Self>, Vec<(&'static str, String)>) {
+        let store = Arc::new(Self::default());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(answer).with_state(store.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        (store, variables_of_s3(url))
+    }
+
+    fn set(&self, fault: Fault) {
+        *self.fault.lock().unwrap() = fault;
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.objects.lock().unwrap().keys().cloned().collect()
+    }
+
+    /// Returns the number of requests with this method for a package.
+    fn count(&self, method: &Method, digest: &Sha256Digest) -> usize {
+        let key = key_of(digest);
+        let requests = self.requests.lock().unwrap();
+        let of_package = requests
+            .iter()
+            .filter(|(sent, of)| sent == method && *of == key);
+        of_package.count()
+    }
+
+    fn answer(
+        &self,
+        method: &Method,
+        path: &str,
+        query: &str,
+        headers: &HeaderMap,
+        body: Vec<u8>,
+    ) -> Response {
+        let fault = *self.fault.lock().unwrap();
+        if fault == Fault::Away {
+            return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        }
+        let key = path
+            .trim_start_matches("/packages")
+            .trim_start_matches('/')
+            .to_owned();
+        let is_package = key.contains("sha256/");
+        if is_package {
+            let mut requests = self.requests.lock().unwrap();
+            requests.push((method.clone(), key.clone()));
+        }
+        let mut objects = self.objects.lock().unwrap();
+        let mut parts = self.parts.lock().unwrap();
+        let tag = [(header::ETAG, "\"tag\"")];
+        match (method.as_str(), query) {
+            ("GET", list) if list.contains("list-type=2") => {
+                let found = objects.keys().filter(|key| key.contains("/sha256/"));
+                let found: Vec<String> = found
+                    .map(|key| {
+                        format!(
+                            "<Contents><Key>{key}</Key><LastModified>2026-03-02T09:00:00.000Z</LastModified>\
+                             <ETag>tag</ETag><Size>1</Size></Contents>"
+                        )
+                    })
+                    .collect();
+                xml(&format!(
+                    "<ListBucketResult><IsTruncated>false</IsTruncated>{}</ListBucketResult>",
+                    found.concat()
+                ))
+            }
+            ("GET" | "HEAD", _) => {
+                let Some(content) = objects.get(&key) else {
+                    return StatusCode::NOT_FOUND.into_response();
+                };
+                let mut content = content.clone();
+                if is_package && fault == Fault::Lies {
+                    content[0] ^= 1;
+                }
+                object(
+                    method,
+                    headers,
+                    content,
+                    is_package && fault == Fault::CutsOff,
+                )
+            }
+            ("PUT", part) if part.contains("partNumber") => {
+                parts.entry(key).or_default().extend_from_slice(&body);
+                tag.into_response()
+            }
+            ("PUT", _) => {
+                if headers.contains_key(header::IF_NONE_MATCH) && objects.contains_key(&key) {
+                    return StatusCode::PRECONDITION_FAILED.into_response();
+                }
+                objects.insert(key, body);
+                tag.into_response()
+            }
+            ("POST", "uploads" | "uploads=") => xml(
+                "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>",
+            ),
+            ("POST", _) => {
+                let content = parts.remove(&key).unwrap();
+                objects.insert(key, content);
+                xml(
+                    "<CompleteMultipartUploadResult><ETag>tag</ETag></CompleteMultipartUploadResult>",
+                )
+            }
+            ("DELETE", _) => {
+                objects.remove(&key);
+                StatusCode::NO_CONTENT.into_response()
+            }
+            _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
+        }
+    }
+}
+
+async fn answer(State(store): State<Arc<FakeStore>>, request: Request<Body>) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = to_bytes(body, usize::MAX).await.unwrap().to_vec();
+    let query = parts.uri.query().unwrap_or_default();
+    store.answer(&parts.method, parts.uri.path(), query, &parts.headers, body)
+}
+
+fn xml(text: &str) -> Response {
+    ([(header::CONTENT_TYPE, "application/xml")], text.to_owned()).into_response()
+}
+
+/// Answers with an object or a part of it, which can be cut off.
+fn object(method: &Method, headers: &HeaderMap, content: Vec<u8>, is_cut_off: bool) -> Response {
+    let size = content.len();
+    let range = headers.get(header::RANGE).and_then(|range| {
+        let range = range.to_str().ok()?.strip_prefix("bytes=")?;
+        let (start, end) = range.split_once('-')?;
+        let (start, end): (usize, usize) = (start.parse().ok()?, end.parse().ok()?);
+        Some((start, end.min(size - 1)))
+    });
+    let mut response = Response::builder()
+        .header(header::ETAG, "\"tag\"")
+        .header(header::LAST_MODIFIED, "Mon, 02 Mar 2026 09:00:00 GMT");
+    let part = match range {
+        None => content,
+        Some((start, end)) => {
+            let range = format!("bytes {start}-{end}/{size}");
+            response = response
+                .status(StatusCode::PARTIAL_CONTENT)
+                .header(header::CONTENT_RANGE, range);
+            content[start..=end].to_vec()
+        }
+    };
+    let sent = if is_cut_off {
+        part.len() / 2
+    } else {
+        part.len()
+    };
+    let body = if method == Method::HEAD {
+        response = response.header(header::CONTENT_LENGTH, sent);
+        Body::empty()
+    } else {
+        Body::from(part[..sent].to_vec())
+    };
+    response.body(body).unwrap()
+}
+
+fn variables_of_s3(url: String) -> Vec<(&'static str, String)> {
+    vec![
+        ("LOCKKEEPER_STORE_AWS_ENDPOINT_URL", url),
+        ("LOCKKEEPER_STORE_AWS_ALLOW_HTTP", "true".to_owned()),
+        ("LOCKKEEPER_STORE_AWS_REGION", "us-east-1".to_owned()),
+        ("LOCKKEEPER_STORE_AWS_ACCESS_KEY_ID", "AKIATEST".to_owned()),
+        (
+            "LOCKKEEPER_STORE_AWS_SECRET_ACCESS_KEY",
+            "secret-of-the-store".to_owned(),
+        ),
+    ]
+}
+
+fn objects(url: &str, variables: &[(&'static str, String)]) -> RemoteObjects {
+    let variables = variables.iter();
+    let variables = variables.map(|(name, value)| ((*name).to_owned(), value.clone()));
+    RemoteObjects::open(&url.parse().unwrap(), &variables.collect()).unwrap()
+}
+
+fn key_of(digest: &Sha256Digest) -> String {
+    let (start, rest) = digest.as_str().split_at(2);
+    format!("mods/sha256/{start}/{rest}")
+}
+
+/// A registry in an object store.
+struct Site {
+    office: Office,
+    url: &'static str,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Site {
+    async fn open(db: &TestDb, url: &'static str, variables: Vec<(&'static str, String)>) -> Self {
+        let office = Office::in_store(db, objects(url, &variables)).await;
+        office.namespace("go example.com", Visibility::Public).await;
+        Self {
+            office,
+            url,
+            variables,
+        }
+    }
+
+    /// Starts a server with a disk of its own.
+    async fn server(&self, db: &TestDb, number: u32) -> Replica {
+        let data = db.dir.path().join(format!("disk-{number}"));
+        std::fs::create_dir(&data).unwrap();
+        let flags = [
+            ("registry-anonymous-read", "true"),
+            ("registry-store", self.url),
+        ];
+        let variables = self.variables.iter();
+        let variables: Vec<(&str, &str)> = variables
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        self.office
+            .server_in(db, number, &data, &flags, &variables)
+            .await
+    }
+
+    /// Publishes a version with a file of this content. Returns its package.
+    async fn publish(&self, version: &str, content: &[u8]) -> (Vec<u8>, Sha256Digest) {
+        let key = format!("go example.com/net {version}");
+        let files = [("go.mod", GO_MOD), ("net.go", content)];
+        self.office.publish(&key, &files).await;
+        let package = archive(&key.parse().unwrap(), &files);
+        let digest = Sha256Digest::of(&package);
+        (package, digest)
+    }
+}
+
+fn zip_of(version: &str) -> String {
+    format!("/registry/go/example.com/net/@v/{version}.zip")
+}
+
+/// Returns bytes that cannot be compressed.
+fn noise(size: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let bytes = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    bytes.flatten().take(size).collect()
+}
+
+/// Everything that works with every object store.
+async fn story(db: &TestDb, url: &'static str, variables: Vec<(&'static str, String)>) {
+    let site = Site::open(db, url, variables).await;
+    let small = site.publish("v1.0.0", b"package net\n").await;
+    // More than one part of an upload.
+    let content = noise(10 << 20);
+    let large = site.publish("v1.1.0", &content).await;
+    assert!(large.0.len() > 8 << 20, "{}", large.0.len());
+    let server = site.server(db, 1).await;
+    for (version, (package, _)) in [("v1.0.0", &small), ("v1.1.0", &large)] {
+        for _ in 0..2 {
+            let answer = server.get(&zip_of(version), "").await;
+            assert_eq!(
+                answer.status,
+                200,
+                "{version}: {}",
+                answer.header("content-type")
+            );
+            assert!(answer.body == package.as_slice(), "{version}");
+        }
+        let range = [("range", "bytes=10-20")];
+        let part = server.request(Method::GET, &zip_of(version), &range).await;
+        assert_eq!(part.status, 206);
+        assert_eq!(part.body, package[10..=20]);
+    }
+    // The same files again change nothing.
+    let key: VersionKey = "go example.com/net v1.1.0".parse().unwrap();
+    let files = [("go.mod", GO_MOD), ("net.go", content.as_slice())];
+    let registry = &site.office.registry;
+    let again = site.office.package(&key, &files).await;
+    let ops = by_ops();
+    let again = registry.publish(again, VersionOrigin::Command, &ops);
+    assert_eq!(again.await.unwrap(), Published::Same);
+    let verified = registry.verify(true).await.unwrap().unwrap();
+    assert_eq!((verified.versions, verified.packages), (2, 2));
+    site.office
+        .take_down(
+            "go example.com/net v1.1.0",
+            TakedownKind::Security,
+            "has a key",
+        )
+        .await;
+    assert_eq!(server.status(&zip_of("v1.1.0"), "").await, 403);
+    assert!(registry.package(&large.1).await.unwrap().is_none());
+    let blobs = registry.blobs();
+    assert!(blobs.has(&small.1).await.unwrap() && !blobs.has(&large.1).await.unwrap());
+    assert!(!blobs.remove(&large.1).await.unwrap());
+}
+
+async fn packages_are_kept_in_an_object_store_and_served_from_verified_copies(db: &TestDb) {
+    let (store, variables) = FakeStore::start().await;
+    story(db, URL, variables).await;
+    let keys = store.keys();
+    assert_eq!(keys.len(), 2, "{keys:?}");
+    assert!(
+        keys[0].starts_with("mods/sha256/") && keys[1] == "mods/store-id",
+        "{keys:?}"
+    );
+    assert!(store.parts.lock().unwrap().is_empty());
+}
+
+async fn many_requests_for_a_package_read_it_once(db: &TestDb) {
+    let (store, variables) = FakeStore::start().await;
+    let site = Site::open(db, URL, variables).await;
+    let (package, digest) = site.publish("v1.0.0", &noise(600_000)).await;
+    let server = Arc::new(site.server(db, 1).await);
+    let requests = (0..20).map(|_| {
+        let server = Arc::clone(&server);
+        tokio::spawn(async move { server.get(&zip_of("v1.0.0"), "").await })
+    });
+    for request in requests.collect::<Vec<_>>() {
+        assert!(request.await.unwrap().body == package.as_slice());
+    }
+    assert_eq!(store.count(&Method::GET, &digest), 1);
+}
+
+async fn a_store_that_is_away_keeps_nothing_but_its_packages_from_being_served(db: &TestDb) {
+    let (store, variables) = FakeStore::start().await;
+    let site = Site::open(db, URL, variables).await;
+    let (package, _) = site.publish("v1.0.0", b"package net // 0\n").await;
+    site.publish("v1.1.0", b"package net // 1\n").await;
+    let server = site.server(db, 1).await;
+    assert_eq!(server.status(&zip_of("v1.0.0"), "").await, 200);
+    store.set(Fault::Away);
+    let started_now = site.server(db, 2).await;
+    for server in [&server, &started_now] {
+        for file in ["list", "v1.1.0.info", "v1.1.0.mod"] {
+            let path = format!("/registry/go/example.com/net/@v/{file}");
+            assert_eq!(server.status(&path, "").await, 200, "{file}");
+        }
+        let away = server.get(&zip_of("v1.1.0"), "").await;
+        assert_eq!(
+            (away.status.as_u16(), away.header("retry-after")),
+            (503, "5")
+        );
+        assert!(!away.text().contains("127.0.0.1"), "{}", away.text());
+    }
+    assert!(server.get(&zip_of("v1.0.0"), "").await.body == package.as_slice());
+    let key: VersionKey = "go example.com/net v1.2.0".parse().unwrap();
+    let files = [
+        ("go.mod", GO_MOD),
+        ("net.go", b"package net // 2\n".as_slice()),
+    ];
+    let registry = &site.office.registry;
+    let staged = site.office.package(&key, &files).await;
+    let ops = by_ops();
+    let failed = registry.publish(staged, VersionOrigin::Command, &ops);
+    let error = failed.await.unwrap_err();
+    assert!(error.is_store_away(), "{error}");
+    assert!(registry.version(&key).await.unwrap().is_none());
+    store.set(Fault::None);
+    site.office
+        .publish("go example.com/net v1.2.0", &files)
+        .await;
+    for server in [server, started_now] {
+        for version in ["v1.0.0", "v1.1.0", "v1.2.0"] {
+            assert_eq!(server.status(&zip_of(version), "").await, 200, "{version}");
+        }
+    }
+}
+
+async fn wrong_bytes_of_a_store_are_noticed_and_never_served(db: &TestDb) {
+    let (store, variables) = FakeStore::start().await;
+    let site = Site::open(db, URL, variables).await;
+    let (package, digest) = site.publish("v1.0.0", b"package net\n").await;
+    let server = site.server(db, 1).await;
+    for fault in [Fault::Lies, Fault::CutsOff] {
+        store.set(fault);
+        let wrong = server.get(&zip_of("v1.0.0"), "").await;
+        assert_eq!(wrong.status, 500, "{fault:?}");
+        // The copy that the publication has left here hides nothing.
+        let verified = site.office.registry.verify(true).await.unwrap();
+        assert!(verified.is_err(), "{fault:?}");
+    }
+    store.set(Fault::None);
+    // Damaged for good, and then mended by the same files.
+    store
+        .objects
+        .lock()
+        .unwrap()
+        .insert(key_of(&digest), b"damaged".to_vec());
+    let fault = site
+        .office
+        .registry
+        .verify(true)
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(
+        fault.to_string().contains("has 7 bytes instead of"),
+        "{fault}"
+    );
+    assert_eq!(server.status(&zip_of("v1.0.0"), "").await, 500);
+    let key: VersionKey = "go example.com/net v1.0.0".parse().unwrap();
+    let files = [("go.mod", GO_MOD), ("net.go", b"package net\n".as_slice())];
+    let again = site.office.package(&key, &files).await;
+    let ops = by_ops();
+    let again = site
+        .office
+        .registry
+        .publish(again, VersionOrigin::Command, &ops);
+    assert_eq!(again.await.unwrap(), Published::Same);
+    assert!(site.office.registry.verify(true).await.unwrap().is_ok());
+    assert!(server.get(&zip_of("v1.0.0"), "").await.body == package.as_slice());
+}
+
+async fn the_store_of_another_database_is_refused(db: &TestDb) {
+    let (store, variables) = FakeStore::start().await;
+    let site = Site::open(db, URL, variables).await;
+    site.publish("v1.0.0", b"package net\n").await;
+    let open = || {
+        let ring = Arc::new(keyring(&db.dir.path().join("keys")).unwrap());
+        let place = PackagePlace {
+            remote: Some(objects(URL, &site.variables)),
+            ..PackagePlace::from(&db.dir.path().join("other"))
+        };
+        let store = db.store().clone();
+        async move { Registry::open(store, Some(ring), HOST.parse().unwrap(), &place).await }
+    };
+    assert!(open().await.is_ok());
+    let id = "mods/store-id".to_owned();
+    let other = b"0123456789abcdef0123456789abcdef\n".to_vec();
+    store.objects.lock().unwrap().insert(id.clone(), other);
+    let error = open().await.err().unwrap().to_string();
+    assert!(
+        error.contains("is not the store of packages of this database"),
+        "{error}"
+    );
+    store.objects.lock().unwrap().remove(&id);
+    let error = open().await.err().unwrap().to_string();
+    assert!(error.contains("is not a store of packages"), "{error}");
+    assert!(!error.contains("secret-of-the-store"), "{error}");
+}
+
+store_test!(
+    packages_are_kept_in_an_object_store_and_served_from_verified_copies,
+    many_requests_for_a_package_read_it_once,
+    a_store_that_is_away_keeps_nothing_but_its_packages_from_being_served,
+    wrong_bytes_of_a_store_are_noticed_and_never_served,
+    the_store_of_another_database_is_refused,
+);
+
+/// A real server of an object store. Dropping it ends the process.
+struct RealStore {
+    process: Child,
+    url: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Drop for RealStore {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+impl RealStore {
+    /// Starts a program that `make interop` has installed, and waits until it answers.
+    async fn start(name: &str, args: impl Fn(&str, &Path) -> Vec<String>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        // Nobody else gets the port at once, because the system hands out others first.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = port.local_addr().unwrap().port().to_string();
+        let process = start_program(&program(name), &args(&port, dir.path()));
+        let store = Self {
+            process,
+            url: format!("http://127.0.0.1:{port}"),
+            _dir: dir,
+        };
+        let address = format!("127.0.0.1:{port}");
+        let answers = async {
+            while tokio::net::TcpStream::connect(&address).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let started = tokio::time::timeout(Duration::from_mins(2), answers).await;
+        assert!(started.is_ok(), "{name} does not start");
+        store
+    }
+
+    /// Creates the bucket or container of the test with these headers.
+    async fn create(&self, path: &str, headers: &[(&str, String)]) {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let mut request = client.put(format!("{}{path}", self.url));
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        let answer = request.header("content-length", "0").send().await.unwrap();
+        let status = answer.status();
+        assert!(
+            status.is_success(),
+            "{status}: {}",
+            answer.text().await.unwrap()
+        );
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a server of the test, which is no program of Lockkeeper"
+)]
+fn start_program(program: &Path, args: &[String]) -> Child {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+fn program(name: &str) -> PathBuf {
+    let folder = std::env::var_os("LOCKKEEPER_INTEROP").expect("run `make interop`");
+    Path::new(&folder).join(name)
+}
+
+#[test]
+#[ignore = "needs the server that `make interop` installs"]
+fn packages_are_kept_in_s3() {
+    tell(async {
+        let moto = RealStore::start("moto", |port, _| {
+            ["-H", "127.0.0.1", "-p", port].map(str::to_owned).to_vec()
+        });
+        let moto = moto.await;
+        moto.create("/packages", &[]).await;
+        let variables = variables_of_s3(moto.url.clone());
+        story(&TestDb::new(Backend::Sqlite).await, URL, variables).await;
+    });
+}
+
+/// Account and key of azurite, which are the same everywhere.
+const ACCOUNT: &str = "devstoreaccount1";
+const ACCOUNT_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+#[test]
+#[ignore = "needs the server that `make interop` installs"]
+fn packages_are_kept_in_azure() {
+    tell(async {
+        let azurite = RealStore::start("azurite", |port, dir| {
+            let dir = dir.display().to_string();
+            let args = [
+                "--blobHost",
+                "127.0.0.1",
+                "--blobPort",
+                port,
+                "--location",
+                &dir,
+            ];
+            let more = ["--silent", "--skipApiVersionCheck", "--disableTelemetry"];
+            args.iter()
+                .chain(&more)
+                .map(|arg| (*arg).to_owned())
+                .collect()
+        });
+        let azurite = azurite.await;
+        // The server of the tests does not look at the date.
+        let (date, version) = ("Mon, 02 Mar 2026 09:00:00 GMT", "2021-12-02");
+        let path = format!("/{ACCOUNT}/packages");
+        let text = format!(
+            "PUT{}x-ms-date:{date}\nx-ms-version:{version}\n/{ACCOUNT}{path}\nrestype:container",
+            "\n".repeat(12)
+        );
+        let key = STANDARD.decode(ACCOUNT_KEY).unwrap();
+        let mut mac = Hmac::<Sha256>::new_from_slice(&key).unwrap();
+        mac.update(text.as_bytes());
+        let signature = STANDARD.encode(mac.finalize().into_bytes());
+        let headers = [
+            ("x-ms-date", date.to_owned()),
+            ("x-ms-version", version.to_owned()),
+            ("authorization", format!("SharedKey {ACCOUNT}:{signature}")),
+        ];
+        azurite
+            .create(&format!("{path}?restype=container"), &headers)
+            .await;
+        let variables = vec![
+            (
+                "LOCKKEEPER_STORE_AZURE_STORAGE_ACCOUNT_NAME",
+                ACCOUNT.to_owned(),
+            ),
+            (
+                "LOCKKEEPER_STORE_AZURE_STORAGE_ACCOUNT_KEY",
+                ACCOUNT_KEY.to_owned(),
+            ),
+            (
+                "LOCKKEEPER_STORE_AZURE_ENDPOINT",
+                format!("{}/{ACCOUNT}", azurite.url),
+            ),
+            ("LOCKKEEPER_STORE_AZURE_ALLOW_HTTP", "true".to_owned()),
+        ];
+        let db = TestDb::new(Backend::Sqlite).await;
+        story(&db, "az://packages/mods", variables).await;
+    });
+}

@@ -3,7 +3,11 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // A supervisor must have one thread and no runtime, so this comes first.
-    lockkeeper::cli::supervise::main(std::env::args_os().skip(1))
-        .unwrap_or_else(|| lockkeeper::cli::run(std::env::args_os()))
+    // A supervisor must have one thread and no runtime, and passes its descriptors on, so this comes first.
+    if let Some(code) = lockkeeper::cli::supervise::main(std::env::args_os().skip(1)) {
+        return code;
+    }
+    // Before anything opens a file. A server logs if it failed.
+    lockkeeper::process::reserve_secret_fd();
+    lockkeeper::cli::run(std::env::args_os())
 }

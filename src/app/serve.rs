@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use super::{ProcessFacts, Server, descriptors};
 use crate::config::server::ServerConfig;
+use crate::process::reserve_secret_fd;
 
 /// Runs the server until a signal stops it.
 pub async fn serve(config: ServerConfig, surroundings: ProcessFacts) -> anyhow::Result<()> {
@@ -24,6 +25,12 @@ pub async fn serve(config: ServerConfig, surroundings: ProcessFacts) -> anyhow::
         warn!(
             "The server runs as root, and so does code from pull requests. Start the server as a user of its own, or \
              use --run-as (docs/security.md)"
+        );
+    }
+    if !reserve_secret_fd() {
+        warn!(
+            "Descriptor 3 was open when the server started, so git and Terraform start more slowly the more memory the \
+             server uses. Close it before you start the server (in a shell: `3<&-`)"
         );
     }
     descriptors::raise();

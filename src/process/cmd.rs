@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use command_fds::CommandFdExt as _;
 use tracing::debug;
 
 use super::group::ChildGroup;
 use super::hold;
+use super::inherit::{self, Inherited};
 use super::sandbox::confined;
 use super::secret::SecretWriter;
 use super::{ProcessError, RunLimits, Sandbox};
@@ -222,7 +222,7 @@ impl Cmd {
         let mut command = self.prepare(Path::new(&program));
         command.args(before).args(self.argv());
         let hold = self.hold.as_deref().map(hold::for_child).transpose()?;
-        let inherited = if piped_input {
+        let hold = if piped_input {
             command.stdin(Stdio::piped());
             hold
         } else {
@@ -232,17 +232,13 @@ impl Cmd {
             }
             None
         };
-        let (secret, teller) = self.secret_for_child()?.unzip();
-        if let Some(secret) = secret {
-            command
-                .fd_mappings(vec![secret])
-                .map_err(io::Error::other)?;
-        }
+        let (secret, teller) = self.secret_for_child(&mut command)?;
+        let inherited = Inherited { hold, secret };
         let (sandbox, runtime) = (self.sandbox.as_ref(), tokio::runtime::Handle::current());
         let group = confined(sandbox, None, move || {
             let _runtime = runtime.enter();
             let has_namespaces = sandbox.is_some_and(Sandbox::has_namespaces);
-            hold::start_with(inherited, || ChildGroup::start(command, has_namespaces))
+            inherit::start_with(inherited, || ChildGroup::start(command, has_namespaces))
         })?;
         Ok((group, teller))
     }

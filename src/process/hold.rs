@@ -5,11 +5,10 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpgid, getpid, kill_process, kill_process_group, pidfd_open,
     pidfd_send_signal,
@@ -18,11 +17,6 @@ use tokio::time::{Instant, sleep};
 
 /// Interval between attempts to lock the file.
 const EVERY: Duration = Duration::from_millis(50);
-
-/// Taken shared by every start of a program, and exclusively by one that lets its program inherit a hold: a program that
-/// started at the same moment would inherit it too, and be killed for it ([`FileHold::by_force`]). A start lasts until the
-/// program runs, so a program on a disk that does not answer keeps others from starting.
-static STARTS: RwLock<()> = RwLock::new(());
 
 /// Reason why a hold was not obtained.
 #[derive(Debug, thiserror::Error)]
@@ -137,24 +131,6 @@ pub(super) fn for_child(path: &Path) -> io::Result<File> {
         })),
         Err(TryLockError::Error(source)) => Err(source),
     }
-}
-
-/// Starts a program with a function. The program inherits a hold, if there is one, under any number above that of its
-/// secret. Giving it a certain number would take a function that runs in the child, and then the standard library uses
-/// `fork`, which copies the page tables of this process: 90 ms for each GiB.
-pub(super) fn start_with<T>(
-    hold: Option<File>,
-    start: impl FnOnce() -> io::Result<T>,
-) -> io::Result<T> {
-    let Some(hold) = hold else {
-        let _others = STARTS.read().unwrap_or_else(PoisonError::into_inner);
-        return start();
-    };
-    let _alone = STARTS.write().unwrap_or_else(PoisonError::into_inner);
-    // It is closed before another program can start, even if this one panics.
-    let hold = fcntl_dupfd_cloexec(&hold, super::Cmd::SECRET_FD + 1)?;
-    fcntl(&hold, FcntlArg::F_SETFD(FdFlag::empty()))?;
-    start()
 }
 
 /// Kills every other process that has the file open, and returns the process ids.

@@ -8,7 +8,6 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use command_fds::CommandFdExt as _;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
@@ -210,13 +209,9 @@ impl Supervised {
         if let (Some(file), None) = (&self.stdout, self.stdout_limit) {
             command.stdout(private_file(file).map_err(start)?);
         }
-        let (secret, teller) = self.cmd.secret_for_child().map_err(start)?.unzip();
-        if let Some(descriptor) = secret {
-            command
-                .fd_mappings(vec![descriptor])
-                .map_err(|error| start(std::io::Error::other(error)))?;
-        }
-        Ok((runs::start(|| command.spawn()).map_err(start)?, teller))
+        let (secret, teller) = self.cmd.secret_for_child(&mut command).map_err(start)?;
+        let child = runs::start(secret, || command.spawn()).map_err(start)?;
+        Ok((child, teller))
     }
 
     async fn follow(

@@ -14,7 +14,7 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use tokio::process::Child;
 
-use super::hold;
+use super::inherit::{self, Inherited, InheritedSecret};
 
 /// Relation of a process to runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,12 @@ fn supervisors() -> MutexGuard<'static, BTreeSet<i32>> {
 }
 
 /// Starts a supervisor. Concurrent calls of [`belongs`] wait, so that no process it starts is considered foreign.
-pub(super) fn start(spawn: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
-    hold::start_with(None, || {
+pub(super) fn start(
+    secret: Option<InheritedSecret>,
+    spawn: impl FnOnce() -> io::Result<Child>,
+) -> io::Result<Child> {
+    let inherited = Inherited { hold: None, secret };
+    inherit::start_with(inherited, || {
         let mut supervisors = supervisors();
         let child = spawn()?;
         supervisors.extend(child.id().and_then(|id| i32::try_from(id).ok()));
@@ -198,13 +202,13 @@ mod tests {
             let parent = i32::try_from(shell.id().expect("nobody has waited for it")).unwrap();
             (parent, line.trim().parse::<i32>().unwrap())
         };
-        let mut other = hold::start_with(None, start).unwrap();
+        let mut other = inherit::start_with(Inherited::default(), start).unwrap();
         let (parent, child_of_other) = family(&mut other).await;
         assert_eq!(
             (belongs(parent), belongs(child_of_other)),
             (RunMembership::Elsewhere, RunMembership::Elsewhere)
         );
-        let mut supervisor = super::start(start).unwrap();
+        let mut supervisor = super::start(None, start).unwrap();
         let (parent, child) = family(&mut supervisor).await;
         assert_eq!(
             (belongs(parent), belongs(child)),

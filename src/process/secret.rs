@@ -8,19 +8,18 @@
 //! The sockets are connected (`SOCK_SEQPACKET`): if this process dies, a program that waits for an answer reads an
 //! end. A datagram socket would never report that, and git would wait for its helper forever.
 //!
-//! The child gets a copy of its end after it was forked (crate `command-fds`). In this process every `exec` closes
-//! both ends, so no other child that starts at the same moment inherits them.
+//! The child inherits its end ([`super::inherit`]), and no other child that starts at the same moment does.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram as Messages;
 
-use command_fds::FdMapping;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::net::UnixDatagram;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Cmd;
+use super::inherit::InheritedSecret;
 use crate::secret::Secret;
 
 /// Maximum length of a question in bytes; its content does not matter.
@@ -43,25 +42,24 @@ impl Cmd {
         self
     }
 
-    /// Creates the descriptor for the command that is about to start, if there is a secret.
-    pub(super) fn secret_for_child(&self) -> io::Result<Option<(FdMapping, SecretWriter)>> {
+    /// Creates the descriptor for the command that is about to start, if there is a secret. The first value is to be
+    /// inherited; the second one answers the child.
+    pub(super) fn secret_for_child(
+        &self,
+        command: &mut tokio::process::Command,
+    ) -> io::Result<(Option<InheritedSecret>, Option<SecretWriter>)> {
         let Some(secret) = self.secret.clone() else {
-            return Ok(None);
+            return Ok((None, None));
         };
         let (ours, theirs) = connected()?;
         ours.set_nonblocking(true)?;
         let ours = UnixDatagram::from_std(ours)?;
-        let mapping = FdMapping {
-            parent_fd: theirs,
-            child_fd: Self::SECRET_FD,
-        };
+        let inherited = InheritedSecret::new(theirs, command)?;
         let task = tokio::spawn(async move { tell(&ours, &secret).await });
-        Ok(Some((
-            mapping,
-            SecretWriter {
-                _task: AbortOnDropHandle::new(task),
-            },
-        )))
+        let writer = SecretWriter {
+            _task: AbortOnDropHandle::new(task),
+        };
+        Ok((inherited, Some(writer)))
     }
 }
 

@@ -58,5 +58,7 @@ async fn code_that_prints_the_environment_sees_no_secret_of_the_server() {
             said.text
         );
     }
+    // The server could reserve the place at which programs inherit their secrets.
+    assert!(!world.server.log().contains("Descriptor 3"));
     world.finish(&["#1 . default"]).await;
 }

@@ -41,6 +41,7 @@ store_test!(
     a_commit_with_too_many_files_is_refused_before_it_is_packed,
     a_repository_that_is_too_large_is_refused,
     a_token_has_its_own_limits,
+    a_version_does_not_wait_for_the_other_fetches_of_the_token_that_was_first,
     a_fetch_that_takes_too_long_ends,
     the_log_has_a_maximum_of_fetched_versions,
     a_name_that_a_peer_published_is_not_taken_for_a_fetched_one,
@@ -783,6 +784,59 @@ async fn a_token_has_its_own_limits(db: &TestDb) {
     assert_eq!(fills(&server, "over_budget"), 0);
 }
 
+async fn a_version_does_not_wait_for_the_other_fetches_of_the_token_that_was_first(db: &TestDb) {
+    let outside = Outside::open().await;
+    usual(&outside);
+    outside.mute(true);
+    let office = Office::open(db).await;
+    let (_, first) = office.token(&["read:*"]).await;
+    let (_, second) = office.token(&["read:*"]).await;
+    let few = |limits: &mut MissLimits| {
+        limits.at_once_of_token = 1;
+        limits.begun_of_token = 3;
+        limits.look = Duration::from_millis(50);
+    };
+    let server = limited(&office, (db, 1), &outside, &[], few).await;
+    let ask = async |version: &str, token: &str| {
+        assert_eq!(server.status(&info(MODULE, version), token).await, 404);
+    };
+    let running = async |count: f64| {
+        within("the fetch", async {
+            while server.running() < count {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    };
+    ask("v1.0.0", &first).await;
+    running(1.0).await;
+    ask("v1.1.0", &first).await;
+    ask("v1.2.0", &first).await;
+    // The place of the second token is free.
+    ask("v1.1.0", &second).await;
+    running(2.0).await;
+
+    // A version in the queue comes by another way, and its fetch ends.
+    let is_busy = async || {
+        let busy = fills(&server, "busy");
+        ask("v1.3.0", &first).await;
+        fills(&server, "busy") > busy
+    };
+    assert!(is_busy().await);
+    let text = go_mod(MODULE);
+    let files: [(&str, &[u8]); 2] = [("go.mod", text.as_bytes()), ("net.go", b"package net\n")];
+    let package = office.package(&key(MODULE, "v1.2.0"), &files).await;
+    let (by, origin) = (by_ops(), VersionOrigin::VersionControl);
+    let published = office.registry.publish(package, origin, &by).await;
+    assert!(matches!(published, Ok(Published::New(_))));
+    within("the end of the fetch in the queue", async {
+        while is_busy().await {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
 async fn a_fetch_that_takes_too_long_ends(db: &TestDb) {
     let outside = Outside::open().await;
     usual(&outside);
@@ -867,14 +921,22 @@ async fn a_missing_version_comes_from_another_deployment(db: &TestDb) {
     let missing = format!("{VPC_AT}/1.2.5/download");
     assert_eq!(two.server.status(&missing, &two.token).await, 404);
     let (kind, why) = fault(two.store(), &format!("{VPC} 1.2.5").parse().unwrap()).await;
-    assert_eq!(kind, FillFault::NotFound);
-    assert_eq!(why, "no other deployment has it");
+    assert_eq!(kind, FillFault::Failed);
+    assert_eq!(why, "another deployment that may have it did not answer");
     assert_eq!(two.server.status(&versions, &two.token).await, 200);
     // Nobody who may not read the name makes the server ask.
     let (_, other) = two.office.token(&["read:go *"]).await;
     let missing = format!("{VPC_AT}/1.2.6/download");
     assert_eq!(two.server.status(&missing, &other).await, 404);
-    assert_eq!(fills(&two.server, "not_found"), 1);
+    assert_eq!(fills(&two.server, "failed"), 1);
+    // Nobody has a version that is nowhere.
+    one.reachable(true);
+    assert_eq!(two.pull().await, 0);
+    let missing = format!("{VPC_AT}/1.2.7/download");
+    assert_eq!(two.server.status(&missing, &two.token).await, 404);
+    let (kind, why) = fault(two.store(), &format!("{VPC} 1.2.7").parse().unwrap()).await;
+    assert_eq!(kind, FillFault::NotFound);
+    assert_eq!(why, "no other deployment has it");
 }
 
 async fn the_list_of_a_name_that_is_here_has_new_versions_of_another_deployment(db: &TestDb) {

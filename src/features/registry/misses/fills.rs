@@ -4,6 +4,8 @@
 //! - *Peers first*: the logs of other deployments are read, each under a lease of its own (`peers/pull.rs`).
 //! - *Between replicas*, a lease decides who asks a host. Who does not get it looks now and then for the version, or for a
 //!   failure, and keeps no place meanwhile.
+//! - *In the queue*, a fill takes the first free place of any token that wants its version, and looks now and then for the
+//!   version. So the token that came first does not decide how long others wait.
 //! - *Under the lease*, the version and the last failure are read again, so that nothing that has just ended begins again.
 //!
 //! A fill goes on when its client leaves. It ends with the server, and the next request begins it again.
@@ -11,14 +13,17 @@
 //! No token takes all places: its fills and lists in progress, in the queue and of an hour have limits of their own, and so do
 //! its requests that wait.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use lockkeeper_registry::names::{GoPath, RegistryName};
 use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -91,7 +96,7 @@ pub(in crate::features::registry) struct FillParts {
 
 struct MissesInner {
     parts: FillParts,
-    begun: Mutex<HashMap<VersionKey, watch::Receiver<Option<FillEnd>>>>,
+    begun: Mutex<HashMap<VersionKey, BegunFill>>,
     lists: VersionLists,
     places: Semaphore,
     waiting: Semaphore,
@@ -113,6 +118,39 @@ struct TokenUse {
     waiting: Arc<Semaphore>,
     /// Places of the token.
     places: Arc<Semaphore>,
+}
+
+/// A fill that goes on.
+struct BegunFill {
+    end: watch::Receiver<Option<FillEnd>>,
+    /// Tokens that have lent their places to the fill.
+    lenders: HashSet<TokenId>,
+    lent: mpsc::UnboundedSender<Arc<Semaphore>>,
+}
+
+/// Places of the tokens that want a version.
+struct LentPlaces {
+    of_tokens: Vec<Arc<Semaphore>>,
+    more: mpsc::UnboundedReceiver<Arc<Semaphore>>,
+}
+
+impl LentPlaces {
+    /// Takes the first place that is free.
+    async fn acquire(&mut self) -> Option<OwnedSemaphorePermit> {
+        let waits = self.of_tokens.iter();
+        let waits = waits.map(|places| Arc::clone(places).acquire_owned());
+        let mut waits: FuturesUnordered<_> = waits.collect();
+        loop {
+            tokio::select! {
+                Some(place) = waits.next() => return place.ok(),
+                Some(places) = self.more.recv() => {
+                    waits.push(Arc::clone(&places).acquire_owned());
+                    self.of_tokens.push(places);
+                }
+                else => return None,
+            }
+        }
+    }
 }
 
 /// A fill, and who may be asked.
@@ -197,8 +235,7 @@ impl Misses {
             asks_hosts: askable.hosts,
             requested_by: format!("token {} ({})", token.id, token.label),
         };
-        let known = lock(&self.0.begun).get(key).cloned();
-        let begun = match known {
+        let begun = match self.0.join(token.id, key) {
             Some(begun) => Some(begun),
             None if self.has_failed(key).await? => None,
             None => self.begin(token.id, fill),
@@ -243,11 +280,18 @@ impl Misses {
             limits.wait
         };
         // The reading goes on when nobody waits for it any more.
-        let in_time = timeout(wait, self.0.parts.peers.ask()).await.is_ok();
-        if in_time {
-            lock(&self.0.asked).insert(name.clone(), Instant::now(), ASKED_SIZE);
+        match timeout(wait, self.0.parts.peers.ask(name)).await {
+            Ok(Ok(_)) => {
+                lock(&self.0.asked).insert(name.clone(), Instant::now(), ASKED_SIZE);
+                true
+            }
+            Ok(Err(error)) => {
+                let error = describe_error(&error);
+                warn!(error, "Cannot ask peers for a missing version");
+                false
+            }
+            Err(_) => false,
         }
-        in_time
     }
 
     /// Lists the versions of a Go module that its repository has. `None`: nobody may be asked, or nobody answers in time.
@@ -298,8 +342,8 @@ impl Misses {
     fn begin(&self, token: TokenId, fill: Fill) -> Option<watch::Receiver<Option<FillEnd>>> {
         let limits = self.0.parts.limits;
         let mut begun = lock(&self.0.begun);
-        if let Some(end) = begun.get(&fill.key) {
-            return Some(end.clone());
+        if let Some(fill) = begun.get_mut(&fill.key) {
+            return Some(self.0.lend(token, fill));
         }
         if begun.len() >= limits.begun {
             self.0.count("busy");
@@ -328,18 +372,28 @@ impl Misses {
             }
         };
         let (told, end) = watch::channel(None);
-        begun.insert(fill.key.clone(), end.clone());
+        let (lent, more) = mpsc::unbounded_channel();
+        let entry = BegunFill {
+            end: end.clone(),
+            lenders: HashSet::from([token]),
+            lent,
+        };
+        begun.insert(fill.key.clone(), entry);
         drop(begun);
+        let mut places = LentPlaces {
+            of_tokens: vec![places],
+            more,
+        };
         let inner = Arc::clone(&self.0);
         tokio::spawn(async move {
-            let entry = BegunFill {
+            let entry = FillEntry {
                 inner: Arc::clone(&inner),
                 key: fill.key.clone(),
                 token,
             };
             let filled = tokio::select! {
                 () = inner.parts.closing.cancelled() => false,
-                filled = inner.fill(&fill, &places) => filled,
+                filled = inner.fill(&fill, &mut places) => filled,
             };
             drop(entry);
             let end = if filled {
@@ -423,13 +477,13 @@ const OUTCOMES: [&str; 7] = [
 ];
 
 /// Entry of a fill that goes on, removed in every case.
-struct BegunFill {
+struct FillEntry {
     inner: Arc<MissesInner>,
     key: VersionKey,
     token: TokenId,
 }
 
-impl Drop for BegunFill {
+impl Drop for FillEntry {
     fn drop(&mut self) {
         lock(&self.inner.begun).remove(&self.key);
         self.inner.with_use(self.token, |used| {
@@ -482,6 +536,21 @@ impl MissesInner {
         self.parts.metrics.count(Metric::RegistryFills, &[outcome]);
     }
 
+    /// Finds a fill that goes on, and lends it the places of a token that wants its version too.
+    fn join(&self, token: TokenId, key: &VersionKey) -> Option<watch::Receiver<Option<FillEnd>>> {
+        let mut begun = lock(&self.begun);
+        begun.get_mut(key).map(|fill| self.lend(token, fill))
+    }
+
+    fn lend(&self, token: TokenId, fill: &mut BegunFill) -> watch::Receiver<Option<FillEnd>> {
+        if fill.lenders.insert(token) {
+            let places = self.with_use(token, |used| Arc::clone(&used.places));
+            // A fill that has ended needs none.
+            fill.lent.send(places).ok();
+        }
+        fill.end.clone()
+    }
+
     /// Takes the places of a request that waits. `None`: too many wait.
     fn wait(&self, token: TokenId) -> Option<(SemaphorePermit<'_>, OwnedSemaphorePermit)> {
         let of_all = self.waiting.try_acquire().ok()?;
@@ -509,7 +578,7 @@ impl MissesInner {
     }
 
     /// Fetches a version, or waits for another replica to do so. Returns true if the version is there afterwards.
-    async fn fill(&self, fill: &Fill, places: &Semaphore) -> bool {
+    async fn fill(&self, fill: &Fill, places: &mut LentPlaces) -> bool {
         match Box::pin(self.fill_or_wait(fill, places)).await {
             Ok(filled) => filled,
             Err(error) => {
@@ -521,20 +590,29 @@ impl MissesInner {
         }
     }
 
-    async fn fill_or_wait(&self, fill: &Fill, places: &Semaphore) -> Result<bool, RegistryError> {
+    async fn fill_or_wait(
+        &self,
+        fill: &Fill,
+        places: &mut LentPlaces,
+    ) -> Result<bool, RegistryError> {
         let (key, parts) = (&fill.key, &self.parts);
+        let mut all_were_asked = true;
         if fill.asks_peers {
             // It may have come between the request and the fill.
             if let Known::Here = self.known(key).await? {
                 return Ok(true);
             }
-            parts.peers.ask().await;
+            all_were_asked = parts.peers.ask(&key.name()).await?;
             if let Known::Here = self.known(key).await? {
                 return self.filled(key).await;
             }
         }
         if !fill.asks_hosts {
-            let refusal = SourceRefusal::not_found("no other deployment has it");
+            let refusal = if all_were_asked {
+                SourceRefusal::not_found("no other deployment has it")
+            } else {
+                SourceRefusal::failed("another deployment that may have it did not answer")
+            };
             return self.not_filled(key, &refusal).await;
         }
         let lease = LeaseKey::registry_fill(key);
@@ -546,9 +624,22 @@ impl MissesInner {
                 Known::Missing => {}
             }
             {
-                let (Ok(_of_token), Ok(_place)) =
-                    (places.acquire().await, self.places.acquire().await)
-                else {
+                let mut queue = pin!(async {
+                    let of_token = places.acquire().await?;
+                    Some((of_token, self.places.acquire().await.ok()?))
+                });
+                // A pull, or another replica, can bring the version meanwhile.
+                let taken = loop {
+                    match timeout(parts.limits.look, &mut queue).await {
+                        Ok(taken) => break taken,
+                        Err(_) => match self.known(key).await? {
+                            Known::Here => return Ok(true),
+                            Known::Failed => return Ok(false),
+                            Known::Missing => {}
+                        },
+                    }
+                };
+                let Some(_places) = taken else {
                     return Ok(false);
                 };
                 let turn = parts.leases.turn(&lease, purpose, LEASE_TIME).await?;

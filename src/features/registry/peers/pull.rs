@@ -14,6 +14,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
+use lockkeeper_registry::names::RegistryName;
 use lockkeeper_registry::records::DeploymentName;
 use lockkeeper_registry::signed_note::NoteVerifier;
 use reqwest::StatusCode;
@@ -145,20 +146,19 @@ impl PeerExchange {
         Ok(report)
     }
 
-    /// Reads the logs of all peers that have joined now, because a version is missing. Returns when all of them were read, or
-    /// after [`ASK_TIME`]. A failure is logged, and has no other effect here. A peer whose last reading failed is left to the
-    /// reconciler, so that nobody waits for one that is away (R8).
-    pub(in crate::features::registry) async fn ask(self: &Arc<Self>) {
+    /// Reads the logs of all peers that have joined now, because a version of this name is missing. Returns when all of them
+    /// were read, or after [`ASK_TIME`]. A peer whose last reading failed is left to the reconciler, so that nobody waits for
+    /// one that is away (R8).
+    ///
+    /// A failure is logged. The result is true if everything was read that peers have of the name.
+    pub(in crate::features::registry) async fn ask(
+        self: &Arc<Self>,
+        name: &RegistryName,
+    ) -> Result<bool, sqlx::Error> {
         let asked_at = Instant::now();
-        let peers = match self.registry.store().registry_peers().await {
-            Ok(peers) => peers,
-            Err(error) => {
-                let error = describe_error(&error);
-                warn!(error, "Cannot ask peers for a missing version");
-                return;
-            }
-        };
-        let joined = peers
+        let store = self.registry.store();
+        let joined = store.registry_peers().await?;
+        let joined = joined
             .into_iter()
             .filter(|peer| peer.state == PeerState::Joined && !peer.is_failing());
         let pulls = joined.map(|peer| {
@@ -171,7 +171,12 @@ impl PeerExchange {
                 }
             })
         });
-        drop(timeout(ASK_TIME, join_all(pulls)).await);
+        let in_time = timeout(ASK_TIME, join_all(pulls)).await.is_ok();
+        let peers = store.registry_peers().await?;
+        let mut joined = peers
+            .iter()
+            .filter(|peer| peer.state == PeerState::Joined && peer.accepts.matches(name));
+        Ok(in_time && !joined.any(Peer::is_failing))
     }
 
     /// Reads the log of a peer, unless somebody has begun to do so after `asked_at`.

@@ -108,6 +108,8 @@ pub struct MissLimits {
     pub list_wait: Duration,
     /// Longest time for a fetch, without its time in the queue.
     pub fill_time: Duration,
+    /// Interval at which a fetch in the queue looks for its version in the database.
+    pub look: Duration,
     /// Maximum number of fetches at once.
     pub at_once: usize,
     /// Maximum number of fetches of one token at once.
@@ -136,6 +138,7 @@ impl MissLimits {
         wait: Duration::from_secs(8),
         list_wait: Duration::from_secs(1),
         fill_time: Duration::from_mins(15),
+        look: Duration::from_secs(5),
         at_once: 4,
         at_once_of_token: 2,
         begun: 1_000,

@@ -145,9 +145,13 @@ metrics! {
         "Failures of the object store of packages, as this server saw them: `away`, `slow`, `wrong` (other bytes than those of the version), `disk` (of this server).";
     RegistryFills = Counter "registry_fills_total" ["outcome"]
         "Versions that the registry did not have and that this server looked for elsewhere, by outcome: `filled`, `not_found`, \
-         `refused` (it breaks a rule), `failed` (the network, a server, or the quota), `internal`, `busy` (too many at once), \
+         `refused` (it breaks a rule), `failed` (the network, a server, or a limit of everything that was fetched), `internal`, `busy` (too many at once), \
          `over_budget` (of the token).";
     RegistryFillsRunning = Gauge "registry_fills_running" [] "Versions that this server fetches for the registry now.";
+    RegistryCacheBytes = Gauge "registry_cache_bytes" []
+        "Bytes of the packages that the registry has fetched from repositories (`--registry-cache-quota`).";
+    RegistryCacheVersions = Gauge "registry_cache_versions" []
+        "Versions that the registry has ever fetched from repositories (`--registry-cache-versions`).";
     ForgeRequests = Counter "forge_requests_total" ["status"]
         "Requests to the forge's API by class of the answer: `2xx` to `5xx`, `none` if there was none, `held` if it was not sent because the forge had asked to wait.";
     ForgeRateLimit = Gauge "forge_rate_limit_remaining" [] "Requests that the forge allows until the limit is reset, as of its last answer.";

@@ -66,7 +66,7 @@ async fn read(store: &Store, metrics: &Metrics, now: DateTime<Utc>) -> Result<()
     Ok(())
 }
 
-/// Counts other deployments of the registry. Their names are no labels, because others choose them.
+/// Counts other deployments of the registry, and versions from elsewhere. Their names are no labels, because others choose them.
 async fn registry_peers(
     store: &Store,
     metrics: &Metrics,
@@ -95,6 +95,9 @@ async fn registry_peers(
     metrics.set(Metric::RegistryDownloads, &[], number(downloads));
     let conflicts = store.registry_conflict_count().await?;
     metrics.set(Metric::RegistryConflicts, &[], number(conflicts));
+    let cache = store.registry_cache().await?;
+    metrics.set(Metric::RegistryCacheBytes, &[], of(cache.bytes));
+    metrics.set(Metric::RegistryCacheVersions, &[], of(cache.versions));
     Ok(())
 }
 

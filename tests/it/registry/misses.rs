@@ -869,12 +869,12 @@ async fn the_log_has_a_maximum_of_fetched_versions(db: &TestDb) {
     usual(&outside).tag("v1.1.0");
     let office = Office::open(db).await;
     let (_, token) = office.token(&["read:*"]).await;
-    let one = |limits: &mut MissLimits| limits.versions = 1;
-    let server = limited(&office, (db, 1), &outside, &[WAITS], one).await;
+    let one = ("registry-cache-versions", "1");
+    let server = server(&office, db, 1, &outside, &[WAITS, one]).await;
     fetched(&server, &token).await;
     assert_eq!(server.status(&info(MODULE, "v1.1.0"), &token).await, 404);
     let (_, why) = fault(db.store(), &key(MODULE, "v1.1.0")).await;
-    assert!(why.contains("which is the maximum"), "{why}");
+    assert!(why.contains("--registry-cache-versions is 1"), "{why}");
 }
 
 const VPC: &str = "module acme/vpc/aws";

@@ -31,6 +31,9 @@ pub(in crate::features::registry) struct ExplainArgs {
     /// Size of all packages from elsewhere, as for `lockkeeper server`
     #[arg(long, value_name = "SIZE")]
     registry_cache_quota: Option<String>,
+    /// Number of versions from elsewhere, as for `lockkeeper server`
+    #[arg(long, value_name = "NUMBER")]
+    registry_cache_versions: Option<String>,
     #[command(flatten)]
     format: OutputFormat,
     #[command(flatten)]
@@ -57,6 +60,10 @@ impl ExplainArgs {
             ),
             ("registry-on-miss", self.registry_on_miss.as_ref()),
             ("registry-cache-quota", self.registry_cache_quota.as_ref()),
+            (
+                "registry-cache-versions",
+                self.registry_cache_versions.as_ref(),
+            ),
         ];
         let raw = self.database.settings_with(more)?;
         let misses = RegistryMisses::from_raw(&raw).map_err(Usage::new)?;
@@ -194,8 +201,9 @@ impl ExplainArgs {
             }
             if may_fetch && source.is_ok() {
                 lines.push(format!(
-                    "Packages from elsewhere have at most {} together (--registry-cache-quota).",
-                    misses.quota
+                    "Packages from elsewhere have at most {} together (--registry-cache-quota), and at most {} versions \
+                     (--registry-cache-versions).",
+                    misses.quota, misses.versions
                 ));
             }
             let lines: Vec<String> = lines.iter().map(|line| safe(line)).collect();

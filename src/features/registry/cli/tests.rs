@@ -503,12 +503,12 @@ fn a_missing_version_is_explained() {
     A missing version of github.com/acme/net is answered with 404 at once, and fetched in the background, by default.
     It would come from the repository https://github.com/acme/net.
     The last attempt failed on …, and the next one begins after …: no tag v1.0.0.
-    Packages from elsewhere have at most 10 GiB together (--registry-cache-quota).
+    Packages from elsewhere have at most 10 GiB together (--registry-cache-quota), and at most 500000 versions (--registry-cache-versions).
     ");
     assert_snapshot!(explain("go.example.org/net", &more).1, @"
     A missing version of go.example.org/net is fetched while the client waits for up to 8 seconds, because of the rule `go go.example.org/...=wait` (--registry-on-miss).
     It would come from the repository that https://go.example.org/net?go-get=1 names.
-    Packages from elsewhere have at most 10 GiB together (--registry-cache-quota).
+    Packages from elsewhere have at most 10 GiB together (--registry-cache-quota), and at most 500000 versions (--registry-cache-versions).
     ");
     assert_snapshot!(explain("github.com/acme/no/x", &more).1, @"A missing version of github.com/acme/no/x is refused with 403, because of the rule `go github.com/acme/no/...=refuse` (--registry-on-miss).");
     assert_snapshot!(explain("example.com/Net/http", &more).1, @"A missing version of example.com/Net/http is answered with 404, and never fetched, because only the owner of the namespace example.com/net publishes there.");

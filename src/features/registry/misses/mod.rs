@@ -101,6 +101,7 @@ pub(crate) fn open_misses(parts: MissParts) -> Result<Misses, reqwest::Error> {
             registry: Arc::clone(&registry),
             hosts: config.hosts,
             quota: config.quota,
+            versions: config.versions,
             limits,
             git,
             scratch,

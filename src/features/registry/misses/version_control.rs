@@ -67,6 +67,8 @@ pub(in crate::features::registry) struct VcsParts {
     pub hosts: VcsHosts,
     /// Number of bytes of packages from elsewhere after which nothing is fetched.
     pub quota: ByteSize,
+    /// Number of versions from elsewhere after which nothing is fetched.
+    pub versions: u64,
     /// Limits that no flag sets.
     pub limits: MissLimits,
     /// Settings of git for these repositories.
@@ -80,6 +82,7 @@ pub(in crate::features::registry) struct VersionControl {
     registry: Arc<Registry>,
     hosts: Arc<VcsHosts>,
     quota: ByteSize,
+    versions: u64,
     limits: MissLimits,
     git: GitSettings,
     scratch: PathBuf,
@@ -90,7 +93,7 @@ pub(in crate::features::registry) struct VersionControl {
     lists_of_hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
     /// One commit at a time is in memory.
     packing: Arc<Semaphore>,
-    /// True after the quota was found to be reached, so that the log has it once.
+    /// True after a limit was found to be reached, so that the log has it once.
     is_full: AtomicBool,
     /// Last time at which old scratch repositories were removed.
     swept_at: Mutex<Instant>,
@@ -115,6 +118,7 @@ impl VersionControl {
             imports: GoImports::new(Arc::clone(&hosts))?,
             hosts,
             quota: parts.quota,
+            versions: parts.versions,
             limits: parts.limits,
             git: parts.git,
             scratch: parts.scratch,
@@ -143,7 +147,7 @@ impl VersionControl {
                 "only Go modules have repositories",
             ));
         };
-        self.check_quota(0).await?;
+        self.check_room(0).await?;
         self.sweep_old().await;
         let (repository, place) = self.place(path).await?;
         let package = self.fetch(key, &repository, &place).await?;
@@ -177,34 +181,42 @@ impl VersionControl {
         Ok((repository, place))
     }
 
-    /// Checks that another package fits into the quota.
-    async fn check_quota(&self, size: u64) -> Result<(), SourceRefusal> {
+    /// Checks that a package with this size in bytes fits into the limits of everything from elsewhere.
+    async fn check_room(&self, size: u64) -> Result<(), SourceRefusal> {
         let cache = self.registry.store().registry_cache().await;
         let FilledCache { bytes, versions } = cache.map_err(|error| internal(&error))?;
-        if versions >= self.limits.versions {
-            return Err(SourceRefusal::failed(format!(
-                "the log has {versions} versions from elsewhere, which is the maximum"
-            )));
-        }
-        // Near the quota, nothing is fetched that would be thrown away afterwards.
-        let room = self.quota.bytes() / ROOM;
-        let is_full = bytes.saturating_add(size.max(room)) > self.quota.bytes();
-        let was_full = self.is_full.swap(is_full, Ordering::Relaxed);
-        if !is_full {
-            return Ok(());
-        }
-        if !was_full {
+        let (quota, most) = (self.quota, self.versions);
+        let full = if versions >= most {
+            Some(format!(
+                "the log has {versions} versions from elsewhere, and --registry-cache-versions is {most}"
+            ))
+        } else if bytes.saturating_add(quota.bytes() / ROOM) > quota.bytes() {
+            // Near the quota, nothing is fetched that would be thrown away afterwards.
+            Some(format!(
+                "the packages from elsewhere have {}, and --registry-cache-quota is {quota}",
+                shown(bytes)
+            ))
+        } else {
+            None
+        };
+        let was_full = self.is_full.swap(full.is_some(), Ordering::Relaxed);
+        if let (Some(why), false) = (&full, was_full) {
             warn!(
                 bytes,
-                quota = self.quota.bytes(),
-                "The registry fetches no more modules: the packages from elsewhere have reached --registry-cache-quota"
+                versions, "The registry fetches no more modules: {why}"
             );
         }
-        Err(SourceRefusal::failed(format!(
-            "the packages from elsewhere have {}, and --registry-cache-quota is {}",
-            shown(bytes),
-            self.quota
-        )))
+        match full {
+            Some(why) => Err(SourceRefusal::failed(why)),
+            None if bytes.saturating_add(size) > quota.bytes() => {
+                Err(SourceRefusal::failed(format!(
+                    "the package has {}, the packages from elsewhere have {}, and --registry-cache-quota is {quota}",
+                    shown(size),
+                    shown(bytes)
+                )))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Fetches a version and makes its package.
@@ -285,7 +297,7 @@ impl VersionControl {
         repository: &GoRepository,
         requested_by: &str,
     ) -> Result<(), SourceRefusal> {
-        self.check_quota(package.staged.size).await?;
+        self.check_room(package.staged.size).await?;
         let key = package.key.clone();
         // A version from elsewhere has its repository as its publisher.
         let actor = Actor::new(repository.url.as_str(), Origin::Api);

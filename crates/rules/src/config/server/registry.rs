@@ -26,6 +26,7 @@ const STORE: &str = "registry-store";
 const VCS_HOSTS: &str = "registry-vcs-allowlist";
 const ON_MISS: &str = "registry-on-miss";
 const CACHE_QUOTA: &str = "registry-cache-quota";
+const CACHE_VERSIONS: &str = "registry-cache-versions";
 const ENCRYPTION_KEYS: &str = "encryption-key-file";
 
 choice! {
@@ -171,6 +172,8 @@ pub struct RegistryMisses {
     pub rules: MissRules,
     /// Number of bytes of packages from elsewhere after which no more are fetched.
     pub quota: ByteSize,
+    /// Number of versions from elsewhere that were ever recorded after which no more are fetched.
+    pub versions: u64,
     /// Limits that no flag sets.
     pub limits: MissLimits,
 }
@@ -234,6 +237,10 @@ section! {
             /// Size of all packages from elsewhere together after which the registry fetches no more. A few fetches that
             /// have begun can exceed it.
             size("registry-cache-quota").or("10GiB"),
+
+            /// Number of versions that were ever fetched from elsewhere after which the registry fetches no more. Their
+            /// records stay in the log, also after a takedown.
+            number("registry-cache-versions", "NUMBER", 0, 1_000_000_000).or("500000"),
         },
     }
 }
@@ -255,6 +262,7 @@ fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistr
             (VCS_HOSTS, reader.given(VCS_HOSTS).is_some()),
             (ON_MISS, reader.given(ON_MISS).is_some()),
             (CACHE_QUOTA, reader.given(CACHE_QUOTA).is_some()),
+            (CACHE_VERSIONS, reader.given(CACHE_VERSIONS).is_some()),
         ];
         return match without_effect.into_iter().find(|(_, is_set)| *is_set) {
             None => Ok(None),
@@ -303,10 +311,12 @@ fn read_misses(reader: &mut SettingReader<'_>) -> ReadResult<RegistryMisses> {
         "write a pattern of names, `=` and an action, such as `go github.com/acme/...=wait`",
     );
     let quota = reader.size(CACHE_QUOTA);
+    let versions = reader.number(CACHE_VERSIONS);
     Ok(RegistryMisses {
         hosts: VcsHosts::new(hosts?),
         rules: MissRules::new(rules?),
         quota: quota?.expect("the setting has a default"),
+        versions: versions?.expect("the setting has a default"),
         limits: MissLimits::DEFAULT,
     })
 }

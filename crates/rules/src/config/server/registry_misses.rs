@@ -128,8 +128,6 @@ pub struct MissLimits {
     pub lists_of_token: u32,
     /// Maximum number of bytes of a repository on the disk while it is read.
     pub repository_bytes: u64,
-    /// Maximum number of versions from elsewhere that were ever recorded. A record of the log stays for good.
-    pub versions: u64,
 }
 
 impl MissLimits {
@@ -148,7 +146,6 @@ impl MissLimits {
         of_token: 2_000,
         lists_of_token: 20_000,
         repository_bytes: 1 << 30,
-        versions: 500_000,
     };
 }
 

@@ -74,8 +74,8 @@ pub enum SnapshotError {
         /// Number of bytes that are allowed.
         most: u64,
     },
-    /// The directory has more files than allowed.
-    #[error("`{dir}` has more than {most} files and directories")]
+    /// The directory has more files than allowed, or longer paths.
+    #[error("`{dir}` has more than {most} files and directories, or paths that are too long")]
     TooMany {
         /// Directory with the files.
         dir: RepoPath,

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike as _, Utc};
 use tempfile::TempDir;
 use tokio::time::{MissedTickBehavior, interval};
 use url::Url;
@@ -89,7 +89,11 @@ impl Elsewhere {
         let cmd = cmd.args(["ls-remote", "--heads", "--tags", "--quiet"]);
         let output = self.call(&doing, cmd.operands([self.url.as_str()])).await?;
         if output.stdout.truncated {
-            return Err(GitError::other(doing, "the list is too long"));
+            return Err(GitError::TooLarge {
+                path: format!("the list of tags of {}", self.url),
+                size: Cmd::CAP as u64,
+                limit: Cmd::CAP as u64,
+            });
         }
         Ok(refs_of(&output.stdout))
     }
@@ -144,9 +148,7 @@ impl Elsewhere {
             .git(&[])
             .args(["log", "-1", "--no-show-signature", "--format=%ct"]);
         let output = self.call(doing, cmd.arg(commit.as_str())).await?;
-        let text = output.stdout.text();
-        let time = text.trim().parse().ok();
-        time.and_then(|seconds| DateTime::from_timestamp(seconds, 0))
+        time_of(&output.stdout.text())
             .ok_or_else(|| GitError::other(doing, "the commit has no valid time"))
     }
 
@@ -234,6 +236,12 @@ fn size_of(dir: &Path) -> u64 {
     size
 }
 
+/// Reads the time of a commit in seconds. Others than `go` writes, with a year of more than four digits, are not valid.
+fn time_of(text: &str) -> Option<DateTime<Utc>> {
+    let time = DateTime::from_timestamp(text.trim().parse().ok()?, 0)?;
+    (1970..=9999).contains(&time.year()).then_some(time)
+}
+
 /// Reads the output of `git ls-remote`. The line of an annotated tag is followed by one with `^{}` and its commit.
 fn refs_of(output: &Captured) -> Vec<RefElsewhere> {
     let mut refs: Vec<RefElsewhere> = Vec::new();
@@ -258,6 +266,20 @@ fn refs_of(output: &Captured) -> Vec<RefElsewhere> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_a_commit_has_a_year_of_four_digits() {
+        for (text, expected) in [
+            ("1767323045\n", Some("2026-01-02T03:04:05+00:00")),
+            ("253402300799", Some("9999-12-31T23:59:59+00:00")),
+            ("253402300800", None),
+            ("-1", None),
+            ("", None),
+        ] {
+            let time = time_of(text).map(|time| time.to_rfc3339());
+            assert_eq!(time.as_deref(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn an_annotated_tag_leads_to_its_commit() {

@@ -280,8 +280,8 @@ impl Store {
                     Err(LogOutcome::NoNamespace)
                 } else if is_published
                     && !is_foreign
-                    && !context.has_name
                     && context.other_name.is_some()
+                    && !(context.has_name && name_is_published_in_tx(&mut tx, &name).await?)
                 {
                     let other = context.other_name.as_deref().unwrap_or_default();
                     RegistryName::new(name.kind(), other)
@@ -387,15 +387,14 @@ impl Store {
         Ok(names)
     }
 
-    /// Returns a published name that differs from this one only in case. `None`: there is none, or the name itself is known.
-    pub(super) async fn registry_name_in_other_case(
+    /// Returns a published name that differs from this one only in case. `None`: there is none, or this one is published.
+    pub async fn registry_name_in_other_case(
         &self,
         name: &RegistryName,
     ) -> Result<Option<RegistryName>> {
         let names = on_pool!(self, db => sqlx::query_scalar::<_, String>(
-            concat!("SELECT k.name FROM registry_names k WHERE k.kind = $1 AND k.folded_name = $2 AND (k.name = $3 OR ",
-                published_sql!(), ")"))
-            .bind(name.kind()).bind(name.as_str().to_ascii_lowercase()).bind(name.as_str()).fetch_all(db))?;
+            concat!("SELECT k.name FROM registry_names k WHERE k.kind = $1 AND k.folded_name = $2 AND ", published_sql!()))
+            .bind(name.kind()).bind(name.as_str().to_ascii_lowercase()).fetch_all(db))?;
         if names.iter().any(|known| known == name.as_str()) {
             return Ok(None);
         }
@@ -1073,6 +1072,14 @@ async fn is_owned_in_tx(tx: &mut Tx, name: &RegistryName) -> Result<bool> {
     let namespaces = of_kind_in_tx(tx, name.kind()).await?;
     let mut prefixes = namespaces.iter().map(|namespace| &namespace.prefix);
     Ok(prefixes.any(|prefix| covers_in_any_case((prefix.kind(), prefix.as_str()), name)))
+}
+
+/// Returns true if somebody has published a name, so that it is in the right case.
+async fn name_is_published_in_tx(tx: &mut Tx, name: &RegistryName) -> Result<bool> {
+    let row = on_tx!(tx, db => sqlx::query_scalar::<_, String>(
+        concat!("SELECT k.name FROM registry_names k WHERE k.kind = $1 AND k.name = $2 AND ", published_sql!()))
+        .bind(name.kind()).bind(name.as_str()).fetch_optional(db))?;
+    Ok(row.is_some())
 }
 
 /// Returns the event of a change for the audit log.

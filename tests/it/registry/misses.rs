@@ -42,6 +42,7 @@ store_test!(
     a_repository_that_is_too_large_is_refused,
     a_token_has_its_own_limits,
     a_version_does_not_wait_for_the_other_fetches_of_the_token_that_was_first,
+    clients_that_wait_and_lists_of_a_token_have_limits,
     a_fetch_that_takes_too_long_ends,
     the_log_has_a_maximum_of_fetched_versions,
     a_name_that_a_peer_published_is_not_taken_for_a_fetched_one,
@@ -653,6 +654,11 @@ async fn an_owner_gets_a_name_that_was_fetched_in_another_case(db: &TestDb) {
     let office = Office::open(db).await;
     let (_, token) = office.token(&["read:*"]).await;
     let server = server(&office, db, 1, &outside, &[WAITS]).await;
+    outside
+        .repository("lib/Plain.git", &[("net.go", "package net\n")])
+        .tag("v1.0.0");
+    let fetched = info("code.example.org/lib/!plain.git", "v1.0.0");
+    assert_eq!(server.status(&fetched, &token).await, 200);
     let module = "code.example.org/acme/plain.git";
     assert_eq!(server.status(&info(module, "v1.0.0"), &token).await, 200);
     let (prefix, owner, by) = (
@@ -686,6 +692,24 @@ async fn an_owner_gets_a_name_that_was_fetched_in_another_case(db: &TestDb) {
         .publish(package, VersionOrigin::VersionControl, &by);
     assert_eq!(published.await.unwrap(), Published::Owned);
     assert_eq!(server.status(&info(module, "v1.2.0"), &token).await, 404);
+    // A fetched version makes no second spelling of a name that its owner has published.
+    let all = "go code.example.org/lib".parse().unwrap();
+    let adopted = store.registry_namespace_adopt(&all, &owner, public, &by);
+    assert!(matches!(adopted.await.unwrap(), AddNamespace::Added(_)));
+    let files: [(&str, &[u8]); 1] = [("net.go", b"package net\n")];
+    office
+        .publish("go code.example.org/lib/plain.git v1.0.0", &files)
+        .await;
+    let package = office
+        .package(&key("code.example.org/lib/Plain.git", "v1.0.1"), &files)
+        .await;
+    let published = office
+        .registry
+        .publish(package, VersionOrigin::Command, &by);
+    let Ok(Published::CaseConflict(other)) = published.await else {
+        panic!("the second spelling was published");
+    };
+    assert_eq!(other.as_str(), "code.example.org/lib/plain.git");
 }
 
 fn scratch(db: &TestDb, number: u32) -> std::path::PathBuf {
@@ -835,6 +859,38 @@ async fn a_version_does_not_wait_for_the_other_fetches_of_the_token_that_was_fir
         }
     })
     .await;
+}
+
+async fn clients_that_wait_and_lists_of_a_token_have_limits(db: &TestDb) {
+    let outside = Outside::open().await;
+    usual(&outside);
+    outside.mute(true);
+    let office = Office::open(db).await;
+    let (_, token) = office.token(&["read:*"]).await;
+    let few = |limits: &mut MissLimits| {
+        limits.waiting_of_token = 1;
+        limits.lists_of_token = 1;
+    };
+    let server = limited(&office, (db, 1), &outside, &[WAITS], few).await;
+    let (path, list) = (info(MODULE, "v1.0.0"), format!("{GO}/{MODULE}/@v/list"));
+    let at_once = async {
+        within("the fetch", async {
+            while server.running() < 1.0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        // The token has a request that waits, so another one does not.
+        assert_eq!(server.status(&path, &token).await, 404);
+        assert_eq!(server.status(&list, &token).await, 404);
+        let second = format!("{GO}/code.example.org/acme/more.git/@v/list");
+        assert_eq!(server.status(&second, &token).await, 404);
+        assert_eq!(fills(&server, "over_budget"), 1);
+    };
+    tokio::select! {
+        status = server.status(&path, &token) => panic!("the first client does not wait: {status}"),
+        () = at_once => {}
+    }
 }
 
 async fn a_fetch_that_takes_too_long_ends(db: &TestDb) {
@@ -1158,15 +1214,15 @@ async fn go_finds_a_missing_version_in_the_end() {
         "get".to_owned(),
         "code.example.org/acme/slow.git@latest".to_owned(),
     ];
-    let first = run(&kim, &latest);
-    if first.0 != 0 {
-        // On a busy machine, the fetch takes longer than the client waits.
-        site.server
-            .logged("Fetched go code.example.org/acme/slow.git v1.0.0")
-            .await;
-        let (code, text) = run(&kim, &latest);
-        assert_eq!(code, 0, "{}{text}", first.1);
+    // On a busy machine, the list or the fetch takes longer than the client waits.
+    let mut said = (1, String::new());
+    for _ in 0..10 {
+        said = run(&kim, &latest);
+        if said.0 == 0 {
+            break;
+        }
     }
+    assert_eq!(said.0, 0, "{}", said.1);
     // A refusal keeps `go` from the repository.
     let max = direct(site.person("max", APP), &outside)
         .with("GOPROXY", "https://mods.example.com/registry/go,direct");

@@ -587,6 +587,8 @@ async fn modules(db: &TestDb) {
     assert!(matches!(gone, LogOutcome::Logged(_)));
     store.registry_versions(&last.name()).await.unwrap();
     store.registry_namespace_of(&last.name()).await.unwrap();
+    let other = store.registry_name_in_other_case(&last.name()).await;
+    assert_eq!(other.unwrap(), None);
     store
         .registry_names(Some("example.com/t1/"), None, 50)
         .await

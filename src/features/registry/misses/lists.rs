@@ -19,8 +19,8 @@ use super::super::serve::RecentMap;
 
 /// Time for which a list, or the failure to read it, counts.
 const LIST_TIME: Duration = Duration::from_mins(1);
-/// Rough limit in bytes of the lists that are kept.
-const LIST_BYTES: usize = 64 << 20;
+/// Rough limit in bytes of the lists that are kept. An eighth of it has all versions that a repository can have.
+const LIST_BYTES: usize = 96 << 20;
 /// Rough size of a version in a list, and of the rest of a list.
 const VERSION_SIZE: usize = 100;
 const SMALL_SIZE: usize = 500;

@@ -83,7 +83,7 @@ pub struct Deployment {
     pub db: TestDb,
     pub office: Office,
     pub server: Replica,
-    pub peers: PeerExchange,
+    pub peers: Arc<PeerExchange>,
     pub url: PeerUrl,
     pub token: String,
     wire: Arc<Mutex<Wire>>,
@@ -121,7 +121,7 @@ impl Deployment {
             Router::new().fallback(move |request: Request| carry(Arc::clone(&of_task), request));
         let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
         Self {
-            peers: server.peers().await,
+            peers: Arc::new(server.peers().await),
             db,
             office,
             server,

@@ -289,14 +289,34 @@ async fn nothing_of_a_maker_that_was_stopped_is_merged_from_a_page_under_way(db:
     let (pulled, ()) = tokio::join!(three.pull(), stop);
     assert_eq!(pulled, 0);
     assert!(three.version(VPC).await.is_none());
-    let skipped = three.peer(TWO).await.skipped_last.unwrap();
-    assert!(skipped.contains("do not count any more"), "{skipped}");
+    // Nor from a page that is read again.
+    assert_eq!(three.pull().await, 0);
+    assert!(three.version(VPC).await.is_none());
 
     // It counts again, and its record comes with a new walk.
     let again = three.turn(ONE, PeerState::Suspended, PeerState::Approved);
     assert!(again.await);
     assert_eq!(three.pull().await, 1);
     assert!(three.version(VPC).await.is_some());
+}
+
+async fn a_peer_is_not_failing_because_another_one_was_stopped(db: &TestDb) {
+    let (one, two) = Box::pin(two(db)).await;
+    let three = Deployment::open(db.backend, THREE, &[]).await;
+    two.join(&three, "*", "module three/*").await;
+    one.office.publish(VPC, &MODULE).await;
+    assert_eq!(two.pull().await, 1);
+    // Each time, the second one requests other names of the first one.
+    for (from, to) in [
+        (PeerState::Joined, PeerState::Suspended),
+        (PeerState::Suspended, PeerState::Joined),
+        (PeerState::Joined, PeerState::Suspended),
+    ] {
+        assert!(two.turn(THREE, from, to).await);
+        assert_eq!(two.pull().await, 0);
+        assert_eq!(two.error(ONE).await, "");
+        assert_eq!(two.peer(ONE).await.lag_records(), 0);
+    }
 }
 
 async fn a_merge_does_not_overwrite_what_an_administrator_decides_meanwhile(db: &TestDb) {
@@ -611,6 +631,7 @@ store_test!(
     a_merge_does_not_overwrite_what_an_administrator_decides_meanwhile,
     proposals_and_removed_peers_keep_nobody_out,
     a_peer_adds_only_so_many_versions_and_bytes,
+    a_peer_is_not_failing_because_another_one_was_stopped,
     wrong_packages_are_given_up_until_somebody_wants_them,
     a_peer_that_sends_slowly_does_not_stop_other_downloads,
     a_peer_with_many_packages_does_not_stop_other_downloads,

@@ -284,7 +284,9 @@ async fn a_log_that_was_replaced_stops_the_exchange_with_that_peer_alone(db: &Te
         .office
         .publish("module three/m/aws 1.0.0", &MODULE)
         .await;
-    assert_eq!(two.pull().await, 1, "the others go on");
+    // The stop lets the logs of the others be read again, so a page that was under way is dropped.
+    let merged = two.pull().await + two.pull().await;
+    assert_eq!(merged, 1, "the others go on");
     let peer = two.peer("one.example.com").await;
     assert_eq!(peer.state, PeerState::Diverged);
     let (why, since) = peer.error.unwrap();

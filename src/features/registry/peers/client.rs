@@ -114,10 +114,14 @@ impl PeerClient {
     ) -> Result<BoxStream<'static, Result<Bytes, ClientFault>>, ClientFault> {
         let path = format!("registry/peer/v1/packages/{digest}");
         let request = self.0.get(url.join(&path)).bearer_auth(token.expose());
-        let time = ANSWER_TIME + Duration::from_secs(size / SLOWEST);
-        let answer = send(request.timeout(time)).await?;
+        let answer = send(request.timeout(package_time(size))).await?;
         Ok(answer.bytes_stream().map_err(ClientFault::from).boxed())
     }
+}
+
+/// Returns the longest time for a package with this size in bytes.
+pub(super) fn package_time(size: u64) -> Duration {
+    ANSWER_TIME + Duration::from_secs(size / SLOWEST)
 }
 
 async fn send(request: RequestBuilder) -> Result<Response, ClientFault> {

@@ -470,14 +470,20 @@ async fn package(
     let (peer, place) = door.enter(&headers).await?;
     let digest: Sha256Digest = digest.parse().map_err(|_| ExchangeRefusal::NotFound)?;
     let registry = &door.peers.registry;
-    let names = registry.store().registry_names_of_package(&digest).await?;
     let namespaces = registry.store().registry_namespaces().await?;
     // What the peer accepts is its own affair, because it has the record.
     let all = "*".parse().map_err(|_| ExchangeRefusal::NotFound)?;
     let peers = registry.store().registry_peers().await?;
     let shared = SharedNames::new(&peer, all, namespaces, &peers);
-    if !names.iter().any(|name| shared.has(name)) {
-        return Err(ExchangeRefusal::NotFound);
+    let mut last: Option<RegistryName> = None;
+    loop {
+        let names = registry.store();
+        let names = names.registry_names_of_package(&digest, last.as_ref());
+        let names = names.await?;
+        if names.iter().any(|name| shared.has(name)) {
+            break;
+        }
+        last = Some(names.last().cloned().ok_or(ExchangeRefusal::NotFound)?);
     }
     let package = registry
         .package(&digest)

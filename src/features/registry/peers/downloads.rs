@@ -1,6 +1,7 @@
 //! Packages of versions whose base location is a peer come here.
 //!
-//! A package is requested by its digest, first from the peer that has sent the record, and then from others. It goes to a
+//! A package is requested by its digest, first from the peer that has sent the record, and then from others. Each gets a time
+//! that fits the size, and after a failure another one comes first, so that none of them keeps the package away. It goes to a
 //! file that nothing refers to, and its size, digest, rules and checksums are checked as those of an upload, before the
 //! base location moves here (R4). A wrong one is counted against its sender. A download that failed is repeated later, with
 //! a growing pause. After [`MAX_WRONG`] attempts that brought wrong bytes, it is repeated only for a client, or after an
@@ -9,12 +10,13 @@
 //! A client that requests such a version waits for its download, so any number of them start one (R7).
 //!
 //! A peer has few places of its own, in a turn and among the downloads that clients wait for, so that one that sends slowly
-//! does not stop the downloads from others.
+//! does not stop the downloads from others. A turn does not wait for a large package: it has a task of its own.
 //!
 //! A crash leaves an announced package that no version has, or a version whose base location is still the peer. The first
 //! is removed as after a publication, and the second is downloaded again.
 
-use std::sync::{Arc, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -36,7 +38,7 @@ use super::super::store::{
     RegistryVersion, broken, go_mod_add_in_tx, key_of, log_hold_in_tx, version_in_tx,
     version_write_in_tx,
 };
-use super::client::ClientFault;
+use super::client::{ClientFault, package_time};
 use super::model::Peer;
 use super::store::kept_error;
 use super::{DOWNLOADS_OF_PEER, PeerExchange};
@@ -74,8 +76,17 @@ const BEGIN_TIME: Duration = Duration::from_mins(3);
 const FIRST_PAUSE: TimeDelta = TimeDelta::seconds(10);
 const LONGEST_PAUSE: TimeDelta = TimeDelta::hours(1);
 
-/// Longest time for a download. A slow peer must not keep the packages of others waiting.
+/// Longest time for a download in a turn, from all peers together. Slow ones must not keep the packages of others waiting.
 const LONGEST: Duration = Duration::from_mins(10);
+
+/// Longest time for a package from one peer in a turn. A package that may take longer has a task of its own.
+const LONGEST_OF_PEER: Duration = Duration::from_secs(200);
+
+/// Pause before a large package is looked at again, because another one of its peer is on its way.
+const LARGE_PAUSE: TimeDelta = TimeDelta::minutes(1);
+
+/// Peers that have announced a large package that is on its way. Its task outlives the turn, so turns share them.
+static LARGE: Mutex<BTreeSet<DeploymentName>> = Mutex::new(BTreeSet::new());
 
 /// Time of the lease, which is renewed while the download goes on.
 const LEASE_TIME: Duration = Duration::from_mins(2);
@@ -94,7 +105,7 @@ async fn tick(ctx: &ServerCtx) -> anyhow::Result<TickResult> {
     let Some(peers) = PeerExchange::of(ctx).await? else {
         return Ok(TickResult::default());
     };
-    let report = peers.download_due().await?;
+    let report = Arc::new(peers).download_due().await?;
     Ok(TickResult {
         looked_at: report.arrived + report.failed,
         repaired: report.arrived,
@@ -116,6 +127,26 @@ pub(super) enum DownloadOutcome {
     Failed,
     /// Another server downloads them, or the next turn does.
     Elsewhere,
+    /// The package is too large for a turn.
+    Large,
+}
+
+/// Place of a large package of a peer. A peer has one.
+struct LargePlace(DeploymentName);
+
+impl LargePlace {
+    /// Takes the place, if it is free.
+    fn take(peer: &DeploymentName) -> Option<Self> {
+        let mut large = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
+        large.insert(peer.clone()).then(|| Self(peer.clone()))
+    }
+}
+
+impl Drop for LargePlace {
+    fn drop(&mut self) {
+        let mut large = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
+        large.remove(&self.0);
+    }
 }
 
 /// Entry of a download that clients wait for. It ends with the download, also if that panics.
@@ -197,8 +228,8 @@ impl From<ClientFault> for DownloadFault {
 }
 
 impl PeerExchange {
-    /// Downloads what is due, a part of each peer.
-    pub async fn download_due(&self) -> Result<DownloadReport, RegistryError> {
+    /// Downloads what is due, a part of each peer. Large packages are not here when it ends.
+    pub async fn download_due(self: &Arc<Self>) -> Result<DownloadReport, RegistryError> {
         let end = Instant::now() + BEGIN_TIME;
         let store = self.registry.store();
         let mut peers = store.registry_download_peers().await?;
@@ -212,14 +243,31 @@ impl PeerExchange {
             .iter()
             .map(|waiting| Box::pin(self.download(&waiting.key, Some(&waiting.peer), Some(end))));
         let mut report = DownloadReport::default();
-        for outcome in join_all(downloads).await {
+        for (waiting, outcome) in due.iter().zip(join_all(downloads).await) {
             match outcome? {
                 DownloadOutcome::Arrived => report.arrived += 1,
                 DownloadOutcome::Failed => report.failed += 1,
                 DownloadOutcome::Elsewhere => {}
+                DownloadOutcome::Large => self.begin_large(waiting).await?,
             }
         }
         Ok(report)
+    }
+
+    /// Begins the download of a large package, unless another one of its peer is on its way.
+    async fn begin_large(self: &Arc<Self>, waiting: &WaitingDownload) -> Result<(), RegistryError> {
+        let Some(place) = LargePlace::take(&waiting.peer) else {
+            let store = self.registry.store();
+            return Ok(store.registry_download_later(&waiting.key).await?);
+        };
+        let (peers, waiting) = (Arc::clone(self), waiting.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            peers
+                .download_alone(&waiting.key, Some(&waiting.peer))
+                .await
+        });
+        Ok(())
     }
 
     /// Waits until the packages of a version are here. Returns false if they do not come in time.
@@ -284,7 +332,16 @@ impl PeerExchange {
         peer: Option<&DeploymentName>,
     ) -> DownloadOutcome {
         let _entry = RunningEntry { peers: self, key };
-        match self.download(key, peer, None).await {
+        self.download_alone(key, peer).await
+    }
+
+    /// Downloads the packages of a version, however long that takes.
+    async fn download_alone(
+        &self,
+        key: &VersionKey,
+        peer: Option<&DeploymentName>,
+    ) -> DownloadOutcome {
+        match Box::pin(self.download(key, peer, None)).await {
             Ok(outcome) => outcome,
             Err(error) => {
                 warn!(error = describe_error(&error), version = %key, "Cannot download a package of a peer");
@@ -301,7 +358,8 @@ impl PeerExchange {
         Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(DOWNLOADS_OF_PEER))))
     }
 
-    /// Downloads the packages of a version that a peer has announced, unless they are here. After `end`, nothing begins.
+    /// Downloads the packages of a version that a peer has announced, unless they are here. With `end`, it is part of a turn:
+    /// after that time nothing begins, and no large package ever does.
     async fn download(
         &self,
         key: &VersionKey,
@@ -322,18 +380,26 @@ impl PeerExchange {
         let Some(lease) = self.leases.turn(&lease, purpose, LEASE_TIME).await? else {
             return Ok(DownloadOutcome::Elsewhere);
         };
-        let download = timeout(LONGEST, self.download_leased(key));
+        let download = async {
+            match end {
+                Some(_) => {
+                    let download = self.download_leased(key, LONGEST_OF_PEER);
+                    timeout(LONGEST, download).await.ok()
+                }
+                None => Some(self.download_leased(key, Duration::MAX).await),
+            }
+        };
         let store = self.registry.store();
         match lease.run(Box::pin(download)).await {
-            LeaseOutcome::Done(Ok(Ok(outcome))) => Ok(outcome),
-            LeaseOutcome::Done(Ok(Err(error))) => {
+            LeaseOutcome::Done(Some(Ok(outcome))) => Ok(outcome),
+            LeaseOutcome::Done(Some(Err(error))) => {
                 // Others come first the next time.
                 let why = "it could not be kept here. The log of the server says why";
                 store.registry_download_failed(key, why, false).await?;
                 Err(error)
             }
-            LeaseOutcome::Done(Err(_)) => {
-                let why = "its peer sends it too slowly";
+            LeaseOutcome::Done(None) => {
+                let why = "peers send it too slowly";
                 store.registry_download_failed(key, why, false).await?;
                 Ok(DownloadOutcome::Failed)
             }
@@ -341,7 +407,12 @@ impl PeerExchange {
         }
     }
 
-    async fn download_leased(&self, key: &VersionKey) -> Result<DownloadOutcome, RegistryError> {
+    /// Downloads the packages of a version, if they need at most the time `longest` from one peer.
+    async fn download_leased(
+        &self,
+        key: &VersionKey,
+        longest: Duration,
+    ) -> Result<DownloadOutcome, RegistryError> {
         let store = self.registry.store();
         let version = store.registry_version(key).await?;
         let located = version.as_ref().and_then(|version| version.known.content());
@@ -351,13 +422,21 @@ impl PeerExchange {
             store.registry_download_over(key).await?;
             return Ok(DownloadOutcome::Arrived);
         };
+        let size = content.packages.iter().map(|package| package.size).sum();
+        if package_time(size) > longest {
+            return Ok(DownloadOutcome::Large);
+        }
+        let waiting = store.registry_download(key).await?;
+        let attempts = waiting.map_or(0, |waiting| waiting.attempts);
         let peers = store.registry_peers().await?;
         let mut peers: Vec<Peer> = peers
             .into_iter()
             .filter(|peer| peer.state.has_packages())
             .collect();
-        // The peer that has sent the record comes first.
+        // The peer that has sent the record comes first, and every other time one of the others in turn.
         peers.sort_by_key(|peer| peer.name != base);
+        let first = first_asked(attempts, peers.len());
+        peers.rotate_left(first);
         let mut errors = Vec::new();
         let (mut is_wrong, mut is_away) = (false, false);
         for peer in &peers {
@@ -415,7 +494,7 @@ impl PeerExchange {
             let why = "the version has several packages, which this release does not serve";
             return Err(DownloadFault::Away(why.to_owned()));
         };
-        let staged = self.receive(peer, key, package).await?;
+        let staged = self.fetch(peer, key, package).await?;
         let checked = CheckedPackage::of_upload(key.clone(), staged, ()).await;
         let (checked, ()) = checked.map_err(|error| {
             if error.is_internal() {
@@ -456,7 +535,7 @@ impl PeerExchange {
     }
 
     /// Receives the bytes of a package, and checks size and digest.
-    async fn receive(
+    async fn fetch(
         &self,
         peer: &Peer,
         key: &VersionKey,
@@ -497,6 +576,16 @@ impl PeerExchange {
             )));
         }
         Ok(staged)
+    }
+}
+
+/// Returns the place of the peer that is asked first after this number of failed attempts.
+fn first_asked(attempts: i64, peers: usize) -> usize {
+    let attempts = usize::try_from(attempts).unwrap_or(0);
+    if attempts.is_multiple_of(2) || peers < 2 {
+        0
+    } else {
+        1 + (attempts / 2) % (peers - 1)
     }
 }
 
@@ -666,6 +755,20 @@ impl Store {
         .map(drop)
     }
 
+    /// Looks at a download later, which is no failure.
+    pub(super) async fn registry_download_later(&self, key: &VersionKey) -> StoreResult<()> {
+        let name = key.name();
+        execute_alone!(
+            self,
+            "UPDATE registry_downloads SET next_at = $4 WHERE kind = $1 AND name = $2 AND version = $3",
+            key.kind(),
+            name.as_str(),
+            key.version(),
+            kept_time(self.now() + LARGE_PAUSE),
+        )
+        .map(drop)
+    }
+
     /// Repeats a download later. `is_wrong`: it brought other bytes than the recorded ones.
     pub(super) async fn registry_download_failed(
         &self,
@@ -695,5 +798,25 @@ impl Store {
             i64::from(is_wrong),
         )
         .map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_other_attempt_asks_another_peer_first() {
+        let first = |peers| (0..8).map(move |attempts| first_asked(attempts, peers));
+        assert_eq!(first(4).collect::<Vec<_>>(), [0, 1, 0, 2, 0, 3, 0, 1]);
+        for peers in [0, 1] {
+            assert!(first(peers).all(|place| place == 0));
+        }
+    }
+
+    #[test]
+    fn a_package_above_ten_mebibytes_is_large() {
+        assert!(package_time(10 << 20) <= LONGEST_OF_PEER);
+        assert!(package_time(11 << 20) > LONGEST_OF_PEER);
     }
 }

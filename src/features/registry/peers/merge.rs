@@ -19,6 +19,7 @@ use lockkeeper_registry::records::{DeploymentName, LogAction, Record, RecordChan
 use lockkeeper_registry::states::{BaseLocation, KnownVersion, RecordEffect, VersionState};
 use lockkeeper_registry::tlog::{TreeEdge, TreeHead};
 use lockkeeper_registry::versions::VersionKey;
+use url::form_urlencoded::byte_serialize;
 
 use super::super::packaging::file_name;
 use super::super::store::{
@@ -84,7 +85,7 @@ pub struct Makers {
 const EVERYTHING: &str = "*";
 /// Maximum number of patterns in a request. The other side takes [`NamePatterns::MAX`](super::model::NamePatterns::MAX).
 const MAX_ASKED: usize = 64;
-/// Maximum length of the patterns in a request, which are a part of its address.
+/// Maximum length of the patterns in a request as they are written in its address.
 const MAX_ASKED_BYTES: usize = 4_000;
 
 /// A maker may not make this record count.
@@ -99,7 +100,10 @@ impl Makers {
         let makers = peers.iter().filter(|peer| peer.state.is_maker());
         let patterns = makers.flat_map(|peer| peer.accepts.iter().map(ToString::to_string));
         let patterns: BTreeSet<String> = patterns.collect();
-        let bytes: usize = patterns.iter().map(|pattern| pattern.len() + 1).sum();
+        let lines = patterns.iter();
+        let written =
+            lines.flat_map(|line| byte_serialize(line.as_bytes()).chain(byte_serialize(b"\n")));
+        let bytes: usize = written.map(str::len).sum();
         let asked = if patterns.len() > MAX_ASKED || bytes > MAX_ASKED_BYTES {
             vec![EVERYTHING.to_owned()]
         } else {

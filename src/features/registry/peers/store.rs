@@ -459,6 +459,7 @@ impl Store {
                      error = NULL, error_at = NULL WHERE name = $1",
                     name,
                 )?;
+                others_walk_again_in_tx(&mut tx, name).await?;
             }
             PeerState::Joined | PeerState::Approved => {
                 execute!(
@@ -482,7 +483,7 @@ impl Store {
             PeerState::Proposed
             | PeerState::Suspended
             | PeerState::Braked
-            | PeerState::Diverged => {}
+            | PeerState::Diverged => others_walk_again_in_tx(&mut tx, name).await?,
         }
         registry_access_changed_in_tx(&mut tx).await?;
         self.peer_event_in_tx(&mut tx, name, to.as_str(), cause)
@@ -601,6 +602,7 @@ impl Store {
         cause: &Cause,
     ) -> Result<bool> {
         let mut tx = self.begin().await?;
+        log_hold_in_tx(&mut tx).await?;
         let now = kept_time(self.now());
         let changed = execute!(
             &mut tx,
@@ -613,6 +615,7 @@ impl Store {
             kept_error(error),
         )?;
         if changed > 0 {
+            others_walk_again_in_tx(&mut tx, name).await?;
             let what = format!("diverged: {}", kept_error(error));
             self.peer_event_in_tx(&mut tx, name, &what, cause).await?;
         }
@@ -651,16 +654,20 @@ impl Store {
         on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM registry_conflicts").fetch_one(db))
     }
 
-    /// Returns the names with a version that has this package.
+    /// Returns names with a version that has this package: the first ones, or those after one.
     pub(super) async fn registry_names_of_package(
         &self,
         digest: &Sha256Digest,
+        after: Option<&RegistryName>,
     ) -> Result<Vec<RegistryName>> {
+        // Kinds are in the order of their names.
+        let (kind, name) = after.map_or(("", ""), |after| (after.kind().as_str(), after.as_str()));
         let rows = on_pool!(self, db => sqlx::query_as::<_, (NameKind, String)>(
             "SELECT DISTINCT p.kind, p.name FROM registry_packages p JOIN registry_versions v ON v.kind = p.kind \
              AND v.name = p.name AND v.version = p.version WHERE p.digest = $1 AND v.base = '' \
-             AND (v.origin IS NULL OR v.origin <> 'version_control') ORDER BY p.kind, p.name LIMIT 100")
-            .bind(digest).fetch_all(db))?;
+             AND (v.origin IS NULL OR v.origin <> 'version_control') \
+             AND (p.kind > $2 OR (p.kind = $2 AND p.name > $3)) ORDER BY p.kind, p.name LIMIT 1000")
+            .bind(digest).bind(kind).bind(name).fetch_all(db))?;
         let rows = rows.into_iter();
         rows.map(|(kind, name)| RegistryName::new(kind, &name).map_err(broken))
             .collect()
@@ -731,7 +738,7 @@ pub(super) async fn peer_in_tx(tx: &mut Tx, name: &DeploymentName) -> Result<Opt
     row.map(PeerRow::peer).transpose()
 }
 
-/// Lists all peers by name. Every change of their terms or states holds the log, except the one to `diverged`.
+/// Lists all peers by name. Every change of their terms or states holds the log.
 pub(super) async fn peers_in_tx(tx: &mut Tx) -> Result<Vec<Peer>> {
     let rows =
         on_tx!(tx, db => sqlx::query_as::<_, PeerRow>(peer_sql!("ORDER BY name")).fetch_all(db))?;
@@ -762,6 +769,18 @@ async fn walk_again_in_tx(tx: &mut Tx) -> Result<()> {
         tx,
         "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, skipped = 0, limited = 0, \
          skipped_last = NULL"
+    )
+    .map(drop)
+}
+
+/// Lets the logs of all other peers be read again, because the state of a peer decides which names are requested from them.
+/// They would else seem to share something else, for which an hour has to pass.
+async fn others_walk_again_in_tx(tx: &mut Tx, name: &DeploymentName) -> Result<()> {
+    execute!(
+        tx,
+        "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, skipped = 0, limited = 0, \
+         skipped_last = NULL WHERE name <> $1",
+        name,
     )
     .map(drop)
 }

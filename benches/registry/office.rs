@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use lockkeeper::clock::{RandomIds, SystemClock};
 use lockkeeper::features::registry::{
-    AddNamespace, CheckedPackage, NewToken, PeerExchange, Published, Registry, VersionOrigin,
-    Visibility,
+    AddNamespace, CheckedPackage, ForeignVersions, NewToken, PeerExchange, Published, Registry,
+    VersionOrigin, Visibility,
 };
 use lockkeeper::leases::Leases;
 use lockkeeper::model::{Actor, Cause, Origin, OwnerName};
@@ -112,7 +112,13 @@ impl BenchRegistry {
         let store = self.registry.store();
         drop(store.owner_create(&owner, &cause).await?);
         let added = store
-            .registry_namespace_add(&prefix, &owner, Visibility::Public, &cause)
+            .registry_namespace_add(
+                &prefix,
+                &owner,
+                Visibility::Public,
+                ForeignVersions::Refuse,
+                &cause,
+            )
             .await?;
         ensure!(matches!(added, AddNamespace::Added(_)), "{added:?}");
         Ok(())

@@ -13,8 +13,8 @@ use super::script::DemoTeam;
 use super::stage::DemoStage;
 use crate::app::Server;
 use crate::features::registry::{
-    AddNamespace, Deprecated, JoinRequest, NamePatterns, NewInvitation, PeerExchange, PeerUrl,
-    TakenDown, Visibility,
+    AddNamespace, Deprecated, ForeignVersions, JoinRequest, NamePatterns, NewInvitation,
+    PeerExchange, PeerUrl, TakenDown, Visibility,
 };
 use crate::model::{Actor, Cause, CommitSha, Origin, OwnerName, Reason, RepoId};
 
@@ -83,7 +83,13 @@ pub(super) async fn add_namespace(stage: &DemoStage, team: DemoTeam) -> anyhow::
     let cause = cause(team.name());
     let store = &stage.server.ctx().store;
     let added = store
-        .registry_namespace_add(&prefix, &owner, Visibility::Public, &cause)
+        .registry_namespace_add(
+            &prefix,
+            &owner,
+            Visibility::Public,
+            ForeignVersions::Refuse,
+            &cause,
+        )
         .await
         .context("cannot add a namespace")?;
     ensure!(

@@ -51,7 +51,7 @@ pub(crate) use deployment::reseal_signing_key;
 pub(crate) use misses::{FILLS_DIR, MissParts, Misses, open_misses};
 pub use misses::{FailedFill, FillFault, FilledCache};
 pub use namespaces::{
-    AddNamespace, ChangeNamespace, RegistryNamespace, RemoveNamespace, Visibility,
+    AddNamespace, ChangeNamespace, ForeignVersions, RegistryNamespace, RemoveNamespace, Visibility,
 };
 pub use packaging::{CheckedPackage, PackagingError};
 pub(crate) use pages::RegistryPages;

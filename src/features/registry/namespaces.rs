@@ -45,6 +45,15 @@ impl RegistryNamespace {
     }
 }
 
+/// Treatment of versions below a new namespace that came from another deployment or were fetched (R6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForeignVersions {
+    /// The namespace is not added if there are any.
+    Refuse,
+    /// The versions become those of the owner, as they are. The audit log has that.
+    Adopt,
+}
+
 /// Outcome of adding a namespace.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,38 +175,14 @@ impl Store {
     /// Maximum number of namespaces of one server (P12), because lists show every one.
     pub const MAX_REGISTRY_NAMESPACES: usize = 10_000;
 
-    /// Adds a namespace, unless it overlaps with another one, or names below it are known, in any case of letters. Those come
-    /// from other deployments, or were fetched (R6).
+    /// Adds a namespace, unless it overlaps with another one, or `foreign` refuses it because of versions below it, in any
+    /// case of letters.
     pub async fn registry_namespace_add(
         &self,
         prefix: &NamePrefix,
         owner: &OwnerName,
         visibility: Visibility,
-        cause: &Cause,
-    ) -> Result<AddNamespace> {
-        self.namespace_add(prefix, owner, visibility, false, cause)
-            .await
-    }
-
-    /// Adds a namespace. Versions below it that nobody here has published become versions of the owner, as they are. The
-    /// audit log has that.
-    pub async fn registry_namespace_adopt(
-        &self,
-        prefix: &NamePrefix,
-        owner: &OwnerName,
-        visibility: Visibility,
-        cause: &Cause,
-    ) -> Result<AddNamespace> {
-        self.namespace_add(prefix, owner, visibility, true, cause)
-            .await
-    }
-
-    async fn namespace_add(
-        &self,
-        prefix: &NamePrefix,
-        owner: &OwnerName,
-        visibility: Visibility,
-        adopts: bool,
+        foreign: ForeignVersions,
         cause: &Cause,
     ) -> Result<AddNamespace> {
         let mut tx = self.begin().await?;
@@ -212,10 +197,10 @@ impl Store {
         if let Some(other) = there.iter().find(|there| there.prefix.overlaps(prefix)) {
             return Ok(AddNamespace::Overlaps(other.clone()));
         }
-        let adopted = match name_below_in_tx(&mut tx, prefix).await? {
-            Some(name) if !adopts => return Ok(AddNamespace::InUse(name)),
-            adopted => adopted,
-        };
+        let adopted = name_below_in_tx(&mut tx, prefix).await?;
+        if let (Some(name), ForeignVersions::Refuse) = (&adopted, foreign) {
+            return Ok(AddNamespace::InUse(name.clone()));
+        }
         if there.len() >= Self::MAX_REGISTRY_NAMESPACES {
             return Ok(AddNamespace::TooMany(Self::MAX_REGISTRY_NAMESPACES));
         }

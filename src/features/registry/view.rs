@@ -185,11 +185,11 @@ pub(super) fn move_sentence(one: &TagMove) -> String {
     let at = one.at.format("%Y-%m-%d");
     match &one.to {
         Some(to) => format!(
-            "The tag {tag} of {repo} was moved from {from} to {}, which was found on {at}. The version stays as it was published.",
+            "On {at} it was found that the tag {tag} of {repo} was moved from {from} to {}. The version stays as it was published.",
             to.short()
         ),
         None => format!(
-            "The tag {tag} of {repo} at {from} was removed, which was found on {at}. The version stays as it was published."
+            "On {at} it was found that the tag {tag} of {repo} at {from} was removed. The version stays as it was published."
         ),
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use axum::http::Method;
 use lockkeeper::config::server::MissLimits;
 use lockkeeper::features::registry::{
-    AddNamespace, FillFault, LogOutcome, NewChange, Published, VersionOrigin, Visibility,
+    AddNamespace, FillFault, ForeignVersions, LogOutcome, NewChange, Published, VersionOrigin,
+    Visibility,
 };
 use lockkeeper::store::Store;
 use lockkeeper_registry::records::{RecordChange, TakedownKind};
@@ -443,16 +444,24 @@ async fn a_version_never_changes_after_it_was_fetched(db: &TestDb) {
     let created = db.store().owner_create(&owner, &by_ops()).await;
     created.map(drop).unwrap();
     let by = by_ops();
-    let added = db
-        .store()
-        .registry_namespace_add(&prefix, &owner, Visibility::Public, &by);
+    let added = db.store().registry_namespace_add(
+        &prefix,
+        &owner,
+        Visibility::Public,
+        ForeignVersions::Refuse,
+        &by,
+    );
     let AddNamespace::InUse(name) = added.await.unwrap() else {
         panic!("the namespace was added");
     };
     assert_eq!(name.as_str(), MODULE);
-    let adopted = db
-        .store()
-        .registry_namespace_adopt(&prefix, &owner, Visibility::Public, &by);
+    let adopted = db.store().registry_namespace_add(
+        &prefix,
+        &owner,
+        Visibility::Public,
+        ForeignVersions::Adopt,
+        &by,
+    );
     assert!(matches!(adopted.await.unwrap(), AddNamespace::Added(_)));
     assert_eq!(server.status(&info(MODULE, "v1.1.0"), &token).await, 200);
 }
@@ -670,12 +679,13 @@ async fn an_owner_gets_a_name_that_was_fetched_in_another_case(db: &TestDb) {
     let created = store.owner_create(&owner, &by).await;
     created.map(drop).unwrap();
     let public = Visibility::Public;
-    let added = store.registry_namespace_add(&prefix, &owner, public, &by);
+    let added = store.registry_namespace_add(&prefix, &owner, public, ForeignVersions::Refuse, &by);
     let AddNamespace::InUse(name) = added.await.unwrap() else {
         panic!("the namespace was added");
     };
     assert_eq!(name.as_str(), module);
-    let adopted = store.registry_namespace_adopt(&prefix, &owner, public, &by);
+    let adopted =
+        store.registry_namespace_add(&prefix, &owner, public, ForeignVersions::Adopt, &by);
     assert!(matches!(adopted.await.unwrap(), AddNamespace::Added(_)));
     let files: [(&str, &[u8]); 2] = [
         ("go.mod", b"module code.example.org/Acme/plain.git\n"),
@@ -694,7 +704,7 @@ async fn an_owner_gets_a_name_that_was_fetched_in_another_case(db: &TestDb) {
     assert_eq!(server.status(&info(module, "v1.2.0"), &token).await, 404);
     // A fetched version makes no second spelling of a name that its owner has published.
     let all = "go code.example.org/lib".parse().unwrap();
-    let adopted = store.registry_namespace_adopt(&all, &owner, public, &by);
+    let adopted = store.registry_namespace_add(&all, &owner, public, ForeignVersions::Adopt, &by);
     assert!(matches!(adopted.await.unwrap(), AddNamespace::Added(_)));
     let files: [(&str, &[u8]); 1] = [("net.go", b"package net\n")];
     office

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::{Method, StatusCode};
-use lockkeeper::features::registry::{AddNamespace, JoinFault, PeerState, PeerTerms, Visibility};
+use lockkeeper::features::registry::{
+    AddNamespace, ForeignVersions, JoinFault, PeerState, PeerTerms, Visibility,
+};
 use lockkeeper::model::Sha256Digest;
 use lockkeeper_registry::records::{LogId, TakedownKind};
 use lockkeeper_registry::states::{BaseLocation, KnownVersion, LocatedContent, VersionState};
@@ -406,7 +408,13 @@ async fn a_namespace_is_not_added_above_names_of_peers(db: &TestDb) {
     let (store, by) = (two.db.store(), by_ops());
     let (prefix, owner) = ("module acme".parse().unwrap(), "net".parse().unwrap());
     drop(store.owner_create(&owner, &by).await.unwrap());
-    let added = store.registry_namespace_add(&prefix, &owner, Visibility::Public, &by);
+    let added = store.registry_namespace_add(
+        &prefix,
+        &owner,
+        Visibility::Public,
+        ForeignVersions::Refuse,
+        &by,
+    );
     let taken = "module acme/vpc/aws".parse().unwrap();
     assert_eq!(added.await.unwrap(), AddNamespace::InUse(taken));
 }

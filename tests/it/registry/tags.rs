@@ -6,7 +6,8 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Change, Fault};
 use lockkeeper::features::registry::{
-    ChangeNamespace, Published, RegistryVersion, TagPlace, VersionOrigin, Visibility,
+    ChangeNamespace, ForeignVersions, Published, RegistryVersion, TagPlace, VersionOrigin,
+    Visibility,
 };
 use lockkeeper::model::{CommitSha, OwnerName, RepoId, RepoUrl};
 use lockkeeper::store::Acquired;
@@ -432,7 +433,7 @@ async fn a_tag_that_moves_changes_nothing_and_is_reported(backend: Backend) {
     let statuses = site.statuses(REPO, &second);
     assert!(
         statuses.starts_with(
-            "lockkeeper/publish: acme/vpc/aws 1.0.0: Failure, Published before with other files, which stay. Choose a new version. It has h1:"
+            "lockkeeper/publish: acme/vpc/aws 1.0.0: Failure, published before with other files, which stay. Choose a new version. It has h1:"
         ),
         "{statuses}"
     );
@@ -445,9 +446,9 @@ async fn a_tag_that_moves_changes_nothing_and_is_reported(backend: Backend) {
     let (from, to) = (first.short(), second.short());
     for sentence in [
         format!(
-            "The tag v1.0.0 of github.test/{REPO} was moved from {from} to {to}, which was found on"
+            "it was found that the tag v1.0.0 of github.test/{REPO} was moved from {from} to {to}."
         ),
-        format!("The tag v1.1.0 of github.test/{REPO} at {from} was removed, which was found on"),
+        format!("it was found that the tag v1.1.0 of github.test/{REPO} at {from} was removed."),
     ] {
         assert!(shown.contains(&sentence), "{shown}");
     }
@@ -481,7 +482,13 @@ async fn names_of_others_and_mistakes_are_refused_and_looked_at_again(backend: B
     drop(store.owner_create(&rival, &by_ops()).await.unwrap());
     let prefix = "module rival".parse().unwrap();
     let by = by_ops();
-    let added = store.registry_namespace_add(&prefix, &rival, Visibility::Public, &by);
+    let added = store.registry_namespace_add(
+        &prefix,
+        &rival,
+        Visibility::Public,
+        ForeignVersions::Refuse,
+        &by,
+    );
     drop(added.await.unwrap());
     site.turn().await;
     for name in [
@@ -497,7 +504,7 @@ async fn names_of_others_and_mistakes_are_refused_and_looked_at_again(backend: B
     let main = site.commit(REPO, "main");
     assert_snapshot!(site.statuses(REPO, &main), @r"
     lockkeeper/publish: acme/empty/aws 1.0.0: Failure, the package has no file with code: none of its names ends with `.tf`, `.tf.json`, `.tofu` or `.tofu.json`
-    lockkeeper/publish: acme/gone/aws 1.0.0: Failure, The commit has no directory gone.
+    lockkeeper/publish: acme/gone/aws 1.0.0: Failure, the commit has no directory gone.
     lockkeeper/publish: example.org/foreign v1.0.0: Failure, example.org/foreign is in no namespace. An administrator can add one for net: lockkeeper registry namespaces add.
     lockkeeper/publish: nobody/vpc/aws 1.0.0: Failure, nobody/vpc/aws is in no namespace. An administrator can add one for net: lockkeeper registry namespaces add.
     lockkeeper/publish: rival/vpc/aws 1.0.0: Failure, rival/vpc/aws is in a namespace of another owner than net, who has claimed this repository.
@@ -508,7 +515,7 @@ async fn names_of_others_and_mistakes_are_refused_and_looked_at_again(backend: B
     empty-1.0.0 … refused
       module acme/empty/aws 1.0.0: refused: the package has no file with code: none of its names ends with `.tf`, `.tf.json`, `.tofu` or `.tofu.json`
     gone-1.0.0 … refused
-      module acme/gone/aws 1.0.0: refused: The commit has no directory gone.
+      module acme/gone/aws 1.0.0: refused: the commit has no directory gone.
     nobody-1.0.0 … refused
       module nobody/vpc/aws 1.0.0: refused: nobody/vpc/aws is in no namespace. An administrator can add one for net: lockkeeper registry namespaces add.
     rival-1.0.0 … refused
@@ -692,7 +699,7 @@ async fn a_tag_whose_version_has_other_files_is_not_called_published(backend: Ba
     assert_eq!(asked, 1);
     site.turn().await;
     assert_snapshot!(site.statuses(REPO, &branch_tip), @r"
-    lockkeeper/publish: acme/vpc/aws 1.0.0: Failure, Published before with other files, which stay. Choose a new version. It has h1:e0PiG/M7SBc6Mlhzq7GJafoSGuM7tYnFGskHlmRRpkA=, and the tag h1…
+    lockkeeper/publish: acme/vpc/aws 1.0.0: Failure, published before with other files, which stay. Choose a new version. It has h1:e0PiG/M7SBc6, and the tag h1:hDQkJiQu/iLX.
     lockkeeper/publish: v1.0.0: Failure, Not all versions of this tag are published. Their own statuses say why.
     ");
     site.bot.end(&[]).await;

@@ -15,8 +15,8 @@ use lockkeeper::clock::Clock;
 use lockkeeper::config::server::{MissLimits, RawSettings, ServerConfig};
 use lockkeeper::context::{PackagePlace, ServerCtx};
 use lockkeeper::features::registry::{
-    AddNamespace, ChangeNamespace, CheckedPackage, NewToken, PeerExchange, Published, Registry,
-    RemoveNamespace, TakenDown, Token, VersionOrigin, Visibility,
+    AddNamespace, ChangeNamespace, CheckedPackage, ForeignVersions, NewToken, PeerExchange,
+    Published, Registry, RemoveNamespace, TakenDown, Token, VersionOrigin, Visibility,
 };
 use lockkeeper::model::{Actor, Cause, Origin, Reason};
 use lockkeeper::objects::RemoteObjects;
@@ -156,9 +156,13 @@ impl Office {
         let created = self.store.owner_create(&owner, &by_ops()).await;
         created.map(drop).unwrap();
         let (prefix, by) = (prefix.parse().unwrap(), by_ops());
-        let added = self
-            .store
-            .registry_namespace_add(&prefix, &owner, visibility, &by);
+        let added = self.store.registry_namespace_add(
+            &prefix,
+            &owner,
+            visibility,
+            ForeignVersions::Refuse,
+            &by,
+        );
         let added = added.await.unwrap();
         assert!(matches!(added, AddNamespace::Added(_)), "{added:?}");
     }

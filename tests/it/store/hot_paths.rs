@@ -10,8 +10,8 @@ use chrono::TimeDelta;
 use lockkeeper::claims;
 use lockkeeper::features::accounts::{AllUsers, LabelChanges, NewAccount};
 use lockkeeper::features::registry::{
-    FillFault, LogOutcome, NewToken, SeenTags, TagOutcome, TagPlace, TagSettled, TagState,
-    TagVersion, Visibility,
+    FillFault, ForeignVersions, LogOutcome, NewToken, SeenTags, TagOutcome, TagPlace, TagSettled,
+    TagState, TagVersion, Visibility,
 };
 use lockkeeper::locks::{self, LockRequest, QueuedPlan};
 use lockkeeper::model::{
@@ -560,7 +560,13 @@ async fn accounts(db: &TestDb) {
 async fn modules(db: &TestDb) {
     let (store, team) = (db.store(), "team7".parse().unwrap());
     let prefix = "go example.org".parse().unwrap();
-    let added = store.registry_namespace_add(&prefix, &team, Visibility::Public, by());
+    let added = store.registry_namespace_add(
+        &prefix,
+        &team,
+        Visibility::Public,
+        ForeignVersions::Refuse,
+        by(),
+    );
     let _added = added.await.unwrap();
     let mut last = None;
     for version in ["v1.0.0", "v1.1.0"] {

@@ -9,10 +9,10 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta};
 use lockkeeper::clock::ManualClock;
 use lockkeeper::features::registry::{
-    AddNamespace, Blobs, ChangeNamespace, CheckedPackage, Deprecated, InvalidToken, LogOutcome,
-    NewChange, NewToken, Published, Registry, RegistryError, RegistryVersion, RemoveNamespace,
-    StagedBlob, TakenDown, Token, TokenAction, TokenScope, VersionNotice, VersionOrigin,
-    Visibility,
+    AddNamespace, Blobs, ChangeNamespace, CheckedPackage, Deprecated, ForeignVersions,
+    InvalidToken, LogOutcome, NewChange, NewToken, Published, Registry, RegistryError,
+    RegistryVersion, RemoveNamespace, StagedBlob, TakenDown, Token, TokenAction, TokenScope,
+    VersionNotice, VersionOrigin, Visibility,
 };
 use lockkeeper::model::{LockEventKind, OwnerName, Reason, Sha256Digest};
 use lockkeeper::seal::Keyring;
@@ -151,7 +151,13 @@ async fn namespaces(store: &Store) {
     let _owner = store.owner_create(&net, by()).await.unwrap();
     for prefix in ["module acme", "go example.com"] {
         let prefix = prefix.parse().unwrap();
-        let added = store.registry_namespace_add(&prefix, &net, Visibility::Public, by());
+        let added = store.registry_namespace_add(
+            &prefix,
+            &net,
+            Visibility::Public,
+            ForeignVersions::Refuse,
+            by(),
+        );
         assert!(matches!(added.await.unwrap(), AddNamespace::Added(_)));
     }
 }
@@ -484,7 +490,13 @@ async fn a_namespace_belongs_to_one_owner(db: &TestDb) {
     let prefix = |text: &str| text.parse::<NamePrefix>().unwrap();
     let add_to = async |text: &str, owner: &str| {
         let (prefix, owner) = (prefix(text), owner.parse().unwrap());
-        let added = store.registry_namespace_add(&prefix, &owner, Visibility::Owner, by());
+        let added = store.registry_namespace_add(
+            &prefix,
+            &owner,
+            Visibility::Owner,
+            ForeignVersions::Refuse,
+            by(),
+        );
         added.await.unwrap()
     };
     assert_eq!(add_to("module dns", "dns").await, AddNamespace::NoOwner);

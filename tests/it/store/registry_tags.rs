@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use lockkeeper::features::registry::{
-    SeenTags, TagChanges, TagOutcome, TagPlace, TagSettled, TagState, TagVersion, Visibility,
+    ForeignVersions, SeenTags, TagChanges, TagOutcome, TagPlace, TagSettled, TagState, TagVersion,
+    Visibility,
 };
 use lockkeeper::model::{
     AttemptLease, CommitSha, DataDirId, Jitter, MirrorEvent, RepoId, RepoUrl, Sha256Digest,
@@ -126,7 +127,13 @@ async fn repositories_of_owners_with_namespaces_publish(db: &TestDb) {
     }
     assert_eq!(store.registry_tag_places().await.unwrap(), []);
     let (prefix, owner) = ("module acme".parse().unwrap(), "net".parse().unwrap());
-    let added = store.registry_namespace_add(&prefix, &owner, Visibility::Public, by());
+    let added = store.registry_namespace_add(
+        &prefix,
+        &owner,
+        Visibility::Public,
+        ForeignVersions::Refuse,
+        by(),
+    );
     drop(added.await.unwrap());
     assert_eq!(store.registry_tag_places().await.unwrap(), [repo()]);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use lockkeeper::features::registry::{AddNamespace, Visibility};
+use lockkeeper::features::registry::{AddNamespace, ForeignVersions, Visibility};
 use lockkeeper::model::{PlanRecord, PlanState, ProjectKey, PullRef, RunKind};
 use lockkeeper::store::{ApplyGate, LockAttempt, RecordPlan, Store};
 use lockkeeper_registry::versions::VersionKey;
@@ -31,7 +31,13 @@ async fn publish(store: &Store) {
         .map(drop)
         .unwrap();
     let (prefix, owner) = ("module acme".parse().unwrap(), "net".parse().unwrap());
-    let added = store.registry_namespace_add(&prefix, &owner, Visibility::Public, by());
+    let added = store.registry_namespace_add(
+        &prefix,
+        &owner,
+        Visibility::Public,
+        ForeignVersions::Refuse,
+        by(),
+    );
     assert!(matches!(added.await.unwrap(), AddNamespace::Added(_)));
     for (number, version) in (1..).zip(["1.0.0", "1.1.0", "1.2.0"]) {
         let _added = add(store, &key(version), number).await;

@@ -5,7 +5,7 @@ use lockkeeper_registry::names::NamePrefix;
 use serde_json::{Value, json};
 
 use super::super::namespaces::{
-    AddNamespace, ChangeNamespace, RegistryNamespace, RemoveNamespace, Visibility,
+    AddNamespace, ChangeNamespace, ForeignVersions, RegistryNamespace, RemoveNamespace, Visibility,
 };
 use super::{cause, prefix};
 use crate::kit::term::{DatabaseFlags, ExitResult, ExitStatus, OutputFormat, Terminal, safe, time};
@@ -94,14 +94,14 @@ impl NamespacesArgs {
             } => {
                 let store = database.open().await?;
                 let cause = cause("");
-                let added = if adopt {
-                    let added = store.registry_namespace_adopt(&prefix, &owner, visibility, &cause);
-                    added.await
+                let foreign = if adopt {
+                    ForeignVersions::Adopt
                 } else {
-                    let added = store.registry_namespace_add(&prefix, &owner, visibility, &cause);
-                    added.await
+                    ForeignVersions::Refuse
                 };
-                let refusal = match added.context("the namespace was not added")? {
+                let added =
+                    store.registry_namespace_add(&prefix, &owner, visibility, foreign, &cause);
+                let refusal = match added.await.context("the namespace was not added")? {
                     AddNamespace::Added(namespace) => return show(&namespace, format, terminal),
                     AddNamespace::AlreadyThere(other) => {
                         format!("the namespace exists: {}", text(&other))

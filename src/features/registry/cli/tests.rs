@@ -9,7 +9,7 @@ use super::*;
 use crate::cli::tests::call;
 use crate::clock::{RandomIds, SystemClock};
 use crate::features::registry::FillFault;
-use crate::features::registry::namespaces::{AddNamespace, Visibility};
+use crate::features::registry::namespaces::{AddNamespace, ForeignVersions, Visibility};
 use crate::kit::term::ExitStatus;
 use crate::seal::key_line;
 use crate::store::DatabaseUrl;
@@ -75,7 +75,13 @@ impl Machine {
         block_on(async {
             let store = self.store().await;
             let (owner, cause) = ("net".parse().unwrap(), cause(""));
-            let added = store.registry_namespace_add(&prefix, &owner, Visibility::Public, &cause);
+            let added = store.registry_namespace_add(
+                &prefix,
+                &owner,
+                Visibility::Public,
+                ForeignVersions::Refuse,
+                &cause,
+            );
             assert!(matches!(added.await.unwrap(), AddNamespace::Added(_)));
             store.close().await;
         })

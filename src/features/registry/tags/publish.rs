@@ -52,7 +52,7 @@ pub(super) async fn publish(
         Published::Conflict(here) => (
             TagOutcome::Conflict,
             Some(format!(
-                "Published before with other files, which stay. Choose a new version. It has {}, and the tag {}.",
+                "published before with other files, which stay. Choose a new version. It has {}, and the tag {}.",
                 checksums_of(&here),
                 checksums_of(&content)
             )),
@@ -60,7 +60,7 @@ pub(super) async fn publish(
         Published::Tombstoned(notice) => (
             TagOutcome::TakenDown,
             Some(format!(
-                "The number cannot be used again. {}",
+                "the number cannot be used again. {}",
                 notice_sentence(&notice)
             )),
         ),
@@ -102,7 +102,7 @@ pub(super) async fn make_package(
     let license = (kind == NameKind::Go).then_some(&license);
     let archived = match files.archive(&target.dir, license, most).await {
         Ok(Some(archived)) => archived,
-        Ok(None) => return Ok(Err(format!("The commit has no directory {}.", target.dir))),
+        Ok(None) => return Ok(Err(format!("the commit has no directory {}.", target.dir))),
         Err(error) if error.is_of_commit() => return Ok(Err(error.to_string())),
         Err(error) => return Err(PublishFailure::Files(error)),
     };

@@ -610,7 +610,10 @@ async fn what_is_here_is_served_while_its_host_is_mute(db: &TestDb) {
     let office = Office::open(db).await;
     let (_, token) = office.token(&["read:*"]).await;
     // No client waits for a list, because it would wait in vain.
-    let hasty = |limits: &mut MissLimits| limits.list_wait = Duration::ZERO;
+    let hasty = |limits: &mut MissLimits| {
+        limits.list_wait = Duration::ZERO;
+        limits.begun_of_token = 1;
+    };
     let server = limited(&office, (db, 1), &outside, &[WAITS], hasty).await;
     fetched(&server, &token).await;
     outside.mute(true);
@@ -634,6 +637,8 @@ async fn what_is_here_is_served_while_its_host_is_mute(db: &TestDb) {
         before + 1,
         "one reading for all that want the list"
     );
+    // A second reading would be one too many for the token.
+    assert_eq!(fills(&server, "busy"), 0);
 }
 
 async fn names_from_elsewhere_in_two_cases_are_two_names(db: &TestDb) {

@@ -28,7 +28,7 @@ mod remote;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, ErrorKind, Read as _, Seek as _, Write as _};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -38,16 +38,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures::stream::BoxStream;
-use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, stream};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
-use object_store::{
-    GetOptions, GetResult, GetResultPayload, ObjectStore as _, ObjectStoreExt as _,
-};
+use object_store::{GetResultPayload, ObjectStoreExt as _};
 use sha2::{Digest as _, Sha256};
 use tempfile::{NamedTempFile, TempPath};
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
-use tokio_util::io::ReaderStream;
+use tokio::io::AsyncWriteExt as _;
 
 pub use self::remote::RemoteFault;
 use self::remote::RemotePackages;
@@ -64,6 +61,8 @@ const STORE_ID: &str = "store-id";
 const MAX_STORE_ID: u64 = 1024;
 /// Number of bytes that are read from a package at once.
 const PIECE: usize = 256 * 1024;
+/// Number of pieces of a package that are read or wait to be sent. With two, the next one is read while one is sent.
+const PIECES_AT_ONCE: usize = 2;
 
 /// Failure of the store of packages.
 #[derive(Debug, thiserror::Error)]
@@ -255,26 +254,18 @@ impl Blobs {
         &self,
         digest: &Sha256Digest,
     ) -> Result<Option<PackageReader>, BlobError> {
-        match &self.kept {
-            KeptPackages::Directory(files) => {
-                let meta = found(files.head(&key(digest)).await)?;
-                Ok(meta.map(|meta| PackageReader {
-                    size: meta.size,
-                    source: PackageSource::Directory(Arc::clone(files), digest.clone()),
-                }))
-            }
-            KeptPackages::Remote(remote) => {
-                let Some(file) = remote.open_file(digest).await? else {
-                    return Ok(None);
-                };
-                let meta = file.metadata();
-                let meta = meta.map_err(|source| file_error(&self.dir, source))?;
-                Ok(Some(PackageReader {
-                    size: meta.len(),
-                    source: PackageSource::Copy(Arc::new(file)),
-                }))
-            }
-        }
+        let Some(file) = self.open_file(digest).await? else {
+            return Ok(None);
+        };
+        let path: Arc<Path> = Path::new(key(digest).as_ref()).into();
+        let meta = file
+            .metadata()
+            .map_err(|source| file_error(&path, source))?;
+        Ok(Some(PackageReader {
+            size: meta.len(),
+            file: Arc::new(file),
+            path,
+        }))
     }
 
     /// Opens a kept package as a local file, for readers that seek.
@@ -421,83 +412,44 @@ impl StagedBlob {
     }
 }
 
-/// A kept package, which can be read whole or in part.
+/// A kept package, which can be read whole or in part. It stays readable when it is removed, or makes room for others.
 #[derive(Clone, Debug)]
 pub struct PackageReader {
     /// Number of bytes of the whole package.
     pub size: u64,
-    source: PackageSource,
-}
-
-#[derive(Clone, Debug)]
-enum PackageSource {
-    /// A package in a directory.
-    Directory(Arc<LocalFileSystem>, Sha256Digest),
-    /// An open copy. It stays readable when it makes room for others.
-    Copy(Arc<File>),
+    file: Arc<File>,
+    /// Path below that of the store, for errors.
+    path: Arc<Path>,
 }
 
 impl PackageReader {
-    /// Streams a range of the bytes. The stream is shorter if the package ends before the range, and fails if the
-    /// package is removed before it begins.
+    /// Streams a range of the bytes in pieces. The stream is shorter if the package ends before the range.
     pub fn read(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes, BlobError>> {
-        if range.is_empty() {
-            return stream::empty().boxed();
-        }
-        let (files, key) = match &self.source {
-            PackageSource::Directory(files, digest) => (Arc::clone(files), key(digest)),
-            PackageSource::Copy(file) => return pieces_of_file(Arc::clone(file), range),
-        };
-        let opened = async move {
-            let options = GetOptions {
-                range: Some(range.into()),
-                ..GetOptions::default()
-            };
-            pieces(files.get_opts(&key, options).await?).await
-        };
-        opened.try_flatten_stream().boxed()
-    }
-}
-
-/// Streams a range of a file, in pieces. Other readers of the file do not disturb it.
-fn pieces_of_file(
-    file: Arc<File>,
-    range: Range<u64>,
-) -> BoxStream<'static, Result<Bytes, BlobError>> {
-    let pieces = stream::try_unfold((file, range), |(file, range)| async move {
-        let most = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(PIECE);
-        let read = blocking(move || {
-            let mut piece = vec![0; most.min(PIECE)];
-            let count = file.read_at(&mut piece, range.start);
-            (file, range, count, piece)
+        let end = range.end.min(self.size);
+        let package = self.clone();
+        let pieces = stream::iter((range.start..end).step_by(PIECE)).map(move |start| {
+            let most = usize::try_from(end - start).map_or(PIECE, |left| left.min(PIECE));
+            let package = package.clone();
+            blocking(move || package.read_now(start, most).map(Bytes::from))
         });
-        let (file, mut range, count, mut piece) = read.await;
-        let count = count.map_err(|source| file_error(Path::new(cache::CACHED), source))?;
-        if count == 0 {
-            return Ok(None);
-        }
-        piece.truncate(count);
-        range.start += count as u64;
-        Ok::<_, BlobError>(Some((Bytes::from(piece), (file, range))))
-    });
-    pieces.boxed()
-}
+        pieces.buffered(PIECES_AT_ONCE).boxed()
+    }
 
-/// Streams the bytes that the store found, in pieces of a size that keeps threads for the disk busy.
-async fn pieces(got: GetResult) -> Result<BoxStream<'static, Result<Bytes, BlobError>>, BlobError> {
-    match got.payload {
-        GetResultPayload::File(file, path) => {
-            let mut file = tokio::fs::File::from_std(file);
-            file.set_max_buf_size(PIECE);
-            let start = SeekFrom::Start(got.range.start);
-            let sought = file.seek(start).await;
-            sought.map_err(|source| file_error(&path, source))?;
-            let part = file.take(got.range.end - got.range.start);
-            let pieces = ReaderStream::with_capacity(part, PIECE);
-            let pieces = pieces.map_err(move |source| file_error(&path, source));
-            Ok(pieces.boxed())
+    /// Reads `most` bytes from an offset, or fewer if the package ends before. Waits for the disk.
+    fn read_now(&self, start: u64, most: usize) -> Result<Vec<u8>, BlobError> {
+        let mut bytes = vec![0; most];
+        let mut count = 0;
+        while count < most {
+            let read = self.file.read_at(&mut bytes[count..], start + count as u64);
+            match read {
+                Ok(0) => break,
+                Ok(more) => count += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => return Err(file_error(&self.path, source)),
+            }
         }
-        GetResultPayload::Stream(pieces) => Ok(pieces.map_err(BlobError::from).boxed()),
+        bytes.truncate(count);
+        Ok(bytes)
     }
 }
 
@@ -660,16 +612,23 @@ fn file_error(path: &Path, source: io::Error) -> BlobError {
     BlobError::File { path, source }
 }
 
-/// Runs a function on a thread that may wait for the disk.
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+/// Runs a function on a thread that may wait for the disk. It begins at once, before the result is awaited.
+pub(super) fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = T> + Send + 'static {
+    let task = tokio::task::spawn_blocking(work);
+    async move {
+        match task.await {
+            Ok(result) => result,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures::TryStreamExt as _;
+
     use super::*;
 
     async fn staged(blobs: &Blobs, content: &[u8]) -> StagedBlob {
@@ -714,8 +673,8 @@ mod tests {
         assert!(blobs.remove(&digest).await.unwrap());
         assert!(!blobs.remove(&digest).await.unwrap());
         assert!(blobs.open_package(&digest).await.unwrap().is_none());
-        let part: Result<Vec<Bytes>, BlobError> = package.read(0..1).try_collect().await;
-        assert!(part.is_err());
+        // Downloads that have begun go on, until they notice the takedown.
+        assert_eq!(read(&package, 0..700_000).await, content);
     }
 
     #[tokio::test]

@@ -258,7 +258,7 @@ async fn a_link_is_for_one_package_and_ten_minutes(db: &TestDb) {
 
 async fn packages_are_sent_whole_in_part_or_not_again(db: &TestDb) {
     let (office, server) = open(db).await;
-    // One package is kept in memory, the other is not.
+    // One package is sent at once, the other in pieces. `stores.rs` has one that is too large for the memory.
     let random: Vec<u8> = (0..300_000_u32)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0])
         .collect();

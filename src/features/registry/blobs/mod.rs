@@ -435,6 +435,14 @@ impl PackageReader {
         pieces.buffered(PIECES_AT_ONCE).boxed()
     }
 
+    /// Reads all bytes, which take as much memory. They are fewer than [`Self::size`] if the file was cut off since.
+    pub async fn read_whole(&self) -> Result<Vec<u8>, BlobError> {
+        let size = usize::try_from(self.size);
+        let size = size.map_err(|_| file_error(&self.path, ErrorKind::OutOfMemory.into()))?;
+        let package = self.clone();
+        blocking(move || package.read_now(0, size)).await
+    }
+
     /// Reads `most` bytes from an offset, or fewer if the package ends before. Waits for the disk.
     fn read_now(&self, start: u64, most: usize) -> Result<Vec<u8>, BlobError> {
         let mut bytes = vec![0; most];

@@ -27,6 +27,7 @@ use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::tlog::Tile;
 use lockkeeper_registry::versions::VersionKey;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::super::misses::MissFacts;
@@ -36,6 +37,7 @@ use super::super::{
     NamePatterns, PeerState, Registry, RegistryError, RegistryVersion, Token, TokenId,
     VersionNotice, VersionOrigin, Visibility,
 };
+use super::memory::PackageMemory;
 use super::recent::RecentMap;
 use crate::model::OwnerName;
 
@@ -45,6 +47,10 @@ const LIST_BYTES: usize = 64 << 20;
 const LOOKUP_BYTES: usize = 8 << 20;
 const TILE_BYTES: usize = 8 << 20;
 const TOKEN_BYTES: usize = 4 << 20;
+const PACKAGE_BYTES: usize = 64 << 20;
+
+/// Memory of packages in bytes: of those that are kept, and of those that are forgotten while clients still read them.
+const PACKAGE_MEMORY: usize = 2 * PACKAGE_BYTES;
 
 /// Rough size of a version, its key and its place in a map.
 const VERSION_SIZE: usize = 1500;
@@ -65,6 +71,7 @@ pub(super) struct Catalog {
     arrived: AtomicU64,
     reading: tokio::sync::Mutex<LastReading>,
     kept: Mutex<Kept>,
+    package_memory: PackageMemory,
 }
 
 /// Number of the requests that the last reading of the state is for.
@@ -81,6 +88,8 @@ pub(super) struct CatalogState(RegistryState);
 struct Kept {
     state: RegistryState,
     versions: RecentMap<VersionKey, Arc<KeptVersion>>,
+    /// The package of a version. Modules of either kind have one.
+    packages: RecentMap<VersionKey, Bytes>,
     names: RecentMap<RegistryName, Arc<KeptName>>,
     lookups: RecentMap<VersionKey, (i64, Bytes)>,
     tiles: RecentMap<Tile, Bytes>,
@@ -96,8 +105,6 @@ pub(super) struct KeptVersion {
     pub info: OnceLock<Bytes>,
     /// The `go.mod` file, unless it is large.
     pub go_mod: OnceLock<Bytes>,
-    /// The package, if it is small.
-    pub package: OnceLock<Bytes>,
 }
 
 /// The versions of a name, and answers that were sent before.
@@ -150,27 +157,18 @@ impl NamespaceAccess {
 }
 
 impl KeptVersion {
-    /// Largest package that is kept with a version.
-    pub const MAX_FILE: usize = 64 << 10;
     /// Largest `go.mod` file that is kept. Most are far smaller.
     pub const MAX_GO_MOD: usize = 4 << 10;
+
+    /// Number of bytes that a version can take at most.
+    const BYTES: usize = VERSION_SIZE + Self::MAX_GO_MOD;
 
     fn new(version: RegistryVersion) -> Self {
         Self {
             version,
             info: OnceLock::new(),
             go_mod: OnceLock::new(),
-            package: OnceLock::new(),
         }
-    }
-
-    /// Returns the number of bytes that the version can take at most.
-    fn bytes(&self) -> usize {
-        let located = self.version.known.content();
-        let packages = located.iter().flat_map(|located| &located.content.packages);
-        let small = packages.filter_map(|package| usize::try_from(package.size).ok());
-        let small: usize = small.filter(|size| *size <= Self::MAX_FILE).sum();
-        VERSION_SIZE + Self::MAX_GO_MOD + small
     }
 }
 
@@ -253,6 +251,9 @@ impl Namespaces {
 }
 
 impl Catalog {
+    /// Largest package that is kept in memory, in bytes: the largest value of a [`RecentMap`].
+    pub const MAX_PACKAGE: u64 = (PACKAGE_BYTES / 8) as u64;
+
     pub fn new(registry: Arc<Registry>) -> Self {
         Self {
             registry,
@@ -261,6 +262,7 @@ impl Catalog {
             kept: Mutex::new(Kept {
                 state: RegistryState::default(),
                 versions: RecentMap::new(VERSION_BYTES),
+                packages: RecentMap::new(PACKAGE_BYTES),
                 names: RecentMap::new(LIST_BYTES),
                 lookups: RecentMap::new(LOOKUP_BYTES),
                 tiles: RecentMap::new(TILE_BYTES),
@@ -268,6 +270,7 @@ impl Catalog {
                 tokens_by_id: RecentMap::new(TOKEN_BYTES),
                 namespaces: None,
             }),
+            package_memory: PackageMemory::new(PACKAGE_MEMORY),
         }
     }
 
@@ -297,10 +300,12 @@ impl Catalog {
         if let Some(keys) = changed {
             for key in keys {
                 kept.versions.remove(&key);
+                kept.packages.remove(&key);
                 kept.names.remove(&key.name());
             }
         } else {
             kept.versions.clear();
+            kept.packages.clear();
             kept.names.clear();
         }
         if state.records < known.records {
@@ -355,12 +360,32 @@ impl Catalog {
             return Ok(None);
         };
         let version = Arc::new(KeptVersion::new(version));
-        let bytes = version.bytes();
         self.keep(snapshot, |kept| {
-            kept.versions
-                .insert(key.clone(), Arc::clone(&version), bytes);
+            let entry = Arc::clone(&version);
+            kept.versions.insert(key.clone(), entry, KeptVersion::BYTES);
         });
         Ok(Some(version))
+    }
+
+    /// Returns the package of a version, if it is in memory.
+    pub fn package(&self, key: &VersionKey) -> Option<Bytes> {
+        self.kept().packages.get(key)
+    }
+
+    /// Takes memory for a package of this size in bytes. `None`: it is too large, or clients read so many others.
+    pub fn memory_for_package(&self, size: u64) -> Option<OwnedSemaphorePermit> {
+        if size > Self::MAX_PACKAGE {
+            return None;
+        }
+        self.package_memory.take(size)
+    }
+
+    /// Keeps the package of a version in memory that was taken for it.
+    pub fn keep_package(&self, snapshot: CatalogState, key: &VersionKey, content: &Bytes) {
+        self.keep(snapshot, |kept| {
+            kept.packages
+                .insert(key.clone(), content.clone(), content.len());
+        });
     }
 
     /// Returns the versions of a name in any state, from the highest to the lowest.

@@ -81,7 +81,7 @@ pub(super) async fn answer_path(
             } else {
                 door.version(snapshot, reader, &key).await?
             };
-            version(door, reader, parts, (key, &kept), file).await
+            version(door, snapshot, reader, parts, (key, &kept), file).await
         }
         GoRequest::List(path) => {
             let name = name(door, snapshot, reader, path, may_fill).await?;
@@ -252,6 +252,7 @@ fn none_left(name: &RegistryName, takedown: Option<&VersionNotice>) -> ServeRefu
 
 async fn version(
     door: &Arc<RegistryDoor>,
+    snapshot: CatalogState,
     reader: &Reader,
     parts: &Parts,
     (key, kept): (VersionKey, &Arc<KeptVersion>),
@@ -283,6 +284,7 @@ async fn version(
             let package = package.ok_or_else(|| ServeRefusal::unknown_version(&key))?;
             packages::send(
                 door,
+                snapshot,
                 door.places(reader),
                 (&parts.method, headers),
                 kept,

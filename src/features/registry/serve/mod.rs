@@ -9,7 +9,7 @@
 //! | `go.rs`, `go_paths.rs` | the protocol of Go module proxies, and the index |
 //! | `go_import.rs` | from import paths on this host to the proxy |
 //! | `sumdb.rs` | the log, in the protocol of Go's checksum database |
-//! | `packages.rs` | downloads |
+//! | `packages.rs`, `memory.rs` | downloads, and the memory for those that are requested often |
 //! | `runs.rs` | the same for runs of this server, with their tokens |
 //! | `answer.rs`, `refusal.rs` | answers with and without content |
 //! | `recent.rs` | a map of limited size |
@@ -21,6 +21,7 @@ mod go;
 mod go_import;
 mod go_paths;
 mod links;
+mod memory;
 mod packages;
 mod recent;
 mod refusal;

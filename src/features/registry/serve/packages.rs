@@ -1,16 +1,18 @@
 //! Downloads of packages: whole or in part, in pieces, without a connection to the database.
 //!
+//! - *Read once*: packages that are requested often are in memory, unless they are large ([`super::Catalog::MAX_PACKAGE`]).
 //! - *Limited*: [`AT_ONCE`] packages are sent at a time. Further requests wait, because their clients would fail else.
 //! - *Not held by slow clients*: a download that gets slower than [`SLOWEST`] on average is ended, because it has a place.
 //! - *Ended by a takedown*: a download that takes long looks every second whether its version is still there.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lockkeeper_registry::records::PackageFile;
@@ -22,12 +24,18 @@ use tracing::warn;
 
 use super::super::{BlobError, PackageReader, RegistryError};
 use super::answer::{self, EntityTag, Freshness, Part};
-use super::catalog::KeptVersion;
+use super::catalog::{CatalogState, KeptVersion};
 use super::refusal::ServeRefusal;
-use super::{RegistryDoor, served};
+use super::{RegistryDoor, memory, served};
 
-/// Maximum number of packages that are sent at a time. Each takes an open file.
+/// Maximum number of packages that are sent at a time. Each takes an open file, or memory.
 pub(super) const AT_ONCE: usize = 128;
+
+/// Largest package that is sent without a place, in bytes. It fits into the buffers of a connection.
+const SMALL: u64 = 64 << 10;
+
+/// Number of bytes that are sent from memory between two looks at the clock.
+const PIECE: usize = 256 << 10;
 
 /// Longest wait for a place. The time limit of requests is longer.
 const PLACE_TIME: Duration = Duration::from_secs(20);
@@ -42,6 +50,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Answers a request for a package of a version that the reader may read.
 pub(super) async fn send(
     door: &Arc<RegistryDoor>,
+    snapshot: CatalogState,
     places: Vec<Arc<Semaphore>>,
     (method, headers): (&Method, &HeaderMap),
     version: &Arc<KeptVersion>,
@@ -62,18 +71,21 @@ pub(super) async fn send(
     if method == Method::HEAD {
         return Ok(with(Body::empty()));
     }
-    if let Some(content) = small(door, version, file).await? {
-        let (Ok(start), Ok(end)) = (usize::try_from(range.start), usize::try_from(range.end))
-        else {
-            return Err(ServeRefusal::NoSuchRange(file.size));
-        };
-        return Ok(with(Body::from(content.slice(start..end))));
+    let content = in_memory(door, snapshot, version, file).await?;
+    let content = content.and_then(|content| part_of(&content, &range));
+    if file.size <= SMALL
+        && let Some(content) = content
+    {
+        return Ok(with(Body::from(content)));
     }
     let places = timeout(PLACE_TIME, take_all(places))
         .await
         .map_err(|_| ServeRefusal::Busy)?;
     let places = places.map_err(|_| ServeRefusal::Busy)?;
-    let mut pieces = open(door, version, file).await?.read(range);
+    let mut pieces = match content {
+        Some(content) => pieces_of(content),
+        None => open(door, version, file).await?.read(range),
+    };
     // Begins to read before the answer begins, so that a client learns of a takedown in this moment.
     let first = match pieces.try_next().await {
         Ok(Some(first)) => first,
@@ -104,29 +116,46 @@ async fn take_all(places: Vec<Arc<Semaphore>>) -> Result<Vec<OwnedSemaphorePermi
     Ok(taken)
 }
 
-/// Returns the bytes of a small package. The first request reads them.
-async fn small(
+/// Returns the bytes of a package that is not large. The first request reads them. `None`: it is read while it is sent.
+async fn in_memory(
     door: &RegistryDoor,
+    snapshot: CatalogState,
     version: &KeptVersion,
     file: &PackageFile,
 ) -> Result<Option<Bytes>, ServeRefusal> {
     let key = &version.version.key;
-    if let Some(content) = version.package.get() {
-        return Ok(Some(content.clone()));
+    if let Some(content) = door.catalog.package(key) {
+        return Ok(Some(content));
     }
-    if file.size > KeptVersion::MAX_FILE as u64 {
+    let Some(place) = door.catalog.memory_for_package(file.size) else {
         return Ok(None);
-    }
-    let pieces = open(door, version, file).await?.read(0..file.size);
-    let content: Result<BytesMut, BlobError> = pieces.try_collect().await;
-    let content = match content {
-        Ok(content) => content.freeze(),
+    };
+    let bytes = match open(door, version, file).await?.read_whole().await {
+        Ok(bytes) => bytes,
         Err(error) => return Err(unreadable(door, key, error).await),
     };
-    if content.len() as u64 != file.size {
+    if bytes.len() as u64 != file.size {
         return Err(damaged(key, file));
     }
-    Ok(Some(version.package.get_or_init(|| content).clone()))
+    let content = memory::in_place(bytes, place);
+    door.catalog.keep_package(snapshot, key, &content);
+    Ok(Some(content))
+}
+
+/// Returns a range of bytes in memory.
+fn part_of(content: &Bytes, range: &Range<u64>) -> Option<Bytes> {
+    let start = usize::try_from(range.start).ok()?;
+    let end = usize::try_from(range.end).ok()?;
+    (start <= end && end <= content.len()).then(|| content.slice(start..end))
+}
+
+/// Cuts bytes in memory into pieces, so that their download ends as early as one from the disk.
+fn pieces_of(mut content: Bytes) -> BoxStream<'static, Result<Bytes, BlobError>> {
+    let pieces = std::iter::from_fn(move || {
+        let piece = content.split_to(content.len().min(PIECE));
+        (!piece.is_empty()).then_some(Ok(piece))
+    });
+    stream::iter(pieces).boxed()
 }
 
 async fn open(

@@ -220,7 +220,16 @@ pub(super) async fn send(
         return Err(ServeRefusal::BadLink);
     }
     let places = door.places(reader);
-    packages::send(door, places, request, &version, package, "application/gzip").await
+    packages::send(
+        door,
+        snapshot,
+        places,
+        request,
+        &version,
+        package,
+        "application/gzip",
+    )
+    .await
 }
 
 /// Returns the package of a module. There is only one.

@@ -116,26 +116,22 @@ pub(crate) fn registry_router(
     with_web_layers(serve.merge(uploads), web)
 }
 
-/// Adds the layers of routes for clients that sign in by themselves, and not as users of the pages.
+/// Adds the layers of routes for clients that sign in by themselves, and not as users of the pages. The first one is the
+/// outermost.
+///
+/// All of them are one layer of the router. With one after the other, axum boxes a route again for each, and clones all
+/// boxes within at each: more allocations than everything else in an answer of the registry.
 fn with_web_layers(router: Router, web: Arc<WebState>) -> Router {
-    router
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(&web),
-            hosts::guard,
-        ))
-        .layer(CatchPanicLayer::custom(
-            |cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause),
-        ))
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(&web),
-            errors::render,
-        ))
-        .layer(middleware::map_response(headers::secure))
-        .layer(middleware::from_fn_with_state(
-            web.metrics.clone(),
-            count::count,
-        ))
-        .layer(middleware::from_fn_with_state(web, trace::log))
+    router.layer((
+        middleware::from_fn_with_state(Arc::clone(&web), trace::log),
+        middleware::from_fn_with_state(web.metrics.clone(), count::count),
+        middleware::map_response(headers::secure),
+        middleware::from_fn_with_state(Arc::clone(&web), errors::render),
+        CatchPanicLayer::custom(|cause: Box<dyn std::any::Any + Send>| {
+            errors::after_panic(&*cause)
+        }),
+        middleware::from_fn_with_state(web, hosts::guard),
+    ))
 }
 
 /// Lets a router lead `go` from import paths on this host to the registry.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::TryFutureExt;
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
-use sqlx::{Acquire, Connection, Executor};
+use sqlx::{Acquire, ConnectOptions as _, Connection, Executor};
 use sqlx_postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx_sqlite::SqlitePool;
 use sqlx_sqlite::{
@@ -99,6 +99,13 @@ impl fmt::Display for DatabaseUrl {
             }
         }
     }
+}
+
+/// A connection for a statement that is sent again and again. The pools check every connection that is returned, which
+/// takes as long as a short statement.
+pub(crate) enum OwnConnection {
+    Sqlite(SqliteConnection),
+    Postgres(PgConnection),
 }
 
 /// Migrations of a database, for either kind.
@@ -198,6 +205,18 @@ impl Store {
                 "it has the tables of an older release. Start the server of this release with it first".into(),
             )),
         }
+    }
+
+    /// Opens a connection beside those of the pools, which does not count as one of them.
+    pub(crate) async fn own_connection(&self) -> Result<OwnConnection, sqlx::Error> {
+        Ok(match &self.pool {
+            DbPool::Sqlite { read, .. } => {
+                OwnConnection::Sqlite(read.connect_options().connect().await?)
+            }
+            DbPool::Postgres(pool) => {
+                OwnConnection::Postgres(pool.connect_options().connect().await?)
+            }
+        })
     }
 
     /// Closes every connection; SQLite folds its write-ahead log into the file.

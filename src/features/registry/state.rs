@@ -1,6 +1,17 @@
 //! The state of the database that servers compare with what they have in memory.
 
-use crate::store::{Result, Store, Tx, execute, on_pool};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::store::{OwnConnection, Result, Store, Tx, execute};
+
+const STATE: &str =
+    "SELECT changes AS access, (SELECT COALESCE(MAX(id), 0) FROM registry_log) AS records
+    FROM registry_access";
+
+/// Time after which a connection is replaced, so that no server stays with one to a database that was replaced.
+const LONGEST: Duration = Duration::from_mins(1);
 
 /// State of the registry. Nothing that readers may see changes without it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,18 +28,49 @@ struct StateRow {
     access: i64,
 }
 
-impl Store {
-    /// Returns the current state.
-    pub async fn registry_state(&self) -> Result<RegistryState> {
-        let row = on_pool!(self, db => sqlx::query_as::<_, StateRow>(
-            "SELECT changes AS access, (SELECT COALESCE(MAX(id), 0) FROM registry_log) AS records
-               FROM registry_access"
-        ).fetch_one(db))?;
-        Ok(RegistryState {
-            records: row.records,
-            access: row.access,
-        })
+/// Reads the state again and again, on a connection of its own.
+pub struct StateReader {
+    store: Store,
+    /// The connection, and when it was opened.
+    connection: Option<(OwnConnection, Instant)>,
+}
+
+impl StateReader {
+    /// Reads the state of this database. The connection is opened when it is needed.
+    pub fn new(store: Store) -> Self {
+        Self {
+            store,
+            connection: None,
+        }
     }
+
+    /// Returns the current state.
+    pub async fn read(&mut self) -> Result<RegistryState> {
+        // Taken out, so that a reading that is cancelled leaves no connection with half an answer.
+        let kept = self.connection.take();
+        if let Some((mut connection, since)) = kept.filter(|(_, since)| since.elapsed() < LONGEST) {
+            // It fails if it was cut off since, for example because the database was started again. Then a new one answers.
+            if let Ok(state) = state_on(&mut connection).await {
+                self.connection = Some((connection, since));
+                return Ok(state);
+            }
+        }
+        let mut connection = self.store.own_connection().await?;
+        let state = state_on(&mut connection).await?;
+        self.connection = Some((connection, Instant::now()));
+        Ok(state)
+    }
+}
+
+async fn state_on(connection: &mut OwnConnection) -> Result<RegistryState> {
+    let row: StateRow = match connection {
+        OwnConnection::Sqlite(db) => sqlx::query_as(STATE).fetch_one(db).await?,
+        OwnConnection::Postgres(db) => sqlx::query_as(STATE).fetch_one(db).await?,
+    };
+    Ok(RegistryState {
+        records: row.records,
+        access: row.access,
+    })
 }
 
 /// Makes all servers forget tokens and namespaces that they have in memory.

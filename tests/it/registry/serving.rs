@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 use lockkeeper::features::registry::Visibility;
+use lockkeeper::store::DatabaseUrl;
 use lockkeeper_registry::records::TakedownKind;
 use lockkeeper_registry::signed_note::open_note;
 use lockkeeper_registry::tlog::{
@@ -14,7 +15,7 @@ use lockkeeper_registry::versions::VersionKey;
 use serde_json::{Value, json};
 
 use super::world::{Office, Replica, archive};
-use crate::support::db::{TestDb, store_test};
+use crate::support::db::{TestDb, execute, store_test};
 
 const GO_MOD: &[u8] = b"module example.com/net\n\ngo 1.21\n";
 const MODULE: &[(&str, &[u8])] = &[("main.tf", b"output \"x\" { value = 1 }\n")];
@@ -417,6 +418,19 @@ async fn the_index_lists_versions_in_the_order_of_their_addition(db: &TestDb) {
     }
 }
 
+async fn requests_are_answered_after_connections_to_the_database_were_cut(db: &TestDb) {
+    let (office, server) = open(db).await;
+    publish_go(&office, &["v1.0.0"]).await;
+    let info = "/registry/go/example.com/net/@v/v1.0.0.info";
+    assert_eq!(server.status(info, "").await, 200);
+    if let DatabaseUrl::Postgres(_) = &db.url {
+        let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        execute(db, others).await;
+    }
+    assert_eq!(server.status(info, "").await, 200);
+}
+
 async fn without_the_setting_there_is_no_registry(db: &TestDb) {
     let office = Office::open(db).await;
     let server = office.server(db, 1, &[("registry", "false")]).await;
@@ -438,5 +452,6 @@ store_test!(
     packages_are_sent_whole_in_part_or_not_again,
     the_log_proves_what_is_served,
     the_index_lists_versions_in_the_order_of_their_addition,
+    requests_are_answered_after_connections_to_the_database_were_cut,
     without_the_setting_there_is_no_registry,
 );

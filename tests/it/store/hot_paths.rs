@@ -10,8 +10,8 @@ use chrono::TimeDelta;
 use lockkeeper::claims;
 use lockkeeper::features::accounts::{AllUsers, LabelChanges, NewAccount};
 use lockkeeper::features::registry::{
-    FillFault, ForeignVersions, LogOutcome, NewToken, SeenTags, TagOutcome, TagPlace, TagSettled,
-    TagState, TagVersion, Visibility,
+    FillFault, ForeignVersions, LogOutcome, NewToken, SeenTags, StateReader, TagOutcome, TagPlace,
+    TagSettled, TagState, TagVersion, Visibility,
 };
 use lockkeeper::locks::{self, LockRequest, QueuedPlan};
 use lockkeeper::model::{
@@ -613,7 +613,7 @@ async fn modules(db: &TestDb) {
     store.registry_download_peers().await.unwrap();
     store.registry_downloads_due(&peer, 50).await.unwrap();
     store.registry_peers().await.unwrap();
-    store.registry_state().await.unwrap();
+    StateReader::new(store.clone()).read().await.unwrap();
     tags(db).await;
     let token = NewToken::new("CI", &["read:*".parse().unwrap()], None).unwrap();
     let (token, text) = store

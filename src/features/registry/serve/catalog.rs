@@ -7,7 +7,7 @@
 //! - *As new as the request*: every request learns the [`RegistryState`] of a moment after its arrival. What is in memory
 //!   counts only for the state that it was read in.
 //! - *One query for all that wait*: requests that arrive while the state is read wait for the next reading, and share it.
-//!   So the number of queries does not grow with the number of requests, and one connection is enough.
+//!   So the number of queries does not grow with the number of requests, and one connection is enough. It stays open.
 //! - *The log says what changed*: a new state has new records, and only their versions and names are forgotten. A change of
 //!   tokens or namespaces makes the server forget all of them.
 //! - *Nothing old comes back*: what was read from the database is kept only if the state in memory is still the one of
@@ -27,12 +27,12 @@ use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::tlog::Tile;
 use lockkeeper_registry::versions::VersionKey;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use super::super::misses::MissFacts;
 use super::super::namespaces::beginnings;
-use super::super::state::RegistryState;
+use super::super::state::{RegistryState, StateReader};
 use super::super::{
     NamePatterns, PeerState, Registry, RegistryError, RegistryVersion, Token, TokenId,
     VersionNotice, VersionOrigin, Visibility,
@@ -69,13 +69,14 @@ pub(super) struct Catalog {
     registry: Arc<Registry>,
     /// Number of requests so far.
     arrived: AtomicU64,
-    reading: tokio::sync::Mutex<LastReading>,
+    reader: tokio::sync::Mutex<StateReader>,
+    last: watch::Sender<LastReading>,
     kept: Mutex<Kept>,
     package_memory: PackageMemory,
 }
 
 /// Number of the requests that the last reading of the state is for.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct LastReading {
     arrived: u64,
     state: RegistryState,
@@ -255,10 +256,12 @@ impl Catalog {
     pub const MAX_PACKAGE: u64 = (PACKAGE_BYTES / 8) as u64;
 
     pub fn new(registry: Arc<Registry>) -> Self {
+        let reader = StateReader::new(registry.store().clone());
         Self {
             registry,
             arrived: AtomicU64::new(0),
-            reading: tokio::sync::Mutex::default(),
+            reader: tokio::sync::Mutex::new(reader),
+            last: watch::Sender::new(LastReading::default()),
             kept: Mutex::new(Kept {
                 state: RegistryState::default(),
                 versions: RecentMap::new(VERSION_BYTES),
@@ -277,15 +280,23 @@ impl Catalog {
     /// Returns the state of the database at a moment after the call, and forgets what changed until then.
     pub async fn snapshot(&self) -> Result<CatalogState, RegistryError> {
         let number = self.arrived.fetch_add(1, Ordering::SeqCst);
-        let mut last = self.reading.lock().await;
+        let mut last = self.last.subscribe();
+        let mut reader = tokio::select! {
+            // All that wait go on at once. One after the other, they would keep a single processor busy.
+            Ok(last) = last.wait_for(|last| last.arrived > number) => {
+                return Ok(CatalogState(last.state));
+            }
+            reader = self.reader.lock() => reader,
+        };
+        let last = *self.last.borrow();
         if last.arrived > number {
             return Ok(CatalogState(last.state));
         }
         // A request that is cancelled while it reads leaves everything as it was, and the next one reads.
         let arrived = self.arrived.load(Ordering::SeqCst);
-        let state = self.registry.store().registry_state().await?;
+        let state = reader.read().await?;
         self.bring_up_to(state).await?;
-        *last = LastReading { arrived, state };
+        self.last.send_replace(LastReading { arrived, state });
         Ok(CatalogState(state))
     }
 

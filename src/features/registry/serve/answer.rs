@@ -30,11 +30,33 @@ impl Freshness {
 
 /// Entity tag of content with this digest. The same bytes always have the same one, so it is a strong one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct EntityTag(String);
+pub(super) struct EntityTag(HeaderValue);
+
+/// Content with its entity tag, which is computed once.
+#[derive(Clone, Debug)]
+pub(super) struct TaggedContent {
+    bytes: Bytes,
+    tag: EntityTag,
+}
+
+impl TaggedContent {
+    /// Returns the number of bytes.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+impl From<Bytes> for TaggedContent {
+    fn from(bytes: Bytes) -> Self {
+        let tag = EntityTag::of_content(&bytes);
+        Self { bytes, tag }
+    }
+}
 
 impl EntityTag {
     pub fn of_digest(digest: &Sha256Digest) -> Self {
-        Self(format!("\"{}\"", digest.as_str()))
+        let tag = format!("\"{}\"", digest.as_str());
+        Self(HeaderValue::try_from(tag).expect("digits in quotes are the value of a header"))
     }
 
     pub fn of_content(content: &[u8]) -> Self {
@@ -48,11 +70,11 @@ impl EntityTag {
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(','))
             .map(str::trim);
-        tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == self.0)
+        tags.any(|tag| tag == "*" || self.0 == *tag.strip_prefix("W/").unwrap_or(tag))
     }
 
     fn header(&self) -> HeaderValue {
-        HeaderValue::from_str(&self.0).expect("digits in quotes are the value of a header")
+        self.0.clone()
     }
 }
 
@@ -61,9 +83,9 @@ pub(super) fn content(
     headers: &HeaderMap,
     content_type: &'static str,
     freshness: Freshness,
-    content: Bytes,
+    content: impl Into<TaggedContent>,
 ) -> Response {
-    let tag = EntityTag::of_content(&content);
+    let TaggedContent { bytes, tag } = content.into();
     if tag.is_known(headers) {
         return not_modified(&tag, freshness);
     }
@@ -72,7 +94,7 @@ pub(super) fn content(
         (header::CACHE_CONTROL, freshness.header()),
         (header::ETAG, tag.header()),
     ];
-    (headers, content).into_response()
+    (headers, bytes).into_response()
 }
 
 /// Answers that the client has the content already.
@@ -176,17 +198,22 @@ mod tests {
         HeaderMap::from_iter([(name, value.parse().unwrap())])
     }
 
+    fn text(tag: &EntityTag) -> &str {
+        tag.0.to_str().unwrap()
+    }
+
     #[test]
     fn a_client_has_content_that_it_names() {
         let tag = EntityTag::of_content(b"x");
         let other = EntityTag::of_content(b"y");
+        let (own_text, other_text) = (text(&tag), text(&other));
         for (value, expected) in [
-            (tag.0.clone(), true),
-            (format!("W/{}", tag.0), true),
-            (format!("{}, {}", other.0, tag.0), true),
+            (own_text.to_owned(), true),
+            (format!("W/{own_text}"), true),
+            (format!("{other_text}, {own_text}"), true),
             ("*".to_owned(), true),
-            (other.0.clone(), false),
-            (tag.0.trim_matches('"').to_owned(), false),
+            (other_text.to_owned(), false),
+            (own_text.trim_matches('"').to_owned(), false),
         ] {
             let headers = with(header::IF_NONE_MATCH, &value);
             assert_eq!(tag.is_known(&headers), expected, "{value}");
@@ -246,10 +273,10 @@ mod tests {
             headers.insert(header::IF_RANGE, only_for.parse().unwrap());
             Part::requested(&headers, &tag, 100)
         };
-        assert_eq!(part(&tag.0), Part::Bytes(1..3));
+        assert_eq!(part(text(&tag)), Part::Bytes(1..3));
         for other in [
             "\"x\"",
-            &format!("W/{}", tag.0),
+            &format!("W/{}", text(&tag)),
             "Wed, 21 Oct 2015 07:28:00 GMT",
         ] {
             assert_eq!(part(other), Part::Whole, "{other}");

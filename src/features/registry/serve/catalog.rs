@@ -37,6 +37,7 @@ use super::super::{
     NamePatterns, PeerState, Registry, RegistryError, RegistryVersion, Token, TokenId,
     VersionNotice, VersionOrigin, Visibility,
 };
+use super::answer::TaggedContent;
 use super::memory::PackageMemory;
 use super::recent::RecentMap;
 use crate::model::OwnerName;
@@ -92,8 +93,8 @@ struct Kept {
     /// The package of a version. Modules of either kind have one.
     packages: RecentMap<VersionKey, Bytes>,
     names: RecentMap<RegistryName, Arc<KeptName>>,
-    lookups: RecentMap<VersionKey, (i64, Bytes)>,
-    tiles: RecentMap<Tile, Bytes>,
+    lookups: RecentMap<VersionKey, (i64, TaggedContent)>,
+    tiles: RecentMap<Tile, TaggedContent>,
     tokens: RecentMap<[u8; 32], (Arc<Token>, Instant)>,
     tokens_by_id: RecentMap<TokenId, Arc<Token>>,
     namespaces: Option<Arc<Namespaces>>,
@@ -103,9 +104,9 @@ struct Kept {
 pub(super) struct KeptVersion {
     pub version: RegistryVersion,
     /// Answer to a request for `.info`.
-    pub info: OnceLock<Bytes>,
+    pub info: OnceLock<TaggedContent>,
     /// The `go.mod` file, unless it is large.
-    pub go_mod: OnceLock<Bytes>,
+    pub go_mod: OnceLock<TaggedContent>,
 }
 
 /// The versions of a name, and answers that were sent before.
@@ -116,7 +117,7 @@ pub(super) struct KeptName {
     /// Reason of the takedown of the highest version that was taken down.
     pub takedown: Option<VersionNotice>,
     /// Answer to `list`, or to `versions`.
-    pub list: OnceLock<Bytes>,
+    pub list: OnceLock<TaggedContent>,
 }
 
 /// A version as lists show it.
@@ -427,7 +428,7 @@ impl Catalog {
         &self,
         snapshot: CatalogState,
         key: &VersionKey,
-    ) -> Result<Option<Bytes>, RegistryError> {
+    ) -> Result<Option<TaggedContent>, RegistryError> {
         let CatalogState(RegistryState { records, .. }) = snapshot;
         let kept = self.kept().lookups.get(key);
         if let Some((of, text)) = kept
@@ -438,7 +439,7 @@ impl Catalog {
         let Some(text) = self.registry.lookup(key).await? else {
             return Ok(None);
         };
-        let text = Bytes::from(text);
+        let text = TaggedContent::from(Bytes::from(text));
         let bytes = text.len() + 500;
         self.keep(snapshot, |kept| {
             kept.lookups
@@ -452,14 +453,14 @@ impl Catalog {
         &self,
         snapshot: CatalogState,
         tile: &Tile,
-    ) -> Result<Option<Bytes>, RegistryError> {
+    ) -> Result<Option<TaggedContent>, RegistryError> {
         if let Some(content) = self.kept().tiles.get(tile) {
             return Ok(Some(content));
         }
         let Some(content) = self.registry.tile(tile).await? else {
             return Ok(None);
         };
-        let content = Bytes::from(content);
+        let content = TaggedContent::from(Bytes::from(content));
         let bytes = content.len() + 100;
         self.keep(snapshot, |kept| {
             kept.tiles.insert(*tile, content.clone(), bytes);

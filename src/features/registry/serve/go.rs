@@ -27,7 +27,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::access::Reader;
-use super::answer::{self, Freshness};
+use super::answer::{self, Freshness, TaggedContent};
 use super::catalog::{CatalogState, KeptName, KeptVersion, ListedVersion};
 use super::go_paths::{GoFile, GoRequest, InvalidGoRequest};
 use super::refusal::ServeRefusal;
@@ -89,10 +89,10 @@ pub(super) async fn answer_path(
                 let known = &name.known;
                 known
                     .list
-                    .get_or_init(|| list(&known.versions, &[]))
+                    .get_or_init(|| list(&known.versions, &[]).into())
                     .clone()
             } else {
-                list(&name.known.versions, &name.elsewhere)
+                list(&name.known.versions, &name.elsewhere).into()
             };
             Ok(answer::content(
                 &parts.headers,
@@ -261,7 +261,9 @@ async fn version(
     let headers = &parts.headers;
     match file {
         GoFile::Info => {
-            let info = kept.info.get_or_init(|| info(&key, kept.version.go_time()));
+            let info = kept
+                .info
+                .get_or_init(|| info(&key, kept.version.go_time()).into());
             Ok(answer::content(
                 headers,
                 JSON,
@@ -300,7 +302,7 @@ async fn go_mod(
     door: &RegistryDoor,
     key: &VersionKey,
     kept: &KeptVersion,
-) -> Result<Bytes, ServeRefusal> {
+) -> Result<TaggedContent, ServeRefusal> {
     if let Some(content) = kept.go_mod.get() {
         return Ok(content.clone());
     }
@@ -311,7 +313,7 @@ async fn go_mod(
         content = door.registry.go_mod(key).await?;
     }
     let content = content.ok_or_else(|| ServeRefusal::unknown_version(key))?;
-    let content = Bytes::from(content);
+    let content = TaggedContent::from(Bytes::from(content));
     if content.len() <= KeptVersion::MAX_GO_MOD {
         return Ok(kept.go_mod.get_or_init(|| content).clone());
     }
@@ -434,7 +436,7 @@ async fn index(
         &parts.headers,
         JSON,
         Freshness::Revalidated,
-        lines.into(),
+        Bytes::from(lines),
     ))
 }
 

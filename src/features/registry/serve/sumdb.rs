@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::RegistryDoor;
 use super::access::Reader;
-use super::answer::{self, Freshness};
+use super::answer::{self, Freshness, TaggedContent};
 use super::catalog::CatalogState;
 use super::go_paths::SumdbRequest;
 use super::refusal::ServeRefusal;
@@ -33,9 +33,12 @@ pub(super) async fn answer(
             "this registry has only its own checksum database",
         ));
     }
-    let content = match request {
-        SumdbRequest::Supported => Bytes::new(),
-        SumdbRequest::Latest => Bytes::copy_from_slice(door.registry.head().await?.as_bytes()),
+    let content: TaggedContent = match request {
+        SumdbRequest::Supported => Bytes::new().into(),
+        SumdbRequest::Latest => {
+            let head = door.registry.head().await?;
+            Bytes::copy_from_slice(head.as_bytes()).into()
+        }
         SumdbRequest::Lookup(key) => {
             door.version(snapshot, reader, &key).await?;
             let found = door.catalog.lookup(snapshot, &key).await?;

@@ -126,7 +126,8 @@ pub(super) async fn list(
                 versions: versions.collect(),
             }],
         };
-        serde_json::to_vec(&list).expect("texts are JSON").into()
+        let list = serde_json::to_vec(&list).expect("texts are JSON");
+        Bytes::from(list).into()
     });
     Ok(answer::content(
         headers,

@@ -4,6 +4,7 @@
 //! browser then treats both as one origin, and sends `Host` with the name of that page: the only difference between
 //! them.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -48,15 +49,14 @@ fn foreign(web: &WebState, request: &Request) -> Option<String> {
         .extensions()
         .get::<LocalAddress>()
         .map(|LocalAddress(address)| address.ip());
-    let authority = request
-        .uri()
-        .authority()
-        .map(|authority| authority.as_str().to_owned());
+    let authority = request.uri().authority();
+    let authority = authority.map(|authority| Cow::Borrowed(authority.as_str()));
     let hosts = request.headers().get_all(header::HOST).iter();
-    let hosts = hosts.map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned());
-    let named: Vec<String> = authority.into_iter().chain(hosts).collect();
-    if named.is_empty() {
+    let hosts = hosts.map(|host| String::from_utf8_lossy(host.as_bytes()));
+    let mut named = authority.into_iter().chain(hosts).peekable();
+    if named.peek().is_none() {
         return Some(String::new());
     }
-    named.into_iter().find(|name| !web.hosts.knows(name, local))
+    let foreign = named.find(|name| !web.hosts.knows(name, local));
+    foreign.map(Cow::into_owned)
 }

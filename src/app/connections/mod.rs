@@ -145,6 +145,8 @@ impl WebServer {
         let Ok(local) = stream.local_addr() else {
             return;
         };
+        // Answers are written in large pieces. The end of one must not wait until the other side confirms the piece before.
+        stream.set_nodelay(true).ok();
         if let Some(peers) = &self.peers
             && !peers.admits(&stream, peer, local).await
         {

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::world::{Office, Replica, archive};
 use crate::support::db::{TestDb, execute, store_test};
+use crate::support::log;
 
 const GO_MOD: &[u8] = b"module example.com/net\n\ngo 1.21\n";
 const MODULE: &[(&str, &[u8])] = &[("main.tf", b"output \"x\" { value = 1 }\n")];
@@ -418,6 +419,32 @@ async fn the_index_lists_versions_in_the_order_of_their_addition(db: &TestDb) {
     }
 }
 
+async fn an_answer_from_memory_needs_one_statement(db: &TestDb) {
+    let (office, server) = open(db).await;
+    publish_go(&office, &["v1.0.0"]).await;
+    office.publish("module acme/vpc/aws 1.0.0", MODULE).await;
+    let files = ["list", "v1.0.0.info", "v1.0.0.mod", "v1.0.0.zip"];
+    let paths = files.map(|file| format!("/registry/go/example.com/net/@v/{file}"));
+    let mut paths = Vec::from(paths);
+    paths.push("/registry/v1/modules/acme/vpc/aws/versions".to_owned());
+    for path in &paths {
+        assert_eq!(server.status(path, "").await, 200, "{path}");
+    }
+    let heard = log::listen();
+    for path in &paths {
+        assert_eq!(server.status(path, "").await, 200, "{path}");
+    }
+    let log = heard.end();
+    // SQLite logs on threads of its own.
+    if let DatabaseUrl::Postgres(_) = &db.url {
+        let statements = log.lines().filter(|line| line.contains("db.statement="));
+        let statements: Vec<&str> = statements.collect();
+        assert_eq!(statements.len(), paths.len(), "{log}");
+        let is_of_state = |statement: &&str| statement.contains("FROM registry_access");
+        assert!(statements.iter().all(is_of_state), "{log}");
+    }
+}
+
 async fn requests_are_answered_after_connections_to_the_database_were_cut(db: &TestDb) {
     let (office, server) = open(db).await;
     publish_go(&office, &["v1.0.0"]).await;
@@ -452,6 +479,7 @@ store_test!(
     packages_are_sent_whole_in_part_or_not_again,
     the_log_proves_what_is_served,
     the_index_lists_versions_in_the_order_of_their_addition,
+    an_answer_from_memory_needs_one_statement,
     requests_are_answered_after_connections_to_the_database_were_cut,
     without_the_setting_there_is_no_registry,
 );

@@ -183,6 +183,8 @@ pub struct Services {
     pub nudge: WakeUp,
     /// Nudge that wakes the reconcilers of mirrors.
     pub mirror_nudge: WakeUp,
+    /// Nudge that wakes the reconciler of pushes: the log of the registry has a new record.
+    pub registry_nudge: WakeUp,
     /// Commands of this process that can be stopped.
     pub stops: Stops,
     /// Renewals of the leases of this server. Without them, it must not write to a forge.

@@ -210,6 +210,7 @@ pub async fn build_on(
         memberships: Memberships::default(),
         nudge: WakeUp::default(),
         mirror_nudge: WakeUp::default(),
+        registry_nudge: WakeUp::default(),
         stops: Stops::default(),
         pulse,
         metrics,

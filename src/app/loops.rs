@@ -12,7 +12,7 @@ use tracing::{error, warn};
 use super::replica::commands_of_a_repo;
 use super::{Replica, reload};
 use crate::features::{self, Jobs};
-use crate::kit::reconcile::{Reconciler, StopDeadline, TurnResult};
+use crate::kit::reconcile::{Reconciler, StopDeadline, TurnResult, WakingNews};
 use crate::leases;
 use crate::queue::{NextJob, RENEW_EVERY, WakeUps, Worker};
 use crate::store::JobLease;
@@ -35,6 +35,8 @@ const TIDY_EVERY: Duration = Duration::from_secs(30);
 /// Time after a nudge in which further ones are gathered before the next look. The event of a push often comes with one
 /// of its pull request. That command fetches the same commits, so it goes first; a mirror has time.
 const GATHER: Duration = Duration::from_secs(2);
+/// The same time after a record of the registry, which others wait for.
+const GATHER_RECORDS: Duration = Duration::from_millis(200);
 /// Number of attempts per period if another replica had the turn, in case that replica ends in the meantime.
 const TRIES_IN_A_PERIOD: u32 = 5;
 
@@ -144,9 +146,10 @@ fn start_leases(tasks: &mut JoinSet<()>, replica: &Arc<Replica>, ended: &Cancell
 /// Turns a reconciler on its timer and on a nudge. Its errors are logged where they are measured.
 async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &CancellationToken) {
     let period = replica.every(reconciler);
-    let mut nudges = reconciler
-        .hears_of_mirrors
-        .then(|| replica.ctx.mirror_nudge.listen());
+    let mut nudges = reconciler.woken_by.map(|news| match news {
+        WakingNews::Mirrors => (replica.ctx.mirror_nudge.listen(), GATHER),
+        WakingNews::Registry => (replica.ctx.registry_nudge.listen(), GATHER_RECORDS),
+    });
     let (mut is_first, mut failures) = (true, 0_u32);
     while !until.is_cancelled() {
         let turned = if is_first {
@@ -178,12 +181,12 @@ async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &Canc
 }
 
 /// Waits for a nudge and a moment longer, so that one look covers a series of changes.
-async fn heard(nudges: Option<&mut WakeUps>) {
-    match nudges {
-        Some(nudges) => nudges.heard().await,
-        None => std::future::pending().await,
-    }
-    tokio::time::sleep(GATHER).await;
+async fn heard(nudges: Option<&mut (WakeUps, Duration)>) {
+    let Some((nudges, gather)) = nudges else {
+        return std::future::pending().await;
+    };
+    nudges.heard().await;
+    tokio::time::sleep(*gather).await;
 }
 
 /// Listens to the news of other replicas. Without them (for example behind a proxy that shares connections between

@@ -1,5 +1,5 @@
 //! Passes on the news of other replicas (`store::news`). It wakes workers, viewers, commands that are to stop and the
-//! reconcilers of mirrors. All of them also look on their own timers, only later, so lost news do no harm.
+//! reconcilers of mirrors and of the registry. All of them also look on their own timers, only later, so lost news do no harm.
 
 use crate::context::ServerCtx;
 use crate::features::planning;
@@ -13,13 +13,16 @@ pub(super) async fn listen(ctx: &ServerCtx) -> anyhow::Result<bool> {
     // News from before the connection are lost, so everybody looks once.
     ctx.nudge.nudge();
     ctx.mirror_nudge.nudge();
+    ctx.registry_nudge.nudge();
     loop {
         match listener.next().await? {
             NewsOutcome::News(News::Jobs) => ctx.nudge.nudge(),
             NewsOutcome::News(News::Mirrors) => ctx.mirror_nudge.nudge(),
+            NewsOutcome::News(News::Registry) => ctx.registry_nudge.nudge(),
             NewsOutcome::Missed => {
                 ctx.nudge.nudge();
                 ctx.mirror_nudge.nudge();
+                ctx.registry_nudge.nudge();
             }
             NewsOutcome::News(News::Run(run)) => ctx.runs.hub.announce(run),
             NewsOutcome::News(News::Stops) => planning::stop_cancelled(ctx).await.map(drop)?,

@@ -139,7 +139,8 @@ async fn registry(
     );
     let registry = registry
         .await
-        .context("cannot open the registry (--registry)")?;
+        .context("cannot open the registry (--registry)")?
+        .waking(ctx.registry_nudge.clone());
     info!(
         name = registry.name().as_str(),
         key = %registry.verifier(),

@@ -238,6 +238,7 @@ pub(crate) use applications::{
 };
 pub(crate) use claims::claim_refer_in_tx;
 pub(crate) use lock_change::LockChange;
+pub(crate) use news::announce_in_tx;
 pub(crate) use open::OwnConnection;
 pub(crate) use owners::{owner_event, owner_share_named_in_tx};
 pub(crate) use repository_syncs::like_pattern;

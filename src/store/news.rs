@@ -25,6 +25,8 @@ pub enum News {
     Stops,
     /// An event of repositories was stored, or a sync of mirrors was requested.
     Mirrors,
+    /// The log of the registry has a record that was made here.
+    Registry,
 }
 
 impl fmt::Display for News {
@@ -34,6 +36,7 @@ impl fmt::Display for News {
             Self::Run(run) => write!(f, "run {run}"),
             Self::Stops => f.write_str("stops"),
             Self::Mirrors => f.write_str("mirrors"),
+            Self::Registry => f.write_str("registry"),
         }
     }
 }
@@ -50,6 +53,7 @@ impl FromStr for News {
             None if text == "jobs" => Ok(Self::Jobs),
             None if text == "stops" => Ok(Self::Stops),
             None if text == "mirrors" => Ok(Self::Mirrors),
+            None if text == "registry" => Ok(Self::Registry),
             Some(("run", run)) => run.parse().map(Self::Run).map_err(|_| UnknownNews),
             _ => Err(UnknownNews),
         }
@@ -97,7 +101,7 @@ impl Store {
 }
 
 /// Announces news to the other replicas when the transaction is committed, and only then.
-pub(super) async fn announce_in_tx(tx: &mut Tx, news: News) -> Result<()> {
+pub(crate) async fn announce_in_tx(tx: &mut Tx, news: News) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),
         Tx::Postgres(tx) => sqlx::query("SELECT pg_notify($1, $2)")
@@ -120,6 +124,7 @@ mod tests {
             News::Jobs,
             News::Stops,
             News::Mirrors,
+            News::Registry,
             News::Run(RunId::next(&CountingIds::default())),
         ] {
             assert_eq!(news.to_string().parse(), Ok(news));

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::context::ServerCtx;
-use crate::kit::reconcile::{Reconciler, TickResult};
+use crate::kit::reconcile::{Reconciler, TickResult, WakingNews};
 use crate::store::FormerName;
 use crate::sync::{SyncRound, SyncSettings};
 
@@ -19,7 +19,7 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
     |ctx| Box::pin(tick(ctx)),
 )
 .on_every_replica()
-.hearing_of_mirrors()
+.woken_by(WakingNews::Mirrors)
 .renewing_first();
 
 /// Takes up new events, and wakes the workers.

@@ -38,6 +38,7 @@ use super::store::{LogOutcome, NewChange, RegistryVersion, VersionNotice, Versio
 use crate::context::PackagePlace;
 use crate::errors::describe_error;
 use crate::model::{Cause, Sha256Digest};
+use crate::queue::WakeUp;
 use crate::seal::Keyring;
 use crate::store::Store;
 
@@ -61,6 +62,8 @@ pub struct Registry {
     head: Arc<Mutex<Option<SignedHead>>>,
     /// Places of changes that wait for the log. They are taken before the transaction begins.
     pub(super) recording: Arc<Semaphore>,
+    /// Wakes those of this server who tell peers about new records.
+    news: WakeUp,
 }
 
 /// A record of the log, and the proof that the log of a signed head has it.
@@ -202,7 +205,14 @@ impl Registry {
             deployment,
             head: Arc::default(),
             recording: Arc::new(Semaphore::new(RECORDED_AT_ONCE)),
+            news: WakeUp::default(),
         })
+    }
+
+    /// Nudges the reconciler that waits for new records of this deployment. Without it, they are found a moment later.
+    #[must_use]
+    pub(crate) fn waking(self, news: WakeUp) -> Self {
+        Self { news, ..self }
     }
 
     /// Returns the store of packages, for staging.
@@ -434,7 +444,11 @@ impl Registry {
     ) -> Result<LogOutcome, RegistryError> {
         let _place = self.recording.acquire().await;
         let signer = &self.deployment.signer;
-        Ok(self.store.registry_log(signer, change, cause).await?)
+        let outcome = self.store.registry_log(signer, change, cause).await?;
+        if matches!(outcome, LogOutcome::Logged(_)) {
+            self.news.nudge();
+        }
+        Ok(outcome)
     }
 
     /// Returns the reason of a version that is deprecated or deleted.

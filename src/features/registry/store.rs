@@ -30,7 +30,9 @@ use crate::model::{
     Cause, CommitSha, Concern, LockEventKind, NewLockEvent, OwnerName, Reason, Sha256Digest,
     text_enum,
 };
-use crate::store::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
+use crate::store::{
+    News, Result, Store, Tx, announce_in_tx, execute, free_text, kept_time, on_pool, on_tx,
+};
 
 text_enum! {
     /// Way by which this deployment got a version.
@@ -331,6 +333,7 @@ impl Store {
         let id = log_append_in_tx(&mut tx, &mut end, &record, now).await?;
         let event = change_event(key, &change.change, context.owner, cause);
         self.lock_events_in_tx(&mut tx, vec![event]).await?;
+        announce_in_tx(&mut tx, News::Registry).await?;
         tx.commit().await.map(|()| LogOutcome::Logged(id))
     }
 

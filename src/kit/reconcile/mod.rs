@@ -73,6 +73,15 @@ pub enum StopDeadline {
     End,
 }
 
+/// News that wake a reconciler before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakingNews {
+    /// News of repositories ([`crate::store::News::Mirrors`]).
+    Mirrors,
+    /// Records that were made here ([`crate::store::News::Registry`]).
+    Registry,
+}
+
 type TickFn = for<'a> fn(&'a ServerCtx) -> BoxFuture<'a, anyhow::Result<TickResult>>;
 
 /// A reconciler with its schedule.
@@ -88,8 +97,8 @@ pub struct Reconciler {
     pub scope: Scope,
     /// Time until which a stopping server turns it.
     pub until: StopDeadline,
-    /// True if news of repositories wake it before its time ([`crate::store::News::Mirrors`]).
-    pub hears_of_mirrors: bool,
+    /// News that wake it before its time.
+    pub woken_by: Option<WakingNews>,
     /// True if the server renews its own leases first. After a pause of the whole machine they look like those of a
     /// dead server, and it would take work over from itself.
     pub renews_first: bool,
@@ -116,7 +125,7 @@ impl Reconciler {
             set: None,
             scope: Scope::OnePerGroup,
             until: StopDeadline::Closing,
-            hears_of_mirrors: false,
+            woken_by: None,
             renews_first: false,
             pause: FailurePause::Period,
             looks_at_start: false,
@@ -141,9 +150,10 @@ impl Reconciler {
         }
     }
 
-    pub(crate) const fn hearing_of_mirrors(self) -> Self {
+    /// Wakes it before its time.
+    pub(crate) const fn woken_by(self, news: WakingNews) -> Self {
         Self {
-            hears_of_mirrors: true,
+            woken_by: Some(news),
             ..self
         }
     }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use lockkeeper::clock::{RandomIds, SystemClock};
 use lockkeeper::features::registry::{
-    AddNamespace, CheckedPackage, ForeignVersions, NewToken, PeerExchange, Published, Registry,
-    VersionOrigin, Visibility,
+    AddNamespace, CheckedPackage, ExchangeSettings, ForeignVersions, NewToken, PeerExchange,
+    Published, Registry, VersionOrigin, Visibility,
 };
 use lockkeeper::leases::Leases;
 use lockkeeper::model::{Actor, Cause, Origin, OwnerName};
@@ -154,7 +154,16 @@ impl BenchRegistry {
             self.name.to_owned(),
             Metrics::default(),
         );
-        PeerExchange::new(self.registry.clone(), Arc::clone(&self.keys), leases, BRAKE)
+        let settings = ExchangeSettings {
+            takedown_brake: BRAKE,
+            push_attempts: 1,
+        };
+        PeerExchange::new(
+            self.registry.clone(),
+            Arc::clone(&self.keys),
+            leases,
+            settings,
+        )
     }
 
     /// Returns the key of the log, which is encrypted in the database.

@@ -148,7 +148,7 @@ async fn registry(
     );
     let keys = keys.clone().context("the registry has no keys")?;
     let leases = ctx.server.leases.clone();
-    let peers = PeerExchange::new(registry.clone(), keys, leases, config.takedown_brake)?;
+    let peers = PeerExchange::new(registry.clone(), keys, leases, config.into())?;
     let peers = Arc::new(peers);
     let registry = Arc::new(registry);
     let pages = RegistryPages::new(Arc::clone(&registry), config.host.clone(), config.is_open);

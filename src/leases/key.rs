@@ -19,6 +19,8 @@ pub enum LeaseKind {
     Reconciler,
     /// The reading of the log of a peer of the registry.
     RegistryPull,
+    /// The telling of a peer of the registry.
+    RegistryPush,
     /// The download of a package of the registry.
     RegistryDownload,
     /// The fetch of a version that the registry does not have.
@@ -29,10 +31,11 @@ pub enum LeaseKind {
 
 impl LeaseKind {
     /// All kinds of leases.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::RepositorySync,
         Self::Reconciler,
         Self::RegistryPull,
+        Self::RegistryPush,
         Self::RegistryDownload,
         Self::RegistryFill,
         Self::Other,
@@ -44,6 +47,7 @@ impl LeaseKind {
             Self::RepositorySync => "repository_sync",
             Self::Reconciler => "reconciler",
             Self::RegistryPull => "registry_pull",
+            Self::RegistryPush => "registry_push",
             Self::RegistryDownload => "registry_download",
             Self::RegistryFill => "registry_fill",
             Self::Other => "other",
@@ -71,6 +75,11 @@ impl LeaseKey {
     /// Returns the key for reading the log of a peer of the registry.
     pub fn registry_pull(peer: &str) -> Self {
         Self::of(LeaseKind::RegistryPull, peer)
+    }
+
+    /// Returns the key for telling a peer of the registry about new records.
+    pub fn registry_push(peer: &str) -> Self {
+        Self::of(LeaseKind::RegistryPush, peer)
     }
 
     /// Returns the key for downloading the package of a version, which is named by kind, name and version.

@@ -140,6 +140,8 @@ metrics! {
     RegistryDownloads = Gauge "registry_downloads" [] "Versions whose packages are still at another deployment.";
     RegistryWrongPackages = Gauge "registry_wrong_packages" []
         "Packages of other deployments that were not the recorded ones, so far.";
+    RegistryPushesGivenUp = Gauge "registry_pushes_given_up" []
+        "Records that were pushed to other deployments without success until they were given up, so far. They come with the next reading of the log.";
     RegistryConflicts = Gauge "registry_conflicts" [] "Versions with two contents. Take them down.";
     RegistryStoreFailures = Counter "registry_store_failures_total" ["kind"]
         "Failures of the object store of packages, as this server saw them: `away`, `slow`, `wrong` (other bytes than those of the version), `disk` (of this server).";

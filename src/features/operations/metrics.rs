@@ -91,6 +91,8 @@ async fn registry_peers(
     metrics.set(Metric::RegistryLagRecords, &[], of(lag));
     metrics.set(Metric::RegistryLagSeconds, &[], of(longest.unwrap_or(0)));
     metrics.set(Metric::RegistryWrongPackages, &[], of(wrong));
+    let given_up: u64 = peers.iter().map(|peer| peer.pushes.given_up).sum();
+    metrics.set(Metric::RegistryPushesGivenUp, &[], of(given_up));
     let downloads = store.registry_download_count().await?;
     metrics.set(Metric::RegistryDownloads, &[], number(downloads));
     let conflicts = store.registry_conflict_count().await?;

@@ -57,9 +57,9 @@ pub use packaging::{CheckedPackage, PackagingError};
 pub(crate) use pages::RegistryPages;
 pub use pages::{FoundNames, ListedState, NameSearch};
 pub use peers::{
-    DownloadReport, Invitation, JoinFault, JoinOutcome, JoinRequest, JoinedPeer, NamePatterns,
-    NewInvitation, Peer, PeerConflict, PeerExchange, PeerLimits, PeerState, PeerTerms, PeerUrl,
-    PeerWalk, PullReport, WaitingDownload,
+    DownloadReport, ExchangeSettings, Invitation, JoinFault, JoinOutcome, JoinRequest, JoinedPeer,
+    NamePatterns, NewInvitation, Peer, PeerConflict, PeerExchange, PeerLimits, PeerPushes,
+    PeerState, PeerTerms, PeerUrl, PeerWalk, PullReport, PushReport, WaitingDownload,
 };
 pub(crate) use peers::{PeerDoor, routes as peer_routes};
 pub use runs::{ModuleUse, VersionUse};
@@ -90,6 +90,7 @@ pub(super) const FEATURE: Feature = Feature {
         leftovers::COPIES,
         tags::RECONCILER,
         peers::PULL,
+        peers::PUSH,
         peers::DOWNLOADS,
     ],
     jobs: &[],

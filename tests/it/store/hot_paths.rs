@@ -614,6 +614,7 @@ async fn modules(db: &TestDb) {
     store.registry_downloads_due(&peer, 50).await.unwrap();
     store.registry_peers().await.unwrap();
     StateReader::new(store.clone()).read().await.unwrap();
+    store.registry_pushes_due().await.unwrap();
     tags(db).await;
     let token = NewToken::new("CI", &["read:*".parse().unwrap()], None).unwrap();
     let (token, text) = store

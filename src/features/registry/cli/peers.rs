@@ -446,6 +446,15 @@ impl PeerArgs {
                 peer.wrong_packages
             )))?;
         }
+        if let Some(why) = &peer.pushes.error {
+            terminal.line(safe(&format!("  it was not told of new records: {why}")))?;
+        }
+        if peer.pushes.given_up > 0 {
+            terminal.line(safe(&format!(
+                "  {} records were given up to be told, and are read in the log",
+                peer.pushes.given_up
+            )))?;
+        }
         for conflict in conflicts {
             terminal.line(safe(&format!(
                 "  conflict: {} has other content there, since {}",
@@ -527,6 +536,9 @@ fn json(peer: &Peer) -> Value {
         "bytes": peer.bytes,
         "max_bytes": peer.limits.bytes,
         "wrong_packages": peer.wrong_packages,
+        "pushed_id": peer.pushes.last_id,
+        "push_error": peer.pushes.error,
+        "pushes_given_up": peer.pushes.given_up,
     })
 }
 

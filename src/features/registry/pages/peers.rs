@@ -50,6 +50,9 @@ struct PeerFacts {
     /// Versions and bytes that its records have added, and their limits.
     added: String,
     wrong_packages: u64,
+    /// Reason why it was not told of new records.
+    push_error: Option<String>,
+    given_up: u64,
     advice: Option<&'static str>,
 }
 
@@ -126,6 +129,8 @@ impl PeerFacts {
                 size(peer.limits.bytes)
             ),
             wrong_packages: peer.wrong_packages,
+            push_error: peer.pushes.error.as_deref().map(shown),
+            given_up: peer.pushes.given_up,
             advice: advice(peer.state),
         }
     }

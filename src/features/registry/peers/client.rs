@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::model::PeerUrl;
 use super::page::MAX_PAGE_BYTES;
+use super::push::PushBody;
 use crate::errors::describe_error;
 use crate::model::Sha256Digest;
 use crate::secret::Secret;
@@ -22,6 +23,8 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 const STALL_TIME: Duration = Duration::from_secs(20);
 /// Longest time for an answer that is no package.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
+/// Longest time for the answer to a push.
+const PUSH_TIME: Duration = Duration::from_secs(10);
 /// Lowest number of bytes of a package in a second, on average.
 const SLOWEST: u64 = 64 * 1024;
 /// Maximum number of bytes of an answer that is neither a page nor a package.
@@ -105,6 +108,33 @@ impl PeerClient {
         json(&read(send(request.timeout(ANSWER_TIME)).await?, MAX_ANSWER).await?)
     }
 
+    /// Tells a peer about a record. Returns the status of the answer if the peer has decided about the record, so that
+    /// nobody has to tell it again.
+    pub(super) async fn push(
+        &self,
+        url: &PeerUrl,
+        token: &Secret,
+        body: &PushBody,
+    ) -> Result<StatusCode, ClientFault> {
+        let request = self.0.post(url.join("registry/peer/v1/versions"));
+        let request = request.bearer_auth(token.expose()).json(body);
+        let answer = request.timeout(PUSH_TIME).send().await?;
+        let status = answer.status();
+        match status {
+            StatusCode::OK
+            | StatusCode::ACCEPTED
+            | StatusCode::CONFLICT
+            | StatusCode::GONE
+            | StatusCode::FORBIDDEN
+            | StatusCode::UNPROCESSABLE_ENTITY => {
+                // An answer that ended early may be one of somebody in between.
+                read(answer, MAX_ANSWER).await?;
+                Ok(status)
+            }
+            _ => Err(refusal(answer).await),
+        }
+    }
+
     /// Requests a package. The pieces are neither counted nor verified.
     pub(super) async fn package(
         &self,
@@ -130,12 +160,18 @@ async fn send(request: RequestBuilder) -> Result<Response, ClientFault> {
     if status == StatusCode::OK {
         return Ok(answer);
     }
+    Err(refusal(answer).await)
+}
+
+/// Describes an answer that brings nothing.
+async fn refusal(answer: Response) -> ClientFault {
+    let status = answer.status();
     let text = read(answer, MAX_ANSWER).await.unwrap_or_default();
     let text: String = String::from_utf8_lossy(&text)
         .chars()
         .take(MAX_REFUSAL)
         .collect();
-    Err(ClientFault::Status(status, text.trim().to_owned()))
+    ClientFault::Status(status, text.trim().to_owned())
 }
 
 async fn read(mut answer: Response, most: usize) -> Result<Vec<u8>, ClientFault> {

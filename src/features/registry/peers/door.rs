@@ -6,31 +6,34 @@
 //! | `GET members` | deployments that this one exchanges with |
 //! | `GET diff?after=ID&limit=N&met=SIZE` | records after one, those that are not shared as hashes alone |
 //! | `GET packages/{sha256}` | a package of a version that is shared |
+//! | `POST versions` | a record that the peer has made, before it is read in its log (`push.rs`) |
 //!
 //! A peer presents the token that was made for it when it joined; tokens of clients do not count here, and that token
 //! counts nowhere else. A peer reads the names that an administrator shares with it. Names that are not for everyone have to
 //! be named: by a pattern that has no names outside of their namespace.
 //!
-//! A peer has [`AT_ONCE`] requests at a time.
+//! A peer has [`AT_ONCE`] requests at a time, and pushes [`PUSHES_IN_MINUTE`] records at most.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::TryStreamExt as _;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use lockkeeper_registry::names::{NamePattern, RegistryName};
-use lockkeeper_registry::records::{DeploymentName, LogAction, LogId, Record};
+use lockkeeper_registry::records::{DeploymentName, LogAction, LogId, MAX_RECORD_BYTES, Record};
 use lockkeeper_registry::tlog::{self, TreeHead};
 use serde::Deserialize;
 use sha2::Sha256;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use tracing::{error, info};
 
 use super::super::namespaces::{RegistryNamespace, Visibility};
@@ -38,9 +41,11 @@ use super::super::serve::bearer_token;
 use super::super::service::{Registry, RegistryError};
 use super::PeerExchange;
 use super::join::{JoinBody, JoinFault};
+use super::merge::PushOutcome;
 use super::model::{NamePatterns, Peer, PeerState, is_token, secret_hash};
 use super::page::{DiffBody, DiffItem, MAX_ITEMS, PAGE_BYTES, WithheldItem, end_text};
 use super::pull::{MemberBody, MembersBody};
+use super::push::PushBody;
 use crate::errors::describe_error;
 use crate::kit::web::{RouteAccess, Routes};
 use crate::model::Sha256Digest;
@@ -54,10 +59,23 @@ const READ_AT_ONCE: i64 = 100;
 /// Maximum size of the body of a join.
 const JOIN_BYTES: usize = 16 << 10;
 
+/// Maximum size of a push. A record has [`MAX_RECORD_BYTES`] at most, and JSON writes some characters longer.
+const PUSH_BYTES: usize = 4 * MAX_RECORD_BYTES;
+
+/// Maximum number of pushes of a peer in a minute on this server. More records come with pages of the log.
+const PUSHES_IN_MINUTE: u32 = 600;
+
 /// Registry for the requests of peers, and the places of each.
 pub(crate) struct PeerDoor {
     peers: Arc<PeerExchange>,
     places: Mutex<HashMap<DeploymentName, Arc<Semaphore>>>,
+    pushes: Mutex<HashMap<DeploymentName, CountedPushes>>,
+}
+
+/// Pushes of a peer since the beginning of a minute.
+struct CountedPushes {
+    since: Instant,
+    count: u32,
 }
 
 /// Returns the routes, which sign in on their own.
@@ -78,6 +96,12 @@ pub(crate) fn routes() -> Routes<Arc<PeerDoor>> {
             open,
             get(package),
         )
+        .with(
+            Method::POST,
+            "/registry/peer/v1/versions",
+            open,
+            post(versions),
+        )
 }
 
 /// Reason why a peer gets no content.
@@ -89,6 +113,16 @@ enum ExchangeRefusal {
     Stopped,
     /// The peer has too many requests.
     Busy,
+    /// The peer pushes too many records.
+    TooManyPushes,
+    /// A push counts for nothing, for this reason.
+    NotAccepted(String),
+    /// A push cannot be one of this peer, for this reason.
+    BadPush(String),
+    /// The pushed version has other content here.
+    OtherContent,
+    /// The pushed version was taken down.
+    TakenDown,
     BadRequest(&'static str),
     /// The log has fewer records.
     AfterEnd(u64),
@@ -129,6 +163,24 @@ impl IntoResponse for ExchangeRefusal {
             Self::Busy => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 format!("A deployment has {AT_ONCE} requests at a time. Try again."),
+            ),
+            Self::TooManyPushes => (
+                StatusCode::TOO_MANY_REQUESTS,
+                format!(
+                    "A deployment pushes {PUSHES_IN_MINUTE} records in a minute at most. The others are read in its log."
+                ),
+            ),
+            Self::NotAccepted(why) => (StatusCode::FORBIDDEN, why),
+            Self::BadPush(why) => (StatusCode::UNPROCESSABLE_ENTITY, why),
+            Self::OtherContent => (
+                StatusCode::CONFLICT,
+                "The version has other content here, which stays. Take the version down on either side, and publish a \
+                 new one."
+                    .to_owned(),
+            ),
+            Self::TakenDown => (
+                StatusCode::GONE,
+                "The version was taken down here, and its number is never used again.".to_owned(),
             ),
             Self::BadRequest(why) => (StatusCode::BAD_REQUEST, why.to_owned()),
             Self::AfterEnd(size) => (StatusCode::CONFLICT, end_text(size)),
@@ -178,7 +230,7 @@ impl IntoResponse for ExchangeRefusal {
 }
 
 /// Names that a peer reads.
-struct SharedNames {
+pub(super) struct SharedNames {
     peer: DeploymentName,
     shares: NamePatterns,
     /// Names that the peer wants.
@@ -190,7 +242,7 @@ struct SharedNames {
 }
 
 impl SharedNames {
-    fn new(
+    pub(super) fn new(
         peer: &Peer,
         accepts: NamePatterns,
         namespaces: Vec<RegistryNamespace>,
@@ -209,7 +261,7 @@ impl SharedNames {
         }
     }
 
-    fn has(&self, name: &RegistryName) -> bool {
+    pub(super) fn has(&self, name: &RegistryName) -> bool {
         if !self.accepts.matches(name) {
             return false;
         }
@@ -269,7 +321,22 @@ impl PeerDoor {
         Self {
             peers,
             places: Mutex::default(),
+            pushes: Mutex::default(),
         }
+    }
+
+    /// Counts a push of a peer. Returns false if it is one too many.
+    fn count_push(&self, peer: &DeploymentName) -> bool {
+        let mut pushes = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = pushes.entry(peer.clone()).or_insert(CountedPushes {
+            since: Instant::now(),
+            count: 0,
+        });
+        if counted.since.elapsed() >= Duration::from_mins(1) {
+            (counted.since, counted.count) = (Instant::now(), 0);
+        }
+        counted.count = counted.count.saturating_add(1);
+        counted.count <= PUSHES_IN_MINUTE
     }
 
     /// Finds out which peer sends a request, and takes one of its places.
@@ -390,6 +457,13 @@ async fn diff(
     for (id, text) in records {
         add(&mut body, id, text, (&shared, &fetched))?;
     }
+    if query.after > peer.pushes.last_id {
+        // It has merged these records, so nobody has to tell it of them.
+        let read = registry
+            .store()
+            .registry_peer_has_read(&peer.name, query.after);
+        read.await?;
+    }
     body.proof = proof(registry, size, body.id).await?;
     body.met_proof = proof(registry, query.met, body.id).await?;
     Ok(Json(body))
@@ -472,7 +546,7 @@ async fn package(
     let registry = &door.peers.registry;
     let namespaces = registry.store().registry_namespaces().await?;
     // What the peer accepts is its own affair, because it has the record.
-    let all = "*".parse().map_err(|_| ExchangeRefusal::NotFound)?;
+    let all = NamePatterns::everything();
     let peers = registry.store().registry_peers().await?;
     let shared = SharedNames::new(&peer, all, namespaces, &peers);
     let mut last: Option<RegistryName> = None;
@@ -500,4 +574,31 @@ async fn package(
     let content_type = HeaderValue::from_static("application/octet-stream");
     headers.insert(header::CONTENT_TYPE, content_type);
     Ok(response)
+}
+
+async fn versions(
+    State(door): State<Arc<PeerDoor>>,
+    request: Request,
+) -> Result<Response, ExchangeRefusal> {
+    let (parts, body) = request.into_parts();
+    // Nothing of the body is read for strangers.
+    let (peer, _place) = door.enter(&parts.headers).await?;
+    if !door.count_push(&peer.name) {
+        return Err(ExchangeRefusal::TooManyPushes);
+    }
+    let bad = || ExchangeRefusal::BadPush("Send JSON with name, version and record.".to_owned());
+    let body = axum::body::to_bytes(body, PUSH_BYTES).await;
+    let body = body.map_err(|_| bad())?;
+    let push: PushBody = serde_json::from_slice(&body).map_err(|_| bad())?;
+    let (status, text) = match Box::pin(door.peers.receive(&peer, &push)).await? {
+        PushOutcome::Merged => (StatusCode::ACCEPTED, "The record was merged.\n"),
+        PushOutcome::Known => (StatusCode::OK, "The record says nothing new.\n"),
+        PushOutcome::Conflict => return Err(ExchangeRefusal::OtherContent),
+        PushOutcome::Tombstoned => return Err(ExchangeRefusal::TakenDown),
+        PushOutcome::NotAccepted(why) => return Err(ExchangeRefusal::NotAccepted(why)),
+        PushOutcome::Bad(why) => return Err(ExchangeRefusal::BadPush(why)),
+        PushOutcome::Stopped => return Err(ExchangeRefusal::Stopped),
+    };
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    Ok((status, [(header::CONTENT_TYPE, plain)], text).into_response())
 }

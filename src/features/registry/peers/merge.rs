@@ -1,4 +1,6 @@
 //! Merges a page of a peer: versions, records, hashes, downloads, conflicts and the last ID are one transaction (R2).
+//! A record that a peer has pushed is merged in the same way, and moves no ID: a page that has it comes later, and says
+//! nothing new.
 //!
 //! The state of a version follows [`merge`](lockkeeper_registry::merge) (R3). Records keep the text and the signature of
 //! their maker, and get an ID of this log. A record counts only if its maker is accepted for the name, and for a name that
@@ -13,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use lockkeeper_registry::merge::{PeerPage, merge};
+use lockkeeper_registry::merge::{MergeChanges, PeerPage, merge};
 use lockkeeper_registry::names::{NamePattern, NamePrefix, RegistryName};
 use lockkeeper_registry::records::{DeploymentName, LogAction, Record, RecordChange};
 use lockkeeper_registry::states::{BaseLocation, KnownVersion, RecordEffect, VersionState};
@@ -57,7 +59,27 @@ pub enum MergeOutcome {
     Moved,
 }
 
-/// Changes that a page made.
+/// Outcome of a record that a peer has pushed.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PushOutcome {
+    /// The record was merged.
+    Merged,
+    /// The record says nothing new.
+    Known,
+    /// The version has other content here, which stays.
+    Conflict,
+    /// The version was taken down.
+    Tombstoned,
+    /// The record does not count here, for this reason.
+    NotAccepted(String),
+    /// The push cannot be one of this peer, for this reason.
+    Bad(String),
+    /// Nothing is exchanged with the peer any more.
+    Stopped,
+}
+
+/// Changes that a page, or a pushed record, made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergedPage {
     /// Number of records that were added to the log here.
@@ -88,10 +110,16 @@ const MAX_ASKED: usize = 64;
 /// Maximum length of the patterns in a request as they are written in its address.
 const MAX_ASKED_BYTES: usize = 4_000;
 
-/// A maker may not make this record count.
+/// Reason why a record does not count, no matter who sent it.
 enum MakerFault {
+    /// The record was made here.
+    Own,
+    /// The maker may not make it count.
     Skip(String),
-    Page(PageFault),
+    /// No record of this name was requested from anybody.
+    NotRequested,
+    /// The signature is not one of its maker.
+    Signature,
 }
 
 impl Makers {
@@ -137,24 +165,18 @@ impl Makers {
         makers.find(|peer| peer.name == *name)
     }
 
-    /// Checks maker and signature of a record that a peer has sent.
-    fn check(
-        &self,
-        record: &Record,
-        sender: &DeploymentName,
-    ) -> std::result::Result<(), MakerFault> {
+    /// Checks maker and signature of a record.
+    fn check(&self, record: &Record) -> std::result::Result<(), MakerFault> {
         let (key, name) = (record.key(), record.key().name());
         let maker = &record.maker().deployment;
         if *maker == self.own {
-            return Err(MakerFault::Skip(String::new()));
+            return Err(MakerFault::Own);
         }
         if !self.accepts(&name) {
             if self.asked == [EVERYTHING] {
-                let why = format!("{key}: no such name is accepted");
-                return Err(MakerFault::Skip(why));
+                return Err(MakerFault::Skip(not_accepted(key)));
             }
-            let why = format!("it has a record of {key}, and no such name is accepted");
-            return Err(MakerFault::Page(PageFault::Refused(why)));
+            return Err(MakerFault::NotRequested);
         }
         let Some(peer) = self.maker(maker) else {
             let why = format!(
@@ -172,12 +194,7 @@ impl Makers {
                 let why = format!("{key}: {maker} has replaced the key of its record");
                 return Err(MakerFault::Skip(why));
             }
-            if maker != sender {
-                let why = format!("{key}: its record has a wrong signature of {maker}");
-                return Err(MakerFault::Skip(why));
-            }
-            let why = format!("it has a record of {key} with a wrong signature of {maker}");
-            return Err(MakerFault::Page(PageFault::Diverged(why)));
+            return Err(MakerFault::Signature);
         }
         // Clients of this release get exactly one package of each version.
         if let RecordChange::Add(content) = record.change() {
@@ -201,14 +218,46 @@ impl Makers {
         let mut skipped = BTreeMap::new();
         for (place, item) in page.items.iter().enumerate() {
             let Some(record) = &item.record else { continue };
-            match self.check(record, sender) {
-                Ok(()) => {}
-                Err(MakerFault::Skip(why)) => drop(skipped.insert(place, why)),
-                Err(MakerFault::Page(fault)) => return Err(fault),
-            }
+            let (key, maker) = (record.key(), &record.maker().deployment);
+            let why = match self.check(record) {
+                Ok(()) => continue,
+                Err(MakerFault::Own) => String::new(),
+                Err(MakerFault::Skip(why)) => why,
+                Err(MakerFault::NotRequested) => {
+                    return Err(PageFault::Refused(format!(
+                        "it has a record of {key}, and no such name is accepted"
+                    )));
+                }
+                Err(MakerFault::Signature) if maker == sender => {
+                    return Err(PageFault::Diverged(format!(
+                        "it has a record of {key} with a wrong signature of {maker}"
+                    )));
+                }
+                Err(MakerFault::Signature) => wrong_signature(record),
+            };
+            skipped.insert(place, why);
         }
         Ok(VerifiedDiff { page, skipped })
     }
+
+    /// Verifies a record that a peer has pushed.
+    pub(super) fn verify_pushed(&self, record: &Record) -> std::result::Result<(), PushOutcome> {
+        self.check(record).map_err(|fault| match fault {
+            MakerFault::Own => PushOutcome::Known,
+            MakerFault::Skip(why) => PushOutcome::NotAccepted(why),
+            MakerFault::NotRequested => PushOutcome::NotAccepted(not_accepted(record.key())),
+            MakerFault::Signature => PushOutcome::Bad(wrong_signature(record)),
+        })
+    }
+}
+
+fn not_accepted(key: &VersionKey) -> String {
+    format!("{key}: no such name is accepted")
+}
+
+fn wrong_signature(record: &Record) -> String {
+    let (key, maker) = (record.key(), &record.maker().deployment);
+    format!("{key}: its record has a wrong signature of {maker}")
 }
 
 /// Namespaces of owners here, in lower case.
@@ -495,32 +544,111 @@ impl Store {
         };
         let now = kept_time(self.now());
         let claimed = OwnedNames::read_in_tx(&mut tx).await?;
-        let mut versions = BTreeMap::new();
-        for record in diff
-            .page
-            .items
-            .iter()
-            .filter_map(|item| item.record.as_ref())
-        {
-            let key = record.key();
-            if !versions.contains_key(key) {
-                let version = version_in_tx(&mut tx, key).await?;
-                let version = version.unwrap_or_else(|| RegistryVersion::unknown(key.clone()));
-                versions.insert(key.clone(), version);
-            }
-        }
+        let items = diff.page.items.iter();
+        let sent: Vec<&Record> = items.filter_map(|item| item.record.as_ref()).collect();
+        let versions = versions_in_tx(&mut tx, &sent).await?;
         let brake = Brake {
             takedowns: brake,
             now,
         };
-        let known: BTreeMap<VersionKey, KnownVersion> = versions
-            .iter()
-            .map(|(key, version)| (key.clone(), version.known.clone()))
-            .collect();
+        let known = known_of(&versions);
         let mut counter = RecordCounter::new(&peers, makers, &claimed, &known, brake);
         let part = part(&peer.walk.edge, diff, &mut counter).map_err(broken)?;
+        let before = (&known, versions, &claimed);
+        let changes = Box::pin(self.merge_in_tx(&mut tx, sender, &part.records, before));
+        let changes = changes.await?;
+        let is_whole = part.edge.size() == diff.page.head.size;
+        let is_complete = is_whole && !counter.is_braked(sender);
+        if !peer_write_in_tx(&mut tx, peer, &part, &diff.page, is_complete, now).await? {
+            return tx.roll_back().await.map(|()| MergeOutcome::Moved);
+        }
+        let merged = MergedPage {
+            braked: counter.write_in_tx(&mut tx).await?,
+            is_complete,
+            ..MergedPage::of(&changes)
+        };
+        tx.commit().await.map(|()| MergeOutcome::Merged(merged))
+    }
+
+    /// Merges a record that a peer has pushed. Its signature was verified. Only a record that changes something, a conflict
+    /// and a brake are stored: what is passed over is counted with the page that has it.
+    pub(super) async fn registry_peer_merge_pushed(
+        &self,
+        sender: &DeploymentName,
+        makers: &Makers,
+        record: &Record,
+        brake: u64,
+    ) -> Result<(PushOutcome, MergedPage)> {
+        let mut tx = self.begin_shared().await?;
+        log_hold_in_tx(&mut tx).await?;
+        let nothing = MergedPage::default();
+        let peers = peers_in_tx(&mut tx).await?;
+        let is_sender = |peer: &Peer| peer.name == *sender && peer.state == PeerState::Joined;
+        if !peers.iter().any(is_sender) {
+            let stopped = (PushOutcome::Stopped, nothing);
+            return tx.roll_back().await.map(|()| stopped);
+        }
+        let claimed = OwnedNames::read_in_tx(&mut tx).await?;
+        let versions = versions_in_tx(&mut tx, &[record]).await?;
+        let known = known_of(&versions);
+        let brake = Brake {
+            takedowns: brake,
+            now: kept_time(self.now()),
+        };
+        let mut counter = RecordCounter::new(&peers, makers, &claimed, &known, brake);
+        if let Err(why) = counter.count(record) {
+            let refused = PushOutcome::NotAccepted(why);
+            if !counter.is_braked(&record.maker().deployment) {
+                return tx.roll_back().await.map(|()| (refused, nothing));
+            }
+            let merged = MergedPage {
+                braked: counter.write_in_tx(&mut tx).await?,
+                ..nothing
+            };
+            return tx.commit().await.map(|()| (refused, merged));
+        }
+        let base = BaseLocation::Peer(sender.clone());
+        let before = known.get(record.key());
+        let before = before.unwrap_or(&KnownVersion::Absent);
+        let outcome = match before.apply(record.change(), &base) {
+            RecordEffect::Changed(_) => PushOutcome::Merged,
+            RecordEffect::Conflict(_) => PushOutcome::Conflict,
+            RecordEffect::Known => {
+                let known = (PushOutcome::Known, nothing);
+                return tx.roll_back().await.map(|()| known);
+            }
+            RecordEffect::Tombstoned => {
+                let tombstoned = (PushOutcome::Tombstoned, nothing);
+                return tx.roll_back().await.map(|()| tombstoned);
+            }
+        };
+        let (records, before) = ([record], (&known, versions, &claimed));
+        let changes = Box::pin(self.merge_in_tx(&mut tx, sender, &records, before));
+        let changes = changes.await?;
+        let merged = MergedPage {
+            braked: counter.write_in_tx(&mut tx).await?,
+            ..MergedPage::of(&changes)
+        };
+        tx.commit().await.map(|()| (outcome, merged))
+    }
+
+    /// Merges records that count: versions, records of the log, downloads and conflicts. `before` is everything that is
+    /// known of their versions.
+    async fn merge_in_tx(
+        &self,
+        tx: &mut Tx,
+        sender: &DeploymentName,
+        records: &[&Record],
+        before: (
+            &BTreeMap<VersionKey, KnownVersion>,
+            BTreeMap<VersionKey, RegistryVersion>,
+            &OwnedNames,
+        ),
+    ) -> Result<MergeChanges> {
+        let (known, versions, claimed) = before;
+        let now = kept_time(self.now());
         let list = |action| {
-            let records = part.records.iter();
+            let records = records.iter();
             let records = records.filter(|record| record.change().action() == action);
             records.map(|record| (*record).clone()).collect()
         };
@@ -530,14 +658,14 @@ impl Store {
             list(LogAction::Deprecate),
             list(LogAction::Delete),
         );
-        let changes = merge(&known, &page.map_err(broken)?);
+        let changes = merge(known, &page.map_err(broken)?);
         let base = BaseLocation::Peer(sender.clone());
-        self.merge_write_in_tx(&mut tx, &changes.records, &base, versions, &claimed)
+        self.merge_write_in_tx(tx, &changes.records, &base, versions, claimed)
             .await?;
         for key in &changes.downloads {
             let name = key.name();
             execute!(
-                &mut tx,
+                tx,
                 "INSERT INTO registry_downloads (kind, name, version, peer, attempts, next_at) \
                  VALUES ($1, $2, $3, $4, 0, $5) ON CONFLICT (kind, name, version) DO NOTHING",
                 key.kind(),
@@ -550,7 +678,7 @@ impl Store {
         for conflict in &changes.conflicts {
             let (key, name) = (&conflict.key, conflict.key.name());
             execute!(
-                &mut tx,
+                tx,
                 "INSERT INTO registry_conflicts (kind, name, version, peer, record, since) \
                  VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (kind, name, version, peer) DO NOTHING",
                 key.kind(),
@@ -561,19 +689,7 @@ impl Store {
                 now,
             )?;
         }
-        let is_whole = part.edge.size() == diff.page.head.size;
-        let is_complete = is_whole && !counter.is_braked(sender);
-        if !peer_write_in_tx(&mut tx, peer, &part, &diff.page, is_complete, now).await? {
-            return tx.roll_back().await.map(|()| MergeOutcome::Moved);
-        }
-        let merged = MergedPage {
-            records: changes.records.len() as u64,
-            conflicts: changes.conflicts.len() as u64,
-            takedowns: count_takedowns(&changes.records),
-            braked: counter.write_in_tx(&mut tx).await?,
-            is_complete,
-        };
-        tx.commit().await.map(|()| MergeOutcome::Merged(merged))
+        Ok(changes)
     }
 
     /// Writes versions and appends records, which all change something.
@@ -622,12 +738,45 @@ impl Store {
     }
 }
 
-fn count_takedowns(records: &[Record]) -> u64 {
-    let mut count = 0;
-    for record in records {
-        count += u64::from(record.change().action() == LogAction::Delete);
+impl MergedPage {
+    /// Counts changes that are not complete and brake nobody, as far as they tell.
+    fn of(changes: &MergeChanges) -> Self {
+        let mut takedowns = 0;
+        for record in &changes.records {
+            takedowns += u64::from(record.change().action() == LogAction::Delete);
+        }
+        Self {
+            records: changes.records.len() as u64,
+            conflicts: changes.conflicts.len() as u64,
+            takedowns,
+            ..Self::default()
+        }
     }
-    count
+}
+
+/// Reads the versions of records, also unknown ones.
+async fn versions_in_tx(
+    tx: &mut Tx,
+    records: &[&Record],
+) -> Result<BTreeMap<VersionKey, RegistryVersion>> {
+    let mut versions = BTreeMap::new();
+    for record in records {
+        let key = record.key();
+        if !versions.contains_key(key) {
+            let version = version_in_tx(tx, key).await?;
+            let version = version.unwrap_or_else(|| RegistryVersion::unknown(key.clone()));
+            versions.insert(key.clone(), version);
+        }
+    }
+    Ok(versions)
+}
+
+fn known_of(
+    versions: &BTreeMap<VersionKey, RegistryVersion>,
+) -> BTreeMap<VersionKey, KnownVersion> {
+    let versions = versions.iter();
+    let known = versions.map(|(key, version)| (key.clone(), version.known.clone()));
+    known.collect()
 }
 
 /// Chooses the records of a page that count.

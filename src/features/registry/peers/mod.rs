@@ -8,6 +8,7 @@
 //! | `merge.rs` | a page becomes versions and records here, in one transaction |
 //! | `client.rs` | requests to peers |
 //! | `pull.rs` | reads the logs of peers, each interval and when a version is missing |
+//! | `push.rs` | tells peers at once about new records, and takes what they tell |
 //! | `downloads.rs` | packages come here |
 //! | `door.rs` | answers to peers |
 //! | `join.rs` | keys and tokens are exchanged |
@@ -27,6 +28,7 @@ mod merge;
 mod model;
 mod page;
 mod pull;
+mod push;
 mod store;
 
 use std::collections::HashMap;
@@ -47,13 +49,17 @@ pub(super) use self::join::{invite, join};
 pub(super) use self::merge::Makers;
 pub(super) use self::model::fingerprint;
 pub use self::model::{
-    Invitation, NamePatterns, Peer, PeerConflict, PeerLimits, PeerState, PeerUrl, PeerWalk,
+    Invitation, NamePatterns, Peer, PeerConflict, PeerLimits, PeerPushes, PeerState, PeerUrl,
+    PeerWalk,
 };
 use self::pull::LastAsked;
 pub(super) use self::pull::PULL;
 pub use self::pull::PullReport;
+pub(super) use self::push::PUSH;
+pub use self::push::PushReport;
 pub use self::store::{JoinOutcome, JoinedPeer, PeerTerms};
 use super::service::{Registry, RegistryError};
+use crate::config::server::OwnRegistry;
 use crate::context::ServerCtx;
 use crate::leases::Leases;
 use crate::model::{Actor, Cause, Origin};
@@ -66,14 +72,31 @@ const DOWNLOADS_AT_ONCE: usize = 8;
 /// Maximum number of them that one peer has announced, so that a slow one leaves places to the others.
 const DOWNLOADS_OF_PEER: usize = 2;
 
+/// Settings of the exchange.
+#[derive(Clone, Debug)]
+pub struct ExchangeSettings {
+    /// Maximum number of takedowns that a deployment makes in an hour.
+    pub takedown_brake: u64,
+    /// Number of attempts to tell a peer about a record before it is given up.
+    pub push_attempts: u64,
+}
+
+impl From<&OwnRegistry> for ExchangeSettings {
+    fn from(config: &OwnRegistry) -> Self {
+        Self {
+            takedown_brake: config.takedown_brake,
+            push_attempts: config.push_attempts,
+        }
+    }
+}
+
 /// Everything that is exchanged with other deployments.
 pub struct PeerExchange {
     registry: Registry,
     keys: Arc<Keyring>,
     leases: Leases,
     client: PeerClient,
-    /// Maximum number of takedowns that a deployment makes in an hour.
-    brake: u64,
+    settings: ExchangeSettings,
     places: Semaphore,
     places_of_peers: Mutex<HashMap<DeploymentName, Arc<Semaphore>>>,
     running: Mutex<HashMap<VersionKey, RunningDownload>>,
@@ -87,14 +110,14 @@ impl PeerExchange {
         registry: Registry,
         keys: Arc<Keyring>,
         leases: Leases,
-        brake: u64,
+        settings: ExchangeSettings,
     ) -> anyhow::Result<Self> {
         Ok(Self {
             registry,
             keys,
             leases,
             client: PeerClient::new()?,
-            brake,
+            settings,
             places: Semaphore::new(DOWNLOADS_AT_ONCE),
             places_of_peers: Mutex::default(),
             running: Mutex::default(),
@@ -112,7 +135,7 @@ impl PeerExchange {
         let registry = Registry::open(ctx.store.clone(), Some(Arc::clone(&keys)), name, packages);
         let registry = registry.await.context("cannot open the registry")?;
         let leases = ctx.server.leases.clone();
-        Self::new(registry, keys, leases, parts.config.takedown_brake).map(Some)
+        Self::new(registry, keys, leases, (&parts.config).into()).map(Some)
     }
 
     /// Invites another deployment. Returns a one-time word, or `None` if there are too many invitations.

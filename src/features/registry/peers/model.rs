@@ -140,6 +140,15 @@ impl NamePatterns {
         Ok(Self(patterns))
     }
 
+    /// Returns the pattern of all names.
+    ///
+    /// # Panics
+    ///
+    /// Never, because `*` is a pattern.
+    pub(super) fn everything() -> Self {
+        Self(vec!["*".parse().expect("`*` is a pattern of names")])
+    }
+
     /// Returns true if a pattern has the name.
     pub fn matches(&self, name: &RegistryName) -> bool {
         self.0.iter().any(|pattern| pattern.matches(name))
@@ -279,6 +288,8 @@ pub struct Peer {
     pub limited: u64,
     /// Limits for these two.
     pub limits: PeerLimits,
+    /// Progress of telling it about records that are made here.
+    pub pushes: PeerPushes,
     /// Login of the person who added the peer.
     pub added_by: String,
     /// Time of the addition.
@@ -325,6 +336,21 @@ pub struct PeerLimits {
     pub versions: u64,
     /// Maximum number of bytes of their packages.
     pub bytes: u64,
+}
+
+/// Progress of telling a peer about records that are made here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerPushes {
+    /// Last record of the log here that the peer needs not be told of any more, or 0.
+    pub last_id: u64,
+    /// Number of failed attempts in a row.
+    pub attempts: u64,
+    /// Time of the next attempt after a failure.
+    pub next_at: Option<DateTime<Utc>>,
+    /// Reason of the last failure, until the peer answers again.
+    pub error: Option<String>,
+    /// Number of records that were given up. The peer finds them in the log.
+    pub given_up: u64,
 }
 
 /// A version with two contents.

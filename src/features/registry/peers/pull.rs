@@ -318,13 +318,20 @@ impl PeerExchange {
         }
         let merged = {
             let _place = self.registry.recording.acquire().await;
-            let merged =
-                store.registry_peer_merge(&peer.name, &peer.walk, &makers, &diff, self.brake);
+            let brake = self.settings.takedown_brake;
+            let merged = store.registry_peer_merge(&peer.name, &peer.walk, &makers, &diff, brake);
             merged.await?
         };
         let MergeOutcome::Merged(merged) = merged else {
             return Ok(PageOutcome::Stop);
         };
+        self.has_merged(&peer.name, &merged).await;
+        let waits = is_other.then(|| waits_for_walk(peer));
+        Ok(PageOutcome::Merged { merged, waits })
+    }
+
+    /// Does what follows after records of a sender were merged.
+    pub(super) async fn has_merged(&self, sender: &DeploymentName, merged: &MergedPage) {
         if merged.takedowns > 0
             && let Err(error) = self.registry.remove_orphans().await
         {
@@ -337,13 +344,11 @@ impl PeerExchange {
         for maker in &merged.braked {
             error!(
                 peer = maker.as_str(),
-                sender = peer.name.as_str(),
-                brake = self.brake,
+                sender = sender.as_str(),
+                brake = self.settings.takedown_brake,
                 "A deployment made more takedowns in an hour than allowed, so nothing of it is merged until somebody agrees"
             );
         }
-        let waits = is_other.then(|| waits_for_walk(peer));
-        Ok(PageOutcome::Merged { merged, waits })
     }
 
     /// Notes the deployments that a peer knows and this one does not. They stay proposals until an administrator here

@@ -12,7 +12,8 @@ use super::super::namespaces::Visibility;
 use super::super::state::registry_access_changed_in_tx;
 use super::super::store::{broken, key_of, log_hold_in_tx, registry_event};
 use super::model::{
-    Invitation, NamePatterns, Peer, PeerConflict, PeerLimits, PeerState, PeerUrl, PeerWalk,
+    Invitation, NamePatterns, Peer, PeerConflict, PeerLimits, PeerPushes, PeerState, PeerUrl,
+    PeerWalk,
 };
 use crate::model::{Cause, LockEventKind, Sha256Digest};
 use crate::seal::{KeyName, SealedText};
@@ -81,7 +82,8 @@ macro_rules! peer_sql {
             "SELECT name, url, verifier, old_verifiers, state, state_at, token_key, sealed_token, shares, accepts, \
              visibility, last_id, edge, walk, sharing, head, seen_size, succeeded_at, complete_at, error, error_at, \
              skipped, skipped_last, wrong_packages, takedowns, takedowns_at, agreed, agreed_at, met, again_at, versions, \
-             bytes, limited, max_versions, max_bytes, added_by, added_at FROM registry_peers ",
+             bytes, limited, max_versions, max_bytes, pushed_id, push_attempts, push_at, push_error, pushes_given_up, \
+             added_by, added_at FROM registry_peers ",
             $rest
         )
     };
@@ -124,6 +126,11 @@ struct PeerRow {
     limited: i64,
     max_versions: i64,
     max_bytes: i64,
+    pushed_id: i64,
+    push_attempts: i64,
+    push_at: Option<DateTime<Utc>>,
+    push_error: Option<String>,
+    pushes_given_up: i64,
     added_by: String,
     added_at: DateTime<Utc>,
 }
@@ -201,6 +208,13 @@ impl PeerRow {
             limits: PeerLimits {
                 versions: count(self.max_versions),
                 bytes: count(self.max_bytes),
+            },
+            pushes: PeerPushes {
+                last_id: count(self.pushed_id),
+                attempts: count(self.push_attempts),
+                next_at: self.push_at,
+                error: self.push_error,
+                given_up: count(self.pushes_given_up),
             },
             added_by: self.added_by,
             added_at: self.added_at,
@@ -367,6 +381,7 @@ impl Store {
             forget_log_in_tx(&mut tx, &new.name).await?;
         }
         walk_again_in_tx(&mut tx).await?;
+        pushes_begin_in_tx(&mut tx, &new.name).await?;
         self.downloads_again_in_tx(&mut tx, &new.name).await?;
         registry_access_changed_in_tx(&mut tx).await?;
         self.peer_event_in_tx(&mut tx, &new.name, "joined", cause)
@@ -478,6 +493,7 @@ impl Store {
                 }
                 // Others may have relayed records of it, which did not count.
                 walk_again_in_tx(&mut tx).await?;
+                pushes_begin_in_tx(&mut tx, name).await?;
                 self.downloads_again_in_tx(&mut tx, name).await?;
             }
             PeerState::Proposed
@@ -780,6 +796,17 @@ async fn others_walk_again_in_tx(tx: &mut Tx, name: &DeploymentName) -> Result<(
         tx,
         "UPDATE registry_peers SET last_id = 0, edge = '0', walk = walk + 1, skipped = 0, limited = 0, \
          skipped_last = NULL WHERE name <> $1",
+        name,
+    )
+    .map(drop)
+}
+
+/// Tells a peer about the records that come from now on. It reads the log up to here on its own.
+async fn pushes_begin_in_tx(tx: &mut Tx, name: &DeploymentName) -> Result<()> {
+    execute!(
+        tx,
+        "UPDATE registry_peers SET pushed_id = (SELECT COALESCE(MAX(id), 0) FROM registry_log), push_attempts = 0, \
+         push_at = NULL, push_error = NULL WHERE name = $1",
         name,
     )
     .map(drop)

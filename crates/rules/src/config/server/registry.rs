@@ -22,6 +22,7 @@ const HOST: &str = "registry-host";
 const NOT_FOR_RUNS: &str = "no-registry-for-runs";
 const TAGS_FROM: &str = "registry-tags-from";
 const TAKEDOWN_BRAKE: &str = "registry-takedown-brake";
+const PUSH_ATTEMPTS: &str = "registry-push-attempts";
 const STORE: &str = "registry-store";
 const VCS_HOSTS: &str = "registry-vcs-allowlist";
 const ON_MISS: &str = "registry-on-miss";
@@ -157,6 +158,8 @@ pub struct OwnRegistry {
     pub tags_from: TaggedCommits,
     /// Maximum number of takedowns of another deployment in an hour that are merged.
     pub takedown_brake: u64,
+    /// Number of attempts to tell another deployment about a record before it is given up.
+    pub push_attempts: u64,
     /// Object store with the packages. `None`: they are in the data directory.
     pub packages: Option<ObjectStoreUrl>,
     /// Modules that are not in the registry.
@@ -221,6 +224,10 @@ section! {
             /// (docs/replication.md).
             number("registry-takedown-brake", "NUMBER", 0, 1_000_000).or("50"),
 
+            /// Attempts to tell another deployment about a new version before the registry gives up. The other deployment
+            /// then finds the version when it reads the log (docs/replication.md).
+            number("registry-push-attempts", "NUMBER", 1, 1_000).or("10"),
+
             /// Object store for the packages: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX. Several
             /// servers with one database share it. Credentials are in variables (docs/registry.md).
             text("registry-store", "URL").or_derived("<data dir>/registry"),
@@ -258,6 +265,7 @@ fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistr
             (NOT_FOR_RUNS, !is_for_runs?),
             (TAGS_FROM, reader.given(TAGS_FROM).is_some()),
             (TAKEDOWN_BRAKE, reader.given(TAKEDOWN_BRAKE).is_some()),
+            (PUSH_ATTEMPTS, reader.given(PUSH_ATTEMPTS).is_some()),
             (STORE, reader.given(STORE).is_some()),
             (VCS_HOSTS, reader.given(VCS_HOSTS).is_some()),
             (ON_MISS, reader.given(ON_MISS).is_some()),
@@ -289,6 +297,9 @@ fn read_registry(reader: &mut SettingReader<'_>) -> ReadResult<Option<OwnRegistr
         takedown_brake: reader
             .number(TAKEDOWN_BRAKE)?
             .expect("the brake has a default"),
+        push_attempts: reader
+            .number(PUSH_ATTEMPTS)?
+            .expect("the number of attempts has a default"),
         packages: read_store(reader)?,
         misses: misses?,
     }))

@@ -11,7 +11,7 @@ use axum::response::Response;
 use lockkeeper::config::server::MissLimits;
 use lockkeeper::features::registry::{
     JoinRequest, NamePatterns, NewInvitation, Peer, PeerExchange, PeerState, PeerTerms, PeerUrl,
-    PullReport, RegistryVersion, Visibility,
+    PullReport, PushReport, RegistryVersion, Visibility,
 };
 use lockkeeper::secret::Secret;
 use lockkeeper::store::Store;
@@ -260,6 +260,12 @@ impl Deployment {
     /// Reads the logs of all peers once. Returns the number of records that were added.
     pub async fn pull(&self) -> u64 {
         let PullReport { records, .. } = self.peers.pull_all().await.unwrap();
+        records
+    }
+
+    /// Tells all peers of what is due. Returns the number of records that they have decided about.
+    pub async fn push(&self) -> u64 {
+        let PushReport { records, .. } = self.peers.push_due(PATIENCE).await.unwrap();
         records
     }
 

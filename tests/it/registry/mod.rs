@@ -12,6 +12,7 @@ mod pages;
 mod peer_limits;
 mod peers;
 mod publishing;
+mod pushes;
 mod runs;
 mod serving;
 mod site;

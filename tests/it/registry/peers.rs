@@ -22,7 +22,7 @@ pub const NET: &str = "go example.com/net v1.0.0";
 pub const NET_AT: &str = "/registry/go/example.com/net/@v";
 
 pub const MODULE: [(&str, &[u8]); 1] = [("main.tf", b"output \"x\" {}\n")];
-const OTHER_MODULE: [(&str, &[u8]); 1] = [("main.tf", b"output \"y\" {}\n")];
+pub const OTHER_MODULE: [(&str, &[u8]); 1] = [("main.tf", b"output \"y\" {}\n")];
 pub const GO_MODULE: [(&str, &[u8]); 2] = [
     ("go.mod", b"module example.com/net\n\ngo 1.24\n"),
     ("net.go", b"package net\n"),
@@ -158,7 +158,9 @@ pub async fn digest_of(at: &Deployment, key: &str) -> Sha256Digest {
     packages.next().unwrap().digest.clone()
 }
 
-async fn three_deployments_end_equal_in_any_order(db: &TestDb) {
+/// Opens three deployments that have joined each other. Each one has a namespace, `module n0` and so on, and takes what the
+/// others say about all of them.
+pub async fn three(db: &TestDb) -> Vec<Deployment> {
     let names = ["one.example.com", "two.example.com", "three.example.com"];
     let mut all = Vec::new();
     for (number, name) in names.into_iter().enumerate() {
@@ -170,15 +172,43 @@ async fn three_deployments_end_equal_in_any_order(db: &TestDb) {
             .await;
         all.push(deployment);
     }
+    let shared = "*\nmodule n0/*\nmodule n1/*\nmodule n2/*";
     for (left, right) in [(0, 1), (1, 2), (2, 0)] {
-        all[left]
-            .join(
-                &all[right],
-                "*\nmodule n0/*\nmodule n1/*\nmodule n2/*",
-                "*\nmodule n0/*\nmodule n1/*\nmodule n2/*",
-            )
-            .await;
+        all[left].join(&all[right], shared, shared).await;
     }
+    all
+}
+
+/// Checks that nothing is new any more, and that all deployments have the same.
+pub async fn assert_equal(all: &[Deployment]) {
+    for deployment in all {
+        assert_eq!(deployment.pull().await, 0);
+        deployment.peers.download_due().await.unwrap();
+        deployment.office.registry.remove_orphans().await.unwrap();
+        assert_eq!(deployment.fault().await, None);
+    }
+    for number in 0..3 {
+        let name = format!("module n{number}/m/aws").parse().unwrap();
+        let mut states = Vec::new();
+        for deployment in all {
+            let versions = deployment.office.registry.versions(&name).await.unwrap();
+            let versions: Vec<_> = versions
+                .into_iter()
+                .map(|version| {
+                    let content = version.known.content().cloned();
+                    (version.key.version(), version.known.state(), content)
+                })
+                .collect();
+            states.push(versions);
+        }
+        assert_eq!(states[0].len(), 3);
+        assert_eq!(states[0], states[1]);
+        assert_eq!(states[1], states[2]);
+    }
+}
+
+async fn three_deployments_end_equal_in_any_order(db: &TestDb) {
+    let all = Box::pin(three(db)).await;
     for (number, deployment) in all.iter().enumerate() {
         for version in ["1.0.0", "1.1.0", "1.2.0"] {
             let key = format!("module n{number}/m/aws {version}");
@@ -205,30 +235,7 @@ async fn three_deployments_end_equal_in_any_order(db: &TestDb) {
     for at in [0, 2, 1, 1, 0, 2, 0, 1, 2] {
         all[at].pull().await;
     }
-    for deployment in &all {
-        assert_eq!(deployment.pull().await, 0);
-        deployment.peers.download_due().await.unwrap();
-        deployment.office.registry.remove_orphans().await.unwrap();
-        assert_eq!(deployment.fault().await, None);
-    }
-    for number in 0..3 {
-        let name = format!("module n{number}/m/aws").parse().unwrap();
-        let mut states = Vec::new();
-        for deployment in &all {
-            let versions = deployment.office.registry.versions(&name).await.unwrap();
-            let versions: Vec<_> = versions
-                .into_iter()
-                .map(|version| {
-                    let content = version.known.content().cloned();
-                    (version.key.version(), version.known.state(), content)
-                })
-                .collect();
-            states.push(versions);
-        }
-        assert_eq!(states[0].len(), 3);
-        assert_eq!(states[0], states[1]);
-        assert_eq!(states[1], states[2]);
-    }
+    assert_equal(&all).await;
 }
 
 async fn what_is_here_is_served_when_peers_are_away(db: &TestDb) {

@@ -20,6 +20,7 @@ use lockkeeper::features::registry::{
 };
 use lockkeeper::model::{Actor, Cause, Origin, Reason};
 use lockkeeper::objects::RemoteObjects;
+use lockkeeper::queue::WakeUps;
 use lockkeeper::seal::{key_line, keyring};
 use lockkeeper::store::Store;
 use lockkeeper::telemetry::Panics;
@@ -378,6 +379,11 @@ impl Replica {
     /// Returns what the reconcilers of the server use.
     pub async fn peers(&self) -> PeerExchange {
         PeerExchange::of(&self.ctx).await.unwrap().unwrap()
+    }
+
+    /// Returns a receiver of nudges about new records of the registry.
+    pub fn nudges(&self) -> WakeUps {
+        self.ctx.registry_nudge.listen()
     }
 
     /// Returns all metrics of the server.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use lockkeeper::clock::{RandomIds, SystemClock};
+use lockkeeper::config::server::{MissLimits, MissRules, RegistryMisses, VcsHosts};
 use lockkeeper::features::registry::{
     AddNamespace, CheckedPackage, ExchangeSettings, ForeignVersions, NewToken, PeerExchange,
     Published, Registry, VersionOrigin, Visibility,
@@ -157,6 +158,13 @@ impl BenchRegistry {
         let settings = ExchangeSettings {
             takedown_brake: BRAKE,
             push_attempts: 1,
+            misses: RegistryMisses {
+                hosts: VcsHosts::default(),
+                rules: MissRules::default(),
+                quota: "10GiB".parse().map_err(anyhow::Error::msg)?,
+                versions: 500_000,
+                limits: MissLimits::DEFAULT,
+            },
         };
         PeerExchange::new(
             self.registry.clone(),

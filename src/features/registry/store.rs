@@ -47,6 +47,8 @@ text_enum! {
         Peer = "peer",
         /// Fetch from a repository that is not here, because a client has requested the version.
         VersionControl = "version_control",
+        /// Record of another deployment that has fetched the version in this way.
+        PeerVersionControl = "peer_version_control",
     }
 }
 
@@ -54,7 +56,7 @@ impl VersionOrigin {
     /// Returns true if the version was fetched because a client has requested it, and nobody has published it.
     pub(super) fn is_foreign(self) -> bool {
         match self {
-            Self::VersionControl => true,
+            Self::VersionControl | Self::PeerVersionControl => true,
             // A peer signs its records, and is accepted for their names.
             Self::Upload | Self::Command | Self::Tag | Self::Peer => false,
         }
@@ -72,7 +74,7 @@ pub struct RegistryVersion {
     pub notice: Option<VersionNotice>,
     /// Time of the record that added the version.
     pub added_at: Option<DateTime<Utc>>,
-    /// Time of the commit, if the version was fetched from a repository.
+    /// Time of the commit, if the version was fetched from a repository, here or at another deployment.
     pub committed_at: Option<DateTime<Utc>>,
     /// Way by which the version came.
     pub origin: Option<VersionOrigin>,
@@ -165,7 +167,7 @@ impl LogEnd {
 macro_rules! published_sql {
     () => {
         "EXISTS (SELECT 1 FROM registry_versions v WHERE v.kind = k.kind AND v.name = k.name \
-         AND (v.origin IS NULL OR v.origin <> 'version_control'))"
+         AND (v.origin IS NULL OR v.origin NOT IN ('version_control', 'peer_version_control')))"
     };
 }
 
@@ -238,7 +240,7 @@ const LOOSEN_PACKAGES: &str = "INSERT INTO registry_loose_packages (digest, due_
 const UNCACHE: &str = "UPDATE registry_cache SET bytes = bytes - (SELECT CAST(COALESCE(SUM(p.size), 0) AS BIGINT) \
     FROM registry_packages p WHERE p.kind = $1 AND p.name = $2 AND p.version = $3 AND EXISTS (SELECT 1 \
     FROM registry_versions v WHERE v.kind = p.kind AND v.name = p.name AND v.version = p.version \
-    AND v.origin = 'version_control')) WHERE id = 1";
+    AND v.origin IN ('version_control', 'peer_version_control'))) WHERE id = 1";
 
 const HASHES_SQLITE: &str = "SELECT place, hash FROM registry_log_hashes \
     WHERE place IN (SELECT value FROM json_each($1))";
@@ -311,8 +313,16 @@ impl Store {
         let id = LogId::new(context.last_id.unwrap_or(0) + 1).map_err(broken)?;
         let deployment = signer.name().parse().map_err(broken)?;
         let maker = RecordMaker { deployment, id };
+        // Others must not take it for one that somebody has published.
+        let committed = change
+            .committed_at
+            .or(old.committed_at)
+            .map(RecordTime::new);
+        let committed = committed.transpose().map_err(broken)?;
+        let is_fetched = change.origin.is_foreign();
         let record = UnsignedRecord::new(key.clone(), change.change.clone(), time, maker)
             .map_err(broken)?
+            .fetched(is_fetched.then(|| committed.unwrap_or(time)))
             .sign(signer);
         let new = old.after(known, change, time, cause);
         version_write_in_tx(&mut tx, &new).await?;
@@ -606,7 +616,11 @@ impl RegistryVersion {
         let after = self.recorded(known, record.change(), record.time());
         match record.change() {
             RecordChange::Add(_) => Self {
-                origin: Some(VersionOrigin::Peer),
+                origin: Some(match record.fetched() {
+                    Some(_) => VersionOrigin::PeerVersionControl,
+                    None => VersionOrigin::Peer,
+                }),
+                committed_at: record.fetched().map(RecordTime::get),
                 published_by: Some(record.maker().deployment.to_string()),
                 ..after
             },
@@ -1062,7 +1076,7 @@ async fn hashes_add_in_tx(tx: &mut Tx, id: LogId, text: &str) -> Result<()> {
 }
 
 /// Counts a version that was fetched, and its packages.
-async fn cached_in_tx(tx: &mut Tx, content: &VersionContent) -> Result<()> {
+pub(super) async fn cached_in_tx(tx: &mut Tx, content: &VersionContent) -> Result<()> {
     let sizes = content.packages.iter().map(|package| package.size);
     let bytes = i64::try_from(sizes.sum::<u64>()).map_err(broken)?;
     let sql = "UPDATE registry_cache SET bytes = bytes + $1, versions = versions + 1 WHERE id = 1";

@@ -49,7 +49,7 @@ store_test!(
     a_name_that_a_peer_published_is_not_taken_for_a_fetched_one,
     a_missing_version_comes_from_another_deployment,
     the_list_of_a_name_that_is_here_has_new_versions_of_another_deployment,
-    a_fetched_version_is_not_shared,
+    a_fetched_version_never_counts_in_a_namespace_of_another_deployment,
 );
 
 const MODULE: &str = "code.example.org/acme/net.git";
@@ -1039,7 +1039,7 @@ async fn the_list_of_a_name_that_is_here_has_new_versions_of_another_deployment(
     );
 }
 
-async fn a_fetched_version_is_not_shared(db: &TestDb) {
+async fn a_fetched_version_never_counts_in_a_namespace_of_another_deployment(db: &TestDb) {
     let one = Deployment::open(db.backend, "one.example.com", &[]).await;
     let two = Deployment::open(db.backend, "two.example.com", &[]).await;
     let owned = "go code.example.org/acme";
@@ -1063,6 +1063,9 @@ async fn a_fetched_version_is_not_shared(db: &TestDb) {
     assert_eq!(two.pull().await, 1);
     let known = two.office.registry.version(&fetched).await.unwrap();
     assert_eq!(known, None);
+    let why = two.peer("one.example.com").await.skipped_last.unwrap();
+    assert!(why.contains("belongs to net here"), "{why}");
+    assert!(why.contains("has fetched the version"), "{why}");
 }
 
 /// Returns a person whose `go` gets everything from the repositories themselves.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use lockkeeper::features::registry::{PeerState, Visibility};
+use lockkeeper::features::registry::{
+    CheckedPackage, PeerState, Published, VersionOrigin, Visibility,
+};
 use lockkeeper_registry::records::{LogId, Record, TakedownKind};
 use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
@@ -17,7 +19,7 @@ use super::deployments::{Deployment, PATIENCE, name};
 use super::peers::{
     GO_MODULE, MODULE, NET, NET_AT, OTHER_MODULE, VPC, VPC_LIST, assert_equal, three, two, vpc_path,
 };
-use super::world::Answer;
+use super::world::{Answer, by_ops};
 use crate::support::db::{TestDb, store_test};
 
 const ONE: &str = "one.example.com";
@@ -285,6 +287,61 @@ async fn what_does_not_count_in_a_page_does_not_count_in_a_push(db: &TestDb) {
     assert_eq!((one.fault().await, two.fault().await), (None, None));
 }
 
+async fn a_fetched_version_comes_to_those_who_would_fetch_it(db: &TestDb) {
+    let one = Deployment::open(db.backend, ONE, &[]).await;
+    let flags = [
+        ("registry-vcs-allowlist", "github.com"),
+        ("registry-on-miss", "go *=wait"),
+    ];
+    let two = Deployment::open(db.backend, TWO, &flags).await;
+    // A miss asks nobody there, so nothing comes from elsewhere in another way.
+    let three = Deployment::open(db.backend, THREE, &[]).await;
+    two.join(&one, "*", "*").await;
+    three.join(&one, "*", "*").await;
+    let fetched = "go github.com/acme/net v1.0.0";
+    let key: VersionKey = fetched.parse().unwrap();
+    let files: [(&str, &[u8]); 2] = [
+        ("go.mod", b"module github.com/acme/net\n"),
+        ("net.go", b"package net\n"),
+    ];
+    let package = CheckedPackage {
+        committed_at: Some("2025-01-02T03:04:05Z".parse().unwrap()),
+        ..one.office.package(&key, &files).await
+    };
+    let (registry, by) = (&one.office.registry, by_ops());
+    let published = registry.publish(package, VersionOrigin::VersionControl, &by);
+    assert!(matches!(published.await, Ok(Published::New(_))));
+
+    assert_eq!(one.push().await, 2);
+    let version = two.version(fetched).await.unwrap();
+    assert_eq!(version.origin, Some(VersionOrigin::PeerVersionControl));
+    let limits = two.peer(ONE).await;
+    assert_eq!((limits.versions, limits.bytes), (0, 0));
+    let cache = two.store().registry_cache().await.unwrap();
+    assert_eq!(cache.versions, 1);
+    assert!(cache.bytes > 0);
+    assert_eq!(three.version(fetched).await, None);
+    assert_eq!((two.pull().await, three.pull().await), (0, 0));
+    let why = three.peer(ONE).await.skipped_last.unwrap();
+    assert!(why.contains("--registry-on-miss is never"), "{why}");
+
+    // It is served like at the deployment that has fetched it.
+    for file in ["v1.0.0.info", "v1.0.0.mod", "v1.0.0.zip"] {
+        let path = format!("/registry/go/github.com/acme/net/@v/{file}");
+        let ours = one.server.get(&path, &one.token).await;
+        let theirs = two.server.get(&path, &two.token).await;
+        assert_eq!(ours.status, StatusCode::OK, "{file}");
+        assert_eq!(ours.body, theirs.body, "{file}: {}", theirs.status);
+    }
+    one.office
+        .take_down(fetched, TakedownKind::Legal, "not ours")
+        .await;
+    assert_eq!(one.push().await, 2);
+    assert_eq!(state_of(&two, fetched).await, Some(VersionState::Deleted));
+    assert_eq!(two.store().registry_cache().await.unwrap().bytes, 0);
+    assert_eq!((one.fault().await, two.fault().await), (None, None));
+}
+
 async fn a_deployment_that_floods_another_one_is_limited(db: &TestDb) {
     let (one, two) = Box::pin(two(db)).await;
     let token = one.token_for(&two).await;
@@ -415,6 +472,7 @@ store_test!(
     a_push_that_failed_is_repeated_and_given_up_in_the_end,
     a_push_that_cannot_be_one_of_the_peer_is_refused,
     what_does_not_count_in_a_page_does_not_count_in_a_push,
+    a_fetched_version_comes_to_those_who_would_fetch_it,
     a_deployment_that_floods_another_one_is_limited,
     a_peer_that_does_not_answer_keeps_nobody_waiting,
     pages_and_pushes_in_any_order_end_equal,

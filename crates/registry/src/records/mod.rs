@@ -13,15 +13,16 @@
 //!
 //! ```text
 //! record      = (add / deprecate / delete) maker signature
-//! add         = "add" SP subject LF checksums 1*64package [commit] time
-//! deprecate   = "deprecate" SP subject LF time reason [replacement]
-//! delete      = "delete" SP subject LF time takedown reason [replacement]
+//! add         = "add" SP subject LF checksums 1*64package [commit] [fetched] time
+//! deprecate   = "deprecate" SP subject LF [fetched] time reason [replacement]
+//! delete      = "delete" SP subject LF [fetched] time takedown reason [replacement]
 //! subject     = "module" SP NAME SP VERSION / "go" SP PATH SP VERSION
 //! checksums   = "files" SP H1 LF                     ; of a module: all files of its package
 //!             / PATH SP VERSION SP H1 LF             ; of a Go module: its zip
 //!               PATH SP VERSION "/go.mod" SP H1 LF   ;   and its go.mod
 //! package     = "package" SP SHA256 SP SIZE SP FILE LF       ; sorted by FILE
 //! commit      = "commit" SP 40HEX LF / "commit" SP 64HEX LF
+//! fetched     = "fetched" SP TIME LF                 ; nobody has published the version. TIME is that of its commit
 //! time        = "time" SP TIME LF                    ; 2026-11-03T10:00:00Z
 //! takedown    = "takedown" SP ("legal" / "security" / "mistake") LF
 //! reason      = "reason" SP TEXT LF
@@ -138,6 +139,7 @@ pub struct RecordMaker {
 pub struct UnsignedRecord {
     key: VersionKey,
     change: RecordChange,
+    fetched: Option<RecordTime>,
     time: RecordTime,
     maker: RecordMaker,
 }
@@ -182,9 +184,27 @@ impl UnsignedRecord {
         Ok(Self {
             key,
             change,
+            fetched: None,
             time,
             maker,
         })
+    }
+
+    /// Says that the maker has fetched the version from a repository, whose commit has this time. `None`: somebody has
+    /// published the version there.
+    #[must_use]
+    pub fn fetched(self, committed: Option<RecordTime>) -> Self {
+        Self {
+            fetched: committed,
+            ..self
+        }
+    }
+
+    fn write_times(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(committed) = self.fetched {
+            writeln!(f, "fetched {committed}")?;
+        }
+        writeln!(f, "time {}", self.time)
     }
 
     /// Signs the record with the key of its maker, which also signs the heads of the log.
@@ -228,6 +248,12 @@ impl Record {
         &self.unsigned.change
     }
 
+    /// Returns the time of the commit of a version that the maker has fetched from a repository. Such a record says nothing
+    /// about what the owner of the name has published. `None`: somebody has published the version.
+    pub fn fetched(&self) -> Option<RecordTime> {
+        self.unsigned.fetched
+    }
+
     /// Returns the time of the change at the maker.
     pub fn time(&self) -> RecordTime {
         self.unsigned.time
@@ -245,14 +271,14 @@ impl fmt::Display for UnsignedRecord {
         match &self.change {
             RecordChange::Add(content) => {
                 write_content(f, &self.key, content)?;
-                writeln!(f, "time {}", self.time)?;
+                self.write_times(f)?;
             }
             RecordChange::Deprecate(notice) => {
-                writeln!(f, "time {}", self.time)?;
+                self.write_times(f)?;
                 write_notice(f, notice)?;
             }
             RecordChange::Delete(kind, notice) => {
-                writeln!(f, "time {}", self.time)?;
+                self.write_times(f)?;
                 writeln!(f, "takedown {kind}")?;
                 write_notice(f, notice)?;
             }

@@ -7,7 +7,7 @@ use lockkeeper_model::model::{Reason, is_hidden};
 
 use super::{
     Checksums, LogAction, MAX_RECORD_BYTES, PackageFile, PackageFiles, Record, RecordChange,
-    RecordMaker, RecordNotice, UnsignedRecord, VersionContent,
+    RecordMaker, RecordNotice, RecordTime, UnsignedRecord, VersionContent,
 };
 use crate::encoding::from_base64;
 use crate::versions::VersionKey;
@@ -55,21 +55,21 @@ pub(super) fn record(bytes: &[u8]) -> Result<Record, InvalidRecord> {
         .parse()
         .map_err(|_| lines.error("a record begins with `add`, `deprecate` or `delete`"))?;
     let key: VersionKey = lines.canonical(subject)?;
-    let (change, time) = match action {
+    let (change, (fetched, time)) = match action {
         LogAction::Add => {
             let content = lines.content(&key)?;
-            (RecordChange::Add(content), lines.field("time")?)
+            (RecordChange::Add(content), lines.times()?)
         }
         LogAction::Deprecate => {
-            let time = lines.field("time")?;
-            (RecordChange::Deprecate(lines.notice(&key)?), time)
+            let times = lines.times()?;
+            (RecordChange::Deprecate(lines.notice(&key)?), times)
         }
         LogAction::Delete => {
-            let time = lines.field("time")?;
+            let times = lines.times()?;
             let kind = lines.value("takedown")?.parse();
             let kind =
                 kind.map_err(|_| lines.error("a takedown is `legal`, `security` or `mistake`"))?;
-            (RecordChange::Delete(kind, lines.notice(&key)?), time)
+            (RecordChange::Delete(kind, lines.notice(&key)?), times)
         }
     };
     change.check_key(&key).map_err(|error| lines.error(error))?;
@@ -82,6 +82,7 @@ pub(super) fn record(bytes: &[u8]) -> Result<Record, InvalidRecord> {
     let unsigned = UnsignedRecord {
         key,
         change,
+        fetched,
         time,
         maker,
     };
@@ -203,6 +204,16 @@ impl<'a> RecordLines<'a> {
             packages,
             commit,
         })
+    }
+
+    /// Reads the time of the commit, if the version was fetched, and that of the record.
+    fn times(&mut self) -> Result<(Option<RecordTime>, RecordTime), InvalidRecord> {
+        let fetched = if self.is_next("fetched") {
+            Some(self.field("fetched")?)
+        } else {
+            None
+        };
+        Ok((fetched, self.field("time")?))
     }
 
     /// Reads reason and replacement.

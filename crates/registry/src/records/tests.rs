@@ -48,6 +48,40 @@ fn an_added_module_has_its_hash_and_its_packages() {
 }
 
 #[test]
+fn a_record_of_a_version_that_was_fetched_says_so() {
+    let fetched = |change| {
+        let (record, _) = written("module acme/vpc/aws 1.2.3", change);
+        let committed: RecordTime = "2025-01-02T03:04:05Z".parse().unwrap();
+        let key = signing_key(&deployment("net.example.com"));
+        let record = record.unsigned.fetched(Some(committed)).sign(&key);
+        assert_eq!(record.fetched(), Some(committed));
+        assert_eq!(
+            Record::parse(record.to_string().as_bytes()),
+            Ok(record.clone())
+        );
+        let lines: Vec<String> = record.to_string().lines().map(str::to_owned).collect();
+        let at = lines.iter().position(|line| line.starts_with("fetched "));
+        assert_eq!(
+            lines[at.unwrap()..at.unwrap() + 2],
+            ["fetched 2025-01-02T03:04:05Z", "time 2026-11-03T10:00:00Z"]
+        );
+        record.to_string()
+    };
+    fetched(RecordChange::Add(content(NameKind::Module, 5)));
+    fetched(RecordChange::Deprecate(notice("old")));
+    let text = fetched(RecordChange::Delete(TakedownKind::Mistake, notice("no")));
+    // It is signed like everything else.
+    let published = text.replacen("fetched 2025-01-02T03:04:05Z\n", "", 1);
+    let published = Record::parse(published.as_bytes()).unwrap();
+    let key = signing_key(&deployment("net.example.com"));
+    published.verify(&[key.verifier().clone()]).unwrap_err();
+    assert_eq!(
+        error(&text, "fetched 2025-01-02T", "fetched 2025x01-02T"),
+        "line 2: a time is written as `2026-11-03T10:00:00Z`, from 1970 to 9999"
+    );
+}
+
+#[test]
 fn an_added_go_module_has_the_lines_of_go_sum() {
     let change = RecordChange::Add(content(NameKind::Go, 5));
     let (record, text) = written("go example.com/M/v2 v2.0.0-rc.1", change);
@@ -356,7 +390,9 @@ fn the_longest_record_is_short_enough() {
     ] {
         let time = RecordTime::new(chrono::DateTime::UNIX_EPOCH).unwrap();
         let unsigned = UnsignedRecord::new(key.clone(), change, time, longest.clone()).unwrap();
-        let record = unsigned.sign(&signing_key(&deployment("a")));
+        let record = unsigned
+            .fetched(Some(time))
+            .sign(&signing_key(&deployment("a")));
         assert!(record.to_string().len() <= MAX_RECORD_BYTES);
         assert_eq!(Record::parse(record.to_string().as_bytes()), Ok(record));
     }
@@ -420,17 +456,20 @@ fn any_record() -> impl Strategy<Value = Record> {
         (Just(key), change)
     });
     let time = 0..253_402_300_800_i64;
-    (change, time, "[a-z]{1,5}(\\.[a-z]{1,5})?", 1..=i64::MAX).prop_filter_map(
+    let times = (time.clone(), option::of(time));
+    (change, times, "[a-z]{1,5}(\\.[a-z]{1,5})?", 1..=i64::MAX).prop_filter_map(
         "inconsistent",
-        |((key, change), time, name, id)| {
-            let time = RecordTime::new(chrono::DateTime::from_timestamp(time, 7).unwrap()).unwrap();
+        |((key, change), (time, fetched), name, id)| {
+            let at =
+                |time| RecordTime::new(chrono::DateTime::from_timestamp(time, 7).unwrap()).unwrap();
+            let time = at(time);
             let maker = RecordMaker {
                 deployment: deployment(&name),
                 id: LogId::new(id).unwrap(),
             };
             let key_of_maker = signing_key(&maker.deployment);
             let unsigned = UnsignedRecord::new(key, change, time, maker).ok()?;
-            Some(unsigned.sign(&key_of_maker))
+            Some(unsigned.fetched(fetched.map(at)).sign(&key_of_maker))
         },
     )
 }

@@ -343,6 +343,7 @@ const fn origin_words(origin: VersionOrigin) -> &'static str {
         VersionOrigin::Tag => "a tag",
         VersionOrigin::Peer => "another deployment",
         VersionOrigin::VersionControl => "version control",
+        VersionOrigin::PeerVersionControl => "version control, by another deployment",
     }
 }
 

@@ -518,8 +518,10 @@ fn add(
     let record = Record::parse(text.as_bytes()).map_err(|_| damaged())?;
     let number = u64::try_from(id.get()).map_err(|_| damaged())?;
     body.id = number;
-    // R6: the name of a version that was fetched may belong to an owner at the peer, who has not published it.
-    if fetched.contains(&id) || !shared.has(&record.key().name()) {
+    // R6: the name of a version that was fetched may belong to an owner at the peer, who has not published it. So its
+    // record says that it was fetched, except one that an earlier release has made.
+    let is_unclear = fetched.contains(&id) && record.fetched().is_none();
+    if is_unclear || !shared.has(&record.key().name()) {
         let hash = tlog::record_hash(text.as_bytes()).to_string();
         body.withheld.push(WithheldItem { id: number, hash });
         return Ok(());

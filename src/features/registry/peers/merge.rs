@@ -9,6 +9,9 @@
 //! Takedowns, versions and bytes are counted by the deployment that has made them, no matter who sends the records. One that
 //! makes too many takedowns is braked: none of its records counts until somebody agrees, and then all logs are read again.
 //!
+//! A version that its maker has fetched from a repository was published by nobody. It never counts in a namespace, takes no
+//! place of those that the maker may publish, and comes here only if this deployment would fetch it itself.
+//!
 //! The states of makers are those of the transaction. Every change of one holds the log as well, so nothing of a peer that
 //! was stopped is merged after that.
 
@@ -23,15 +26,19 @@ use lockkeeper_registry::tlog::{TreeEdge, TreeHead};
 use lockkeeper_registry::versions::VersionKey;
 use url::form_urlencoded::byte_serialize;
 
+use super::super::misses::{FilledCache, lead};
 use super::super::packaging::file_name;
 use super::super::store::{
-    LogEnd, RegistryVersion, broken, change_event, content_write_in_tx, log_append_in_tx,
-    log_hold_in_tx, name_add_in_tx, version_in_tx, version_write_in_tx,
+    LogEnd, RegistryVersion, broken, cached_in_tx, change_event, content_write_in_tx,
+    log_append_in_tx, log_hold_in_tx, name_add_in_tx, version_in_tx, version_write_in_tx,
 };
 use super::super::verify::RecordKeys;
+use super::ExchangeSettings;
 use super::model::{Peer, PeerState, PeerWalk};
 use super::page::{CheckedDiff, PageFault};
 use super::store::{kept_error, peers_in_tx, stored, turn_in_tx};
+use crate::config::server::{OnMiss, RegistryMisses};
+use crate::config::size::shown;
 use crate::model::{Cause, OwnerName};
 use crate::store::{Result, Store, Tx, execute, kept_time, on_tx};
 
@@ -40,6 +47,10 @@ const BRAKE_PERIOD: TimeDelta = TimeDelta::hours(1);
 
 /// Time for which somebody agrees to takedowns. The walk that comes to them begins with the first record.
 const AGREED_PERIOD: TimeDelta = TimeDelta::days(1);
+
+/// Part of the limits of versions from elsewhere that other deployments may fill: 1/2. Their records can name any sizes, and
+/// must not be the reason why nothing is fetched here any more.
+const OF_OTHERS: u64 = 2;
 
 /// A page whose records have valid signatures or do not count.
 #[derive(Clone, Debug)]
@@ -298,6 +309,60 @@ struct Brake {
     now: DateTime<Utc>,
 }
 
+/// Versions that nobody has published: the rules for them, and everything of them that is here.
+struct FetchedVersions<'a> {
+    misses: &'a RegistryMisses,
+    cache: FilledCache,
+}
+
+impl<'a> FetchedVersions<'a> {
+    async fn read_in_tx(tx: &mut Tx, misses: &'a RegistryMisses) -> Result<Self> {
+        let (bytes, versions) = on_tx!(tx, db => sqlx::query_as::<_, (i64, i64)>(
+            "SELECT bytes, versions FROM registry_cache WHERE id = 1").fetch_one(db))?;
+        let cache = FilledCache {
+            bytes: u64::try_from(bytes).map_err(broken)?,
+            versions: u64::try_from(versions).map_err(broken)?,
+        };
+        Ok(Self { misses, cache })
+    }
+
+    /// Returns the reason if this deployment would not fetch a version of the name.
+    fn check(&self, name: &RegistryName) -> std::result::Result<(), String> {
+        let action = self.misses.rules.action_for(name);
+        if matches!(action, OnMiss::Never | OnMiss::Refuse) {
+            return Err(format!("--registry-on-miss is {action} for the name here"));
+        }
+        match name {
+            RegistryName::Go(path) => lead(&self.misses.hosts, path).map(drop),
+            RegistryName::Module(_) => Err("only Go modules are fetched here".to_owned()),
+        }
+    }
+
+    /// Counts a version with packages of this size. Returns the reason if there are too many.
+    fn add(&mut self, bytes: u64) -> std::result::Result<(), String> {
+        let FilledCache { versions, .. } = self.cache;
+        if versions >= self.misses.versions / OF_OTHERS {
+            return Err(format!(
+                "the log has {versions} versions from elsewhere, and others may fill half of --registry-cache-versions, {}",
+                self.misses.versions
+            ));
+        }
+        let bytes = self.cache.bytes.saturating_add(bytes);
+        let quota = self.misses.quota;
+        if bytes > quota.bytes() / OF_OTHERS {
+            return Err(format!(
+                "the packages from elsewhere would have {}, and others may fill half of --registry-cache-quota, {quota}",
+                shown(bytes)
+            ));
+        }
+        self.cache = FilledCache {
+            bytes,
+            versions: versions + 1,
+        };
+        Ok(())
+    }
+}
+
 /// A deployment whose records count, with everything that is counted of it.
 struct CountedMaker<'a> {
     peer: &'a Peer,
@@ -389,6 +454,7 @@ struct RecordCounter<'a> {
     makers: BTreeMap<&'a DeploymentName, CountedMaker<'a>>,
     claimed: &'a OwnedNames,
     known: &'a BTreeMap<VersionKey, KnownVersion>,
+    fetched: FetchedVersions<'a>,
     brake: Brake,
     /// Versions that the page adds as new ones, gives content, or takes away.
     new: BTreeSet<VersionKey>,
@@ -403,6 +469,7 @@ impl<'a> RecordCounter<'a> {
         makers: &Makers,
         claimed: &'a OwnedNames,
         known: &'a BTreeMap<VersionKey, KnownVersion>,
+        fetched: FetchedVersions<'a>,
         brake: Brake,
     ) -> Self {
         let counted = peers.iter().filter(|peer| {
@@ -416,6 +483,7 @@ impl<'a> RecordCounter<'a> {
                 .collect(),
             claimed,
             known,
+            fetched,
             brake,
             new: BTreeSet::new(),
             filled: BTreeSet::new(),
@@ -438,12 +506,18 @@ impl<'a> RecordCounter<'a> {
                 "{key}: records of {maker} are not accepted for this name"
             ));
         }
-        if let Some((namespace, owner)) = self.claimed.of(&name)
-            && !accepts.name_it(&name, &NamePattern::from(namespace.clone()))
-        {
-            return Err(format!(
-                "{key}: the name belongs to {owner} here, and no pattern of {maker} names it"
-            ));
+        let is_fetched = record.fetched().is_some();
+        if let Some((namespace, owner)) = self.claimed.of(&name) {
+            if is_fetched {
+                return Err(format!(
+                    "{key}: the name belongs to {owner} here, and {maker} has fetched the version from a repository"
+                ));
+            }
+            if !accepts.name_it(&name, &NamePattern::from(namespace.clone())) {
+                return Err(format!(
+                    "{key}: the name belongs to {owner} here, and no pattern of {maker} names it"
+                ));
+            }
         }
         let waits =
             || format!("{key}: {maker} made too many takedowns, and nobody has agreed to them yet");
@@ -469,14 +543,26 @@ impl<'a> RecordCounter<'a> {
             }
             RecordChange::Deprecate(_) => None,
             RecordChange::Add(content) => {
+                if is_fetched {
+                    let checked = self.fetched.check(&name);
+                    checked.map_err(|why| not_fetched(key, maker, &why))?;
+                }
                 let has_content = known.is_some_and(|known| known.content().is_some());
                 let sizes = content.packages.iter().map(|package| package.size);
                 let size = sizes.fold(0, u64::saturating_add);
                 (!has_content && !self.filled.contains(key)).then_some(size)
             }
         };
-        let added = counted.add(u64::from(is_new), bytes.unwrap_or(0));
-        added.map_err(|why| format!("{key}: {why}"))?;
+        match bytes {
+            Some(bytes) if is_fetched => {
+                let added = self.fetched.add(bytes);
+                added.map_err(|why| not_fetched(key, maker, &why))?;
+            }
+            Some(_) | None => {
+                let added = counted.add(u64::from(is_new), bytes.unwrap_or(0));
+                added.map_err(|why| format!("{key}: {why}"))?;
+            }
+        }
         if is_new {
             self.new.insert(key.clone());
         }
@@ -517,6 +603,11 @@ impl<'a> RecordCounter<'a> {
     }
 }
 
+/// Says why a version that a deployment has fetched does not come here.
+fn not_fetched(key: &VersionKey, maker: &DeploymentName, why: &str) -> String {
+    format!("{key}: {maker} has fetched it from a repository, and {why}")
+}
+
 /// Records of a page that are merged, and the tree of the walk with all of them.
 struct MergedPart<'a> {
     edge: TreeEdge,
@@ -533,7 +624,7 @@ impl Store {
         walk: &PeerWalk,
         makers: &Makers,
         diff: &VerifiedDiff,
-        brake: u64,
+        settings: &ExchangeSettings,
     ) -> Result<MergeOutcome> {
         let mut tx = self.begin_shared().await?;
         log_hold_in_tx(&mut tx).await?;
@@ -548,11 +639,12 @@ impl Store {
         let sent: Vec<&Record> = items.filter_map(|item| item.record.as_ref()).collect();
         let versions = versions_in_tx(&mut tx, &sent).await?;
         let brake = Brake {
-            takedowns: brake,
+            takedowns: settings.takedown_brake,
             now,
         };
         let known = known_of(&versions);
-        let mut counter = RecordCounter::new(&peers, makers, &claimed, &known, brake);
+        let fetched = FetchedVersions::read_in_tx(&mut tx, &settings.misses).await?;
+        let mut counter = RecordCounter::new(&peers, makers, &claimed, &known, fetched, brake);
         let part = part(&peer.walk.edge, diff, &mut counter).map_err(broken)?;
         let before = (&known, versions, &claimed);
         let changes = Box::pin(self.merge_in_tx(&mut tx, sender, &part.records, before));
@@ -577,7 +669,7 @@ impl Store {
         sender: &DeploymentName,
         makers: &Makers,
         record: &Record,
-        brake: u64,
+        settings: &ExchangeSettings,
     ) -> Result<(PushOutcome, MergedPage)> {
         let mut tx = self.begin_shared().await?;
         log_hold_in_tx(&mut tx).await?;
@@ -592,10 +684,11 @@ impl Store {
         let versions = versions_in_tx(&mut tx, &[record]).await?;
         let known = known_of(&versions);
         let brake = Brake {
-            takedowns: brake,
+            takedowns: settings.takedown_brake,
             now: kept_time(self.now()),
         };
-        let mut counter = RecordCounter::new(&peers, makers, &claimed, &known, brake);
+        let fetched = FetchedVersions::read_in_tx(&mut tx, &settings.misses).await?;
+        let mut counter = RecordCounter::new(&peers, makers, &claimed, &known, fetched, brake);
         if let Err(why) = counter.count(record) {
             let refused = PushOutcome::NotAccepted(why);
             if !counter.is_braked(&record.maker().deployment) {
@@ -723,6 +816,13 @@ impl Store {
                 name_add_in_tx(tx, &key.name()).await?;
             }
             content_write_in_tx(tx, key, record.change(), None, now).await?;
+            if record.fetched().is_some()
+                && let RecordChange::Add(content) = record.change()
+            {
+                // A takedown in the same page looks for the row, to take the bytes away again.
+                version_write_in_tx(tx, version).await?;
+                cached_in_tx(tx, content).await?;
+            }
             log_append_in_tx(tx, &mut end, record, now).await?;
             changed.insert(key.clone());
             let cause = Cause::new(super::by_peer(maker), "merged from a peer");
@@ -857,4 +957,58 @@ async fn peer_write_in_tx(
         peer.walk.number,
     )?;
     Ok(written > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::server::{MissLimits, MissRules, VcsHosts};
+
+    #[test]
+    fn a_fetched_version_comes_only_where_it_would_be_fetched() {
+        let misses = RegistryMisses {
+            hosts: VcsHosts::new(vec!["github.com/acme".parse().unwrap()]),
+            rules: MissRules::new(vec![
+                "go github.com/acme/never/...=never".parse().unwrap(),
+                "go github.com/acme/refuse/...=refuse".parse().unwrap(),
+            ]),
+            quota: "2KiB".parse().unwrap(),
+            versions: 6,
+            limits: MissLimits::DEFAULT,
+        };
+        let mut fetched = FetchedVersions {
+            misses: &misses,
+            cache: FilledCache {
+                bytes: 1000,
+                versions: 1,
+            },
+        };
+        let check = |name: &str| fetched.check(&name.parse().unwrap());
+        assert_eq!(check("go github.com/acme/net"), Ok(()));
+        for (name, part) in [
+            (
+                "go github.com/acme/never/net",
+                "--registry-on-miss is never",
+            ),
+            (
+                "go github.com/acme/refuse/net",
+                "--registry-on-miss is refuse",
+            ),
+            ("go github.com/other/net", "--registry-vcs-allowlist"),
+            ("go example.com/net", "--registry-vcs-allowlist"),
+            ("module acme/vpc/aws", "only Go modules"),
+        ] {
+            let why = check(name).unwrap_err();
+            assert!(why.contains(part), "{name}: {why}");
+        }
+        let full = fetched.add(25).unwrap_err();
+        assert!(
+            full.contains("half of --registry-cache-quota, 2 KiB"),
+            "{full}"
+        );
+        assert_eq!(fetched.add(24), Ok(()));
+        assert_eq!(fetched.add(0), Ok(()));
+        let full = fetched.add(0).unwrap_err();
+        assert!(full.contains("3 versions"), "{full}");
+    }
 }

@@ -59,7 +59,7 @@ pub(super) use self::push::PUSH;
 pub use self::push::PushReport;
 pub use self::store::{JoinOutcome, JoinedPeer, PeerTerms};
 use super::service::{Registry, RegistryError};
-use crate::config::server::OwnRegistry;
+use crate::config::server::{OwnRegistry, RegistryMisses};
 use crate::context::ServerCtx;
 use crate::leases::Leases;
 use crate::model::{Actor, Cause, Origin};
@@ -79,6 +79,8 @@ pub struct ExchangeSettings {
     pub takedown_brake: u64,
     /// Number of attempts to tell a peer about a record before it is given up.
     pub push_attempts: u64,
+    /// Rules and limits for versions that nobody has published.
+    pub misses: RegistryMisses,
 }
 
 impl From<&OwnRegistry> for ExchangeSettings {
@@ -86,6 +88,7 @@ impl From<&OwnRegistry> for ExchangeSettings {
         Self {
             takedown_brake: config.takedown_brake,
             push_attempts: config.push_attempts,
+            misses: config.misses.clone(),
         }
     }
 }

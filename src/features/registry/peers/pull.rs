@@ -318,8 +318,8 @@ impl PeerExchange {
         }
         let merged = {
             let _place = self.registry.recording.acquire().await;
-            let brake = self.settings.takedown_brake;
-            let merged = store.registry_peer_merge(&peer.name, &peer.walk, &makers, &diff, brake);
+            let (walk, settings) = (&peer.walk, &self.settings);
+            let merged = store.registry_peer_merge(&peer.name, walk, &makers, &diff, settings);
             merged.await?
         };
         let MergeOutcome::Merged(merged) = merged else {

@@ -277,7 +277,7 @@ impl PeerExchange {
         for (id, text) in records {
             let record = Record::parse(text.as_bytes()).map_err(|_| damaged(id))?;
             let is_told = record.maker().deployment == *own
-                && !fetched.contains(&id)
+                && (record.fetched().is_some() || !fetched.contains(&id))
                 && shared.has(&record.key().name());
             next.push(NextRecord {
                 id: u64::try_from(id.get()).map_err(|_| damaged(id))?,
@@ -344,8 +344,8 @@ impl PeerExchange {
         }
         let (outcome, merged) = {
             let _place = self.registry.recording.acquire().await;
-            let brake = self.settings.takedown_brake;
-            let merged = store.registry_peer_merge_pushed(&sender.name, &makers, &record, brake);
+            let settings = &self.settings;
+            let merged = store.registry_peer_merge_pushed(&sender.name, &makers, &record, settings);
             merged.await?
         };
         if outcome == PushOutcome::Merged {

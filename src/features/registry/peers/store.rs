@@ -681,7 +681,6 @@ impl Store {
         let rows = on_pool!(self, db => sqlx::query_as::<_, (NameKind, String)>(
             "SELECT DISTINCT p.kind, p.name FROM registry_packages p JOIN registry_versions v ON v.kind = p.kind \
              AND v.name = p.name AND v.version = p.version WHERE p.digest = $1 AND v.base = '' \
-             AND (v.origin IS NULL OR v.origin <> 'version_control') \
              AND (p.kind > $2 OR (p.kind = $2 AND p.name > $3)) ORDER BY p.kind, p.name LIMIT 1000")
             .bind(digest).bind(kind).bind(name).fetch_all(db))?;
         let rows = rows.into_iter();
@@ -689,7 +688,8 @@ impl Store {
             .collect()
     }
 
-    /// Lists the records between two IDs, these included, that are about versions which were fetched from elsewhere.
+    /// Lists the records between two IDs, these included, that are about versions which this deployment has fetched from
+    /// elsewhere.
     pub(super) async fn registry_fetched(
         &self,
         first: LogId,

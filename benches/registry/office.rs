@@ -16,7 +16,7 @@ use lockkeeper::features::registry::{
     Published, Registry, VersionOrigin, Visibility,
 };
 use lockkeeper::leases::Leases;
-use lockkeeper::model::{Actor, Cause, Origin, OwnerName};
+use lockkeeper::model::{Actor, Cause, Origin, OwnerName, RepoPath};
 use lockkeeper::seal::{Binding, KEY_BYTES, KeyName, Keyring, SealedText, key_line, keyring};
 use lockkeeper::store::DatabaseUrl;
 use lockkeeper::telemetry::Metrics;
@@ -139,7 +139,8 @@ impl BenchRegistry {
         let mut staging = self.registry.blobs().stage(MAX_PACKAGE).await?;
         staging.write(&archive(&key, files)?).await?;
         let staged = staging.finish().await?;
-        let (package, ()) = Box::pin(CheckedPackage::of_upload(key, staged, ())).await?;
+        let (package, ()) =
+            Box::pin(CheckedPackage::of_upload(key, staged, RepoPath::root(), ())).await?;
         let (origin, cause) = (VersionOrigin::Command, cause());
         let published = Box::pin(self.registry.publish(package, origin, &cause)).await?;
         ensure!(matches!(published, Published::New(_)), "{published:?}");

@@ -223,6 +223,11 @@ impl CommitSnapshot {
         }
     }
 
+    /// Returns the commit with the files.
+    pub fn commit(&self) -> &CommitSha {
+        &self.commit
+    }
+
     /// Returns true if the files came from the forge.
     pub fn is_fetched(&self) -> bool {
         self.is_fetched

@@ -6,7 +6,8 @@
 //! | `PUT /api/registry/go/example.com/m/v2/@v/v2.0.1` | path and version of a Go module, with `!` for capitals as `go` writes them |
 //! | `POST …/deprecate`, `POST …/takedown` | the same, with `reason`, `replacement` and `kind` as JSON |
 //!
-//! `lists.rs` has the requests that only read.
+//! `?dir=modules/vpc` names the directory of a Terraform module in a package that has others beside it. `lists.rs` has the
+//! requests that only read.
 //!
 //! An upload names the SHA-256 of its body (`Content-Digest`, RFC 9530). The status of the answer says what the registry
 //! has:
@@ -46,8 +47,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt as _;
 use lockkeeper_registry::limits::ExceededLimit;
-use lockkeeper_registry::names::{InvalidEscape, RegistryName, unescape_path, unescape_version};
-use lockkeeper_registry::records::{RecordNotice, TakedownKind, VersionContent};
+use lockkeeper_registry::names::{
+    InvalidEscape, NameKind, RegistryName, unescape_path, unescape_version,
+};
+use lockkeeper_registry::records::{PackageFileName, RecordNotice, TakedownKind, VersionContent};
 use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
 use serde::Deserialize;
@@ -67,7 +70,7 @@ use super::view::{PublishedView, VersionView, checksums_of, notice_sentence};
 use crate::errors::describe_error;
 use crate::kit::web::extract::JsonBody;
 use crate::kit::web::{RouteAccess, Routes, WebError, WebState, auth};
-use crate::model::{Actor, Cause, Origin, Reason, Sha256Digest};
+use crate::model::{Actor, Cause, Origin, Reason, RepoPath, Sha256Digest};
 use crate::render::escape::push_visible;
 
 /// Maximum number of bodies that are read and checked at once.
@@ -476,6 +479,7 @@ impl RegistryUploads {
         }
         let claimed = content_digest(&parts.headers).map_err(ApiRefusal::NoDigest)?;
         check_encoding(&parts.headers)?;
+        let module_dir = module_dir(key.kind(), parts.uri.query())?;
         let limit = limits(key.kind()).packed;
         if content_length(&parts.headers).is_some_and(|length| length > limit) {
             return Err(ApiRefusal::TooLarge(limit));
@@ -493,7 +497,8 @@ impl RegistryUploads {
             let found = staged.digest.clone();
             return Err(ApiRefusal::WrongDigest { claimed, found });
         }
-        let (package, place) = CheckedPackage::of_upload(key.clone(), staged, place).await?;
+        let package = CheckedPackage::of_upload(key.clone(), staged, module_dir, place);
+        let (package, place) = package.await?;
         // Somebody may have revoked the token while the body arrived.
         let token = self.token(&parts.headers).await?;
         check_scope(&token, TokenAction::Publish, &key)?;
@@ -677,6 +682,37 @@ impl ChangeBody {
             way_out: "Give `legal`, `security` or `mistake`.",
         })
     }
+}
+
+/// Reads the directory of the module in the package, which is the top unless `?dir=modules/vpc` says otherwise.
+fn module_dir(kind: NameKind, query: Option<&str>) -> Result<RepoPath, ApiRefusal> {
+    let query = query.unwrap_or_default();
+    let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+    let Some((_, text)) = pairs.find(|(name, _)| name == "dir") else {
+        return Ok(RepoPath::root());
+    };
+    let refused = |problem: &str, way_out| ApiRefusal::Field {
+        field: "dir",
+        problem: problem.to_owned(),
+        way_out,
+    };
+    if kind == NameKind::Go {
+        let way_out = "Leave it out.";
+        return Err(refused(
+            "only modules of Terraform have a directory",
+            way_out,
+        ));
+    }
+    let dir = RepoPath::new(&text).ok();
+    let dir =
+        dir.filter(|dir| dir.as_str() == text && PackageFileName::of_module_in(dir).is_some());
+    dir.ok_or_else(|| {
+        refused(
+            "it is no directory of a package, or has other characters than letters, digits and `-._/`, or more than 114 \
+             bytes",
+            "Give the directory of the module in the package, such as `modules/vpc`.",
+        )
+    })
 }
 
 fn check_scope(token: &Token, action: TokenAction, key: &VersionKey) -> Result<(), ApiRefusal> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use lockkeeper::features::registry::Visibility;
 use lockkeeper::store::DatabaseUrl;
+use lockkeeper_registry::dirhash::hash_files;
 use serde_json::Value;
 
 use super::site::Site;
@@ -210,10 +211,70 @@ async fn only_the_account_of_the_server_publishes_on_its_machine(db: &TestDb) {
     assert!(!machine.data.join("registry").exists());
 }
 
+async fn a_module_brings_the_directories_of_its_repository_that_it_uses(db: &TestDb) {
+    let machine = Machine::open(db).await;
+    let shared = "module \"x\" {\n  source = \"../shared\"\n}\n";
+    let tree = WorkingTree::new(&[
+        (".gitignore", "*.log\n"),
+        ("infra/vpc/main.tf", shared),
+        ("infra/shared/main.tf", CODE),
+        ("infra/other/main.tf", CODE),
+        (
+            "linked/main.tf",
+            "module \"x\" {\n  source = \"../away\"\n}\n",
+        ),
+        ("out/main.tf", "module \"x\" {\n  source = \"../../x\"\n}\n"),
+    ]);
+    tree.write(&[("infra/shared/debug.log", "secret")]);
+    // Nothing is taken from behind a link, which could lead anywhere.
+    std::os::unix::fs::symlink("infra/other", tree.path().join("away")).unwrap();
+    tree.commit();
+    let published = machine.publish(&tree, "infra/vpc", "acme/vpc/aws", "1.0.0");
+    let files = [
+        ("infra/shared/main.tf", CODE.as_bytes()),
+        ("infra/vpc/main.tf", shared.as_bytes()),
+    ];
+    let files = hash_files(files).unwrap().to_string();
+    assert_eq!(
+        (&published["files"], &published["commit"]),
+        (&Value::from(files), &Value::from(head(&tree)))
+    );
+    let package = &published["packages"][0]["file"];
+    assert_eq!(*package, Value::from("module~infra~vpc.tar.gz"));
+    let publish = |tree: &WorkingTree, dir: &str, version: &str| {
+        let name = ["--name", "acme/vpc/aws", "--version", version];
+        machine.registry(tree, &[&["publish", dir], &name[..]].concat())
+    };
+    let said = publish(&tree, "infra/vpc", "1.0.0");
+    assert_eq!(
+        (said.out.as_str(), said.err.as_str()),
+        (
+            "acme/vpc/aws@1.0.0 was published before with the same files.\n",
+            "Left out infra/shared/debug.log: git ignores it, or it belongs to another repository.\n\
+             The package also has the directory infra/shared of the repository, because the module uses it.\n"
+        )
+    );
+    for (dir, fault) in [
+        ("linked", "uses `../away`, which is not in the package"),
+        ("out", "uses `../../x`, which is outside of the package"),
+    ] {
+        let said = publish(&tree, dir, "1.0.1");
+        assert_eq!(said.code, 1, "{}", said.out);
+        assert!(said.err.contains(fault), "{}", said.err);
+    }
+    // Without git, nobody knows what belongs together.
+    std::fs::remove_dir_all(tree.path().join(".git")).unwrap();
+    let said = publish(&tree, "infra/vpc", "1.0.1");
+    assert_eq!(said.code, 1, "{}", said.out);
+    let fault = "the module uses `../shared`, which is outside of the package";
+    assert!(said.err.contains(fault), "{}", said.err);
+}
+
 store_test!(
     a_working_tree_is_published_without_what_git_ignores,
     a_directory_that_git_ignores_is_one_without_git,
     only_the_account_of_the_server_publishes_on_its_machine,
+    a_module_brings_the_directories_of_its_repository_that_it_uses,
 );
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,11 @@
 //! Stories about tags: from `git tag` at the forge to the version that is served.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderValue, header};
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Change, Fault};
 use lockkeeper::features::registry::{
@@ -16,11 +19,15 @@ use lockkeeper_registry::tf_archive::{TF_LIMITS, check_tf_archive};
 use lockkeeper_registry::versions::VersionKey;
 use regex::Regex;
 use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_util::task::AbortOnDropHandle;
+use tower::ServiceExt as _;
 
-use super::world::{HOST, Office, by_ops, write_keys};
+use super::world::{HOST, Office, Replica, by_ops, write_keys};
 use crate::support::bot::Bot;
 use crate::support::db::{Backend, story};
-use crate::support::program::{lockkeeper, run};
+use crate::support::program::{Said, lockkeeper, run};
+use crate::support::server::find_terraform;
 
 story!(
     tags_of_go_modules_become_versions,
@@ -34,6 +41,7 @@ story!(
     a_tag_whose_version_has_other_files_is_not_called_published,
     a_tag_that_stops_the_server_three_times_is_given_up,
     the_files_are_those_of_git_archive,
+    a_module_brings_the_directories_that_it_uses,
 );
 
 /// Time until the next look at a repository.
@@ -65,9 +73,9 @@ impl Site {
             ("encryption-key-file", &file_text),
         ];
         all.extend(flags);
-        let bot = Bot::with(backend, &[("README.md", "Infra.\n")], &all).await;
+        let bot = Box::pin(Bot::with(backend, &[("README.md", "Infra.\n")], &all)).await;
         let packages = bot.db.dir.path().join("data/registry");
-        let office = Office::with(bot.db.reopen().await, file, packages).await;
+        let office = Box::pin(Office::with(bot.db.reopen().await, file, packages)).await;
         office.namespace("module acme", Visibility::Public).await;
         office
             .namespace("go example.com/net", Visibility::Public)
@@ -342,7 +350,7 @@ async fn tags_of_terraform_modules_become_versions(backend: Backend) {
     assert_snapshot!(site.statuses(NAMED, &named), @"lockkeeper/publish: acme/vpc/aws 1.2.3: Success, Published from the tag v1.2.3.");
     assert_snapshot!(site.statuses(MANY, &many), @r"
     lockkeeper/publish: acme/db/aws 1.0.0: Success, Published from the tag db-v1.0.0.
-    lockkeeper/publish: acme/dns/aws 1.0.0: Failure, the module uses `../db`, which is outside of the package. Publish a directory that has all modules which it uses, or use published ones
+    lockkeeper/publish: acme/dns/aws 1.0.0: Success, Published from the tag modules/dns/v1.0.0.
     ");
     let server = site.office.server(&site.bot.db, 2, &[]).await;
     let (_, token) = site.office.token(&["read:*"]).await;
@@ -755,5 +763,148 @@ async fn the_files_are_those_of_git_archive(backend: Backend) {
     hidden.go: "package net\n"
     version.go: "package net // $Format:%H$\n"
     "#);
+    site.bot.end(&[]).await;
+}
+
+/// Lets programs reach a server. Returns its address.
+async fn listen(server: &Replica) -> (String, AbortOnDropHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let router = server.router.clone();
+    let app = Router::new().fallback(move |mut request: Request| {
+        // The server answers under its name only.
+        let host = HeaderValue::from_static(HOST);
+        request.headers_mut().insert(header::HOST, host);
+        router.clone().oneshot(request)
+    });
+    let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    (address, AbortOnDropHandle::new(task))
+}
+
+/// Runs `terraform` in a directory, whose modules come from a registry at this address.
+fn terraform(dir: &Path, registry: &str, args: &[&str]) -> Said {
+    let services = format!("\"modules.v1\" = \"{registry}/registry/v1/modules/\"");
+    let config = format!("host \"{HOST}\" {{\n  services = {{ {services} }}\n}}\n");
+    let file = dir.join("cli.tfrc");
+    std::fs::write(&file, config).unwrap();
+    let (program, file) = (find_terraform(), file.display().to_string());
+    let variables = [
+        ("HOME", "/nonexistent"),
+        ("TF_CLI_CONFIG_FILE", file.as_str()),
+        ("CHECKPOINT_DISABLE", "1"),
+    ];
+    let program = program.display().to_string();
+    let said = tokio::task::block_in_place(|| run(&program, dir, args, &variables));
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    said
+}
+
+async fn a_module_brings_the_directories_that_it_uses(backend: Backend) {
+    const REPO: &str = "acme/modules";
+    let config = "version: 3\nregistry:\n  modules:\n    - {name: acme/dns/aws, dir: modules/dns}\n    \
+                  - {name: acme/names/aws, dir: shared/names}\n    - {name: acme/lost/aws, dir: lost}\n    \
+                  - {name: acme/odd/aws, dir: an odd dir, tags: 'odd-v*'}\n";
+    let uses = |source: &str| {
+        format!(
+            "module \"it\" {{\n  source = \"{source}\"\n}}\n\noutput \"size\" {{\n  value = module.it.size\n}}\n"
+        )
+    };
+    let (dns, db, sub) = (
+        uses("../db"),
+        uses("../../shared/names"),
+        uses("../../../db"),
+    );
+    let lost = format!(
+        "{}module \"gone\" {{\n  source = \"../gone\"\n}}\n",
+        uses("../../elsewhere")
+    );
+    let odd = uses("../shared/names");
+    let files: [(&str, &str); 10] = [
+        ("lockkeeper.yaml", config),
+        ("modules/dns/main.tf", &dns),
+        ("modules/dns/modules/sub/main.tf", &sub),
+        ("modules/db/main.tf", &db),
+        ("modules/db/terraform.tfstate", "{}"),
+        (
+            "shared/names/main.tf",
+            "output \"size\" {\n  value = trimspace(file(\"${path.module}/size.txt\"))\n}\n",
+        ),
+        ("shared/names/size.txt", "42 names\n"),
+        ("other/main.tf", TF),
+        ("lost/main.tf", &lost),
+        ("an odd dir/main.tf", &odd),
+    ];
+    let site = Site::open(backend, &[(REPO, &files)], &[]).await;
+    site.turn().await;
+    for name in [
+        "modules/dns/v1.0.0",
+        "shared/names/v1.0.0",
+        "lost/v1.0.0",
+        "odd-v1.0.0",
+    ] {
+        site.git(REPO, &["tag", name, "main"]);
+    }
+    site.turn().await;
+    let main = site.commit(REPO, "main");
+    assert_snapshot!(site.statuses(REPO, &main), @r"
+    lockkeeper/publish: acme/dns/aws 1.0.0: Success, Published from the tag modules/dns/v1.0.0.
+    lockkeeper/publish: acme/lost/aws 1.0.0: Failure, the module in `lost` uses `../../elsewhere`, which is outside of the package; the module in `lost` uses `../gone`, which is not in the pack…
+    lockkeeper/publish: acme/names/aws 1.0.0: Success, Published from the tag shared/names/v1.0.0.
+    lockkeeper/publish: acme/odd/aws 1.0.0: Failure, the module in `an odd dir` uses modules outside of its directory, so its path becomes part of the package. It can have only letters, digits…
+    ");
+    // Files of the module and of what it uses, each at its place in the repository.
+    let packed = site.files("module acme/dns/aws 1.0.0").await;
+    let names = packed.lines().map(|line| line.split(": ").next().unwrap());
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        [
+            "modules/db/main.tf",
+            "modules/dns/main.tf",
+            "modules/dns/modules/sub/main.tf",
+            "shared/names/main.tf",
+            "shared/names/size.txt",
+        ]
+    );
+    // A module that stays in its directory has a package as before.
+    let packed = site.files("module acme/names/aws 1.0.0").await;
+    assert!(packed.starts_with("main.tf: "), "{packed}");
+
+    // Another repository uses it.
+    let flags = [("registry-anonymous-read", "true")];
+    let server = site.office.server(&site.bot.db, 2, &flags).await;
+    let download = "/registry/v1/modules/acme/dns/aws/1.0.0/download";
+    let download = server.get(download, "").await;
+    let link = download.header("x-terraform-get");
+    let start = "./module~modules~dns.tar.gz//modules/dns?expires=";
+    assert!(link.starts_with(start), "{link}");
+    let (registry, _listening) = listen(&server).await;
+    let project = tempfile::tempdir().unwrap();
+    let module = |name: &str, source: &str| {
+        format!(
+            "module \"{name}\" {{\n  source  = \"{HOST}/acme/{source}\"\n  version = \"~> 1.0\"\n}}\n\n\
+             output \"{name}\" {{\n  value = module.{name}.size\n}}\n"
+        )
+    };
+    let code = [
+        module("dns", "dns/aws"),
+        module("sub", "dns/aws//modules/sub"),
+        module("names", "names/aws"),
+    ];
+    std::fs::write(project.path().join("main.tf"), code.concat()).unwrap();
+    for args in [
+        ["init", "-no-color", "-input=false"].as_slice(),
+        &["validate", "-no-color"],
+    ] {
+        let _said = terraform(project.path(), &registry, args);
+    }
+    let plan = ["plan", "-no-color", "-input=false"];
+    let said = terraform(project.path(), &registry, &plan);
+    for line in [
+        "+ dns   = \"42 names\"",
+        "+ names = \"42 names\"",
+        "+ sub   = \"42 names\"",
+    ] {
+        assert!(said.out.contains(line), "{}", said.out);
+    }
     site.bot.end(&[]).await;
 }

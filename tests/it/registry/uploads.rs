@@ -192,6 +192,60 @@ async fn a_version_is_uploaded_once(db: &TestDb) {
     assert!(desk.office.registry.verify(true).await.unwrap().is_ok());
 }
 
+async fn a_package_can_have_its_module_in_a_directory(db: &TestDb) {
+    let desk = Desk::open(db).await;
+    let key: VersionKey = "module acme/vpc/aws 1.0.0".parse().unwrap();
+    let user = b"module \"x\" {\n  source = \"../shared\"\n}\n";
+    let files: [(&str, &[u8]); 2] = [
+        ("infra/vpc/main.tf", user),
+        ("infra/shared/main.tf", b"output \"x\" { value = 1 }\n"),
+    ];
+    let bytes = archive(&key, &files);
+    let digest = content_digest(&bytes);
+    let headers = [("content-digest", digest.as_str())];
+    let path = address(&key.to_string());
+    for (query, why) in [
+        ("dir=elsewhere", "no file with code in “elsewhere”"),
+        ("dir=..", "cannot be used"),
+        ("dir=infra/../infra/vpc", "cannot be used"),
+        ("dir=infra%2Fvpc%20", "cannot be used"),
+    ] {
+        let path = format!("{path}?{query}");
+        let answer = desk.put(&path, &desk.token, &headers, bytes.clone()).await;
+        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{query}");
+        assert!(detail(&answer).contains(why), "{}", answer.text());
+    }
+    assert_eq!(desk.log_size().await, 0);
+
+    let path = format!("{path}?dir=infra/vpc");
+    let answer = desk.put(&path, &desk.token, &headers, bytes).await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
+    let download = "/registry/v1/modules/acme/vpc/aws/1.0.0/download";
+    let download = desk.server.get(download, &desk.token).await;
+    let link = download.header("x-terraform-get");
+    let link = link
+        .strip_prefix("./module~infra~vpc.tar.gz//infra/vpc?")
+        .unwrap();
+    // Clients keep the directory to themselves.
+    let package = "/registry/v1/modules/acme/vpc/aws/1.0.0/module~infra~vpc.tar.gz";
+    assert_eq!(
+        desk.server.status(&format!("{package}?{link}"), "").await,
+        200
+    );
+
+    let net = archive(&"go example.com/net v1.0.0".parse().unwrap(), NET);
+    let digest = content_digest(&net);
+    let path = format!("{}?dir=net", address("go example.com/net v1.0.0"));
+    let headers = [("content-digest", digest.as_str())];
+    let answer = desk.put(&path, &desk.token, &headers, net).await;
+    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(
+        detail(&answer).contains("only modules of Terraform"),
+        "{}",
+        answer.text()
+    );
+}
+
 async fn many_uploads_of_one_version_end_with_one_record(db: &TestDb) {
     let desk = Desk::open(db).await;
     let (same, other) = (module(MODULE), module(OTHER_MODULE));
@@ -558,6 +612,7 @@ async fn nothing_is_kept_of_hostile_archives(db: &TestDb) {
 }
 
 store_test!(a_version_is_uploaded_once);
+store_test!(a_package_can_have_its_module_in_a_directory);
 store_test!(many_uploads_of_one_version_end_with_one_record);
 store_test!(only_a_token_with_the_scope_publishes);
 store_test!(a_token_that_is_revoked_while_the_body_arrives_publishes_nothing);

@@ -18,7 +18,7 @@ use lockkeeper::features::registry::{
     AddNamespace, ChangeNamespace, CheckedPackage, ForeignVersions, NewToken, PeerExchange,
     Published, Registry, RemoveNamespace, TakenDown, Token, VersionOrigin, Visibility,
 };
-use lockkeeper::model::{Actor, Cause, Origin, Reason};
+use lockkeeper::model::{Actor, Cause, Origin, Reason, RepoPath};
 use lockkeeper::objects::RemoteObjects;
 use lockkeeper::queue::WakeUps;
 use lockkeeper::seal::{key_line, keyring};
@@ -227,7 +227,7 @@ impl Office {
         let mut staging = self.registry.blobs().stage(MAX_PACKAGE).await.unwrap();
         staging.write(&archive(key, files)).await.unwrap();
         let staged = staging.finish().await.unwrap();
-        let checked = CheckedPackage::of_upload(key.clone(), staged, ()).await;
+        let checked = CheckedPackage::of_upload(key.clone(), staged, RepoPath::root(), ()).await;
         checked.unwrap().0
     }
 

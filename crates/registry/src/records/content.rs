@@ -3,15 +3,24 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lockkeeper_model::model::{CommitSha, Sha256Digest, text_type};
+use lockkeeper_model::model::{CommitSha, RepoPath, Sha256Digest, text_type};
 
 use super::InvalidField;
 use crate::dirhash::DirHash;
 use crate::names::NameKind;
 
 /// File name of a package, without a directory.
+///
+/// The name of a package of Terraform also tells where in it the module is, because clients have to know it before they
+/// download the package: `module.tar.gz` has the module at its top, and `module~modules~vpc.tar.gz` in `modules/vpc`,
+/// with other directories of the same repository beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PackageFileName(String);
+
+/// Beginning and end of the names of packages of Terraform, and the sign between the parts of a directory.
+const MODULE: &str = "module";
+const MODULE_END: &str = ".tar.gz";
+const SEPARATOR: &str = "~";
 
 impl PackageFileName {
     /// Maximum length in bytes.
@@ -20,6 +29,33 @@ impl PackageFileName {
     /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns the name of a package that has its Terraform module in this directory. `None` if the directory has other
+    /// characters than letters, digits and `-._`, or is too long.
+    pub fn of_module_in(dir: &RepoPath) -> Option<Self> {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-._/".contains(c);
+        let name = if dir.is_root() {
+            format!("{MODULE}{MODULE_END}")
+        } else if dir.as_str().chars().all(is_allowed) {
+            let dir = dir.as_str().replace('/', SEPARATOR);
+            format!("{MODULE}{SEPARATOR}{dir}{MODULE_END}")
+        } else {
+            return None;
+        };
+        name.parse().ok()
+    }
+
+    /// Returns the directory of the Terraform module in a package with this name. `None`: the name is another one.
+    pub fn module_dir(&self) -> Option<RepoPath> {
+        let dir = self.0.strip_prefix(MODULE)?.strip_suffix(MODULE_END)?;
+        let dir = match dir.strip_prefix(SEPARATOR) {
+            Some(dir) => RepoPath::new(&dir.replace(SEPARATOR, "/")).ok()?,
+            None if dir.is_empty() => RepoPath::root(),
+            None => return None,
+        };
+        // Another spelling of a directory is none.
+        (Self::of_module_in(&dir).as_ref() == Some(self)).then_some(dir)
     }
 }
 
@@ -160,9 +196,53 @@ pub struct VersionContent {
 }
 
 impl VersionContent {
-    /// Returns true if the files are the same. Packages of the same files may differ in bytes, because another release or
-    /// another program compressed them, and each deployment goes on to serve its own.
+    /// Returns true if the files are the same, and so is the directory of the module in the package. Packages of the same
+    /// files may differ in bytes, because another release or another program compressed them, and each deployment goes on
+    /// to serve its own.
     pub fn has_same_files(&self, other: &Self) -> bool {
-        self.checksums == other.checksums
+        let dir = |content: &Self| {
+            let mut names = content.packages.iter().map(|package| &package.name);
+            names.find_map(PackageFileName::module_dir)
+        };
+        self.checksums == other.checksums && dir(self) == dir(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_package_tells_the_directory_of_its_module() {
+        for (dir, name) in [
+            (".", "module.tar.gz"),
+            ("modules/vpc", "module~modules~vpc.tar.gz"),
+            (".infra/a-b_c.d", "module~.infra~a-b_c.d.tar.gz"),
+        ] {
+            let (dir, name): (RepoPath, PackageFileName) =
+                (dir.parse().unwrap(), name.parse().unwrap());
+            assert_eq!(PackageFileName::of_module_in(&dir).as_ref(), Some(&name));
+            assert_eq!(name.module_dir().as_ref(), Some(&dir));
+        }
+        for dir in ["a b", "a~b", "a+b", "ä", &"x".repeat(115)] {
+            assert_eq!(
+                PackageFileName::of_module_in(&dir.parse().unwrap()),
+                None,
+                "{dir}"
+            );
+        }
+        for name in [
+            "module.zip",
+            "modules.tar.gz",
+            "module~.tar.gz",
+            "module~a~.tar.gz",
+            "module~a~~b.tar.gz",
+            "module~..~a.tar.gz",
+            "module~a~..~b.tar.gz",
+            "module~a+b.tar.gz",
+        ] {
+            let parsed: PackageFileName = name.parse().unwrap();
+            assert_eq!(parsed.module_dir(), None, "{name}");
+        }
     }
 }

@@ -57,7 +57,7 @@ impl PublishArgs {
         let git = environment::for_git(&environment::read()?);
         let source = SourceDirectory::read(&dir, key.kind(), git).await;
         let source = source.context("nothing was published")?;
-        tell_left_out(&source, key.kind(), terminal);
+        tell_contents(&source, key.kind(), terminal);
         if let Some(remote) = remote {
             // A package on its way needs no database, only a file.
             let staging = tempfile::tempdir().context("cannot make a temporary directory")?;
@@ -185,8 +185,9 @@ impl PublishArgs {
     }
 }
 
-/// Names files that the package does not have, so that nobody misses one only after the publication.
-fn tell_left_out(source: &SourceDirectory, kind: NameKind, terminal: &mut Terminal<'_>) {
+/// Names files that the package does not have, and directories that it has as well, so that nobody finds out only after the
+/// publication.
+fn tell_contents(source: &SourceDirectory, kind: NameKind, terminal: &mut Terminal<'_>) {
     let mut left_out = source.left_out().to_vec();
     if kind == NameKind::Go {
         left_out.extend(source.left_out_by_go());
@@ -197,5 +198,14 @@ fn tell_left_out(source: &SourceDirectory, kind: NameKind, terminal: &mut Termin
     if left_out.len() > SHOWN {
         let more = left_out.len() - SHOWN;
         terminal.note(format_args!("Left out {more} more."));
+    }
+    for dir in source.beside() {
+        let what = if dir.is_root() {
+            "the whole repository".to_owned()
+        } else {
+            format!("the directory {dir} of the repository")
+        };
+        let told = format!("The package also has {what}, because the module uses it.");
+        terminal.note(safe(&told));
     }
 }

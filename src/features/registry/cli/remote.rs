@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lockkeeper_registry::names::{RegistryName, escape_path, escape_version};
-use lockkeeper_registry::records::{Checksums, VersionContent};
+use lockkeeper_registry::records::{Checksums, PackageFileName, VersionContent};
 use lockkeeper_registry::versions::VersionKey;
 use reqwest::{Response, StatusCode, header, redirect};
 use serde::Deserialize;
@@ -99,7 +99,12 @@ impl RemoteRegistry {
             terminal
                 .note("The connection is not encrypted, so others can read the token. Use https.");
         }
-        let url = address(&self.server, &package.key)?;
+        let mut url = address(&self.server, &package.key)?;
+        let mut names = package.content.packages.iter().map(|file| &file.name);
+        let dir = names.find_map(PackageFileName::module_dir);
+        if let Some(dir) = dir.filter(|dir| !dir.is_root()) {
+            url.query_pairs_mut().append_pair("dir", dir.as_str());
+        }
         let digest = hex::decode(package.staged.digest.as_str()).context("not a digest")?;
         let digest = format!("sha-256=:{}:", STANDARD.encode(digest));
         let file = tokio::fs::File::from_std(package.staged.open()?);

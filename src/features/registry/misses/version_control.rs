@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockkeeper_registry::names::{GoPath, NameKind, RegistryName};
+use lockkeeper_registry::names::{GoPath, RegistryName};
 use lockkeeper_registry::versions::{GoVersion, VersionKey};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::super::blobs::blocking;
-use super::super::packaging::{CheckedPackage, PackagingError, SourceDirectory, limits};
+use super::super::packaging::{CheckedPackage, CommitFault};
 use super::super::serve::RecentMap;
 use super::super::service::{Published, Registry};
 use super::super::store::VersionOrigin;
@@ -33,11 +33,9 @@ use super::store::FilledCache;
 use crate::config::server::{MissLimits, VcsHosts};
 use crate::config::size::{ByteSize, shown};
 use crate::errors::describe_error;
-use crate::git::{CommitSnapshot, Elsewhere, FileLimits, GitSettings};
-use crate::model::{Actor, Cause, CommitSha, Origin, RepoPath};
+use crate::git::{Elsewhere, GitSettings};
+use crate::model::{Actor, Cause, Origin};
 
-/// File at the top of a repository that is part of each package of Go.
-const LICENSE: &str = "LICENSE";
 /// Time for which the tags of a repository, or the failure to list them, are kept.
 const TAGS_TIME: Duration = Duration::from_mins(1);
 /// Time for which the repository of a module is kept, where a page had to be asked.
@@ -91,8 +89,6 @@ pub(in crate::features::registry) struct VersionControl {
     tags: Mutex<RecentMap<String, Arc<ListedTags>>>,
     lists: Semaphore,
     lists_of_hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
-    /// One commit at a time is in memory.
-    packing: Arc<Semaphore>,
     /// True after a limit was found to be reached, so that the log has it once.
     is_full: AtomicBool,
     /// Last time at which old scratch repositories were removed.
@@ -126,7 +122,6 @@ impl VersionControl {
             tags: Mutex::new(RecentMap::new(TAGS_BYTES)),
             lists: Semaphore::new(LISTS_AT_ONCE),
             lists_of_hosts: Mutex::default(),
-            packing: Arc::new(Semaphore::new(1)),
             is_full: AtomicBool::new(false),
             swept_at: Mutex::new(Instant::now()),
         })
@@ -261,33 +256,15 @@ impl VersionControl {
             return Err(SourceRefusal::failed(format!("`{wanted}` moves")));
         }
         let committed_at = scratch.time(&commit).await?;
-        let files = scratch.into_snapshot(commit.clone());
+        let files = scratch.into_snapshot(commit);
         let directory = module_directory(&files, place, path).await?;
-        let package = self.pack(key, files, directory, commit).await?;
+        let staging = self.registry.blobs().staging_dir();
+        let package = CheckedPackage::of_commit(key.clone(), Arc::new(files), directory, staging);
+        let package = package.await.map_err(refused_commit)?;
         Ok(CheckedPackage {
             committed_at: Some(committed_at),
             ..package
         })
-    }
-
-    /// Packs the files of a commit, which are in memory meanwhile.
-    async fn pack(
-        &self,
-        key: &VersionKey,
-        files: CommitSnapshot,
-        directory: RepoPath,
-        commit: CommitSha,
-    ) -> Result<CheckedPackage, SourceRefusal> {
-        let place = Arc::clone(&self.packing).acquire_owned().await;
-        let place = place.map_err(|error| internal(&error))?;
-        let (key, staging) = (key.clone(), self.registry.blobs().staging_dir());
-        // A task of its own: its place is taken until the memory is free, also if the fetch was cut off.
-        let packing = tokio::spawn(async move {
-            let packed = pack(key, &files, &directory, commit, &staging).await;
-            drop(place);
-            packed
-        });
-        packing.await.unwrap_or_else(|error| Err(internal(&error)))
     }
 
     /// Publishes a package that was fetched.
@@ -409,30 +386,6 @@ pub(super) fn sweep(parent: &Path, age: Duration) {
     }
 }
 
-/// Packs a Go module, after its files were measured.
-async fn pack(
-    key: VersionKey,
-    files: &CommitSnapshot,
-    directory: &RepoPath,
-    commit: CommitSha,
-    staging: &Path,
-) -> Result<CheckedPackage, SourceRefusal> {
-    let limits = limits(NameKind::Go);
-    let most = FileLimits {
-        entries: limits.entries,
-        bytes: limits.unpacked,
-    };
-    let license = RepoPath::new(LICENSE).expect("a plain name is a path");
-    let Some(files) = files.archive(directory, Some(&license), most).await? else {
-        return Err(SourceRefusal::not_found(format!(
-            "the commit has no directory {directory}"
-        )));
-    };
-    let source = SourceDirectory::of_commit(NameKind::Go, directory, files, commit);
-    let package = CheckedPackage::of_directory(key, source, staging).await;
-    package.map_err(|error| refused_package(&error))
-}
-
 /// A failure of this server. The log has the cause.
 fn internal<E: std::error::Error + 'static>(error: &E) -> SourceRefusal {
     warn!(
@@ -442,11 +395,15 @@ fn internal<E: std::error::Error + 'static>(error: &E) -> SourceRefusal {
     SourceRefusal::failed("the server has failed, and its log says why")
 }
 
-fn refused_package(error: &PackagingError) -> SourceRefusal {
-    if error.is_internal() {
-        internal(error)
-    } else {
-        SourceRefusal::refused(error.to_string())
+/// Returns why a commit has no package.
+fn refused_commit(fault: CommitFault) -> SourceRefusal {
+    match fault {
+        CommitFault::NoDirectory(_) => SourceRefusal::not_found(fault.to_string()),
+        CommitFault::Files(error) => error.into(),
+        CommitFault::Packaging(_) | CommitFault::Stopped(_) if fault.is_of_commit() => {
+            SourceRefusal::refused(fault.to_string())
+        }
+        CommitFault::Packaging(_) | CommitFault::Stopped(_) => internal(&fault),
     }
 }
 

@@ -20,6 +20,7 @@ use lockkeeper_registry::tree::{TreeFile, TreeMode};
 use lockkeeper_registry::versions::VersionKey;
 use nix::fcntl::OFlag;
 
+use super::reach::{ModuleReach, ReachedFiles};
 use super::{PackagingError, limits};
 use crate::features::registry::blobs::blocking;
 use crate::git::{GitError, WorkTree};
@@ -32,7 +33,7 @@ const TOOL_DIRECTORIES: [&str; 2] = [".terraform", ".terragrunt-cache"];
 /// Folder of the module in the tree. The licence at the top of a repository is part of each package of Go.
 const MODULE: &str = "module";
 /// File with that licence.
-const LICENSE: &str = "LICENSE";
+pub(super) const LICENSE: &str = "LICENSE";
 
 const OF_VERSION_CONTROL: &str = "it belongs to the version control";
 const OF_TOOL: &str = "it is a working directory of Terraform";
@@ -119,15 +120,19 @@ pub struct SourceDirectory {
     license: Option<SourceEntry>,
     commit: Option<CommitSha>,
     left_out: Vec<LeftOut>,
+    /// Directory of the module among the entries.
+    module_dir: RepoPath,
+    beside: Vec<RepoPath>,
 }
 
+/// A file or link.
 #[derive(Debug)]
-struct SourceEntry {
-    /// Path from the directory.
-    path: Vec<u8>,
-    mode: TreeMode,
+pub(super) struct SourceEntry {
+    /// Path from the directory that was read.
+    pub path: Vec<u8>,
+    pub mode: TreeMode,
     /// Content of a file, or target of a link.
-    content: Vec<u8>,
+    pub content: Vec<u8>,
 }
 
 impl SourceDirectory {
@@ -148,25 +153,118 @@ impl SourceDirectory {
             dir: root.clone(),
             source,
         })?;
-        let (names, top, commit) = match repository {
-            Some(SourceRepository { names, top, commit }) => (Some(names), top, commit),
+        let (names, top, commit) = match &repository {
+            Some(repository) => (
+                Some(repository.names.clone()),
+                repository.top.clone(),
+                repository.commit.clone(),
+            ),
             None => (None, root.clone(), None),
         };
-        blocking(move || {
-            let mut walk = Walk::new(root, kind, names);
+        let (mut source, budget) = blocking(move || {
+            let mut walk = Walk::new(root, kind, names, WalkBudget::of(kind));
             walk.read_all()?;
             let license = match kind {
                 NameKind::Go if top != walk.root => walk.read_license(&top)?,
                 NameKind::Go | NameKind::Module => None,
             };
-            Ok(Self {
+            let source = Self {
                 commit: commit.filter(|_| walk.has_all_files()),
                 entries: walk.entries,
                 license,
                 left_out: walk.left_out,
-            })
+                module_dir: RepoPath::root(),
+                beside: Vec::new(),
+            };
+            Ok::<_, DirectoryFault>((source, walk.budget))
         })
-        .await
+        .await?;
+        if kind == NameKind::Module
+            && let Some(repository) = &repository
+            && let Some(below) = &repository.below
+        {
+            Box::pin(source.add_reached(repository, below, budget)).await?;
+        }
+        Ok(source)
+    }
+
+    /// Adds the directories of the working tree that the module reaches by local sources.
+    async fn add_reached(
+        &mut self,
+        repository: &SourceRepository,
+        below: &RepoPath,
+        mut budget: WalkBudget,
+    ) -> Result<(), PackagingError> {
+        let mut reach = ModuleReach::new(below.clone(), self.take_entries());
+        loop {
+            let (searched, unread) = blocking(move || {
+                let unread = reach.unread();
+                (reach, unread)
+            })
+            .await;
+            reach = searched;
+            let unread = unread?;
+            if unread.is_empty() {
+                break;
+            }
+            for dir in unread {
+                if reach.has(&dir) {
+                    continue;
+                }
+                let names = repository.names_in(&dir).await;
+                let names = names.map_err(|source| DirectoryFault::Git {
+                    dir: repository.on_disk(&dir),
+                    source,
+                })?;
+                let root = repository.on_disk(&dir);
+                let walked = blocking(move || {
+                    // No link leads out of the repository on the way.
+                    if names.is_empty() || root.canonicalize().ok().as_ref() != Some(&root) {
+                        return Ok((None, budget));
+                    }
+                    let mut walk = Walk::new(root, NameKind::Module, Some(names), budget);
+                    walk.read_all()?;
+                    let is_whole = walk.has_all_files();
+                    let budget = walk.budget;
+                    Ok::<_, DirectoryFault>((Some((walk.entries, walk.left_out, is_whole)), budget))
+                });
+                let (walked, left) = walked.await?;
+                budget = left;
+                let entries = walked.map(|(entries, left_out, is_whole)| {
+                    self.commit = self.commit.take().filter(|_| is_whole);
+                    self.leave_out(&dir, left_out);
+                    entries
+                });
+                reach.add(dir, entries);
+            }
+        }
+        self.put_reached(reach.finish());
+        Ok(())
+    }
+
+    /// Takes the files and links. [`put_reached`](Self::put_reached) puts them back.
+    pub(super) fn take_entries(&mut self) -> Vec<SourceEntry> {
+        std::mem::take(&mut self.entries)
+    }
+
+    /// Takes the files of the module and of everything that it reaches.
+    pub(super) fn put_reached(&mut self, files: ReachedFiles) {
+        let ReachedFiles {
+            module_dir,
+            beside,
+            entries,
+        } = files;
+        self.module_dir = module_dir;
+        self.beside = beside;
+        self.entries = entries;
+    }
+
+    fn leave_out(&mut self, dir: &RepoPath, left_out: Vec<LeftOut>) {
+        self.left_out
+            .extend(left_out.into_iter().map(|file| LeftOut {
+                path: format!("{dir}/{}", file.path),
+                ..file
+            }));
     }
 
     /// Takes the files of a directory at a commit, as `git archive` gives them. The licence at the top of the repository is
@@ -210,7 +308,32 @@ impl SourceDirectory {
             license,
             commit: Some(commit),
             left_out,
+            module_dir: RepoPath::root(),
+            beside: Vec::new(),
         }
+    }
+
+    /// Takes the files of another directory at the commit, and returns those that belong to a package of Terraform.
+    pub(super) fn part_of_commit(
+        &mut self,
+        dir: &RepoPath,
+        files: Vec<ArchivedFile>,
+    ) -> Vec<SourceEntry> {
+        let commit = self.commit.clone();
+        let commit = commit.expect("the files are those of a commit");
+        let part = Self::of_commit(NameKind::Module, dir, files, commit);
+        self.leave_out(dir, part.left_out);
+        part.entries
+    }
+
+    /// Returns the directory of the module in the package. It is not the top if the module uses others beside it.
+    pub fn module_dir(&self) -> &RepoPath {
+        &self.module_dir
+    }
+
+    /// Returns the directories outside of that of the module that are part of the package.
+    pub fn beside(&self) -> &[RepoPath] {
+        &self.beside
     }
 
     /// Returns the commit with exactly these files, if the directory is in a working tree without changes.
@@ -301,9 +424,12 @@ impl SourceEntry {
 
 /// The git repository that a directory is in.
 struct SourceRepository {
+    tree: WorkTree,
     /// Names of its files below the directory, from the directory.
     names: BTreeSet<Vec<u8>>,
     top: PathBuf,
+    /// Directory from the top. `None`: no path of a repository is written like it.
+    below: Option<RepoPath>,
     commit: Option<CommitSha>,
 }
 
@@ -321,22 +447,64 @@ impl SourceRepository {
         let Ok(below) = dir.strip_prefix(&top) else {
             return Ok(None);
         };
-        let names = tree.names_below(below).await?;
-        let prefix = match below.as_os_str().as_bytes() {
-            b"" => Vec::new(),
-            below => [below, b"/"].concat(),
-        };
-        let names: BTreeSet<Vec<u8>> = names
-            .iter()
-            .filter_map(|name| name.strip_prefix(prefix.as_slice()))
-            .map(<[u8]>::to_vec)
-            .collect();
+        let names = names_below(&tree, below).await?;
         // git ignores the whole directory, such as one that a build has made.
         if names.is_empty() {
             return Ok(None);
         }
         let commit = tree.clean_commit().await?;
-        Ok(Some(Self { names, top, commit }))
+        let below = below.to_str().and_then(|below| RepoPath::new(below).ok());
+        Ok(Some(Self {
+            tree,
+            names,
+            top,
+            below,
+            commit,
+        }))
+    }
+
+    fn on_disk(&self, dir: &RepoPath) -> PathBuf {
+        if dir.is_root() {
+            self.top.clone()
+        } else {
+            self.top.join(dir.as_str())
+        }
+    }
+
+    /// Returns the names of the files below another directory, from there.
+    async fn names_in(&self, dir: &RepoPath) -> Result<BTreeSet<Vec<u8>>, GitError> {
+        let below = if dir.is_root() { "" } else { dir.as_str() };
+        names_below(&self.tree, Path::new(below)).await
+    }
+}
+
+async fn names_below(tree: &WorkTree, below: &Path) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    let names = tree.names_below(below).await?;
+    let prefix = match below.as_os_str().as_bytes() {
+        b"" => Vec::new(),
+        below => [below, b"/"].concat(),
+    };
+    let names = names
+        .iter()
+        .filter_map(|name| name.strip_prefix(prefix.as_slice()))
+        .map(<[u8]>::to_vec);
+    Ok(names.collect())
+}
+
+/// Files and bytes that can still be read.
+#[derive(Clone, Copy)]
+struct WalkBudget {
+    entries: usize,
+    bytes: u64,
+}
+
+impl WalkBudget {
+    fn of(kind: NameKind) -> Self {
+        let limits = limits(kind);
+        Self {
+            entries: limits.entries,
+            bytes: limits.unpacked,
+        }
     }
 }
 
@@ -347,22 +515,23 @@ struct Walk {
     names: Option<BTreeSet<Vec<u8>>>,
     entries: Vec<SourceEntry>,
     left_out: Vec<LeftOut>,
-    /// Number of files and directories that were seen.
-    seen: usize,
-    /// Number of bytes that the files can still have.
-    bytes_left: u64,
+    budget: WalkBudget,
 }
 
 impl Walk {
-    fn new(root: PathBuf, kind: NameKind, names: Option<BTreeSet<Vec<u8>>>) -> Self {
+    fn new(
+        root: PathBuf,
+        kind: NameKind,
+        names: Option<BTreeSet<Vec<u8>>>,
+        budget: WalkBudget,
+    ) -> Self {
         Self {
             root,
             kind,
             names,
             entries: Vec::new(),
             left_out: Vec::new(),
-            seen: 0,
-            bytes_left: limits(kind).unpacked,
+            budget,
         }
     }
 
@@ -375,13 +544,11 @@ impl Walk {
                 let entry = entry.map_err(|source| unreadable(&path, source))?;
                 let kind = entry.file_type();
                 let kind = kind.map_err(|source| unreadable(&entry.path(), source))?;
-                self.seen += 1;
-                if self.seen > limits(self.kind).entries {
-                    return Err(DirectoryFault::TooMany {
-                        dir: self.root.clone(),
-                        most: limits(self.kind).entries,
-                    });
-                }
+                let left = self.budget.entries.checked_sub(1);
+                self.budget.entries = left.ok_or_else(|| DirectoryFault::TooMany {
+                    dir: self.root.clone(),
+                    most: limits(self.kind).entries,
+                })?;
                 let name = entry.file_name();
                 let below = match dir.as_slice() {
                     b"" => name.as_bytes().to_vec(),
@@ -512,10 +679,10 @@ impl Walk {
             return Err(DirectoryFault::Special(file.to_owned()));
         }
         let mut content = Vec::new();
-        let mut limited = opened.take(self.bytes_left + 1);
+        let mut limited = opened.take(self.budget.bytes + 1);
         limited.read_to_end(&mut content).map_err(failed)?;
-        let left = self.bytes_left.checked_sub(content.len() as u64);
-        self.bytes_left = left.ok_or_else(|| DirectoryFault::TooLarge {
+        let left = self.budget.bytes.checked_sub(content.len() as u64);
+        self.budget.bytes = left.ok_or_else(|| DirectoryFault::TooLarge {
             dir: self.root.clone(),
             most: limits(self.kind).unpacked,
         })?;

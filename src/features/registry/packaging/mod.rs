@@ -6,11 +6,15 @@
 //! | File | Content |
 //! |--|--|
 //! | `directory.rs` | reads a directory, and leaves out everything that belongs to no package |
+//! | `commit.rs` | reads a directory at a commit |
+//! | `reach.rs` | finds the directories that a Terraform module reaches by local sources |
 //! | `module.rs`, `go.rs` | rules for packages of each kind |
 
+mod commit;
 mod directory;
 mod go;
 mod module;
+mod reach;
 
 use std::fs::File;
 use std::path::Path;
@@ -25,11 +29,12 @@ use lockkeeper_registry::records::{
 use lockkeeper_registry::tf_archive::{TF_LIMITS, TfArchiveError};
 use lockkeeper_registry::versions::VersionKey;
 
+pub use self::commit::CommitFault;
 pub use self::directory::{DirectoryFault, SourceDirectory};
 pub use self::go::GoModFault;
 pub use self::module::ModuleFault;
 use super::blobs::{BlobError, StagedBlob, blocking};
-use crate::model::CommitSha;
+use crate::model::{CommitSha, RepoPath};
 
 /// A package that follows all rules of its kind, with its checksums.
 #[derive(Debug)]
@@ -118,24 +123,31 @@ pub fn limits(kind: NameKind) -> &'static ArchiveLimits {
     }
 }
 
-/// Returns the name of the package of a version. Clients find the format of an archive by its ending.
-pub(super) fn file_name(kind: NameKind) -> PackageFileName {
-    let name = match kind {
-        NameKind::Module => "module.tar.gz",
-        NameKind::Go => "module.zip",
-    };
-    name.parse().expect("the name is valid")
+/// Name of the package of each version of Go. Clients find the format of an archive by its ending.
+const GO_FILE: &str = "module.zip";
+
+/// Returns true if this release makes and serves packages with this name.
+pub(super) fn is_served(kind: NameKind, name: &PackageFileName) -> bool {
+    match kind {
+        NameKind::Module => name.module_dir().is_some(),
+        NameKind::Go => name.as_str() == GO_FILE,
+    }
 }
 
 impl CheckedPackage {
-    /// Checks a package that somebody uploaded. `place` is kept until the check has ended, also if nobody waits for it
-    /// any more, and is returned.
+    /// Checks a package that somebody uploaded. `module_dir` is the directory of a Terraform module in it, which is the top
+    /// for all others. `place` is kept until the check has ended, also if nobody waits for it any more, and is returned.
     pub async fn of_upload<P: Send + 'static>(
         key: VersionKey,
         staged: StagedBlob,
+        module_dir: RepoPath,
         place: P,
     ) -> Result<(Self, P), PackagingError> {
-        blocking(move || Self::check(key, staged, None).map(|checked| (checked, place))).await
+        blocking(move || {
+            let checked = Self::check(key, staged, &module_dir, None)?;
+            Ok((checked, place))
+        })
+        .await
     }
 
     /// Packs a directory. `staging` is the directory for the package.
@@ -148,7 +160,7 @@ impl CheckedPackage {
         blocking(move || {
             let write = |file: &mut File| source.write(&key, file);
             let ((), staged) = StagedBlob::write_in(&staging, write)?;
-            Self::check(key, staged, source.commit().cloned())
+            Self::check(key, staged, source.module_dir(), source.commit().cloned())
         })
         .await
     }
@@ -156,15 +168,19 @@ impl CheckedPackage {
     fn check(
         key: VersionKey,
         staged: StagedBlob,
+        module_dir: &RepoPath,
         commit: Option<CommitSha>,
     ) -> Result<Self, PackagingError> {
         let file = staged.open()?;
-        let checked = match key.as_go() {
-            Some((path, version)) => go::check(path, version, file)?,
-            None => module::check(file)?,
+        let (name, checked) = if let Some((path, version)) = key.as_go() {
+            let name = GO_FILE.parse().expect("the name is valid");
+            (name, go::check(path, version, file)?)
+        } else {
+            let checked = module::check(file, module_dir)?;
+            (module::file_name(module_dir)?, checked)
         };
         let package = PackageFile {
-            name: file_name(key.kind()),
+            name,
             digest: staged.digest.clone(),
             size: staged.size,
         };

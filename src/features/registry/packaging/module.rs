@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 
-use lockkeeper_registry::records::Checksums;
+use lockkeeper_registry::records::{Checksums, PackageFileName};
 use lockkeeper_registry::tf_archive::{TF_LIMITS, check_tf_archive};
 
+use super::reach::MAX_DIRS;
 use super::{CheckedFile, PackagingError};
 use crate::discovery::{FileTree, MissingModule, missing_modules};
 use crate::model::RepoPath;
@@ -14,7 +15,7 @@ use crate::model::RepoPath;
 /// Endings of files with code.
 const ENDINGS: [&str; 4] = [".tf", ".tf.json", ".tofu", ".tofu.json"];
 /// Maximum size of a file that is searched for calls of modules.
-const MAX_CODE_FILE: u64 = 512 << 10;
+pub(super) const MAX_CODE_FILE: u64 = 512 << 10;
 /// Maximum number of bytes that are searched in a package.
 const MAX_CODE: u64 = 64 << 20;
 /// Maximum number of faults in a message.
@@ -28,13 +29,33 @@ pub enum ModuleFault {
         "the package has no file with code: none of its names ends with `.tf`, `.tf.json`, `.tofu` or `.tofu.json`"
     )]
     NoCode,
+    /// The directory of the module has no code.
+    #[error("the package has no file with code in `{0}`, which is the directory of the module")]
+    NoCodeIn(RepoPath),
+    /// The path of the directory cannot be part of the name of the package.
+    #[error(
+        "the module in `{0}` uses modules outside of its directory, so its path becomes part of the package. It can have \
+         only letters, digits and `-._`, and at most 114 bytes. Rename the directory, or use published modules"
+    )]
+    Unnameable(RepoPath),
+    /// The module uses modules in too many directories.
+    #[error(
+        "the module uses modules in more than {MAX_DIRS} directories outside of its own. Move it to the directory above \
+         them, or use published modules"
+    )]
+    FarReaching,
     /// Modules of the package use others that are not part of it.
     #[error("{}", list(.0))]
     Missing(Vec<MissingModule>),
 }
 
-/// Checks a package and returns its checksum.
-pub(super) fn check(archive: File) -> Result<CheckedFile, PackagingError> {
+/// Returns the name of the package of a module in this directory.
+pub(super) fn file_name(dir: &RepoPath) -> Result<PackageFileName, ModuleFault> {
+    PackageFileName::of_module_in(dir).ok_or_else(|| ModuleFault::Unnameable(dir.clone()))
+}
+
+/// Checks a package and returns its checksum. `dir` is the directory of the module in the package.
+pub(super) fn check(archive: File, dir: &RepoPath) -> Result<CheckedFile, PackagingError> {
     let mut files = Vec::new();
     let mut code = HashMap::new();
     let mut budget = MAX_CODE;
@@ -54,12 +75,18 @@ pub(super) fn check(archive: File) -> Result<CheckedFile, PackagingError> {
     if contents.files == 0 {
         return Err(PackagingError::Empty);
     }
-    if !files.iter().any(|path| is_code(path.as_str())) {
-        return Err(ModuleFault::NoCode.into());
+    let mut code_files = files.iter().filter(|path| is_code(path.as_str()));
+    if !code_files.any(|path| dir.contains(path)) {
+        let fault = if dir.is_root() {
+            ModuleFault::NoCode
+        } else {
+            ModuleFault::NoCodeIn(dir.clone())
+        };
+        return Err(fault.into());
     }
     let tree = FileTree::new(files);
     // Code beyond the limits of the search is published as it is.
-    let missing = missing_modules(&tree, &|path| code.get(path).cloned());
+    let missing = missing_modules(&tree, dir, &|path| code.get(path).cloned());
     let missing: Vec<MissingModule> = missing.into_iter().flatten().collect();
     if !missing.is_empty() {
         return Err(ModuleFault::Missing(missing).into());
@@ -72,7 +99,7 @@ pub(super) fn check(archive: File) -> Result<CheckedFile, PackagingError> {
     })
 }
 
-fn is_code(path: &str) -> bool {
+pub(super) fn is_code(path: &str) -> bool {
     ENDINGS.iter().any(|ending| path.ends_with(ending))
 }
 
@@ -91,9 +118,9 @@ fn list(missing: &[MissingModule]) -> String {
         let MissingModule {
             dir,
             source,
-            is_outside,
+            module,
         } = missing;
-        let place = if *is_outside {
+        let place = if module.is_none() {
             "outside of the package"
         } else {
             "not in the package"

@@ -244,7 +244,7 @@ async fn an_upload_is_a_package_of_exactly_its_version() {
     let go_mod: (&str, &[u8]) = ("go.mod", b"module example.com/net\n");
     let right = zip("example.com/net@v1.2.3", vec![go_mod]);
     let key = || read_key("example.com/net@v1.2.3").unwrap();
-    let (package, ()) = CheckedPackage::of_upload(key(), stage(&right), ())
+    let (package, ()) = CheckedPackage::of_upload(key(), stage(&right), RepoPath::root(), ())
         .await
         .unwrap();
     assert_eq!(
@@ -259,14 +259,14 @@ async fn an_upload_is_a_package_of_exactly_its_version() {
         (Vec::new(), "not a zip file"),
         (b"PK".to_vec(), "not a zip file"),
     ] {
-        let error = CheckedPackage::of_upload(key(), stage(&content), ())
+        let error = CheckedPackage::of_upload(key(), stage(&content), RepoPath::root(), ())
             .await
             .unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
         assert!(!error.is_internal() && error.exceeded().is_none());
     }
     let module = || read_key(VPC).unwrap();
-    let error = CheckedPackage::of_upload(module(), stage(&right), ())
+    let error = CheckedPackage::of_upload(module(), stage(&right), RepoPath::root(), ())
         .await
         .unwrap_err();
     assert!(

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_registry::go_zip::{GO_LIMITS, check_go_zip};
+use lockkeeper_registry::records::PackageFile;
 use lockkeeper_registry::tf_archive::{TF_LIMITS, check_tf_archive};
 use lockkeeper_registry::versions::VersionKey;
 use tokio::sync::Semaphore;
@@ -58,7 +59,8 @@ pub(super) struct ContentsReader {
     places: Arc<Semaphore>,
 }
 
-type KeptContents = RecentMap<Sha256Digest, Arc<PackageContents>>;
+/// By the package and the directory of the module in it, which two modules can share.
+type KeptContents = RecentMap<(Sha256Digest, RepoPath), Arc<PackageContents>>;
 
 /// Reason why the page of a version tells nothing about its package.
 #[derive(Debug)]
@@ -84,28 +86,30 @@ impl ContentsReader {
         &self,
         blobs: &Blobs,
         key: &VersionKey,
-        digest: &Sha256Digest,
+        package: &PackageFile,
     ) -> Result<Arc<PackageContents>, Unread> {
-        if let Some(contents) = self.kept(digest) {
+        let module_dir = package.name.module_dir().unwrap_or_else(RepoPath::root);
+        let kept_as = (package.digest.clone(), module_dir);
+        if let Some(contents) = self.kept(&kept_as) {
             return Ok(contents);
         }
         let place = Arc::clone(&self.places).acquire_owned();
         let place = timeout(PLACE_TIME, place).await.map_err(|_| Unread::Busy)?;
         let place = place.map_err(|_| Unread::Busy)?;
         // Somebody else may have read it meanwhile.
-        if let Some(contents) = self.kept(digest) {
+        if let Some(contents) = self.kept(&kept_as) {
             return Ok(contents);
         }
-        let file = timeout(OPEN_TIME, blobs.open_file(digest)).await;
+        let file = timeout(OPEN_TIME, blobs.open_file(&package.digest)).await;
         let file = file.map_err(|_| Unread::Busy)?;
         let file = file.map_err(|error| Unread::Failed(error.into()))?;
         let file = file.ok_or(Unread::Missing)?;
-        let (of, digest, kept) = (key.clone(), digest.clone(), Arc::clone(&self.kept));
+        let (of, kept) = (key.clone(), Arc::clone(&self.kept));
         // The place is free when the work ends, not when the person leaves, and the work is not lost then.
         let contents = blocking(move || {
-            let contents = Arc::new(contents_of(&of, file)?);
+            let contents = Arc::new(contents_of(&of, &kept_as.1, file)?);
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.insert(digest, Arc::clone(&contents), contents.bytes());
+            kept.insert(kept_as, Arc::clone(&contents), contents.bytes());
             drop(kept);
             drop(place);
             Ok::<_, String>(contents)
@@ -116,9 +120,9 @@ impl ContentsReader {
         })
     }
 
-    fn kept(&self, digest: &Sha256Digest) -> Option<Arc<PackageContents>> {
+    fn kept(&self, kept_as: &(Sha256Digest, RepoPath)) -> Option<Arc<PackageContents>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(digest)
+        kept.get(kept_as)
     }
 }
 
@@ -157,9 +161,21 @@ struct FoundTexts {
     parts: BTreeSet<String>,
 }
 
-fn contents_of(key: &VersionKey, file: File) -> Result<PackageContents, String> {
+fn contents_of(
+    key: &VersionKey,
+    module_dir: &RepoPath,
+    file: File,
+) -> Result<PackageContents, String> {
     let mut found = FoundTexts::default();
-    let visit = |path: &str, content: &mut dyn Read| found.visit(path, content);
+    let prefix = if module_dir.is_root() {
+        String::new()
+    } else {
+        format!("{module_dir}/")
+    };
+    let visit = |path: &str, content: &mut dyn Read| match path.strip_prefix(&prefix) {
+        Some(path) => found.visit(path, content),
+        None => Ok(()),
+    };
     match key.as_go() {
         Some((path, version)) => check_go_zip(path, version, file, &GO_LIMITS, visit)
             .map(drop)

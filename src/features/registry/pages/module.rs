@@ -255,7 +255,7 @@ async fn contents(
     let PagesParts {
         registry, contents, ..
     } = &*pages.0;
-    let read = contents.read(registry.blobs(), &version.key, &package.digest);
+    let read = contents.read(registry.blobs(), &version.key, package);
     let why = match read.await {
         Ok(contents) => return (Some(contents), None),
         Err(Unread::Busy) => {

@@ -46,7 +46,7 @@ use crate::context::ServerCtx;
 use crate::errors::describe_error;
 use crate::kit::reconcile::{Reconciler, TickResult};
 use crate::leases::{LeaseKey, LeaseOutcome};
-use crate::model::Sha256Digest;
+use crate::model::{RepoPath, Sha256Digest};
 use crate::store::{
     Result as StoreResult, Store, Tx, execute, execute_alone, kept_time, on_pool, on_tx,
 };
@@ -495,7 +495,8 @@ impl PeerExchange {
             return Err(DownloadFault::Away(why.to_owned()));
         };
         let staged = self.fetch(peer, key, package).await?;
-        let checked = CheckedPackage::of_upload(key.clone(), staged, ()).await;
+        let module_dir = package.name.module_dir().unwrap_or_else(RepoPath::root);
+        let checked = CheckedPackage::of_upload(key.clone(), staged, module_dir, ()).await;
         let (checked, ()) = checked.map_err(|error| {
             if error.is_internal() {
                 DownloadFault::Away(format!("the package cannot be checked: {error}"))

@@ -27,7 +27,7 @@ use lockkeeper_registry::versions::VersionKey;
 use url::form_urlencoded::byte_serialize;
 
 use super::super::misses::{FilledCache, lead};
-use super::super::packaging::file_name;
+use super::super::packaging::is_served;
 use super::super::store::{
     LogEnd, RegistryVersion, broken, cached_in_tx, change_event, content_write_in_tx,
     log_append_in_tx, log_hold_in_tx, name_add_in_tx, version_in_tx, version_write_in_tx,
@@ -211,7 +211,8 @@ impl Makers {
         if let RecordChange::Add(content) = record.change() {
             let mut packages = content.packages.iter();
             let first = packages.next().map(|package| &package.name);
-            if first != Some(&file_name(key.kind())) || packages.next().is_some() {
+            let has_usual_name = first.is_some_and(|name| is_served(key.kind(), name));
+            if !has_usual_name || packages.next().is_some() {
                 return Err(MakerFault::Skip(format!(
                     "{key}: it has other packages than this release serves"
                 )));

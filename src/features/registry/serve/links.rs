@@ -57,7 +57,8 @@ impl LinkKey {
         let reader = reader.map(|id| id.to_string()).unwrap_or_default();
         let code = self.mac(key, file, expires, &reader).finalize();
         let code = URL_SAFE_NO_PAD.encode(code.into_bytes());
-        format!("./{file}?expires={expires}&reader={reader}&code={code}")
+        let place = place_of(file);
+        format!("{place}?expires={expires}&reader={reader}&code={code}")
     }
 
     /// Checks a link. Returns the token that it is made out for.
@@ -101,6 +102,15 @@ impl LinkKey {
             mac.update(part.as_bytes());
         }
         mac
+    }
+}
+
+/// Returns the place of a package, relative to the address that a version is requested at. `//modules/vpc` behind the package
+/// is the directory of the module in it, which clients do not send.
+pub(super) fn place_of(file: &PackageFileName) -> String {
+    match file.module_dir() {
+        Some(dir) if !dir.is_root() => format!("./{file}//{dir}"),
+        Some(_) | None => format!("./{file}"),
     }
 }
 
@@ -187,5 +197,15 @@ mod tests {
             let other_key = LinkKey::new([8; 32]);
             assert_eq!(other_key.reader(&key, &file, &query, now), Err(InvalidLink));
         }
+    }
+    #[test]
+    fn a_link_leads_to_the_directory_of_the_module() {
+        let place = |file: &str| place_of(&file.parse().unwrap());
+        assert_eq!(place("module.tar.gz"), "./module.tar.gz");
+        assert_eq!(
+            place("module~modules~vpc.tar.gz"),
+            "./module~modules~vpc.tar.gz//modules/vpc"
+        );
+        assert_eq!(place("module.zip"), "./module.zip");
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::access::Reader;
 use super::catalog::CatalogState;
 use super::refusal::ServeRefusal;
-use super::{RegistryDoor, go, terraform};
+use super::{RegistryDoor, go, links, terraform};
 use crate::workflow::RunRegistry;
 
 /// Everything that serves modules to runs.
@@ -89,7 +89,7 @@ async fn download(
     let asked = run.enter(&token).await?;
     let path = (namespace, name, system, version);
     let (_, file) = terraform::file_of(&run.door, asked.snapshot, &asked.reader, &path).await?;
-    Ok(terraform::leads_to(&format!("./{file}")))
+    Ok(terraform::leads_to(&links::place_of(&file)))
 }
 
 /// `GET /run/{token}/v1/modules/{namespace}/{name}/{system}/{version}/{file}`

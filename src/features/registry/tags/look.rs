@@ -1,6 +1,7 @@
 //! A look at one repository: its tags at one moment, and the outcome of each.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -49,7 +50,7 @@ const MAX_CUT_OFF: i64 = 3;
 const LIST_TIME: Duration = Duration::from_mins(1);
 const COMMIT_TIME: Duration = Duration::from_mins(5);
 /// Number of this version of the rules. A larger one lets refused tags be looked at again.
-const RULES: u32 = 1;
+const RULES: u32 = 2;
 
 /// Outcomes in the metric, which begin with 0, so that an alarm sees the first one.
 const OUTCOMES: [&str; 6] = [
@@ -387,7 +388,7 @@ impl Look<'_> {
         let store = &self.ctx.store;
         let files = facts.mirror.commit_files(&facts.remote, &place.commit);
         let files = match files.await {
-            Ok(files) => files,
+            Ok(files) => Arc::new(files),
             Err(error) if error.is_of_commit() => {
                 return Ok(TagDecision::settled(TagState::Refused, error.to_string()));
             }
@@ -484,7 +485,7 @@ impl Look<'_> {
     async fn outcome(
         &mut self,
         facts: &TagFacts<'_>,
-        files: &CommitSnapshot,
+        files: &Arc<CommitSnapshot>,
         place: &TagPlace,
         (tag, target): (&DueTag, &TagTarget),
     ) -> anyhow::Result<TagVersion> {
@@ -502,7 +503,7 @@ impl Look<'_> {
         let failures = tag.failures + 1;
         let due_at = self.ctx.clock.now() + pause(failures);
         store.registry_tag_attempt(place, failures, due_at).await?;
-        let package = match Box::pin(make_package(&registry, files, place, target)).await? {
+        let package = match Box::pin(make_package(&registry, files, target)).await? {
             Ok(package) => package,
             Err(reason) => return Ok(refused(reason)),
         };

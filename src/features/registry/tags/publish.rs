@@ -1,26 +1,21 @@
 //! A version of a commit becomes a package.
 
-use lockkeeper_registry::names::NameKind;
+use std::sync::Arc;
 
-use super::super::packaging::{CheckedPackage, PackagingError, SourceDirectory, limits};
+use super::super::packaging::{CheckedPackage, CommitFault};
 use super::super::service::{Published, Registry, RegistryError};
 use super::super::store::VersionOrigin;
 use super::super::view::{checksums_of, notice_sentence};
 use super::store::{TagOutcome, TagPlace, TagVersion};
 use super::targets::TagTarget;
-use crate::git::{CommitSnapshot, FileLimits, SnapshotError};
-use crate::model::{Actor, Cause, Origin, RepoPath};
-
-/// File at the top of a repository that is part of each package of Go.
-const LICENSE: &str = "LICENSE";
+use crate::git::CommitSnapshot;
+use crate::model::{Actor, Cause, Origin};
 
 /// Failure of a publication that says nothing about the version, so that it is tried again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PublishFailure {
     #[error(transparent)]
-    Files(SnapshotError),
-    #[error(transparent)]
-    Packaging(PackagingError),
+    Package(CommitFault),
     #[error(transparent)]
     Registry(#[from] RegistryError),
 }
@@ -88,29 +83,17 @@ pub(super) async fn publish(
 /// Makes the package. The inner error is the reason why the commit has none.
 pub(super) async fn make_package(
     registry: &Registry,
-    files: &CommitSnapshot,
-    place: &TagPlace,
+    files: &Arc<CommitSnapshot>,
     target: &TagTarget,
 ) -> Result<Result<CheckedPackage, String>, PublishFailure> {
-    let kind = target.key.kind();
-    let limits = limits(kind);
-    let most = FileLimits {
-        entries: limits.entries,
-        bytes: limits.unpacked,
-    };
-    let license = RepoPath::new(LICENSE).expect("a plain name is a path");
-    let license = (kind == NameKind::Go).then_some(&license);
-    let archived = match files.archive(&target.dir, license, most).await {
-        Ok(Some(archived)) => archived,
-        Ok(None) => return Ok(Err(format!("the commit has no directory {}.", target.dir))),
-        Err(error) if error.is_of_commit() => return Ok(Err(error.to_string())),
-        Err(error) => return Err(PublishFailure::Files(error)),
-    };
-    let source = SourceDirectory::of_commit(kind, &target.dir, archived, place.commit.clone());
+    let (key, dir) = (target.key.clone(), target.dir.clone());
     let staging = registry.blobs().staging_dir();
-    match CheckedPackage::of_directory(target.key.clone(), source, &staging).await {
+    match CheckedPackage::of_commit(key, Arc::clone(files), dir, staging).await {
         Ok(package) => Ok(Ok(package)),
-        Err(error) if error.is_internal() => Err(PublishFailure::Packaging(error)),
-        Err(error) => Ok(Err(error.to_string())),
+        Err(CommitFault::NoDirectory(dir)) => {
+            Ok(Err(format!("the commit has no directory {dir}.")))
+        }
+        Err(fault) if fault.is_of_commit() => Ok(Err(fault.to_string())),
+        Err(fault) => Err(PublishFailure::Package(fault)),
     }
 }

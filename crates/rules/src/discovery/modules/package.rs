@@ -18,18 +18,20 @@ pub struct MissingModule {
     pub dir: RepoPath,
     /// Source as written, such as `../network`.
     pub source: String,
-    /// True if the source leads out of the package.
-    pub is_outside: bool,
+    /// Directory that the source leads to; `None` if it leads out of the tree.
+    pub module: Option<RepoPath>,
 }
 
-/// Finds the local sources that lead to no module of a package: from the module at its top and from those in `modules/`,
-/// through all modules that these use. Examples and tests do not count. The package has no symbolic links. `read`
-/// returns the text of a file, and code that cannot be read or understood uses nothing.
+/// Finds the local sources that lead to no module of a tree: from the module in `top` and from those in its folder
+/// `modules`, through all modules that these use. Examples and tests do not count. `read` returns the text of a file, and
+/// code that cannot be read or understood uses nothing. Directories that are symbolic links count as missing.
 pub fn missing_modules(
     tree: &FileTree,
+    top: &RepoPath,
     read: &dyn Fn(&RepoPath) -> Option<String>,
 ) -> Result<BTreeSet<MissingModule>, LimitExceeded> {
-    let is_start = |dir: &&RepoPath| dir.is_root() || dir.parent().as_str() == SUBMODULES;
+    let submodules = top.join(SUBMODULES).ok();
+    let is_start = |dir: &&RepoPath| *dir == top || Some(dir.parent()) == submodules;
     let mut todo: VecDeque<RepoPath> = tree.dirs().filter(is_start).cloned().collect();
     let mut seen: HashSet<RepoPath> = todo.iter().cloned().collect();
     let mut budget = MAX_MODULE_BYTES;
@@ -51,7 +53,7 @@ pub fn missing_modules(
                     missing.insert(MissingModule {
                         dir: dir.clone(),
                         source,
-                        is_outside: other.is_none(),
+                        module: other,
                     });
                 }
             }
@@ -65,19 +67,19 @@ mod tests {
     use super::*;
 
     fn missing(files: &[(&str, &str)]) -> Vec<String> {
+        missing_in(".", files)
+    }
+
+    fn missing_in(top: &str, files: &[(&str, &str)]) -> Vec<String> {
         let tree = FileTree::new(files.iter().map(|(name, _)| name.parse().unwrap()));
         let read = |file: &RepoPath| {
             let found = files.iter().find(|(name, _)| *name == file.as_str());
             found.map(|(_, source)| format!("module \"x\" {{\n  source = \"{source}\"\n}}\n"))
         };
-        let missing = missing_modules(&tree, &read).unwrap();
+        let missing = missing_modules(&tree, &top.parse().unwrap(), &read).unwrap();
         let shown = |missing: &MissingModule| {
-            let fault = if missing.is_outside {
-                "outside"
-            } else {
-                "missing"
-            };
-            format!("{} {} {fault}", missing.dir, missing.source)
+            let module = missing.module.as_ref().map_or("outside", RepoPath::as_str);
+            format!("{} {} {module}", missing.dir, missing.source)
         };
         missing.iter().map(shown).collect()
     }
@@ -92,18 +94,43 @@ mod tests {
         );
         assert_eq!(missing(&[("main.tf", "acme/vpc/aws")]), none);
         assert_eq!(missing(&[("main.tf", "../b")]), [". ../b outside"]);
-        assert_eq!(missing(&[("main.tf", "./b")]), [". ./b missing"]);
+        assert_eq!(missing(&[("main.tf", "./b")]), [". ./b b"]);
         assert_eq!(
             missing(&[("main.tf", "./a"), ("a/main.tf", "../../b")]),
             ["a ../../b outside"]
         );
         assert_eq!(
             missing(&[("modules/a/main.tf", "../c"), ("modules/b/main.tf", "../a")]),
-            ["modules/a ../c missing"]
+            ["modules/a ../c modules/c"]
         );
         assert_eq!(
             missing(&[("main.tf", "x"), ("examples/a/main.tf", "../../../b")]),
             none
+        );
+    }
+
+    #[test]
+    fn a_module_in_a_directory_uses_others_beside_it() {
+        let files = [
+            ("infra/vpc/main.tf", "../shared"),
+            ("infra/vpc/modules/a/main.tf", "../../../other"),
+            ("infra/shared/main.tf", "../../top"),
+            ("modules/x/main.tf", "../y"),
+        ];
+        assert_eq!(
+            missing_in("infra/vpc", &files),
+            [
+                "infra/shared ../../top top",
+                "infra/vpc/modules/a ../../../other infra/other"
+            ]
+        );
+        assert_eq!(
+            missing_in("infra/shared", &files[..3]),
+            ["infra/shared ../../top top"]
+        );
+        assert_eq!(
+            missing_in("infra/vpc", &[("infra/vpc/main.tf", "../../../x")]),
+            ["infra/vpc ../../../x outside"]
         );
     }
 }

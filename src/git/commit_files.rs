@@ -23,6 +23,7 @@ use super::disk::apart;
 use super::environment::git_in;
 use super::fetch::FETCH;
 use super::object_db::{Dirs, Entry, ObjectDb, ObjectError};
+use super::objects::path_of;
 use super::{GitError, GitSettings, Mirror, Remote};
 use crate::model::{CommitSha, RepoPath};
 
@@ -46,6 +47,15 @@ pub struct CommitSnapshot {
     commit: CommitSha,
     dir: TempDir,
     is_fetched: bool,
+}
+
+/// Files of a commit that were selected by their paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SelectedFiles {
+    /// Files with their contents.
+    pub files: Vec<(RepoPath, Vec<u8>)>,
+    /// Number of files that are left out, because they are too large or too many.
+    pub left_out: usize,
 }
 
 /// Limits of the files that are read.
@@ -261,6 +271,29 @@ impl CommitSnapshot {
         }
     }
 
+    /// Returns the content of all regular files whose paths are wanted, in the order of their paths. Files of more than `most`
+    /// bytes are left out, and so is everything beyond the limits.
+    pub async fn select(
+        &self,
+        is_wanted: fn(&str) -> bool,
+        limits: FileLimits,
+        most: u64,
+    ) -> Result<SelectedFiles, SnapshotError> {
+        let commit = self.commit.clone();
+        let selected = self.look(move |objects| {
+            let root = objects.tree_of(&commit)?;
+            if !is_of_usual_size(objects, root)? {
+                return Ok(None);
+            }
+            objects.renew_limit();
+            select(objects, root, is_wanted, limits, most).map(Some)
+        });
+        selected.await?.ok_or_else(|| SnapshotError::TooMany {
+            dir: RepoPath::root(),
+            most: MAX_OF_COMMIT,
+        })
+    }
+
     /// Returns the files and links of a directory, and the file `also` at the top if there is one, as `git archive` gives
     /// them. `None`: the commit has no such directory.
     pub async fn archive(
@@ -449,6 +482,46 @@ fn measure(objects: &ObjectDb, top: ObjectId, limits: FileLimits) -> Result<Meas
         }
     }
     Ok(Measure::Within(measured))
+}
+
+fn select(
+    objects: &ObjectDb,
+    root: ObjectId,
+    is_wanted: fn(&str) -> bool,
+    limits: FileLimits,
+    most: u64,
+) -> Result<SelectedFiles, ObjectError> {
+    let mut wanted = Vec::new();
+    let mut open = vec![(String::new(), root)];
+    while let Some((dir, id)) = open.pop() {
+        for (name, entry) in objects.entries(id)? {
+            let Ok(name) = std::str::from_utf8(&name) else {
+                continue;
+            };
+            let path = format!("{dir}{name}");
+            if entry.is_dir() {
+                open.push((format!("{path}/"), entry.id));
+            } else if entry.is_file()
+                && is_wanted(&path)
+                && let Some(path) = path_of(path.as_bytes())
+            {
+                wanted.push((path, entry));
+            }
+        }
+    }
+    wanted.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let (mut selected, mut bytes) = (SelectedFiles::default(), 0);
+    for (path, entry) in wanted {
+        let size = size(objects, entry)?;
+        if size > most || bytes + size > limits.bytes || selected.files.len() >= limits.entries {
+            selected.left_out += 1;
+            continue;
+        }
+        bytes += size;
+        let content = objects.read(entry.id, Kind::Blob)?;
+        selected.files.push((path, content));
+    }
+    Ok(selected)
 }
 
 fn size(objects: &ObjectDb, entry: Entry) -> Result<u64, ObjectError> {

@@ -88,7 +88,7 @@ use crate::process::Sandbox;
 
 pub use changes::{BaseCommit, BranchChanges};
 pub use checkout::{Checkout, CheckoutRequest, CheckoutStrategy, DirError, Prepared};
-pub use commit_files::{CommitSnapshot, FileLimits, SnapshotError};
+pub use commit_files::{CommitSnapshot, FileLimits, SelectedFiles, SnapshotError};
 pub use disk::{DiskPart, DiskUse};
 pub use elsewhere::{Elsewhere, RefElsewhere};
 pub use environment::{AUTHORITY_VARIABLES, ModuleAccess, PROXY_VARIABLES};

@@ -54,6 +54,8 @@ pub const RENAMED_COLUMNS: &[&str] = &[
     "pull_heads.repo",
     "pulls.repo",
     "pulls.url",
+    "registry_branch_repos.repo",
+    "registry_branch_uses.repo",
     "registry_tag_moves.repo",
     "registry_tag_repos.repo",
     "registry_tag_versions.repo",
@@ -165,7 +167,7 @@ const MOVE_PULLS: [&str; 2] = [
 ];
 
 /// Deletes or changes rows that would conflict under the new name (`$2`) with rows of the old one (`$1`).
-const MERGE: [&str; 14] = [
+const MERGE: [&str; 16] = [
     // The old name has been known for longer, so fewer changes count as older than that.
     "DELETE FROM watched_repos WHERE repo = $2 AND EXISTS (SELECT 1 FROM watched_repos o WHERE o.repo = $1)",
     // The tags of these pages belong to addresses.
@@ -188,6 +190,9 @@ const MERGE: [&str; 14] = [
     "DELETE FROM apply_locks WHERE repo = $1 AND EXISTS (SELECT 1 FROM apply_locks n WHERE n.repo = $2 \
      AND n.scope = apply_locks.scope AND n.dir = apply_locks.dir)",
     "DELETE FROM repository_syncs WHERE repo = $1 AND replica IN (SELECT replica FROM repository_syncs WHERE repo = $2)",
+    // The default branch of the new name is read again.
+    "DELETE FROM registry_branch_uses WHERE repo = $2 AND EXISTS (SELECT 1 FROM registry_branch_repos o WHERE o.repo = $1)",
+    "DELETE FROM registry_branch_repos WHERE repo = $2 AND EXISTS (SELECT 1 FROM registry_branch_repos o WHERE o.repo = $1)",
     // The old name knows what it has published. What the new name knows beside that is found again.
     "DELETE FROM registry_tag_repos WHERE repo = $2 AND EXISTS (SELECT 1 FROM registry_tag_repos o WHERE o.repo = $1)",
     "DELETE FROM registry_tags WHERE repo = $2 AND EXISTS (SELECT 1 FROM registry_tags o WHERE o.repo = $1 \
@@ -202,7 +207,7 @@ const MERGE: [&str; 14] = [
 ];
 
 /// Gives the rows of the old name (`$1`) the new one (`$2`).
-const MOVE: [&str; 13] = [
+const MOVE: [&str; 15] = [
     "UPDATE locks SET repo = $2 WHERE repo = $1",
     "UPDATE lock_waiters SET repo = $2 WHERE repo = $1",
     "UPDATE apply_locks SET repo = $2 WHERE repo = $1",
@@ -212,6 +217,8 @@ const MOVE: [&str; 13] = [
     "UPDATE watched_repos SET repo = $2, failures = 0, complete_at = NULL WHERE repo = $1",
     "UPDATE pending_statuses SET repo = $2 WHERE repo = $1",
     "UPDATE repository_syncs SET repo = $2, revision = revision + 1 WHERE repo = $1",
+    "UPDATE registry_branch_uses SET repo = $2 WHERE repo = $1",
+    "UPDATE registry_branch_repos SET repo = $2 WHERE repo = $1",
     "UPDATE registry_tag_repos SET repo = $2 WHERE repo = $1",
     "UPDATE registry_tags SET repo = $2 WHERE repo = $1",
     "UPDATE registry_tag_versions SET repo = $2 WHERE repo = $1",

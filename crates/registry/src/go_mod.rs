@@ -24,6 +24,23 @@ pub struct InvalidGoMod {
 ///
 /// Versions of required modules have to look like versions. Whether they fit the paths is left to the `go` command.
 pub fn parse_go_mod(content: &[u8]) -> Result<GoMod, InvalidGoMod> {
+    let file = read(content)?;
+    Ok(GoMod {
+        module: file.module,
+        language: file.language,
+    })
+}
+
+/// Returns the modules that a `go.mod` file requires, directly or not, each with its version as it is written. Those
+/// after the first [`MAX_REQUIRED`] are left out.
+pub fn required_modules(content: &[u8]) -> Result<Vec<(String, String)>, InvalidGoMod> {
+    read(content).map(|file| file.required)
+}
+
+/// Maximum number of required modules that are kept. The largest programs have some hundreds.
+pub const MAX_REQUIRED: usize = 5_000;
+
+fn read(content: &[u8]) -> Result<GoModReader, InvalidGoMod> {
     let text = String::from_utf8_lossy(content);
     let mut file = GoModReader::default();
     let mut last = 0;
@@ -34,15 +51,13 @@ pub fn parse_go_mod(content: &[u8]) -> Result<GoMod, InvalidGoMod> {
     if file.block.is_some() {
         return Err(InvalidGoMod { line: last });
     }
-    Ok(GoMod {
-        module: file.module,
-        language: file.language,
-    })
+    Ok(file)
 }
 
 /// Parts of the file that are read so far.
 #[derive(Default)]
 struct GoModReader {
+    required: Vec<(String, String)>,
     module: Option<String>,
     has_go: bool,
     language: Option<(u64, u64)>,
@@ -95,8 +110,11 @@ impl GoModReader {
                 self.module = Some(unquote(path)?.to_owned());
             }
             ("require", [path, version]) => {
-                unquote(path)?;
-                check_required(unquote(version)?)?;
+                let (path, version) = (unquote(path)?, unquote(version)?);
+                check_required(version)?;
+                if self.required.len() < MAX_REQUIRED {
+                    self.required.push((path.to_owned(), version.to_owned()));
+                }
             }
             ("ignore", [path]) => {
                 unquote(path)?;
@@ -370,5 +388,29 @@ mod tests {
             }
             drop(parse_go_mod(&bytes));
         }
+    }
+    #[test]
+    fn required_modules_are_those_of_lines_and_blocks() {
+        let file = "module m.example\n\nrequire a.example/x v1.2.3 // indirect\nrequire (\n\t\"b.example\" v0.1.0\n\n\tc.example/v2 \
+                    v2.0.0 // indirect\n)\nexclude d.example v1.0.0\nreplace a.example/x => ../x\n";
+        let required = required_modules(file.as_bytes()).unwrap();
+        let required: Vec<String> = required
+            .iter()
+            .map(|(path, version)| format!("{path} {version}"))
+            .collect();
+        assert_eq!(
+            required,
+            [
+                "a.example/x v1.2.3",
+                "b.example v0.1.0",
+                "c.example/v2 v2.0.0"
+            ]
+        );
+        assert!(required_modules(b"require a.example latest\n").is_err());
+        let many = "require a.example v1.0.0\n".repeat(MAX_REQUIRED + 1);
+        assert_eq!(
+            required_modules(many.as_bytes()).unwrap().len(),
+            MAX_REQUIRED
+        );
     }
 }

@@ -20,11 +20,13 @@
 //! | `input.rs`, `view.rs` | names as people write them, and a version as they see it |
 //! | `pages/` | `/registry`: modules and the log for people |
 //! | `tags/` | publishes versions from tags of repositories |
+//! | `branches/` | names that the default branches of repositories use |
 //! | `upload.rs` | `/api/registry/…`: publishes, deprecates and takes down by tokens |
 //! | `lists.rs` | `/api/registry/…`: names, versions and the log for scripts |
 //! | `cli/` | `lockkeeper registry` |
 
 mod blobs;
+mod branches;
 mod cli;
 mod deployment;
 mod input;
@@ -47,6 +49,7 @@ mod verify;
 mod view;
 
 pub use blobs::{BlobError, BlobWriter, Blobs, PackageReader, RemoteFault, StagedBlob, StoreId};
+pub use branches::{BranchReading, BranchUse, ListedBranchUse, WatchedBranch};
 pub(crate) use deployment::reseal_signing_key;
 pub(crate) use misses::{FILLS_DIR, MissParts, Misses, open_misses};
 pub use misses::{FailedFill, FillFault, FilledCache};
@@ -89,6 +92,7 @@ pub(super) const FEATURE: Feature = Feature {
         leftovers::RECONCILER,
         leftovers::COPIES,
         tags::RECONCILER,
+        branches::RECONCILER,
         peers::PULL,
         peers::PUSH,
         peers::DOWNLOADS,

@@ -160,6 +160,8 @@ async fn a_module_has_a_page_with_what_its_package_tells(db: &TestDb) {
     just now ops
     Used by 0
     No latest plan of a project uses this module.
+    Used by default branches 0
+    No default branch of a mirrored repository uses this module.
     Inputs 2
     Name
     Type

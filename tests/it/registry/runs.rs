@@ -230,7 +230,7 @@ async fn a_plan_names_a_deprecated_module_and_is_not_applied_once_it_is_taken_do
         (&json["pull"], &json["plan"]),
         (&json!(1), &json!("planned"))
     );
-    assert_snapshot!(site.uses(&["acme/vpc/aws@1.2.4"]), @"No latest plan of a project uses acme/vpc/aws@1.2.4.");
+    assert_snapshot!(site.uses(&["acme/vpc/aws@1.2.4"]), @"No latest plan of a project and no default branch uses acme/vpc/aws@1.2.4.");
 
     let (kind, reason) = (TakedownKind::Security, "It has a `private` key.");
     site.office.take_down(&used, kind, reason).await;

@@ -42,6 +42,7 @@ story!(
     a_tag_that_stops_the_server_three_times_is_given_up,
     the_files_are_those_of_git_archive,
     a_module_brings_the_directories_that_it_uses,
+    default_branches_tell_which_modules_they_use,
 );
 
 /// Time until the next look at a repository.
@@ -906,5 +907,70 @@ async fn a_module_brings_the_directories_that_it_uses(backend: Backend) {
     ] {
         assert!(said.out.contains(line), "{}", said.out);
     }
+    site.bot.end(&[]).await;
+}
+
+async fn default_branches_tell_which_modules_they_use(backend: Backend) {
+    const REPO: &str = "acme/live";
+    let call = |source: &str, version: &str| {
+        format!("module \"x\" {{\n  source  = \"{source}\"\n  version = \"{version}\"\n}}\n")
+    };
+    let vpc = format!("{HOST}/acme/vpc/aws");
+    let (exact, range) = (call(&vpc, "1.0.0"), call(&vpc, "~> 1.1"));
+    let elsewhere = call("registry.terraform.io/acme/vpc/aws", "1.0.0");
+    let go_mod = "module example.com/app\n\nrequire (\n\texample.com/net v1.0.0\n\texample.org/x v1.0.0 // indirect\n)\n";
+    let files: [(&str, &str); 5] = [
+        ("exact/main.tf", &exact),
+        ("range/main.tf", &range),
+        ("elsewhere/main.tf", &elsewhere),
+        ("broken/main.tf", "module \"x\" {\n"),
+        ("app/go.mod", go_mod),
+    ];
+    let flags = [("registry-host", HOST), ("mirror-filter", "blob:none")];
+    let site = Site::open(backend, &[(REPO, &files)], &flags).await;
+    let uses = |what: &str| {
+        let said = lockkeeper(&["registry", "uses"], &site.bot.db.url, &[what], &[]);
+        assert_eq!(said.code, 0, "{}", said.err);
+        let head = site.commit(REPO, "main");
+        said.out.replace(head.short(), "HEAD")
+    };
+    let read = async || site.bot.replica.tick("registry_branches").await.unwrap();
+    site.turn().await;
+    read().await;
+    assert_snapshot!(uses("acme/vpc/aws"), @r"
+    github.test/acme/live: dir: `exact` uses 1.0.0 (default branch at HEAD)
+    github.test/acme/live: dir: `range` uses ~> 1.1 (default branch at HEAD)
+    ");
+    assert_snapshot!(uses("acme/vpc/aws@1.2.0"), @"github.test/acme/live: dir: `range` uses ~> 1.1 (default branch at HEAD)");
+    assert_snapshot!(uses("example.com/net"), @"github.test/acme/live: dir: `app` uses v1.0.0 (default branch at HEAD)");
+    // Nobody has this one here.
+    assert_snapshot!(uses("example.org/x"), @"No latest plan of a project and no default branch uses example.org/x.");
+
+    // A branch beside it changes nothing, and the default branch everything.
+    let old = [("exact/main.tf", elsewhere.as_str())];
+    site.push(REPO, "feature", &old).await;
+    site.turn().await;
+    read().await;
+    assert!(uses("acme/vpc/aws").contains("`exact` uses 1.0.0"));
+    let next = call(&vpc, "2.0.0");
+    site.push(REPO, "main", &[("exact/main.tf", &next)]).await;
+    site.turn().await;
+    read().await;
+    assert_snapshot!(uses("acme/vpc/aws"), @r"
+    github.test/acme/live: dir: `exact` uses 2.0.0 (default branch at HEAD)
+    github.test/acme/live: dir: `range` uses ~> 1.1 (default branch at HEAD)
+    ");
+    let said = lockkeeper(
+        &["registry", "uses"],
+        &site.bot.db.url,
+        &["acme/vpc/aws@2.0.0", "--json"],
+        &[],
+    );
+    let json = said.json();
+    assert_eq!(json["used_by"], "default_branch");
+    assert_eq!(
+        (&json["dir"], &json["version"]),
+        (&"exact".into(), &"2.0.0".into())
+    );
     site.bot.end(&[]).await;
 }

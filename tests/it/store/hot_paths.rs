@@ -10,8 +10,8 @@ use chrono::TimeDelta;
 use lockkeeper::claims;
 use lockkeeper::features::accounts::{AllUsers, LabelChanges, NewAccount};
 use lockkeeper::features::registry::{
-    FillFault, ForeignVersions, LogOutcome, NewToken, SeenTags, StateReader, TagOutcome, TagPlace,
-    TagSettled, TagState, TagVersion, Visibility,
+    BranchReading, FillFault, ForeignVersions, LogOutcome, NewToken, SeenTags, StateReader,
+    TagOutcome, TagPlace, TagSettled, TagState, TagVersion, Visibility,
 };
 use lockkeeper::locks::{self, LockRequest, QueuedPlan};
 use lockkeeper::model::{
@@ -40,7 +40,7 @@ use crate::support::db::{Backend, TestDb, by, execute};
 use crate::support::log;
 
 /// Tables that grow with use.
-const GROWING: [&str; 35] = [
+const GROWING: [&str; 36] = [
     "account_emails",
     "account_external_ids",
     "account_stars",
@@ -59,6 +59,7 @@ const GROWING: [&str; 35] = [
     "locks",
     "plans",
     "pulls",
+    "registry_branch_uses",
     "registry_downloads",
     "registry_fills",
     "registry_go_mods",
@@ -372,6 +373,11 @@ fn years() -> Vec<String> {
         ),
         rows(
             100_000,
+            "registry_branch_uses (repo, dir, kind, name, wanted, version)",
+            "'github.com/acme/r' || (n % 100), 'd' || n, 'go', 'example.com/t1/m' || (100000 + n / 10), 'v1.0.0', 'v1.0.0'",
+        ),
+        rows(
+            100_000,
             "registry_tags (repo, tag, commit_sha, seen_at, is_quiet, state, failures, due_at, is_told)",
             "'github.com/acme/r' || (n % 100), 'v1.' || n || '.0', HASH, TIME, TRUE, \
              CASE n % 101 WHEN 1 THEN 'waiting' ELSE 'done' END, 0, TIME, FALSE",
@@ -616,6 +622,7 @@ async fn modules(db: &TestDb) {
     StateReader::new(store.clone()).read().await.unwrap();
     store.registry_pushes_due().await.unwrap();
     tags(db).await;
+    branches(db).await;
     let token = NewToken::new("CI", &["read:*".parse().unwrap()], None).unwrap();
     let (token, text) = store
         .registry_token_create(&token, by())
@@ -628,6 +635,23 @@ async fn modules(db: &TestDb) {
         .registry_namespace_remove(&prefix, by())
         .await
         .unwrap();
+}
+
+/// Records what a default branch uses, and lists the default branches that use a name.
+async fn branches(db: &TestDb) {
+    let (store, repo) = (db.store(), "github.com/acme/r1".parse().unwrap());
+    let reading = BranchReading {
+        head: None,
+        basis: "basis",
+        uses: &BTreeSet::new(),
+        due_at: db.now(),
+    };
+    let recorded = store.registry_branch_record(&repo, &reading);
+    recorded.await.unwrap();
+    let key: VersionKey = "go example.com/t1/m100500 v1.0.0".parse().unwrap();
+    let name = key.name();
+    let uses = store.registry_branch_uses(&name, None, 50);
+    drop(uses.await.unwrap());
 }
 
 /// Reads the tags of a repository, and decides about one.
@@ -1111,6 +1135,11 @@ async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> 
     let sql = sql.replace(
         "each.value->>0, each.value->>1, each.value->>2 FROM jsonb_array_elements($2::jsonb) AS each (value)",
         "json_extract(each.value, '$[0]'), each.value, each.value FROM json_each($2) AS each",
+    );
+    let sql = sql.replace(
+        "each.value->>0, each.value->>1, each.value->>2, each.value->>3, each.value->>4 \
+         FROM jsonb_array_elements($2::jsonb) AS each (value)",
+        "each.value, each.value, each.value, each.value, each.value FROM json_each($2) AS each",
     );
     let sql = sql.replace(
         "each.number - 1, decode(each.value, 'hex') FROM jsonb_array_elements_text($2::jsonb) WITH ORDINALITY AS each \

@@ -33,6 +33,7 @@ mod pulls;
 mod rate_gates;
 mod reconcilers;
 mod registry;
+mod registry_branches;
 mod registry_tags;
 mod registry_uses;
 mod renames;

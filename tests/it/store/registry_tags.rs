@@ -29,11 +29,12 @@ store_test!(
     tags_wait_for_the_default_branch,
     an_outcome_and_its_status_are_one_transaction,
     failed_looks_wait_and_news_of_a_mirror_do_not,
+    tags_are_forgotten_with_the_claim_and_what_they_published_is_not,
 );
 
 const REPO: &str = "github.com/acme/net";
 
-fn repo() -> RepoId {
+pub(super) fn repo() -> RepoId {
     REPO.parse().unwrap()
 }
 
@@ -390,7 +391,7 @@ async fn an_outcome_and_its_status_are_one_transaction(db: &TestDb) {
 }
 
 /// Syncs the mirror of the repository.
-async fn synced(db: &TestDb, home: &DataDirId) {
+pub(super) async fn synced(db: &TestDb, home: &DataDirId) {
     let (store, repo, at) = (db.store(), repo(), db.now());
     assert!(store.mirror_know(home, &repo).await.unwrap());
     let lease = AttemptLease {
@@ -444,4 +445,39 @@ async fn failed_looks_wait_and_news_of_a_mirror_do_not(db: &TestDb) {
     store.registry_tag_repo_due(&repo(), due_at).await.unwrap();
     let row = store.registry_tag_repos().await.unwrap().remove(0);
     assert_eq!(row.due_at, due_at);
+}
+
+async fn tags_are_forgotten_with_the_claim_and_what_they_published_is_not(db: &TestDb) {
+    let store = db.store();
+    let key = "module acme/vpc/aws 1.0.0";
+    see(db, &[("v1.0.0", 'a'), ("v1.1.0", 'a')]).await;
+    let (one, two) = (place("v1.0.0", 'a'), place("v1.1.0", 'a'));
+    record(store, &one, &published(key), None).await;
+    let refused = TagVersion {
+        outcome: TagOutcome::Refused,
+        reason: Some("No.".to_owned()),
+        ..published("module acme/vpc/aws 1.1.0")
+    };
+    record(store, &two, &refused, None).await;
+    let (name, url) = ("net".parse().unwrap(), RepoUrl::of(&repo()).unwrap());
+    drop(store.owner_create(&name, by()).await.unwrap());
+    let owner = store.owner_get(&name).await.unwrap().unwrap();
+    drop(store.claim_acquire(owner.id, &url, by()).await.unwrap());
+    assert_eq!(store.registry_tags_forget(10).await.unwrap(), 0);
+    assert_eq!(due(store, 'b', "x").await.len(), 2);
+
+    // No application uses the claim, so it ends.
+    for claim in store.claim_list_unused(10).await.unwrap() {
+        let _collected = store.claim_collect(claim).await.unwrap();
+    }
+    assert_eq!(store.registry_tags_forget(0).await.unwrap(), 0);
+    assert_eq!(store.registry_tags_forget(10).await.unwrap(), 1);
+    assert_eq!(store.registry_tag_repos().await.unwrap(), []);
+    assert_eq!(due(store, 'b', "x").await, [""; 0]);
+    assert_eq!(
+        store.registry_tag_versions(&one).await.unwrap(),
+        [published(key)]
+    );
+    assert_eq!(store.registry_tag_versions(&two).await.unwrap(), []);
+    assert_eq!(store.registry_tags_forget(10).await.unwrap(), 0);
 }

@@ -109,6 +109,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("pull_heads", "head base_branch"),
     ("pulls", "state title"),
     ("reconcilers", "name replica error"),
+    ("registry_branch_repos", "head_sha basis failure"),
+    ("registry_branch_uses", "dir kind name wanted version"),
     ("registry_conflicts", "kind name version peer record"),
     ("registry_deployment", "name verifier key_name store_id"),
     ("registry_downloads", "kind name version peer error"),

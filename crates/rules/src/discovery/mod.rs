@@ -38,7 +38,9 @@ pub use crate::config::repos::Autodiscover;
 pub use code::UnreadFile;
 pub use interface::{ModuleInput, ModuleInterface, ModuleOutput, module_interface};
 pub use limits::LimitExceeded;
-pub use modules::{MissingModule, ModuleGraph, UseReason, missing_modules};
+pub use modules::{
+    MissingModule, ModuleGraph, RemoteCall, UseReason, missing_modules, remote_calls,
+};
 pub use names::{NameError, choose as choose_names};
 pub use order::{OrderPosition, ProjectGroup, stages};
 pub use reach::{ProjectReach, Start, reach};

@@ -1,11 +1,13 @@
-//! `lockkeeper registry uses`: projects that use a module.
+//! `lockkeeper registry uses`: plans and default branches that use a module.
 
 use anyhow::Context as _;
+use lockkeeper_registry::versions::VersionKey;
 use serde_json::json;
 
 use super::super::input::shown_key;
 use super::versions::{Shown, shown};
 use crate::kit::term::{DatabaseFlags, ExitResult, ExitStatus, OutputFormat, Terminal, safe, time};
+use crate::model::CommitSha;
 
 #[derive(clap::Args)]
 pub(in crate::features::registry) struct UsesArgs {
@@ -25,16 +27,20 @@ impl UsesArgs {
             Shown::Name(name) => (name.clone(), None),
             Shown::Version(key) => (key.name(), Some(key)),
         };
-        let uses = store.registry_uses(&name, version, i64::MAX).await;
-        let uses = uses.context("the uses of the module cannot be read")?;
-        if uses.is_empty() && !self.format.is_json() {
+        let plans = store.registry_uses(&name, version, i64::MAX).await;
+        let plans = plans.context("the uses of the module cannot be read")?;
+        let branches = store.registry_branch_uses(&name, version, i64::MAX).await;
+        let branches = branches.context("the uses of the module cannot be read")?;
+        if plans.is_empty() && branches.is_empty() && !self.format.is_json() {
             let what = version.map_or_else(|| name.as_str().to_owned(), shown_key);
-            terminal.line(format_args!("No latest plan of a project uses {what}."))?;
+            let told = format!("No latest plan of a project and no default branch uses {what}.");
+            terminal.line(format_args!("{told}"))?;
         }
-        for used in &uses {
+        for used in &plans {
             let (project, version) = (&used.project, used.key.version());
             let json = || {
                 json!({
+                    "used_by": "plan",
                     "repo": used.pull.repo,
                     "pull": used.pull.subject,
                     "dir": project.dir,
@@ -53,6 +59,35 @@ impl UsesArgs {
                 format!(
                     "{}: {project} uses {version} (plan {}, {at})",
                     used.pull, used.state
+                )
+            };
+            self.format.print(terminal, json, text)?;
+        }
+        for listed in &branches {
+            let used = &listed.used;
+            let json = || {
+                json!({
+                    "used_by": "default_branch",
+                    "repo": listed.repo,
+                    "commit": listed.head,
+                    "dir": used.dir,
+                    "kind": name.kind(),
+                    "name": name.as_str(),
+                    "wanted": used.wanted,
+                    "version": used.version.as_ref().map(VersionKey::version),
+                    "looked_at": listed.looked_at,
+                })
+            };
+            let text = || {
+                let dir = safe(used.dir.as_str());
+                let wanted = match used.wanted.as_str() {
+                    "" => "any version".to_owned(),
+                    wanted => safe(wanted),
+                };
+                let head = listed.head.as_ref().map_or("unknown", CommitSha::short);
+                format!(
+                    "{}: dir: `{dir}` uses {wanted} (default branch at {head})",
+                    listed.repo
                 )
             };
             self.format.print(terminal, json, text)?;

@@ -1,5 +1,5 @@
 //! `/registry/modules/{name}` and `/registry/modules/{name}@{version}`: a version, what its package tells about itself, all
-//! versions of the name, and the plans that use it.
+//! versions of the name, and the plans and default branches that use it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use lockkeeper_registry::states::VersionState;
 use serde::Serialize;
 use tracing::warn;
 
+use super::super::branches::ListedBranchUse;
 use super::super::input::{read_key, read_name};
 use super::super::runs::ModuleUse;
 use super::super::store::{RegistryVersion, VersionOrigin};
@@ -62,6 +63,7 @@ struct ModulePage {
     uses_found: usize,
     /// True if there may be more uses than were read.
     has_more_uses: bool,
+    branches: BranchesView,
 }
 
 /// The version that the page is about.
@@ -130,6 +132,25 @@ struct UseView {
     at: PastTime,
 }
 
+/// Default branches that use the name.
+#[derive(Serialize)]
+struct BranchesView {
+    uses: Vec<BranchUseView>,
+    found: usize,
+    /// True if there may be more uses than were read.
+    has_more: bool,
+}
+
+/// A default branch that uses the name.
+#[derive(Serialize)]
+struct BranchUseView {
+    repo: String,
+    dir: String,
+    /// Versions that the code allows. Empty: all.
+    wanted: String,
+    commit: Option<String>,
+}
+
 /// `GET /registry/modules/{name}`, `GET /registry/modules/{name}@{version}`
 pub(super) async fn show(
     State(web): State<Arc<WebState>>,
@@ -170,8 +191,9 @@ pub(super) async fn show(
     let uses = web.store.registry_uses(&name, None, MOST_READ);
     let mut uses = uses.await?;
     let has_more_uses = uses.len() >= usize::try_from(MOST_READ).unwrap_or(usize::MAX);
-    if let Some(repos) = sight.repos(None).await? {
-        let repos: HashSet<RepoId> = repos.into_iter().collect();
+    let repos = sight.repos(None).await?;
+    let repos: Option<HashSet<RepoId>> = repos.map(|repos| repos.into_iter().collect());
+    if let Some(repos) = &repos {
         uses.retain(|used| repos.contains(&used.pull.repo));
     }
     let namespace = scope.namespace_of(&name);
@@ -217,6 +239,7 @@ pub(super) async fn show(
             .collect(),
         uses_found: uses.len(),
         has_more_uses,
+        branches: BranchesView::of(&web, &name, repos.as_ref()).await?,
     };
     visitor.page("registry_module.html", &page)
 }
@@ -410,6 +433,41 @@ fn project_words(project: &ProjectKey) -> String {
         project.dir,
         project.workspace
     )
+}
+
+impl BranchesView {
+    /// Reads the uses on default branches, of these repositories or of all.
+    async fn of(
+        web: &WebState,
+        name: &RegistryName,
+        repos: Option<&HashSet<RepoId>>,
+    ) -> Result<Self, WebError> {
+        let uses = web.store.registry_branch_uses(name, None, MOST_READ);
+        let mut uses = uses.await?;
+        let has_more = uses.len() >= usize::try_from(MOST_READ).unwrap_or(usize::MAX);
+        uses.retain(|listed| repos.is_none_or(|repos| repos.contains(&listed.repo)));
+        Ok(Self {
+            found: uses.len(),
+            uses: uses
+                .iter()
+                .take(MOST_USES)
+                .map(BranchUseView::new)
+                .collect(),
+            has_more,
+        })
+    }
+}
+
+impl BranchUseView {
+    fn new(listed: &ListedBranchUse) -> Self {
+        let used = &listed.used;
+        Self {
+            repo: shown(&listed.repo.to_string()),
+            dir: shown(used.dir.as_str()),
+            wanted: shown(&used.wanted),
+            commit: listed.head.as_ref().map(|head| head.short().to_owned()),
+        }
+    }
 }
 
 impl UseView {

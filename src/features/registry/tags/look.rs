@@ -121,8 +121,32 @@ impl TagDecision {
     }
 }
 
+/// Lists the tags and the head of the default branch at the forge. Also returns the address of the repository there. The
+/// error is a sentence for the log.
+pub(in crate::features::registry) async fn list_forge(
+    ctx: &ServerCtx,
+    repo: &RepoId,
+    mirror: &Mirror,
+) -> Result<(String, GitCredentials, ForgeTags), String> {
+    let forge = ctx
+        .forges
+        .of(repo)
+        .map_err(|error| describe_error(&error))?;
+    let credentials = forge.git_credentials(repo).await;
+    let credentials = credentials.map_err(|error| describe_error(&error))?;
+    let url = forge.clone_url(repo);
+    let remote = Remote {
+        url: &url,
+        credentials: Some(&credentials),
+        deadline: ctx.server.syncer.fetch_time().min(LIST_TIME),
+    };
+    let listed = mirror.forge_tags(&remote).await;
+    let listed = listed.map_err(|error| describe_error(&error))?;
+    Ok((url, credentials, listed))
+}
+
 /// Returns the pause after a number of failures in a row.
-pub(super) fn pause(failures: i64) -> TimeDelta {
+pub(in crate::features::registry) fn pause(failures: i64) -> TimeDelta {
     let doublings = u32::try_from(failures.clamp(1, 10) - 1).unwrap_or_default();
     (FIRST_PAUSE * 2_i32.pow(doublings)).min(LONGEST_PAUSE)
 }
@@ -137,7 +161,7 @@ impl Look<'_> {
         };
         let names = TagOwner::of(store, owner).await?;
         let mirror = self.ctx.server.syncer.mirror(repo);
-        let (url, credentials, listed) = match self.list(repo, &mirror).await {
+        let (url, credentials, listed) = match list_forge(self.ctx, repo, &mirror).await {
             Ok(listed) => listed,
             Err(failure) => {
                 let failures = known.map_or(0, |known| known.failures) + 1;
@@ -199,30 +223,6 @@ impl Look<'_> {
             basis: &basis,
         };
         self.decide_all(&facts, due).await
-    }
-
-    /// Lists the tags at the forge. The error is a sentence for the log.
-    async fn list(
-        &self,
-        repo: &RepoId,
-        mirror: &Mirror,
-    ) -> Result<(String, GitCredentials, ForgeTags), String> {
-        let forge = self
-            .ctx
-            .forges
-            .of(repo)
-            .map_err(|error| describe_error(&error))?;
-        let credentials = forge.git_credentials(repo).await;
-        let credentials = credentials.map_err(|error| describe_error(&error))?;
-        let url = forge.clone_url(repo);
-        let remote = Remote {
-            url: &url,
-            credentials: Some(&credentials),
-            deadline: self.ctx.server.syncer.fetch_time().min(LIST_TIME),
-        };
-        let listed = mirror.forge_tags(&remote).await;
-        let listed = listed.map_err(|error| describe_error(&error))?;
-        Ok((url, credentials, listed))
     }
 
     /// Stores the tags, and reports those that have moved.

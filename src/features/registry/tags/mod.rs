@@ -27,6 +27,7 @@ mod statuses;
 mod store;
 mod targets;
 
+pub(super) use self::look::{list_forge, pause};
 pub(super) use self::reconciler::RECONCILER;
 pub use self::store::{
     DueTag, SeenTags, TagChanges, TagOutcome, TagPlace, TagSettled, TagState, TagVersion,

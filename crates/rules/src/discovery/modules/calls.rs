@@ -12,10 +12,10 @@ use super::{FileTree, links};
 use crate::model::RepoPath;
 
 /// Maximum size of one parsed file in bytes; nobody writes larger code by hand.
-const MAX_FILE_BYTES: usize = 512 << 10;
+pub(super) const MAX_FILE_BYTES: usize = 512 << 10;
 
 /// Maximum number of sources of one directory; nobody writes more by hand.
-const MAX_SOURCES: usize = 5_000;
+pub(super) const MAX_SOURCES: usize = 5_000;
 
 /// Module sources and state settings in the code of a directory.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Calls {
     }
 }
 
-fn blocks(value: &Value) -> &[Value] {
+pub(super) fn blocks(value: &Value) -> &[Value] {
     value
         .as_array()
         .map_or(std::slice::from_ref(value), Vec::as_slice)
@@ -127,14 +127,14 @@ fn is_local(source: &str) -> bool {
 
 /// Format of a code file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CodeFormat {
+pub(super) enum CodeFormat {
     Hcl,
     Json,
 }
 
 impl CodeFormat {
     /// Returns the format by the name of the file; `None`: no code, or a file that the tools skip.
-    fn of(name: &str) -> Option<Self> {
+    pub fn of(name: &str) -> Option<Self> {
         if is_editor_file(name) {
             return None;
         }

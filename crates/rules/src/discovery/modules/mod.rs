@@ -7,6 +7,7 @@
 
 mod calls;
 mod package;
+mod remote;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
@@ -17,6 +18,7 @@ use crate::model::RepoPath;
 use calls::Calls;
 
 pub use package::{MissingModule, missing_modules};
+pub use remote::{RemoteCall, remote_calls};
 
 /// Maximum number of unreadable files that are kept to report them.
 const MAX_UNREAD: usize = 100;

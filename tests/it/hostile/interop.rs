@@ -8,22 +8,12 @@ use lockkeeper::model::Distribution;
 use super::ordinary;
 use super::tools::{CODE, Tool};
 use crate::e2e::world::{World, resource};
+use crate::support::program::{interop_programs, opentofu};
 use crate::support::server::Settings;
 
 /// Code for versions before 1.4, which have no resource without a provider.
 const OLD_CODE: &str =
     "variable \"x\" {\n  default = \"1\"\n}\noutput \"x\" {\n  value = var.x\n}\n";
-
-/// Returns the programs called `terraform-1.6.6` or `tofu-1.12.6`, by name.
-fn tools(start: &str) -> Vec<(String, PathBuf)> {
-    let folder = std::env::var_os("LOCKKEEPER_INTEROP").expect("run `make interop`");
-    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
-    let named = entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.path()));
-    let mut found: Vec<_> = named.filter(|(name, _)| name.starts_with(start)).collect();
-    found.sort();
-    assert!(!found.is_empty(), "there is no {start}*");
-    found
-}
 
 fn is_old(name: &str) -> bool {
     name.starts_with("terraform-0.")
@@ -34,18 +24,19 @@ fn terraform() -> Vec<(String, Tool)> {
         let code = if is_old(&name) { OLD_CODE } else { CODE };
         (name, Tool::new(program, Distribution::Terraform, code))
     };
-    tools("terraform-").into_iter().map(tool).collect()
+    interop_programs("terraform-")
+        .into_iter()
+        .map(tool)
+        .collect()
 }
 
-fn opentofu() -> Tool {
-    let (_, program) = tools("tofu-").pop().unwrap();
-    Tool::new(program, Distribution::OpenTofu, CODE)
+fn tofu() -> Tool {
+    Tool::new(opentofu(), Distribution::OpenTofu, CODE)
 }
 
 /// Returns settings of a server with real OpenTofu, installed in that directory where its user can read it.
 fn with_opentofu(bin: &Path) -> Settings {
-    let (_, program) = tools("tofu-").pop().unwrap();
-    std::fs::copy(program, bin.join("tofu")).unwrap();
+    std::fs::copy(opentofu(), bin.join("tofu")).unwrap();
     let settings = ordinary()
         .flag("--default-tf-distribution=opentofu")
         .flag(&format!("--tf-bin-dir={}", bin.display()));
@@ -82,7 +73,7 @@ fn every_terraform_takes_two_dashes_before_every_operand() {
 #[test]
 #[ignore = "needs the OpenTofu that `make interop` builds"]
 fn opentofu_knows_every_allowed_flag_and_takes_two_dashes() {
-    let tool = opentofu();
+    let tool = tofu();
     assert_eq!(tool.unknown_flags(), Vec::<String>::new());
     tool.takes_two_dashes();
     tool.imports_and_removes();
@@ -91,7 +82,7 @@ fn opentofu_knows_every_allowed_flag_and_takes_two_dashes() {
 #[test]
 #[ignore = "needs the OpenTofu that `make interop` builds"]
 fn a_flag_that_dangles_swallows_two_dashes_and_not_the_plan() {
-    let tool = opentofu();
+    let tool = tofu();
     let file = tool.plan_file();
     tool.does(&["init", "-input=false"]);
     tool.does(&["apply", "-input=false", "-auto-approve"]);

@@ -17,6 +17,7 @@ mod runs;
 mod serving;
 mod site;
 mod stores;
+mod tag_to_init;
 mod tags;
 mod takedowns;
 mod terraform;

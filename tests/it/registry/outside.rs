@@ -13,15 +13,13 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::tunnel::acceptor;
 use crate::support::git_http::GitServer;
 
 const AUTHORITY: &str = include_str!("../support/tls/code_ca.cert.pem");
@@ -73,7 +71,7 @@ impl Outside {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = listener.local_addr().unwrap();
         let asked = Arc::<Mutex<Vec<String>>>::default();
-        let (known, tls) = (Arc::clone(&asked), acceptor());
+        let (known, tls) = (Arc::clone(&asked), acceptor(CERTIFICATE, KEY));
         let is_mute = Arc::<AtomicBool>::default();
         let mute = Arc::clone(&is_mute);
         let task = tokio::spawn(async move {
@@ -242,20 +240,6 @@ fn git_with(dir: &Path, args: &[&str], input: &str) -> String {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "git {args:?}: {error}");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-fn acceptor() -> TlsAcceptor {
-    let certificates = CertificateDer::pem_slice_iter(CERTIFICATE.as_bytes());
-    let certificates = certificates.map(Result::unwrap).collect();
-    let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(certificates, key)
-        .unwrap();
-    TlsAcceptor::from(Arc::new(config))
 }
 
 /// Leads a client to the host that it asks for.

@@ -16,9 +16,11 @@ use super::world::{HOST, Office, write_keys};
 use crate::support::program::Said;
 use crate::support::server::{BOT, Server, Settings, TOKEN, WEBHOOK_SECRET, find_terraform};
 
-const AUTHORITY: &str = include_str!("../support/tls/ca.cert.pem");
-const CERTIFICATE: &str = include_str!("../support/tls/mods.cert.pem");
-const KEY: &str = include_str!("../support/tls/mods.key.pem");
+/// Certificate of the authority of the tests, for clients.
+pub const AUTHORITY: &str = include_str!("../support/tls/ca.cert.pem");
+/// Certificate of the registry, and its key.
+pub const CERTIFICATE: &str = include_str!("../support/tls/mods.cert.pem");
+pub const KEY: &str = include_str!("../support/tls/mods.key.pem");
 
 /// A running server with a registry.
 pub struct Site {
@@ -98,20 +100,8 @@ impl Site {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        Person {
-            dir,
-            variables: vec![
-                ("HTTPS_PROXY".to_owned(), self.tunnel.url()),
-                (
-                    "SSL_CERT_FILE".to_owned(),
-                    self.dir.path().join("ca.pem").display().to_string(),
-                ),
-                (
-                    "GOSUMDB".to_owned(),
-                    self.office.registry.verifier().to_string(),
-                ),
-            ],
-        }
+        let person = Person::new(dir, &self.tunnel.url(), &self.dir.path().join("ca.pem"));
+        person.with("GOSUMDB", &self.office.registry.verifier().to_string())
     }
 }
 
@@ -125,9 +115,34 @@ fn address(server: &Server) -> SocketAddr {
 pub struct Person {
     pub dir: PathBuf,
     variables: Vec<(String, String)>,
+    /// Program that runs as `terraform`, if it is not the usual one.
+    terraform: Option<PathBuf>,
 }
 
 impl Person {
+    /// Creates a person who works in a directory, reaches hosts through a proxy, and trusts the authority in a file.
+    pub fn new(dir: PathBuf, proxy: &str, authority: &Path) -> Self {
+        let authority = authority.display().to_string();
+        let variables = vec![
+            ("HTTPS_PROXY".to_owned(), proxy.to_owned()),
+            ("SSL_CERT_FILE".to_owned(), authority),
+        ];
+        Self {
+            dir,
+            variables,
+            terraform: None,
+        }
+    }
+
+    /// Uses another program as `terraform`.
+    #[must_use]
+    pub fn using(self, program: &Path) -> Self {
+        Self {
+            terraform: Some(program.to_owned()),
+            ..self
+        }
+    }
+
     /// Sets a variable for all programs.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
@@ -142,7 +157,7 @@ impl Person {
 
     /// Runs `terraform` in the directory of the configuration, with the settings of this site.
     pub fn terraform(&self, args: &[&str]) -> Said {
-        let program = find_terraform();
+        let program = self.terraform.clone().unwrap_or_else(find_terraform);
         let usual = [
             ("TF_CLI_CONFIG_FILE", "/dev/null"),
             ("CHECKPOINT_DISABLE", "1"),

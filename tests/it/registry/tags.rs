@@ -51,15 +51,15 @@ const LOOK: Duration = Duration::from_mins(6);
 const TF: &str = "output \"size\" {\n  value = 1\n}\n";
 
 /// A GitHub, a server with a registry, and the registry as its administrators see it.
-struct Site {
-    bot: Bot,
-    office: Office,
+pub struct Site {
+    pub bot: Bot,
+    pub office: Office,
     _keys: TempDir,
 }
 
 impl Site {
     /// Starts a server whose owner `net` has namespaces of both kinds and has claimed these repositories.
-    async fn open(
+    pub async fn open(
         backend: Backend,
         repos: &[(&str, &[(&str, &str)])],
         flags: &[(&str, &str)],
@@ -103,7 +103,8 @@ impl Site {
         assert!(matches!(claimed, Ok(Acquired::Claimed(_))), "{claimed:?}");
     }
 
-    fn forge_dir(&self, repo: &str) -> PathBuf {
+    /// Returns the directory of a repository of the forge.
+    pub fn forge_dir(&self, repo: &str) -> PathBuf {
         let git = self.bot.db.dir.path().join("github/git");
         git.join(format!("{repo}.git"))
     }
@@ -124,7 +125,8 @@ impl Site {
             .unwrap()
     }
 
-    async fn push(&self, repo: &str, branch: &str, files: &[(&str, &str)]) -> CommitSha {
+    /// Pushes a commit with these files to a branch at the forge.
+    pub async fn push(&self, repo: &str, branch: &str, files: &[(&str, &str)]) -> CommitSha {
         let changes: Vec<Change> = files
             .iter()
             .map(|(path, text)| Change::write(path, text))
@@ -133,7 +135,7 @@ impl Site {
     }
 
     /// Lets mirrors follow the forge, and looks at tags twice: once, and after the time for a second look.
-    async fn turn(&self) {
+    pub async fn turn(&self) {
         for _ in 0..2 {
             self.bot.db.clock.advance(LOOK);
             self.bot.settle_short().await;

@@ -1,9 +1,13 @@
-//! Stories of people with the real `terraform`: modules of the registry over TLS, with and without a token.
+//! Stories of people with the real `terraform` and `tofu`: modules of the registry over TLS, with and without a token.
+
+use std::path::Path;
 
 use lockkeeper::features::registry::Visibility;
 use lockkeeper_registry::records::TakedownKind;
 
 use super::site::{Person, Site};
+use crate::support::program::opentofu;
+use crate::support::server::find_terraform;
 
 fn project(version: &str) -> String {
     format!(
@@ -19,15 +23,16 @@ async fn publish(site: &Site, version: &str) {
     site.office.publish(&key, &files).await;
 }
 
-/// Returns the text of a failure in one line, because `terraform` breaks lines.
-fn failure(person: &Person) -> String {
+/// Returns the text of a failure of `init` in one line, because `terraform` breaks lines.
+pub fn failure(person: &Person) -> String {
     let said = person.terraform_init();
     assert_ne!(said.code, 0, "{}", said.out);
     let text = said.err.replace(['│', '╷', '╵'], " ");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn installs(person: &Person, version: &str) {
+/// Runs `init`, and checks the version of the module that it has installed.
+pub fn installs(person: &Person, version: &str) {
     let said = person.terraform_init();
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
     let module = person.dir.join(".terraform/modules/vpc/main.tf");
@@ -37,6 +42,16 @@ fn installs(person: &Person, version: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_module_is_used_deprecated_and_taken_down() {
+    Box::pin(with_a_token(&find_terraform())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the OpenTofu that `make interop` builds"]
+async fn a_module_is_used_deprecated_and_taken_down_with_opentofu() {
+    Box::pin(with_a_token(&opentofu())).await;
+}
+
+async fn with_a_token(program: &Path) {
     let site = Site::open(&[]).await;
     site.office
         .namespace("module acme", Visibility::Owner)
@@ -45,6 +60,7 @@ async fn a_module_is_used_deprecated_and_taken_down() {
         publish(&site, version).await;
     }
     let kim = site.person("kim", &[("main.tf", &project("~> 1.0"))]);
+    let kim = kim.using(program);
     let text = failure(&kim);
     assert!(text.contains("401 Unauthorized"), "{text}");
     let (token, secret) = site.office.token(&["read:module acme/*"]).await;
@@ -54,6 +70,7 @@ async fn a_module_is_used_deprecated_and_taken_down() {
     assert!(said.out.contains("+ size = \"1.1.0\""), "{}", said.out);
 
     let lee = site.person("lee", &[("main.tf", &project("1.0.0"))]);
+    let lee = lee.using(program);
     lee.write(
         "cli.tfrc",
         &format!("credentials \"mods.example.com\" {{\n  token = \"{secret}\"\n}}\n"),
@@ -61,6 +78,11 @@ async fn a_module_is_used_deprecated_and_taken_down() {
     let file = lee.dir.join("cli.tfrc").display().to_string();
     let lee = lee.with("TF_CLI_CONFIG_FILE", &file);
     installs(&lee, "1.0.0");
+    let max = site.person("max", &[("main.tf", &project(">= 1.0.0"))]);
+    let max = max.using(program).with("TF_CLI_CONFIG_FILE", &file);
+    installs(&max, "1.1.0");
+    max.write("main.tf", &project("2.0.0-rc.1"));
+    installs(&max, "2.0.0-rc.1");
 
     site.office
         .deprecate("module acme/vpc/aws 1.1.0", "Too old.", None)
@@ -90,12 +112,23 @@ async fn a_module_is_used_deprecated_and_taken_down() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_registry_needs_no_token_and_a_wrong_one_is_refused() {
+    Box::pin(without_a_token(&find_terraform())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the OpenTofu that `make interop` builds"]
+async fn an_open_registry_needs_no_token_of_opentofu_and_a_wrong_one_is_refused() {
+    Box::pin(without_a_token(&opentofu())).await;
+}
+
+async fn without_a_token(program: &Path) {
     let site = Site::open(&["--registry-anonymous-read"]).await;
     site.office
         .namespace("module acme", Visibility::Public)
         .await;
     publish(&site, "1.0.0").await;
     let kim = site.person("kim", &[("main.tf", &project("1.0.0"))]);
+    let kim = kim.using(program);
     installs(&kim, "1.0.0");
     let wrong = format!("lkr_{}", "A".repeat(43));
     let text = failure(&kim.with("TF_TOKEN_mods_example_com", &wrong));

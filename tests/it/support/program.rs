@@ -55,6 +55,23 @@ pub fn lockkeeper(
     }
 }
 
+/// Returns the programs of `make interop` whose names begin with a text, such as `tofu-1.12.6`, by name.
+pub fn interop_programs(start: &str) -> Vec<(String, PathBuf)> {
+    let folder = std::env::var_os("LOCKKEEPER_INTEROP").expect("run `make interop`");
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let named = entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.path()));
+    let mut found: Vec<_> = named.filter(|(name, _)| name.starts_with(start)).collect();
+    found.sort();
+    assert!(!found.is_empty(), "there is no {start}*");
+    found
+}
+
+/// Returns the OpenTofu that `make interop` builds.
+pub fn opentofu() -> PathBuf {
+    let (_, program) = interop_programs("tofu-").pop().expect("there is one");
+    program
+}
+
 /// Returns the path of bubblewrap.
 pub fn bwrap() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();

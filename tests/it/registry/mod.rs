@@ -13,6 +13,7 @@ mod peer_limits;
 mod peers;
 mod publishing;
 mod pushes;
+mod real_modules;
 mod runs;
 mod serving;
 mod site;

@@ -208,6 +208,17 @@ fn mutate(bytes: &mut Vec<u8>, corpus: &[String], rng: &mut StdRng) {
     }
 }
 
+/// Other pages are made from these, so most of them get past the first checks.
+#[test]
+fn the_pages_of_the_corpus_are_those_of_the_log_of_a_peer() {
+    let mut sizes: Vec<usize> = corpus("registry_pages")
+        .iter()
+        .map(|text| targets::read_page(text).unwrap().items.len())
+        .collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [3, 4, 5]);
+}
+
 #[test]
 fn a_text_follows_from_its_seed_and_number() {
     let corpus = ["version: 3\n".to_owned()];

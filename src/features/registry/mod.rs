@@ -60,9 +60,10 @@ pub use packaging::{CheckedPackage, PackagingError};
 pub(crate) use pages::RegistryPages;
 pub use pages::{FoundNames, ListedState, NameSearch};
 pub use peers::{
-    DownloadReport, ExchangeSettings, Invitation, JoinFault, JoinOutcome, JoinRequest, JoinedPeer,
-    NamePatterns, NewInvitation, Peer, PeerConflict, PeerExchange, PeerLimits, PeerPushes,
-    PeerState, PeerTerms, PeerUrl, PeerWalk, PullReport, PushReport, WaitingDownload,
+    CheckedDiff, CheckedItem, DownloadReport, ExchangeSettings, Invitation, JoinFault, JoinOutcome,
+    JoinRequest, JoinedPeer, NamePatterns, NewInvitation, PageFault, Peer, PeerConflict,
+    PeerExchange, PeerLimits, PeerPushes, PeerState, PeerTerms, PeerUrl, PeerWalk, PullReport,
+    PushReport, WaitingDownload, check_page,
 };
 pub(crate) use peers::{PeerDoor, routes as peer_routes};
 pub use runs::{ModuleUse, VersionUse};

@@ -11,6 +11,7 @@ use lockkeeper::config::repos::ServerRepos;
 use lockkeeper::discovery::{
     self, Autodiscover, FileTree, Input, ModuleGraph, SearchSettings, VersionConstraint, terragrunt,
 };
+use lockkeeper::features::registry::{CheckedDiff, PageFault, PeerWalk, check_page};
 use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, Distribution, RepoPath};
 use lockkeeper_accounts::access::AccessControl;
 use lockkeeper_accounts::blobs::{AccountSequence, StarLabels};
@@ -24,6 +25,7 @@ use lockkeeper_accounts::refs::AllUsersRef;
 use lockkeeper_accounts::ssh_keys::KeyRules;
 use lockkeeper_accounts::watches::Watch;
 use lockkeeper_registry::dirhash::DirHash;
+use lockkeeper_registry::git_archive::read_git_archive;
 use lockkeeper_registry::go_mod::parse_go_mod;
 use lockkeeper_registry::go_zip::check_go_zip;
 use lockkeeper_registry::limits::ArchiveLimits;
@@ -32,16 +34,19 @@ use lockkeeper_registry::names::{
     unescape_version,
 };
 use lockkeeper_registry::records::{LogId, Record, RecordTime};
-use lockkeeper_registry::signed_note::{NoteSigner, NoteVerifier, open_note};
+use lockkeeper_registry::signed_note::{NoteSigner, NoteVerifier, open_note, sign_note};
+use lockkeeper_registry::tags::{TagName, TagPattern};
 use lockkeeper_registry::tf_archive::check_tf_archive;
-use lockkeeper_registry::tlog::{Tile, TreeHead, parse_data_record, parse_record};
+use lockkeeper_registry::tlog::{
+    LogHash, Tile, TreeEdge, TreeHead, parse_data_record, parse_record, record_hash,
+};
 use lockkeeper_registry::versions::{GoVersion, ModuleVersion, VersionKey};
 
 /// A function that reads text.
 pub type Target = fn(&str);
 
 /// Every target, by the name of its corpus.
-pub const ALL: [(&str, Target); 10] = [
+pub const ALL: [(&str, Target); 11] = [
     ("repo_config", repo_config),
     ("server_config", server_config),
     ("patterns", patterns),
@@ -51,6 +56,7 @@ pub const ALL: [(&str, Target); 10] = [
     ("accounts", accounts),
     ("registry_archives", registry_archives),
     ("registry_names", registry_names),
+    ("registry_pages", registry_pages),
     ("registry_texts", registry_texts),
 ];
 
@@ -226,8 +232,8 @@ const ARCHIVE_LIMITS: ArchiveLimits = ArchiveLimits {
     ratio: 100,
 };
 
-/// Reads bytes, written in hexadecimal digits, as the package of a Go module, as that of a module of Terraform, and as
-/// the tar file in one. Everything that is not a digit is passed over.
+/// Reads bytes, written in hexadecimal digits, as the package of a Go module, as that of a module of Terraform, as the tar
+/// file in one, and as an archive of git. Everything that is not a digit is passed over.
 pub fn registry_archives(text: &str) {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     let bytes = hex::decode(&digits[..digits.len() / 2 * 2]).expect("an even number of digits");
@@ -251,6 +257,10 @@ pub fn registry_archives(text: &str) {
             assert!(!error.to_string().is_empty(), "an error says something");
         }
     }
+    if let Ok(files) = read_git_archive(bytes.as_slice(), ARCHIVE_LIMITS.unpacked) {
+        let size: usize = files.iter().map(|file| file.content.len()).sum();
+        assert!(size as u64 <= ARCHIVE_LIMITS.unpacked, "{size} bytes");
+    }
 }
 
 /// Reads each line as everything that has one spelling in the registry.
@@ -267,7 +277,15 @@ pub fn registry_names(text: &str) {
         same::<RecordTime>(line);
         same::<DirHash>(line);
         same::<Tile>(line);
+        same::<TreeEdge>(line);
+        same::<TagPattern>(line);
         same::<NoteVerifier>(line);
+        if let Ok(tag) = line.parse::<TagName>() {
+            assert_eq!(tag.as_str(), line);
+            let everything = TagPattern::of_dir("").expect("a constant");
+            drop((tag.numbers(), tag.module_version(), tag.as_go()));
+            drop(everything.version_of(&tag));
+        }
         drop((line.parse::<ModuleVersion>(), line.parse::<NamePrefix>()));
         drop((line.parse::<RegistryName>(), NoteSigner::parse(line)));
         if let Ok(key) = line.parse::<VersionKey>() {
@@ -280,6 +298,56 @@ pub fn registry_names(text: &str) {
         if let Ok(version) = unescape_version(line) {
             assert_eq!(escape_version(&version).as_deref(), Ok(line));
         }
+    }
+}
+
+/// First records of the log of the peer whose pages are read.
+const PEER_RECORDS: [&str; 4] = [
+    include_str!("../../../fuzz/corpus/registry_texts/add_go"),
+    include_str!("../../../fuzz/corpus/registry_texts/add_module"),
+    include_str!("../../../fuzz/corpus/registry_texts/deprecate"),
+    include_str!("../../../fuzz/corpus/registry_texts/delete"),
+];
+
+/// Returns the hashes of all records of the log of the peer.
+fn peer_leaves() -> Vec<LogHash> {
+    let newest = PEER_RECORDS[0].replace("v1.0.0", "v1.1.0");
+    let records = PEER_RECORDS.into_iter().chain([newest.as_str()]);
+    records
+        .map(|record| record_hash(record.as_bytes()))
+        .collect()
+}
+
+/// Reads the text as the first page of the log of a peer. `HEAD` stands for the head that the peer has signed.
+pub fn read_page(text: &str) -> Result<CheckedDiff, PageFault> {
+    let signer = NoteSigner::from_seed("mods.example.com", &[7; 32]).expect("a constant");
+    let mut edge = TreeEdge::default();
+    for leaf in peer_leaves() {
+        edge.add(leaf).expect("a log can have five records");
+    }
+    let head = sign_note(&edge.head().to_string(), &[&signer]).expect("a head can be signed");
+    let text = text.replacen("HEAD", &head.replace('\n', "\\n"), 1);
+    let walk = PeerWalk {
+        number: 1,
+        edge: TreeEdge::default(),
+        head: None,
+        met: None,
+        sharing: String::new(),
+    };
+    check_page(text.as_bytes(), &walk, signer.verifier())
+}
+
+/// Reads the text as a page of the log of a peer, which has signed one head only.
+pub fn registry_pages(text: &str) {
+    match read_page(text) {
+        Ok(page) => {
+            let leaves: Vec<LogHash> = page.items.iter().map(|item| item.leaf).collect();
+            assert!(
+                peer_leaves().starts_with(&leaves),
+                "a page was accepted that is not one of the log"
+            );
+        }
+        Err(fault) => assert!(!fault.to_string().is_empty(), "an error says something"),
     }
 }
 

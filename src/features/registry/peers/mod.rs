@@ -52,6 +52,7 @@ pub use self::model::{
     Invitation, NamePatterns, Peer, PeerConflict, PeerLimits, PeerPushes, PeerState, PeerUrl,
     PeerWalk,
 };
+pub use self::page::{CheckedDiff, CheckedItem, PageFault, check_page};
 use self::pull::LastAsked;
 pub(super) use self::pull::PULL;
 pub use self::pull::PullReport;

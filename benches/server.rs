@@ -55,7 +55,7 @@ pub async fn github(dir: &Path) -> anyhow::Result<Emulator> {
 impl Server {
     /// Starts a server with usual settings: SQLite in the data directory, defaults for everything else.
     pub async fn start(dir: &Path, github: &Emulator) -> anyhow::Result<Self> {
-        Self::started(dir, spawn(dir, github, None, &[])).await
+        Self::started(dir, spawn(dir, github, &[], &[])).await
     }
 
     /// Starts a server as [`Self::start`] does, with more flags.
@@ -64,7 +64,7 @@ impl Server {
         github: &Emulator,
         flags: &[(&str, PathBuf)],
     ) -> anyhow::Result<Self> {
-        Self::started(dir, spawn(dir, github, None, flags)).await
+        Self::started(dir, spawn(dir, github, &[], flags)).await
     }
 
     /// Starts a server with a database that several servers share.
@@ -77,7 +77,8 @@ impl Server {
             bail!("{database} is not shared")
         };
         let url = options.to_url_lossy();
-        Self::started(dir, spawn(dir, github, Some(url.as_str()), &[])).await
+        let variables = [database_variable(url.as_str())];
+        Self::started(dir, spawn(dir, github, &variables, &[])).await
     }
 
     /// Starts a server with more flags, on PostgreSQL if there is a database. A flag with an empty value is a switch.
@@ -87,11 +88,22 @@ impl Server {
         database: Option<&DatabaseUrl>,
         flags: &[(&str, PathBuf)],
     ) -> anyhow::Result<Self> {
-        let url = match database {
-            Some(DatabaseUrl::Postgres(options)) => Some(options.to_url_lossy().to_string()),
-            Some(DatabaseUrl::Sqlite(_)) | None => None,
-        };
-        Self::started(dir, spawn(dir, github, url.as_deref(), flags)).await
+        Self::start_among(dir, github, database, flags, &[]).await
+    }
+
+    /// Starts a server as [`Self::start_as`] does, with more environment variables.
+    pub async fn start_among(
+        dir: &Path,
+        github: &Emulator,
+        database: Option<&DatabaseUrl>,
+        flags: &[(&str, PathBuf)],
+        variables: &[(&'static str, String)],
+    ) -> anyhow::Result<Self> {
+        let mut variables = variables.to_vec();
+        if let Some(DatabaseUrl::Postgres(options)) = database {
+            variables.push(database_variable(options.to_url_lossy().as_str()));
+        }
+        Self::started(dir, spawn(dir, github, &variables, flags)).await
     }
 
     async fn started(dir: &Path, child: anyhow::Result<Child>) -> anyhow::Result<Self> {
@@ -181,6 +193,10 @@ impl Drop for Server {
     }
 }
 
+fn database_variable(url: &str) -> (&'static str, String) {
+    ("LOCKKEEPER_DATABASE_URL", url.to_owned())
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the server itself, not a child of the product"
@@ -188,7 +204,7 @@ impl Drop for Server {
 fn spawn(
     dir: &Path,
     github: &Emulator,
-    database: Option<&str>,
+    variables: &[(&'static str, String)],
     more: &[(&str, PathBuf)],
 ) -> anyhow::Result<Child> {
     std::fs::write(dir.join("token"), TOKEN)?;
@@ -214,7 +230,7 @@ fn spawn(
     command
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", dir);
-    command.envs(database.map(|url| ("LOCKKEEPER_DATABASE_URL", url)));
+    command.envs(variables.iter().cloned());
     for (flag, value) in flags.iter().chain(more) {
         command.arg(flag);
         if !value.as_os_str().is_empty() {

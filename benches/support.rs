@@ -24,3 +24,19 @@ pub mod postgres;
     reason = "the tests have the same server, and there nothing else is wanted"
 )]
 pub mod git_http;
+
+#[expect(dead_code, reason = "tests also need pages, and hosts that fail")]
+#[path = "../tests/it/registry/outside.rs"]
+#[expect(
+    clippy::unwrap_used,
+    reason = "the tests have the same hosts, and there nothing else is wanted"
+)]
+pub mod outside;
+
+#[expect(dead_code, reason = "tests also need the proxy")]
+#[path = "../tests/it/registry/tunnel.rs"]
+#[expect(
+    clippy::unwrap_used,
+    reason = "the tests have the same certificates, and there nothing else is wanted"
+)]
+mod tunnel;

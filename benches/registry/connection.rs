@@ -1,11 +1,12 @@
 //! Sends requests over connections of HTTP/1.1 with as little work as possible, so that the figures are those of the
 //! server and not those of a client library.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::stats::Samples;
@@ -25,26 +26,42 @@ pub struct Load {
 }
 
 /// A connection that sends one request after the other.
-struct HttpConnection(BufReader<TcpStream>);
+pub struct HttpConnection(BufReader<TcpStream>);
 
 impl HttpConnection {
     async fn open(address: &str) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).await;
-        let stream = stream.with_context(|| format!("cannot connect to {address}"))?;
+        Self::new(stream.with_context(|| format!("cannot connect to {address}"))?)
+    }
+
+    /// Connects from an address of this machine, as a client of its own.
+    pub async fn open_from(from: IpAddr, to: SocketAddr) -> anyhow::Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((from, 0).into())?;
+        Self::new(socket.connect(to).await?)
+    }
+
+    fn new(stream: TcpStream) -> anyhow::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self(BufReader::with_capacity(64 * 1024, stream)))
     }
 
-    /// Sends a request and reads the answer. Returns the size of its body in bytes.
+    /// Sends a request whose answer has content. Returns the size of its body in bytes.
     async fn send(&mut self, request: &[u8]) -> anyhow::Result<u64> {
+        let (status, size) = self.ask(request).await?;
+        ensure!(status == 200, "the answer has status {status}");
+        Ok(size)
+    }
+
+    /// Sends a request and reads the answer. Returns its status, and the size of its body in bytes.
+    pub async fn ask(&mut self, request: &[u8]) -> anyhow::Result<(u16, u64)> {
         self.0.write_all(request).await?;
         let mut line = Vec::new();
         self.0.read_until(b'\n', &mut line).await?;
-        ensure!(
-            line.starts_with(b"HTTP/1.1 200 "),
-            "the answer begins with `{}`",
-            String::from_utf8_lossy(&line).trim_end()
-        );
+        let begin = String::from_utf8_lossy(&line).trim_end().to_owned();
+        let status = begin.strip_prefix("HTTP/1.1 ");
+        let status = status.and_then(|rest| rest.get(..3)?.parse::<u16>().ok());
+        let status = status.with_context(|| format!("the answer begins with `{begin}`"))?;
         let mut length = None;
         loop {
             line.clear();
@@ -62,7 +79,7 @@ impl HttpConnection {
         let mut body = (&mut self.0).take(length);
         let read = tokio::io::copy_buf(&mut body, &mut tokio::io::sink()).await?;
         ensure!(read == length, "the answer ends after {read} bytes");
-        Ok(length)
+        Ok((status, length))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Measures the registry of modules: answers to clients beside constant answers of the same size, a long log, and the
-//! exchange of many versions between two deployments.
+//! Measures the registry of modules: answers to clients beside constant answers of the same size, many clients that want a
+//! missing version, a long log, and the exchange of many versions between two deployments.
 
 mod answers;
 mod connection;
@@ -7,6 +7,7 @@ mod constant;
 mod copies;
 mod long_log;
 mod office;
+mod storm;
 
 use std::path::Path;
 
@@ -52,6 +53,8 @@ pub async fn measure(
     std::fs::create_dir(&work)?;
     let section = Box::pin(answers::measure(&work)).await;
     print(section.context("answers")?);
+    let section = Box::pin(storm::measure(&work)).await;
+    print(section.context("a missing version")?);
     let section = Box::pin(long_log::measure(&work, sizes.log)).await;
     print(section.context("a long log")?);
     let section = Box::pin(copies::measure(&work, sizes.copied)).await;

@@ -146,7 +146,7 @@ impl Store {
     }
 
     /// Returns the public key of the log. `None`: no server has made the registry of this database.
-    pub(super) async fn registry_log_key(&self) -> StoreResult<Option<NoteVerifier>> {
+    pub async fn registry_log_key(&self) -> StoreResult<Option<NoteVerifier>> {
         let row = self.registry_deployment().await?;
         let key = row.map(|row| row.verifier.parse()).transpose();
         key.map_err(|error: InvalidNoteKey| sqlx::Error::Decode(error.into()))

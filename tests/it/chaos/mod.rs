@@ -16,6 +16,7 @@
 
 mod api;
 mod checks;
+mod deployments;
 mod driver;
 mod kills;
 mod ledger;

@@ -23,6 +23,8 @@ pub struct Options {
     pub faults: usize,
     /// Number of races of each kind for accounts.
     pub races: usize,
+    /// Number of deployments that exchange versions, 2 or 3.
+    pub deployments: usize,
     /// True if the run waits until leases of killed servers expire, and pauses servers for longer than a lease.
     /// Otherwise the lease of a killed server is ended by hand; a dead server cannot tell the difference.
     pub patient: bool,
@@ -42,13 +44,14 @@ impl Options {
             actions: 14,
             faults: 4,
             races: 1,
+            deployments: 2,
             patient: false,
             databases: vec!["sqlite", "postgres"],
         }
     }
 
     /// Reads the options of a long run: `--seconds N --seed N --database sqlite|postgres|both --world N --worlds N
-    /// --rounds N --actions N --faults N --races N`.
+    /// --rounds N --actions N --faults N --races N --deployments 2|3`.
     pub fn parse(text: &str) -> Self {
         let mut options = Self {
             time: Duration::from_mins(10),
@@ -57,6 +60,7 @@ impl Options {
             actions: 30,
             faults: 10,
             races: 1_000,
+            deployments: 3,
             patient: true,
             ..Self::short()
         };
@@ -86,13 +90,20 @@ impl Options {
             "--actions" => self.actions = count(),
             "--faults" => self.faults = count(),
             "--races" => self.races = count(),
+            "--deployments" => self.deployments = count(),
             "--patient" => self.patient = number() > 0,
             "--database" => self.databases = databases(value),
             other => panic!(
                 "{other} is not known; there are --seconds, --seed, --database, --world, --worlds, \
-                             --rounds, --actions, --faults, --races, --patient"
+                             --rounds, --actions, --faults, --races, --deployments, --patient"
             ),
         }
+    }
+
+    /// Returns the number of rounds in one world of deployments. All of them need the same wait for leases and downloads, so
+    /// a short run has one.
+    pub fn rounds_of_deployments(&self) -> u64 {
+        if self.patient { self.rounds } else { 1 }
     }
 
     /// Returns true if the database was requested.
@@ -107,12 +118,13 @@ impl Options {
             rounds,
             actions,
             faults,
+            deployments,
             ..
         } = self;
         let (database, patient) = (name(backend), u8::from(self.patient));
         format!(
             "make chaos ARGS=\"--seed {seed} --database {database} --world {world} --worlds 1 --rounds {rounds} \
-             --actions {actions} --faults {faults} --patient {patient}\""
+             --actions {actions} --faults {faults} --deployments {deployments} --patient {patient}\""
         )
     }
 }
@@ -144,5 +156,6 @@ fn what_plays_a_world_again_is_read_as_it_was() {
         (read.seed, read.world, read.worlds, read.rounds),
         (9, 3, 1, 2)
     );
+    assert_eq!(read.deployments, 3);
     assert!(read.wants(Backend::Postgres) && !read.wants(Backend::Sqlite) && read.patient);
 }

@@ -1,4 +1,4 @@
-//! A wire that can be in trouble: a TCP proxy in front of PostgreSQL or GitHub.
+//! A wire that can be in trouble: a TCP proxy in front of PostgreSQL, GitHub or another deployment.
 //!
 //! Bytes that a connection held back are lost when it is cut. The exception is the fault in which comments and
 //! statuses arrive late: their sender gets no answer, and they take effect all the same, after the sender has retried
@@ -34,6 +34,7 @@ pub struct Wire {
 /// Present state of the wire. Connections of another `era` are cut.
 #[derive(Clone, Copy, Debug)]
 struct State {
+    upstream: SocketAddr,
     trouble: Option<Trouble>,
     era: u64,
 }
@@ -46,22 +47,23 @@ impl Wire {
             .expect("a port is free");
         let address = listener.local_addr().expect("a listener has an address");
         let state = Arc::new(watch::Sender::new(State {
+            upstream,
             trouble: None,
             era: 0,
         }));
         let late = Arc::new(watch::Sender::new(0));
-        let listening = tokio::spawn(listen(
-            listener,
-            upstream,
-            Arc::clone(&state),
-            Arc::clone(&late),
-        ));
+        let listening = tokio::spawn(listen(listener, Arc::clone(&state), Arc::clone(&late)));
         Self {
             address,
             state,
             late,
             _listening: AbortOnDropHandle::new(listening),
         }
+    }
+
+    /// Leads new connections to another address.
+    pub fn lead_to(&self, upstream: SocketAddr) {
+        self.state.send_modify(|state| state.upstream = upstream);
     }
 
     /// Waits until all late requests have arrived.
@@ -89,7 +91,6 @@ impl Wire {
 
 async fn listen(
     listener: TcpListener,
-    upstream: SocketAddr,
     state: Arc<watch::Sender<State>>,
     late: Arc<watch::Sender<usize>>,
 ) {
@@ -101,7 +102,7 @@ async fn listen(
         }
         tokio::spawn(connect(
             client,
-            upstream,
+            now.upstream,
             state.subscribe(),
             now.era,
             Arc::clone(&late),

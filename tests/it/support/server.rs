@@ -64,6 +64,7 @@ pub struct Settings {
     open_files: Option<(u32, u32)>,
     is_app: bool,
     writes: Vec<PathBuf>,
+    shared: Vec<(String, PathBuf)>,
     ordinary_user: bool,
     without_landlock: bool,
     run_as: Option<u32>,
@@ -123,6 +124,13 @@ impl Settings {
     #[must_use]
     pub fn writes(mut self, dir: &Path) -> Self {
         self.writes.push(dir.to_owned());
+        self
+    }
+
+    /// Makes a name in the data directory lead to a directory that several servers share.
+    #[must_use]
+    pub fn shares(mut self, name: &str, dir: &Path) -> Self {
+        self.shared.push((name.to_owned(), dir.to_owned()));
         self
     }
 
@@ -281,6 +289,10 @@ impl Server {
         let terraform = settings.terraform.clone().unwrap_or_else(find_terraform);
         std::os::unix::fs::symlink(terraform, dir.path().join("bin/terraform"))
             .expect("a new link");
+        for (name, shared) in &settings.shared {
+            std::os::unix::fs::symlink(shared, dir.path().join("data").join(name))
+                .expect("a new link");
+        }
         // Runs may write to existing files. They cannot create files in the directory of the server.
         std::fs::write(dir.path().join("terraform.log"), "").expect("the directory is ours");
         if settings.ordinary_user && nix::unistd::geteuid().is_root() {

@@ -1,0 +1,268 @@
+//! Checks the promises of the registries (R1 to R5) from outside, after a round is over and all faults have ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use lockkeeper_registry::states::VersionState;
+use lockkeeper_registry::versions::VersionKey;
+use serde_json::Value;
+
+use super::super::look::Look;
+use super::clients::{Fetched, ListedVersion};
+use super::world::RegistryWorld;
+
+/// Lets failed downloads be due at once, on SQLite and on PostgreSQL. Those from the hostile deployment may never end.
+const HASTEN: [&str; 2] = [
+    "UPDATE registry_downloads SET next_at = '2020-01-01T00:00:00+00:00' \
+     WHERE peer <> 'mallory.example.com' RETURNING name",
+    "UPDATE registry_downloads SET next_at = TIMESTAMPTZ '2020-01-01 00:00:00Z' \
+     WHERE peer <> 'mallory.example.com' RETURNING name",
+];
+const WAITING: &str = "SELECT kind || ' ' || name || ' ' || version FROM registry_downloads \
+     WHERE peer <> 'mallory.example.com' ORDER BY kind, name, version";
+const CONFLICTS: &str = "SELECT kind || ' ' || name || ' ' || version FROM registry_conflicts";
+
+/// Versions of a deployment by its API.
+type Versions = BTreeMap<VersionKey, ListedVersion>;
+
+/// Waits until all logs and packages are everywhere, and checks every promise.
+pub async fn all(world: &RegistryWorld) {
+    quiet(world).await;
+    let mut everywhere = Vec::new();
+    for at in 0..world.deployments.len() {
+        log(world, at).await;
+        let versions = versions(world, at).await;
+        records(world, at, &versions);
+        packages(world, at, &versions).await;
+        verified(world, at).await;
+        let conflicts = world.deployments[at].look.rows(CONFLICTS).await;
+        let conflicts: BTreeSet<String> = conflicts.into_iter().flatten().collect();
+        everywhere.push((versions, conflicts));
+    }
+    equal(world, &everywhere);
+    panics(world).await;
+}
+
+/// Waits until every deployment has read the logs of all others, and has all packages.
+async fn quiet(world: &RegistryWorld) {
+    let begun = Instant::now();
+    loop {
+        let missing = missing(world).await;
+        if missing.is_empty() {
+            return;
+        }
+        let what = format!("everything is everywhere ({})", missing.join("; "));
+        if !world.may_wait(begun, &what).await {
+            return;
+        }
+    }
+}
+
+/// Returns what has not come yet, in sentences.
+async fn missing(world: &RegistryWorld) -> Vec<String> {
+    let mut missing = Vec::new();
+    let mut sizes = Vec::new();
+    for deployment in &world.deployments {
+        sizes.push(deployment.log_size().await);
+    }
+    for (at, deployment) in world.deployments.iter().enumerate() {
+        let (name, peers) = (deployment.name, deployment.peers().await);
+        let others = world.deployments.iter().zip(&sizes);
+        for (other, size) in others.filter(|(other, _)| other.name != name) {
+            match peers.iter().find(|peer| peer.name == other.name) {
+                Some(peer) if peer.state != "joined" => world.broken(&format!(
+                    "R5: {} is honest, and {} for {name}: {}",
+                    other.name, peer.state, peer.error
+                )),
+                Some(peer) if peer.last_id == *size => {}
+                Some(_) | None => {
+                    missing.push(format!(
+                        "{name} has not read {size} records of {}",
+                        other.name
+                    ));
+                }
+            }
+        }
+        let look = &deployment.look;
+        let is_postgres = matches!(look, Look::Postgres(_));
+        look.rows(HASTEN[usize::from(is_postgres)]).await;
+        for text in look.rows(WAITING).await.into_iter().flatten() {
+            // A client that reads it has it downloaded at once.
+            let key: VersionKey = text.parse().expect("a version is valid");
+            world.read(at, &key).await;
+            missing.push(format!("{name} does not have the package of {text}"));
+        }
+    }
+    missing
+}
+
+/// R2, R5: checks that the log has all records without gaps, and that the newest head has all of them.
+async fn log(world: &RegistryWorld, at: usize) {
+    let deployment = &world.deployments[at];
+    let (begun, size) = (Instant::now(), deployment.log_size().await);
+    loop {
+        let is_all = {
+            let log = deployment.log();
+            log.size() >= size && log.largest() >= size
+        };
+        if is_all {
+            return;
+        }
+        world.read_log(at).await;
+        let what = format!("all records of {} are read", deployment.name);
+        if !world.may_wait(begun, &what).await {
+            return;
+        }
+    }
+}
+
+/// Reads all versions of a deployment by its API, but those of the hostile one.
+async fn versions(world: &RegistryWorld, at: usize) -> Versions {
+    let mut versions = Versions::new();
+    let mut after = Some(0);
+    while let Some(from) = after {
+        let Some(page) = read(world, at, &format!("/api/registry/names?after={from}")).await else {
+            break;
+        };
+        after = page["next"].as_u64();
+        for name in page["names"].as_array().into_iter().flatten() {
+            let text = |field: &str| name[field].as_str().unwrap_or_default();
+            let (kind, name) = (text("kind"), text("name"));
+            let path = format!("/api/registry/{kind}/{name}");
+            let of_name = match read(world, at, &path).await {
+                Some(of_name) if !name.starts_with("mallory/") => of_name,
+                Some(_) | None => continue,
+            };
+            for version in of_name["versions"].as_array().into_iter().flatten() {
+                let number = version["version"].as_str().unwrap_or_default();
+                let key = format!("{kind} {name} {number}").parse::<VersionKey>();
+                if let (Ok(key), Some(listed)) = (key, ListedVersion::read(version)) {
+                    versions.insert(key, listed);
+                }
+            }
+        }
+    }
+    if versions.is_empty() {
+        let name = world.deployments[at].name;
+        world.broken(&format!("{name} has no versions, so nothing was checked"));
+    }
+    versions
+}
+
+/// Reads JSON. Nothing is wrong any more, so there is an answer.
+async fn read(world: &RegistryWorld, at: usize, path: &str) -> Option<Value> {
+    let begun = Instant::now();
+    loop {
+        let why = match world.get(at, path).await {
+            Ok(answer) if answer.status == 200 => return Some(answer.json()),
+            Ok(answer) => format!("{} {}", answer.status, answer.text()),
+            Err(why) => why,
+        };
+        let name = world.deployments[at].name;
+        let what = format!("{path} of {name} is answered ({why})");
+        if !world.may_wait(begun, &what).await {
+            return None;
+        }
+    }
+}
+
+/// R2: checks that every state follows from the records of the log, and every record is in a state.
+fn records(world: &RegistryWorld, at: usize, versions: &Versions) {
+    let name = world.deployments[at].name;
+    let recorded = world.deployments[at].log().states();
+    let recorded = recorded
+        .into_iter()
+        .filter(|(key, _)| !key.name().as_str().starts_with("mallory/"));
+    let recorded: BTreeMap<VersionKey, VersionState> = recorded.collect();
+    let listed = versions.iter();
+    let listed: BTreeMap<VersionKey, VersionState> = listed
+        .map(|(key, version)| (key.clone(), version.state))
+        .collect();
+    for key in recorded.keys().chain(listed.keys()) {
+        let (by_log, by_api) = (recorded.get(key), listed.get(key));
+        if by_log != by_api {
+            world.broken(&format!(
+                "R2: {key} of {name} is {by_log:?} by the log, and {by_api:?} by the API"
+            ));
+        }
+    }
+}
+
+/// R1, R4: checks that every version is served with its recorded bytes, or not at all and with the reason.
+async fn packages(world: &RegistryWorld, at: usize, versions: &Versions) {
+    let name = world.deployments[at].name;
+    for (key, listed) in versions {
+        let (_, fetched) = world.read(at, key).await;
+        world.look_up(at, key).await;
+        let is_right = match (listed.state, &listed.package, &fetched) {
+            (VersionState::Deleted, _, fetched) => *fetched == Fetched::TakenDown,
+            (_, Some(recorded), Fetched::Package(digest)) => recorded == digest.as_str(),
+            (_, Some(_), _) | (_, None, Fetched::Package(_)) => false,
+            // A deprecation came without the version.
+            (state, None, _) => state == VersionState::Deprecated,
+        };
+        if !is_right {
+            let state = listed.state;
+            world.broken(&format!(
+                "R4: {key} of {name} is {state}, and its package: {fetched:?}"
+            ));
+        }
+    }
+}
+
+/// Checks that the deployment itself finds nothing wrong when it computes everything again.
+async fn verified(world: &RegistryWorld, at: usize) {
+    let deployment = &world.deployments[at];
+    if let Some(fault) = deployment.verify().await {
+        world.broken(&format!("{} is not intact: {fault}", deployment.name));
+    }
+}
+
+/// R3: checks that all deployments have the same states and contents, but for conflicts that both sides show.
+fn equal(world: &RegistryWorld, everywhere: &[(Versions, BTreeSet<String>)]) {
+    for (left, (ours, our_conflicts)) in everywhere.iter().enumerate() {
+        for (right, (theirs, their_conflicts)) in everywhere.iter().enumerate().skip(left + 1) {
+            let names = [left, right]
+                .map(|at| world.deployments[at].name)
+                .join(" and ");
+            let keys: BTreeSet<&VersionKey> = ours.keys().chain(theirs.keys()).collect();
+            for key in keys {
+                let (one, other) = (ours.get(key), theirs.get(key));
+                let state = |version: Option<&ListedVersion>| version.map(|version| version.state);
+                let content = |version: Option<&ListedVersion>| {
+                    version.map(|version| version.checksums.clone())
+                };
+                let text = key.to_string();
+                let is_shown = our_conflicts.contains(&text) && their_conflicts.contains(&text);
+                if state(one) != state(other) {
+                    world.broken(&format!(
+                        "R3: {key} differs between {names}: {:?}, {:?}",
+                        state(one),
+                        state(other)
+                    ));
+                } else if content(one) != content(other) {
+                    if is_shown {
+                        world.count("conflicts at the end");
+                    } else {
+                        world.broken(&format!(
+                            "R3: {key} has two contents, and {names} do not both show it"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Checks that no server panicked. A panic is caught, and the work goes on, but it is still a bug.
+async fn panics(world: &RegistryWorld) {
+    for deployment in &world.deployments {
+        for server in &deployment.servers {
+            let log = server.lock().await.log();
+            if let Some(line) = log.lines().find(|line| line.contains("panicked at")) {
+                let name = deployment.name;
+                world.broken(&format!("something in {name} panicked: {line}"));
+            }
+        }
+    }
+}

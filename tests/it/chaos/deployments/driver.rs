@@ -1,0 +1,312 @@
+//! Plays a round: the requests of clients, the faults, and the lies of the hostile deployment.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use lockkeeper_registry::states::VersionState;
+use nix::sys::signal::Signal;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::book::SeenAnswer;
+use super::checks;
+use super::clients::Fetched;
+use super::hostile::{self, Lie};
+use super::schedule::{Change, RegistryAct, RegistryFault, Wanted};
+use super::world::RegistryWorld;
+use crate::registry::world::archive;
+
+/// Time within which every act ends, also two that wait for the same server, and a lie that waits for its effect.
+const LONGEST: Duration = Duration::from_mins(15);
+/// First number of names that are published when all faults have ended.
+const CALM: u64 = 1_000_000;
+/// Time between two reads of a log.
+const READ_EVERY: Duration = Duration::from_millis(300);
+
+impl RegistryWorld {
+    /// Plays a round, ends all faults, waits until everything is everywhere, and checks the promises.
+    pub async fn play(
+        self: &Arc<Self>,
+        of_round: u64,
+        round: Vec<(Duration, RegistryAct)>,
+        lie: Lie,
+    ) {
+        let readers = (0..self.deployments.len()).map(|at| {
+            let world = Arc::clone(self);
+            AbortOnDropHandle::new(tokio::spawn(async move {
+                loop {
+                    world.read_log(at).await;
+                    tokio::time::sleep(READ_EVERY).await;
+                }
+            }))
+        });
+        let readers: Vec<AbortOnDropHandle<()>> = readers.collect();
+        let (begun, mut acts) = (tokio::time::Instant::now(), JoinSet::new());
+        let world = Arc::clone(self);
+        acts.spawn(async move { world.hostile_lies(lie).await });
+        for (at, act) in round {
+            tokio::time::sleep_until(begun + at).await;
+            self.say(&format!("{act:?}"));
+            let world = Arc::clone(self);
+            acts.spawn(async move { world.act(act).await });
+        }
+        let ends = async {
+            while let Some(end) = acts.join_next().await {
+                if let Err(panic) = end {
+                    self.broken(&format!("an act did not come to its end: {panic}"));
+                }
+            }
+        };
+        if tokio::time::timeout(LONGEST, ends).await.is_err() {
+            self.broken(&format!(
+                "acts did not come to their end within {LONGEST:?}"
+            ));
+        }
+        self.heal().await;
+        self.work_as_before(of_round).await;
+        // The checks read the logs themselves, and a reader in between could tell them an older head.
+        drop(readers);
+        Box::pin(checks::all(self)).await;
+    }
+
+    /// Ends every fault, and starts every server that does not run.
+    async fn heal(&self) {
+        self.heal_wires();
+        for (at, deployment) in self.deployments.iter().enumerate() {
+            for (n, server) in deployment.servers.iter().enumerate() {
+                let mut server = server.lock().await;
+                self.check_alive((at, n), &mut server);
+                self.start((at, n), &mut server).await;
+            }
+        }
+        self.say("healed");
+    }
+
+    /// Publishes a version of each kind at every deployment now that nothing is wrong any more, and changes them.
+    async fn work_as_before(&self, round: u64) {
+        for at in 0..self.deployments.len() {
+            for (is_go, change) in [(false, Change::TakeDown), (true, Change::Deprecate)] {
+                let wanted = Wanted {
+                    is_go,
+                    name: CALM + round,
+                    version: at as u64,
+                };
+                let (key, begun) = (wanted.key(), Instant::now());
+                for (change, reached) in [
+                    (Change::Publish(0), VersionState::Added),
+                    (change, change.reached()),
+                ] {
+                    // A server that has just started may have too much to do.
+                    while self.book().known(at, &key).state < reached {
+                        self.change(at, wanted, change).await;
+                        let what = format!("{change:?} of {key} is done");
+                        if !self.may_wait(begun, &what).await {
+                            return;
+                        }
+                    }
+                }
+                self.list(at, wanted).await;
+            }
+        }
+    }
+
+    /// Stops all servers at the end of the world.
+    pub async fn end(&self) {
+        for deployment in &self.deployments {
+            for server in &deployment.servers {
+                let mut server = server.lock().await;
+                server.terminate();
+                let end = server.exit().await;
+                if !end.success() {
+                    self.broken(&format!("a server of {} ended with {end}", deployment.name));
+                }
+            }
+        }
+    }
+
+    async fn act(self: &Arc<Self>, act: RegistryAct) {
+        match act {
+            RegistryAct::Change(some, wanted, change) => {
+                self.change(self.place(some).0, wanted, change).await;
+            }
+            RegistryAct::PublishEverywhere(wanted) => {
+                let everywhere = (0..self.deployments.len()).zip(0..);
+                let all = everywhere
+                    .map(|(at, content)| self.change(at, wanted, Change::Publish(content)));
+                join_all(all).await;
+            }
+            RegistryAct::Read(some, wanted) => {
+                let (at, key) = (self.place(some).0, wanted.key());
+                self.read(at, &key).await;
+                self.look_up(at, &key).await;
+            }
+            RegistryAct::List(some, wanted) => self.list(self.place(some).0, wanted).await,
+            RegistryAct::Fault(fault) => self.fault(fault).await,
+        }
+    }
+
+    async fn fault(self: &Arc<Self>, fault: RegistryFault) {
+        match fault {
+            RegistryFault::Kill(some, back) => {
+                let place = self.place(some);
+                let server = &self.deployments[place.0].servers[place.1];
+                let mut server = server.lock().await;
+                self.kill(place, &mut server, back).await;
+            }
+            RegistryFault::Pause(some, time) => {
+                let place = self.place(some);
+                let server = &self.deployments[place.0].servers[place.1];
+                let mut server = server.lock().await;
+                self.check_alive(place, &mut server);
+                if server.is_running() {
+                    self.count("servers paused");
+                    server.signal(Signal::SIGSTOP);
+                    tokio::time::sleep(time).await;
+                    server.signal(Signal::SIGCONT);
+                }
+            }
+            RegistryFault::Wire(some, trouble, time) => {
+                let (wire, ends) = self.wire(some);
+                self.count("wires in trouble");
+                self.say(&format!("{trouble:?} from {ends}"));
+                wire.trouble(trouble);
+                tokio::time::sleep(time).await;
+                wire.heal();
+            }
+            RegistryFault::KillInChange(some, wanted, change, soon) => {
+                let place = self.place(some);
+                if change == Change::TakeDown {
+                    // There has to be something to take down.
+                    self.change(place.0, wanted, Change::Publish(0)).await;
+                }
+                let server = &self.deployments[place.0].servers[place.1];
+                let mut server = server.lock().await;
+                let world = Arc::clone(self);
+                let changing =
+                    tokio::spawn(async move { world.change(place.0, wanted, change).await });
+                tokio::time::sleep(soon).await;
+                self.count("killed in a change");
+                self.kill(place, &mut server, soon).await;
+                drop(server);
+                self.ended(changing.await);
+            }
+            RegistryFault::KillInMerge(some, wanted, soon) => {
+                let place = self.place(some);
+                let other = (place.0 + 1) % self.deployments.len();
+                self.change(other, wanted, Change::Publish(0)).await;
+                tokio::time::sleep(soon).await;
+                let server = &self.deployments[place.0].servers[place.1];
+                let mut server = server.lock().await;
+                self.count("killed in a merge");
+                self.kill(place, &mut server, soon).await;
+            }
+        }
+    }
+
+    fn ended(&self, end: Result<(), tokio::task::JoinError>) {
+        if let Err(panic) = end {
+            self.broken(&format!("a request did not come to its end: {panic}"));
+        }
+    }
+
+    /// Publishes a version, deprecates it or takes it down.
+    async fn change(&self, at: usize, wanted: Wanted, change: Change) {
+        let key = wanted.key();
+        let before = self.book().known(at, &key);
+        let sent = match change {
+            Change::Publish(content) => {
+                let files = wanted.files(content);
+                let files = files.iter().map(|(path, text)| (*path, text.as_bytes()));
+                let files: Vec<(&str, &[u8])> = files.collect();
+                let package = archive(&key, &files);
+                self.upload(at, &key, package).await
+            }
+            Change::Deprecate => {
+                let body = json!({"reason": "it is old"});
+                self.post(at, &key, "deprecate", &body).await
+            }
+            Change::TakeDown => {
+                let body = json!({"reason": "it has a key", "kind": "security"});
+                self.post(at, &key, "takedown", &body).await
+            }
+        };
+        // Without an answer nobody knows. The next one says what has happened.
+        let Ok(answer) = sent else { return };
+        let seen = match (answer.status, change) {
+            (200 | 201, _) => {
+                self.count(match change {
+                    Change::Publish(_) => "published",
+                    Change::Deprecate => "deprecated",
+                    Change::TakeDown => "taken down",
+                });
+                SeenAnswer::Reached(change.reached())
+            }
+            (410, _) => SeenAnswer::Reached(VersionState::Deleted),
+            (409, Change::Publish(_)) => {
+                self.count("refused because of other content");
+                return;
+            }
+            (404, Change::Deprecate | Change::TakeDown) => SeenAnswer::State(VersionState::Absent),
+            (408 | 429 | 500.., _) => return,
+            (status, _) => {
+                let text = answer.text();
+                return self.broken(&format!("{change:?} of {key} was refused: {status} {text}"));
+            }
+        };
+        self.saw(at, &key, &before, &seen);
+    }
+
+    /// Lets the hostile deployment lie to the first one, waits until that has noticed, and forgives it.
+    async fn hostile_lies(&self, lie: Lie) {
+        let first = &self.deployments[0];
+        let begun = Instant::now();
+        let (_, size) = self.hostile.publish();
+        while self.mallory().await.is_none_or(|line| line.last_id != size) {
+            if !self.may_wait(begun, "a record of mallory is merged").await {
+                return;
+            }
+        }
+        self.say(&format!("mallory lies: {lie:?}"));
+        let wrong = self.mallory().await.map_or(0, |line| line.wrong_packages);
+        // A version that nobody has downloaded yet.
+        let key = (lie == Lie::WrongBytes).then(|| {
+            self.hostile.lie(lie);
+            self.hostile.publish().0
+        });
+        self.hostile.lie(lie);
+        let begun = Instant::now();
+        loop {
+            if let Some(key) = &key
+                && let Fetched::Package(_) = self.package(0, key).await
+            {
+                self.broken(&format!("R4: {key} was served with wrong bytes"));
+            }
+            let is_noticed = self.mallory().await.is_some_and(|line| {
+                if lie.diverges() {
+                    line.state == "diverged"
+                } else if lie == Lie::WrongBytes {
+                    line.wrong_packages > wrong
+                } else {
+                    line.error.contains("is refused")
+                }
+            });
+            if is_noticed {
+                break;
+            }
+            let what = format!("the lie of mallory is noticed ({lie:?})");
+            if !self.may_wait(begun, &what).await {
+                return;
+            }
+        }
+        self.count("lies that were noticed");
+        self.hostile.stop_lying();
+        if lie.diverges() {
+            let said = first.resume(hostile::NAME);
+            if said.code != 0 {
+                self.broken(&format!("mallory is not resumed: {}", said.err));
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! A deployment that joins like others, with a key of its own, and then lies: it forks, cuts and replays its log, floods
+//! those who read it, and sends other bytes than its records say.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use lockkeeper::clock::{Clock as _, SystemClock};
+use lockkeeper::model::Sha256Digest;
+use lockkeeper_registry::dirhash::hash_files;
+use lockkeeper_registry::records::{
+    Checksums, LogId, PackageFile, PackageFiles, RecordChange, RecordMaker, RecordTime,
+    UnsignedRecord, VersionContent,
+};
+use lockkeeper_registry::signed_note::{NoteSigner, sign_note};
+use lockkeeper_registry::tlog::{TreeEdge, record_hash};
+use lockkeeper_registry::versions::VersionKey;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::registry::world::archive;
+
+/// Name of the deployment.
+pub const NAME: &str = "mallory.example.com";
+/// Names for which its records count.
+pub const NAMES: &str = "module mallory/*";
+/// Number of bytes of an answer that nobody reads to its end.
+const FLOOD: usize = 13 << 20;
+
+/// Way in which a deployment lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// Another record at the end of the log, under a signed head.
+    Fork,
+    /// A log with fewer records.
+    Cut,
+    /// The first page again.
+    Replay,
+    /// A page without an end.
+    Flood,
+    /// Packages with other bytes than the recorded ones.
+    WrongBytes,
+    /// A page that cannot be read.
+    Garbage,
+}
+
+impl Lie {
+    pub const ALL: [Self; 6] = [
+        Self::Fork,
+        Self::Cut,
+        Self::Replay,
+        Self::Flood,
+        Self::WrongBytes,
+        Self::Garbage,
+    ];
+
+    /// Returns true if nothing of the deployment is merged any more after the lie.
+    pub fn diverges(self) -> bool {
+        match self {
+            Self::Fork | Self::Cut | Self::Replay => true,
+            Self::Flood | Self::WrongBytes | Self::Garbage => false,
+        }
+    }
+}
+
+/// The deployment, with a listener on loopback.
+pub struct HostilePeer {
+    /// Address for those who read its log.
+    pub url: String,
+    liar: Arc<Mutex<Liar>>,
+    _serving: AbortOnDropHandle<()>,
+}
+
+struct Liar {
+    signer: NoteSigner,
+    records: Vec<String>,
+    /// Packages by their digests.
+    packages: HashMap<String, Vec<u8>>,
+    lie: Option<Lie>,
+    /// Number of versions that were ever published, also of those that are not in the log any more.
+    published: u64,
+}
+
+type Shared = Arc<Mutex<Liar>>;
+
+impl HostilePeer {
+    pub async fn open() -> Self {
+        let liar = Shared::new(Mutex::new(Liar {
+            signer: NoteSigner::from_seed(NAME, &[9; 32]).expect("the name is valid"),
+            records: Vec::new(),
+            packages: HashMap::new(),
+            lie: None,
+            published: 0,
+        }));
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port is free");
+        let address = listener.local_addr().expect("a listener has an address");
+        let router = Router::new()
+            .route("/registry/peer/v1/diff", get(diff))
+            .route("/registry/peer/v1/members", get(members))
+            .route("/registry/peer/v1/packages/{digest}", get(package))
+            .with_state(Arc::clone(&liar));
+        let serving = tokio::spawn(async move {
+            axum::serve(listener, router)
+                .await
+                .expect("it serves until the world ends");
+        });
+        Self {
+            url: format!("http://{address}"),
+            liar,
+            _serving: AbortOnDropHandle::new(serving),
+        }
+    }
+
+    /// Joins a deployment that has invited this one.
+    pub async fn join(&self, client: &reqwest::Client, address: &str, word: &str) {
+        let token = format!("lkp_{}", "m".repeat(43));
+        let body = {
+            let liar = self.liar();
+            let key = liar.signer.verifier().to_string();
+            let text = format!("lockkeeper registry join\n{word}\n{NAME}\n{key}\n{token}\n");
+            let signature = STANDARD.encode(liar.signer.sign(text.as_bytes()));
+            json!({"word": word, "name": NAME, "key": key, "token": token, "signature": signature})
+        };
+        let url = format!("{address}/registry/peer/v1/join");
+        let answer = client.post(url).json(&body).send().await;
+        let answer = answer.expect("the deployment has just started");
+        let status = answer.status();
+        let text = answer.text().await.unwrap_or_default();
+        assert_eq!(status, StatusCode::OK, "{text}");
+    }
+
+    /// Publishes a version. Returns it, and the number of records of the log.
+    pub fn publish(&self) -> (VersionKey, u64) {
+        let mut liar = self.liar();
+        let key = liar.publish();
+        (key, liar.records.len() as u64)
+    }
+
+    /// Lies from now on.
+    pub fn lie(&self, lie: Lie) {
+        let mut liar = self.liar();
+        if lie == Lie::Fork {
+            liar.records.pop();
+            liar.publish();
+        }
+        liar.lie = Some(lie);
+    }
+
+    /// Shows the log as it is from now on, and sends the recorded bytes.
+    pub fn stop_lying(&self) {
+        self.liar().lie = None;
+    }
+
+    fn liar(&self) -> MutexGuard<'_, Liar> {
+        self.liar.lock().expect("no handler panics")
+    }
+}
+
+impl Liar {
+    fn publish(&mut self) -> VersionKey {
+        self.published += 1;
+        let key = format!("module mallory/m/aws 1.{}.0", self.published);
+        let key: VersionKey = key.parse().expect("the version is valid");
+        let text = format!("output \"number_{}\" {{}}\n", self.published);
+        let files = [("main.tf", text.as_bytes())];
+        let bytes = archive(&key, &files);
+        let package = PackageFile {
+            name: "module.tar.gz".parse().expect("the name is valid"),
+            digest: Sha256Digest::of(&bytes),
+            size: bytes.len() as u64,
+        };
+        self.packages.insert(package.digest.to_string(), bytes);
+        let content = VersionContent {
+            checksums: Checksums::Module {
+                files: hash_files(files).expect("the file is named well"),
+            },
+            packages: PackageFiles::new(vec![package]).expect("it is one package"),
+            commit: None,
+        };
+        let id = i64::try_from(self.records.len()).expect("a small log") + 1;
+        let maker = RecordMaker {
+            deployment: NAME.parse().expect("the name is valid"),
+            id: LogId::new(id).expect("it is positive"),
+        };
+        let time = RecordTime::new(SystemClock.now()).expect("it is this century");
+        let record = UnsignedRecord::new(key.clone(), RecordChange::Add(content), time, maker)
+            .expect("the checksums are those of a module");
+        self.records.push(record.sign(&self.signer).to_string());
+        key
+    }
+
+    /// Returns the page with all records after one.
+    fn page(&self, after: usize) -> Value {
+        let mut edge = TreeEdge::default();
+        for record in &self.records {
+            edge.add(record_hash(record.as_bytes()))
+                .expect("a small log");
+        }
+        let head = sign_note(&edge.head().to_string(), &[&self.signer]);
+        let (size, none) = (self.records.len(), Vec::<Value>::new());
+        let added = (1..).zip(&self.records).skip(after);
+        let added: Vec<Value> = added
+            .map(|(id, record): (usize, &String)| json!({"id": id, "record": record}))
+            .collect();
+        json!({
+            "after": after, "id": size, "size": size,
+            "head": head.expect("a head is a text"), "proof": none, "sharing": "all",
+            "added": added, "deprecated": none, "deleted": none, "withheld": none,
+        })
+    }
+
+    fn answer(&self, after: usize) -> Response {
+        let size = self.records.len();
+        let end = |size: usize| {
+            let text = format!("The log has {size} records.\n");
+            (StatusCode::CONFLICT, text).into_response()
+        };
+        match self.lie {
+            Some(Lie::Cut) => end(size.saturating_sub(1)),
+            Some(Lie::Replay) => Json(self.page(0)).into_response(),
+            Some(Lie::Flood) => Body::from(vec![b' '; FLOOD]).into_response(),
+            Some(Lie::Garbage) => Json(json!({"after": "nothing"})).into_response(),
+            Some(Lie::Fork | Lie::WrongBytes) | None if after <= size => {
+                Json(self.page(after)).into_response()
+            }
+            Some(Lie::Fork | Lie::WrongBytes) | None => end(size),
+        }
+    }
+}
+
+async fn diff(
+    State(liar): State<Shared>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Response {
+    let after = query.get("after").and_then(|after| after.parse().ok());
+    let liar = liar.lock().expect("no handler panics");
+    match after {
+        Some(after) => liar.answer(after),
+        None => StatusCode::BAD_REQUEST.into_response(),
+    }
+}
+
+async fn members() -> Json<Value> {
+    Json(json!({"members": []}))
+}
+
+async fn package(State(liar): State<Shared>, Path(digest): Path<String>) -> Response {
+    let liar = liar.lock().expect("no handler panics");
+    let Some(bytes) = liar.packages.get(&digest) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let mut bytes = bytes.clone();
+    if liar.lie == Some(Lie::WrongBytes) {
+        bytes.reverse();
+    }
+    bytes.into_response()
+}

@@ -1,0 +1,255 @@
+//! Decides the requests and faults of a round and their times, from the seed alone and before the round begins.
+//!
+//! Versions are few, so that publications, deprecations and takedowns of several deployments meet at the same ones. Each
+//! round has names of its own, because a version that was taken down stays so.
+
+use std::time::Duration;
+
+use lockkeeper_registry::states::VersionState;
+use lockkeeper_registry::versions::VersionKey;
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use super::super::options::Options;
+use super::super::schedule::{Trouble, rng};
+
+/// Number of names of each kind in a round.
+const NAMES: u64 = 2;
+/// Number of versions of each name.
+pub const VERSIONS: u64 = 3;
+/// Number of contents of each version.
+const CONTENTS: u64 = 2;
+/// Requests of one round for each action of people in the options.
+const REQUESTS: usize = 4;
+/// Range from which deployments and servers are drawn. They are taken modulo their number.
+const PLACES: usize = 12;
+
+/// A version that clients publish and read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    pub is_go: bool,
+    /// Number in the name.
+    pub name: u64,
+    /// Minor number of the version.
+    pub version: u64,
+}
+
+impl Wanted {
+    /// Returns the name with the version.
+    pub fn key(self) -> VersionKey {
+        let Self { name, version, .. } = self;
+        let text = if self.is_go {
+            format!("go example.com/acme/m{name} v1.{version}.0")
+        } else {
+            format!("module acme/m{name}/aws 1.{version}.0")
+        };
+        text.parse().expect("the name and the version are valid")
+    }
+
+    /// Returns the files of one of its contents.
+    pub fn files(self, content: u64) -> Vec<(&'static str, String)> {
+        let name = self.name;
+        if self.is_go {
+            vec![
+                (
+                    "go.mod",
+                    format!("module example.com/acme/m{name}\n\ngo 1.24\n"),
+                ),
+                (
+                    "m.go",
+                    format!("package m{name}\n\nconst Content = {content}\n"),
+                ),
+            ]
+        } else {
+            vec![("main.tf", format!("output \"content_{content}\" {{}}\n"))]
+        }
+    }
+}
+
+/// Change of a version that a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Publishes the version with this content.
+    Publish(u64),
+    Deprecate,
+    TakeDown,
+}
+
+impl Change {
+    /// Returns the state that the version has afterwards, or a later one.
+    pub fn reached(self) -> VersionState {
+        match self {
+            Self::Publish(_) => VersionState::Added,
+            Self::Deprecate => VersionState::Deprecated,
+            Self::TakeDown => VersionState::Deleted,
+        }
+    }
+}
+
+/// A request or a fault. Deployments are drawn as numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegistryAct {
+    /// Changes a version at a deployment.
+    Change(usize, Wanted, Change),
+    /// Publishes a version at all deployments at the same moment, each with another content.
+    PublishEverywhere(Wanted),
+    /// Reads a version and its package, and the record that proves it.
+    Read(usize, Wanted),
+    /// Reads the list of the versions of a name.
+    List(usize, Wanted),
+    /// Begins a fault of this kind.
+    Fault(RegistryFault),
+}
+
+/// A fault of a server or of a wire between deployments. If it has a duration, it ends after this time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegistryFault {
+    /// Kills a server with SIGKILL. A new process starts after this time.
+    Kill(usize, Duration),
+    /// Pauses a server with SIGSTOP, and continues it with SIGCONT after this time.
+    Pause(usize, Duration),
+    /// Disturbs the connections of one deployment to another.
+    Wire(usize, Trouble, Duration),
+    /// Kills a server so soon after the beginning of a change there.
+    KillInChange(usize, Wanted, Change, Duration),
+    /// Kills a server so soon after a publication at another deployment, which it merges and whose package it downloads.
+    KillInMerge(usize, Wanted, Duration),
+}
+
+/// Returns a round: its acts in order, with their times after its beginning.
+pub fn round(options: &Options, world: u64, round: u64) -> Vec<(Duration, RegistryAct)> {
+    let mut rng = rng(options.seed, world, round);
+    let length = Duration::from_millis(150 * options.actions as u64);
+    let mut acts = Vec::new();
+    for _ in 0..options.actions * REQUESTS {
+        acts.push((millis(&mut rng, length), request(&mut rng, round)));
+    }
+    for _ in 0..options.faults {
+        let fault = fault(&mut rng, round, options.patient);
+        acts.push((millis(&mut rng, length), RegistryAct::Fault(fault)));
+    }
+    // Even the shortest run includes these.
+    if round == 0 {
+        let (publish, take_down) = (wanted(&mut rng, 0), wanted(&mut rng, 0));
+        let soon = Duration::from_millis(rng.random_range(0..40));
+        for fault in [
+            RegistryFault::KillInChange(rng.random_range(0..PLACES), publish, PUBLISH, soon),
+            RegistryFault::KillInChange(
+                rng.random_range(0..PLACES),
+                take_down,
+                Change::TakeDown,
+                soon,
+            ),
+            RegistryFault::KillInMerge(
+                rng.random_range(0..PLACES),
+                wanted(&mut rng, 0),
+                Duration::from_millis(rng.random_range(0..1200)),
+            ),
+            RegistryFault::Pause(rng.random_range(0..PLACES), Duration::from_millis(700)),
+            RegistryFault::Wire(
+                rng.random_range(0..PLACES),
+                Trouble::Refused,
+                Duration::from_millis(900),
+            ),
+        ] {
+            acts.push((millis(&mut rng, length), RegistryAct::Fault(fault)));
+        }
+        let both = wanted(&mut rng, 0);
+        acts.push((
+            millis(&mut rng, length),
+            RegistryAct::PublishEverywhere(both),
+        ));
+    }
+    acts.sort_by_key(|(at, _)| *at);
+    acts
+}
+
+/// Publication of the first content.
+const PUBLISH: Change = Change::Publish(0);
+
+fn millis(rng: &mut StdRng, length: Duration) -> Duration {
+    let most = u64::try_from(length.as_millis()).expect("seconds").max(1);
+    Duration::from_millis(rng.random_range(0..most))
+}
+
+/// Draws a version of this round, or sometimes one of an earlier round.
+fn wanted(rng: &mut StdRng, round: u64) -> Wanted {
+    let of_round = if rng.random_ratio(1, 6) {
+        rng.random_range(0..=round)
+    } else {
+        round
+    };
+    Wanted {
+        is_go: rng.random_ratio(1, 2),
+        name: of_round * NAMES + rng.random_range(0..NAMES),
+        version: rng.random_range(0..VERSIONS),
+    }
+}
+
+fn request(rng: &mut StdRng, round: u64) -> RegistryAct {
+    let (at, wanted) = (rng.random_range(0..PLACES), wanted(rng, round));
+    match rng.random_range(0..100) {
+        0..28 => {
+            let content = rng.random_range(0..CONTENTS);
+            RegistryAct::Change(at, wanted, Change::Publish(content))
+        }
+        28..33 => RegistryAct::PublishEverywhere(wanted),
+        33..41 => RegistryAct::Change(at, wanted, Change::Deprecate),
+        41..46 => RegistryAct::Change(at, wanted, Change::TakeDown),
+        46..56 => RegistryAct::List(at, wanted),
+        _ => RegistryAct::Read(at, wanted),
+    }
+}
+
+fn fault(rng: &mut StdRng, round: u64, patient: bool) -> RegistryFault {
+    let at = rng.random_range(0..PLACES);
+    let time = Duration::from_millis(rng.random_range(200..if patient { 9000 } else { 1500 }));
+    let back = Duration::from_millis(rng.random_range(0..2000));
+    match rng.random_range(0..100) {
+        0..15 => RegistryFault::Kill(at, back),
+        15..30 => RegistryFault::Pause(at, time),
+        30..42 => {
+            let soon = Duration::from_millis(rng.random_range(0..60));
+            let change = match rng.random_range(0..3) {
+                0 => Change::Deprecate,
+                1 => Change::TakeDown,
+                _ => Change::Publish(rng.random_range(0..CONTENTS)),
+            };
+            RegistryFault::KillInChange(at, wanted(rng, round), change, soon)
+        }
+        42..54 => {
+            let soon = Duration::from_millis(rng.random_range(0..1200));
+            RegistryFault::KillInMerge(at, wanted(rng, round), soon)
+        }
+        _ => RegistryFault::Wire(at, trouble(rng), time),
+    }
+}
+
+fn trouble(rng: &mut StdRng) -> Trouble {
+    match rng.random_range(0..6) {
+        0 => Trouble::Refused,
+        1 => Trouble::Cut,
+        2 | 3 => Trouble::CutAfter(rng.random_range(1..4000)),
+        4 => Trouble::Silent,
+        _ => Trouble::Slow(Duration::from_millis(rng.random_range(20..250))),
+    }
+}
+
+#[test]
+fn a_round_of_deployments_follows_from_the_seed() {
+    let options = Options::parse("--seed 5");
+    let first = round(&options, 2, 1);
+    assert_eq!(first, round(&options, 2, 1));
+    assert_ne!(first, round(&options, 2, 0));
+    assert_ne!(first, round(&Options::parse("--seed 6"), 2, 1));
+    for world in 0..50 {
+        let acts = round(&Options::short(), world, 0);
+        for change in [PUBLISH, Change::TakeDown] {
+            let is_kill = |act: &RegistryAct| matches!(act, RegistryAct::Fault(RegistryFault::KillInChange(_, _, of, _)) if *of == change);
+            assert!(
+                acts.iter().any(|(_, act)| is_kill(act)),
+                "{world}: {change:?}"
+            );
+        }
+    }
+}

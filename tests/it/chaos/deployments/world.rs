@@ -1,0 +1,570 @@
+//! One world of deployments: their servers, the wires between them, a deployment that lies, and everything that clients saw.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use lockkeeper::clock::{RandomIds, SystemClock};
+use lockkeeper::emulator::{Emulator, Options as GitHubOptions};
+use lockkeeper::features::registry::{AddNamespace, ForeignVersions, NewToken, Visibility};
+use lockkeeper::model::OwnerName;
+use lockkeeper::secret::Secret;
+use lockkeeper::store::{DatabaseUrl, Store};
+use lockkeeper_registry::signed_note::NoteVerifier;
+use tempfile::TempDir;
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::super::look::Look;
+use super::super::options::{self, Options};
+use super::super::proxy::Wire;
+use super::book::{AnswerBook, WatchedLog};
+use super::hostile::{self, HostilePeer};
+use crate::registry::world::{by_ops, write_keys};
+use crate::support::db::Backend;
+use crate::support::postgres::{Content, new_database};
+use crate::support::program::{Said, lockkeeper, run};
+use crate::support::server::{BOT, LOOK, Server, Settings, TOKEN, WEBHOOK_SECRET};
+
+/// Names of the deployments.
+pub const DEPLOYMENTS: [&str; 3] = ["one.example.com", "two.example.com", "three.example.com"];
+/// Namespaces that every deployment has, and in which all of them publish.
+const NAMESPACES: [&str; 2] = ["module acme", "go example.com/acme"];
+/// Scopes of the token of the clients.
+const SCOPES: [&str; 4] = ["read:*", "publish:*", "deprecate:*", "takedown:*"];
+/// Names that deployments exchange. The namespaces have owners at every one, so patterns name them.
+const TERMS: [&str; 12] = [
+    "--share",
+    "*",
+    "--share",
+    "module acme/*",
+    "--share",
+    "go example.com/acme/...",
+    "--accept",
+    "*",
+    "--accept",
+    "module acme/*",
+    "--accept",
+    "go example.com/acme/...",
+];
+
+/// Time after the last fault within which all logs and packages are everywhere. Leases of dead servers end within a
+/// minute, and a download that has begun can wait for bytes that do not come.
+const PATIENCE: Duration = Duration::from_mins(4);
+/// Time after which a client leaves a server that does not answer.
+const CLIENT_TIME: Duration = Duration::from_secs(25);
+/// Time for which a service manager tries to start a server.
+const PERSISTENCE: Duration = Duration::from_mins(1);
+const BETWEEN_STARTS: Duration = Duration::from_millis(500);
+
+/// Peers of a deployment: name, state, last record that was merged, packages with wrong bytes, and last error.
+const PEERS: &str = "SELECT name, state, CAST(last_id AS TEXT), CAST(wrong_packages AS TEXT), COALESCE(error, '') \
+     FROM registry_peers ORDER BY name";
+const LOG_SIZE: &str = "SELECT CAST(COUNT(*) AS TEXT) FROM registry_log";
+
+/// A world whose deployments run and have joined.
+pub struct RegistryWorld {
+    pub options: Options,
+    pub backend: Backend,
+    pub number: u64,
+    pub client: reqwest::Client,
+    pub deployments: Vec<LiveDeployment>,
+    pub hostile: HostilePeer,
+    lanes: Vec<Lane>,
+    book: Mutex<AnswerBook>,
+    diary: Mutex<Diary>,
+    begun: Instant,
+    dir: TempDir,
+    _github: Emulator,
+}
+
+/// A deployment with its servers, which have one database.
+pub struct LiveDeployment {
+    pub name: &'static str,
+    pub look: Look,
+    /// Token with all scopes.
+    pub token: String,
+    pub servers: Vec<AsyncMutex<Server>>,
+    keys: PathBuf,
+    /// Addresses of the servers that run.
+    doors: Mutex<Vec<Option<SocketAddr>>>,
+    /// Number of requests so far, which go to the servers in turn.
+    turn: AtomicUsize,
+    log: Mutex<WatchedLog>,
+}
+
+/// Wire that a deployment uses to reach another one.
+struct Lane {
+    from: usize,
+    to: usize,
+    wire: Wire,
+}
+
+/// Record of the events in a world of deployments.
+#[derive(Default)]
+struct Diary {
+    counts: BTreeMap<&'static str, usize>,
+    broken: Vec<String>,
+    story: Vec<String>,
+}
+
+/// A peer in the database of a deployment.
+pub struct PeerLine {
+    pub name: String,
+    pub state: String,
+    pub last_id: u64,
+    pub wrong_packages: u64,
+    pub error: String,
+}
+
+impl LiveDeployment {
+    /// Starts the servers of a deployment. The first one on PostgreSQL has two, which share their packages.
+    async fn start(backend: Backend, number: usize, dir: &Path, github: &Emulator) -> Self {
+        let name = DEPLOYMENTS[number];
+        let keys = dir.join(format!("keys-{number}"));
+        write_keys(&keys);
+        let packages = dir.join(format!("packages-{number}"));
+        std::fs::create_dir(&packages).expect("the directory is ours");
+        // The last of three has SQLite, so that both kinds of databases exchange their logs.
+        let database = match backend {
+            Backend::Postgres if number < 2 => Some(new_database(Content::Migrated).await),
+            Backend::Postgres | Backend::Sqlite => None,
+        };
+        let count = if database.is_some() && number == 0 {
+            2
+        } else {
+            1
+        };
+        let mut servers = Vec::new();
+        for _ in 0..count {
+            let settings = Settings::default()
+                .terraform(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fakes/terraform"))
+                .shares("registry", &packages)
+                .flag("--registry")
+                .flag(&format!("--registry-name={name}"))
+                .flag("--registry-sync-interval=1s")
+                .flag("--registry-takedown-brake=1000000")
+                .flag(&format!("--encryption-key-file={}", keys.display()))
+                .flag("--shutdown-grace=3s");
+            let settings = match &database {
+                Some(url) => settings.database(url.clone()),
+                None => settings,
+            };
+            servers.push(Server::start_at(&github.api_url(), settings).await);
+        }
+        let url = servers[0].database();
+        let (token, key) = Box::pin(prepare(&url)).await;
+        let doors = servers.iter().map(|server| Some(address(server))).collect();
+        Self {
+            name,
+            look: Look::at(&url),
+            token,
+            servers: servers.into_iter().map(AsyncMutex::new).collect(),
+            keys,
+            doors: Mutex::new(doors),
+            turn: AtomicUsize::new(0),
+            log: Mutex::new(WatchedLog::new(key)),
+        }
+    }
+
+    /// Returns the address of a server that runs. They take turns.
+    pub fn door(&self) -> Option<String> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let doors = self.doors.lock().expect("nobody panics with it");
+        let open: Vec<SocketAddr> = doors.iter().flatten().copied().collect();
+        let door = open.get(turn % open.len().max(1))?;
+        Some(format!("http://{door}"))
+    }
+
+    /// Returns the records and heads of the log that were seen. The guard must not be held across an await.
+    pub fn log(&self) -> MutexGuard<'_, WatchedLog> {
+        self.log.lock().expect("nobody panics with it")
+    }
+
+    /// Returns the peers in the database.
+    pub async fn peers(&self) -> Vec<PeerLine> {
+        let number = |text: &str| text.parse().expect("it is a number");
+        let rows = self.look.rows(PEERS).await;
+        let lines = rows.iter().map(|row| PeerLine {
+            name: row[0].clone(),
+            state: row[1].clone(),
+            last_id: number(&row[2]),
+            wrong_packages: number(&row[3]),
+            error: row[4].clone(),
+        });
+        lines.collect()
+    }
+
+    /// Returns the number of records in the database.
+    pub async fn log_size(&self) -> u64 {
+        let rows = self.look.rows(LOG_SIZE).await;
+        rows[0][0].parse().expect("it is a number")
+    }
+
+    /// Runs `lockkeeper registry …` with the database, the data directory and the keys of the deployment.
+    async fn registry(&self, args: &[&str]) -> Said {
+        let (url, data) = {
+            let server = self.servers[0].lock().await;
+            (server.database(), server.data_dir())
+        };
+        let url = match &url {
+            DatabaseUrl::Sqlite(_) => url.to_string(),
+            DatabaseUrl::Postgres(_) => url.to_string().replace("://", "://postgres@"),
+        };
+        let (data, keys) = (data.display().to_string(), self.keys.display().to_string());
+        let common = [
+            "--database-url",
+            &url,
+            "--data-dir",
+            &data,
+            "--encryption-key-file",
+            &keys,
+        ];
+        let args = [&["registry"][..], args, &common].concat();
+        // The program sends requests over wires, which tasks of this process carry.
+        tokio::task::block_in_place(|| {
+            run(env!("CARGO_BIN_EXE_lockkeeper"), Path::new("/"), &args, &[])
+        })
+    }
+
+    /// Recomputes everything that the deployment has stored. Returns what is wrong.
+    pub async fn verify(&self) -> Option<String> {
+        let said = self.registry(&["verify", "--packages"]).await;
+        (said.code != 0).then(|| format!("{}{}", said.out, said.err))
+    }
+
+    /// Invites the deployment at an address, with these names. Returns the word.
+    fn invite(&self, url: &str, terms: &[&str]) -> String {
+        let args = [&["--url", url][..], terms].concat();
+        let said = lockkeeper(
+            &["registry", "peers", "invite"],
+            &self.look.url(),
+            &args,
+            &[],
+        );
+        assert_eq!(said.code, 0, "{}", said.err);
+        said.out.trim().to_owned()
+    }
+
+    /// Goes on with a peer that has diverged.
+    pub fn resume(&self, peer: &str) -> Said {
+        let command = ["registry", "peers", "resume"];
+        lockkeeper(&command, &self.look.url(), &[peer], &[])
+    }
+}
+
+/// Creates the namespaces and the token of a deployment. Returns the token, and the public key of the log.
+async fn prepare(url: &DatabaseUrl) -> (String, NoteVerifier) {
+    let store = Store::open(url, Arc::new(SystemClock), Arc::new(RandomIds)).await;
+    let store = store.expect("the database answers");
+    let owner: OwnerName = "net".parse().expect("the name is valid");
+    let created = store.owner_create(&owner, &by_ops()).await;
+    created.map(drop).expect("the database answers");
+    for prefix in NAMESPACES {
+        let prefix = prefix.parse().expect("the prefix is valid");
+        let by = by_ops();
+        let added = store.registry_namespace_add(
+            &prefix,
+            &owner,
+            Visibility::Public,
+            ForeignVersions::Refuse,
+            &by,
+        );
+        let added = added.await.expect("the database answers");
+        assert!(matches!(added, AddNamespace::Added(_)), "{added:?}");
+    }
+    let scopes: Vec<_> = SCOPES
+        .iter()
+        .map(|scope| scope.parse().expect("the scope is valid"))
+        .collect();
+    let token = NewToken::new("chaos", &scopes, None).expect("the token is valid");
+    let created = store.registry_token_create(&token, &by_ops()).await;
+    let (_, text) = created
+        .expect("the database answers")
+        .expect("it is the first token");
+    let key = store.registry_log_key().await;
+    let key = key
+        .expect("the database answers")
+        .expect("the server has made it");
+    store.close().await;
+    (text.expose().to_owned(), key)
+}
+
+fn address(server: &Server) -> SocketAddr {
+    let url = server.url().trim_start_matches("http://");
+    url.parse().expect("it listens on an address")
+}
+
+impl RegistryWorld {
+    /// Starts a world whose deployments have joined each other, and the hostile one the first of them.
+    pub async fn begin(backend: Backend, options: &Options, number: u64) -> Arc<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("lockkeeper-deployments-")
+            .tempdir()
+            .expect("a temporary directory");
+        let secret = Secret::new(WEBHOOK_SECRET);
+        let forge = GitHubOptions::new(&dir.path().join("forge"), Arc::new(SystemClock), secret);
+        let forge = forge.with_token(BOT, Secret::new(TOKEN));
+        let github = Emulator::start(forge).await.expect("it starts");
+        let mut deployments = Vec::new();
+        for place in 0..options.deployments.clamp(2, DEPLOYMENTS.len()) {
+            let deployment = LiveDeployment::start(backend, place, dir.path(), &github);
+            deployments.push(Box::pin(deployment).await);
+        }
+        let mut lanes = Vec::new();
+        for from in 0..deployments.len() {
+            for to in (0..deployments.len()).filter(|to| *to != from) {
+                let door = deployments[to].servers[0].lock().await;
+                let wire = Wire::to(address(&door)).await;
+                lanes.push(Lane { from, to, wire });
+            }
+        }
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(CLIENT_TIME)
+            .pool_max_idle_per_host(0)
+            .build()
+            .expect("a client can be built");
+        let world = Arc::new(Self {
+            options: options.clone(),
+            backend,
+            number,
+            client,
+            deployments,
+            hostile: HostilePeer::open().await,
+            lanes,
+            book: Mutex::default(),
+            diary: Mutex::default(),
+            begun: Instant::now(),
+            dir,
+            _github: github,
+        });
+        world.join_all().await;
+        world
+    }
+
+    async fn join_all(&self) {
+        for left in 0..self.deployments.len() {
+            for right in left + 1..self.deployments.len() {
+                let (inviting, joining) = (&self.deployments[left], &self.deployments[right]);
+                let word = inviting.invite(&self.url(left, right), &TERMS);
+                let file = self.dir.path().join(format!("word-{left}-{right}"));
+                std::fs::write(&file, word).expect("the directory is ours");
+                let (file, url) = (file.display().to_string(), self.url(right, left));
+                let join = ["peers", "join", &url, "--word-file", &file];
+                let said = joining.registry(&[&join[..], &TERMS].concat()).await;
+                assert_eq!(said.code, 0, "{}", said.err);
+            }
+        }
+        let first = &self.deployments[0];
+        let terms = ["--share", "*", "--accept", hostile::NAMES];
+        let word = first.invite(&self.hostile.url, &terms);
+        let door = first.door().expect("its server runs");
+        self.hostile.join(&self.client, &door, &word).await;
+    }
+
+    /// Returns the address at which a deployment reaches another one.
+    fn url(&self, from: usize, to: usize) -> String {
+        let lane = self
+            .lanes
+            .iter()
+            .find(|lane| (lane.from, lane.to) == (from, to));
+        format!("http://{}", lane.expect("there is one").wire.address)
+    }
+
+    /// Returns some wire, with the names of its ends.
+    pub fn wire(&self, some: usize) -> (&Wire, String) {
+        let Lane { from, to, wire } = &self.lanes[some % self.lanes.len()];
+        let ends = format!("{} to {}", DEPLOYMENTS[*from], DEPLOYMENTS[*to]);
+        (wire, ends)
+    }
+
+    /// Ends the faults of all wires.
+    pub fn heal_wires(&self) {
+        self.lanes.iter().for_each(|lane| lane.wire.heal());
+    }
+
+    /// Returns the number of a deployment, and that of a server of it.
+    pub fn place(&self, some: usize) -> (usize, usize) {
+        let at = some % self.deployments.len();
+        let servers = self.deployments[at].servers.len();
+        (at, some / self.deployments.len() % servers)
+    }
+
+    /// Stores the address of a server that has started, or that none runs any more. Wires lead to one that runs.
+    fn moved(&self, (at, n): (usize, usize), to: Option<SocketAddr>) {
+        let open = {
+            let mut doors = self.deployments[at]
+                .doors
+                .lock()
+                .expect("nobody panics with it");
+            doors[n] = to;
+            to.or_else(|| doors.iter().flatten().next().copied())
+        };
+        let Some(open) = open else { return };
+        for lane in self.lanes.iter().filter(|lane| lane.to == at) {
+            lane.wire.lead_to(open);
+        }
+    }
+
+    /// Kills a server, and starts it again after some time. Its leases are ended by hand unless there is time to wait until
+    /// they expire.
+    pub async fn kill(&self, place: (usize, usize), server: &mut Server, back: Duration) {
+        self.check_alive(place, server);
+        if server.is_running() {
+            self.count("servers killed");
+            server.kill9().await;
+        }
+        self.moved(place, None);
+        let is_ended_by_hand = !self.options.patient || back.as_millis().is_multiple_of(2);
+        let ended = server.replica().filter(|_| is_ended_by_hand);
+        if let Some(replica) = ended.map(str::to_owned) {
+            let look = &self.deployments[place.0].look;
+            look.end_leases(&replica).await;
+        }
+        tokio::time::sleep(back).await;
+        self.start(place, server).await;
+    }
+
+    /// Checks that nobody but this test has ended a server.
+    pub fn check_alive(&self, (at, _): (usize, usize), server: &mut Server) {
+        if server.has_died() {
+            let name = self.deployments[at].name;
+            self.broken(&format!("a server of {name} ended by itself"));
+        }
+    }
+
+    /// Starts a stopped server, and retries as a service manager does.
+    pub async fn start(&self, place: (usize, usize), server: &mut Server) {
+        let begun = Instant::now();
+        while !server.is_running() {
+            if server.try_restart().await {
+                self.moved(place, Some(address(server)));
+            } else if begun.elapsed() > PERSISTENCE {
+                let name = self.deployments[place.0].name;
+                return self.broken(&format!("a server of {name} does not start"));
+            } else {
+                self.count("starts in vain");
+                tokio::time::sleep(BETWEEN_STARTS).await;
+            }
+        }
+    }
+
+    /// Pauses a wait for something. Returns false if the wait has taken too long, which breaks a promise.
+    pub async fn may_wait(&self, begun: Instant, what: &str) -> bool {
+        if begun.elapsed() > PATIENCE {
+            self.broken(&format!("{what}: not within {PATIENCE:?}"));
+            return false;
+        }
+        tokio::time::sleep(LOOK * 5).await;
+        true
+    }
+
+    /// Returns everything that clients saw. The guard must not be held across an await.
+    pub fn book(&self) -> MutexGuard<'_, AnswerBook> {
+        self.book.lock().expect("nobody panics with it")
+    }
+
+    fn diary(&self) -> MutexGuard<'_, Diary> {
+        self.diary.lock().expect("nobody panics with it")
+    }
+
+    /// Counts an event by its name.
+    pub fn count(&self, what: &'static str) {
+        *self.diary().counts.entry(what).or_default() += 1;
+    }
+
+    /// Returns the number of events of each kind.
+    pub fn counts(&self) -> BTreeMap<&'static str, usize> {
+        self.diary().counts.clone()
+    }
+
+    /// Adds a line to the story.
+    #[expect(
+        clippy::print_stdout,
+        reason = "a round that fails is to be played again from what was printed"
+    )]
+    pub fn say(&self, line: &str) {
+        let (time, name) = (self.begun.elapsed(), options::name(self.backend));
+        let line = format!(
+            "deployments {name} {}.{} {:8.3} {line}",
+            self.options.seed,
+            self.number,
+            time.as_secs_f32()
+        );
+        println!("{line}");
+        self.diary().story.push(line);
+    }
+
+    /// Records a broken promise.
+    pub fn broken(&self, what: &str) {
+        let is_new = {
+            let mut diary = self.diary();
+            let is_new = !diary.broken.iter().any(|known| known == what);
+            if is_new {
+                diary.broken.push(what.to_owned());
+            }
+            is_new
+        };
+        // Readers find the same again and again.
+        if is_new {
+            self.say(&format!("BROKEN: {what}"));
+        }
+    }
+
+    /// Returns the number of promises that were broken.
+    pub fn broken_count(&self) -> usize {
+        self.diary().broken.len()
+    }
+
+    /// Copies everything that helps to find a cause to a place where it survives. Returns the place.
+    pub async fn keep_traces(&self) -> PathBuf {
+        let (name, seed) = (options::name(self.backend), self.options.seed);
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join("chaos")
+            .join(format!("deployments-{name}-{seed}-{}", self.number));
+        std::fs::create_dir_all(&dir).expect("a directory for traces");
+        let write = |file: &str, text: String| {
+            std::fs::write(dir.join(file), text).expect("a file for traces");
+        };
+        write("story", self.diary().story.join("\n"));
+        for deployment in &self.deployments {
+            for (n, server) in deployment.servers.iter().enumerate() {
+                let log = server.lock().await.log();
+                write(&format!("{}-{n}.log", deployment.name), log);
+            }
+            for (file, sql) in TRACES {
+                let rows = deployment.look.rows(sql).await;
+                let lines: Vec<String> = rows.iter().map(|row| row.join(" | ")).collect();
+                write(&format!("{}-{file}", deployment.name), lines.join("\n"));
+            }
+        }
+        dir
+    }
+}
+
+/// Queries whose results are kept as traces.
+const TRACES: [(&str, &str); 5] = [
+    ("peers", PEERS),
+    (
+        "log",
+        "SELECT CAST(id AS TEXT), record FROM registry_log ORDER BY id",
+    ),
+    (
+        "versions",
+        "SELECT kind, name, version, state, COALESCE(files_hash, ''), base FROM registry_versions \
+         ORDER BY kind, name, version",
+    ),
+    (
+        "downloads",
+        "SELECT kind, name, version, peer, CAST(attempts AS TEXT), CAST(next_at AS TEXT), COALESCE(error, '') \
+         FROM registry_downloads ORDER BY kind, name, version",
+    ),
+    (
+        "conflicts",
+        "SELECT kind, name, version, peer, record FROM registry_conflicts ORDER BY kind, name, version",
+    ),
+];

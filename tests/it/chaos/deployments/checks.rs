@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
+use futures::future::join_all;
 use lockkeeper_registry::states::VersionState;
 use lockkeeper_registry::versions::VersionKey;
 use serde_json::Value;
 
 use super::super::look::Look;
-use super::clients::{Fetched, ListedVersion};
-use super::world::RegistryWorld;
+use super::clients::{Fetched, ListedVersion, ServerAnswer};
+use super::world::{RegistryWorld, filled};
 
 /// Lets failed downloads be due at once, on SQLite and on PostgreSQL. Those from the hostile deployment may never end.
 const HASTEN: [&str; 2] = [
@@ -22,11 +23,18 @@ const WAITING: &str = "SELECT kind || ' ' || name || ' ' || version FROM registr
      WHERE peer <> 'mallory.example.com' ORDER BY kind, name, version";
 const CONFLICTS: &str = "SELECT kind || ' ' || name || ' ' || version FROM registry_conflicts";
 
+/// First version that is fetched when nothing is wrong any more.
+const FILLED: u64 = 1_000;
+/// Number of clients that want it at the same moment.
+const CLIENTS: usize = 12;
+/// Requests of one fill at the host of the repository: for its tags, and for the commit.
+const FILL_REQUESTS: usize = 2;
+
 /// Versions of a deployment by its API.
 type Versions = BTreeMap<VersionKey, ListedVersion>;
 
 /// Waits until all logs and packages are everywhere, and checks every promise.
-pub async fn all(world: &RegistryWorld) {
+pub async fn all(world: &RegistryWorld, round: u64) {
     quiet(world).await;
     let mut everywhere = Vec::new();
     for at in 0..world.deployments.len() {
@@ -40,6 +48,7 @@ pub async fn all(world: &RegistryWorld) {
         everywhere.push((versions, conflicts));
     }
     equal(world, &everywhere);
+    fills(world, round).await;
     panics(world).await;
 }
 
@@ -218,6 +227,47 @@ async fn verified(world: &RegistryWorld, at: usize) {
     }
 }
 
+/// Returns true for versions of names that all deployments publish. Others are only where somebody wanted them.
+fn is_exchanged(key: &VersionKey) -> bool {
+    let name = key.name();
+    let mut prefixes = ["acme/", "example.com/acme/"].iter();
+    prefixes.any(|prefix| name.as_str().starts_with(prefix))
+}
+
+/// R7: checks that many requests for a version that is missing start one fill, on all servers of a deployment. The other
+/// deployments have the version from the first one.
+async fn fills(world: &RegistryWorld, round: u64) {
+    let key = filled(FILLED + round);
+    world.repository.tag(&key.version());
+    let (name, version) = (key.name(), key.version());
+    let path = format!("/registry/go/{}/@v/{version}.info", name.as_str());
+    for (at, deployment) in world.deployments.iter().enumerate() {
+        let (before, begun) = (world.outside.git_requests(), Instant::now());
+        loop {
+            let answers = join_all((0..CLIENTS).map(|_| world.get(at, &path))).await;
+            let is_ok = |answer: &Result<ServerAnswer, String>| {
+                answer.as_ref().is_ok_and(|answer| answer.status == 200)
+            };
+            if answers.iter().all(is_ok) {
+                break;
+            }
+            let what = format!("{} fetches {key}", deployment.name);
+            if !world.may_wait(begun, &what).await {
+                return;
+            }
+        }
+        let requests = world.outside.git_requests() - before;
+        let expected = if at == 0 { FILL_REQUESTS } else { 0 };
+        if requests != expected {
+            world.broken(&format!(
+                "R7: {} sent {requests} requests for {key} instead of {expected}",
+                deployment.name
+            ));
+        }
+        world.count("versions fetched once");
+    }
+}
+
 /// R3: checks that all deployments have the same states and contents, but for conflicts that both sides show.
 fn equal(world: &RegistryWorld, everywhere: &[(Versions, BTreeSet<String>)]) {
     for (left, (ours, our_conflicts)) in everywhere.iter().enumerate() {
@@ -225,7 +275,8 @@ fn equal(world: &RegistryWorld, everywhere: &[(Versions, BTreeSet<String>)]) {
             let names = [left, right]
                 .map(|at| world.deployments[at].name)
                 .join(" and ");
-            let keys: BTreeSet<&VersionKey> = ours.keys().chain(theirs.keys()).collect();
+            let keys = ours.keys().chain(theirs.keys());
+            let keys: BTreeSet<&VersionKey> = keys.filter(|key| is_exchanged(key)).collect();
             for key in keys {
                 let (one, other) = (ours.get(key), theirs.get(key));
                 let state = |version: Option<&ListedVersion>| version.map(|version| version.state);

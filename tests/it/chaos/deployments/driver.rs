@@ -15,7 +15,7 @@ use super::checks;
 use super::clients::Fetched;
 use super::hostile::{self, Lie};
 use super::schedule::{Change, RegistryAct, RegistryFault, Wanted};
-use super::world::RegistryWorld;
+use super::world::{RegistryWorld, filled};
 use crate::registry::world::archive;
 
 /// Time within which every act ends, also two that wait for the same server, and a lie that waits for its effect.
@@ -68,7 +68,7 @@ impl RegistryWorld {
         self.work_as_before(of_round).await;
         // The checks read the logs themselves, and a reader in between could tell them an older head.
         drop(readers);
-        Box::pin(checks::all(self)).await;
+        Box::pin(checks::all(self, of_round)).await;
     }
 
     /// Ends every fault, and starts every server that does not run.
@@ -143,6 +143,9 @@ impl RegistryWorld {
                 self.look_up(at, &key).await;
             }
             RegistryAct::List(some, wanted) => self.list(self.place(some).0, wanted).await,
+            RegistryAct::Fill(some, number) => {
+                self.read(self.place(some).0, &filled(number)).await;
+            }
             RegistryAct::Fault(fault) => self.fault(fault).await,
         }
     }

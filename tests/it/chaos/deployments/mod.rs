@@ -90,6 +90,7 @@ async fn run(backend: Backend) {
         "servers paused",
         "wires in trouble",
         "lies that were noticed",
+        "versions fetched once",
     ] {
         assert!(counts.contains_key(what), "there are no {what}");
     }

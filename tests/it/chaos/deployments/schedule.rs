@@ -19,6 +19,8 @@ const NAMES: u64 = 2;
 pub const VERSIONS: u64 = 3;
 /// Number of contents of each version.
 const CONTENTS: u64 = 2;
+/// Number of versions at the host with repositories.
+pub const FILLS: u64 = 4;
 /// Requests of one round for each action of people in the options.
 const REQUESTS: usize = 4;
 /// Range from which deployments and servers are drawn. They are taken modulo their number.
@@ -97,6 +99,8 @@ pub enum RegistryAct {
     Read(usize, Wanted),
     /// Reads the list of the versions of a name.
     List(usize, Wanted),
+    /// Reads a version that a deployment has to fetch from a host with repositories.
+    Fill(usize, u64),
     /// Begins a fault of this kind.
     Fault(RegistryFault),
 }
@@ -197,6 +201,7 @@ fn request(rng: &mut StdRng, round: u64) -> RegistryAct {
         33..41 => RegistryAct::Change(at, wanted, Change::Deprecate),
         41..46 => RegistryAct::Change(at, wanted, Change::TakeDown),
         46..56 => RegistryAct::List(at, wanted),
+        56..60 => RegistryAct::Fill(at, rng.random_range(0..FILLS)),
         _ => RegistryAct::Read(at, wanted),
     }
 }

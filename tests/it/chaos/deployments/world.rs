@@ -14,6 +14,7 @@ use lockkeeper::model::OwnerName;
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{DatabaseUrl, Store};
 use lockkeeper_registry::signed_note::NoteVerifier;
+use lockkeeper_registry::versions::VersionKey;
 use tempfile::TempDir;
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -22,6 +23,8 @@ use super::super::options::{self, Options};
 use super::super::proxy::Wire;
 use super::book::{AnswerBook, WatchedLog};
 use super::hostile::{self, HostilePeer};
+use super::schedule::FILLS;
+use crate::registry::outside::{CODE, Outside, Repository};
 use crate::registry::world::{by_ops, write_keys};
 use crate::support::db::Backend;
 use crate::support::postgres::{Content, new_database};
@@ -34,6 +37,8 @@ pub const DEPLOYMENTS: [&str; 3] = ["one.example.com", "two.example.com", "three
 const NAMESPACES: [&str; 2] = ["module acme", "go example.com/acme"];
 /// Scopes of the token of the clients.
 const SCOPES: [&str; 4] = ["read:*", "publish:*", "deprecate:*", "takedown:*"];
+/// Go module at the host with repositories.
+const FILLED: &str = "code.example.org/acme/net.git";
 /// Names that deployments exchange. The namespaces have owners at every one, so patterns name them.
 const TERMS: [&str; 12] = [
     "--share",
@@ -72,6 +77,9 @@ pub struct RegistryWorld {
     pub client: reqwest::Client,
     pub deployments: Vec<LiveDeployment>,
     pub hostile: HostilePeer,
+    pub outside: Outside,
+    /// Repository of the module that deployments fetch.
+    pub repository: Repository,
     lanes: Vec<Lane>,
     book: Mutex<AnswerBook>,
     diary: Mutex<Diary>,
@@ -121,7 +129,12 @@ pub struct PeerLine {
 
 impl LiveDeployment {
     /// Starts the servers of a deployment. The first one on PostgreSQL has two, which share their packages.
-    async fn start(backend: Backend, number: usize, dir: &Path, github: &Emulator) -> Self {
+    async fn start(
+        (backend, number): (Backend, usize),
+        dir: &Path,
+        github: &Emulator,
+        outside: &Outside,
+    ) -> Self {
         let name = DEPLOYMENTS[number];
         let keys = dir.join(format!("keys-{number}"));
         write_keys(&keys);
@@ -146,8 +159,17 @@ impl LiveDeployment {
                 .flag(&format!("--registry-name={name}"))
                 .flag("--registry-sync-interval=1s")
                 .flag("--registry-takedown-brake=1000000")
+                .flag(&format!("--registry-vcs-allowlist={CODE}"))
+                .flag(&format!("--registry-on-miss=go {CODE}/...=wait"))
                 .flag(&format!("--encryption-key-file={}", keys.display()))
                 .flag("--shutdown-grace=3s");
+            // The server and its git read the same variable for authorities.
+            let variables = outside.variables().into_iter();
+            let settings = variables
+                .filter(|(name, _)| *name != "GIT_SSL_CAINFO")
+                .fold(settings, |settings, (name, value)| {
+                    settings.variable(name, &value)
+                });
             let settings = match &database {
                 Some(url) => settings.database(url.clone()),
                 None => settings,
@@ -255,6 +277,12 @@ impl LiveDeployment {
     }
 }
 
+/// Returns a version that deployments fetch.
+pub fn filled(number: u64) -> VersionKey {
+    let key = format!("go {FILLED} v1.{number}.0");
+    key.parse().expect("the version is valid")
+}
+
 /// Creates the namespaces and the token of a deployment. Returns the token, and the public key of the log.
 async fn prepare(url: &DatabaseUrl) -> (String, NoteVerifier) {
     let store = Store::open(url, Arc::new(SystemClock), Arc::new(RandomIds)).await;
@@ -308,9 +336,17 @@ impl RegistryWorld {
         let forge = GitHubOptions::new(&dir.path().join("forge"), Arc::new(SystemClock), secret);
         let forge = forge.with_token(BOT, Secret::new(TOKEN));
         let github = Emulator::start(forge).await.expect("it starts");
+        let outside = Outside::open().await;
+        let go_mod = format!("module {FILLED}\n\ngo 1.24\n");
+        let files = [("go.mod", go_mod.as_str()), ("net.go", "package net\n")];
+        let repository = outside.repository("acme/net.git", &files);
+        for number in 0..FILLS {
+            repository.tag(&format!("v1.{number}.0"));
+        }
         let mut deployments = Vec::new();
         for place in 0..options.deployments.clamp(2, DEPLOYMENTS.len()) {
-            let deployment = LiveDeployment::start(backend, place, dir.path(), &github);
+            let of_backend = (backend, place);
+            let deployment = LiveDeployment::start(of_backend, dir.path(), &github, &outside);
             deployments.push(Box::pin(deployment).await);
         }
         let mut lanes = Vec::new();
@@ -335,6 +371,8 @@ impl RegistryWorld {
             client,
             deployments,
             hostile: HostilePeer::open().await,
+            outside,
+            repository,
             lanes,
             book: Mutex::default(),
             diary: Mutex::default(),

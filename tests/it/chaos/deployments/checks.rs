@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::super::look::Look;
 use super::clients::{Fetched, ListedVersion, ServerAnswer};
-use super::world::{RegistryWorld, filled};
+use super::world::RegistryWorld;
+use crate::registry::outside::CODE;
 
 /// Lets failed downloads be due at once, on SQLite and on PostgreSQL. Those from the hostile deployment may never end.
 const HASTEN: [&str; 2] = [
@@ -23,9 +24,7 @@ const WAITING: &str = "SELECT kind || ' ' || name || ' ' || version FROM registr
      WHERE peer <> 'mallory.example.com' ORDER BY kind, name, version";
 const CONFLICTS: &str = "SELECT kind || ' ' || name || ' ' || version FROM registry_conflicts";
 
-/// First version that is fetched when nothing is wrong any more.
-const FILLED: u64 = 1_000;
-/// Number of clients that want it at the same moment.
+/// Number of clients that want a missing version at the same moment.
 const CLIENTS: usize = 12;
 /// Requests of one fill at the host of the repository: for its tags, and for the commit.
 const FILL_REQUESTS: usize = 2;
@@ -237,10 +236,13 @@ fn is_exchanged(key: &VersionKey) -> bool {
 /// R7: checks that many requests for a version that is missing start one fill, on all servers of a deployment. The other
 /// deployments have the version from the first one.
 async fn fills(world: &RegistryWorld, round: u64) {
-    let key = filled(FILLED + round);
-    world.repository.tag(&key.version());
-    let (name, version) = (key.name(), key.version());
-    let path = format!("/registry/go/{}/@v/{version}.info", name.as_str());
+    // A repository that nobody has seen yet: tags are kept for a minute.
+    let place = format!("acme/calm{round}.git");
+    let module = format!("{CODE}/{place}");
+    let go_mod = format!("module {module}\n\ngo 1.24\n");
+    let files = [("go.mod", go_mod.as_str()), ("calm.go", "package calm\n")];
+    world.outside.repository(&place, &files).tag("v1.0.0");
+    let path = format!("/registry/go/{module}/@v/v1.0.0.info");
     for (at, deployment) in world.deployments.iter().enumerate() {
         let (before, begun) = (world.outside.git_requests(), Instant::now());
         loop {
@@ -251,7 +253,7 @@ async fn fills(world: &RegistryWorld, round: u64) {
             if answers.iter().all(is_ok) {
                 break;
             }
-            let what = format!("{} fetches {key}", deployment.name);
+            let what = format!("{} fetches {module}", deployment.name);
             if !world.may_wait(begun, &what).await {
                 return;
             }
@@ -260,7 +262,7 @@ async fn fills(world: &RegistryWorld, round: u64) {
         let expected = if at == 0 { FILL_REQUESTS } else { 0 };
         if requests != expected {
             world.broken(&format!(
-                "R7: {} sent {requests} requests for {key} instead of {expected}",
+                "R7: {} sent {requests} requests for {module} instead of {expected}",
                 deployment.name
             ));
         }

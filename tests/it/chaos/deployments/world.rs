@@ -24,7 +24,7 @@ use super::super::proxy::Wire;
 use super::book::{AnswerBook, WatchedLog};
 use super::hostile::{self, HostilePeer};
 use super::schedule::FILLS;
-use crate::registry::outside::{CODE, Outside, Repository};
+use crate::registry::outside::{CODE, Outside};
 use crate::registry::world::{by_ops, write_keys};
 use crate::support::db::Backend;
 use crate::support::postgres::{Content, new_database};
@@ -78,8 +78,6 @@ pub struct RegistryWorld {
     pub deployments: Vec<LiveDeployment>,
     pub hostile: HostilePeer,
     pub outside: Outside,
-    /// Repository of the module that deployments fetch.
-    pub repository: Repository,
     lanes: Vec<Lane>,
     book: Mutex<AnswerBook>,
     diary: Mutex<Diary>,
@@ -372,7 +370,6 @@ impl RegistryWorld {
             deployments,
             hostile: HostilePeer::open().await,
             outside,
-            repository,
             lanes,
             book: Mutex::default(),
             diary: Mutex::default(),

@@ -41,13 +41,15 @@ bench: ## Measure (ARGS: passed on to cargo bench)
 	@.ci/setup test
 	cargo bench --locked $(ARGS)
 
-chaos: ## Let everything go wrong for a while (ARGS="--seconds 600 --seed 7 --database sqlite|postgres|both")
+chaos: ## Let everything go wrong for a while (ARGS="--seconds 600 --seed 7 --database sqlite|postgres|both --deployments 2|3")
 	@.ci/setup test
 	@result=0; \
 	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it fuzz::no_text -- --nocapture --test-threads 1 || \
 		{ result=1; echo "make chaos: hostile texts FAILED"; }; \
 	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it chaos::promises -- --nocapture --test-threads 1 || \
 		{ result=1; echo "make chaos: promises FAILED"; }; \
+	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it chaos::deployments -- --nocapture --test-threads 1 || \
+		{ result=1; echo "make chaos: deployments FAILED"; }; \
 	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it -- chaos::races chaos::kills --nocapture --test-threads 1 || \
 		{ result=1; echo "make chaos: races FAILED"; }; \
 	exit $$result

@@ -8,13 +8,15 @@
 //! - A publication that records nothing makes its package due, so that it is removed at once unless a version has it.
 //! - A takedown records the deletion, and in the same transaction that its packages are to be removed. Then it removes
 //!   them, also if the client has left. After a crash in between, [`Registry::remove_orphans`] does so.
-//! - A removal holds the row of the package in the database. So a publication of the same bytes waits for it, and then
-//!   stores them again. A publication that took longer than [`PUBLICATION_TIME`] finds out that its package is gone, and
-//!   records nothing.
+//! - A removal claims the package in the database for [`REMOVAL_TIME`], and gives the claim back when the store of packages
+//!   has removed it. A store that does not answer may remove it later, so the claim is kept then. A publication of the same
+//!   bytes waits for a short removal, and is refused during a long one. One that took longer than [`PUBLICATION_TIME`] finds
+//!   out that its package is gone or claimed, and records nothing.
 //! - A package that was lost or damaged is stored again when the same files are published again.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -29,6 +31,7 @@ use lockkeeper_registry::tlog::{self, LogHash, TILE_HEIGHT, Tile, TileLevel, Tlo
 use lockkeeper_registry::versions::VersionKey;
 use sha2::Sha256;
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::blobs::{BlobError, Blobs, PackageReader};
@@ -51,6 +54,16 @@ const RECORDED_AT_ONCE: usize = 2;
 
 /// Number of packages that are removed at a time.
 const REMOVED_AT_ONCE: i64 = 1_000;
+
+/// Number of packages that cannot be removed, after which the rest waits for the next time.
+const MAX_FAILED_REMOVALS: usize = 20;
+
+/// Time of a claim to remove a package. A request that the store has not answered is over long before its end.
+const REMOVAL_TIME: TimeDelta = TimeDelta::minutes(5);
+
+/// Longest wait of a publication for a removal of the same bytes, and the pause between two looks.
+const REMOVAL_WAIT: Duration = Duration::from_secs(8);
+const REMOVAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// The registry of this deployment.
 #[derive(Clone)]
@@ -101,8 +114,10 @@ pub enum RegistryError {
     /// The request cannot be recorded, such as a replacement of another kind.
     #[error("{0}")]
     Refused(String),
-    /// The package was removed while its version was published. The same publication mends that.
-    #[error("the package of {0} was removed while it was published. Publish it again")]
+    /// The package was removed while its version was published. The same publication mends that, after the removal.
+    #[error(
+        "the package of {0} was removed while it was published. Publish it again in some minutes"
+    )]
     PackageGone(Box<VersionKey>),
     /// Stored data is damaged. `lockkeeper registry verify` names it.
     #[error("{0}. `lockkeeper registry verify` checks everything")]
@@ -269,16 +284,15 @@ impl Registry {
         if let Some(outcome) = self.foresee(&change).await? {
             return Ok(outcome);
         }
-        let due_at = self.store.now() + PUBLICATION_TIME;
         let digest = staged.digest.clone();
-        self.store
-            .registry_package_announce(&digest, due_at)
-            .await?;
+        if !self.announce(&digest).await? {
+            return Err(RegistryError::PackageGone(Box::new(change.key)));
+        }
         self.blobs.keep(staged).await?;
         let outcome = match self.record(&change, cause).await? {
             LogOutcome::Logged(id) => {
                 info!(version = %change.key, id = id.get(), by = cause.actor.login, "Published {}", change.key);
-                // A removal whose hold on the row was cut off can end after the record.
+                // A store may forget what it has confirmed.
                 if !self.blobs.has(&digest).await? {
                     return Err(RegistryError::PackageGone(Box::new(change.key)));
                 }
@@ -298,6 +312,20 @@ impl Registry {
         self.store.registry_package_announce(&digest, now).await?;
         self.remove_now(&change.key).await;
         Ok(outcome)
+    }
+
+    /// Announces a package that is about to be stored. Waits for a removal of the same bytes that runs at this moment, and
+    /// returns false if that takes too long.
+    pub(super) async fn announce(&self, digest: &Sha256Digest) -> Result<bool, RegistryError> {
+        let started = Instant::now();
+        loop {
+            let due_at = self.store.now() + PUBLICATION_TIME;
+            let announced = self.store.registry_package_announce(digest, due_at).await?;
+            if announced || started.elapsed() > REMOVAL_WAIT {
+                return Ok(announced);
+            }
+            sleep(REMOVAL_PAUSE).await;
+        }
     }
 
     /// Returns the outcome of a publication whose package need not be stored.
@@ -630,25 +658,34 @@ fn unexpected(key: &VersionKey, outcome: &LogOutcome) -> RegistryError {
     RegistryError::Damaged(format!("the change of {key} ended as {outcome:?}"))
 }
 
-/// Removes packages that no version refers to and that are due. A package that cannot be removed does not keep the others.
+/// Removes packages that no version refers to and that are due. A package that cannot be removed does not keep the
+/// others: its claim makes it due later than they are.
 pub(super) async fn remove_orphans(store: &Store, blobs: &Blobs) -> Result<u64, RegistryError> {
     let mut removed = 0;
-    let mut failed = None;
+    let mut failures = 0;
     loop {
         let due = store.registry_packages_due(REMOVED_AT_ONCE).await?;
         let is_last = due.len() < usize::try_from(REMOVED_AT_ONCE).unwrap_or(usize::MAX);
+        let mut failed = None;
         for digest in &due {
-            let Some(package) = store.registry_package_hold(digest).await? else {
+            let until = store.now() + REMOVAL_TIME;
+            if !store.registry_package_claim(digest, until).await? {
                 continue;
-            };
+            }
             match blobs.remove(digest).await {
                 Ok(was_there) => {
-                    package.removed().await?;
+                    store.registry_package_removed(digest, until).await?;
                     removed += u64::from(was_there);
                 }
                 // It would be the same for all others, and each of them waits.
                 Err(error) if error.is_away() => return Err(error.into()),
-                Err(error) => failed = Some(error),
+                Err(error) => {
+                    failures += 1;
+                    failed = Some(error);
+                    if failures >= MAX_FAILED_REMOVALS {
+                        break;
+                    }
+                }
             }
         }
         if let Some(error) = failed {

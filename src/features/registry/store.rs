@@ -31,7 +31,8 @@ use crate::model::{
     text_enum,
 };
 use crate::store::{
-    News, Result, Store, Tx, announce_in_tx, execute, free_text, kept_time, on_pool, on_tx,
+    News, Result, Store, Tx, announce_in_tx, execute, execute_alone, free_text, kept_time, on_pool,
+    on_tx,
 };
 
 text_enum! {
@@ -229,7 +230,7 @@ const WRITE_VERSION: &str = "INSERT INTO registry_versions (kind, name, version,
     noticed_at = excluded.noticed_at, committed_at = excluded.committed_at";
 
 /// Makes the packages of a version loose, except those that another version has as well. A package that somebody is
-/// about to publish stays for as long as that takes. The update of such a row does nothing, but it waits for a removal.
+/// about to publish stays for as long as that takes, and a removal that runs goes on. The update of such a row does nothing.
 const LOOSEN_PACKAGES: &str = "INSERT INTO registry_loose_packages (digest, due_at) \
     SELECT p.digest, $4 FROM registry_packages p WHERE p.kind = $1 AND p.name = $2 AND p.version = $3 \
     AND NOT EXISTS (SELECT 1 FROM registry_packages o WHERE o.digest = p.digest \
@@ -478,21 +479,23 @@ impl Store {
     }
 
     /// Announces a package that a publication is about to store and to refer to. Until `due_at`, the package is not
-    /// removed.
+    /// removed. Returns false if a removal of it has begun and may still take effect.
     pub async fn registry_package_announce(
         &self,
         digest: &Sha256Digest,
         due_at: DateTime<Utc>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let mut tx = self.begin_shared().await?;
-        execute!(
+        let announced = execute!(
             &mut tx,
-            "INSERT INTO registry_loose_packages (digest, due_at) VALUES ($1, $2) \
-             ON CONFLICT (digest) DO UPDATE SET due_at = excluded.due_at",
+            "INSERT INTO registry_loose_packages (digest, due_at, is_removing) VALUES ($1, $2, FALSE) \
+             ON CONFLICT (digest) DO UPDATE SET due_at = excluded.due_at, is_removing = FALSE \
+             WHERE NOT registry_loose_packages.is_removing OR registry_loose_packages.due_at <= $3",
             digest,
             kept_time(due_at),
+            kept_time(self.now()),
         )?;
-        tx.commit().await
+        tx.commit().await.map(|()| announced > 0)
     }
 
     /// Lists packages that no version refers to and that are due, the oldest first.
@@ -509,51 +512,50 @@ impl Store {
         Ok(row.is_some())
     }
 
-    /// Holds a package that no version refers to and that is due, so that nobody publishes it until it is removed.
-    /// `None`: there is nothing to remove.
-    pub(super) async fn registry_package_hold(
+    /// Claims a package that no version refers to and that is due, so that nobody publishes it before `until`. Returns
+    /// false if there is nothing to remove, or if somebody else removes it.
+    ///
+    /// No transaction waits for the store of packages. A claim that nobody gives back is due again at its end.
+    pub(super) async fn registry_package_claim(
         &self,
         digest: &Sha256Digest,
-    ) -> Result<Option<LoosePackage>> {
+        until: DateTime<Utc>,
+    ) -> Result<bool> {
         let mut tx = self.begin().await?;
-        let sql = match tx {
-            Tx::Sqlite(_) => {
-                "SELECT digest FROM registry_loose_packages WHERE digest = $1 AND due_at <= $2"
-            }
-            Tx::Postgres(_) => {
-                "SELECT digest FROM registry_loose_packages WHERE digest = $1 AND due_at <= $2 FOR UPDATE"
-            }
-        };
-        let now = kept_time(self.now());
-        let row = on_tx!(&mut tx, db => sqlx::query_scalar::<_, Sha256Digest>(sql)
-            .bind(digest).bind(now).fetch_optional(db))?;
-        let Some(digest) = row else {
-            return Ok(None);
-        };
-        let is_used = package_is_used_in_tx(&mut tx, &digest).await?;
-        let package = LoosePackage { tx, digest };
-        if is_used {
-            return package.removed().await.map(|()| None);
-        }
-        Ok(Some(package))
-    }
-}
-
-/// A package that nobody publishes while this value lives.
-pub(super) struct LoosePackage {
-    tx: Tx,
-    digest: Sha256Digest,
-}
-
-impl LoosePackage {
-    /// Forgets the package, after it was removed from the store of packages.
-    pub(super) async fn removed(mut self) -> Result<()> {
-        execute!(
-            &mut self.tx,
-            "DELETE FROM registry_loose_packages WHERE digest = $1",
-            &self.digest,
+        let claimed = execute!(
+            &mut tx,
+            "UPDATE registry_loose_packages SET due_at = $2, is_removing = TRUE WHERE digest = $1 AND due_at <= $3",
+            digest,
+            kept_time(until),
+            kept_time(self.now()),
         )?;
-        self.tx.commit().await
+        if claimed == 0 {
+            return tx.roll_back().await.map(|()| false);
+        }
+        let is_used = package_is_used_in_tx(&mut tx, digest).await?;
+        if is_used {
+            execute!(
+                &mut tx,
+                "DELETE FROM registry_loose_packages WHERE digest = $1",
+                digest,
+            )?;
+        }
+        tx.commit().await.map(|()| !is_used)
+    }
+
+    /// Forgets a package that was removed from the store of packages, unless its claim until this time is over.
+    pub(super) async fn registry_package_removed(
+        &self,
+        digest: &Sha256Digest,
+        until: DateTime<Utc>,
+    ) -> Result<()> {
+        execute_alone!(
+            self,
+            "DELETE FROM registry_loose_packages WHERE digest = $1 AND is_removing AND due_at = $2",
+            digest,
+            kept_time(until),
+        )
+        .map(drop)
     }
 }
 
@@ -1034,10 +1036,10 @@ async fn packages_fasten_in_tx(tx: &mut Tx, change: &RecordChange) -> Result<boo
     for package in &content.packages {
         let announced = execute!(
             tx,
-            "DELETE FROM registry_loose_packages WHERE digest = $1",
+            "DELETE FROM registry_loose_packages WHERE digest = $1 AND NOT is_removing",
             &package.digest,
         )?;
-        if announced == 0 && !package_is_used_in_tx(tx, &package.digest).await? {
+        if announced == 0 && !package_stays_in_tx(tx, &package.digest).await? {
             return Ok(false);
         }
     }
@@ -1047,6 +1049,15 @@ async fn packages_fasten_in_tx(tx: &mut Tx, change: &RecordChange) -> Result<boo
 async fn package_is_used_in_tx(tx: &mut Tx, digest: &Sha256Digest) -> Result<bool> {
     let row = on_tx!(tx, db => sqlx::query_scalar::<_, String>(
         "SELECT file FROM registry_packages WHERE digest = $1 LIMIT 1").bind(digest).fetch_optional(db))?;
+    Ok(row.is_some())
+}
+
+/// Returns true if a version has this package, and nobody removes it.
+async fn package_stays_in_tx(tx: &mut Tx, digest: &Sha256Digest) -> Result<bool> {
+    let row = on_tx!(tx, db => sqlx::query_scalar::<_, String>(
+        "SELECT file FROM registry_packages WHERE digest = $1 \
+         AND NOT EXISTS (SELECT 1 FROM registry_loose_packages WHERE digest = $1) LIMIT 1")
+        .bind(digest).fetch_optional(db))?;
     Ok(row.is_some())
 }
 

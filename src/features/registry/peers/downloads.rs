@@ -33,7 +33,7 @@ use tracing::{info, warn};
 
 use super::super::blobs::{BlobError, StagedBlob};
 use super::super::packaging::{CheckedPackage, limits};
-use super::super::service::{PUBLICATION_TIME, RegistryError};
+use super::super::service::RegistryError;
 use super::super::store::{
     RegistryVersion, broken, go_mod_add_in_tx, key_of, log_hold_in_tx, version_in_tx,
     version_write_in_tx,
@@ -510,9 +510,10 @@ impl PeerExchange {
         }
         let store = self.registry.store();
         let digest = checked.staged.digest.clone();
-        store
-            .registry_package_announce(&digest, store.now() + PUBLICATION_TIME)
-            .await?;
+        if !self.registry.announce(&digest).await? {
+            let why = "the same package is being removed here";
+            return Err(DownloadFault::Away(why.to_owned()));
+        }
         self.registry.blobs.keep(checked.staged).await?;
         let is_here = {
             let _place = self.registry.recording.acquire().await;
@@ -708,7 +709,7 @@ impl Store {
         for package in &content.packages {
             let announced = execute!(
                 &mut tx,
-                "DELETE FROM registry_loose_packages WHERE digest = $1",
+                "DELETE FROM registry_loose_packages WHERE digest = $1 AND NOT is_removing",
                 &package.digest,
             )?;
             // A removal that came between the announcement and now has taken the package away.

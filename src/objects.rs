@@ -3,21 +3,32 @@
 //! Runs get variables such as `AWS_ACCESS_KEY_ID`, because providers of Terraform need them. A run that could write into a
 //! store of the server could remove or change what the server has there. So the credentials of a store are in variables
 //! of the server, `LOCKKEEPER_STORE_AWS_ACCESS_KEY_ID` and the like, which no run gets and which the server removes from
-//! its environment. Without any of them, the store takes what the machine gives to every program, such as its role, and
-//! refuses a secret in a usual variable.
+//! its environment. Without credentials of its own, the store takes what the machine gives to every program, such as
+//! its role, and refuses a secret in a usual variable.
+//!
+//! The server sends requests to the address of the store only, and follows no redirect. Of what a store says about a
+//! refusal, only the code is kept: the rest can repeat the request, with its secrets.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use futures::TryStreamExt as _;
 use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use object_store::azure::MicrosoftAzureBuilder;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService,
+};
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
+use reqwest::{StatusCode, redirect};
 
 use crate::config::server::{ObjectStoreKind, ObjectStoreUrl};
 use crate::config::variables::STORE_VARIABLES;
@@ -30,7 +41,13 @@ const CONNECT_TIME: Duration = Duration::from_secs(5);
 const RETRIES: usize = 3;
 const RETRY_TIME: Duration = Duration::from_secs(10);
 
-/// Variables with secrets, as object stores know them. Runs get all of them.
+/// Number of bytes of a refusal in which its code is looked for.
+const MAX_REFUSAL: usize = 64 * 1024;
+
+/// Maximum length of the reason of a failure in characters.
+const MAX_REASON: usize = 300;
+
+/// Settings with secrets, as object stores know them. Runs get all of the usual variables of these names.
 const SECRETS: [&str; 17] = [
     "aws_access_key_id",
     "aws_secret_access_key",
@@ -51,6 +68,27 @@ const SECRETS: [&str; 17] = [
     "azure_storage_encryption_key",
 ];
 
+/// Further settings that say who the server is, without a secret in them.
+const IDENTITIES: [&str; 11] = [
+    "aws_container_credentials_full_uri",
+    "aws_container_credentials_relative_uri",
+    "aws_skip_signature",
+    "aws_web_identity_token_file",
+    "azure_federated_token_file",
+    "azure_msi_resource_id",
+    "azure_skip_signature",
+    "google_application_credentials",
+    "google_service_account",
+    "google_service_account_path",
+    "google_skip_signature",
+];
+
+/// Usual settings that a store with its own credentials takes as well.
+const REGIONS: [&str; 2] = ["aws_default_region", "aws_region"];
+
+/// Settings with which a store would start a program.
+const PROGRAMS: [&str; 2] = ["azure_credential_type", "azure_use_azure_cli"];
+
 /// Reason why an object store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectsError {
@@ -61,8 +99,15 @@ pub enum ObjectsError {
     )]
     SharedSecret(String),
     /// No object store has a setting of this name.
-    #[error("the variable {0} names no setting of an object store. Correct its name, or remove it")]
+    #[error(
+        "the variable {0} names no setting of this kind of object store. Correct its name, or remove it"
+    )]
     UnknownVariable(String),
+    /// An address has a user name or a password, which would be shown.
+    #[error(
+        "the address in the variable {0} has credentials. Put them into variables of their own (docs/registry.md)"
+    )]
+    SecretInAddress(String),
     /// The variables do not fit together, or one has an invalid value.
     #[error("the settings of the object store `{0}` cannot be used")]
     Settings(String, #[source] Box<object_store::Error>),
@@ -86,26 +131,26 @@ impl RemoteObjects {
         let opened = match url.kind {
             ObjectStoreKind::S3 => {
                 let builder = AmazonS3Builder::new()
-                    .with_client_options(client_options())
-                    .with_retry(retries());
+                    .with_http_connector(Connector)
+                    .with_retry(retries())
+                    .with_conditional_put(S3ConditionalPut::ETagMatch);
                 let builder = configured(builder, given, AmazonS3Builder::with_config)?;
                 // One object is removed at a time, and not every store knows the request for many.
                 let builder = builder
                     .with_bucket_name(bucket)
-                    .with_disable_bulk_delete(true)
-                    .with_conditional_put(S3ConditionalPut::ETagMatch);
+                    .with_disable_bulk_delete(true);
                 builder.build().map(shared)
             }
             ObjectStoreKind::Google => {
                 let builder = GoogleCloudStorageBuilder::new()
-                    .with_client_options(client_options())
+                    .with_http_connector(Connector)
                     .with_retry(retries());
                 let builder = configured(builder, given, GoogleCloudStorageBuilder::with_config)?;
                 builder.with_bucket_name(bucket).build().map(shared)
             }
             ObjectStoreKind::Azure => {
                 let builder = MicrosoftAzureBuilder::new()
-                    .with_client_options(client_options())
+                    .with_http_connector(Connector)
                     .with_retry(retries());
                 let builder = configured(builder, given, MicrosoftAzureBuilder::with_config)?;
                 builder.with_container_name(bucket).build().map(shared)
@@ -143,12 +188,6 @@ fn shared(store: impl ObjectStore) -> Arc<dyn ObjectStore> {
     Arc::new(store)
 }
 
-fn client_options() -> ClientOptions {
-    ClientOptions::new()
-        .with_timeout(REQUEST_TIME)
-        .with_connect_timeout(CONNECT_TIME)
-}
-
 fn retries() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
@@ -158,6 +197,120 @@ fn retries() -> RetryConfig {
         max_retries: RETRIES,
         retry_timeout: RETRY_TIME,
     }
+}
+
+/// Makes the clients of stores.
+#[derive(Debug)]
+struct Connector;
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let allow_http = options.get_config_value(&ClientConfigKey::AllowHttp);
+        let allow_http = allow_http.map(|value| value.to_ascii_lowercase());
+        let allow_http = matches!(
+            allow_http.as_deref(),
+            Some("1" | "true" | "on" | "yes" | "y")
+        );
+        let client = reqwest::Client::builder()
+            .http1_only()
+            // A redirect would take secrets to another server, or requests to one that only this machine reaches.
+            .redirect(redirect::Policy::none())
+            .https_only(!allow_http)
+            .connect_timeout(CONNECT_TIME)
+            .timeout(REQUEST_TIME)
+            // The size of an object is that of the answer.
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate()
+            .user_agent(concat!("lockkeeper/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let client = client.map_err(|error| object_store::Error::Generic {
+            store: "HTTP",
+            source: Box::new(error),
+        })?;
+        Ok(HttpClient::new(StoreClient(client)))
+    }
+}
+
+#[derive(Debug)]
+struct StoreClient(reqwest::Client);
+
+#[async_trait]
+impl HttpService for StoreClient {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let (parts, body) = self.0.call(request).await?.into_parts();
+        let status = parts.status;
+        if status.is_success() || status == StatusCode::NOT_MODIFIED {
+            return Ok(HttpResponse::from_parts(parts, body));
+        }
+        let code = code_of(body).await;
+        let is_for_library = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
+            || matches!(
+                status,
+                StatusCode::UNAUTHORIZED
+                    | StatusCode::FORBIDDEN
+                    | StatusCode::NOT_FOUND
+                    | StatusCode::REQUEST_TIMEOUT
+                    | StatusCode::CONFLICT
+                    | StatusCode::PRECONDITION_FAILED
+                    | StatusCode::TOO_MANY_REQUESTS
+            );
+        if is_for_library {
+            return Ok(HttpResponse::from_parts(parts, code.into()));
+        }
+        let refusal = StoreRefusal { status, code };
+        Err(HttpError::new(HttpErrorKind::Unknown, refusal))
+    }
+}
+
+/// Answer of a store that is final, although the library has no error of its own for it.
+#[derive(Debug, thiserror::Error)]
+#[error("it answers with status {status} {code}")]
+pub struct StoreRefusal {
+    /// Status of the answer, such as 400, 416, 501 or one of a redirect.
+    pub status: StatusCode,
+    code: String,
+}
+
+impl StoreRefusal {
+    /// Returns the refusal behind an error.
+    pub fn of(error: &object_store::Error) -> Option<&Self> {
+        causes(error).find_map(|cause| cause.downcast_ref())
+    }
+}
+
+/// Returns the reason of an error in a few words. It names no address, and repeats nothing of the request.
+pub fn describe_failure(error: &object_store::Error) -> String {
+    let last = causes(error).last().map(ToString::to_string);
+    let text = last.unwrap_or_default();
+    // A document of the store.
+    let text = text.split('<').next().unwrap_or_default().trim_end();
+    let text = text.chars().filter(|c| !c.is_control());
+    text.take(MAX_REASON).collect()
+}
+
+/// Returns an error and its causes.
+fn causes(error: &object_store::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    let first: &(dyn Error + 'static) = error;
+    std::iter::successors(Some(first), |error| error.source())
+}
+
+/// Reads the code of a refusal, such as `AccessDenied`. Empty: it has none.
+async fn code_of(body: HttpResponseBody) -> String {
+    let mut pieces = body.bytes_stream();
+    let mut text = Vec::new();
+    while text.len() < MAX_REFUSAL
+        && let Ok(Some(piece)) = pieces.try_next().await
+    {
+        text.extend_from_slice(&piece);
+    }
+    let text = String::from_utf8_lossy(&text);
+    let code = text.split_once("<Code>");
+    let code = code.and_then(|(_, rest)| rest.split_once("</Code>"));
+    let is_code = |code: &&str| code.len() <= 64 && code.bytes().all(|c| c.is_ascii_alphanumeric());
+    let code = code.map(|(code, _)| code).filter(is_code);
+    code.unwrap_or_default().to_owned()
 }
 
 /// A setting of an object store from a variable.
@@ -171,34 +324,71 @@ struct StoreVariable {
     is_own: bool,
 }
 
-/// Returns the settings of a store: those for stores of the server only, or else the usual ones without secrets.
+impl StoreVariable {
+    fn is_secret(&self) -> bool {
+        SECRETS.contains(&self.setting.as_str())
+    }
+
+    /// Returns true for a setting that says who the server is.
+    fn is_identity(&self) -> bool {
+        self.is_secret() || IDENTITIES.contains(&self.setting.as_str())
+    }
+
+    fn is_address(&self) -> bool {
+        self.setting.contains("endpoint") || self.setting.contains("_url")
+    }
+
+    /// Returns true for a setting of connections that the server does not have.
+    fn is_of_client(&self) -> bool {
+        let name = self.setting.split_once('_').map(|(_, name)| name);
+        let key = name.and_then(|name| name.parse::<ClientConfigKey>().ok());
+        key.is_some_and(|key| key != ClientConfigKey::AllowHttp)
+    }
+}
+
+/// Returns the settings of a store: the usual ones, and then those that are only for stores of the server.
 fn settings_of(
     kind: ObjectStoreKind,
     variables: &BTreeMap<String, String>,
 ) -> Result<Vec<StoreVariable>, ObjectsError> {
     let usual = kind.variables();
-    let beginning_with = |start: &str, is_own: bool| -> Vec<StoreVariable> {
-        let given = variables.iter().filter_map(|(name, value)| {
-            let rest = name.strip_prefix(start)?.strip_prefix(usual)?;
-            Some(StoreVariable {
-                name: name.clone(),
-                setting: format!("{usual}{rest}").to_ascii_lowercase(),
-                value: value.clone(),
-                is_own,
-            })
-        });
-        given.filter(|given| !given.value.is_empty()).collect()
-    };
-    let own = beginning_with(STORE_VARIABLES, true);
-    if !own.is_empty() {
-        return Ok(own);
+    let (mut shared, mut own) = (Vec::new(), Vec::new());
+    for (name, value) in variables.iter().filter(|(_, value)| !value.is_empty()) {
+        let of_store = name.strip_prefix(STORE_VARIABLES);
+        let setting = of_store.unwrap_or(name);
+        let is_own = of_store.is_some();
+        if !setting.starts_with(usual) {
+            if is_own {
+                return Err(ObjectsError::UnknownVariable(name.clone()));
+            }
+            continue;
+        }
+        let variable = StoreVariable {
+            name: name.clone(),
+            setting: setting.to_ascii_lowercase(),
+            value: value.clone(),
+            is_own,
+        };
+        if is_own {
+            own.push(variable);
+        } else {
+            shared.push(variable);
+        }
     }
-    let shared = beginning_with("", false);
-    let secret = shared
+    if own.iter().any(StoreVariable::is_identity) {
+        shared.retain(|given| REGIONS.contains(&given.setting.as_str()));
+    } else if let Some(secret) = shared.iter().find(|given| given.is_secret()) {
+        return Err(ObjectsError::SharedSecret(secret.name.clone()));
+    }
+    if own.iter().any(StoreVariable::is_address) {
+        shared.retain(|given| !given.is_address());
+    }
+    shared.append(&mut own);
+    let with_secret = shared
         .iter()
-        .find(|given| SECRETS.contains(&given.setting.as_str()));
-    match secret {
-        Some(secret) => Err(ObjectsError::SharedSecret(secret.name.clone())),
+        .find(|given| given.is_address() && given.value.contains('@'));
+    match with_secret {
+        Some(given) => Err(ObjectsError::SecretInAddress(given.name.clone())),
         None => Ok(shared),
     }
 }
@@ -211,12 +401,13 @@ fn configured<B, K: FromStr>(
 ) -> Result<B, ObjectsError> {
     let mut builder = builder;
     for variable in given {
+        let is_refused = variable.is_of_client() || PROGRAMS.contains(&variable.setting.as_str());
         match variable.setting.parse::<K>() {
-            Ok(key) => builder = set(builder, key, variable.value),
-            Err(_) if variable.is_own => {
+            Ok(key) if !is_refused => builder = set(builder, key, variable.value),
+            Ok(_) | Err(_) if variable.is_own => {
                 return Err(ObjectsError::UnknownVariable(variable.name));
             }
-            Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
     }
     Ok(builder)
@@ -286,20 +477,90 @@ mod tests {
             "{error}"
         );
         assert!(!error.contains("secret-of-runs"), "{error}");
-        let own = [shared[0], shared[1], ("LOCKKEEPER_STORE_AWS_REGION", "x")];
-        assert!(opened("s3://packages", &own).is_ok());
-        let role = [("AWS_REGION", "eu-west-1"), ("AWS_PROFILE", "dev")];
+        // A region is no identity, and takes none away.
+        let region = [shared[0], shared[1], ("LOCKKEEPER_STORE_AWS_REGION", "x")];
+        assert!(opened("s3://packages", &region).is_err());
+        let settings = |given: &[(&str, &str)]| {
+            let settings = settings_of(ObjectStoreKind::S3, &variables(given)).unwrap();
+            let settings = settings.into_iter();
+            let settings = settings.map(|given| format!("{}={}", given.setting, given.value));
+            settings.collect::<Vec<_>>()
+        };
+        let role = [("AWS_REGION", "eu-west-1"), ("AWS_ROLE_ARN", "role-of-all")];
         assert!(opened("s3://packages", &role).is_ok());
-        let usual = settings_of(ObjectStoreKind::S3, &variables(&role)).unwrap();
-        let usual: Vec<&str> = usual.iter().map(|given| given.setting.as_str()).collect();
-        assert_eq!(usual, ["aws_profile", "aws_region"]);
+        let region = ("LOCKKEEPER_STORE_AWS_REGION", "eu-west-2");
+        assert_eq!(
+            settings(&[role[0], role[1], region]),
+            [
+                "aws_region=eu-west-1",
+                "aws_role_arn=role-of-all",
+                "aws_region=eu-west-2"
+            ]
+        );
+        let own = ("LOCKKEEPER_STORE_AWS_WEB_IDENTITY_TOKEN_FILE", "token");
+        assert_eq!(
+            settings(&[shared[0], shared[1], role[0], role[1], own]),
+            ["aws_region=eu-west-1", "aws_web_identity_token_file=token"]
+        );
     }
 
     #[test]
-    fn a_misspelt_variable_of_the_store_is_named() {
-        let given = [("LOCKKEEPER_STORE_AWS_ACCES_KEY", "secret-of-store")];
-        let error = opened("s3://packages", &given).unwrap_err();
-        assert!(error.contains("LOCKKEEPER_STORE_AWS_ACCES_KEY"), "{error}");
-        assert!(!error.contains("secret-of-store"), "{error}");
+    fn an_address_with_a_password_is_refused() {
+        let address = "https://id:secret-of-store@s3.example.com";
+        for name in ["AWS_ENDPOINT_URL", "LOCKKEEPER_STORE_AWS_ENDPOINT_URL"] {
+            let error = opened("s3://packages", &[(name, address)]).unwrap_err();
+            assert!(error.contains(name), "{error}");
+            assert!(!error.contains("secret-of-store"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_would_change_nothing_is_named() {
+        for (url, name) in [
+            ("s3://packages", "LOCKKEEPER_STORE_AWS_ACCES_KEY"),
+            ("s3://packages", "LOCKKEEPER_STORE_S3_ACCESS_KEY_ID"),
+            ("s3://packages", "LOCKKEEPER_STORE_AWS_TIMEOUT"),
+            ("az://packages", "LOCKKEEPER_STORE_AWS_ACCESS_KEY_ID"),
+            ("az://packages", "LOCKKEEPER_STORE_AZURE_USE_AZURE_CLI"),
+        ] {
+            let error = opened(url, &[(name, "secret-of-store")]).unwrap_err();
+            assert!(error.contains(name), "{error}");
+            assert!(!error.contains("secret-of-store"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_tells_its_code_and_repeats_nothing() {
+        let body = "<Error><Code>SignatureDoesNotMatch</Code><Token>secret</Token></Error>";
+        assert_eq!(
+            code_of(body.to_owned().into()).await,
+            "SignatureDoesNotMatch"
+        );
+        for other in ["", "<Code>a b</Code>", "{\"error\": \"secret\"}"] {
+            assert_eq!(code_of(other.to_owned().into()).await, "", "{other}");
+        }
+        let refused = object_store::Error::Generic {
+            store: "S3",
+            source: Box::new(HttpError::new(
+                HttpErrorKind::Unknown,
+                StoreRefusal {
+                    status: StatusCode::FOUND,
+                    code: String::new(),
+                },
+            )),
+        };
+        let status = StoreRefusal::of(&refused).map(|refusal| refusal.status);
+        assert_eq!(status, Some(StatusCode::FOUND));
+        assert_eq!(
+            describe_failure(&refused).trim(),
+            "it answers with status 302 Found"
+        );
+        let long = object_store::Error::Generic {
+            store: "S3",
+            source: format!("{}<Token>secret", "long ".repeat(100)).into(),
+        };
+        let shown = describe_failure(&long);
+        assert!(shown.starts_with("long ") && shown.len() == 300, "{shown}");
+        assert!(!shown.contains("secret"), "{shown}");
     }
 }
